@@ -1,0 +1,92 @@
+"""Every name that appears in the API, in a label, an annotation, a reason or a manifest, once.
+
+The names of the DaemonSet, its labels, the container and the mount are those users of the
+seed manifests already know; they are part of the API and never change within v1beta1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+GROUP: Final = "daemonset.darkowlzz.space"
+VERSION: Final = "v1beta1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+JOB_KIND: Final = "Job"
+REPORT_KIND: Final = "JobReport"
+
+# Field manager of everything the controller applies.
+FIELD_MANAGER: Final = "daemonset-job-controller"
+
+# --- generated objects -----------------------------------------------------------------
+DAEMON_SET_SUFFIX: Final = "-daemonset-job"
+CONTAINER_NAME: Final = "job-container"
+TARGET_VOLUME: Final = "basetarget"
+TARGET_MOUNT_PATH: Final = "/basetarget"
+
+# Labels of DaemonSet and pods. The last one is what the terminator selects by.
+LABEL_DAEMON_SET: Final = "daemonset"
+LABEL_JOB: Final = "job"
+LABEL_MANAGED: Final = "daemonset-job"
+LABEL_MANAGED_VALUE: Final = "true"
+MANAGED_SELECTOR: Final = f"{LABEL_MANAGED}={LABEL_MANAGED_VALUE}"
+# UID of the Job, on DaemonSet, pods and reports: two Jobs of one name, one after the other,
+# never share a child.
+LABEL_JOB_UID: Final = f"{GROUP}/job-uid"
+# Which part of a sharded report an object is ("0" for the first).
+LABEL_SHARD: Final = f"{GROUP}/shard"
+
+# The gate that holds a pod until it is its node's turn.
+TURN_GATE: Final = f"{GROUP}/turn"
+
+# --- completion ------------------------------------------------------------------------
+DEFAULT_TOKEN: Final = "done"  # noqa: S105 - a word in a log, no secret
+
+# --- condition types (metav1.Condition) --------------------------------------------------
+CONDITION_PROGRESSING: Final = "Progressing"
+CONDITION_COMPLETE: Final = "Complete"
+CONDITION_FAILED: Final = "Failed"
+CONDITION_SUSPENDED: Final = "Suspended"
+
+# --- phases ----------------------------------------------------------------------------
+PHASE_PENDING: Final = "Pending"
+PHASE_RUNNING: Final = "Running"
+PHASE_PAUSED: Final = "Paused"
+PHASE_SUCCEEDED: Final = "Succeeded"
+PHASE_FAILED: Final = "Failed"
+
+# A label value and a DNS label hold 63 characters, an object name 253 (RFC 1123).
+LABEL_VALUE_LIMIT: Final = 63
+OBJECT_NAME_LIMIT: Final = 253
+_HASH_CHARACTERS: Final = 8
+
+
+def shorten(name: str, limit: int) -> str:
+    """Return `name`, or when longer than `limit`, its start and a hash of the whole of it.
+
+    Deterministic, so that a retried create finds the object of the first try, and still a
+    valid RFC 1123 name and label value: the cut never ends in a dot or a dash.
+    """
+    if len(name) <= limit:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:_HASH_CHARACTERS]
+    return f"{name[: limit - _HASH_CHARACTERS - 1].rstrip('.-_')}-{digest}"
+
+
+def daemon_set_name(job_name: str) -> str:
+    """Return the DaemonSet's name for a Job: `<job>-daemonset-job`, 63 characters at most."""
+    return shorten(job_name, LABEL_VALUE_LIMIT - len(DAEMON_SET_SUFFIX)) + DAEMON_SET_SUFFIX
+
+
+def report_name(job_name: str, job_uid: str, shard: int = 0) -> str:
+    """Return the JobReport's name: `<job>-<first 8 of the UID>`, then `-<shard>` from the second.
+
+    The UID keeps the record of one run apart from the next run of a Job of the same name.
+    """
+    tail = f"-{job_uid[:8]}" + (f"-{shard}" if shard else "")
+    return shorten(job_name, OBJECT_NAME_LIMIT - len(tail)) + tail
+
+
+def job_label(job_name: str) -> str:
+    """Return the value of the label `job` for a Job's name: 63 characters at most."""
+    return shorten(job_name, LABEL_VALUE_LIMIT)

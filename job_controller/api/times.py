@@ -1,0 +1,29 @@
+"""Kubernetes timestamps to UTC datetimes and back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def parse_time(text: str | None) -> datetime | None:
+    """Return the UTC time of an RFC 3339 `text`, None for none; raises ValueError for nonsense.
+
+    Fractions longer than microseconds (logs carry nanoseconds) are cut, not rounded.
+    """
+    if not text:
+        return None
+    head, dot, tail = text.partition(".")
+    if dot:
+        digits = len(tail) - len(tail.lstrip("0123456789"))
+        text = f"{head}.{tail[: min(digits, 6)]}{tail[digits:]}"
+    return datetime.fromisoformat(text).astimezone(UTC)
+
+
+def format_time(moment: datetime) -> str:
+    """Return `moment` as metav1.Time does: UTC, whole seconds, `Z`."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def format_micro_time(moment: datetime) -> str:
+    """Return `moment` as metav1.MicroTime does: UTC, six digits of fraction, `Z`."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
