@@ -168,7 +168,7 @@ def affinity_node(spec: Mapping[str, Any]) -> str:
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     for term in required.get("nodeSelectorTerms") or ():
         for field_ in term.get("matchFields") or ():
-            values = field_.get("values") or ()
+            values = field_.get("values") or []
             if (
                 field_.get("key") == "metadata.name"
                 and field_.get("operator") == "In"
@@ -181,7 +181,9 @@ def affinity_node(spec: Mapping[str, Any]) -> str:
 def parse_node(raw: Mapping[str, Any]) -> Node:
     """Return the node in a raw object, whole or PartialObjectMetadata; raises KeyError without."""
     meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
-    ready = next((c for c in status.get("conditions") or () if c.get("type") == "Ready"), {})
+    ready: Mapping[str, Any] = next(
+        (c for c in status.get("conditions") or () if c.get("type") == "Ready"), {}
+    )
     return Node(
         name=meta["name"],
         uid=meta.get("uid") or "",
