@@ -19,6 +19,7 @@
 Any other status is a plain KubeError. No exception of aiohttp, ssl, asyncio's timeouts or the
 operating system leaves ``kube``: ``translated()`` maps them all.
 """
+# ruff: noqa: N818 - the names are the API's own reasons
 
 import json
 import ssl

@@ -1,0 +1,119 @@
+"""Answers without an end: chunks, lines and watch events, each bounded in memory.
+
+``aiohttp``'s own readline() raises LineTooLong for long lines and ``kubernetes.aio.watch`` replays
+a log for ever at its end; so chunks are read and lines are split here.
+"""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+
+from job_controller.kube.errors import Unavailable, translated
+
+CHUNK_BYTES = 64 * 1024
+# An object in etcd has at most 1.5 MiB by default and its JSON may be twice that; the rest is room
+# for clusters with a raised limit. Beyond it something is wrong, and memory is worth more.
+EVENT_LIMIT_BYTES = 32 * 1024 * 1024
+
+
+class ByteStream(AsyncIterator[bytes]):
+    """The body of one response in chunks of at most 64 KiB; raises Unavailable if it breaks off.
+
+    An iterator object rather than an async generator: it may be left at any point without
+    something to close.
+    """
+
+    def __init__(
+        self, response: aiohttp.ClientResponse, *, request: str, idle_timeout_seconds: float | None
+    ) -> None:
+        self._content = response.content
+        self._request = request
+        self._idle = idle_timeout_seconds
+
+    def __aiter__(self) -> "ByteStream":
+        return self
+
+    async def __anext__(self) -> bytes:
+        with translated(self._request):
+            try:
+                async with asyncio.timeout(self._idle) as limit:
+                    chunk = await self._content.read(CHUNK_BYTES)
+            except TimeoutError as error:
+                if not limit.expired():
+                    raise
+                raise Unavailable(
+                    f"nothing arrived for {self._idle:g} s",
+                    reason="IdleTimeout",
+                    request=self._request,
+                ) from error
+        if not chunk:
+            raise StopAsyncIteration
+        return chunk
+
+
+class LineSplitter:
+    """Cuts chunks into lines; holds at most one unfinished line of `limit_bytes`."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        self._parts: list[bytes] = []
+        self._held = 0
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that `chunk` completes, without newline; ValueError past the limit."""
+        *complete, rest = chunk.split(b"\n")
+        lines = []
+        for line in complete:
+            # Parts are joined once per line: adding each chunk to one bytes object would copy a
+            # 3 MB event fifty times.
+            lines.append(b"".join((*self._parts, line)) if self._parts else line)
+            self._parts.clear()
+            self._held = 0
+        if rest:
+            self._held += len(rest)
+            if self._held > self._limit:
+                raise ValueError(f"a line is longer than {self._limit} bytes")
+            self._parts.append(rest)
+        return lines
+
+
+class EventStream(AsyncIterator[dict[str, Any]]):
+    """The events of one watch, as ``{"type": …, "object": …}``; ERROR events are passed on.
+
+    A last line without its newline is a connection that broke: it is dropped, since whoever
+    watches goes on from the last complete event. A complete line that is no event raises
+    Unavailable.
+    """
+
+    def __init__(
+        self, chunks: AsyncIterator[bytes], *, request: str, limit_bytes: int = EVENT_LIMIT_BYTES
+    ) -> None:
+        self._chunks = chunks
+        self._request = request
+        self._lines = LineSplitter(limit_bytes)
+        self._ready: deque[bytes] = deque()
+
+    def __aiter__(self) -> "EventStream":
+        return self
+
+    async def __anext__(self) -> dict[str, Any]:
+        while not self._ready:
+            chunk = await anext(self._chunks)
+            try:
+                self._ready.extend(self._lines.feed(chunk))
+            except ValueError as error:
+                raise self._malformed(str(error)) from error
+        try:
+            event = json.loads(self._ready.popleft())
+        except ValueError as error:
+            raise self._malformed(str(error)) from error
+        if not isinstance(event, dict) or not isinstance(event.get("object"), dict):
+            raise self._malformed("a line without an object")
+        return event
+
+    def _malformed(self, message: str) -> Unavailable:
+        return Unavailable(message, reason="MalformedEvent", request=self._request)

@@ -1,0 +1,271 @@
+"""Requests over HTTP: sessions, credentials, timeouts, the few retries, and metrics.
+
+Knows methods, paths and bodies; what they mean is the business of ``client``.
+"""
+
+import asyncio
+import errno
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+from yarl import URL
+
+from job_controller.kube.connection import Connection
+from job_controller.kube.errors import KubeError, error_from_response, translated
+from job_controller.kube.streams import CHUNK_BYTES, ByteStream
+
+# What a request may be delayed by the server's Retry-After. API priority and fairness asks for
+# 1 s; whoever asks for more than this is told to the caller, whose backoff is the better place.
+RETRY_AFTER_LIMIT_SECONDS = 5.0
+RETRY_AFTER_ATTEMPTS = 3
+CONNECT_TIMEOUT_SECONDS = 10.0
+# An error body is a Status object; a proxy's may be a page. This much of it is looked at.
+ERROR_BODY_LIMIT_BYTES = 64 * 1024
+
+OnRequest = Callable[[str, str, int, float], None]
+"""Called after each attempt with (verb, resource, HTTP status or 0, seconds)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request, before credentials: what to send and how patiently.
+
+    `verb` and `resource` are spelled as in RBAC ("patch", "pods/log") and serve metrics and
+    messages. `retry_throttled` allows waiting for a server that answers 429 or 503 with
+    Retry-After; it did not act on the request then.
+    """
+
+    method: str
+    path: str
+    verb: str
+    resource: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    content_type: str = "application/json"
+    accept: str = "application/json"
+    timeout_seconds: float | None = 30.0
+    retry_throttled: bool = False
+
+    @property
+    def title(self) -> str:
+        """Return "METHOD /path", as used in error messages."""
+        return f"{self.method} {self.path}"
+
+
+class Transport:
+    """Two pools of connections to one API server: one for requests, one for streams.
+
+    Streams are kept apart because a thousand followed logs would otherwise hold every connection
+    that a status update needs. Must be created inside a running event loop.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        user_agent: str,
+        connections: int,
+        stream_connections: int,
+        on_request: OnRequest | None = None,
+    ) -> None:
+        self._connection = connection
+        self._base_url = connection.base_url.rstrip("/")
+        self._on_request = on_request
+        self._user_agent = user_agent
+        self._requests = self._session(connections)
+        self._streams = self._session(stream_connections)
+
+    def _session(self, connections: int) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=connections,
+                ssl=True if self._connection.tls is None else self._connection.tls,
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={
+                "User-Agent": self._user_agent,
+                # Compressing costs the API server more CPU than the bytes cost inside a cluster.
+                "Accept-Encoding": "identity",
+            },
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS),
+        )
+
+    async def close(self) -> None:
+        """Close all connections; running requests and streams fail as Unavailable."""
+        await self._requests.close()
+        await self._streams.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def send(self, call: Call) -> bytes:
+        """Return the body of a successful answer; KubeError for everything else.
+
+        `call.timeout_seconds` bounds the whole of it, waits and repetitions included. Repeated
+        are: a GET once when the connection broke, anything once after 401 with renewed
+        credentials, and with `retry_throttled` what the server asked to repeat soon.
+        """
+        with translated(call.title):
+            async with asyncio.timeout(call.timeout_seconds) as limit:
+                return await self._send(call, limit.when())
+
+    async def _send(self, call: Call, deadline: float | None) -> bytes:
+        may_reconnect = call.method == "GET"
+        may_renew = True
+        waits_left = RETRY_AFTER_ATTEMPTS if call.retry_throttled else 0
+        while True:
+            authorization = await self._connection.credentials.authorization()
+            try:
+                body, error = await self._attempt(call, authorization)
+            except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as lost:
+                if not (may_reconnect and _is_reset(lost)):
+                    raise
+                may_reconnect = False
+                continue
+            if error is None:
+                return body
+            if error.status == 401 and may_renew:
+                may_renew = False
+                await self._connection.credentials.renew(authorization)
+                continue
+            wait_seconds = _wait_seconds(error, deadline)
+            if wait_seconds is None or waits_left == 0:
+                raise error
+            waits_left -= 1
+            await asyncio.sleep(wait_seconds)
+
+    async def _attempt(
+        self, call: Call, authorization: str | None
+    ) -> tuple[bytes, KubeError | None]:
+        started = asyncio.get_running_loop().time()
+        status = 0
+        try:
+            async with self._open(self._requests, call, authorization) as response:
+                status = response.status
+                if status < 400:
+                    return await response.read(), None
+                return b"", await _error(response, call)
+        finally:
+            self._record(call, status, started)
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        call: Call,
+        *,
+        idle_timeout_seconds: float | None,
+        buffer_bytes: int = CHUNK_BYTES,
+    ) -> AsyncIterator[ByteStream]:
+        """Open a stream; KubeError if it cannot be opened, and from the stream when it breaks.
+
+        `call.timeout_seconds` bounds the time until the headers are there. `buffer_bytes` is what
+        is read ahead of the consumer (twice that, at most).
+        """
+        with translated(call.title):
+            response = await self._open_stream(call, buffer_bytes)
+        try:
+            yield ByteStream(
+                response, request=call.title, idle_timeout_seconds=idle_timeout_seconds
+            )
+        finally:
+            # Not release(): that would read on to the end of something that has none.
+            response.close()
+
+    async def _open_stream(self, call: Call, buffer_bytes: int) -> aiohttp.ClientResponse:
+        may_renew = True
+        while True:
+            authorization = await self._connection.credentials.authorization()
+            started = asyncio.get_running_loop().time()
+            status = 0
+            try:
+                async with asyncio.timeout(call.timeout_seconds):
+                    response = await self._open(
+                        self._streams, call, authorization, read_bufsize=buffer_bytes
+                    )
+                status = response.status
+            finally:
+                self._record(call, status, started)
+            if status < 400:
+                return response
+            async with response, asyncio.timeout(call.timeout_seconds):
+                error = await _error(response, call)
+            if status != 401 or not may_renew:
+                raise error
+            may_renew = False
+            await self._connection.credentials.renew(authorization)
+
+    def _open(
+        self,
+        session: aiohttp.ClientSession,
+        call: Call,
+        authorization: str | None,
+        *,
+        read_bufsize: int = CHUNK_BYTES,
+    ) -> "aiohttp.client._RequestContextManager":
+        headers = {"Accept": call.accept}
+        if authorization is not None:
+            headers["Authorization"] = authorization
+        if call.body is not None:
+            headers["Content-Type"] = call.content_type
+        # The path is encoded already (resources.Resource.path); yarl must not do it again.
+        url = URL(self._base_url + call.path, encoded=True)
+        if call.query:
+            url = url.with_query(call.query)
+        return session.request(
+            call.method,
+            url,
+            data=call.body,
+            headers=headers,
+            proxy=self._connection.proxy,
+            server_hostname=self._connection.server_hostname,
+            allow_redirects=False,
+            read_bufsize=read_bufsize,
+        )
+
+    def _record(self, call: Call, status: int, started: float) -> None:
+        if self._on_request is not None:
+            seconds = asyncio.get_running_loop().time() - started
+            self._on_request(call.verb, call.resource, status, seconds)
+
+
+async def _error(response: aiohttp.ClientResponse, call: Call) -> KubeError:
+    body = await response.content.read(ERROR_BODY_LIMIT_BYTES)
+    return error_from_response(
+        response.status,
+        body,
+        retry_after=response.headers.get("Retry-After"),
+        request=call.title,
+    )
+
+
+def _is_reset(error: Exception) -> bool:
+    """Tell whether an open connection broke, as against one that could not be opened."""
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ServerTimeoutError):
+        return False
+    if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError):
+        return True
+    return isinstance(error, OSError) and (
+        isinstance(error, ConnectionError) or error.errno in (errno.ECONNRESET, errno.EPIPE)
+    )
+
+
+def _wait_seconds(error: KubeError, deadline: float | None) -> float | None:
+    """Return how long to wait for a server that is too busy, or None if the caller should know."""
+    seconds = error.retry_after_seconds
+    if error.status not in (429, 503) or seconds is None or seconds > RETRY_AFTER_LIMIT_SECONDS:
+        return None
+    if deadline is not None and asyncio.get_running_loop().time() + seconds >= deadline:
+        return None
+    return seconds
