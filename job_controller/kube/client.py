@@ -391,7 +391,7 @@ class KubeClient:
         down, as the API server cuts it there anyway: the caller drops what it knows. With `follow`,
         opening waits for the first line (the kubelet sends no header before it) and only
         `idle_timeout_seconds` bounds that, and every later silence (Unavailable with reason
-        Timeout or IdleTimeout; None waits for ever). BadRequest while the container has not started.
+        Timeout or IdleTimeout; None waits for ever). BadRequest until the container has started.
         """
         call = Call(
             "GET",

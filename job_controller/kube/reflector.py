@@ -1,0 +1,368 @@
+"""A cache that follows the cluster: list once, then watch, and list again when history is lost.
+
+Own list-and-watch, because ``kubernetes.aio.watch.Watch`` reconnects with the same expired
+resourceVersion, has no mark for the end of the initial list, and cannot tell of objects deleted
+while it was disconnected. The rules are those of client-go's tools/cache/reflector.go.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from loguru import logger
+
+from job_controller.kube.client import WATCH_IDLE_SECONDS, KubeClient, RawObject
+from job_controller.kube.errors import Gone, KubeError, Throttled, Unavailable, error_from_status
+from job_controller.kube.resources import Resource
+from job_controller.kube.store import Indexer, Key, Projected, Store
+from job_controller.runtime.backoff import Backoff
+from job_controller.runtime.clock import Clock
+
+T = TypeVar("T", bound=Projected)
+
+# client-go's page size (tools/pager, defaultPageSize).
+PAGE_LIMIT = 500
+# The server ends a watch after a random time in this range, so that a restarted API server does
+# not keep what another one should carry (client-go: 5 to 10 minutes).
+SERVER_TIMEOUT_SECONDS = (300, 600)
+LIST_TIMEOUT_SECONDS = 60.0
+BACKOFF_SECONDS = (0.2, 30.0)
+# A watch that ended sooner than this counts as a failure: a server that accepts watches and ends
+# them at once must not be asked in a tight loop.
+SHORT_WATCH_SECONDS = 1.0
+
+OnChange = Callable[[T | None, T | None], None]
+OnProgress = Callable[[str, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which objects of a resource type a reflector holds; `namespace` None means all of them."""
+
+    resource: Resource
+    namespace: str | None = None
+    label_selector: str | None = None
+    field_selector: str | None = None
+    metadata_only: bool = False
+
+
+class Reflector(Generic[T]):
+    """Keeps `store` equal to the cluster and tells `on_change(old, new)` of every difference.
+
+    `project` makes a small frozen object of the raw JSON, which is then dropped. If it raises
+    ValueError (or trips over a missing or odd field) the object is skipped with a log line, and
+    what was known of it before stays: unreadable is not deleted. `on_change` gets (None, new) for
+    an addition, (old, new) for a change, (old, None) for a deletion; a replaced UID is a deletion
+    and an addition. It must be quick and must not raise; what it raises ends `run`.
+    `on_progress(namespace, resource_version)` is told how far the cache has come, after the
+    change itself; the namespace is empty if all are watched.
+    """
+
+    def __init__(  # noqa: PLR0913 - independent settings, given by name
+        self,
+        client: KubeClient,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        metadata_only: bool = False,
+        project: Callable[[RawObject], T],
+        on_change: OnChange[T],
+        clock: Clock,
+        indexers: Mapping[str, Indexer[T]] | None = None,
+        store: Store[T] | None = None,
+        on_progress: OnProgress | None = None,
+        idle_timeout_seconds: float = WATCH_IDLE_SECONDS,
+        rng: Callable[[], float] = random.random,
+    ) -> None:
+        self._client = client
+        self._what = Selection(resource, namespace, label_selector, field_selector, metadata_only)
+        self._project = project
+        self._on_change = on_change
+        self._on_progress = on_progress
+        self._clock = clock
+        self._idle_seconds = idle_timeout_seconds
+        self._rng = rng
+        self._backoff = Backoff(*BACKOFF_SECONDS, rng=rng)
+        self._known: set[Key] = set()
+        self._must_list = True
+        self._running = False
+        self.store: Store[T] = Store(indexers) if store is None else store
+        self.synced = asyncio.Event()
+        self.resource_version = ""
+        self.last_activity = clock.monotonic()
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether the store has held a complete list; it stays true through reconnections."""
+        return self.synced.is_set()
+
+    @property
+    def healthy(self) -> bool:
+        """Whether it runs, has synced, and heard from the server recently.
+
+        Recently: within the time in which a silent watch is found out and replaced, twice.
+        """
+        silence = self._clock.monotonic() - self.last_activity
+        return self._running and self.has_synced and silence < 2 * self._idle_seconds
+
+    def observed_version(self, namespace: str) -> str:  # noqa: ARG002 - see MultiReflector
+        """Return the resourceVersion up to which objects of `namespace` are known, or ""."""
+        return self.resource_version
+
+    async def run(self) -> None:
+        """Follow the cluster until cancelled; errors of the API are logged and retried."""
+        self._running = True
+        try:
+            while True:
+                try:
+                    if self._must_list:
+                        await self._list()
+                    await self._watch()
+                except Gone as error:
+                    self._log_trouble(error, "history expired, listing again")
+                    self._must_list = True
+                    await self._pause(error)
+                except (Unavailable, Throttled) as error:
+                    self._log_trouble(error, "lost the server, trying again")
+                    await self._pause(error)
+                except KubeError as error:
+                    self._log_trouble(error, "refused by the server, trying again")
+                    self._must_list = True
+                    await self._pause(error)
+        finally:
+            self._running = False
+
+    # --- list --------------------------------------------------------------------------
+
+    async def _list(self) -> None:
+        """Replace the store by what is in the cluster now."""
+        found: dict[Key, tuple[str, T | None]] = {}
+        continue_: str | None = None
+        limit: int | None = PAGE_LIMIT
+        while True:
+            try:
+                page = await self._page(limit, continue_)
+            except Gone:
+                if continue_ is None:
+                    raise
+                # A slow pagination outlives its snapshot. What was read belongs to that snapshot,
+                # so all of it is read again in one answer (client-go: FullListIfExpired).
+                found, continue_, limit = {}, None, None
+                continue
+            self.last_activity = self._clock.monotonic()
+            for raw in page.get("items") or ():
+                found[_key(raw)] = (_uid(raw), self._read(raw))
+            metadata = page.get("metadata") or {}
+            continue_ = metadata.get("continue") or None
+            if continue_ is None:
+                version = str(metadata.get("resourceVersion") or "")
+                break
+        self._replace(found)
+        # A list is the truth even if its version is lower than ours (etcd restored from a backup).
+        self._must_list = False
+        self._set_version(version)
+        self.synced.set()
+
+    async def _page(self, limit: int | None, continue_: str | None) -> RawObject:
+        return await self._client.list(
+            self._what.resource,
+            self._what.namespace,
+            label_selector=self._what.label_selector,
+            field_selector=self._what.field_selector,
+            limit=limit,
+            continue_=continue_,
+            metadata_only=self._what.metadata_only,
+            timeout_seconds=LIST_TIMEOUT_SECONDS,
+        )
+
+    def _replace(self, found: Mapping[Key, tuple[str, T | None]]) -> None:
+        for key in sorted(self._known.difference(found)):
+            self._remove(key)
+        for key, (uid, item) in found.items():
+            if item is not None:
+                self._put(key, item)
+            elif (old := self.store.get(key)) is not None and old.uid != uid:
+                self._remove(key)
+
+    # --- watch -------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        """Follow events until the server ends the watch; raises what breaks it."""
+        started = self._clock.monotonic()
+        low, high = SERVER_TIMEOUT_SECONDS
+        async with self._client.watch(
+            self._what.resource,
+            self._what.namespace,
+            resource_version=self.resource_version,
+            label_selector=self._what.label_selector,
+            field_selector=self._what.field_selector,
+            metadata_only=self._what.metadata_only,
+            server_timeout_seconds=low + int((high - low) * self._rng()),
+            idle_timeout_seconds=self._idle_seconds,
+        ) as events:
+            self.last_activity = self._clock.monotonic()
+            async for event in events:
+                self.last_activity = self._clock.monotonic()
+                self._apply(event)
+                # Not before: a server that lists well but refuses every watch would be listed
+                # five times a second.
+                self._backoff.reset()
+        if self._clock.monotonic() - started < SHORT_WATCH_SECONDS:
+            raise Unavailable("the server ended the watch at once", reason="ShortWatch")
+        self._backoff.reset()
+
+    def _apply(self, event: Mapping[str, Any]) -> None:
+        kind, raw = event.get("type"), event["object"]
+        if kind == "ERROR":
+            raise error_from_status(raw, request=f"watch {self._what.resource.plural}")
+        version = str((raw.get("metadata") or {}).get("resourceVersion") or "")
+        if kind != "BOOKMARK":
+            # Events of one watch come in the order of their versions. One that is not newer than
+            # what is known was delivered twice, or late: taking it would bring back the past.
+            if not is_newer(version, self.resource_version):
+                return
+            key = _key(raw)
+            if kind == "DELETED":
+                self._remove(key)
+            elif (item := self._read(raw)) is not None:
+                self._put(key, item)
+        if is_newer(version, self.resource_version):
+            self._set_version(version)
+
+    # --- shared ------------------------------------------------------------------------
+
+    def _read(self, raw: RawObject) -> T | None:
+        try:
+            return self._project(raw)
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            namespace, name = _key(raw)
+            logger.bind(
+                resource=self._what.resource.plural,
+                namespace=namespace,
+                name=name,
+                error=repr(error),
+            ).warning("skipped an object that cannot be read")
+            return None
+
+    def _put(self, key: Key, item: T) -> None:
+        self._known.add(key)
+        old = self.store.get(key)
+        if old is not None and old.uid != item.uid:
+            self._remove(key)
+            self._known.add(key)
+            old = None
+        if old is not None and old.resource_version == item.resource_version:
+            return
+        self.store.put(item)
+        self._on_change(old, item)
+
+    def _remove(self, key: Key) -> None:
+        self._known.discard(key)
+        old = self.store.remove(key)
+        if old is not None:
+            self._on_change(old, None)
+
+    def _set_version(self, version: str) -> None:
+        self.resource_version = version
+        if self._on_progress is not None:
+            self._on_progress(self._what.namespace or "", version)
+
+    async def _pause(self, error: KubeError) -> None:
+        await asyncio.sleep(max(self._backoff.next_seconds(), error.retry_after_seconds or 0.0))
+
+    def _log_trouble(self, error: KubeError, message: str) -> None:
+        # One lost connection in five minutes is normal life; what repeats is worth a warning, and
+        # a refusal (RBAC, a missing CRD) is somebody's mistake from the first time on.
+        level = "DEBUG" if error.is_retryable and self._backoff.failures < 3 else "WARNING"
+        logger.bind(
+            resource=self._what.resource.plural,
+            namespace=self._what.namespace or "",
+            failures=self._backoff.failures,
+            error=str(error),
+        ).log(level, message)
+
+
+class MultiReflector(Generic[T]):
+    """One reflector per namespace into one store, so that a limited controller works the same.
+
+    An empty list of namespaces means all of them, with a single reflector.
+    """
+
+    def __init__(
+        self,
+        namespaces: Iterable[str],
+        make: Callable[[str | None, Store[T]], Reflector[T]],
+        *,
+        indexers: Mapping[str, Indexer[T]] | None = None,
+    ) -> None:
+        """Call ``make(namespace, store)`` for each namespace; it passes both to Reflector."""
+        self.store: Store[T] = Store(indexers)
+        wanted = sorted(set(namespaces))
+        self._all = None if wanted else make(None, self.store)
+        self._by_namespace = {name: make(name, self.store) for name in wanted}
+
+    @property
+    def reflectors(self) -> list[Reflector[T]]:
+        """Return the reflectors, one or more."""
+        return list(self._by_namespace.values()) if self._all is None else [self._all]
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether every namespace was listed."""
+        return all(reflector.has_synced for reflector in self.reflectors)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether every reflector is healthy."""
+        return all(reflector.healthy for reflector in self.reflectors)
+
+    @property
+    def last_activity(self) -> float:
+        """Return when the quietest reflector last heard from the server (monotonic seconds)."""
+        return min(reflector.last_activity for reflector in self.reflectors)
+
+    def observed_version(self, namespace: str) -> str:
+        """Return the resourceVersion up to which objects of `namespace` are known, or "".
+
+        Per namespace, because one watch knows nothing of how far another one has come.
+        """
+        reflector = self._all or self._by_namespace.get(namespace)
+        return reflector.resource_version if reflector is not None else ""
+
+    async def wait_synced(self) -> None:
+        """Return once every namespace was listed; waits for ever if one cannot be."""
+        for reflector in self.reflectors:
+            await reflector.synced.wait()
+
+    async def run(self) -> None:
+        """Follow the cluster until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for reflector in self.reflectors:
+                group.create_task(reflector.run())
+
+
+def is_newer(version: str, than: str) -> bool:
+    """Tell whether a resourceVersion is newer; those of one resource type compare as integers.
+
+    (KEP-5504, and what storage has always done.) What is no integer counts as newer, so that a
+    server with versions of another kind is followed rather than ignored.
+    """
+    if not version or not than:
+        return bool(version)
+    try:
+        return int(version) > int(than)
+    except ValueError:
+        return version != than
+
+
+def _key(raw: RawObject) -> Key:
+    metadata = raw.get("metadata") or {}
+    return str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
+
+
+def _uid(raw: RawObject) -> str:
+    return str((raw.get("metadata") or {}).get("uid") or "")
