@@ -36,6 +36,13 @@ LABEL_JOB_UID: Final = f"{GROUP}/job-uid"
 # Which part of a sharded report an object is ("0" for the first).
 LABEL_SHARD: Final = f"{GROUP}/shard"
 
+# Where a task keeps what must survive its container but not its pod (see images/task/run-once).
+STATE_VOLUME: Final = "daemonset-job-state"
+STATE_MOUNT_PATH: Final = "/run/daemonset-job"
+ENV_STATE: Final = "DAEMONSET_JOB_STATE"
+ENV_TOKEN: Final = "COMPLETION_TOKEN"  # noqa: S105 - a word in a log, no secret
+ENV_NODE_NAME: Final = "NODE_NAME"
+
 # The gate that holds a pod until it is its node's turn.
 TURN_GATE: Final = f"{GROUP}/turn"
 

@@ -75,13 +75,18 @@ class Pod:
     bound: bool
     phase: str
     created_at: datetime | None = None
-    gated: bool = False
+    gates: tuple[str, ...] = ()
     deleting: bool = False
     reason: str = ""
     message: str = ""
     unschedulable: str = ""
     disrupted: str = ""
     container: Container | None = None
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether the pod waits for its node's turn."""
+        return names.TURN_GATE in self.gates
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +149,7 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
         bound=bool(bound),
         phase=status.get("phase") or "Pending",
         created_at=parse_time(meta.get("creationTimestamp")),
-        gated=any(g.get("name") == names.TURN_GATE for g in spec.get("schedulingGates") or ()),
+        gates=tuple(g.get("name") or "" for g in spec.get("schedulingGates") or ()),
         deleting=bool(meta.get("deletionTimestamp")),
         reason=status.get("reason") or "",
         message=status.get("message") or "",

@@ -1,0 +1,215 @@
+"""The DaemonSet a Job asks for, and whether the one that stands is it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+from job_controller.api import names
+from job_controller.api.job import Job
+from job_controller.api.objects import DaemonSet
+from job_controller.core.merge import strategic_merge
+from job_controller.core.placement import conjoin, node_terms
+
+# A task that has printed its token only waits; nothing is gained by waiting long for it to end.
+# `spec.template` can set another time for work that must be wound down with care.
+TERMINATION_GRACE_SECONDS: Final = 10
+
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+# Suffixes of resource.Quantity (k8s.io/apimachinery/pkg/api/resource/suffix.go).
+_QUANTITY_SUFFIXES: Final[Mapping[str, Decimal]] = {
+    "n": Decimal("1e-9"),
+    "u": Decimal("1e-6"),
+    "m": Decimal("1e-3"),
+    "k": Decimal(10**3),
+    "M": Decimal(10**6),
+    "G": Decimal(10**9),
+    "T": Decimal(10**12),
+    "P": Decimal(10**15),
+    "E": Decimal(10**18),
+    "Ki": Decimal(2**10),
+    "Mi": Decimal(2**20),
+    "Gi": Decimal(2**30),
+    "Ti": Decimal(2**40),
+    "Pi": Decimal(2**50),
+    "Ei": Decimal(2**60),
+}
+
+
+def build_daemon_set(job: Job, *, gated: bool, token: str) -> dict[str, Any]:
+    """Return the DaemonSet of a Job as applied; deterministic.
+
+    `gated`: pods made from now on wait at the scheduling gate for their node's turn. `token`: the
+    word of Jobs that name none; tasks made for it are told by environment what to print.
+    `updateStrategy: OnDelete` leaves running pods alone whenever the template changes.
+    """
+    labels = child_labels(job)
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {
+            "name": job.daemon_set_name,
+            "namespace": job.namespace,
+            "labels": labels,
+            "ownerReferences": [
+                {
+                    "apiVersion": names.API_VERSION,
+                    "kind": names.JOB_KIND,
+                    "name": job.name,
+                    "uid": job.uid,
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": {
+            # The UID is part of the selector: no pod made for another Job, or by hand with the
+            # well-known labels only, can be adopted.
+            "selector": {"matchLabels": labels},
+            "updateStrategy": {"type": "OnDelete"},
+            "template": build_pod_template(job, gated=gated, token=token),
+        },
+    }
+
+
+def child_labels(job: Job) -> dict[str, str]:
+    """Return the labels of the DaemonSet and its pods."""
+    return {
+        names.LABEL_DAEMON_SET: job.daemon_set_name,
+        names.LABEL_JOB: names.job_label(job.name),
+        names.LABEL_MANAGED: names.LABEL_MANAGED_VALUE,
+        names.LABEL_JOB_UID: job.uid,
+    }
+
+
+def build_pod_template(job: Job, *, gated: bool, token: str) -> dict[str, Any]:
+    """Return the pod template: the generated one, `spec.template` merged over it.
+
+    What the system stands on is laid over the result once more and cannot be merged away: the
+    labels, the placement of `spec.nodes`, and the gate.
+    """
+    spec = job.spec
+    generated = {
+        "metadata": {"labels": child_labels(job)},
+        "spec": {
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+            "terminationGracePeriodSeconds": TERMINATION_GRACE_SECONDS,
+            "containers": [_task_container(job, token)],
+            "volumes": [
+                {"name": names.STATE_VOLUME, "emptyDir": {"sizeLimit": "1Mi"}},
+                *(
+                    [{"name": names.TARGET_VOLUME, "hostPath": {"path": spec.mount_path}}]
+                    if spec.mount_path
+                    else []
+                ),
+            ],
+        },
+    }
+    template = strategic_merge(generated, spec.template)
+    metadata = dict(template.get("metadata") or {})
+    metadata["labels"] = {**(metadata.get("labels") or {}), **child_labels(job)}
+    template["metadata"] = metadata
+    pod_spec = dict(template["spec"])
+    _place(pod_spec, node_terms(spec.nodes))
+    if gated:
+        gates = [
+            g for g in pod_spec.get("schedulingGates") or () if g.get("name") != names.TURN_GATE
+        ]
+        pod_spec["schedulingGates"] = [{"name": names.TURN_GATE}, *gates]
+    template["spec"] = pod_spec
+    return template
+
+
+def _task_container(job: Job, token: str) -> dict[str, Any]:
+    spec = job.spec
+    env: list[dict[str, Any]] = [
+        {
+            "name": names.ENV_NODE_NAME,
+            "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "spec.nodeName"}},
+        },
+        {"name": names.ENV_STATE, "value": names.STATE_MOUNT_PATH},
+        {"name": names.ENV_TOKEN, "value": spec.completion.token or token},
+    ]
+    mounts = [{"name": names.STATE_VOLUME, "mountPath": names.STATE_MOUNT_PATH}]
+    if spec.mount_path:
+        mounts.append({"name": names.TARGET_VOLUME, "mountPath": names.TARGET_MOUNT_PATH})
+    container: dict[str, Any] = {
+        "name": names.CONTAINER_NAME,
+        "image": spec.image,
+        "env": env,
+        "volumeMounts": mounts,
+        "securityContext": {"allowPrivilegeEscalation": False},
+    }
+    if spec.command:
+        container["command"] = list(spec.command)
+    if spec.args:
+        container["args"] = list(spec.args)
+    return container
+
+
+def _place(pod_spec: dict[str, Any], terms: Sequence[Mapping[str, Any]]) -> None:
+    if not terms:
+        return
+    affinity = dict(pod_spec.get("affinity") or {})
+    node_affinity = dict(affinity.get("nodeAffinity") or {})
+    required = node_affinity.get(_REQUIRED) or {}
+    node_affinity[_REQUIRED] = {
+        "nodeSelectorTerms": conjoin(terms, required.get("nodeSelectorTerms") or ())
+    }
+    affinity["nodeAffinity"] = node_affinity
+    pod_spec["affinity"] = affinity
+
+
+def is_current(live: DaemonSet, wanted: Mapping[str, Any]) -> bool:
+    """Return whether the live DaemonSet already holds everything that `wanted` says.
+
+    The server fills in defaults, so the test is "contains", field by field. Gates are compared
+    exactly: one that must go is a difference although nothing is missing.
+    """
+    spec = wanted["spec"]
+    live_gates = _gates(live.spec)
+    return (
+        live_gates == _gates(spec)
+        and _contains(live.labels, wanted["metadata"]["labels"])
+        and _contains(live.spec, spec)
+    )
+
+
+def _gates(spec: Mapping[str, Any]) -> set[str]:
+    pod_spec = (spec.get("template") or {}).get("spec") or {}
+    return {g.get("name") or "" for g in pod_spec.get("schedulingGates") or ()}
+
+
+def _contains(live: Any, wanted: Any) -> bool:
+    if isinstance(wanted, Mapping):
+        if not isinstance(live, Mapping):
+            # The server leaves empty objects and lists out.
+            return live is None and not wanted
+        return all(_contains(live.get(key), value) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        if not isinstance(live, list):
+            return live is None and not wanted
+        return len(live) == len(wanted) and all(map(_contains, live, wanted))
+    if isinstance(wanted, int | float | str) and isinstance(live, str | int | float):
+        return live == wanted or _same_quantity(live, wanted)
+    # "", 0 and false are left out of the stored object as well.
+    return bool(live == wanted) or (live is None and not wanted)
+
+
+def _same_quantity(live: Any, wanted: Any) -> bool:
+    """Return whether two spellings ("1000m", 1) are one resource.Quantity."""
+    a, b = _quantity(live), _quantity(wanted)
+    return a is not None and a == b
+
+
+def _quantity(value: Any) -> Decimal | None:
+    text = str(value)
+    digits = text.rstrip("numkMGTPEi")
+    factor = _QUANTITY_SUFFIXES.get(text[len(digits) :]) if digits != text else Decimal(1)
+    try:
+        return Decimal(digits) * factor if factor is not None else None
+    except InvalidOperation:
+        return None

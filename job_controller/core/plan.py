@@ -1,0 +1,78 @@
+"""What a decision is: actions in order, events to tell afterwards, and when to look again.
+
+Actions are carried out one after the other; the first that fails ends the pass, and the next
+pass decides anew from what then stands. So every prefix of a plan must be a state from which
+the same end is reached: that is what the order of actions within a plan is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from job_controller.api.objects import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class WriteStatus:
+    """Write the Job's status, provided nobody has changed the Job since (resourceVersion)."""
+
+    status: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateReport:
+    """Create a JobReport; one that is there already counts as created."""
+
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteReportStatus:
+    """Write the status of a JobReport, the controller's half of it."""
+
+    name: str
+    uid: str
+    status: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyDaemonSet:
+    """Apply the DaemonSet; `uid` is that of the one to change, "" when it is to be made."""
+
+    body: Mapping[str, Any]
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenGates:
+    """Let these pods be scheduled, but for nodes that the ledger holds by now (node UID by name).
+
+    Whoever carries this out reads the ledger again first: a cache that lags behind must not
+    make a node do its work twice.
+    """
+
+    pods: tuple[Pod, ...]
+    node_uids: Mapping[str, str]
+
+
+Action = WriteStatus | CreateReport | WriteReportStatus | ApplyDaemonSet | OpenGates
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event on the Job: `type` is Normal or Warning."""
+
+    type: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The outcome of a decision. `requeue_after` in seconds, None when only a change matters."""
+
+    actions: tuple[Action, ...] = ()
+    events: tuple[Event, ...] = ()
+    requeue_after: float | None = None

@@ -1,0 +1,46 @@
+"""What a decision is made from: everything known about one Job at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from job_controller.api import names
+from job_controller.api.job import Job
+from job_controller.api.objects import DaemonSet, Node, Pod
+from job_controller.api.report import JobReport
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the administrator chose for all Jobs. `token`: the word of Jobs that name none."""
+
+    token: str = names.DEFAULT_TOKEN
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One Job and what belongs to it, as the caches have it.
+
+    `daemon_set` is the object of the Job's DaemonSet name, whoever owns it. `pods` are those its
+    owner reference leads to. `pods_refused` is the last message of the DaemonSet controller that
+    the API server would not take a pod, "" when there is none. `refusal` is what the API server
+    said when the DaemonSet itself was last applied, "" when it took it.
+    """
+
+    job: Job
+    daemon_set: DaemonSet | None = None
+    pods: tuple[Pod, ...] = ()
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+    reports: tuple[JobReport, ...] = ()
+    pods_refused: str = ""
+    refusal: str = ""
+    settings: Settings = Settings()
+
+    @property
+    def owned_daemon_set(self) -> DaemonSet | None:
+        """The Job's own, living DaemonSet: None when there is none, or it is somebody else's."""
+        found = self.daemon_set
+        if found is None or found.owner_uid != self.job.uid or found.deleting:
+            return None
+        return found
