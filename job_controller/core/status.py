@@ -16,15 +16,13 @@ from job_controller.core.trouble import Trouble
 
 def first_status(job: Job, now: datetime) -> dict[str, Any]:
     """Return the status of a Job that starts: from here on what it runs cannot change."""
-    waiting = Condition(
-        names.CONDITION_PROGRESSING, True, "Starting", "the DaemonSet is being made"
-    )
+    starting = Condition(names.CONDITION_PROGRESSING, True, "Starting", "making the DaemonSet")
     return {
         "phase": names.PHASE_PENDING,
         "observedGeneration": job.generation,
         "startTime": format_time(now),
         "report": names.report_name(job.name, job.uid),
-        "conditions": set_conditions(job, (waiting,), now),
+        "conditions": set_conditions(job, (starting,), now),
     }
 
 
@@ -34,7 +32,7 @@ def next_status(job: Job, tally: Tally, trouble: Trouble | None, now: datetime) 
     `Complete` is final: what a completed Job's status says no longer changes but for counts.
     """
     completed_before = job.is_true(names.CONDITION_COMPLETE)
-    complete = completed_before or (tally.is_complete and trouble is None)
+    complete = completed_before or tally.is_complete
     nodes = count_nodes(tally)
     status: dict[str, Any] = {
         **job.status,
