@@ -1,0 +1,61 @@
+"""The probe server over real sockets."""
+
+import aiohttp
+import pytest
+from prometheus_client import CollectorRegistry, Counter
+
+from job_controller.kube.errors import ConfigurationError
+from job_controller.kube.probes import serve_probes
+
+
+async def fetch(port, path):
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{port}{path}") as response,
+    ):
+        return response.status, await response.text(), response.headers["Content-Type"]
+
+
+async def test_probes_ask_their_callables_each_time():
+    answers = {"live": True, "ready": False}
+    async with serve_probes(
+        host="127.0.0.1",
+        port=0,
+        live=lambda: answers["live"],
+        ready=lambda: answers["ready"],
+        registry=CollectorRegistry(),
+    ) as port:
+        assert (await fetch(port, "/healthz"))[:2] == (200, "ok\n")
+        assert (await fetch(port, "/readyz"))[:2] == (503, "not ok\n")
+        answers["ready"] = True
+        assert (await fetch(port, "/readyz"))[0] == 200
+
+
+async def test_a_raising_callable_is_not_ok():
+    def broken():
+        raise RuntimeError("no")
+
+    async with serve_probes(
+        host="127.0.0.1", port=0, live=broken, ready=broken, registry=CollectorRegistry()
+    ) as port:
+        assert (await fetch(port, "/healthz"))[0] == 503
+
+
+async def test_metrics_are_those_of_the_given_registry():
+    registry = CollectorRegistry()
+    Counter("nodes_seen", "Nodes seen.", registry=registry).inc(3)
+    async with serve_probes(
+        host="127.0.0.1", port=0, live=lambda: True, ready=lambda: True, registry=registry
+    ) as port:
+        status, text, content_type = await fetch(port, "/metrics")
+    assert status == 200
+    assert "nodes_seen_total 3.0" in text
+    assert content_type.startswith("text/plain")
+
+
+async def test_a_taken_port_is_a_clear_error():
+    checks = {"live": lambda: True, "ready": lambda: True, "registry": CollectorRegistry()}
+    async with serve_probes(host="127.0.0.1", port=0, **checks) as port:
+        with pytest.raises(ConfigurationError, match=f"cannot serve probes on 127.0.0.1:{port}"):
+            async with serve_probes(host="127.0.0.1", port=port, **checks):
+                pass
