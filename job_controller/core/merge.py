@@ -64,3 +64,16 @@ def _merge_named(old: Sequence[Any], new: Sequence[Any], name: str, *, replace: 
         else:
             merged[place] = item if replace else strategic_merge(merged[place], item)
     return merged
+
+
+def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the RFC 7386 patch that turns `old` into `new`; empty when they are equal."""
+    patch: dict[str, Any] = {key: None for key in old if key not in new}
+    for key, value in new.items():
+        before = old.get(key)
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            if inner := merge_patch(before, value):
+                patch[key] = inner
+        elif value != before:
+            patch[key] = value
+    return patch

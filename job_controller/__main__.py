@@ -1,0 +1,5 @@
+"""`python -m job_controller`."""
+
+from job_controller.main import main
+
+main()

@@ -1,0 +1,272 @@
+"""What the controller knows of the cluster: one cache per kind, and whom a change concerns.
+
+Layer: above kube, below the reconciler. It turns every change into the key of the Job that it
+may concern, (namespace, name), and says nothing of what to do about it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from job_controller.api import names
+from job_controller.api.job import Job, parse_job
+from job_controller.api.objects import (
+    DaemonSet,
+    Node,
+    Pod,
+    parse_daemon_set,
+    parse_node,
+    parse_pod,
+)
+from job_controller.api.report import JobReport, parse_report
+from job_controller.api.times import parse_time
+from job_controller.kube.client import KubeClient
+from job_controller.kube.reflector import MultiReflector, Reflector
+from job_controller.kube.resources import (
+    DAEMON_SETS,
+    EVENTS,
+    JOB_REPORTS,
+    JOBS,
+    NODES,
+    PODS,
+    Resource,
+)
+from job_controller.kube.store import Indexer, Projected, Store
+from job_controller.runtime.clock import Clock
+
+T = TypeVar("T", bound=Projected)
+Key = tuple[str, str]
+"""(namespace, name) of a Job."""
+
+# Changes of pods and nodes come in crowds: a pass a quarter of a second later sees them all.
+CROWD_SECONDS = 0.25
+# The DaemonSet controller has no condition for pods that the API server refuses (quota, Pod
+# Security, webhooks); its event is the only place where the reason stands.
+_REFUSED_PODS = "involvedObject.kind=DaemonSet,reason=FailedCreate"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """An event of the DaemonSet controller: whom it is about, when, and what it says."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    about_uid: str
+    message: str
+    at: datetime | None
+
+
+def parse_notice(raw: Mapping[str, Any]) -> Notice:
+    """Return the notice in a raw core/v1 Event; raises KeyError without metadata."""
+    meta = raw["metadata"]
+    return Notice(
+        namespace=meta.get("namespace") or "",
+        name=meta["name"],
+        uid=meta.get("uid") or "",
+        resource_version=meta.get("resourceVersion") or "",
+        about_uid=(raw.get("involvedObject") or {}).get("uid") or "",
+        message=raw.get("message") or "",
+        at=parse_time(
+            raw.get("lastTimestamp") or raw.get("eventTime") or meta.get("creationTimestamp")
+        ),
+    )
+
+
+class Caches:
+    """The caches, and `wake(key, seconds)` called for every Job that a change may concern.
+
+    `progress(resource, namespace, version)` is told how far each cache has come.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        namespaces: Iterable[str],
+        clock: Clock,
+        *,
+        wake: Callable[[Key, float], None],
+        progress: Callable[[str, str, str], None],
+    ) -> None:
+        self._client = client
+        self._namespaces = tuple(namespaces)
+        self._clock = clock
+        self._wake = wake
+        self._progress = progress
+        self._jobs = self._make(
+            JOBS,
+            parse_job,
+            self._job_changed,
+            {"daemon_set": lambda job: (_slot(job.namespace, job.daemon_set_name),)},
+        )
+        self._daemon_sets = self._make(
+            DAEMON_SETS,
+            parse_daemon_set,
+            self._daemon_set_changed,
+            {"uid": lambda found: (found.uid,)},
+            label_selector=names.MANAGED_SELECTOR,
+        )
+        self._pods = self._make(
+            PODS,
+            parse_pod,
+            self._pod_changed,
+            {"owner": lambda pod: (pod.owner_uid,)},
+            label_selector=names.MANAGED_SELECTOR,
+        )
+        self._reports = self._make(
+            JOB_REPORTS,
+            parse_report,
+            self._report_changed,
+            {"job": lambda report: (_slot(report.namespace, report.job_name),)},
+        )
+        self._notices = self._make(
+            EVENTS,
+            parse_notice,
+            self._notice_changed,
+            {"about": lambda notice: (notice.about_uid,)},
+            field_selector=_REFUSED_PODS,
+        )
+        self._nodes: Reflector[Node] = Reflector(
+            client,
+            NODES,
+            project=parse_node,
+            on_change=self._node_changed,
+            clock=clock,
+            on_progress=lambda namespace, version: progress(NODES.plural, namespace, version),
+        )
+
+    # --- running -----------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Follow the cluster until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for cache in self._all():
+                group.create_task(cache.run())
+
+    async def wait_synced(self) -> None:
+        """Return once every cache has held a complete list."""
+        for cache in self._all():
+            await (cache.synced.wait() if isinstance(cache, Reflector) else cache.wait_synced())
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether every cache has held a complete list."""
+        return all(cache.has_synced for cache in self._all())
+
+    def _all(self) -> list[MultiReflector[Any] | Reflector[Any]]:
+        # A stand-in for a variadic generic: what differs between them is of no interest here.
+        caches: list[MultiReflector[Any] | Reflector[Any]] = [self._nodes]
+        caches += [self._jobs, self._daemon_sets, self._pods, self._reports, self._notices]
+        return caches
+
+    # --- reading -----------------------------------------------------------------------
+
+    def job(self, key: Key) -> Job | None:
+        """Return the Job of that key."""
+        return self._jobs.store.get(key)
+
+    def jobs(self) -> list[Job]:
+        """Return all Jobs."""
+        return self._jobs.store.values()
+
+    def reported_keys(self) -> set[Key]:
+        """Return the keys of all Jobs, living or gone, that have a report."""
+        return {(report.namespace, report.job_name) for report in self._reports.store}
+
+    def daemon_set(self, namespace: str, name: str) -> DaemonSet | None:
+        """Return the DaemonSet of that name, if it carries our label."""
+        return self._daemon_sets.store.get((namespace, name))
+
+    def pods_of(self, daemon_set: DaemonSet) -> tuple[Pod, ...]:
+        """Return the pods that the DaemonSet controls, by owner reference and not by label."""
+        return tuple(self._pods.store.by_index("owner", daemon_set.uid))
+
+    def nodes(self) -> Mapping[str, Node]:
+        """Return all nodes by name."""
+        return {node.name: node for node in self._nodes.store}
+
+    def reports_of(self, key: Key) -> tuple[JobReport, ...]:
+        """Return the reports of all runs of Jobs of that namespace and name."""
+        return tuple(self._reports.store.by_index("job", _slot(*key)))
+
+    def pods_refused(self, daemon_set: DaemonSet) -> str:
+        """Return the newest reason why pods of the DaemonSet could not be created, "" if none."""
+        notices = self._notices.store.by_index("about", daemon_set.uid)
+        newest = max(
+            notices, key=lambda n: (n.at.timestamp() if n.at else 0.0, n.name), default=None
+        )
+        return newest.message if newest is not None else ""
+
+    # --- changes -----------------------------------------------------------------------
+
+    def _job_changed(self, old: Job | None, new: Job | None) -> None:
+        if (job := new or old) is not None:
+            self._wake((job.namespace, job.name), 0.0)
+
+    def _daemon_set_changed(self, old: DaemonSet | None, new: DaemonSet | None) -> None:
+        found = new or old
+        if found is not None:
+            # By name and not by owner: a Job also waits for the DaemonSet of an earlier run to go.
+            self._wake_user_of(found, CROWD_SECONDS if old and new else 0.0)
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        pod = new or old
+        if pod is not None:
+            for found in self._daemon_sets.store.by_index("uid", pod.owner_uid):
+                self._wake_user_of(found, CROWD_SECONDS)
+
+    def _report_changed(self, old: JobReport | None, new: JobReport | None) -> None:
+        if (report := new or old) is not None:
+            self._wake((report.namespace, report.job_name), 0.0)
+
+    def _notice_changed(self, old: Notice | None, new: Notice | None) -> None:
+        if (notice := new or old) is not None:
+            for found in self._daemon_sets.store.by_index("uid", notice.about_uid):
+                self._wake_user_of(found, CROWD_SECONDS)
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        if old is not None and new is not None and old.uid == new.uid:
+            return
+        for job in self._jobs.store:
+            self._wake((job.namespace, job.name), CROWD_SECONDS)
+
+    def _wake_user_of(self, found: DaemonSet, seconds: float) -> None:
+        for job in self._jobs.store.by_index("daemon_set", _slot(found.namespace, found.name)):
+            self._wake((job.namespace, job.name), seconds)
+
+    # --- making ------------------------------------------------------------------------
+
+    def _make(
+        self,
+        resource: Resource,
+        project: Callable[[Mapping[str, Any]], T],
+        on_change: Callable[[T | None, T | None], None],
+        indexers: Mapping[str, Indexer[T]],
+        *,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+    ) -> MultiReflector[T]:
+        def one(namespace: str | None, store: Store[T]) -> Reflector[T]:
+            return Reflector(
+                self._client,
+                resource,
+                namespace=namespace,
+                label_selector=label_selector,
+                field_selector=field_selector,
+                project=project,
+                on_change=on_change,
+                clock=self._clock,
+                store=store,
+                on_progress=lambda where, version: self._progress(resource.plural, where, version),
+            )
+
+        return MultiReflector(self._namespaces, one, indexers=indexers)
+
+
+def _slot(namespace: str, name: str) -> str:
+    return f"{namespace}/{name}"

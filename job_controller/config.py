@@ -1,0 +1,93 @@
+"""What the controller is told by its environment and command line.
+
+Layer: beside api. Reads, checks, and says what is wrong; connects to nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from job_controller.api import names
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The controller's settings.
+
+    `namespaces`: those whose Jobs it looks after, empty for all. `lease_namespace`: where the
+    leader election's Lease lives; empty means no election, for a controller run by hand.
+    `workers`: Jobs that are worked on at the same time.
+    """
+
+    namespaces: tuple[str, ...] = ()
+    kubeconfig: str | None = None
+    context: str | None = None
+    token: str = names.DEFAULT_TOKEN
+    identity: str = "job-controller"
+    lease_namespace: str = ""
+    lease_name: str = "daemonset-job-controller"
+    workers: int = 4
+    probe_host: str = "0.0.0.0"  # noqa: S104 - the kubelet probes the pod's address
+    probe_port: int = 8080
+    log_level: str = "INFO"
+    log_json: bool = False
+
+
+def parse_config(arguments: Sequence[str], environ: Mapping[str, str], hostname: str) -> Config:
+    """Return the configuration: arguments over environment over defaults.
+
+    Exits with code 2 and a usage message for arguments it does not understand, as argparse does.
+    Raises ValueError, naming the variable and the fix, for an environment that makes no sense.
+    """
+    parser = argparse.ArgumentParser(
+        prog="job-controller",
+        description="Turns Jobs (daemonset.darkowlzz.space) into DaemonSets and keeps their story.",
+    )
+    add = parser.add_argument
+    add("--kubeconfig", default=environ.get("KUBECONFIG"), help="default: $KUBECONFIG, in-cluster")
+    add("--context", default=None, help="context of the kubeconfig")
+    add("--namespaces", default=environ.get("WATCH_NAMESPACES", ""), help="a,b; default: all")
+    add("--token", default=environ.get("TERMINATION_WORD") or names.DEFAULT_TOKEN)
+    add("--lease-namespace", default=environ.get("POD_NAMESPACE", ""), help="empty: no election")
+    add("--workers", type=_positive, default=_number(environ, "WORKERS", 4))
+    add("--probe-port", type=_port, default=_number(environ, "PROBE_PORT", 8080), help="0: any")
+    add("--log-level", default=environ.get("LOG_LEVEL", "INFO"))
+    add("--log-format", choices=("human", "json"), default=environ.get("LOG_FORMAT", "human"))
+    args = parser.parse_args(arguments)
+    if args.log_format not in {"human", "json"}:
+        raise ValueError(f"LOG_FORMAT is {args.log_format!r}: write human or json")
+    if not args.token.strip() or args.token != args.token.strip():
+        raise ValueError("TERMINATION_WORD must be a word without blanks around it, such as done")
+    return Config(
+        namespaces=tuple(sorted({n.strip() for n in args.namespaces.split(",") if n.strip()})),
+        kubeconfig=args.kubeconfig or None,
+        context=args.context,
+        token=args.token,
+        identity=environ.get("POD_NAME") or hostname,
+        lease_namespace=args.lease_namespace,
+        workers=args.workers,
+        probe_port=args.probe_port,
+        log_level=args.log_level,
+        log_json=args.log_format == "json",
+    )
+
+
+def _number(environ: Mapping[str, str], name: str, default: int) -> int:
+    text = environ.get(name, "")
+    if text and not text.isdecimal():
+        raise ValueError(f"{name} is {text!r}: write a whole number")
+    return int(text) if text else default
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: write a whole number from 1 up")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r}: write a port, 0 to 65535")
+    return int(text)

@@ -1,0 +1,184 @@
+"""The controller's process: everything put together, run until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+from uuid import uuid4
+
+import uvloop
+from loguru import logger
+
+from job_controller.caches import Caches, Key
+from job_controller.config import Config, parse_config
+from job_controller.core.snapshot import Settings
+from job_controller.kube.client import KubeClient
+from job_controller.kube.errors import Conflict, KubeError, OperatorError
+from job_controller.kube.events import EventRecorder
+from job_controller.kube.lease import run_as_leader
+from job_controller.kube.logs import configure_logging
+from job_controller.kube.probes import serve_probes
+from job_controller.metrics import Metrics
+from job_controller.reconciler import Reconciler, Shell
+from job_controller.runtime.clock import SystemClock
+from job_controller.runtime.expectations import HighWater
+from job_controller.runtime.queue import WorkQueue
+from job_controller.runtime.worker import run_workers
+
+_EXIT_CONFIG = 2
+
+
+class Controller:
+    """One controller process: caches that always follow, workers that run while it leads."""
+
+    def __init__(self, client: KubeClient, config: Config, metrics: Metrics) -> None:
+        self._client = client
+        self._config = config
+        self._metrics = metrics
+        self._clock = SystemClock()
+        self._queue: WorkQueue[Key] = WorkQueue(self._clock)
+        self._written: HighWater[Key] = HighWater(self._clock)
+        self._events = EventRecorder(client, component=config.identity, clock=self._clock)
+        self.caches = Caches(
+            client,
+            config.namespaces,
+            self._clock,
+            wake=self._queue.add_after,
+            progress=lambda resource, _namespace, version: self._written.observed(
+                resource, version
+            ),
+        )
+        metrics.watch_jobs(self.caches.jobs)
+
+    async def run(self) -> None:
+        """Follow the cluster and, while leading, act on it; runs until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.caches.run())
+            group.create_task(self._events.run())
+            group.create_task(self._lead_for_ever())
+
+    async def _lead_for_ever(self) -> None:
+        """Lead whenever the Lease is ours. Standing by with warm caches makes takeover quick."""
+        await self.caches.wait_synced()
+        if not self._config.lease_namespace:
+            self._led(True)
+            await self._work()
+            return
+        while True:
+            await run_as_leader(
+                self._client,
+                namespace=self._config.lease_namespace,
+                name=self._config.lease_name,
+                identity=f"{self._config.identity}_{uuid4().hex[:8]}",
+                clock=self._clock,
+                lead=self._work,
+                on_state=self._led,
+            )
+
+    def _led(self, leading: bool) -> None:
+        self._metrics.is_leader.set(leading)
+
+    async def _work(self) -> None:
+        """Look at every Job once, then at those that change."""
+        for job in self.caches.jobs():
+            self._queue.add((job.namespace, job.name))
+        for key in self.caches.reported_keys():
+            self._queue.add(key)
+        reconciler = Reconciler(
+            Shell(
+                client=self._client,
+                events=self._events,
+                clock=self._clock,
+                metrics=self._metrics,
+                settings=lambda: Settings(token=self._config.token),
+            ),
+            self.caches,
+            self._written,
+        )
+        await run_workers(
+            self._queue,
+            self._logged(reconciler.reconcile),
+            count=self._config.workers,
+            on_error=self._failed,
+        )
+
+    def _logged(
+        self, reconcile: Callable[[Key], Awaitable[float | None]]
+    ) -> Callable[[Key], Awaitable[float | None]]:
+        async def one(key: Key) -> float | None:
+            namespace, name = key
+            with logger.contextualize(namespace=namespace, job=name, reconcile_id=uuid4().hex[:8]):
+                result = await reconcile(key)
+                self._metrics.reconciles.labels("done").inc()
+                return result
+
+        return one
+
+    def _failed(self, key: Key, error: BaseException) -> float | None:
+        """Say what went wrong with a pass, once; None asks for a retry with growing delay."""
+        log = logger.bind(namespace=key[0], job=key[1])
+        if isinstance(error, Conflict):
+            # Somebody changed the object meanwhile; the cache will have it in a moment.
+            self._metrics.reconciles.labels("retried").inc()
+            log.debug("conflict, deciding again", error=str(error))
+        elif isinstance(error, KubeError) and error.is_retryable:
+            self._metrics.reconciles.labels("retried").inc()
+            log.warning("the API server did not answer as hoped, trying again", error=str(error))
+            return error.retry_after_seconds
+        else:
+            self._metrics.reconciles.labels("failed").inc()
+            log.opt(exception=error).error("a pass failed, trying again")
+        return None
+
+
+async def run(config: Config) -> None:
+    """Connect and run until SIGTERM or SIGINT; raises OperatorError when that is impossible."""
+    metrics = Metrics()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with await KubeClient.connect(
+        kubeconfig=config.kubeconfig,
+        context=config.context,
+        user_agent="daemonset-job-controller",
+        on_request=metrics.count_request,
+    ) as client:
+        controller = Controller(client, config, metrics)
+        running = asyncio.create_task(controller.run())
+        stopped = asyncio.create_task(stop.wait())
+        async with serve_probes(
+            host=config.probe_host,
+            port=config.probe_port,
+            live=lambda: not running.done(),
+            ready=lambda: controller.caches.has_synced,
+            registry=metrics.registry,
+        ) as port:
+            logger.info("started", probe_port=port, namespaces=",".join(config.namespaces) or "all")
+            await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            stopped.cancel()
+            running.cancel()
+            try:
+                await running
+            except asyncio.CancelledError:
+                logger.info("stopped")
+
+
+def main() -> None:
+    """Run the controller; exits 0 when told to stop, 2 when it is configured wrongly."""
+    try:
+        config = parse_config(sys.argv[1:], os.environ, socket.gethostname())
+        configure_logging(config.log_level, config.log_json)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(run(config))
+    except (OperatorError, ValueError) as error:
+        sys.stderr.write(f"job-controller: {error}\n")
+        sys.exit(_EXIT_CONFIG)
+
+
+if __name__ == "__main__":
+    main()

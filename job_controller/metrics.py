@@ -1,0 +1,88 @@
+"""What the controller counts. Labels are bounded: no names of Jobs, nodes or namespaces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from job_controller.api import names
+from job_controller.api.job import Job
+
+_PHASES = (
+    names.PHASE_PENDING,
+    names.PHASE_RUNNING,
+    names.PHASE_PAUSED,
+    names.PHASE_SUCCEEDED,
+    names.PHASE_FAILED,
+)
+_RESULTS = ("done", "retried", "failed")
+
+
+class Metrics:
+    """The controller's metrics in a registry of their own; every label value starts at 0."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.reconciles = Counter(
+            "job_controller_reconcile_total",
+            "Passes over a Job, by result.",
+            ["result"],
+            registry=self.registry,
+        )
+        for result in _RESULTS:
+            self.reconciles.labels(result)
+        self.reconcile_seconds = Histogram(
+            "job_controller_reconcile_seconds",
+            "Duration of a pass over a Job.",
+            registry=self.registry,
+            buckets=(0.001, 0.005, 0.02, 0.1, 0.5, 2, 10),
+        )
+        self.requests = Counter(
+            "job_controller_api_requests_total",
+            "Requests to the API server, by verb, resource and HTTP status (0: no response).",
+            ["verb", "resource", "code"],
+            registry=self.registry,
+        )
+        self.is_leader = Gauge(
+            "job_controller_is_leader",
+            "Whether this process acts (1) or stands by (0).",
+            registry=self.registry,
+        )
+
+    def count_request(self, verb: str, resource: str, status: int, seconds: float) -> None:  # noqa: ARG002 - the client's hook has it
+        """Count one request to the API server."""
+        self.requests.labels(verb, resource, str(status)).inc()
+
+    def watch_jobs(self, jobs: Callable[[], Iterable[Job]]) -> None:
+        """Tell Jobs and nodes by state, read from the cache whenever the metrics are."""
+        self.registry.register(_JobCollector(jobs))
+
+
+class _JobCollector(Collector):
+    def __init__(self, jobs: Callable[[], Iterable[Job]]) -> None:
+        self._jobs = jobs
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        return ()
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        phases = dict.fromkeys(_PHASES, 0)
+        states = dict.fromkeys(("waiting", "active", "completed"), 0)
+        for job in self._jobs():
+            phase = job.status.get("phase") or names.PHASE_PENDING
+            phases[phase] = phases.get(phase, 0) + 1
+            nodes = job.status.get("nodes") or {}
+            for state in states:
+                states[state] += int(nodes.get(state) or 0)
+        by_phase = GaugeMetricFamily("job_controller_jobs", "Jobs, by phase.", labels=["phase"])
+        for phase, count in phases.items():
+            by_phase.add_metric([phase], count)
+        by_state = GaugeMetricFamily(
+            "job_controller_nodes", "Nodes of all Jobs, by state.", labels=["state"]
+        )
+        for state, count in states.items():
+            by_state.add_metric([state], count)
+        return (by_phase, by_state)
