@@ -78,19 +78,26 @@ def _work(snapshot: Snapshot, tally: Tally) -> list[Action]:
     actions: list[Action] = []
     if not any(report.shard == 0 for report in snapshot.reports):
         actions.append(CreateReport(build_report(job)))
-    found = snapshot.daemon_set
-    if found is None:
-        actions.append(ApplyDaemonSet(_wanted(snapshot, tally)))
-    elif snapshot.owned_daemon_set is not None:
-        wanted = _wanted(snapshot, tally)
-        if not is_current(found, wanted):
-            actions.append(ApplyDaemonSet(wanted, found.uid))
+    if not snapshot.refusal:
+        actions.extend(_daemon_set(snapshot, tally))
     due = due_pods(tally)
     if due:
         actions.append(
             OpenGates(due, {pod.node_name: tally.nodes[pod.node_name].uid for pod in due})
         )
     return actions
+
+
+def _daemon_set(snapshot: Snapshot, tally: Tally) -> list[Action]:
+    """Return the application of the DaemonSet, when there is none or it differs; else nothing."""
+    found = snapshot.daemon_set
+    if found is None:
+        return [ApplyDaemonSet(_wanted(snapshot, tally))]
+    if snapshot.owned_daemon_set is None:
+        # Somebody else's, or on its way out: what becomes of it wakes us.
+        return []
+    wanted = _wanted(snapshot, tally)
+    return [] if is_current(found, wanted) else [ApplyDaemonSet(wanted, found.uid)]
 
 
 def _wanted(snapshot: Snapshot, tally: Tally) -> dict[str, Any]:

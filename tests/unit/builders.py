@@ -1,0 +1,134 @@
+"""Builders of the core's inputs: a world of nodes, and a Job on it, in a line or two."""
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from job_controller.api import names
+from job_controller.api.job import Job, JobSpec
+from job_controller.api.objects import Container, DaemonSet, Node, Pod
+from job_controller.api.report import Evidence, JobReport
+from job_controller.core.desired import build_daemon_set
+from job_controller.core.report import build_report, next_report_status
+from job_controller.core.snapshot import Snapshot
+from job_controller.core.status import first_status
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+START = NOW - timedelta(minutes=1)
+BIRTH = NOW - timedelta(days=1)
+DS_UID = "ds-uid"
+
+
+def make_job(name="sample", **changes) -> Job:
+    job = Job(
+        namespace="default",
+        name=name,
+        uid="12345678-job-uid",
+        resource_version="7",
+        generation=1,
+        spec=JobSpec(image="example/task:1"),
+        created_at=START,
+    )
+    return replace(job, **changes)
+
+
+def started(job: Job) -> Job:
+    return replace(job, status=first_status(job, START))
+
+
+def make_node(name: str, **changes) -> Node:
+    return replace(Node(name, f"{name}-uid", "1", created_at=BIRTH), **changes)
+
+
+def make_pod(node: str, *, state="running", serial=1, **changes) -> Pod:
+    container = Container(state=state) if state else None
+    pod = Pod(
+        namespace="default",
+        name=f"sample-{node}-{serial}",
+        uid=f"pod-{node}-{serial}",
+        resource_version=str(serial),
+        owner_uid=DS_UID,
+        node_name=node,
+        bound=True,
+        phase="Running" if state == "running" else "Pending",
+        created_at=START + timedelta(seconds=serial),
+        container=container,
+    )
+    return replace(pod, **changes)
+
+
+def gated_pod(node: str, *, serial=2, **changes) -> Pod:
+    return make_pod(
+        node, state="", serial=serial, bound=False, gates=(names.TURN_GATE,), **changes
+    )
+
+
+def done(node: str, uid: str | None = None, at="2026-01-02T03:04:00.123456789Z") -> Evidence:
+    return Evidence(node_uid=uid or f"{node}-uid", completed_at=at, pod=f"sample-{node}-1")
+
+
+@dataclass
+class World:
+    """A Job's surroundings; `snapshot()` is what a controller with fresh caches sees."""
+
+    job: Job = field(default_factory=lambda: started(make_job()))
+    nodes: dict[str, Node] = field(default_factory=dict)
+    pods: list[Pod] = field(default_factory=list)
+    evidence: dict[str, Evidence] = field(default_factory=dict)
+    desired: int | None = None
+    gated: bool = False
+    observed: bool = True
+    has_daemon_set: bool = True
+    has_report: bool = True
+    report_status: dict | None = None
+    pods_refused: str = ""
+    refusal: str = ""
+
+    def daemon_set(self) -> DaemonSet:
+        body = build_daemon_set(self.job, gated=self.gated, token=names.DEFAULT_TOKEN)
+        return DaemonSet(
+            namespace=self.job.namespace,
+            name=self.job.daemon_set_name,
+            uid=DS_UID,
+            resource_version="3",
+            owner_uid=self.job.uid,
+            generation=2,
+            observed_generation=2 if self.observed else 1,
+            desired=len(self.nodes) if self.desired is None else self.desired,
+            labels=body["metadata"]["labels"],
+            spec=body["spec"],
+        )
+
+    def report(self) -> JobReport:
+        raw = build_report(self.job)
+        status = self.report_status
+        return JobReport(
+            namespace=self.job.namespace,
+            name=raw["metadata"]["name"],
+            uid="report-uid",
+            resource_version="4",
+            job_name=self.job.name,
+            job_uid=self.job.uid,
+            evidence=self.evidence,
+            status=next_report_status(self.job.status) if status is None else status,
+        )
+
+    def snapshot(self, **changes) -> Snapshot:
+        snapshot = Snapshot(
+            job=self.job,
+            daemon_set=self.daemon_set() if self.has_daemon_set else None,
+            pods=tuple(self.pods),
+            nodes=self.nodes,
+            reports=(self.report(),) if self.has_report else (),
+            pods_refused=self.pods_refused,
+            refusal=self.refusal,
+        )
+        return replace(snapshot, **changes)
+
+
+def world(*node_names: str, running=True, **changes) -> World:
+    """Return a World with these nodes, a running pod on each unless `running` is False."""
+    return World(
+        nodes={name: make_node(name) for name in node_names},
+        pods=[make_pod(name) for name in node_names] if running else [],
+        **changes,
+    )

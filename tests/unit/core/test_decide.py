@@ -1,0 +1,322 @@
+"""The decision, pass by pass. Time is a literal; nothing here acts."""
+
+from dataclasses import replace
+
+import pytest
+
+from job_controller.api import names
+from job_controller.core.decide import decide
+from job_controller.core.plan import (
+    ApplyDaemonSet,
+    CreateReport,
+    OpenGates,
+    WriteReportStatus,
+    WriteStatus,
+)
+from tests.unit.builders import (
+    NOW,
+    done,
+    gated_pod,
+    make_job,
+    make_node,
+    make_pod,
+    started,
+    world,
+)
+
+
+def kinds(plan):
+    return [type(action).__name__ for action in plan.actions]
+
+
+def status_of(plan):
+    return next(a.status for a in plan.actions if isinstance(a, WriteStatus))
+
+
+def condition(plan, type_):
+    return next(c for c in status_of(plan)["conditions"] if c["type"] == type_)
+
+
+def test_a_new_job_is_first_recorded_as_started_and_nothing_else_happens():
+    plan = decide(
+        world("a", job=make_job(), has_daemon_set=False, has_report=False).snapshot(), NOW
+    )
+
+    assert kinds(plan) == ["WriteStatus"]
+    status = status_of(plan)
+    assert status["startTime"] == "2026-01-02T03:04:05Z"
+    assert status["phase"] == "Pending"
+    assert status["report"] == "sample-12345678"
+    assert [e.reason for e in plan.events] == ["Started"]
+
+
+def test_a_started_job_gets_its_report_before_its_daemon_set():
+    plan = decide(world("a", has_daemon_set=False, has_report=False).snapshot(), NOW)
+
+    assert kinds(plan)[:2] == ["CreateReport", "ApplyDaemonSet"]
+
+
+def test_a_first_daemon_set_has_no_gate_so_that_all_nodes_start_at_once():
+    plan = decide(world("a", has_daemon_set=False).snapshot(), NOW)
+
+    (apply,) = [a for a in plan.actions if isinstance(a, ApplyDaemonSet)]
+    assert "schedulingGates" not in apply.body["spec"]["template"]["spec"]
+    assert apply.uid == ""
+
+
+def test_the_gate_goes_up_once_every_node_has_its_first_pod():
+    early = decide(world("a", "b", running=False, desired=2).snapshot(), NOW)
+    assert not [a for a in early.actions if isinstance(a, ApplyDaemonSet)]
+
+    plan = decide(world("a", "b").snapshot(), NOW)
+
+    (apply,) = [a for a in plan.actions if isinstance(a, ApplyDaemonSet)]
+    gates = apply.body["spec"]["template"]["spec"]["schedulingGates"]
+    assert gates == [{"name": names.TURN_GATE}]
+    assert apply.uid == "ds-uid"
+
+
+def test_a_daemon_set_made_anew_with_work_on_record_starts_with_the_gate():
+    w = world("a", "b", has_daemon_set=False, evidence={"a": done("a")})
+    plan = decide(w.snapshot(pods=()), NOW)
+
+    (apply,) = [a for a in plan.actions if isinstance(a, ApplyDaemonSet)]
+    assert "schedulingGates" in apply.body["spec"]["template"]["spec"]
+
+
+def test_recreating_a_deleted_daemon_set_is_told_once():
+    w = world("a", has_daemon_set=False)
+    w.job = replace(w.job, status={**w.job.status, "nodes": {"desired": 1}})
+
+    plan = decide(w.snapshot(pods=()), NOW)
+
+    assert "DaemonSetRecreated" in [e.reason for e in plan.events]
+
+
+def test_a_settled_run_has_nothing_to_write():
+    w = world("a", "b", gated=True, evidence={"a": done("a")})
+    first = decide(w.snapshot(), NOW)
+    w.job = replace(w.job, status=status_of(first))
+    w.report_status = next(a.status for a in first.actions if isinstance(a, WriteReportStatus))
+
+    again = decide(w.snapshot(), NOW.replace(hour=23))
+
+    assert again.actions == ()
+    assert again.events == ()
+
+
+def test_counts_say_where_each_node_stands():
+    w = world("a", "b", gated=True, evidence={"a": done("a")})
+    w.nodes["c"] = make_node("c")
+    w.nodes["d"] = make_node("d")
+    w.pods.append(make_pod("c", state="waiting"))
+
+    status = status_of(decide(w.snapshot(), NOW))
+
+    assert status["nodes"] == {
+        "desired": 4,
+        "waiting": 2,
+        "active": 1,
+        "completed": 1,
+        "completedNames": "a",
+    }
+    assert status["phase"] == "Running"
+
+
+def test_complete_is_written_after_the_report_says_so_and_is_told():
+    w = world("a", "b", gated=True, evidence={"a": done("a"), "b": done("b")})
+
+    plan = decide(w.snapshot(), NOW)
+
+    assert kinds(plan) == ["WriteReportStatus", "WriteStatus"]
+    report = plan.actions[0].status
+    assert report["phase"] == "Succeeded"
+    assert report["message"] == "2 of 2 nodes completed"
+    assert condition(plan, "Complete")["status"] == "True"
+    assert condition(plan, "Progressing")["status"] == "False"
+    assert status_of(plan)["completionTime"] == "2026-01-02T03:04:00Z"
+    assert [e.reason for e in plan.events] == ["Completed"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"observed": False}, id="the DaemonSet controller has not seen the spec"),
+        pytest.param({"desired": 3}, id="a wanted node has no pod yet"),
+        pytest.param({"desired": 0}, id="no node is wanted"),
+        pytest.param({"evidence": {"a": done("a")}}, id="a node is missing in the ledger"),
+        pytest.param(
+            {"evidence": {"a": done("a"), "b": done("b", uid="b-before")}},
+            id="the ledger speaks of another node of that name",
+        ),
+    ],
+)
+def test_completion_is_not_declared_early(changes):
+    both = {"a": done("a"), "b": done("b")}
+    plan = decide(world("a", "b", gated=True, **{"evidence": both, **changes}).snapshot(), NOW)
+
+    statuses = [a.status for a in plan.actions if isinstance(a, WriteStatus)]
+    assert not any(c["type"] == "Complete" for s in statuses for c in s["conditions"])
+
+
+def test_a_pod_older_than_its_node_speaks_of_the_node_before():
+    w = world("a", gated=True, evidence={"a": done("a")})
+    w.nodes["a"] = make_node("a", created_at=NOW)
+
+    plan = decide(w.snapshot(), NOW)
+
+    assert status_of(plan)["nodes"]["completed"] == 0
+
+
+def test_a_pod_being_deleted_does_not_stand_for_its_node():
+    w = world("a", gated=True, evidence={"a": done("a")})
+    w.pods = [make_pod("a", deleting=True)]
+
+    plan = decide(w.snapshot(), NOW)
+
+    assert status_of(plan)["nodes"]["completed"] == 0
+    assert status_of(plan)["nodes"]["waiting"] == 1
+
+
+def test_gates_open_for_nodes_that_have_not_completed_only():
+    w = world("a", "b", gated=True, running=False, evidence={"a": done("a")})
+    w.pods = [gated_pod("a"), gated_pod("b")]
+
+    plan = decide(w.snapshot(), NOW)
+
+    (action,) = [a for a in plan.actions if isinstance(a, OpenGates)]
+    assert [pod.node_name for pod in action.pods] == ["b"]
+    assert action.node_uids == {"b": "b-uid"}
+
+
+def test_a_node_that_joins_after_complete_still_gets_its_turn():
+    w = world("a", gated=True, evidence={"a": done("a")})
+    w.job = replace(w.job, status=status_of(decide(w.snapshot(), NOW)))
+    w.nodes["b"] = make_node("b")
+    w.pods.append(gated_pod("b"))
+
+    plan = decide(w.snapshot(), NOW)
+
+    assert [a for a in plan.actions if isinstance(a, OpenGates)]
+    assert condition(plan, "Complete")["status"] == "True"
+
+
+def test_a_job_being_deleted_is_left_alone():
+    w = world("a", has_daemon_set=False, has_report=False)
+    w.job = replace(w.job, deleting=True)
+
+    assert decide(w.snapshot(), NOW).actions == ()
+
+
+def test_a_changed_node_selection_is_applied_and_the_same_selection_is_not():
+    w = world("a", gated=True)
+    before = w.daemon_set()
+    raw = replace(w.job.spec.nodes, exclude=("z",))
+    w.job = replace(w.job, spec=replace(w.job.spec, nodes=raw))
+
+    plan = decide(w.snapshot(daemon_set=before), NOW)
+
+    assert [a for a in plan.actions if isinstance(a, ApplyDaemonSet)]
+    assert not [a for a in decide(w.snapshot(), NOW).actions if isinstance(a, ApplyDaemonSet)]
+
+
+@pytest.mark.parametrize(
+    ("setup", "reason", "words"),
+    [
+        ({"refusal": "unknown field spec.template.spec.foo"}, "DaemonSetRefused", "foo"),
+        ({"desired": 0, "running": False}, "NoMatchingNodes", "no node matches"),
+        (
+            {"running": False, "desired": 2, "pods_refused": "exceeded quota: pods=0"},
+            "PodsRefused",
+            "2 of 2 pods cannot be created: exceeded quota: pods=0",
+        ),
+    ],
+)
+def test_what_holds_a_run_up_becomes_a_condition_and_one_warning(setup, reason, words):
+    w = world("a", "b", gated=True, **setup)
+
+    plan = decide(w.snapshot(), NOW)
+
+    progressing = condition(plan, "Progressing")
+    assert (progressing["status"], progressing["reason"]) == ("False", reason)
+    assert words in progressing["message"]
+    assert [(e.type, e.reason) for e in plan.events] == [("Warning", reason)]
+    w.job = replace(w.job, status=status_of(plan))
+    assert decide(w.snapshot(), NOW).events == ()
+
+
+def test_a_refused_daemon_set_is_tried_again_later_and_not_at_once():
+    plan = decide(
+        world("a", has_daemon_set=False, running=False, refusal="forbidden").snapshot(), NOW
+    )
+
+    assert not [a for a in plan.actions if isinstance(a, ApplyDaemonSet)]
+    assert plan.requeue_after == 15.0
+
+
+def test_an_image_that_does_not_exist_is_named_with_its_nodes():
+    w = world("node-1", "node-2", gated=True)
+    stuck = replace(
+        make_pod("node-2").container,
+        state="waiting",
+        reason="ImagePullBackOff",
+        message='Back-off pulling image "nope:1"',
+    )
+    w.pods[1] = replace(w.pods[1], container=stuck, phase="Pending")
+
+    progressing = condition(decide(w.snapshot(), NOW), "Progressing")
+
+    assert progressing["reason"] == "ImagePullFailed"
+    assert progressing["message"] == (
+        '1 of 2 nodes cannot get the image (node-2): Back-off pulling image "nope:1"'
+    )
+
+
+def test_recovery_from_trouble_is_told_once():
+    w = world("a", gated=True, desired=0)
+    w.job = replace(w.job, status=status_of(decide(w.snapshot(), NOW)))
+    w.desired = 1
+
+    plan = decide(w.snapshot(), NOW)
+
+    assert [e.reason for e in plan.events] == ["Resumed"]
+
+
+@pytest.mark.parametrize("owner", ["other-job", ""])
+def test_a_daemon_set_of_somebody_else_is_never_touched(owner):
+    w = world("a")
+    foreign = replace(w.daemon_set(), owner_uid=owner)
+
+    plan = decide(w.snapshot(daemon_set=foreign, pods=()), NOW)
+
+    assert not [a for a in plan.actions if isinstance(a, ApplyDaemonSet)]
+    expected = "PreviousRunEnding" if owner else "NameTaken"
+    assert condition(plan, "Progressing")["reason"] == expected
+
+
+def test_a_missing_report_is_made_again():
+    plan = decide(world("a", gated=True, has_report=False).snapshot(), NOW)
+
+    assert isinstance(plan.actions[0], CreateReport)
+
+
+def test_last_transition_time_moves_only_when_the_status_flips():
+    w = world("a", "b", gated=True)
+    first = decide(w.snapshot(), NOW)
+    w.job = replace(w.job, status=status_of(first))
+    w.evidence = {"a": done("a")}
+
+    later = decide(w.snapshot(), NOW.replace(hour=9))
+
+    assert (
+        condition(later, "Progressing")["lastTransitionTime"]
+        == condition(first, "Progressing")["lastTransitionTime"]
+    )
+    assert condition(later, "Progressing")["message"] == "1 of 2 nodes completed"
+
+
+def test_observed_generation_follows_the_job():
+    w = world("a", gated=True)
+    w.job = replace(started(make_job()), generation=4)
+
+    assert status_of(decide(w.snapshot(), NOW))["observedGeneration"] == 4
