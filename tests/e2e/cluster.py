@@ -1,0 +1,221 @@
+"""What a test does with a real cluster: kubectl, commands on nodes, waiting with a limit."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+TASK_IMAGE = "darkowlzz/daemonset-job-task:v0.1.0"
+SYSTEM = "daemonset-job-system"
+_DUMP_LIMIT = 12_000
+
+
+class Cluster:
+    """A cluster by its kubeconfig; nodes are entered as the devcluster enters them."""
+
+    def __init__(self, kubeconfig: str, root: Path) -> None:
+        self.kubeconfig = kubeconfig
+        self._root = root
+        self.nodes: list[str] = sorted(
+            node["metadata"]["name"]
+            for node in self.get("nodes")["items"]
+            if "kwok.x-k8s.io/node" not in node["metadata"].get("annotations", {})
+        )
+
+    # --- kubectl -----------------------------------------------------------------------
+
+    def run(self, *args: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Run kubectl and return what came of it, whatever it is."""
+        command = ["kubectl", "--kubeconfig", self.kubeconfig, *args]
+        return subprocess.run(
+            command, input=stdin, text=True, capture_output=True, check=False, timeout=300
+        )
+
+    def kubectl(self, *args: str, stdin: str | None = None) -> str:
+        """Run kubectl and return its output; fails the test with its words."""
+        done = self.run(*args, stdin=stdin)
+        assert done.returncode == 0, f"kubectl {' '.join(args)}: {done.stderr}{done.stdout}"
+        return done.stdout
+
+    def get(self, *args: str) -> dict[str, Any]:
+        """Return an object or a list as JSON."""
+        return json.loads(self.kubectl("get", *args, "-o", "json"))
+
+    def find(self, *args: str) -> dict[str, Any] | None:
+        """Return an object, None when it is not there."""
+        done = self.run("get", *args, "-o", "json", "--ignore-not-found")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout) if done.stdout.strip() else None
+
+    def apply(self, *objects: dict[str, Any]) -> None:
+        """Apply objects."""
+        body = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+        self.kubectl("apply", "-f", "-", stdin=json.dumps(body))
+
+    # --- Jobs --------------------------------------------------------------------------
+
+    def job(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """Return the Job, None when it is gone."""
+        return self.find("dsj", name, "-n", namespace)
+
+    def report(self, namespace: str, job_name: str) -> dict[str, Any]:
+        """Return the one JobReport of Jobs of that name."""
+        items = self.get("dsjr", "-n", namespace)["items"]
+        (found,) = [item for item in items if item["spec"]["job"]["name"] == job_name]
+        return found
+
+    def completed(self, namespace: str, job_name: str) -> set[str]:
+        """Return the names of the nodes that the ledger holds as completed."""
+        items = self.get("dsjr", "-n", namespace)["items"]
+        return {
+            node
+            for item in items
+            if item["spec"]["job"]["name"] == job_name
+            for node, evidence in (item.get("evidence") or {}).items()
+            if evidence.get("completedAt")
+        }
+
+    def condition(self, namespace: str, name: str, type_: str) -> dict[str, Any]:
+        """Return a condition of a Job, {} while there is none."""
+        job = self.job(namespace, name) or {}
+        conditions = job.get("status", {}).get("conditions", [])
+        return next((c for c in conditions if c["type"] == type_), {})
+
+    def events(self, namespace: str, job_name: str) -> list[dict[str, Any]]:
+        """Return the events on a Job."""
+        items = self.get("events", "-n", namespace)["items"]
+        return [
+            event
+            for event in items
+            if event["involvedObject"]["kind"] == "Job"
+            and event["involvedObject"]["name"] == job_name
+        ]
+
+    def pods(self, namespace: str, job_name: str) -> list[dict[str, Any]]:
+        """Return the pods of a Job's DaemonSet."""
+        return self.get("pods", "-n", namespace, "-l", f"daemonset-job=true,job={job_name}")[
+            "items"
+        ]
+
+    def wait_gone(self, namespace: str, name: str, timeout: float = 90) -> None:
+        """Wait until Job, DaemonSet and pods of that name are gone."""
+        eventually(lambda: self.job(namespace, name) is None, timeout, f"Job {name} gone")
+        eventually(
+            lambda: (
+                not self.pods(namespace, name)
+                and self.find("daemonset", f"{name}-daemonset-job", "-n", namespace) is None
+            ),
+            60,
+            f"DaemonSet and pods of {name} gone",
+        )
+
+    # --- nodes -------------------------------------------------------------------------
+
+    def on_node(self, node: str, script: str) -> str:
+        """Run a shell script on a node, from outside of Kubernetes; return its output."""
+        done = subprocess.run(
+            [sys.executable, "-m", "devcluster", "exec", node, "--", "sh", "-c", script],
+            cwd=self._root,
+            text=True,
+            capture_output=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == 0, f"on {node}: {script}: {done.stderr}{done.stdout}"
+        return done.stdout
+
+    def on_all_nodes(self, script: str) -> dict[str, str]:
+        """Run a shell script on every node; return each one's output."""
+        with ThreadPoolExecutor() as pool:
+            outputs = pool.map(lambda node: self.on_node(node, script), self.nodes)
+            return dict(zip(self.nodes, outputs, strict=True))
+
+    def runs(self, folder: str) -> dict[str, int]:
+        """Return how often the work of `counting` ran on each node."""
+        outputs = self.on_all_nodes(f"cat {folder}/runs 2>/dev/null | wc -l")
+        return {node: int(text) for node, text in outputs.items()}
+
+    def kill(self, program: str, deployment: str = "daemonset-job-controller") -> None:
+        """Kill the one process of a container of the system's pod with SIGKILL, by its pid."""
+        for pod in self.get("pods", "-n", SYSTEM, "-l", f"app.kubernetes.io/name={deployment}")[
+            "items"
+        ]:
+            node = pod["spec"]["nodeName"]
+            script = (
+                "for p in /proc/[0-9]*; do "
+                "tr '\\0' ' ' < $p/cmdline 2>/dev/null"
+                f" | grep -q '/opt/daemonset-job/bin/{program}'"
+                " && echo ${p#/proc/}; done; true"
+            )
+            for pid in self.on_node(node, script).split():
+                if pid != "self":
+                    self.on_node(node, f"kill -9 {int(pid)} 2>/dev/null || true")
+
+    # --- telling -----------------------------------------------------------------------
+
+    def dump(self, namespace: str) -> None:
+        """Print what a namespace holds and what the system logged, cut to a readable length."""
+        for args in (
+            ("get", "dsj,dsjr,daemonsets,pods", "-n", namespace, "-o", "wide"),
+            ("get", "dsj,dsjr", "-n", namespace, "-o", "yaml"),
+            ("get", "events", "-n", namespace, "--sort-by=.lastTimestamp"),
+            (
+                "logs",
+                "-n",
+                SYSTEM,
+                "deployment/daemonset-job-controller",
+                "--all-containers",
+                "--prefix",
+                "--tail=60",
+            ),
+        ):
+            done = self.run(*args)
+            print(f"--- kubectl {' '.join(args)}\n{(done.stdout + done.stderr)[-_DUMP_LIMIT:]}")
+
+
+def eventually(check: Callable[[], Any], timeout: float = 60, what: str = "") -> Any:
+    """Return the first true result of `check`; fails the test after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while True:
+        result = check()
+        if result:
+            return result
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout} s: {what or check}")
+        time.sleep(0.25)
+
+
+def consistently(check: Callable[[], Any], seconds: float, what: str = "") -> None:
+    """Fail the test when `check` is false at any time during `seconds`."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        assert check(), what or check
+        time.sleep(0.25)
+
+
+def make_job(name: str, namespace: str, **spec: Any) -> dict[str, Any]:
+    """Return a Job manifest; the project's task image unless another is named."""
+    return {
+        "apiVersion": "daemonset.darkowlzz.space/v1beta1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"image": TASK_IMAGE, **spec},
+    }
+
+
+def counting(script: str = "", *, before: str = "") -> dict[str, Any]:
+    """Return spec fields of a task that counts each start of its work on the node.
+
+    `before` runs before the token is printed (the work), `script` after it. The folder of the
+    test must be the Job's mountPath.
+    """
+    body = f"echo $$ >> /basetarget/runs; {before or ':'}; echo done; {script or ':'}; " + WAIT
+    return {"command": ["sh", "-c"], "args": [body]}
+
+
+# Waits to be ended, and ends at once: a shell as PID 1 takes no signal that it has no trap for.
+WAIT = "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"

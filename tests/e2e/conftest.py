@@ -1,0 +1,77 @@
+"""Fixtures of the e2e ring: a real cluster with the project deployed (`make deploy`).
+
+Every test works in namespaces of its own and in a folder of its own on the nodes. When a test
+fails, what its namespaces hold is printed.
+"""
+
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cluster import Cluster
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Cluster:
+    """Return the cluster of $KUBECONFIG (default: the one that `make cluster` made)."""
+    kubeconfig = os.environ.get("KUBECONFIG") or str(ROOT / ".devcluster" / "kubeconfig")
+    if not Path(kubeconfig).exists():
+        pytest.fail("no cluster: run `make cluster deploy` first, or `make test-e2e`")
+    found = Cluster(kubeconfig, ROOT)
+    found.kubectl(
+        "-n",
+        "daemonset-job-system",
+        "rollout",
+        "status",
+        "deployment/daemonset-job-controller",
+        "--timeout=120s",
+    )
+    return found
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item):
+    outcome = yield
+    setattr(item, f"report_{outcome.get_result().when}", outcome.get_result())
+
+
+@pytest.fixture
+def namespace(cluster, request) -> Iterator[str]:
+    """Return a fresh namespace; it is removed afterwards, and shown when the test failed."""
+    yield from _namespace(cluster, request)
+
+
+@pytest.fixture
+def other_namespace(cluster, request) -> Iterator[str]:
+    """Return a second fresh namespace."""
+    yield from _namespace(cluster, request)
+
+
+@pytest.fixture
+def third_namespace(cluster, request) -> Iterator[str]:
+    """Return a third fresh namespace."""
+    yield from _namespace(cluster, request)
+
+
+def _namespace(cluster: Cluster, request) -> Iterator[str]:
+    name = f"e2e-{secrets.token_hex(4)}"
+    cluster.kubectl("create", "namespace", name)
+    yield name
+    report = getattr(request.node, "report_call", None)
+    if report is not None and report.failed:
+        cluster.dump(name)
+    cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def folder(cluster) -> Iterator[str]:
+    """Return a folder that is on every node, empty, and gone afterwards."""
+    path = f"/var/tmp/e2e-{secrets.token_hex(4)}"
+    cluster.on_all_nodes(f"mkdir -p {path}")
+    yield path
+    cluster.on_all_nodes(f"rm -rf {path}")

@@ -1,0 +1,238 @@
+"""Bad input and trouble: what goes wrong is said, nothing is counted that is not true, and
+whatever dies, the work goes on where it was."""
+
+import json
+import time
+
+import pytest
+
+from tests.e2e.cluster import TASK_IMAGE, WAIT, consistently, counting, eventually, make_job
+
+GO = "while [ ! -e /basetarget/go ]; do sleep 0.2; done"
+
+
+def only_slow_waits(node: str) -> str:
+    return f'[ "$NODE_NAME" = {node} ] && {GO}'
+
+
+def progressing(cluster, namespace, name, reason):
+    """Wait for the condition and its event; return the condition's message."""
+    found = eventually(
+        lambda: (
+            (c := cluster.condition(namespace, name, "Progressing")).get("reason") == reason and c
+        ),
+        60,
+        f"Progressing {reason}",
+    )
+    assert found["status"] == "False"
+    event = eventually(
+        lambda: next((e for e in cluster.events(namespace, name) if e["reason"] == reason), None)
+    )
+    assert event["type"] == "Warning"
+    return found["message"]
+
+
+# --- what cannot run ---------------------------------------------------------------------
+
+
+def test_an_image_that_does_not_exist_is_said(cluster, namespace):
+    cluster.apply(make_job("nope", namespace, image="localhost/nope:missing"))
+
+    message = progressing(cluster, namespace, "nope", "ImagePullFailed")
+
+    assert "localhost/nope:missing" in message
+    assert "3 of 3 nodes cannot get the image" in message
+
+
+def test_a_quota_that_forbids_the_pods_is_said_and_its_end_is_noticed(cluster, namespace):
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "none", "namespace": namespace},
+        "spec": {"hard": {"pods": "0"}},
+    }
+    cluster.apply(quota)
+    eventually(lambda: cluster.find("quota", "none", "-n", namespace).get("status", {}).get("hard"))
+    cluster.apply(make_job("squeezed", namespace, command=["sh", "-c"], args=["echo done;" + WAIT]))
+
+    message = progressing(cluster, namespace, "squeezed", "PodsRefused")
+    assert "exceeded quota: none" in message
+
+    cluster.kubectl("delete", "quota", "none", "-n", namespace)
+    cluster.wait_gone(namespace, "squeezed", timeout=180)
+
+
+def test_pod_security_that_forbids_the_pods_is_said(cluster, namespace):
+    cluster.kubectl(
+        "label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted"
+    )
+    cluster.apply(make_job("forbidden", namespace, mountPath="/tmp"))
+
+    message = progressing(cluster, namespace, "forbidden", "PodsRefused")
+
+    assert "violates PodSecurity" in message
+    assert "hostPath" in message
+
+
+def test_a_template_that_is_no_pod_is_said(cluster, namespace):
+    template = {"spec": {"nonsense": True}}
+    cluster.apply(make_job("odd", namespace, template=template))
+
+    message = progressing(cluster, namespace, "odd", "DaemonSetRefused")
+
+    assert "nonsense" in message
+
+
+def test_a_task_that_fails_is_started_again_and_said(cluster, namespace):
+    cluster.apply(make_job("failing", namespace, command=["sh", "-c"], args=["exit 3"]))
+
+    assert "exit code 3" in progressing(cluster, namespace, "failing", "TaskFailing")
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        pytest.param({"mountPath": "tmp"}, "spec.mountPath", id="relative mountPath"),
+        pytest.param({"completion": {"token": ""}}, "token", id="empty token"),
+        pytest.param({"image": ""}, "spec.image", id="no image"),
+        pytest.param({"mountpath": "/tmp"}, 'unknown field "spec.mountpath"', id="unknown field"),
+    ],
+)
+def test_bad_input_is_refused_at_apply_with_field_and_fix(cluster, namespace, spec, words):
+    done = cluster.run("apply", "-f", "-", stdin=json.dumps(make_job("bad", namespace, **spec)))
+
+    assert done.returncode != 0
+    assert words in done.stderr
+    assert cluster.job(namespace, "bad") is None
+
+
+# --- what must not count -----------------------------------------------------------------
+
+
+def test_a_pod_with_forged_labels_counts_for_nothing(cluster, namespace, folder):
+    slow = cluster.nodes[0]
+    job = make_job("true", namespace, mountPath=folder, **counting(before=only_slow_waits(slow)))
+    cluster.apply(job)
+    others = set(cluster.nodes) - {slow}
+    eventually(lambda: cluster.completed(namespace, "true") == others)
+    forged = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "forged",
+            "namespace": namespace,
+            "labels": {
+                "daemonset": "true-daemonset-job",
+                "job": "true",
+                "daemonset-job": "true",
+            },
+        },
+        "spec": {
+            "nodeName": slow,
+            "terminationGracePeriodSeconds": 0,
+            "containers": [
+                {
+                    "name": "job-container",
+                    "image": TASK_IMAGE,
+                    "command": ["sh", "-c", "echo done;" + WAIT],
+                }
+            ],
+        },
+    }
+    cluster.apply(forged)
+    eventually(lambda: "done" in cluster.run("logs", "forged", "-n", namespace).stdout)
+
+    consistently(lambda: cluster.completed(namespace, "true") == others, 4)
+    assert cluster.job(namespace, "true") is not None
+
+    cluster.on_node(slow, f"touch {folder}/go")
+    cluster.kubectl("delete", "pod", "forged", "-n", namespace)
+    cluster.wait_gone(namespace, "true")
+
+
+def test_a_task_pod_deleted_during_the_run_is_replaced_and_done(cluster, namespace, folder):
+    slow = cluster.nodes[0]
+    job = make_job(
+        "replaced", namespace, mountPath=folder, **counting(before=only_slow_waits(slow))
+    )
+    cluster.apply(job)
+    eventually(lambda: cluster.completed(namespace, "replaced") == set(cluster.nodes) - {slow})
+    by_node = {p["spec"]["nodeName"]: p for p in cluster.pods(namespace, "replaced")}
+
+    for node in cluster.nodes[:2]:
+        cluster.kubectl("delete", "pod", by_node[node]["metadata"]["name"], "-n", namespace)
+
+    eventually(lambda: cluster.runs(folder)[slow] == 2, 60, "the work started again")
+    cluster.on_node(slow, f"touch {folder}/go")
+    cluster.wait_gone(namespace, "replaced")
+    # The node that had completed does not do its work again: its new pod waits at the gate.
+    assert cluster.runs(folder) == {n: (2 if n == slow else 1) for n in cluster.nodes}
+
+
+def test_a_daemon_set_deleted_during_the_run_is_made_again(cluster, namespace, folder):
+    slow = cluster.nodes[0]
+    job = make_job("again", namespace, mountPath=folder, **counting(before=only_slow_waits(slow)))
+    cluster.apply(job)
+    eventually(lambda: cluster.completed(namespace, "again") == set(cluster.nodes) - {slow})
+
+    cluster.kubectl("delete", "daemonset", "again-daemonset-job", "-n", namespace)
+
+    eventually(lambda: cluster.runs(folder)[slow] == 2, 90, "the work started again")
+    assert "DaemonSetRecreated" in {e["reason"] for e in cluster.events(namespace, "again")}
+    cluster.on_node(slow, f"touch {folder}/go")
+    cluster.wait_gone(namespace, "again")
+    assert cluster.runs(folder) == {n: (2 if n == slow else 1) for n in cluster.nodes}
+
+
+# --- what dies ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("program", ["terminator", "job-controller"])
+def test_a_killed_process_goes_on_where_it_was(cluster, namespace, folder, program):
+    slow = cluster.nodes[0]
+    job = make_job("kill", namespace, mountPath=folder, **counting(before=only_slow_waits(slow)))
+    cluster.apply(job)
+    eventually(lambda: cluster.completed(namespace, "kill"), 60, "the first completion")
+
+    cluster.kill(program)
+    cluster.on_node(slow, f"touch {folder}/go")
+
+    cluster.wait_gone(namespace, "kill", timeout=120)
+    assert set(cluster.runs(folder).values()) == {1}
+    assert cluster.report(namespace, "kill")["status"]["phase"] == "Succeeded"
+
+
+def test_both_killed_before_the_first_completion(cluster, namespace, folder):
+    cluster.apply(make_job("both", namespace, mountPath=folder, **counting()))
+    cluster.kill("job-controller")
+    cluster.kill("terminator")
+
+    cluster.wait_gone(namespace, "both", timeout=120)
+    assert set(cluster.runs(folder).values()) == {1}
+
+
+@pytest.mark.slow
+def test_the_api_server_going_away_for_a_minute(cluster, namespace, folder):
+    control_plane = next(
+        n["metadata"]["name"]
+        for n in cluster.get("nodes")["items"]
+        if "node-role.kubernetes.io/control-plane" in n["metadata"]["labels"]
+    )
+    slow = cluster.nodes[-1]
+    job = make_job("away", namespace, mountPath=folder, **counting(before=only_slow_waits(slow)))
+    cluster.apply(job)
+    eventually(lambda: cluster.completed(namespace, "away") == set(cluster.nodes) - {slow})
+    manifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
+
+    cluster.on_node(control_plane, f"mv {manifest} /root/apiserver.yaml")
+    try:
+        time.sleep(30)
+        cluster.on_node(slow, f"touch {folder}/go")
+        time.sleep(30)
+    finally:
+        cluster.on_node(control_plane, f"mv /root/apiserver.yaml {manifest}")
+
+    eventually(lambda: cluster.run("get", "nodes").returncode == 0, 120, "the API server is back")
+    eventually(lambda: cluster.run("get", "dsj", "away", "-n", namespace).returncode != 0, 120)
+    cluster.wait_gone(namespace, "away", timeout=120)
+    assert set(cluster.runs(folder).values()) == {1}
