@@ -1,0 +1,149 @@
+import asyncio
+
+import pytest
+
+from job_controller.runtime.queue import QueueClosed, WorkQueue
+
+pytestmark = pytest.mark.looptime
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def test_get_hands_out_keys_in_order_and_each_once():
+    queue: WorkQueue[str] = WorkQueue()
+    for key in ("a", "b", "a"):
+        queue.add(key)
+    assert len(queue) == 2
+    assert [await queue.get(), await queue.get()] == ["a", "b"]
+    assert (len(queue), queue.processing) == (0, 2)
+
+
+async def test_key_added_while_processed_waits_for_done():
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("a")
+    await queue.get()
+    queue.add("a")
+    queue.add("a")
+    assert len(queue) == 0
+    queue.done("a")
+    assert await queue.get() == "a"
+    queue.done("a")
+    assert (len(queue), queue.processing) == (0, 0)
+
+
+async def test_done_of_a_key_nobody_has_is_refused():
+    with pytest.raises(ValueError, match="not being processed"):
+        WorkQueue[str]().done("a")
+
+
+async def test_add_after_keeps_the_earliest_deadline():
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add_after("a", 10)
+    queue.add_after("a", 20)
+    queue.add_after("a", 5)
+    assert queue.delayed == 1
+    assert await queue.get() == "a"
+    assert now() == 5
+    queue.done("a")
+    assert (queue.delayed, len(queue)) == (0, 0)
+
+
+@pytest.mark.parametrize("seconds", [0, -1])
+async def test_add_after_without_delay_is_due_at_once(seconds):
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add_after("a", seconds)
+    assert len(queue) == 1
+
+
+async def test_timer_survives_an_earlier_add():
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add_after("a", 10)
+    queue.add("a")
+    queue.done(await queue.get())
+    assert await queue.get() == "a"
+    assert now() == 10
+
+
+async def test_rate_limit_doubles_up_to_the_maximum_until_forgotten():
+    queue: WorkQueue[str] = WorkQueue(base_seconds=1, max_seconds=5)
+    waits = []
+    for _ in range(5):
+        before = now()
+        queue.add_rate_limited("a")
+        queue.done(await queue.get())
+        waits.append(now() - before)
+    assert waits == [1, 2, 4, 5, 5]
+    assert queue.failures("a") == 5
+    queue.forget("a")
+    queue.forget("a")
+    assert queue.failures("a") == 0
+
+
+async def test_ten_thousand_failures_still_make_a_finite_delay():
+    queue: WorkQueue[str] = WorkQueue()
+    queue._failures["a"] = 10_000
+    queue.add_rate_limited("a")
+    await queue.get()
+    assert now() == 30
+
+
+async def test_get_waits_and_is_woken_once_per_key():
+    queue: WorkQueue[str] = WorkQueue()
+    getters = [asyncio.create_task(queue.get()) for _ in range(3)]
+    await asyncio.sleep(1)
+    queue.add("a")
+    queue.add("b")
+    await asyncio.sleep(1)
+    assert sorted(task.result() for task in getters if task.done()) == ["a", "b"]
+    queue.close()
+    with pytest.raises(QueueClosed):
+        await getters[2]
+
+
+async def test_cancelled_getter_leaves_its_key_to_another():
+    queue: WorkQueue[str] = WorkQueue()
+    first, second = (asyncio.create_task(queue.get()) for _ in range(2))
+    await asyncio.sleep(1)
+    queue.add("a")  # wakes the first
+    first.cancel()  # before it ran
+    assert await second == "a"
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+
+async def test_cancelled_getter_without_a_key_disappears():
+    queue: WorkQueue[str] = WorkQueue()
+    getter = asyncio.create_task(queue.get())
+    await asyncio.sleep(1)
+    getter.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await getter
+    queue.add("a")
+    assert await queue.get() == "a"
+
+
+async def test_getter_cancelled_before_it_is_told_is_skipped():
+    queue: WorkQueue[str] = WorkQueue()
+    first, second = (asyncio.create_task(queue.get()) for _ in range(2))
+    await asyncio.sleep(1)
+    first.cancel()  # its future is cancelled, but it did not run yet
+    queue.add("a")
+    assert await second == "a"
+    assert first.cancelled() or first.cancelling()
+
+
+async def test_close_ends_everything():
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("left")
+    queue.add_after("later", 5)
+    queue.close()
+    queue.close()
+    queue.add("a")
+    queue.add_after("b", 1)
+    queue.add_rate_limited("c")
+    await asyncio.sleep(10)
+    assert queue.delayed == 0
+    with pytest.raises(QueueClosed):
+        await queue.get()
