@@ -1,0 +1,72 @@
+# `make` alone lists what there is. Everything works in a fresh clone: each target makes what it needs.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+NODES ?= 3
+FAKE_NODES ?= 0
+CONTEXT ?=
+ARCHIVE ?=
+KEEP ?= 0
+PYTEST_ARGS ?=
+
+PYTHON ?= $(firstword $(foreach p,python3.11 python3.12 python3.13 python3,$(shell command -v $(p))))
+DEVCLUSTER := $(PYTHON) -m devcluster
+VENV := .venv/.stamp
+PYTEST := .venv/bin/python -m pytest $(PYTEST_ARGS)
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@printf '\n  variables: NODES=%s FAKE_NODES=%s CONTEXT= ARCHIVE= KEEP=%s IMAGE_PREFIX= PYTEST_ARGS=\n' \
+	  '$(NODES)' '$(FAKE_NODES)' '$(KEEP)'
+
+.PHONY: venv
+venv: $(VENV) ## .venv with the project and its tools
+$(VENV): pyproject.toml $(wildcard constraints.txt)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "missing: Python 3.11 or newer (found: $(PYTHON)); set PYTHON=/path/to/python3.11"; exit 2; }
+	@test -x .venv/bin/python || $(PYTHON) -m venv .venv
+	.venv/bin/python -m pip install -q $(addprefix -c ,$(wildcard constraints.txt)) -e '.[dev]'
+	@touch $@
+
+.PHONY: cluster cluster-down load images doctor
+cluster: ## a real cluster: NODES=3, FAKE_NODES=0, or an existing CONTEXT=
+	@$(DEVCLUSTER) up --nodes $(NODES) --fake-nodes $(FAKE_NODES) $(addprefix --context ,$(CONTEXT))
+cluster-down: ## take away every trace of it (builds stay cached)
+	@$(DEVCLUSTER) down
+load: ## put an image on every node: ARCHIVE=image.tar (docker save)
+	@test -n '$(ARCHIVE)' || { echo 'usage: make load ARCHIVE=image.tar'; exit 2; }
+	@$(DEVCLUSTER) load '$(ARCHIVE)'
+images: $(VENV) ## build the project's images: build/*.tar
+	@.venv/bin/python -m devcluster images
+doctor: ## what this machine has and lacks for all this
+	@$(DEVCLUSTER) doctor
+
+.PHONY: deploy undeploy demo
+deploy: $(VENV) ## build, load and install the project on the cluster
+	@.venv/bin/python -m devcluster deploy
+undeploy: ## delete it again, Jobs included
+	@$(DEVCLUSTER) undeploy
+demo: $(VENV) ## see the whole system at work
+	@.venv/bin/python -m devcluster demo
+
+.PHONY: check test-unit test-contract test-integration test-e2e test
+check: $(VENV) ## ruff, mypy --strict, import rules
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy --strict
+	.venv/bin/lint-imports
+test-unit: $(VENV) ## no input, no output, no sleep
+	$(PYTEST) tests/unit
+test-contract: $(VENV) ## against a scripted API server in the same process
+	$(PYTEST) tests/contract
+test-integration: $(VENV) ## against a real kube-apiserver and etcd
+	KUBEBUILDER_ASSETS=$$($(DEVCLUSTER) binaries) $(PYTEST) tests/integration
+test-e2e: $(VENV) ## on real nodes: its own cluster comes, and goes unless KEEP=1
+	@devcluster/with-cluster $(KEEP) $(NODES) $(PYTEST) tests/e2e
+test: check test-unit test-contract test-integration test-e2e ## everything
+
+.PHONY: clean
+clean: ## remove builds and caches of tools; cluster and .venv stay
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache htmlcov .coverage
+	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
