@@ -1,0 +1,94 @@
+"""Writing a Job needs the right to create DaemonSets; everything else about one does not."""
+
+import json
+
+import pytest
+
+from tests.integration.jobs import job
+from tests.integration.kube_env import KubeEnv, User
+
+JOBS = "jobs.daemonset.darkowlzz.space"
+
+
+def grant(env: KubeEnv, namespace: str, user: User, *rules: tuple[str, str]) -> None:
+    for number, (verbs, resource) in enumerate(rules):
+        name = f"{user.name}-{number}"
+        env.kubectl(
+            "create", "role", name, "-n", namespace, f"--verb={verbs}", f"--resource={resource}"
+        )
+        env.kubectl(
+            "create", "rolebinding", name, "-n", namespace, f"--role={name}", f"--user={user.name}"
+        )
+
+
+@pytest.fixture
+def writer(kube_env: KubeEnv, namespace: str) -> User:
+    """Somebody who may do everything with Jobs and create DaemonSets."""
+    user = User("writer")
+    rules = ("*", JOBS), ("create", "daemonsets.apps")
+    grant(kube_env, namespace, user, *rules)
+    return user
+
+
+@pytest.fixture
+def outsider(kube_env: KubeEnv, namespace: str) -> User:
+    """Somebody who may do everything with Jobs, and nothing else."""
+    user = User("outsider")
+    grant(kube_env, namespace, user, ("*", JOBS))
+    return user
+
+
+def test_a_job_is_created_by_who_may_create_daemonsets(kube_env: KubeEnv, namespace, writer):
+    kube_env.apply(job(namespace), user=writer)
+    kube_env.apply(job(namespace, {"image": "other"}), user=writer)
+
+
+def test_a_job_is_refused_to_who_may_not(kube_env: KubeEnv, namespace, outsider):
+    refusal = kube_env.refusal("apply", "-f", "-", input=json.dumps(job(namespace)), user=outsider)
+    assert (
+        "a Job runs pods on nodes, so writing one needs the right to create DaemonSets in "
+        f"namespace {namespace}, which user outsider does not have: ask an administrator for the "
+        "verb create on daemonsets.apps"
+    ) in refusal
+    assert "forbidden" in refusal
+
+
+def test_the_spec_of_a_job_is_as_guarded_as_its_creation(kube_env: KubeEnv, namespace, outsider):
+    kube_env.apply(job(namespace))
+    for change in ({"image": "other"}, {"template": {"spec": {"hostPID": True}}}):
+        refusal = kube_env.refusal(
+            "patch", "dsj", "sample", "-n", namespace, "--type=merge",
+            "-p", json.dumps({"spec": change}), user=outsider,
+        )  # fmt: skip
+        assert "the right to create DaemonSets" in refusal
+
+
+def test_the_right_counts_in_the_jobs_own_namespace_only(kube_env: KubeEnv, namespace, writer):
+    kube_env.kubectl("create", "namespace", f"{namespace}-b")
+    grant(kube_env, f"{namespace}-b", writer, ("*", JOBS))
+    refusal = kube_env.refusal(
+        "apply", "-f", "-", input=json.dumps(job(f"{namespace}-b")), user=writer
+    )
+    assert f"DaemonSets in namespace {namespace}-b" in refusal
+
+
+def test_what_starts_nothing_needs_no_such_right(kube_env: KubeEnv, namespace, outsider):
+    kube_env.apply(job(namespace))
+    kube_env.kubectl("label", "dsj", "sample", "a=b", "-n", namespace, user=outsider)
+    # What the garbage collector does in a foreground deletion.
+    for finalizers in (["foregroundDeletion"], None):
+        body = json.dumps({"metadata": {"finalizers": finalizers}})
+        kube_env.kubectl(
+            "patch", "dsj", "sample", "-n", namespace, "--type=merge", "-p", body, user=outsider
+        )
+    kube_env.kubectl("delete", "dsj", "sample", "-n", namespace, user=outsider)
+
+
+def test_the_status_needs_no_such_right(kube_env: KubeEnv, namespace):
+    keeper = User("keeper")
+    grant(kube_env, namespace, keeper, ("get,patch", f"{JOBS}/status"))
+    kube_env.apply(job(namespace))
+    kube_env.kubectl(
+        "patch", "dsj", "sample", "-n", namespace, "--subresource=status", "--type=merge",
+        "-p", '{"status":{"phase":"Running"}}', user=keeper,
+    )  # fmt: skip

@@ -1,0 +1,112 @@
+"""What a JobReport accepts: two writers, two halves, and a spec that never changes."""
+
+import json
+from typing import Any
+
+import pytest
+
+from job_controller.api.job import parse_job
+from job_controller.api.report import Evidence, parse_report
+from job_controller.core.report import build_report
+from tests.integration.jobs import job, report
+from tests.integration.kube_env import KubeEnv
+
+EVIDENCE = Evidence("uid-1", "2025-01-01T00:00:00.123456789Z", "sample-daemonset-job-x2v5q")
+
+
+def path(namespace: str, name: str = "") -> str:
+    return f"/apis/daemonset.darkowlzz.space/v1beta1/namespaces/{namespace}/jobreports{name}"
+
+
+def patch(env: KubeEnv, where: str, body: dict[str, Any]) -> dict[str, Any]:
+    status, answer = env.request("PATCH", f"{where}?fieldValidation=Strict", body)
+    assert status == 200, answer
+    return answer
+
+
+def test_the_schema_knows_all_that_is_recorded(kube_env: KubeEnv, namespace):
+    spec = {"image": "a", "command": ["b"], "args": ["c"], "mountPath": "/d"}
+    body = build_report(parse_job(kube_env.apply(job(namespace, spec))))
+    status, made = kube_env.request("POST", f"{path(namespace)}?fieldValidation=Strict", body)
+    assert status == 201, made
+    assert made["spec"] == body["spec"]
+
+
+def test_evidence_is_kept_as_the_kubelet_wrote_it(kube_env: KubeEnv, namespace):
+    kube_env.apply(report(namespace))
+    body = {"evidence": {"node-1": EVIDENCE.to_raw(), "node-2.example.com": {"nodeUID": "uid-2"}}}
+    written = parse_report(patch(kube_env, path(namespace, "/sample-1234"), body))
+    assert written.evidence == {"node-1": EVIDENCE, "node-2.example.com": Evidence("uid-2")}
+
+
+def test_the_two_writers_do_not_touch_each_others_half(kube_env: KubeEnv, namespace):
+    kube_env.apply(report(namespace))
+    both = {"evidence": {"a": EVIDENCE.to_raw()}, "status": {"phase": "Running"}}
+    written = patch(kube_env, path(namespace, "/sample-1234"), both)
+    assert "status" not in written
+    both["evidence"] = {"b": EVIDENCE.to_raw()}
+    written = patch(kube_env, path(namespace, "/sample-1234/status"), both)
+    assert set(written["evidence"]) == {"a"}
+    assert written["status"] == {"phase": "Running"}
+
+
+@pytest.mark.parametrize(
+    "phase", ["Pending", "Running", "Paused", "Succeeded", "Failed", "Cancelled"]
+)
+def test_status_is_kept(kube_env: KubeEnv, namespace, phase):
+    kube_env.apply(report(namespace))
+    status = {
+        "phase": phase,
+        "startTime": "2025-01-01T00:00:00Z",
+        "completionTime": "2025-01-01T00:00:07Z",
+        "nodes": {"desired": 2, "waiting": 0, "active": 0, "completed": 2, "completedNames": "a,b"},
+        "message": "2 of 2 nodes completed",
+    }
+    written = patch(kube_env, path(namespace, "/sample-1234/status"), {"status": status})
+    assert written["status"] == status
+
+
+@pytest.mark.parametrize(
+    "change", [{"job": {"uid": "other"}}, {"image": "other"}, {"args": ["x"]}, {"shard": 1}]
+)
+def test_the_spec_never_changes(kube_env: KubeEnv, namespace, change):
+    kube_env.apply(report(namespace))
+    status, answer = kube_env.request("PATCH", path(namespace, "/sample-1234"), {"spec": change})
+    assert status == 422
+    assert "spec cannot change: a report says what ran" in answer["message"]
+
+
+def test_evidence_without_the_nodes_uid_is_refused(kube_env: KubeEnv, namespace):
+    kube_env.apply(report(namespace))
+    status, answer = kube_env.request(
+        "PATCH", path(namespace, "/sample-1234"), {"evidence": {"a": {"pod": "b"}}}
+    )
+    assert status == 422
+    assert "evidence.a.nodeUID: Required value" in answer["message"]
+
+
+def test_a_report_names_its_run(kube_env: KubeEnv):
+    manifest = report("default")
+    del manifest["spec"]["job"]["uid"]
+    refusal = kube_env.refusal("apply", "-f", "-", input=json.dumps(manifest))
+    assert "spec.job.uid: Required value" in refusal
+
+
+def test_columns_and_short_name(kube_env: KubeEnv, namespace):
+    kube_env.apply(report(namespace))
+    status = {"phase": "Running", "nodes": {"desired": 5, "completed": 3}}
+    kube_env.patch_status("dsjr", "sample-1234", namespace, status)
+    head, row = kube_env.kubectl("get", "dsjr", "-n", namespace).splitlines()
+    assert head.split() == ["NAME", "JOB", "PHASE", "DESIRED", "COMPLETED", "STARTED", "AGE"]
+    assert row.split()[:5] == ["sample-1234", "sample", "Running", "5", "3"]
+
+
+def test_a_thousand_nodes_fit_one_report(kube_env: KubeEnv, namespace):
+    kube_env.apply(report(namespace))
+    uid = "0" * 36
+    entry = Evidence(uid, EVIDENCE.completed_at, "a" * 63).to_raw()
+    body = {
+        "evidence": {f"ip-10-0-{i:04}.eu-central-1.compute.internal": entry for i in range(1000)}
+    }
+    written = patch(kube_env, path(namespace, "/sample-1234"), body)
+    assert len(written["evidence"]) == 1000
