@@ -1,0 +1,5 @@
+"""``python -m terminator``."""
+
+from terminator.main import main
+
+main()

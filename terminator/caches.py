@@ -1,0 +1,204 @@
+"""What the terminator knows of the cluster, and which Job a change concerns.
+
+Shell, over kube. Jobs, DaemonSets, pods by the label selector, JobReports, and of nodes only
+their metadata: name, UID and creation time are all that counting takes.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from job_controller.api import names
+from job_controller.api.job import Job, parse_job
+from job_controller.api.objects import (
+    DaemonSet,
+    Node,
+    Pod,
+    parse_daemon_set,
+    parse_node,
+    parse_pod,
+)
+from job_controller.api.report import JobReport, parse_report
+from job_controller.kube.client import KubeClient
+from job_controller.kube.reflector import MultiReflector, Reflector
+from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, NODES, PODS, Resource
+from job_controller.kube.store import Indexer, Projected, Store
+from job_controller.runtime.clock import Clock
+
+T = TypeVar("T", bound=Projected)
+JobKey = tuple[str, str]
+
+
+class Listener(Protocol):
+    """Who is told of changes; called in the middle of things, so it must be quick."""
+
+    def job_concerned(self, key: JobKey, *, in_crowd: bool) -> None:
+        """Take note that a Job may look different now; `in_crowd`: more of this is to come."""
+        ...
+
+    def report_changed(self, report: JobReport) -> None:
+        """Take note that a report is new, different or gone."""
+        ...
+
+    def job_gone(self, job: Job) -> None:
+        """Take note that a Job does not exist any more; one of its name may."""
+        ...
+
+
+class Caches:
+    """The caches of some namespaces (none named: all of them)."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        clock: Clock,
+        listener: Listener,
+        *,
+        namespaces: Iterable[str],
+        pod_label_selector: str,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._listener = listener
+        self._namespaces = tuple(namespaces)
+        self._jobs = self._make(JOBS, parse_job, self._job_changed, {"uid": lambda job: (job.uid,)})
+        self._daemon_sets = self._make(
+            DAEMON_SETS,
+            parse_daemon_set,
+            self._daemon_set_changed,
+            {"uid": lambda found: (found.uid,)},
+            names.MANAGED_SELECTOR,
+        )
+        self._pods = self._make(
+            PODS,
+            parse_pod,
+            self._pod_changed,
+            {"owner": lambda pod: (pod.owner_uid,)},
+            pod_label_selector,
+        )
+        self._reports = self._make(
+            JOB_REPORTS,
+            parse_report,
+            self._report_changed,
+            {"job": lambda report: (report.job_uid,)},
+        )
+        self._nodes: Reflector[Node] = Reflector(
+            client,
+            NODES,
+            metadata_only=True,
+            project=parse_node,
+            on_change=self._node_changed,
+            clock=clock,
+        )
+
+    async def run(self) -> None:
+        """Follow the cluster until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._nodes.run())
+            for cache in self._namespaced():
+                group.create_task(cache.run())
+
+    async def wait_synced(self) -> None:
+        """Return once every cache has held a complete list."""
+        await self._nodes.synced.wait()
+        for cache in self._namespaced():
+            await cache.wait_synced()
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether every cache has held a complete list."""
+        return self._nodes.has_synced and all(cache.has_synced for cache in self._namespaced())
+
+    def _namespaced(self) -> list[MultiReflector[Any]]:
+        return [self._jobs, self._daemon_sets, self._pods, self._reports]
+
+    # --- reading -------------------------------------------------------------------------
+
+    def job(self, key: JobKey) -> Job | None:
+        """Return the Job of that key."""
+        return self._jobs.store.get(key)
+
+    def jobs(self) -> list[Job]:
+        """Return all Jobs."""
+        return self._jobs.store.values()
+
+    def has_job(self, uid: str) -> bool:
+        """Return whether the Job of that UID exists."""
+        return bool(self._jobs.store.by_index("uid", uid))
+
+    def daemon_set_of(self, job: Job) -> DaemonSet | None:
+        """Return the DaemonSet of the Job's name; whether it is the Job's own, its UIDs tell."""
+        return self._daemon_sets.store.get((job.namespace, job.daemon_set_name))
+
+    def pods_of(self, daemon_set: DaemonSet) -> list[Pod]:
+        """Return the pods that the DaemonSet controls, by owner reference and not by label."""
+        return self._pods.store.by_index("owner", daemon_set.uid)
+
+    def nodes_of(self, pods: Iterable[Pod]) -> Mapping[str, Node]:
+        """Return the nodes that these pods are on or meant for, by name."""
+        found = (self._nodes.store.get(("", pod.node_name)) for pod in pods if pod.node_name)
+        return {node.name: node for node in found if node is not None}
+
+    def reports_of(self, job: Job) -> list[JobReport]:
+        """Return the reports of this run, by the UID of its Job."""
+        return self._reports.store.by_index("job", job.uid)
+
+    # --- changes -------------------------------------------------------------------------
+
+    def _job_changed(self, old: Job | None, new: Job | None) -> None:
+        job = new or old
+        assert job is not None
+        if new is None:
+            self._listener.job_gone(job)
+        self._listener.job_concerned((job.namespace, job.name), in_crowd=False)
+
+    def _daemon_set_changed(self, old: DaemonSet | None, new: DaemonSet | None) -> None:
+        found = new or old
+        assert found is not None
+        self._wake_owner(found, in_crowd=old is not None and new is not None)
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        pod = new or old
+        assert pod is not None
+        for found in self._daemon_sets.store.by_index("uid", pod.owner_uid):
+            self._wake_owner(found, in_crowd=True)
+
+    def _wake_owner(self, found: DaemonSet, *, in_crowd: bool) -> None:
+        for job in self._jobs.store.by_index("uid", found.owner_uid):
+            self._listener.job_concerned((job.namespace, job.name), in_crowd=in_crowd)
+
+    def _report_changed(self, old: JobReport | None, new: JobReport | None) -> None:
+        report = new or old
+        assert report is not None
+        self._listener.report_changed(report)
+        self._listener.job_concerned((report.namespace, report.job_name), in_crowd=True)
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        if old is not None and new is not None and old.uid == new.uid:
+            return
+        for job in self._jobs.store:
+            self._listener.job_concerned((job.namespace, job.name), in_crowd=True)
+
+    # --- making --------------------------------------------------------------------------
+
+    def _make(
+        self,
+        resource: Resource,
+        project: Callable[[Mapping[str, Any]], T],
+        on_change: Callable[[T | None, T | None], None],
+        indexers: Mapping[str, Indexer[T]],
+        label_selector: str | None = None,
+    ) -> MultiReflector[T]:
+        def one(namespace: str | None, store: Store[T]) -> Reflector[T]:
+            return Reflector(
+                self._client,
+                resource,
+                namespace=namespace,
+                label_selector=label_selector or None,
+                project=project,
+                on_change=on_change,
+                clock=self._clock,
+                store=store,
+            )
+
+        return MultiReflector(self._namespaces, one, indexers=indexers)

@@ -1,0 +1,221 @@
+"""Enters what the scanner found into the JobReports, in batches: nothing lost, nothing twice.
+
+Shell: which report gets what is decided in ``entries``. Evidence waits in memory until a patch has
+succeeded; the process may die at any point, since the logs are read again. Written at most once
+per node: what stands there already, in the cache or in the answer to our own last patch, is not
+written again.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from loguru import logger
+
+from job_controller.api.job import Job
+from job_controller.api.report import Evidence, JobReport, parse_report
+from job_controller.kube.client import KubeClient
+from job_controller.kube.errors import Conflict, Forbidden, KubeError, NotFound
+from job_controller.kube.reflector import is_newer
+from job_controller.kube.resources import JOB_REPORTS
+from job_controller.runtime.queue import WorkQueue
+from job_controller.runtime.worker import run_workers
+from terminator.ending import merge_ledger
+from terminator.entries import assign, patch_body, stands
+from terminator.metrics import Metrics
+
+WRITERS = 4
+BACKOFF_SECONDS = (0.25, 10.0)
+# While no report has room: the controller makes one, and its arrival wakes us sooner.
+ROOMLESS_SECONDS = 5.0
+
+ReportsOf = Callable[[Job], Iterable[JobReport]]
+
+
+@dataclass(slots=True)
+class _Book:
+    """One run: what waits to be entered, and the reports as our own patches left them."""
+
+    job: Job
+    pending: dict[str, Evidence] = field(default_factory=dict)
+    written: dict[str, JobReport] = field(default_factory=dict)
+
+
+class Ledger:
+    """The evidence of all runs on its way into their reports.
+
+    `reports_of(job)` returns the cached reports of a run. `flush_seconds` is how long evidence may
+    wait for more; it can be changed at any time.
+    """
+
+    def __init__(
+        self, client: KubeClient, metrics: Metrics, *, reports_of: ReportsOf, flush_seconds: float
+    ) -> None:
+        self.flush_seconds = flush_seconds
+        self._client = client
+        self._metrics = metrics
+        self._reports_of = reports_of
+        self._books: dict[str, _Book] = {}
+        self._queue: WorkQueue[str] = WorkQueue(
+            base_seconds=BACKOFF_SECONDS[0], max_seconds=BACKOFF_SECONDS[1]
+        )
+        metrics.ledger_pending.set_function(self._count_pending)
+
+    def enter(self, job: Job, node: str, evidence: Evidence) -> None:
+        """Have `evidence` entered for `node` within the flush interval; idempotent."""
+        book = self._books.setdefault(job.uid, _Book(job))
+        if stands(book.pending.get(node), evidence) or stands(
+            self._current(book).get(node), evidence
+        ):
+            return
+        book.pending[node] = evidence
+        self._queue.add_after(job.uid, self.flush_seconds)
+
+    def view(self, job: Job) -> dict[str, Evidence]:
+        """Return all that is known of a run: entered, written but not yet seen back, pending."""
+        book = self._books.get(job.uid)
+        if book is None:
+            return merge_ledger(job, self._reports_of(job))
+        ledger = self._current(book)
+        for node, evidence in book.pending.items():
+            if not stands(ledger.get(node), evidence):
+                ledger[node] = evidence
+        return ledger
+
+    def has_pending(self, job: Job) -> bool:
+        """Whether something of this run waits to be entered."""
+        book = self._books.get(job.uid)
+        return book is not None and bool(book.pending)
+
+    def could_complete(self, job: Job, nodes: int) -> bool:
+        """Whether something is pending and with it at least `nodes` nodes may stand: cheap."""
+        book = self._books.get(job.uid)
+        if book is None or not book.pending:
+            return False
+        standing = sum(len(report.evidence) for report in self._shards(book))
+        return standing + len(book.pending) >= nodes
+
+    def hurry(self, job: Job) -> None:
+        """Write what is pending of a run now, unless a failure has just asked for patience."""
+        if self.has_pending(job) and not self._queue.failures(job.uid):
+            self._queue.add(job.uid)
+
+    def report_changed(self, job_uid: str) -> None:
+        """Look again at a run, one of whose reports is new or has changed."""
+        book = self._books.get(job_uid)
+        if book is None:
+            return
+        if not book.pending and not self._prune(book):
+            del self._books[job_uid]
+        elif book.pending:
+            self._queue.add_after(job_uid, self.flush_seconds)
+
+    def forget(self, job_uid: str) -> None:
+        """Drop what is known of a run whose Job and reports are gone."""
+        self._books.pop(job_uid, None)
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        await run_workers(
+            self._queue, self._flush_key, count=WRITERS, on_error=lambda *_error: None
+        )
+
+    async def flush(self) -> None:
+        """Try once to write everything that is pending, for a process that is about to end."""
+        uids = [uid for uid, book in self._books.items() if book.pending]
+        await asyncio.gather(*(self._flush_key(uid) for uid in uids), return_exceptions=True)
+
+    # --- writing -------------------------------------------------------------------------
+
+    async def _flush_key(self, uid: str) -> float | None:
+        """Write what is pending of one run; raises the first error once all was tried."""
+        book = self._books.get(uid)
+        if book is None or not book.pending:
+            return None
+        shards = {report.name: report for report in self._shards(book)}
+        plan = assign(book.pending, shards.values())
+        assigned = {node for entries in plan.values() for node in entries}
+        standing = {node for report in shards.values() for node in report.evidence}
+        for node in (book.pending.keys() - assigned) & standing:
+            del book.pending[node]  # it stands there already
+        results = await asyncio.gather(
+            *(self._write(book, shards[name], entries) for name, entries in plan.items()),
+            return_exceptions=True,
+        )
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return ROOMLESS_SECONDS if book.pending else None
+
+    async def _write(self, book: _Book, report: JobReport, entries: Mapping[str, Evidence]) -> None:
+        log = logger.bind(namespace=report.namespace, job=report.job_name, report=report.name)
+        try:
+            answer = await self._client.merge_patch(
+                JOB_REPORTS, report.name, patch_body(report, entries), report.namespace
+            )
+        except KubeError as error:
+            self._metrics.ledger_writes.labels("failed").inc()
+            if _is_about_content(error) and len(entries) > 1:
+                # One entry that the server refuses must not keep the others out.
+                await self._write_halves(book, report, entries)
+                return
+            level = "DEBUG" if error.is_retryable else "WARNING"
+            log.bind(nodes=len(entries), error=str(error)).log(
+                level, "evidence could not be entered, trying again"
+            )
+            raise
+        self._metrics.ledger_writes.labels("done").inc()
+        self._metrics.ledger_entries.inc(len(entries))
+        book.written[report.name] = parse_report(answer)
+        for node, evidence in entries.items():
+            if book.pending.get(node) == evidence:
+                del book.pending[node]
+        log.info("nodes entered as completed", nodes=len(entries), first=min(entries))
+
+    async def _write_halves(
+        self, book: _Book, report: JobReport, entries: Mapping[str, Evidence]
+    ) -> None:
+        names = list(entries)
+        middle = len(names) // 2
+        errors = []
+        for half in (names[:middle], names[middle:]):
+            try:
+                await self._write(book, report, {name: entries[name] for name in half})
+            except KubeError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    # --- what stands ---------------------------------------------------------------------
+
+    def _current(self, book: _Book) -> dict[str, Evidence]:
+        return merge_ledger(book.job, self._shards(book))
+
+    def _shards(self, book: _Book) -> list[JobReport]:
+        """Return the run's reports, each as the cache has it or as we left it, if that is newer."""
+        self._prune(book)
+        return [
+            book.written.get(report.name, report)
+            for report in self._reports_of(book.job)
+            if report.job_uid == book.job.uid
+        ]
+
+    def _prune(self, book: _Book) -> bool:
+        """Forget our own writes that the cache has caught up with; return whether some are left."""
+        if book.written:
+            cached = {report.name: report for report in self._reports_of(book.job)}
+            for name, own in list(book.written.items()):
+                seen = cached.get(name)
+                if seen is not None and (
+                    seen.uid != own.uid or not is_newer(own.resource_version, seen.resource_version)
+                ):
+                    del book.written[name]
+        return bool(book.written)
+
+    def _count_pending(self) -> float:
+        return float(sum(len(book.pending) for book in self._books.values()))
+
+
+def _is_about_content(error: KubeError) -> bool:
+    """Whether the server refused what the patch says, rather than the patch as such."""
+    return not error.is_retryable and not isinstance(error, NotFound | Conflict | Forbidden)

@@ -1,0 +1,261 @@
+"""The terminator's process: everything put together, run until told to stop."""
+
+import argparse
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from loguru import logger
+
+from job_controller.kube.client import KubeClient
+from job_controller.kube.errors import OperatorError
+from job_controller.kube.lease import run_as_leader
+from job_controller.kube.logs import configure_logging
+from job_controller.kube.probes import serve_probes
+from job_controller.runtime.clock import Clock, SystemClock
+from terminator.config import DEFAULT_PATH, Config, ConfigError, load_config
+from terminator.metrics import Metrics
+from terminator.reload import follow_file, read_text
+from terminator.watch import Watch
+
+LEASE_NAME = "daemonset-job-terminator"
+_EXIT_CONFIG = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Where the process runs: cluster, lease, probes, configuration file. Fixed while it runs."""
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    path: Path = Path(DEFAULT_PATH)
+    identity: str = "terminator"
+    lease_namespace: str = ""
+    lease_name: str = LEASE_NAME
+    probe_host: str = "0.0.0.0"  # noqa: S104 - the kubelet probes the pod's address
+    probe_port: int = 8081
+
+
+def parse_options(arguments: Sequence[str], environ: Mapping[str, str], hostname: str) -> Options:
+    """Return the options: arguments over environment over defaults.
+
+    Exits with code 2 and a usage message for arguments that it does not understand.
+    """
+    parser = argparse.ArgumentParser(
+        prog="terminator",
+        description="Reads the logs of Jobs' tasks, enters completed nodes in their JobReports and "
+        "deletes the Jobs (daemonset.darkowlzz.space) that every node has completed.",
+    )
+    add = parser.add_argument
+    add("--kubeconfig", default=environ.get("KUBECONFIG"), help="default: $KUBECONFIG, in-cluster")
+    add("--context", default=None, help="context of the kubeconfig")
+    add("--config", default=environ.get("TERMINATOR_CONFIG") or DEFAULT_PATH, help="file to follow")
+    add("--lease-namespace", default=environ.get("POD_NAMESPACE", ""), help="empty: no election")
+    add("--lease-name", default=LEASE_NAME)
+    add("--probe-host", default="0.0.0.0")  # noqa: S104 - as above
+    add("--probe-port", type=_port, default=environ.get("PROBE_PORT") or "8081", help="0: any")
+    args = parser.parse_args(arguments)
+    return Options(
+        kubeconfig=args.kubeconfig or None,
+        context=args.context,
+        path=Path(args.config),
+        identity=environ.get("POD_NAME") or hostname,
+        lease_namespace=args.lease_namespace,
+        lease_name=args.lease_name,
+        probe_host=args.probe_host,
+        probe_port=args.probe_port,
+    )
+
+
+class Terminator:
+    """One terminator process over one client; its configuration can be replaced while it runs."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        options: Options,
+        config: Config,
+        metrics: Metrics,
+        clock: Clock,
+    ) -> None:
+        self.config = config
+        self._client = client
+        self._options = options
+        self._metrics = metrics
+        self._clock = clock
+        self._scope_changed = asyncio.Event()
+        self._watch = self._new_watch()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether every cache has held a complete list."""
+        return self._watch.caches.has_synced
+
+    async def run(self) -> None:
+        """Follow the cluster and, while leading, act on it; runs until cancelled.
+
+        Other namespaces or another selector mean other caches: everything is made anew.
+        """
+        while True:
+            self._scope_changed.clear()
+            scope = asyncio.create_task(self._run_scope())
+            changed = asyncio.create_task(self._scope_changed.wait())
+            try:
+                await asyncio.wait({scope, changed}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                self._watch.is_stopping = True
+                changed.cancel()
+                scope.cancel()
+                await asyncio.wait({scope})
+            if not scope.cancelled():
+                scope.result()
+            self._watch = self._new_watch()
+
+    def apply(self, config: Config) -> None:
+        """Take over a new configuration."""
+        old, self.config = self.config, config
+        if (old.namespaces, old.pod_label_selector) != (
+            config.namespaces,
+            config.pod_label_selector,
+        ):
+            self._scope_changed.set()
+        else:
+            self._watch.apply(config)
+
+    def _new_watch(self) -> Watch:
+        return Watch(self._client, self._clock, self._metrics, lambda: self.config)
+
+    async def _run_scope(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch.caches.run())
+            group.create_task(self._lead_for_ever())
+
+    async def _lead_for_ever(self) -> None:
+        """Lead whenever the Lease is ours. Standing by with warm caches makes takeover quick."""
+        await self._watch.caches.wait_synced()
+        if not self._options.lease_namespace:
+            self._led(True)
+            await self._watch.lead()
+            return
+        while True:
+            await run_as_leader(
+                self._client,
+                namespace=self._options.lease_namespace,
+                name=self._options.lease_name,
+                identity=f"{self._options.identity}_{uuid4().hex[:8]}",
+                clock=self._clock,
+                lead=self._watch.lead,
+                on_state=self._led,
+            )
+
+    def _led(self, leading: bool) -> None:
+        self._metrics.is_leader.set(leading)
+
+
+class Reloader:
+    """Takes over what the configuration file says now, or keeps what was and says why."""
+
+    def __init__(
+        self, environ: Mapping[str, str], metrics: Metrics, apply: Callable[[Config], None]
+    ) -> None:
+        self._environ = environ
+        self._metrics = metrics
+        self._apply = apply
+
+    def take(self, text: str | None) -> None:
+        """Apply the configuration in `text`; a bad one changes nothing."""
+        try:
+            config = load_config(self._environ, text)
+        except ConfigError as error:
+            self.refuse(error)
+            return
+        configure_logging(config.log_level, config.log_format == "json")
+        self._apply(config)
+        self._metrics.config_reloads.inc()
+        logger.info("took over the new configuration")
+
+    def refuse(self, error: Exception) -> None:
+        """Say what is wrong with the file; the configuration stays."""
+        self._metrics.config_reload_errors.inc()
+        problems = error.problems if isinstance(error, ConfigError) else [str(error)]
+        for problem in problems:
+            logger.error("the new configuration is not used", problem=problem)
+
+
+async def run(options: Options, environ: Mapping[str, str], text: str | None) -> None:
+    """Connect and run until SIGTERM or SIGINT; raises OperatorError when that is impossible.
+
+    `text` is what the configuration file said at start, already found to be good.
+    """
+    metrics = Metrics()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with await KubeClient.connect(
+        kubeconfig=options.kubeconfig,
+        context=options.context,
+        user_agent="daemonset-job-terminator",
+        on_request=metrics.count_request,
+    ) as client:
+        terminator = Terminator(client, options, load_config(environ, text), metrics, SystemClock())
+        reloader = Reloader(environ, metrics, terminator.apply)
+        running = asyncio.create_task(terminator.run())
+        others = [
+            asyncio.create_task(stop.wait()),
+            asyncio.create_task(follow_file(options.path, text, reloader.take, reloader.refuse)),
+        ]
+        async with serve_probes(
+            host=options.probe_host,
+            port=options.probe_port,
+            live=lambda: not running.done(),
+            ready=lambda: terminator.is_ready,
+            registry=metrics.registry,
+        ) as port:
+            logger.info("started", probe_port=port, config=str(options.path))
+            await asyncio.wait({running, *others}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (running, *others):
+                task.cancel()
+            results = await asyncio.gather(running, *others, return_exceptions=True)
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+    logger.info("stopped")
+
+
+def main() -> None:
+    """Run the terminator; exits 0 when told to stop, 2 when it is configured wrongly."""
+    try:
+        options = parse_options(sys.argv[1:], os.environ, socket.gethostname())
+        text = read_text(options.path)
+        config = load_config(os.environ, text)
+        configure_logging(config.log_level, config.log_format == "json")
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(run(options, os.environ, text))
+    except ConfigError as error:
+        for problem in error.problems:
+            sys.stderr.write(f"terminator: configuration: {problem}\n")
+        sys.exit(_EXIT_CONFIG)
+    except (OperatorError, OSError, ValueError) as error:
+        sys.stderr.write(f"terminator: {error}\n")
+        sys.exit(_EXIT_CONFIG)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    try:
+        import uvloop  # noqa: PLC0415 - not on every platform, and nothing depends on it
+    except ImportError:
+        return asyncio.new_event_loop
+    return uvloop.new_event_loop
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r}: write a port, 0 to 65535")
+    return int(text)

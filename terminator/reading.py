@@ -1,0 +1,207 @@
+"""How one pod's log is read: which read comes next, and when.
+
+Pure: time is given (monotonic seconds), nothing is awaited. The rules, in their order:
+
+1. A short read of the end as soon as there is a log. Most tasks have printed their token by then.
+2. Otherwise a follow stream, if the scanner has a slot free; else short reads in turn, with
+   growing distances. Nobody depends on getting a slot.
+3. A stream that brings more than its budget is closed, and the pod is read by short reads only:
+   a log of a gigabyte costs what a log of two lines costs.
+4. An open stream is never the only evidence, since it loses lines when the kubelet rotates the
+   file: a short read without a cursor looks again every ten seconds or so.
+5. When the container has ended, its end is read once more; after a restart, that of the instance
+   before. A task that printed the token and then exited is completed.
+"""
+
+import math
+from dataclasses import dataclass
+
+from job_controller.api.objects import Container
+from job_controller.runtime.backoff import exponential_seconds
+from terminator.stream import Cursor, Line
+from terminator.tail import Findings
+
+# A stream's budget: what it may bring at once, and how much more per second that it is open.
+STREAM_BYTES = 256 * 1024
+STREAM_BYTES_PER_SECOND = 2 * 1024
+# Distance between short reads of a pod without a stream: detection is late by half the running
+# time so far, up to five seconds.
+POLL_SECONDS = (0.5, 5.0)
+POLL_GROWTH = 1.5
+# How often a short read checks on an open stream, give or take a quarter.
+CHECK_SECONDS = 10.0
+SHORT_STREAM_SECONDS = 1.0
+RETRY_SECONDS = (0.25, 10.0)
+# A log that the kubelet says does not exist is asked for so often before it is given up; the next
+# restart, or a change of the pod, starts anew.
+ABSENT_LIMIT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Short:
+    """Do a short read now: of the `previous` instance or the current one, from a cursor or not."""
+
+    previous: bool = False
+    use_cursor: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Do nothing before `until` (monotonic seconds, possibly inf), or open a stream if wished."""
+
+    until: float
+    wants_stream: bool = False
+
+
+Step = Short | Wait
+
+
+class Reading:
+    """What is known of reading one pod's log; `spread` in [0, 1) keeps pods from reading in step.
+
+    The scanner asks for the `next_step` and reports what became of it. `found` and `cursor` are
+    the results so far; the cursor belongs to the current instance of the container.
+    """
+
+    def __init__(self, spread: float = 0.5) -> None:
+        self.found = Findings()
+        self.cursor = Cursor()
+        self.unfinished: Line | None = None
+        self.is_chatty = False
+        self.is_streaming = False
+        self._check_seconds = CHECK_SECONDS * (0.75 + 0.5 * spread)
+        self._instance = 0
+        self._ended_read = -1
+        self._previous_read = -1
+        self._failures = 0
+        self._absences = 0
+        self._retry_at = -math.inf
+        self._new_instance()
+
+    def _new_instance(self) -> None:
+        self.cursor = Cursor()
+        self.unfinished = None
+        self.is_chatty = False
+        self._read_at: float | None = None
+        self._checked_at = -math.inf
+        self._poll_seconds = POLL_SECONDS[0]
+        self._stream_failures = 0
+        self._stream_at = -math.inf
+        self._stream_bytes = 0
+        self._stream_was_new = False
+
+    def next_step(self, container: Container | None, now: float) -> Step:
+        """Return what to do next, given what Kubernetes says of the task container."""
+        if container is None or self.found.is_final:
+            return Wait(math.inf)
+        if container.restart_count > self._instance:
+            self._instance = container.restart_count
+            self._absences = 0
+            self._new_instance()
+        if now < self._retry_at:
+            return Wait(self._retry_at)
+        if container.state == "running":
+            return self._step_running(now)
+        has_ended = container.state == "terminated" or container.last_finished_at is not None
+        if has_ended and self._ended_read < self._instance:
+            return Short()
+        return Wait(math.inf)
+
+    def _step_running(self, now: float) -> Step:
+        # Also when its end was read already: between the status and that read, the container may
+        # have been started again, and the read was one of the new instance.
+        if self._previous_read < self._instance - 1:
+            return Short(previous=True)
+        if self._read_at is None:
+            return Short()
+        check_at = self._checked_at + self._check_seconds
+        if self.is_streaming:
+            return Short() if now >= check_at else Wait(check_at)
+        poll_at = self._read_at + self._poll_seconds
+        if now >= poll_at:
+            return Short(use_cursor=not self.is_chatty and now < check_at)
+        wants_stream = not self.is_chatty and now >= self._stream_at
+        return Wait(poll_at, wants_stream=wants_stream)
+
+    # --- what became of a step -----------------------------------------------------------
+
+    def short_done(
+        self, step: Short, container: Container, cursor: Cursor, unfinished: Line | None, now: float
+    ) -> None:
+        """Record a short read that worked; `container` is the state that the step was taken for."""
+        self._failures = self._absences = 0
+        if step.previous:
+            # An unfinished last line of an ended instance stays as it is; one look was enough
+            # unless it would decide, and then it is looked at again.
+            if unfinished is None or self.unfinished == unfinished:
+                self._previous_read = container.restart_count - 1
+            self._confirm(unfinished, now)
+            return
+        if container.restart_count < self._instance:
+            return  # overtaken: that instance is history
+        self._confirm(unfinished, now)
+        if container.state != "running" and unfinished is None:
+            self._ended_read = container.restart_count
+        if self._read_at is not None and not self.is_streaming:
+            self._poll_seconds = min(self._poll_seconds * POLL_GROWTH, POLL_SECONDS[1])
+        self._read_at = now
+        if not step.use_cursor:
+            self._checked_at = now
+        self.cursor = max(self.cursor, cursor)
+
+    def _confirm(self, unfinished: Line | None, now: float) -> None:
+        self.unfinished = unfinished
+        if unfinished is not None:
+            self._retry_at = now + RETRY_SECONDS[0]
+
+    def short_failed(self, step: Short, now: float, *, is_absent: bool) -> None:
+        """Record a short read that failed; `is_absent`: the kubelet says there is no such log."""
+        self._retry_at = now + exponential_seconds(self._failures, *RETRY_SECONDS)
+        self._failures += 1
+        self._absences = self._absences + 1 if is_absent else 0
+        if self._absences < ABSENT_LIMIT:
+            return
+        self._absences = 0
+        if step.previous:
+            self._previous_read = self._instance - 1
+        else:
+            self._ended_read = self._instance
+
+    def stream_opened(self, now: float) -> None:
+        """Record that a stream is being opened."""
+        self.is_streaming = True
+        self._stream_bytes = 0
+        self._stream_was_new = False
+        self._stream_at = now
+        self._checked_at = max(self._checked_at, now)
+
+    def stream_fed(self, count: int, cursor: Cursor, now: float) -> bool:
+        """Record `count` bytes of a stream; return whether it may go on."""
+        self._stream_bytes += count
+        self._stream_was_new = self._stream_was_new or cursor > self.cursor
+        self.cursor = max(self.cursor, cursor)
+        budget = STREAM_BYTES + STREAM_BYTES_PER_SECOND * (now - self._stream_at)
+        self.is_chatty = self._stream_bytes > budget
+        return not self.is_chatty
+
+    def stream_ended(self, now: float, *, failed: bool) -> None:
+        """Record that the stream is over; the end of the log is looked at at once.
+
+        Streams that end soon or bring nothing new are opened again ever more slowly: a container
+        may have ended without its status saying so yet.
+        """
+        self.is_streaming = False
+        self._poll_seconds = POLL_SECONDS[0]
+        if not self.is_chatty:
+            self._read_at = None
+        if failed or not self._stream_was_new or now - self._stream_at < SHORT_STREAM_SECONDS:
+            self._stream_failures += 1
+        else:
+            self._stream_failures = 0
+        pause = exponential_seconds(self._stream_failures, *RETRY_SECONDS)
+        self._stream_at = now + pause if self._stream_failures else now
+
+    @property
+    def failures(self) -> int:
+        """How many short reads have failed since the last one that worked."""
+        return self._failures

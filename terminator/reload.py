@@ -1,0 +1,92 @@
+"""Notices that the mounted configuration file has changed, and hands its text on.
+
+Shell. A ConfigMap's files are symbolic links into a directory ``..data``, itself a link that the
+kubelet swaps: the file never changes, its directory does. So the directory is watched, with
+watchdog, and what counts is whether the text is another one. A slow look besides catches what
+the file system does not report.
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from loguru import logger
+from watchdog.events import FileSystemEvent, FileSystemEventHandler
+from watchdog.observers import Observer
+
+# One swap is several events, and an editor's save is a few more.
+DEBOUNCE_SECONDS = 0.2
+POLL_SECONDS = 60.0
+# No configuration of ours is longer; a file of this size is a mistake.
+SIZE_LIMIT = 256 * 1024
+
+
+def read_text(path: Path) -> str | None:
+    """Return the file's text, None if there is no such file; OSError or ValueError otherwise."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(SIZE_LIMIT + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if len(raw) > SIZE_LIMIT:
+        raise ValueError(f"{path} is longer than {SIZE_LIMIT} bytes: it is no configuration")
+    return raw.decode("utf-8")
+
+
+class _Waker(FileSystemEventHandler):
+    def __init__(self, loop: asyncio.AbstractEventLoop, changed: asyncio.Event) -> None:
+        self._loop = loop
+        self._changed = changed
+
+    def on_any_event(self, event: FileSystemEvent) -> None:
+        # Reading the file is an event too, and looking at it must not lead to looking at it.
+        if event.event_type not in {"opened", "closed_no_write"}:
+            self._loop.call_soon_threadsafe(self._changed.set)
+
+
+async def follow_file(
+    path: Path,
+    known: str | None,
+    on_text: Callable[[str | None], None],
+    on_error: Callable[[Exception], None],
+) -> None:
+    """Call `on_text` with the file's text whenever it is another than before, until cancelled.
+
+    `known` is the text that the caller has already; None stands for no file. What keeps the file
+    from being read goes to `on_error`, once per change.
+    """
+    changed = asyncio.Event()
+    observer = Observer()
+    waker = _Waker(asyncio.get_running_loop(), changed)
+    observer.schedule(waker, str(path.parent), recursive=False)
+    try:
+        observer.start()
+        is_watching = True
+    except OSError as error:
+        # No such directory, or no inotify watches left: the slow look remains.
+        is_watching = False
+        logger.bind(path=str(path.parent), error=str(error)).info(
+            "the configuration's directory cannot be watched, looking every minute"
+        )
+    try:
+        while True:
+            try:
+                async with asyncio.timeout(POLL_SECONDS):
+                    await changed.wait()
+                await asyncio.sleep(DEBOUNCE_SECONDS)
+            except TimeoutError:
+                pass
+            changed.clear()
+            try:
+                text = read_text(path)
+            except (OSError, ValueError) as error:
+                on_error(error)
+                continue
+            if text != known:
+                known = text
+                on_text(text)
+    finally:
+        if is_watching:
+            observer.stop()
+            # Its thread wakes up at once; joined, so that nothing is called after we are gone.
+            await asyncio.to_thread(observer.join)

@@ -1,0 +1,385 @@
+"""Reads the logs of all pods that it is told to: bounded, fair, and one's trouble is nobody else's.
+
+Shell: what to read next is decided in ``reading``, what an answer means in ``tail``, ``stream`` and
+``token``. Short reads go through one line, first come first served, a fixed number at a time;
+follow streams through a fixed number of slots. All state can be lost: it is read again.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from zlib import crc32
+
+from loguru import logger
+
+from job_controller.api.names import CONTAINER_NAME
+from job_controller.api.objects import Container, Pod
+from job_controller.kube.client import KubeClient
+from job_controller.kube.errors import BadRequest, KubeError, NotFound, Unavailable
+from job_controller.runtime.clock import Clock
+from terminator.metrics import Metrics, read_error_reason
+from terminator.reading import Reading, Short
+from terminator.stream import LogParser
+from terminator.tail import WIDE_LINES, Findings, TailRead
+from terminator.token import Matcher
+
+# A short read takes milliseconds. One that takes longer than this (an unreachable kubelet) gives
+# its place in the line to the next pod and goes on beside it, up to so many of them.
+PLACE_SECONDS = 1.0
+SLOW_LIMIT = 48
+SHORT_TIMEOUT_SECONDS = 10.0
+# A silent stream is opened anew after this time: a dead connection would be silent for ever. The
+# periodic short read, and not this, is what catches a token that a dead stream kept.
+STREAM_IDLE_SECONDS = 300.0
+# So many failures in a row are worth a warning.
+WARN_FAILURES = 5
+
+JobKey = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A pod to read, the node that it speaks for, and what to look for."""
+
+    pod: Pod
+    job_uid: str
+    node_uid: str
+    matcher: Matcher
+
+    def is_same_log(self, other: "Target") -> bool:
+        """Whether what was read for one holds for the other."""
+        return (self.pod.uid, self.node_uid, self.matcher) == (
+            other.pod.uid,
+            other.node_uid,
+            other.matcher,
+        )
+
+
+OnFound = Callable[[JobKey, Target, Findings], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many follow streams may be open and how many short reads may run at a time."""
+
+    streams: int = 256
+    short_reads: int = 16
+
+
+class _Entry:
+    __slots__ = ("due", "is_queued", "job", "reading", "stream", "target", "warned")
+
+    def __init__(self, job: JobKey, target: Target) -> None:
+        self.job = job
+        self.target = target
+        self.reading = Reading((crc32(target.pod.uid.encode()) & 0xFFFF) / 0x10000)
+        self.stream: asyncio.Task[None] | None = None
+        self.is_queued = False
+        self.warned = False
+        self.due = float("inf")
+
+    @property
+    def container(self) -> Container | None:
+        return self.target.pod.container
+
+
+class Scanner:
+    """Reads what `set_targets` names, until it says otherwise, and calls `on_found` for a token.
+
+    `on_found(job, target, findings)` is called again for every `set_targets` that still names
+    a pod whose token was found: whoever asks has forgotten it.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        limits: Limits,
+        on_found: OnFound,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._metrics = metrics
+        self._limits = limits
+        self._on_found = on_found
+        self._entries: dict[str, _Entry] = {}
+        self._by_job: dict[JobKey, set[str]] = {}
+        self._line: asyncio.Queue[_Entry] = asyncio.Queue()
+        self._wish: dict[str, _Entry] = {}  # waiting for a stream slot, first come first served
+        self._streams = 0
+        self._slow: set[asyncio.Task[None]] = set()
+        self._timers: list[tuple[float, int, _Entry]] = []
+        self._sequence: Iterator[int] = count()
+        self._timer_changed = asyncio.Event()
+        self._readers = 0
+        self._group: asyncio.TaskGroup | None = None
+
+    # --- what to read --------------------------------------------------------------------
+
+    def set_targets(self, job: JobKey, targets: Iterable[Target]) -> None:
+        """Read exactly these pods for `job`; those no longer named are left at once."""
+        wanted = {target.pod.uid: target for target in targets}
+        for uid in self._by_job.get(job, set()) - wanted.keys():
+            self._drop(uid)
+        for uid, target in wanted.items():
+            self._set_target(job, uid, target)
+        if wanted:
+            self._by_job[job] = set(wanted)
+        else:
+            self._by_job.pop(job, None)
+        self._metrics.targets.set(len(self._entries))
+
+    def set_limits(self, limits: Limits) -> None:
+        """Change the limits; streams above a lower one stay open until they end."""
+        self._limits = limits
+        self._add_readers()
+        self._fill_streams()
+
+    def _set_target(self, job: JobKey, uid: str, target: Target) -> None:
+        entry = self._entries.get(uid)
+        if entry is not None and (entry.job != job or not entry.target.is_same_log(target)):
+            self._drop(uid)
+            entry = None
+        if entry is None:
+            entry = self._entries[uid] = _Entry(job, target)
+            self._schedule(entry)
+            return
+        changed = entry.target.pod.container != target.pod.container
+        entry.target = target
+        if entry.reading.found.is_final:
+            self._on_found(job, target, entry.reading.found)
+        elif changed:
+            self._schedule(entry)
+
+    def _drop(self, uid: str) -> None:
+        entry = self._entries.pop(uid, None)
+        if entry is None:
+            return
+        self._wish.pop(uid, None)
+        if entry.stream is not None:
+            entry.stream.cancel()
+
+    def _is_current(self, entry: _Entry) -> bool:
+        return self._entries.get(entry.target.pod.uid) is entry
+
+    # --- scheduling ----------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Read until cancelled; streams and reads under way end with it."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                self._add_readers()
+                self._fill_streams()
+                group.create_task(self._watch_timers())
+        finally:
+            self._group = None
+            self._readers = 0
+            self._metrics.targets.set(0)
+
+    def _schedule(self, entry: _Entry) -> None:
+        """Look at what the entry needs next, and arrange for it."""
+        if entry.is_queued or not self._is_current(entry):
+            return
+        uid = entry.target.pod.uid
+        self._wish.pop(uid, None)
+        step = entry.reading.next_step(entry.container, self._clock.monotonic())
+        if isinstance(step, Short):
+            entry.is_queued = True
+            self._line.put_nowait(entry)
+            return
+        entry.due = step.until
+        if step.until < float("inf"):
+            heapq.heappush(self._timers, (step.until, next(self._sequence), entry))
+            if self._timers[0][2] is entry:
+                self._timer_changed.set()
+        if step.wants_stream:
+            self._wish[uid] = entry
+            self._fill_streams()
+
+    async def _watch_timers(self) -> None:
+        while True:
+            self._timer_changed.clear()
+            now = self._clock.monotonic()
+            while self._timers and self._timers[0][0] <= now:
+                due, _, entry = heapq.heappop(self._timers)
+                if entry.due == due:  # else it was arranged otherwise in the meantime
+                    self._schedule(entry)
+            wait = self._timers[0][0] - now if self._timers else None
+            try:
+                async with asyncio.timeout(wait):
+                    await self._timer_changed.wait()
+            except TimeoutError:
+                pass
+
+    def _add_readers(self) -> None:
+        if self._group is None:
+            return
+        while self._readers < self._limits.short_reads:
+            self._readers += 1
+            self._group.create_task(self._read_line())
+
+    # --- short reads ---------------------------------------------------------------------
+
+    async def _read_line(self) -> None:
+        """Serve the line, one pod after the other, while the limit leaves room for this reader."""
+        while self._readers <= self._limits.short_reads:
+            entry = await self._line.get()
+            if not self._is_current(entry):
+                continue
+            assert self._group is not None
+            read = self._group.create_task(self._read_short(entry))
+            done, _ = await asyncio.wait({read}, timeout=PLACE_SECONDS)
+            if done:
+                continue
+            if len(self._slow) >= SLOW_LIMIT:
+                read.cancel()
+                continue
+            self._slow.add(read)
+            read.add_done_callback(self._slow.discard)
+        self._readers -= 1
+
+    async def _read_short(self, entry: _Entry) -> None:
+        container, reading = entry.container, entry.reading
+        step = reading.next_step(container, self._clock.monotonic())
+        try:
+            if isinstance(step, Short) and container is not None:
+                await self._do_short(entry, step, container)
+        except KubeError as error:
+            assert isinstance(step, Short)
+            is_absent = isinstance(error, BadRequest | NotFound)
+            reading.short_failed(step, self._clock.monotonic(), is_absent=is_absent)
+            self._metrics.short_reads.labels("failed").inc()
+            self._note_error(entry, error)
+        except asyncio.CancelledError:
+            # Either everything ends, or there are too many slow reads: then later, not never.
+            if isinstance(step, Short):
+                reading.short_failed(step, self._clock.monotonic(), is_absent=False)
+            raise
+        finally:
+            entry.is_queued = False
+            self._after_read(entry)
+
+    async def _do_short(self, entry: _Entry, step: Short, container: Container) -> None:
+        reading, pod = entry.reading, entry.target.pod
+        cursor = reading.cursor if step.use_cursor and reading.cursor.timestamp else None
+        read = TailRead(entry.target.matcher, reading.found, cursor, reading.unfinished)
+        while read.ask is not None:
+            answer = await self._client.read_pod_log(
+                pod.namespace,
+                pod.name,
+                container=CONTAINER_NAME,
+                max_bytes=read.ask.max_bytes,
+                since_time=cursor.since if cursor is not None else None,
+                tail_lines=read.ask.lines,
+                previous=step.previous,
+                timeout_seconds=SHORT_TIMEOUT_SECONDS,
+            )
+            self._metrics.log_bytes.inc(len(answer))
+            read.take(answer)
+        self._metrics.short_reads.labels("done").inc()
+        entry.warned = False
+        reading.short_done(step, container, read.cursor, read.unfinished, self._clock.monotonic())
+
+    def _after_read(self, entry: _Entry) -> None:
+        if not self._is_current(entry):
+            return
+        found = entry.reading.found
+        if not found.is_final:
+            self._schedule(entry)
+            return
+        self._wish.pop(entry.target.pod.uid, None)
+        if entry.stream is not None and entry.stream is not asyncio.current_task():
+            entry.stream.cancel()
+        self._metrics.tokens.labels("completed" if found.completed_at else "failed").inc()
+        self._on_found(entry.job, entry.target, found)
+
+    # --- streams -------------------------------------------------------------------------
+
+    def _fill_streams(self) -> None:
+        while self._wish and self._streams < self._limits.streams and self._group is not None:
+            entry = self._wish.pop(next(iter(self._wish)))
+            entry.reading.stream_opened(self._clock.monotonic())
+            self._streams += 1
+            self._metrics.streams_open.set(self._streams)
+            entry.stream = self._group.create_task(self._hold_stream(entry))
+            # A task that is cancelled before it began runs none of its own code.
+            entry.stream.add_done_callback(partial(self._stream_closed, entry))
+            self._schedule(entry)
+
+    async def _hold_stream(self, entry: _Entry) -> None:
+        failed = True
+        try:
+            await self._follow(entry)
+            failed = False
+        except KubeError as error:
+            if not (isinstance(error, Unavailable) and error.reason in {"Timeout", "IdleTimeout"}):
+                self._note_error(entry, error)
+        finally:
+            entry.reading.stream_ended(self._clock.monotonic(), failed=failed)
+
+    def _stream_closed(self, entry: _Entry, _task: asyncio.Task[None]) -> None:
+        entry.stream = None
+        self._streams -= 1
+        self._metrics.streams_open.set(self._streams)
+        if entry.reading.is_streaming:
+            entry.reading.stream_ended(self._clock.monotonic(), failed=True)
+        self._schedule(entry)
+        self._fill_streams()
+
+    async def _follow(self, entry: _Entry) -> None:
+        reading, pod, matcher = entry.reading, entry.target.pod, entry.target.matcher
+        cursor = reading.cursor if reading.cursor.timestamp else None
+        parser = LogParser(cursor)
+        is_first = True
+        async with self._client.pod_log(
+            pod.namespace,
+            pod.name,
+            container=CONTAINER_NAME,
+            follow=True,
+            since_time=cursor.since if cursor is not None else None,
+            # Where the log has outrun the cursor, the stream does not begin with all of it.
+            tail_lines=WIDE_LINES if cursor is not None else None,
+            idle_timeout_seconds=STREAM_IDLE_SECONDS,
+        ) as chunks:
+            async for chunk in chunks:
+                self._metrics.log_bytes.inc(len(chunk))
+                lines = parser.feed(chunk)
+                if is_first and lines:
+                    is_first = False
+                    if not parser.met:
+                        # It may be the rest of a longer line, see ``tail``; the next check tells.
+                        del lines[0]
+                reading.found.add(matcher, lines)
+                go_on = reading.stream_fed(len(chunk), parser.cursor, self._clock.monotonic())
+                if reading.found.is_final:
+                    self._after_read(entry)
+                    return
+                if not go_on:
+                    return
+
+    # --- trouble -------------------------------------------------------------------------
+
+    def _note_error(self, entry: _Entry, error: KubeError) -> None:
+        reason = read_error_reason(error)
+        self._metrics.read_errors.labels(reason).inc()
+        failures = entry.reading.failures
+        log = logger.bind(
+            namespace=entry.job[0],
+            job=entry.job[1],
+            pod=entry.target.pod.name,
+            node=entry.target.pod.node_name,
+            reason=reason,
+            failures=failures,
+            error=str(error),
+        )
+        if failures >= WARN_FAILURES and not entry.warned:
+            entry.warned = True
+            log.warning("a pod's log cannot be read, trying again")
+        else:
+            log.debug("reading a pod's log failed")

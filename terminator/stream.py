@@ -1,0 +1,144 @@
+"""Lines out of a log's bytes, whatever the chunks: bounded in memory, resumable without doubles.
+
+Pure. The input is what the kubelet sends for ``timestamps=true``: each line begins with the
+RFC 3339 time of its first record, nanoseconds and possibly a zone's offset, and one blank
+(kubernetes pkg/kubelet/kuberuntime/logs, logWriter.write). Records of one long line were joined
+by the kubelet already. Text without a time is either the rest of a line whose head was cut off by
+``tailLines`` or an error message of the kubelet: neither is a whole line of the task's.
+"""
+
+import re
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+# The head of a line that is kept; containerd cuts longer lines into records of this size too.
+LINE_LIMIT = 16 * 1024
+# "2024-01-02T03:04:05.123456789+02:00 " and nothing longer.
+_STAMP_LIMIT = 36
+_STAMP = re.compile(
+    rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)(?: |$)", re.ASCII
+)
+
+
+class Line(NamedTuple):
+    """One line: its time, its bytes without newline, and what is known of its ends.
+
+    `timestamp` is RFC 3339 in UTC with nine digits, so that it compares as text, or "" if there
+    was none. `truncated`: only the first LINE_LIMIT bytes are here. `unfinished`: the bytes ended
+    before a newline came, so the line may go on.
+    """
+
+    timestamp: str
+    data: bytes
+    truncated: bool = False
+    unfinished: bool = False
+
+
+class Cursor(NamedTuple):
+    """How far a log was read: the last line's time, and how many lines so far carry exactly it."""
+
+    timestamp: str = ""
+    seen: int = 0
+
+    def after(self, timestamp: str) -> "Cursor":
+        """Return the cursor moved on by one line of that time."""
+        if not timestamp:
+            return self
+        return Cursor(timestamp, self.seen + 1 if timestamp == self.timestamp else 1)
+
+    @property
+    def since(self) -> datetime | None:
+        """Return what to ask for with ``sinceTime``: this time, cut to whole seconds, or None."""
+        if not self.timestamp:
+            return None
+        return datetime.fromisoformat(self.timestamp[:19]).replace(tzinfo=UTC)
+
+
+class LogParser:
+    """Cuts the bytes of one response into lines; with a cursor, drops those known already.
+
+    Lines before the cursor's time are dropped, and of those of exactly its time as many as it
+    has seen: the kubelet sends whole seconds again. From the first line after that, the seam,
+    everything is new, even if a node's clock was set back in the meantime. `cursor` then
+    tells where to go on, and `met` whether the old cursor's line was seen again, that is, whether
+    nothing is missing in between.
+    """
+
+    def __init__(self, cursor: Cursor | None = None) -> None:
+        self.cursor = cursor or Cursor()
+        self.met = not self.cursor.timestamp
+        self._old = self.cursor
+        self._before_seam = bool(self.cursor.timestamp)
+        self._equal = 0
+        self._head = bytearray()
+        self._truncated = False
+
+    def feed(self, chunk: bytes) -> list[Line]:
+        """Return the new lines that `chunk` completes, in order."""
+        *ends, rest = chunk.split(b"\n")
+        lines: list[Line] = []
+        for end in ends:
+            if self._head:
+                self._extend(end)
+                raw = bytes(self._head)
+                self._head.clear()
+            else:
+                raw = end
+            self._deliver(raw, lines)
+            self._truncated = False
+        self._extend(rest)
+        return lines
+
+    def finish(self) -> list[Line]:
+        """Return the last line if it had no newline, marked unfinished; at most one.
+
+        The cursor does not move past it: a later read brings it again, finished or not.
+        """
+        if not self._head:
+            return []
+        lines: list[Line] = []
+        cursor = self.cursor
+        self._deliver(bytes(self._head), lines)
+        self.cursor = cursor
+        self._head.clear()
+        return [line._replace(unfinished=True) for line in lines]
+
+    def _extend(self, data: bytes) -> None:
+        room = LINE_LIMIT + _STAMP_LIMIT - len(self._head)
+        self._head += data[:room]
+        self._truncated = self._truncated or len(data) > room
+
+    def _deliver(self, raw: bytes, lines: list[Line]) -> None:
+        timestamp, data = _split(raw)
+        if self._before_seam and not self._passes_seam(timestamp):
+            return
+        self.cursor = self.cursor.after(timestamp)
+        truncated = self._truncated or len(data) > LINE_LIMIT
+        lines.append(Line(timestamp, data[:LINE_LIMIT] if truncated else data, truncated))
+
+    def _passes_seam(self, timestamp: str) -> bool:
+        """Return whether a line of that time is new, having only met lines that were known."""
+        if timestamp < self._old.timestamp:  # "" too: a fragment of something known
+            return False
+        if timestamp == self._old.timestamp:
+            self.met = True
+            self._equal += 1
+            if self._equal <= self._old.seen:
+                return False
+        self._before_seam = False
+        return True
+
+
+def _split(raw: bytes) -> tuple[str, bytes]:
+    """Return a raw line's time, normalised, and the rest; ("", raw) without a time."""
+    found = _STAMP.match(raw)
+    if found is None:
+        return "", raw
+    whole, fraction, zone = found[1].decode(), (found[2] or b"").decode(), found[3]
+    if zone != b"Z":
+        try:
+            moment = datetime.fromisoformat(whole + zone.decode()).astimezone(UTC)
+        except (ValueError, OverflowError):
+            return "", raw
+        whole = moment.replace(tzinfo=None).isoformat()
+    return f"{whole}.{fraction:0<9}Z", raw[found.end() :]

@@ -1,0 +1,145 @@
+"""A short read of a log's end: what to ask for, and what the answer proves.
+
+Pure. One short read costs the same whether the log has two lines or a gigabyte. Three things make
+it more than a request, all of them the kubelet's (pkg/kubelet/kuberuntime/logs, v1.34):
+
+- ``limitBytes`` cuts the *end* of what ``tailLines`` selected. An answer that reaches the limit
+  lacks the newest lines, so fewer are asked for.
+- ``tailLines`` counts records, and containerd splits long lines into records of 16 KiB. A full
+  answer may therefore begin inside a line, and the rest of ``xxx…xxdone`` looks like a line
+  ``done``. A token in the first line of a full answer is looked at again with one record more.
+- A last line without newline may be one that the task has ended so, or one that is still being
+  written. It counts when a later read shows the same.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from terminator.stream import Cursor, Line, LogParser
+from terminator.token import Completed, Failed, Matcher, Progress, Result
+
+# Records that one read asks for: enough for a task that says a little after its token.
+TAIL_LINES = 100
+# When these lack the line where the last read stopped, once more with more of them.
+WIDE_LINES = 2000
+# What is sure to fit into TAIL_BYTES with containerd's records of 16 KiB: the last resort but one.
+FEW_LINES = 7
+TAIL_BYTES = 128 * 1024
+WIDE_BYTES = 256 * 1024
+# No runtime makes records of partial lines shorter than this (CRI-O 8 KiB, containerd 16 KiB);
+# used to bound how many records an answer can have consisted of.
+_PARTIAL_BYTES = 4 * 1024
+# One read asks at most so often: full, few, one, and one more for a doubt.
+_ASKS_LIMIT = 4
+# Names of results that one node may declare; the names are the Job's, but lines are the task's.
+RESULTS_LIMIT = 32
+
+
+@dataclass(slots=True)
+class Findings:
+    """What a pod's log has said so far. Times are RFC 3339; the first one of each kind stays."""
+
+    completed_at: str = ""
+    failed_at: str = ""
+    results: dict[str, str] = field(default_factory=dict)
+    progress: Progress | None = None
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing that the log says from here on matters."""
+        return bool(self.completed_at or self.failed_at)
+
+    def add(self, matcher: Matcher, lines: Iterable[Line]) -> None:
+        """Take in whole lines in order, up to the one that decides; idempotent.
+
+        A line without a time is a fragment or the kubelet's own words: it says nothing.
+        """
+        for line in lines:
+            if self.is_final:
+                return
+            if not line.timestamp:
+                continue
+            match matcher.classify(line.data, truncated=line.truncated):
+                case Completed():
+                    self.completed_at = line.timestamp
+                case Failed():
+                    self.failed_at = line.timestamp
+                case Result(name, value):
+                    if name in self.results or len(self.results) < RESULTS_LIMIT:
+                        self.results[name] = value
+                case Progress() as progress:
+                    self.progress = progress
+                case None:
+                    pass
+
+
+class Ask(NamedTuple):
+    """The next request: the newest `lines` records, of which the first `max_bytes` are sent."""
+
+    lines: int
+    max_bytes: int
+
+
+class TailRead:
+    """One short read, of one request or a few: send `ask`, give the answer to `take`, repeat.
+
+    `found` is added to. With a `cursor`, only newer lines are looked at, and `cursor` moves on.
+    `unfinished` is a last line without newline that would decide, if it stays as it is: pass it
+    on to the next read.
+    """
+
+    def __init__(
+        self,
+        matcher: Matcher,
+        found: Findings,
+        cursor: Cursor | None = None,
+        unfinished: Line | None = None,
+    ) -> None:
+        self.found = found
+        self.ask: Ask | None = Ask(TAIL_LINES, TAIL_BYTES)
+        self.cursor = cursor or Cursor()
+        self.unfinished: Line | None = None
+        self._matcher = matcher
+        self._from = cursor
+        self._confirmed = unfinished
+        self._asks = 0
+
+    def take(self, answer: bytes) -> None:
+        """Judge an answer; sets `ask` to the next request, or to None when the read is over."""
+        ask = self.ask
+        assert ask is not None
+        self._asks += 1
+        self.ask = None
+        parser = LogParser(self._from)
+        lines = parser.feed(answer)
+        is_cut = len(answer) >= ask.max_bytes
+        newlines = answer.count(b"\n")
+        is_full = newlines + len(answer) // _PARTIAL_BYTES >= ask.lines
+        doubtful = lines[:1] if is_full and len(lines) == newlines else []
+        self.found.add(self._matcher, lines[len(doubtful) :])
+        if not is_cut:
+            self._take_unfinished(parser.finish())
+        if ask.lines != WIDE_LINES or not is_cut:
+            self.cursor = parser.cursor
+        if self.found.is_final or self._asks >= _ASKS_LIMIT:
+            return
+        if is_cut and ask.lines not in (1, WIDE_LINES):
+            self.ask = Ask(FEW_LINES if ask.lines > FEW_LINES + 1 else 1, TAIL_BYTES)
+        elif self._decides(doubtful):
+            self.ask = Ask(ask.lines + 1, ask.max_bytes)
+        elif is_full and not parser.met and ask.lines == TAIL_LINES:
+            self.ask = Ask(WIDE_LINES, WIDE_BYTES)
+
+    def _take_unfinished(self, lines: list[Line]) -> None:
+        if not self._decides(lines):
+            return
+        if lines == [self._confirmed]:
+            self.found.add(self._matcher, lines)
+        else:
+            self.unfinished = lines[0]
+
+    def _decides(self, lines: list[Line]) -> bool:
+        trial = Findings()
+        trial.add(self._matcher, lines)
+        return trial.is_final

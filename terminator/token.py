@@ -1,0 +1,156 @@
+"""What a line of a task's log means: the token, the failure token, a result, progress, nothing.
+
+Pure. Lines are untrusted bytes: they are decoded with replacement, bounded, and stripped of what
+terminals and containers put around text before they are compared.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from job_controller.api.job import Completion
+from terminator.automaton import Automaton
+
+LINE, CONTAINS, REGEX = "Line", "Contains", "Regex"
+# A regular expression looks at no line longer than this: it bounds what one line can cost, and
+# a token worth the name stands in a shorter one.
+REGEX_LINE_LIMIT = 4096
+# A value may become an annotation or a label; 256 characters hold an address, a version, a digest.
+VALUE_LIMIT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The line is the token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The line is the failure token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The line is ``dsjob:result NAME=VALUE``."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The line is ``dsjob:progress DONE/TOTAL``; 0 <= done <= total, total > 0."""
+
+    done: int
+    total: int
+
+
+Finding = Completed | Failed | Result | Progress
+
+# ECMA-48: CSI sequences, OSC strings up to BEL or ST (ESC \), and the two- and three-byte rest.
+# Each alternative runs forward to the next ESC at most, so a line costs its length.
+_ESCAPES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
+    r"|(?:\x1b\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
+    r"|\x1b[ -/]*[0-~]"
+)
+# Blanks and control characters at the edges: CR of CRLF, NULs that log rotation by truncation
+# leaves behind, a byte order mark, Unicode's blanks.
+_EDGE = "".join(map(chr, range(0x21))) + "".join(
+    map(chr, (*range(0x7F, 0xA1), 0x1680, *range(0x2000, 0x200C), 0x2028, 0x2029))
+)
+_EDGE += "\u202f\u205f\u3000\ufeff"
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_PROTOCOL = b"dsjob:"
+_RESULT = re.compile(
+    r"dsjob:result ([A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)=(.*)", re.DOTALL
+)
+_PROGRESS = re.compile(r"dsjob:progress ([0-9]{1,15})/([0-9]{1,15})")
+
+
+def clean_line(line: bytes) -> str:
+    """Return the text of a line without ANSI escapes, and without blanks and NULs at its edges."""
+    text = line.decode("utf-8", "replace")
+    if "\x1b" in text or "\x9b" in text or "\x9d" in text:
+        text = _ESCAPES.sub("", text)
+    return text.strip(_EDGE)
+
+
+class Matcher:
+    """Tells what the lines of one Job's tasks mean.
+
+    `match` says how both tokens are recognised: Line (the cleaned line is the token), Contains
+    (it contains it), Regex (the pattern, in RE2 syntax, matches somewhere in it). A line that is
+    both tokens is a failure. Raises ValueError, with what is wrong, for a token that could never
+    be seen or would always be, and for an unknown `match`.
+    """
+
+    def __init__(self, token: str, match: str = LINE, failure_token: str = "") -> None:
+        self._token = _comparison("token", token, match)
+        self._failure = _comparison("failureToken", failure_token, match) if failure_token else None
+        self._whole = match != CONTAINS
+        # What must stand in a line's bytes for it to be looked at more closely. Lines with an
+        # escape always are: it may stand inside the token.
+        marks = [_PROTOCOL, b"\x1b", b"\xc2\x9b", b"\xc2\x9d"]
+        marks += [t.strip(_EDGE).encode() for t in (token, failure_token) if t]
+        # The empty pattern is in every line: a regular expression has to look at all of them.
+        self._marks = re.compile(b"" if match == REGEX else b"|".join(map(re.escape, marks)))
+
+    @classmethod
+    def of(cls, completion: Completion, default_token: str) -> "Matcher":
+        """Return the matcher of a Job; `default_token` serves one that names no token."""
+        return cls(completion.token or default_token, completion.match)
+
+    def classify(self, line: bytes, *, truncated: bool = False) -> Finding | None:
+        """Return what `line` (without its newline) means, None for an ordinary one.
+
+        `truncated` says that this is only the head of a longer line: that is never a whole line,
+        so only Contains can find something in it.
+        """
+        if self._marks.search(line) is None:
+            return None
+        if truncated and self._whole:
+            return None
+        text = clean_line(line)
+        if self._failure is not None and self._failure(text):
+            return Failed()
+        if self._token(text):
+            return Completed()
+        if truncated or not text.startswith("dsjob:"):
+            return None
+        return _protocol(text)
+
+
+def _comparison(field: str, token: str, match: str) -> Callable[[str], bool]:
+    wanted = token.strip(_EDGE)
+    if not wanted:
+        raise ValueError(f"spec.completion.{field} must not be blank")
+    if match == REGEX:
+        try:
+            automaton = Automaton(token)
+        except ValueError as error:
+            raise ValueError(f"spec.completion.{field}: {error}") from error
+        return lambda text: len(text) <= REGEX_LINE_LIMIT and automaton.matches(text)
+    if _CONTROLS.search(wanted):
+        raise ValueError(
+            f"spec.completion.{field} must not contain line breaks or control characters: it is "
+            f"looked for in one line"
+        )
+    if match == CONTAINS:
+        return lambda text: wanted in text
+    if match == LINE:
+        return lambda text: text == wanted
+    raise ValueError(
+        f"spec.completion.match {match!r} does not exist; use {LINE}, {CONTAINS} or {REGEX}"
+    )
+
+
+def _protocol(text: str) -> Finding | None:
+    if found := _RESULT.fullmatch(text):
+        # Too long is no result rather than a cut one: half an address is a wrong address.
+        value = _CONTROLS.sub("", found[2])
+        return Result(found[1], value) if len(value) <= VALUE_LIMIT else None
+    if found := _PROGRESS.fullmatch(text):
+        done, total = int(found[1]), int(found[2])
+        return Progress(done, total) if total > 0 and done <= total else None
+    return None
