@@ -40,7 +40,7 @@ class Controller:
         self._config = config
         self._metrics = metrics
         self._clock = SystemClock()
-        self._queue: WorkQueue[Key] = WorkQueue(self._clock)
+        self._queue: WorkQueue[Key] = WorkQueue()
         self._written: HighWater[Key] = HighWater(self._clock)
         self._events = EventRecorder(client, component=config.identity, clock=self._clock)
         self.caches = Caches(

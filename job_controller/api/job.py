@@ -27,17 +27,49 @@ class NodeSelection:
 class Completion:
     """When a node counts as completed.
 
-    `token` None means: the word the terminator is configured with (`TERMINATION_WORD`).
-    `match` is `Line`, `Contains` or `Regex`.
+    `mode` is `Log` (the token in the task's log) or `Exit` (the task's exit code 0). `token` None
+    means: the word the terminator is configured with (`TERMINATION_WORD`). `match` is `Line`,
+    `Contains` or `Regex`, and holds for `failure_token` too; a failure token of None never fails
+    a node.
     """
 
+    mode: str = "Log"
     token: str | None = None
     match: str = "Line"
+    failure_token: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRule:
+    """What one of these exit codes of the task means: `Fail`, `Retry` or `Ignore`."""
+
+    exit_codes: tuple[int, ...]
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailurePolicy:
+    """When failed nodes fail the run.
+
+    `action` is `FailFast`, `Continue` or `Pause`. `max_failed_nodes` is a number or a percentage
+    (`"10%"`) of the wanted nodes that may fail or be unreachable. `pods` of a failed run are
+    kept (`Keep`) or removed (`Delete`).
+    """
+
+    action: str = "FailFast"
+    max_failed_nodes: int | str = 0
+    rules: tuple[FailureRule, ...] = ()
+    pods: str = "Keep"
 
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """What runs, where, and when a node is done. Defaults are those of the CRD."""
+    """What runs, where, when a node is done, and what failure means. Defaults as in the CRD.
+
+    Deadlines and the time to live are in seconds; None: no deadline, and for the time to live
+    that a completed Job goes at once and a failed one stays. `backoff_limit` counts restarts of
+    the task on a node. `failure_log_lines` of a failed node's log are kept in the report.
+    """
 
     image: str
     command: tuple[str, ...] = ()
@@ -46,6 +78,14 @@ class JobSpec:
     template: Mapping[str, Any] = field(default_factory=dict)
     nodes: NodeSelection = NodeSelection()
     completion: Completion = Completion()
+    backoff_limit: int = 6
+    node_deadline_seconds: int | None = None
+    active_deadline_seconds: int | None = None
+    failure_policy: FailurePolicy = FailurePolicy()
+    failure_log_lines: int = 5
+    ttl_seconds_after_finished: int | None = None
+    suspend: bool = False
+    results: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +112,11 @@ class Job:
     deleting: bool = False
     annotations: Mapping[str, str] = field(default_factory=dict)
     status: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def retry_token(self) -> str:
+        """The value of the retry annotation: changing it lets failed nodes try again."""
+        return self.annotations.get(names.ANNOTATION_RETRY, "")
 
     @property
     def daemon_set_name(self) -> str:
@@ -134,7 +179,34 @@ def parse_spec(raw: Mapping[str, Any]) -> JobSpec:
             exclude=tuple(nodes.get("exclude") or ()),
         ),
         completion=Completion(
+            mode=completion.get("mode") or "Log",
             token=completion.get("token") or None,
             match=completion.get("match") or "Line",
+            failure_token=completion.get("failureToken") or None,
         ),
+        backoff_limit=_or_default(raw.get("backoffLimit"), 6),
+        node_deadline_seconds=raw.get("nodeDeadlineSeconds"),
+        active_deadline_seconds=raw.get("activeDeadlineSeconds"),
+        failure_policy=_parse_failure_policy(raw.get("failurePolicy") or {}),
+        failure_log_lines=_or_default(raw.get("failureLogLines"), 5),
+        ttl_seconds_after_finished=raw.get("ttlSecondsAfterFinished"),
+        suspend=bool(raw.get("suspend")),
+        results=tuple(entry["name"] for entry in raw.get("results") or () if entry.get("name")),
     )
+
+
+def _parse_failure_policy(raw: Mapping[str, Any]) -> FailurePolicy:
+    return FailurePolicy(
+        action=raw.get("action") or "FailFast",
+        max_failed_nodes=_or_default(raw.get("maxFailedNodes"), 0),
+        rules=tuple(
+            FailureRule(tuple(rule.get("exitCodes") or ()), rule.get("action") or "Fail")
+            for rule in raw.get("rules") or ()
+        ),
+        pods=raw.get("pods") or "Keep",
+    )
+
+
+def _or_default(value: Any, default: Any) -> Any:
+    """Return `value` unless it is None: 0 is a value."""
+    return default if value is None else value

@@ -36,12 +36,20 @@ LABEL_JOB_UID: Final = f"{GROUP}/job-uid"
 # Which part of a sharded report an object is ("0" for the first).
 LABEL_SHARD: Final = f"{GROUP}/shard"
 
+# Set to any new value, it lets the failed nodes of a run, and those only, try again.
+ANNOTATION_RETRY: Final = f"{GROUP}/retry"
+
 # Where a task keeps what must survive its container but not its pod (see images/task/run-once).
 STATE_VOLUME: Final = "daemonset-job-state"
 STATE_MOUNT_PATH: Final = "/run/daemonset-job"
 ENV_STATE: Final = "DAEMONSET_JOB_STATE"
 ENV_TOKEN: Final = "COMPLETION_TOKEN"  # noqa: S105 - a word in a log, no secret
 ENV_NODE_NAME: Final = "NODE_NAME"
+
+# The container that holds the pod of a task in Exit mode once the task itself has ended.
+HOLD_CONTAINER_NAME: Final = "hold"
+# Nodes have it anyway: it holds the sandbox of every pod.
+DEFAULT_HOLD_IMAGE: Final = "registry.k8s.io/pause:3.10"
 
 # The gate that holds a pod until it is its node's turn.
 TURN_GATE: Final = f"{GROUP}/turn"

@@ -64,7 +64,11 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod of a Job's DaemonSet, or one that only carries the labels (see `owner_uid`)."""
+    """A pod of a Job's DaemonSet, or one that only carries the labels (see `owner_uid`).
+
+    `started_at` is when the kubelet took it up. `disrupted` is the reason of a DisruptionTarget
+    condition (eviction, preemption, taint), `unschedulable` the scheduler's message.
+    """
 
     namespace: str
     name: str
@@ -75,6 +79,7 @@ class Pod:
     bound: bool
     phase: str
     created_at: datetime | None = None
+    started_at: datetime | None = None
     gates: tuple[str, ...] = ()
     deleting: bool = False
     reason: str = ""
@@ -149,6 +154,7 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
         bound=bool(bound),
         phase=status.get("phase") or "Pending",
         created_at=parse_time(meta.get("creationTimestamp")),
+        started_at=parse_time(status.get("startTime")),
         gates=tuple(g.get("name") or "" for g in spec.get("schedulingGates") or ()),
         deleting=bool(meta.get("deletionTimestamp")),
         reason=status.get("reason") or "",

@@ -8,22 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from job_controller.api import names
+from job_controller.api.times import parse_time
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the logs said about one node: the node is completed when `completed_at` stands.
+    """What the terminator learnt about one node.
 
-    Keyed in the ledger by node name, valid only for the node of this `node_uid`: a node made
-    anew under the same name starts anew. Times are RFC 3339 as the kubelet wrote them.
+    The node is completed when `completed_at` stands, for ever; `failed_at` (the failure token)
+    and `last_lines` speak of one pod, `pod_uid`. Keyed in the ledger by node name, valid only for
+    the node of this `node_uid`: a node made anew under the same name starts anew. Times are RFC
+    3339 as the kubelet wrote them. Texts are bounded and hold no control characters.
     """
 
     node_uid: str
     completed_at: str = ""
     pod: str = ""
+    pod_uid: str = ""
+    failed_at: str = ""
+    results: Mapping[str, str] = field(default_factory=dict)
+    last_lines: tuple[str, ...] = ()
 
     @property
     def is_completed(self) -> bool:
@@ -32,7 +40,15 @@ class Evidence:
 
     def to_raw(self) -> dict[str, Any]:
         """Return the JSON form; empty fields are left out."""
-        raw = {"nodeUID": self.node_uid, "completedAt": self.completed_at, "pod": self.pod}
+        raw = {
+            "nodeUID": self.node_uid,
+            "completedAt": self.completed_at,
+            "pod": self.pod,
+            "podUID": self.pod_uid,
+            "failedAt": self.failed_at,
+            "results": dict(self.results),
+            "lastLines": list(self.last_lines),
+        }
         return {key: value for key, value in raw.items() if value}
 
 
@@ -42,6 +58,82 @@ def parse_evidence(raw: Mapping[str, Any]) -> Evidence:
         node_uid=str(raw.get("nodeUID") or ""),
         completed_at=str(raw.get("completedAt") or ""),
         pod=str(raw.get("pod") or ""),
+        pod_uid=str(raw.get("podUID") or ""),
+        failed_at=str(raw.get("failedAt") or ""),
+        results=raw.get("results") or {},
+        last_lines=tuple(raw.get("lastLines") or ()),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """What the controller recorded about one node: its state, and how it came to it.
+
+    `attempts` counts starts of the task, `attempts_before` those in pods before `pod_uid`. Of the
+    starts in that pod `ended` are over, and of these `ignored` had an exit code that a rule
+    ignores. `retry` is the Job's retry token at the time: a failure recorded under another one
+    no longer holds. Times are metav1.Time strings.
+    """
+
+    uid: str
+    state: str
+    reason: str = ""
+    message: str = ""
+    attempts: int = 0
+    attempts_before: int = 0
+    ended: int = 0
+    ignored: int = 0
+    exit_code: int | None = None
+    started_at: str = ""
+    finished_at: str = ""
+    pod_uid: str = ""
+    retry: str = ""
+
+    def to_raw(self) -> dict[str, Any]:
+        """Return the JSON form; what is unknown is left out."""
+        raw = {
+            "uid": self.uid,
+            "state": self.state,
+            "reason": self.reason,
+            "message": self.message,
+            "attempts": self.attempts,
+            "attemptsBefore": self.attempts_before,
+            "ended": self.ended,
+            "ignored": self.ignored,
+            "startedAt": self.started_at,
+            "finishedAt": self.finished_at,
+            "durationSeconds": self.duration_seconds,
+            "podUID": self.pod_uid,
+            "retry": self.retry,
+        }
+        kept: dict[str, Any] = {key: value for key, value in raw.items() if value}
+        if self.exit_code is not None:
+            kept["exitCode"] = self.exit_code
+        return kept
+
+    @property
+    def duration_seconds(self) -> int:
+        """Whole seconds from start to finish, 0 when either is unknown."""
+        start, end = parse_time(self.started_at), parse_time(self.finished_at)
+        return max(int((end - start).total_seconds()), 0) if start and end else 0
+
+
+def parse_record(raw: Mapping[str, Any]) -> NodeRecord:
+    """Return one node's record. Never raises."""
+    return NodeRecord(
+        uid=raw.get("uid") or "",
+        state=raw.get("state") or "",
+        reason=raw.get("reason") or "",
+        message=raw.get("message") or "",
+        attempts=int(raw.get("attempts") or 0),
+        attempts_before=int(raw.get("attemptsBefore") or 0),
+        ended=int(raw.get("ended") or 0),
+        ignored=int(raw.get("ignored") or 0),
+        exit_code=raw.get("exitCode"),
+        started_at=raw.get("startedAt") or "",
+        finished_at=raw.get("finishedAt") or "",
+        pod_uid=raw.get("podUID") or "",
+        retry=raw.get("retry") or "",
     )
 
 
@@ -58,6 +150,13 @@ class JobReport:
     shard: int = 0
     evidence: Mapping[str, Evidence] = field(default_factory=dict)
     status: Mapping[str, Any] = field(default_factory=dict)
+    created_at: datetime | None = None
+
+    @property
+    def records(self) -> dict[str, NodeRecord]:
+        """What the controller recorded, by node name."""
+        raw = self.status.get("nodeStates") or {}
+        return {node: parse_record(entry) for node, entry in raw.items()}
 
 
 def parse_report(raw: Mapping[str, Any]) -> JobReport:
@@ -79,6 +178,7 @@ def parse_report(raw: Mapping[str, Any]) -> JobReport:
             node: parse_evidence(entry) for node, entry in (raw.get("evidence") or {}).items()
         },
         status=raw.get("status") or {},
+        created_at=parse_time(meta.get("creationTimestamp")),
     )
 
 

@@ -12,49 +12,63 @@ from job_controller.core.plan import (
     Action,
     ApplyDaemonSet,
     CreateReport,
+    DeleteDaemonSet,
+    DeletePods,
     Event,
     OpenGates,
     Plan,
     WriteReportStatus,
     WriteStatus,
 )
-from job_controller.core.report import build_report, next_report_status
+from job_controller.core.report import build_report, missing_shards, next_report_statuses
 from job_controller.core.snapshot import Snapshot
-from job_controller.core.status import first_status, next_status
+from job_controller.core.status import first_status, next_status, suspended_status
 from job_controller.core.tally import Tally, take_tally
 from job_controller.core.trouble import find_trouble
 from job_controller.core.turns import due_pods, wants_gate
+from job_controller.core.verdict import LOST, RunVerdict, judge_run
 
 # A refusal by the API server (quota on DaemonSets, a webhook) sends no event when it ends.
 _REFUSED_RETRY_SECONDS = 15.0
+
+# Conditions whose becoming true is told as an event of this reason.
+_TURNING_POINTS = {
+    names.CONDITION_COMPLETE: "Completed",
+    names.CONDITION_FAILED: "Failed",
+    names.CONDITION_SUSPENDED: "Paused",
+}
 
 
 def decide(snapshot: Snapshot, now: datetime) -> Plan:
     """Return what to do for one Job. Pure: the same snapshot and time give the same plan.
 
     The order within a plan: what makes the work happen, then the record, then the Job's
-    status. `Complete` is thus written only when the report already says so.
+    status. `Complete` and `Failed` are thus written only when the report already says so.
     """
     job = snapshot.job
     if job.deleting:
         return Plan()
     if "startTime" not in job.status:
         return _start(snapshot, now)
-    tally = take_tally(snapshot)
-    work = _work(snapshot, tally)
-    trouble = find_trouble(snapshot, tally)
-    status = next_status(job, tally, trouble, now)
+    tally = take_tally(snapshot, now)
+    run = judge_run(snapshot, tally, now)
+    work = _work(snapshot, tally, run)
+    status = next_status(job, tally, run, find_trouble(snapshot, tally), now)
     record: list[Action] = [
         WriteReportStatus(report.name, report.uid, body)
-        for report in snapshot.reports
-        if report.shard == 0 and (body := next_report_status(status)) != report.status
+        for report, body in next_report_statuses(snapshot, tally, status)
+        if body != report.status
     ]
     if status != job.status:
         record.append(WriteStatus(status))
+    moments = [moment for moment in (tally.wake_at, run.wake_at) if moment is not None]
+    waits = [max((moment - now).total_seconds(), 0.0) for moment in moments]
+    if snapshot.refusal:
+        waits.append(_REFUSED_RETRY_SECONDS)
     return Plan(
         actions=(*work, *record),
         events=tuple(_events(snapshot, status, work)),
-        requeue_after=_REFUSED_RETRY_SECONDS if snapshot.refusal else None,
+        requeue_after=min(waits, default=None),
     )
 
 
@@ -65,6 +79,9 @@ def _start(snapshot: Snapshot, now: datetime) -> Plan:
     was changed since it was read: what is made next is what the user last said.
     """
     job = snapshot.job
+    if job.spec.suspend:
+        status = suspended_status(job, now)
+        return Plan(actions=() if status == job.status else (WriteStatus(status),))
     report = names.report_name(job.name, job.uid)
     return Plan(
         actions=(WriteStatus(first_status(job, now)),),
@@ -72,42 +89,46 @@ def _start(snapshot: Snapshot, now: datetime) -> Plan:
     )
 
 
-def _work(snapshot: Snapshot, tally: Tally) -> list[Action]:
-    """Return what has to be done for the work to go on: report, DaemonSet, gates."""
+def _work(snapshot: Snapshot, tally: Tally, run: RunVerdict) -> list[Action]:
+    """Return what has to be done for the work to go on: report, DaemonSet, pods, gates."""
     job = snapshot.job
-    actions: list[Action] = []
-    if not any(report.shard == 0 for report in snapshot.reports):
-        actions.append(CreateReport(build_report(job)))
-    if not snapshot.refusal:
-        actions.extend(_daemon_set(snapshot, tally))
-    due = due_pods(tally)
+    actions: list[Action] = [
+        CreateReport(build_report(job, shard)) for shard in missing_shards(snapshot, tally)
+    ]
+    actions.extend(_daemon_set(snapshot, tally, run))
+    retired = tuple(node.pod for _, node in sorted(tally.nodes.items()) if node.retire)
+    if retired:
+        actions.append(DeletePods(retired))
+    due = due_pods(snapshot, tally, run)
     if due:
-        actions.append(
-            OpenGates(due, {pod.node_name: tally.nodes[pod.node_name].uid for pod in due})
-        )
+        uids = {pod.node_name: tally.nodes[pod.node_name].uid for pod in due}
+        actions.append(OpenGates(due, uids))
     return actions
 
 
-def _daemon_set(snapshot: Snapshot, tally: Tally) -> list[Action]:
-    """Return the application of the DaemonSet, when there is none or it differs; else nothing."""
-    found = snapshot.daemon_set
-    if found is None:
-        return [ApplyDaemonSet(_wanted(snapshot, tally))]
-    if snapshot.owned_daemon_set is None:
-        # Somebody else's, or on its way out: what becomes of it wakes us.
+def _daemon_set(snapshot: Snapshot, tally: Tally, run: RunVerdict) -> list[Action]:
+    """Return what the DaemonSet needs: to be made, changed, removed, or nothing."""
+    found, ours = snapshot.daemon_set, snapshot.owned_daemon_set
+    if run.state == LOST:
+        # What is left of a failed run is for people to look at. It is not made again, and no
+        # node starts any more: wants_gate sees to that.
+        if ours is not None and snapshot.job.spec.failure_policy.pods == "Delete":
+            return [DeleteDaemonSet(ours.uid)]
+        if ours is None:
+            return []
+    if snapshot.refusal or (found is not None and ours is None):
+        # Refused as it is, or somebody else's: what becomes of it wakes us.
         return []
-    wanted = _wanted(snapshot, tally)
-    return [] if is_current(found, wanted) else [ApplyDaemonSet(wanted, found.uid)]
-
-
-def _wanted(snapshot: Snapshot, tally: Tally) -> dict[str, Any]:
-    return build_daemon_set(
-        snapshot.job, gated=wants_gate(snapshot, tally), token=snapshot.settings.token
+    wanted = build_daemon_set(
+        snapshot.job, gated=wants_gate(snapshot, tally, run), settings=snapshot.settings
     )
+    if ours is None:
+        return [ApplyDaemonSet(wanted)]
+    return [] if is_current(ours, wanted) else [ApplyDaemonSet(wanted, ours.uid)]
 
 
 def _events(snapshot: Snapshot, status: Mapping[str, Any], work: list[Action]) -> list[Event]:
-    """Return the events that go with a change: one when trouble changes, one at the end."""
+    """Return the events that go with a change: one for each turn the run takes, none for nodes."""
     job = snapshot.job
     events: list[Event] = []
     had_nodes = bool((job.status.get("nodes") or {}).get("desired"))
@@ -121,14 +142,24 @@ def _events(snapshot: Snapshot, status: Mapping[str, Any], work: list[Action]) -
             )
         )
     after = {raw["type"]: raw for raw in status["conditions"]}
-    complete = after.get(names.CONDITION_COMPLETE)
-    if complete is not None and not job.is_true(names.CONDITION_COMPLETE):
-        events.append(Event("Normal", "Completed", complete["message"]))
-    progressing = after[names.CONDITION_PROGRESSING]
-    before = job.condition(names.CONDITION_PROGRESSING)
-    if complete is None and (before is None or before.reason != progressing["reason"]):
-        if progressing["status"] == "False":
-            events.append(Event("Warning", progressing["reason"], progressing["message"]))
-        elif before is not None and not before.status:
-            events.append(Event("Normal", "Resumed", "what held the run up is gone"))
+    for type_, reason in _TURNING_POINTS.items():
+        condition = after.get(type_, {})
+        if condition.get("status") == "True" and not job.is_true(type_):
+            good = type_ == names.CONDITION_COMPLETE
+            events.append(Event("Normal" if good else "Warning", reason, condition["message"]))
+    if job.is_true(names.CONDITION_FAILED) and after[names.CONDITION_FAILED]["status"] == "False":
+        events.append(Event("Normal", "Retrying", after[names.CONDITION_FAILED]["message"]))
+    if not events:
+        events.extend(_progress_events(snapshot, after[names.CONDITION_PROGRESSING]))
     return events
+
+
+def _progress_events(snapshot: Snapshot, progressing: Mapping[str, Any]) -> list[Event]:
+    before = snapshot.job.condition(names.CONDITION_PROGRESSING)
+    if before is not None and before.reason == progressing["reason"]:
+        return []
+    if progressing["status"] == "False":
+        return [Event("Warning", progressing["reason"], progressing["message"])]
+    if before is not None and not before.status:
+        return [Event("Normal", "Resumed", "the run goes on")]
+    return []

@@ -11,11 +11,14 @@ from job_controller.api.job import Job
 from job_controller.api.objects import DaemonSet
 from job_controller.core.merge import strategic_merge
 from job_controller.core.placement import conjoin, node_terms
+from job_controller.core.snapshot import Settings
 
 # A task that has printed its token only waits; nothing is gained by waiting long for it to end.
 # `spec.template` can set another time for work that must be wound down with care.
 TERMINATION_GRACE_SECONDS: Final = 10
 
+# The pause image's own user (kubernetes build/pause/Dockerfile), which every node can run.
+_NOBODY: Final = 65535
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 # Suffixes of resource.Quantity (k8s.io/apimachinery/pkg/api/resource/suffix.go).
 _QUANTITY_SUFFIXES: Final[Mapping[str, Decimal]] = {
@@ -37,11 +40,11 @@ _QUANTITY_SUFFIXES: Final[Mapping[str, Decimal]] = {
 }
 
 
-def build_daemon_set(job: Job, *, gated: bool, token: str) -> dict[str, Any]:
+def build_daemon_set(job: Job, *, gated: bool, settings: Settings) -> dict[str, Any]:
     """Return the DaemonSet of a Job as applied; deterministic.
 
-    `gated`: pods made from now on wait at the scheduling gate for their node's turn. `token`: the
-    word of Jobs that name none; tasks made for it are told by environment what to print.
+    `gated`: pods made from now on wait at the scheduling gate for their node's turn. `settings`
+    has the word of Jobs that name none: tasks made for it are told by environment what to print.
     `updateStrategy: OnDelete` leaves running pods alone whenever the template changes.
     """
     labels = child_labels(job)
@@ -68,7 +71,7 @@ def build_daemon_set(job: Job, *, gated: bool, token: str) -> dict[str, Any]:
             # well-known labels only, can be adopted.
             "selector": {"matchLabels": labels},
             "updateStrategy": {"type": "OnDelete"},
-            "template": build_pod_template(job, gated=gated, token=token),
+            "template": build_pod_template(job, gated=gated, settings=settings),
         },
     }
 
@@ -83,7 +86,7 @@ def child_labels(job: Job) -> dict[str, str]:
     }
 
 
-def build_pod_template(job: Job, *, gated: bool, token: str) -> dict[str, Any]:
+def build_pod_template(job: Job, *, gated: bool, settings: Settings) -> dict[str, Any]:
     """Return the pod template: the generated one, `spec.template` merged over it.
 
     What the system stands on is laid over the result once more and cannot be merged away: the
@@ -97,7 +100,7 @@ def build_pod_template(job: Job, *, gated: bool, token: str) -> dict[str, Any]:
             "enableServiceLinks": False,
             "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
             "terminationGracePeriodSeconds": TERMINATION_GRACE_SECONDS,
-            "containers": [_task_container(job, token)],
+            **_containers(job, settings),
             "volumes": [
                 {"name": names.STATE_VOLUME, "emptyDir": {"sizeLimit": "1Mi"}},
                 *(
@@ -121,6 +124,29 @@ def build_pod_template(job: Job, *, gated: bool, token: str) -> dict[str, Any]:
         pod_spec["schedulingGates"] = [{"name": names.TURN_GATE}, *gates]
     template["spec"] = pod_spec
     return template
+
+
+def _containers(job: Job, settings: Settings) -> dict[str, Any]:
+    """Return `containers`, and `initContainers` for a task whose exit completes its node.
+
+    Pods of a DaemonSet restart their containers for ever, whatever the exit code. An init
+    container is started again after a failure only, and the container behind it holds the pod.
+    """
+    task = _task_container(job, settings.token)
+    if job.spec.completion.mode != "Exit":
+        return {"containers": [task]}
+    hold = {
+        "name": names.HOLD_CONTAINER_NAME,
+        "image": settings.hold_image,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "runAsNonRoot": True,
+            "runAsUser": _NOBODY,
+            "readOnlyRootFilesystem": True,
+        },
+    }
+    return {"initContainers": [task], "containers": [hold]}
 
 
 def _task_container(job: Job, token: str) -> dict[str, Any]:

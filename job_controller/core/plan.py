@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from job_controller.api.objects import Pod
 
@@ -57,14 +57,36 @@ class OpenGates:
     node_uids: Mapping[str, str]
 
 
-Action = WriteStatus | CreateReport | WriteReportStatus | ApplyDaemonSet | OpenGates
+@dataclass(frozen=True, slots=True)
+class DeletePods:
+    """Delete these pods, provided they are still the same ones (UID): their try is over."""
+
+    pods: tuple[Pod, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteDaemonSet:
+    """Delete the DaemonSet of a failed run and with it its pods; `uid` says which one."""
+
+    uid: str
+
+
+Action = (
+    WriteStatus
+    | CreateReport
+    | WriteReportStatus
+    | ApplyDaemonSet
+    | OpenGates
+    | DeletePods
+    | DeleteDaemonSet
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event on the Job: `type` is Normal or Warning."""
+    """An event on the Job."""
 
-    type: str
+    type: Literal["Normal", "Warning"]
     reason: str
     message: str
 

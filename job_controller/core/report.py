@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from job_controller.api import names
 from job_controller.api.job import Job
-from job_controller.api.report import JobReport, new_report
+from job_controller.api.report import JobReport, NodeRecord, new_report
+from job_controller.api.times import parse_time
+from job_controller.core.judge import ACTIVE, COMPLETED, FAILED, UNREACHABLE
+from job_controller.core.snapshot import Snapshot
+from job_controller.core.tally import Tally, merge_records
 
 # A run whose Job was deleted before it ended; only a report can be in this phase.
 PHASE_CANCELLED = "Cancelled"
 _FINAL = frozenset({names.PHASE_SUCCEEDED, names.PHASE_FAILED, PHASE_CANCELLED})
+# A node that left the cluster, or the selection, while its task ran.
+REMOVED = "Removed"
+# What an object of 1.5 MiB holds with room to spare: about 1 KiB a node, ledger and record.
+NODES_PER_SHARD = 1000
 
 
 def build_report(job: Job, shard: int = 0) -> dict[str, Any]:
@@ -29,31 +39,133 @@ def build_report(job: Job, shard: int = 0) -> dict[str, Any]:
     )
 
 
-def next_report_status(job_status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the report's status that goes with the status of the Job."""
+def missing_shards(snapshot: Snapshot, tally: Tally) -> list[int]:
+    """Return the numbers of the shards that are needed and not there."""
+    known = set(merge_records(snapshot)) | set(tally.nodes)
+    count = max(tally.desired, len(known), 1)
+    needed = range((count + NODES_PER_SHARD - 1) // NODES_PER_SHARD)
+    there = {report.shard for report in snapshot.reports}
+    return [shard for shard in needed if shard not in there]
+
+
+def next_report_statuses(
+    snapshot: Snapshot, tally: Tally, job_status: Mapping[str, Any]
+) -> list[tuple[JobReport, dict[str, Any]]]:
+    """Return each shard with the status it should have; the summary is in the first one."""
+    reports = sorted(snapshot.reports, key=lambda report: report.shard)
+    shares = _share_out(reports, _next_records(snapshot, tally))
+    return [
+        (
+            report,
+            {
+                **(_summary(job_status) if report.shard == 0 else {}),
+                **({"nodeStates": _raw(shares[report.shard])} if shares[report.shard] else {}),
+            },
+        )
+        for report in reports
+    ]
+
+
+def _raw(records: Mapping[str, NodeRecord]) -> dict[str, Any]:
+    return {name: records[name].to_raw() for name in sorted(records)}
+
+
+def _next_records(snapshot: Snapshot, tally: Tally) -> dict[str, NodeRecord]:
+    """Return every node's record, those of nodes that are no longer wanted included."""
+    records = merge_records(snapshot)
+    for name, record in list(records.items()):
+        if name in tally.nodes or not tally.is_exact:
+            continue
+        if record.state in {ACTIVE, UNREACHABLE}:
+            words = "the node left before its task had ended"
+            records[name] = replace(record, state=REMOVED, reason="NodeRemoved", message=words)
+        elif record.state not in {COMPLETED, FAILED, REMOVED}:
+            del records[name]
+    records.update({name: node.record for name, node in tally.nodes.items()})
+    return records
+
+
+def _share_out(
+    reports: list[JobReport], records: Mapping[str, NodeRecord]
+) -> dict[int, dict[str, NodeRecord]]:
+    """Return the records by shard: where the node is already, else the first with room."""
+    shares: dict[int, dict[str, NodeRecord]] = {report.shard: {} for report in reports}
+    home: dict[str, int] = {}
+    for report in reports:
+        for name in (*report.evidence, *report.records):
+            home.setdefault(name, report.shard)
+    for name in sorted(records, key=lambda name: (name not in home, name)):
+        place = home.get(name)
+        if place is None:
+            place = next(
+                (shard for shard, share in shares.items() if len(share) < NODES_PER_SHARD), None
+            )
+        if place is not None:
+            shares[place][name] = records[name]
+    return shares
+
+
+def _summary(job_status: Mapping[str, Any]) -> dict[str, Any]:
     taken = ("phase", "startTime", "completionTime", "nodes")
-    status = {key: job_status[key] for key in taken if key in job_status}
+    summary = {key: job_status[key] for key in taken if key in job_status}
+    began = parse_time(job_status.get("startTime"))
+    ended = parse_time(job_status.get("completionTime"))
+    if began is not None and ended is not None:
+        summary["durationSeconds"] = max(int((ended - began).total_seconds()), 0)
     message = _message(job_status)
-    return {**status, "message": message} if message else status
-
-
-def closed_status(report: JobReport) -> dict[str, Any] | None:
-    """Return the last status of a report whose Job is gone, None when it is closed already."""
-    if report.status.get("phase") in _FINAL:
-        return None
-    return {
-        **report.status,
-        "phase": PHASE_CANCELLED,
-        "message": "the Job was deleted before every node had completed",
-    }
+    return {**summary, "message": message} if message else summary
 
 
 def _message(job_status: Mapping[str, Any]) -> str:
-    wanted = {names.CONDITION_COMPLETE, names.CONDITION_FAILED, names.CONDITION_PROGRESSING}
-    by_type = {
-        raw["type"]: raw for raw in job_status.get("conditions") or () if raw["type"] in wanted
-    }
+    by_type = {raw["type"]: raw for raw in job_status.get("conditions") or ()}
     for type_ in (names.CONDITION_FAILED, names.CONDITION_COMPLETE):
         if by_type.get(type_, {}).get("status") == "True":
             return str(by_type[type_].get("message") or "")
     return str(by_type.get(names.CONDITION_PROGRESSING, {}).get("message") or "")
+
+
+def closed_status(report: JobReport) -> dict[str, Any] | None:
+    """Return the last status of a report whose Job is gone, None when it is closed already."""
+    if report.shard or report.status.get("phase") in _FINAL:
+        return None
+    return {
+        **report.status,
+        "phase": PHASE_CANCELLED,
+        "message": "the Job was deleted before the run had ended",
+    }
+
+
+def expired_reports(
+    reports: list[JobReport],
+    *,
+    living_uid: str,
+    limit: int,
+    max_age_seconds: float | None,
+    now: datetime,
+) -> tuple[list[JobReport], datetime | None]:
+    """Return the reports of one Job name that history has no more room for, and the next moment.
+
+    Of the runs that are over, the newest `limit` are kept, none longer than `max_age_seconds`;
+    a run counts as one however many shards it has. The report of the living Job always stays.
+    """
+    runs: dict[str, list[JobReport]] = {}
+    for report in reports:
+        if report.job_uid != living_uid:
+            runs.setdefault(report.job_uid, []).append(report)
+    by_age = sorted(runs.values(), key=_created, reverse=True)
+    expired = [report for run in by_age[limit:] for report in run]
+    wakes: list[datetime] = []
+    for run in by_age[:limit]:
+        if max_age_seconds is None:
+            break
+        end = _created(run) + timedelta(seconds=max_age_seconds)
+        if end <= now:
+            expired.extend(run)
+        else:
+            wakes.append(end)
+    return expired, min(wakes, default=None)
+
+
+def _created(run: list[JobReport]) -> datetime:
+    first = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+    return min((report.created_at or first for report in run), default=first)

@@ -9,13 +9,23 @@ from job_controller.api import names
 from job_controller.api.job import Job
 from job_controller.api.objects import DaemonSet, Node, Pod
 from job_controller.api.report import JobReport
+from job_controller.core.judge import Patience
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the administrator chose for all Jobs. `token`: the word of Jobs that name none."""
+    """What the administrator chose for all Jobs.
+
+    `token`: the word of Jobs that name none. `hold_image`: what holds the pod of a task in Exit
+    mode once the task has ended. `history_limit` finished reports are kept for each Job name,
+    none longer than `history_seconds` (None: for ever).
+    """
 
     token: str = names.DEFAULT_TOKEN
+    patience: Patience = field(default_factory=Patience)
+    hold_image: str = names.DEFAULT_HOLD_IMAGE
+    history_limit: int = 10
+    history_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +45,7 @@ class Snapshot:
     reports: tuple[JobReport, ...] = ()
     pods_refused: str = ""
     refusal: str = ""
-    settings: Settings = Settings()
+    settings: Settings = field(default_factory=Settings)
 
     @property
     def owned_daemon_set(self) -> DaemonSet | None:

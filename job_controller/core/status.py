@@ -10,69 +10,115 @@ from job_controller.api import names
 from job_controller.api.job import Condition, Job
 from job_controller.api.times import format_time
 from job_controller.core.fold import fold
-from job_controller.core.tally import ACTIVE, COMPLETED, WAITING, Tally
+from job_controller.core.judge import ACTIVE, COMPLETED, FAILED, UNREACHABLE, WAITING
+from job_controller.core.story import tell_progress
+from job_controller.core.tally import Tally
 from job_controller.core.trouble import Trouble
+from job_controller.core.verdict import HELD, LOST, SUCCEEDED, RunVerdict
+
+_SUSPENDED_WORDS = "spec.suspend is true: no node starts its work; those that have started go on"
 
 
 def first_status(job: Job, now: datetime) -> dict[str, Any]:
     """Return the status of a Job that starts: from here on what it runs cannot change."""
-    starting = Condition(names.CONDITION_PROGRESSING, True, "Starting", "making the DaemonSet")
+    changes = [Condition(names.CONDITION_PROGRESSING, True, "Starting", "making the DaemonSet")]
+    if job.condition(names.CONDITION_SUSPENDED) is not None:
+        changes.append(Condition(names.CONDITION_SUSPENDED, False, "Resumed", "the run goes on"))
     return {
         "phase": names.PHASE_PENDING,
         "observedGeneration": job.generation,
         "startTime": format_time(now),
         "report": names.report_name(job.name, job.uid),
-        "conditions": set_conditions(job, (starting,), now),
+        "conditions": set_conditions(job, changes, now),
     }
 
 
-def next_status(job: Job, tally: Tally, trouble: Trouble | None, now: datetime) -> dict[str, Any]:
-    """Return the status that follows from the tally; equal to the old one when nothing changed.
+def suspended_status(job: Job, now: datetime) -> dict[str, Any]:
+    """Return the status of a Job that is suspended before it has started."""
+    suspended = Condition(names.CONDITION_SUSPENDED, True, "Suspended", _SUSPENDED_WORDS)
+    return {
+        **job.status,
+        "phase": names.PHASE_PAUSED,
+        "observedGeneration": job.generation,
+        "conditions": set_conditions(job, (suspended,), now),
+    }
 
-    `Complete` is final: what a completed Job's status says no longer changes but for counts.
-    """
-    completed_before = job.is_true(names.CONDITION_COMPLETE)
-    complete = completed_before or tally.is_complete
-    nodes = count_nodes(tally)
+
+def next_status(
+    job: Job, tally: Tally, run: RunVerdict, trouble: Trouble | None, now: datetime
+) -> dict[str, Any]:
+    """Return the status that follows; equal to the old one when nothing changed."""
     status: dict[str, Any] = {
         **job.status,
-        "phase": _phase(nodes, complete=complete),
+        "phase": _phase(job, tally, run),
         "observedGeneration": job.generation,
         "report": names.report_name(job.name, job.uid),
-        "nodes": nodes,
+        "nodes": count_nodes(tally),
+        "conditions": set_conditions(job, _conditions(job, tally, run, trouble), now),
     }
-    summary = f"{nodes['completed']} of {nodes['desired']} nodes completed"
-    conditions: list[Condition] = []
-    if complete:
-        conditions.append(Condition(names.CONDITION_PROGRESSING, False, "Completed", summary))
-        if not completed_before:
-            conditions.append(
-                Condition(names.CONDITION_COMPLETE, True, "AllNodesCompleted", summary)
-            )
-            status["completionTime"] = completion_time(tally) or format_time(now)
-    elif trouble is not None:
-        conditions.append(
-            Condition(names.CONDITION_PROGRESSING, False, trouble.reason, trouble.message)
-        )
-    else:
-        conditions.append(Condition(names.CONDITION_PROGRESSING, True, "NodesActive", summary))
-    status["conditions"] = set_conditions(job, conditions, now)
+    if job.retry_token:
+        status["retry"] = job.retry_token
+    if run.state not in {SUCCEEDED, LOST}:
+        # A failed run that is tried again has not ended.
+        status.pop("completionTime", None)
+    elif "completionTime" not in status:
+        status["completionTime"] = (
+            completion_time(tally) if run.state == SUCCEEDED else ""
+        ) or format_time(now)
     return status
+
+
+def _conditions(
+    job: Job, tally: Tally, run: RunVerdict, trouble: Trouble | None
+) -> list[Condition]:
+    changes = [_progressing(job, tally, run, trouble)]
+    if run.state == SUCCEEDED:
+        changes.append(Condition(names.CONDITION_COMPLETE, True, run.reason, run.message))
+    if run.state == LOST:
+        changes.append(Condition(names.CONDITION_FAILED, True, run.reason, run.message))
+    elif job.is_true(names.CONDITION_FAILED):
+        words = "the failed nodes are tried again"
+        changes.append(Condition(names.CONDITION_FAILED, False, "Retrying", words))
+    if job.spec.suspend:
+        changes.append(Condition(names.CONDITION_SUSPENDED, True, "Suspended", _SUSPENDED_WORDS))
+    elif run.state == HELD:
+        changes.append(Condition(names.CONDITION_SUSPENDED, True, run.reason, run.message))
+    elif job.is_true(names.CONDITION_SUSPENDED):
+        changes.append(Condition(names.CONDITION_SUSPENDED, False, "Resumed", "the run goes on"))
+    return changes
+
+
+def _progressing(job: Job, tally: Tally, run: RunVerdict, trouble: Trouble | None) -> Condition:
+    type_ = names.CONDITION_PROGRESSING
+    if run.state == SUCCEEDED:
+        return Condition(type_, False, "Completed", run.message)
+    if run.state == LOST:
+        return Condition(type_, False, "Failed", run.message)
+    if trouble is not None:
+        return Condition(type_, False, trouble.reason, trouble.message)
+    if job.spec.suspend or run.state == HELD:
+        return Condition(type_, False, "Paused", tell_progress(tally))
+    return Condition(type_, True, "NodesActive", tell_progress(tally))
 
 
 def count_nodes(tally: Tally) -> dict[str, Any]:
     """Return `status.nodes`. Nodes whose pod is yet to be made count as waiting."""
-    completed = tally.names(COMPLETED)
-    active = len(tally.names(ACTIVE))
-    waiting = len(tally.names(WAITING)) + max(tally.desired - len(tally.nodes), 0)
+    found = {state: tally.names(state) for state in (COMPLETED, FAILED, UNREACHABLE)}
     counts: dict[str, Any] = {
         "desired": tally.desired,
-        "waiting": waiting,
-        "active": active,
-        "completed": len(completed),
+        "waiting": len(tally.names(WAITING)) + max(tally.desired - len(tally.nodes), 0),
+        "active": len(tally.names(ACTIVE)),
+        "completed": len(found[COMPLETED]),
+        "failed": len(found[FAILED]),
+        "unreachable": len(found[UNREACHABLE]),
     }
-    if completed:
-        counts["completedNames"] = fold(completed)
+    for state, key in (
+        (COMPLETED, "completedNames"),
+        (FAILED, "failedNames"),
+        (UNREACHABLE, "unreachableNames"),
+    ):
+        if found[state]:
+            counts[key] = fold(found[state])
     return counts
 
 
@@ -82,9 +128,7 @@ def completion_time(tally: Tally) -> str:
     Taken from the evidence, not from the clock: every pass, before and after a crash, says the
     same.
     """
-    times = [node.evidence.completed_at for node in tally.nodes.values() if node.evidence]
-    latest = max(times, default="")
-    return f"{latest[:19]}Z" if latest else ""
+    return max((node.record.finished_at for node in tally.nodes.values()), default="")
 
 
 def set_conditions(
@@ -114,9 +158,13 @@ def set_conditions(
     return list(merged.values())
 
 
-def _phase(nodes: Mapping[str, Any], *, complete: bool) -> str:
-    if complete:
+def _phase(job: Job, tally: Tally, run: RunVerdict) -> str:
+    if run.state == SUCCEEDED:
         return names.PHASE_SUCCEEDED
-    if nodes["active"] or nodes["completed"]:
+    if run.state == LOST:
+        return names.PHASE_FAILED
+    if run.state == HELD or job.spec.suspend:
+        return names.PHASE_PAUSED
+    if tally.names(ACTIVE, COMPLETED, FAILED):
         return names.PHASE_RUNNING
     return names.PHASE_PENDING

@@ -6,18 +6,20 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from job_controller.core.fold import fold
+from job_controller.core.judge import ACTIVE, UNREACHABLE, WAITING
 from job_controller.core.snapshot import Snapshot
-from job_controller.core.tally import (
-    COMPLETED,
-    CRASH_REASON,
-    IMAGE_REASONS,
-    START_REASONS,
-    NodeTally,
-    Tally,
-)
+from job_controller.core.tally import NodeTally, Tally
+from job_controller.core.words import brief
 
-# Long enough for an image reference and a registry's sentence, short enough for `kubectl get`.
-_DETAIL_LIMIT = 300
+# Reasons of a node's record that need a person, the most telling first, as reasons of the
+# condition and in words after "2 of 3 nodes".
+_NODE_TROUBLE = {
+    "ImagePullFailed": ("ImagePullFailed", "cannot get the image"),
+    "ContainerStartFailed": ("ContainerStartFailed", "cannot start the container"),
+    "Unschedulable": ("Unschedulable", "have no room for the pod"),
+    "NodeNotReady": ("NodesUnreachable", "cannot be reached"),
+    "Restarting": ("TaskFailing", "see the task fail and be started again"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +37,7 @@ def find_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
     containers.
     """
     return (
-        _daemon_set_trouble(snapshot)
-        or _placement_trouble(snapshot, tally)
-        or _container_trouble(tally)
+        _daemon_set_trouble(snapshot) or _placement_trouble(snapshot, tally) or _node_trouble(tally)
     )
 
 
@@ -45,7 +45,7 @@ def _daemon_set_trouble(snapshot: Snapshot) -> Trouble | None:
     if snapshot.refusal:
         return Trouble(
             "DaemonSetRefused",
-            f"the API server refuses the DaemonSet: {_brief(snapshot.refusal)}",
+            f"the API server refuses the DaemonSet: {brief(snapshot.refusal)}",
         )
     found = snapshot.daemon_set
     if found is None or found.owner_uid == snapshot.job.uid:
@@ -76,58 +76,22 @@ def _placement_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
     if missing > 0 and snapshot.pods_refused:
         return Trouble(
             "PodsRefused",
-            f"{missing} of {tally.desired} pods cannot be created: {_brief(snapshot.pods_refused)}",
+            f"{missing} of {tally.desired} pods cannot be created: {brief(snapshot.pods_refused)}",
         )
     return None
 
 
-def _container_trouble(tally: Tally) -> Trouble | None:
+def _node_trouble(tally: Tally) -> Trouble | None:
     by_reason: dict[str, list[NodeTally]] = defaultdict(list)
     for node in tally.nodes.values():
-        if reason := _pod_reason(node):
-            by_reason[reason].append(node)
-    for reason, words in (
-        ("ImagePullFailed", "cannot get the image"),
-        ("ContainerStartFailed", "cannot start the container"),
-        ("Unschedulable", "have no room for the pod"),
-        ("TaskFailing", "see the task fail and be started again"),
-    ):
-        nodes = by_reason.get(reason)
-        if nodes:
-            names = fold((node.name for node in nodes), limit=_DETAIL_LIMIT)
+        if node.state in {WAITING, ACTIVE, UNREACHABLE} and not node.retire:
+            by_reason[node.record.reason].append(node)
+    for reason, (condition, words) in _NODE_TROUBLE.items():
+        if nodes := by_reason.get(reason):
+            names = fold((node.name for node in nodes), limit=200)
             return Trouble(
-                reason,
-                f"{len(nodes)} of {tally.desired} nodes {words} ({names}): {_detail(nodes[0])}",
+                condition,
+                f"{len(nodes)} of {tally.desired} nodes {words} ({names}): "
+                f"{nodes[0].record.message}",
             )
     return None
-
-
-def _pod_reason(node: NodeTally) -> str:
-    pod = node.pod
-    if node.state == COMPLETED or pod is None:
-        return ""
-    container = pod.container
-    waiting = container.reason if container is not None and container.state == "waiting" else ""
-    if waiting in IMAGE_REASONS:
-        return "ImagePullFailed"
-    if waiting in START_REASONS:
-        return "ContainerStartFailed"
-    if waiting == CRASH_REASON:
-        return "TaskFailing"
-    return "Unschedulable" if pod.unschedulable else ""
-
-
-def _detail(node: NodeTally) -> str:
-    pod = node.pod
-    container = pod.container if pod is not None else None
-    if container is None:
-        return _brief(pod.unschedulable if pod is not None else "")
-    if container.reason == CRASH_REASON:
-        return f"exit code {container.last_exit_code} after {container.restart_count + 1} attempts"
-    return _brief(container.message or container.reason)
-
-
-def _brief(text: str) -> str:
-    """Return `text` on one line, without control characters, cut to a readable length."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line if len(line) <= _DETAIL_LIMIT else f"{line[: _DETAIL_LIMIT - 1]}…"

@@ -8,8 +8,8 @@ from job_controller.api.job import Job, JobSpec
 from job_controller.api.objects import Container, DaemonSet, Node, Pod
 from job_controller.api.report import Evidence, JobReport
 from job_controller.core.desired import build_daemon_set
-from job_controller.core.report import build_report, next_report_status
-from job_controller.core.snapshot import Snapshot
+from job_controller.core.report import build_report
+from job_controller.core.snapshot import Settings, Snapshot
 from job_controller.core.status import first_status
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -61,7 +61,12 @@ def gated_pod(node: str, *, serial=2, **changes) -> Pod:
 
 
 def done(node: str, uid: str | None = None, at="2026-01-02T03:04:00.123456789Z") -> Evidence:
-    return Evidence(node_uid=uid or f"{node}-uid", completed_at=at, pod=f"sample-{node}-1")
+    return Evidence(
+        node_uid=uid or f"{node}-uid",
+        completed_at=at,
+        pod=f"sample-{node}-1",
+        pod_uid=f"pod-{node}-1",
+    )
 
 
 @dataclass
@@ -82,7 +87,7 @@ class World:
     refusal: str = ""
 
     def daemon_set(self) -> DaemonSet:
-        body = build_daemon_set(self.job, gated=self.gated, token=names.DEFAULT_TOKEN)
+        body = build_daemon_set(self.job, gated=self.gated, settings=Settings())
         return DaemonSet(
             namespace=self.job.namespace,
             name=self.job.daemon_set_name,
@@ -98,7 +103,6 @@ class World:
 
     def report(self) -> JobReport:
         raw = build_report(self.job)
-        status = self.report_status
         return JobReport(
             namespace=self.job.namespace,
             name=raw["metadata"]["name"],
@@ -107,7 +111,7 @@ class World:
             job_name=self.job.name,
             job_uid=self.job.uid,
             evidence=self.evidence,
-            status=next_report_status(self.job.status) if status is None else status,
+            status=self.report_status or {},
         )
 
     def snapshot(self, **changes) -> Snapshot:

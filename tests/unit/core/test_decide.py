@@ -118,6 +118,8 @@ def test_counts_say_where_each_node_stands():
         "waiting": 2,
         "active": 1,
         "completed": 1,
+        "failed": 0,
+        "unreachable": 0,
         "completedNames": "a",
     }
     assert status["phase"] == "Running"

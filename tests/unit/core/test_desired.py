@@ -9,6 +9,7 @@ from job_controller.api import names
 from job_controller.api.job import Completion, JobSpec, NodeSelection, parse_spec
 from job_controller.api.objects import DaemonSet
 from job_controller.core.desired import build_daemon_set, build_pod_template, is_current
+from job_controller.core.snapshot import Settings
 from tests.unit.builders import make_job
 
 SEED = parse_spec(
@@ -17,7 +18,7 @@ SEED = parse_spec(
 
 
 def build(spec=SEED, *, name="job-sample", gated=False):
-    return build_daemon_set(make_job(name, spec=spec), gated=gated, token="done")
+    return build_daemon_set(make_job(name, spec=spec), gated=gated, settings=Settings())
 
 
 def pod_spec(spec=SEED, **options):
@@ -115,7 +116,7 @@ def test_template_is_merged_over_the_generated_pod():
         },
     }
     pod = build_pod_template(
-        make_job(spec=replace(SEED, template=template)), gated=False, token="done"
+        make_job(spec=replace(SEED, template=template)), gated=False, settings=Settings()
     )
 
     assert pod["metadata"]["labels"]["team"] == "x"

@@ -1,0 +1,333 @@
+"""Where one node stands: from its pod, the ledger and what was recorded of it before.
+
+A node's story only goes forward. Completed is for ever; failed holds until somebody asks for
+another try; what is not the task's fault (an eviction, a node that cannot be reached) is neither.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from job_controller.api.job import JobSpec
+from job_controller.api.objects import Container, Node, Pod
+from job_controller.api.report import Evidence, NodeRecord
+from job_controller.api.times import format_time, parse_time
+from job_controller.core.words import brief
+
+WAITING: Final = "Waiting"
+ACTIVE: Final = "Active"
+COMPLETED: Final = "Completed"
+FAILED: Final = "Failed"
+UNREACHABLE: Final = "Unreachable"
+STATES: Final = (WAITING, ACTIVE, COMPLETED, FAILED, UNREACHABLE)
+
+# Why a task container that should start does not (kubernetes pkg/kubelet/images/types.go and
+# pkg/kubelet/container/sync_result.go). Each needs a person; none heals by waiting alone.
+IMAGE_REASONS: Final = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "ErrImageNeverPull",
+        "InvalidImageName",
+        "ImageInspectError",
+        "RegistryUnavailable",
+        "SignatureValidationFailed",
+    }
+)
+START_REASONS: Final = frozenset(
+    {
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "RunContainerError",
+        "PostStartHookError",
+    }
+)
+CRASH_REASON: Final = "CrashLoopBackOff"
+# These cannot change while the pod stands: no time is given for them to.
+HOPELESS_REASONS: Final = frozenset({"InvalidImageName", "ErrImageNeverPull"})
+
+# The time between a task's end and its token being in the ledger: a task that printed the token
+# and then exited has completed, and must not be judged by its exit meanwhile.
+LEDGER_GRACE: Final = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long what may heal by itself is given, in seconds.
+
+    `start`: an image that cannot be pulled, a pod without room. `unreachable`: a node that is not
+    Ready, before it counts as unreachable.
+    """
+
+    start: float = 300.0
+    unreachable: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is known about one wanted node; `pod` is the one that stands for it."""
+
+    node: Node
+    pod: Pod
+    evidence: Evidence | None = None
+    record: NodeRecord | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A node's record as it should be, and what follows from it.
+
+    `wake_at`: when time alone may change it. `retire`: the pod belongs to a try that is over and
+    has to go for the next one to start; the node counts as waiting for that one meanwhile.
+    """
+
+    record: NodeRecord
+    wake_at: datetime | None = None
+    retire: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Court:
+    """What holds for all nodes of a Job: its spec, its retry token, the patience, the time."""
+
+    spec: JobSpec
+    retry: str
+    patience: Patience
+    now: datetime
+
+    def judge(self, case: Case) -> Verdict:
+        """Return where the node stands now."""
+        record = self._known(case)
+        if case.evidence is not None and case.evidence.is_completed:
+            return Verdict(_completed(record, case))
+        if record.state == FAILED:
+            if record.retry == self.retry:
+                return Verdict(_with_last_line(record, case))
+            if record.pod_uid == case.pod.uid:
+                return Verdict(record, retire=True)
+            record = NodeRecord(uid=record.uid, state=WAITING, retry=self.retry)
+        return self._current(self._observed(record, case), case)
+
+    def _current(self, record: NodeRecord, case: Case) -> Verdict:
+        """Return where a node stands that neither completed nor failed before."""
+        failure, ripe_at = self._failure(record, case)
+        if failure is not None:
+            return Verdict(_with_last_line(failure, case))
+        lost, lost_at = self._unreachable(record, case.node)
+        if lost is not None:
+            return Verdict(lost)
+        late, late_at = self._late_failure(record, case.pod)
+        moments = [moment for moment in (ripe_at, lost_at, late_at) if moment is not None]
+        return Verdict(late or record, wake_at=min(moments, default=None))
+
+    def _known(self, case: Case) -> NodeRecord:
+        record = case.record
+        if record is None or record.uid != case.node.uid:
+            return NodeRecord(uid=case.node.uid, state=WAITING, retry=self.retry)
+        return record
+
+    def _observed(self, record: NodeRecord, case: Case) -> NodeRecord:
+        """Return the record with what the pod shows: started or not, attempts, exit code."""
+        pod, container = case.pod, case.pod.container
+        same_pod = record.pod_uid in {"", pod.uid}
+        base = NodeRecord(
+            uid=record.uid,
+            state=WAITING,
+            attempts=record.attempts,
+            attempts_before=record.attempts_before if same_pod else record.attempts,
+            ended=record.ended if same_pod else 0,
+            ignored=record.ignored if same_pod else 0,
+            started_at=record.started_at,
+            pod_uid=pod.uid,
+            retry=self.retry,
+        )
+        if container is None or not has_started(pod):
+            reason, message = _why_waiting(pod)
+            return replace(base, reason=reason, message=message)
+        code, ended = _last_code(container), _ended(container)
+        newly = ended - base.ended
+        # The kubelet keeps the last exit only: starts that nobody saw end count as it did. With
+        # its back-off of ten seconds and more they are few.
+        ignored = newly if newly > 0 and code is not None and self._action(code) == "Ignore" else 0
+        failing = ended > 0 and not self._is_success(code)
+        started = container.started_at or pod.started_at
+        return replace(
+            base,
+            state=ACTIVE,
+            attempts=base.attempts_before + container.restart_count + 1,
+            ended=max(ended, base.ended),
+            ignored=base.ignored + ignored,
+            exit_code=code,
+            started_at=record.started_at or (format_time(started) if started else ""),
+            reason="Restarting" if failing else "",
+            message=_end_words(container) if failing else "",
+        )
+
+    def _is_success(self, code: int | None) -> bool:
+        """Return whether a task that ended so has done its work, by the Job's own measure."""
+        return code == 0 and self.spec.completion.mode == "Exit"
+
+    def _failure(self, record: NodeRecord, case: Case) -> tuple[NodeRecord | None, datetime | None]:
+        """Return the record of a failure of the task, or None and when there may be one."""
+        pod, evidence = case.pod, case.evidence
+        if evidence is not None and evidence.failed_at and evidence.pod_uid == pod.uid:
+            failed = _failed(record, "FailureToken", "printed the failure token")
+            return replace(failed, finished_at=f"{evidence.failed_at[:19]}Z"), None
+        container = pod.container
+        code = record.exit_code
+        if container is None or code is None or record.state != ACTIVE or self._is_success(code):
+            return None, None
+        if pod.disrupted or pod.reason in {"Evicted", "NodeShutdown", "Preempting"}:
+            # Not the task's fault: the DaemonSet controller makes another pod.
+            return None, None
+        fatal = self._action(code) == "Fail"
+        if not fatal and record.ended - record.ignored <= self.spec.backoff_limit:
+            return None, None
+        finished = container.finished_at or container.last_finished_at
+        if finished is not None and self.spec.completion.mode == "Log":
+            ripe = finished + LEDGER_GRACE
+            if self.now < ripe:
+                return None, ripe
+        reason = "ExitCode" if fatal else "BackoffLimitExceeded"
+        return _failed(record, reason, _end_words(container), at=finished), None
+
+    def _unreachable(
+        self, record: NodeRecord, node: Node
+    ) -> tuple[NodeRecord | None, datetime | None]:
+        """Return the record of a node that is gone from sight, or None and when it will be."""
+        if node.ready or node.ready_since is None:
+            return None, None
+        limit = node.ready_since + timedelta(seconds=self.patience.unreachable)
+        if self.now < limit:
+            return None, limit
+        since = format_time(node.ready_since)
+        message = f"the node has not been Ready since {since}"
+        return replace(record, state=UNREACHABLE, reason="NodeNotReady", message=message), None
+
+    def _late_failure(
+        self, record: NodeRecord, pod: Pod
+    ) -> tuple[NodeRecord | None, datetime | None]:
+        """Return a failure by time: the node's deadline, or what keeps a task from starting."""
+        limits: list[tuple[datetime, str, str]] = []
+        seconds = self.spec.node_deadline_seconds
+        began = parse_time(record.started_at) or pod.started_at
+        if seconds is not None and began is not None and not pod.is_gated:
+            limits.append(
+                (
+                    began + timedelta(seconds=seconds),
+                    "DeadlineExceeded",
+                    f"not done within nodeDeadlineSeconds ({seconds} s)",
+                )
+            )
+        since = (pod.started_at if pod.bound else None) or pod.created_at
+        if record.reason in _START_FAILURES and since is not None:
+            waiting = pod.container.reason if pod.container is not None else ""
+            patience = 0.0 if waiting in HOPELESS_REASONS else self.patience.start
+            limits.append((since + timedelta(seconds=patience), record.reason, record.message))
+        for moment, reason, message in sorted(limits):
+            if moment <= self.now:
+                return _failed(record, reason, message, at=self.now), None
+        return None, min((moment for moment, _, _ in limits), default=None)
+
+    def _action(self, code: int) -> str:
+        """Return what the first rule with this exit code says, `Retry` when none has it."""
+        for rule in self.spec.failure_policy.rules:
+            if code in rule.exit_codes:
+                return rule.action
+        return "Retry"
+
+
+_START_FAILURES: Final = frozenset({"ImagePullFailed", "ContainerStartFailed", "Unschedulable"})
+
+
+def has_started(pod: Pod) -> bool:
+    """Return whether the task in the pod was started at least once."""
+    container = pod.container
+    if container is None:
+        return False
+    return container.state in {"running", "terminated"} or container.restart_count > 0
+
+
+def _ended(container: Container) -> int:
+    """Return how many starts of the task in this pod are over."""
+    newest = container.state == "terminated" or (
+        container.state == "waiting" and container.reason == CRASH_REASON
+    )
+    return container.restart_count + newest
+
+
+def _last_code(container: Container) -> int | None:
+    return container.exit_code if container.exit_code is not None else container.last_exit_code
+
+
+def _why_waiting(pod: Pod) -> tuple[str, str]:
+    container = pod.container
+    reason = container.reason if container is not None and container.state == "waiting" else ""
+    if pod.is_gated:
+        return "NotItsTurn", ""
+    if container is not None and reason in IMAGE_REASONS:
+        return "ImagePullFailed", brief(container.message or reason)
+    if container is not None and reason in START_REASONS:
+        return "ContainerStartFailed", brief(container.message or reason)
+    if pod.disrupted:
+        return "Disrupted", brief(f"the pod was disrupted ({pod.disrupted}); another one follows")
+    if pod.unschedulable:
+        return "Unschedulable", brief(pod.unschedulable)
+    return "", ""
+
+
+def _completed(record: NodeRecord, case: Case) -> NodeRecord:
+    evidence, container = case.evidence, case.pod.container
+    assert evidence is not None
+    if record.state == COMPLETED:
+        return record
+    own_pod = evidence.pod_uid in {"", case.pod.uid}
+    started = container.started_at if own_pod and container is not None else None
+    attempts = container.restart_count + 1 if own_pod and container is not None else 1
+    code = container.exit_code if own_pod and container is not None else None
+    return NodeRecord(
+        uid=record.uid,
+        state=COMPLETED,
+        attempts=max(record.attempts, attempts),
+        exit_code=code,
+        started_at=record.started_at or (format_time(started) if started else ""),
+        finished_at=f"{evidence.completed_at[:19]}Z",
+        pod_uid=evidence.pod_uid or case.pod.uid,
+        retry=record.retry,
+    )
+
+
+def _failed(
+    record: NodeRecord, reason: str, message: str, at: datetime | None = None
+) -> NodeRecord:
+    return replace(
+        record,
+        state=FAILED,
+        reason=reason,
+        message=brief(message),
+        finished_at=format_time(at) if at is not None else record.finished_at,
+    )
+
+
+def _with_last_line(record: NodeRecord, case: Case) -> NodeRecord:
+    """Return the record with the last line the task wrote, which usually says why."""
+    evidence = case.evidence
+    if evidence is None or not evidence.last_lines or evidence.pod_uid != record.pod_uid:
+        return record
+    line = f": '{brief(evidence.last_lines[-1], 120)}'"
+    if record.message.endswith(line):
+        return record
+    return replace(record, message=record.message + line)
+
+
+def _end_words(container: Container) -> str:
+    code = _last_code(container)
+    reason = container.reason if container.state == "terminated" else container.last_reason
+    attempts = _ended(container)
+    tries = f"after {attempts} attempts" if attempts > 1 else "at the first attempt"
+    cause = f" ({reason})" if reason not in {"", "Error", "Completed"} else ""
+    if code == 0:
+        return f"exit 0 without the token {tries}"
+    return f"exit {code}{cause} {tries}"

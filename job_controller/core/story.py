@@ -1,0 +1,45 @@
+"""The run in sentences: what a person reads in conditions, events and the report."""
+
+from __future__ import annotations
+
+from job_controller.core.fold import fold
+from job_controller.core.judge import COMPLETED, FAILED, UNREACHABLE
+from job_controller.core.tally import Tally
+
+# Failed nodes told one by one; the report has all of them.
+_TOLD = 3
+# metav1.Condition takes 32,768 characters; nobody reads more than this.
+_LIMIT = 900
+
+
+def tell_progress(tally: Tally) -> str:
+    """Return "2 of 3 nodes completed", with what else is to be said."""
+    text = f"{len(tally.names(COMPLETED))} of {tally.desired} nodes completed"
+    return text + _others(tally)
+
+
+def tell_completed(tally: Tally) -> str:
+    """Return the sentence of a completed run; failed nodes within the limit are named."""
+    return tell_progress(tally)
+
+
+def tell_failed(tally: Tally, allowed: int) -> str:
+    """Return the sentence of a run that failed, or is held, for its nodes."""
+    failed, lost = tally.names(FAILED), tally.names(UNREACHABLE)
+    parts = []
+    if failed:
+        told = "; ".join(f"{name} {tally.nodes[name].record.message}" for name in failed[:_TOLD])
+        more = f"; and {fold(failed[_TOLD:], limit=200)}" if len(failed) > _TOLD else ""
+        parts.append(f"{len(failed)} of {tally.desired} nodes failed: {told}{more}")
+    if lost:
+        parts.append(f"{len(lost)} unreachable ({fold(lost, limit=200)})")
+    limit = f" (maxFailedNodes allows {allowed})" if allowed else ""
+    return "; ".join(parts)[:_LIMIT] + limit
+
+
+def _others(tally: Tally) -> str:
+    text = ""
+    for state, words in ((FAILED, "failed"), (UNREACHABLE, "unreachable")):
+        if found := tally.names(state):
+            text += f", {len(found)} {words} ({fold(found, limit=200)})"
+    return text

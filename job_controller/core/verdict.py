@@ -1,0 +1,116 @@
+"""Where the run stands as a whole: going on, held, completed or failed, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from job_controller.api import names
+from job_controller.api.job import Job
+from job_controller.api.times import parse_time
+from job_controller.core.judge import COMPLETED, FAILED, UNREACHABLE
+from job_controller.core.snapshot import Snapshot
+from job_controller.core.story import tell_completed, tell_failed
+from job_controller.core.tally import Tally
+
+RUNNING: Final = "Running"
+HELD: Final = "Held"
+SUCCEEDED: Final = "Succeeded"
+LOST: Final = "Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class RunVerdict:
+    """The state of the run, with reason and message for its condition.
+
+    `wake_at` is when time alone may change it.
+    """
+
+    state: str
+    reason: str = ""
+    message: str = ""
+    wake_at: datetime | None = None
+
+
+def judge_run(snapshot: Snapshot, tally: Tally, now: datetime) -> RunVerdict:
+    """Return where the run stands.
+
+    Completed and failed are final, but for a retry asked for by annotation, which opens a failed
+    run again. A run never fails for want of nodes or pods: it waits, and its status says for what.
+    """
+    job = snapshot.job
+    if job.is_true(names.CONDITION_COMPLETE):
+        return _again(job, names.CONDITION_COMPLETE, SUCCEEDED)
+    if job.is_true(names.CONDITION_FAILED) and job.status.get("retry", "") == job.retry_token:
+        return _again(job, names.CONDITION_FAILED, LOST)
+    if tally.is_complete:
+        return RunVerdict(SUCCEEDED, "AllNodesCompleted", tell_completed(tally))
+    return (
+        _by_nodes(job, tally)
+        or _by_deadline(job, tally, now)
+        or RunVerdict(RUNNING, wake_at=deadline(job))
+    )
+
+
+def _again(job: Job, type_: str, state: str) -> RunVerdict:
+    condition = job.condition(type_)
+    assert condition is not None
+    return RunVerdict(state, condition.reason, condition.message)
+
+
+def _by_nodes(job: Job, tally: Tally) -> RunVerdict | None:
+    """Return what failed and unreachable nodes mean for the run, None when nothing yet."""
+    failed, lost = tally.names(FAILED), tally.names(UNREACHABLE)
+    policy = job.spec.failure_policy
+    allowed = allowed_failures(policy.max_failed_nodes, tally.desired)
+    over = len(failed) + len(lost) > allowed
+    if policy.action == "FailFast" and over:
+        return RunVerdict(LOST, "FailedNodes", tell_failed(tally, allowed))
+    if policy.action == "Pause" and over:
+        return RunVerdict(HELD, "FailedNodes", tell_failed(tally, allowed))
+    if not tally.is_settled(COMPLETED, FAILED):
+        return None
+    if over:
+        return RunVerdict(LOST, "FailedNodes", tell_failed(tally, allowed))
+    return RunVerdict(SUCCEEDED, "EnoughNodesCompleted", tell_completed(tally))
+
+
+def _by_deadline(job: Job, tally: Tally, now: datetime) -> RunVerdict | None:
+    limit = deadline(job)
+    if limit is None or now < limit:
+        return None
+    seconds = job.spec.active_deadline_seconds
+    done = len(tally.names(COMPLETED))
+    message = (
+        f"{done} of {tally.desired} nodes completed within activeDeadlineSeconds ({seconds} s)"
+    )
+    return RunVerdict(LOST, "DeadlineExceeded", message)
+
+
+def deadline(job: Job) -> datetime | None:
+    """Return when the run's deadline is, None for none, or none while it is suspended.
+
+    Time spent suspended, and the time before a retry, do not count: the clock starts anew when
+    the Suspended or the Failed condition went back to False.
+    """
+    seconds = job.spec.active_deadline_seconds
+    began = parse_time(job.status.get("startTime"))
+    if seconds is None or began is None or job.spec.suspend:
+        return None
+    for raw in job.status.get("conditions") or ():
+        if raw.get("type") in {names.CONDITION_SUSPENDED, names.CONDITION_FAILED}:
+            moved = parse_time(raw.get("lastTransitionTime"))
+            if raw.get("status") == "False" and moved is not None:
+                began = max(began, moved)
+    return began + timedelta(seconds=seconds)
+
+
+def allowed_failures(limit: int | str, desired: int) -> int:
+    """Return how many nodes may fail: a number, or a percentage of the wanted nodes, rounded down.
+
+    Rounded down as maxUnavailable is: 10% of 5 nodes is none.
+    """
+    if isinstance(limit, int):
+        return limit
+    return int(limit.removesuffix("%")) * desired // 100
