@@ -176,16 +176,41 @@ UNKNOWN = {
 }
 
 
+# What kubectl apply asks of the server; hundreds of kubectl processes would take a minute.
+AS_KUBECTL = "?fieldValidation=Strict"
+
+
+def jobs_path(namespace: str, name: str = "") -> str:
+    return f"/apis/daemonset.darkowlzz.space/v1beta1/namespaces/{namespace}/jobs{name}"
+
+
 @pytest.mark.parametrize(("spec", "message"), REFUSED.values(), ids=REFUSED)
 def test_bad_input_is_refused_with_field_and_fix(kube_env: KubeEnv, spec, message):
-    refusal = kube_env.refusal("apply", "-f", "-", input=json.dumps(job("default", spec)))
-    assert message in refusal
+    path = jobs_path("default") + AS_KUBECTL
+    status, answer = kube_env.request("POST", path, job("default", spec))
+    assert (status, answer["reason"]) == (422, "Invalid"), answer
+    assert message in answer["message"]
 
 
 @pytest.mark.parametrize(("field", "spec"), UNKNOWN.items(), ids=UNKNOWN)
 def test_an_unknown_field_is_refused_by_name(kube_env: KubeEnv, field, spec):
-    refusal = kube_env.refusal("apply", "-f", "-", input=json.dumps(job("default", spec)))
-    assert f'unknown field "{field}"' in refusal
+    path = jobs_path("default") + AS_KUBECTL
+    status, answer = kube_env.request("POST", path, job("default", spec))
+    assert (status, answer["reason"]) == (400, "BadRequest"), answer
+    assert f'unknown field "{field}"' in answer["message"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        REFUSED["no image"],
+        REFUSED["relative mountPath"],
+        REFUSED["empty token"],
+        (UNKNOWN["spec.imgae"], 'unknown field "spec.imgae"'),
+    ],
+)
+def test_kubectl_apply_shows_it(kube_env: KubeEnv, spec, message):
+    assert message in kube_env.refusal("apply", "-f", "-", input=json.dumps(job("default", spec)))
 
 
 def test_a_job_without_spec_is_refused(kube_env: KubeEnv):
@@ -215,7 +240,7 @@ def test_null_in_the_template_is_kept(kube_env: KubeEnv, namespace):
     # It takes a generated field away, as in any strategic merge; sent as it stands, since kubectl
     # apply leaves nulls out. It must not make the Job look changed to the rules either.
     spec = template(spec={"securityContext": None, "containers": [{"name": "job-container"}]})
-    path = f"/apis/daemonset.darkowlzz.space/v1beta1/namespaces/{namespace}/jobs"
+    path = jobs_path(namespace)
     status, made = kube_env.request("POST", path, job(namespace, spec))
     assert (status, made["spec"]["template"]) == (201, spec["template"])
     start(kube_env, namespace)
@@ -242,7 +267,7 @@ def test_long_lists_of_nodes_are_accepted(kube_env: KubeEnv, namespace):
     exclude = [f"b{i:04}".ljust(253, "x") for i in range(1000)]
     for size in (1000, 200):
         spec = IMAGE | {"nodes": {"include": include, "exclude": exclude[:size]}}
-        path = f"/apis/daemonset.darkowlzz.space/v1beta1/namespaces/{namespace}/jobs"
+        path = jobs_path(namespace)
         status, answer = kube_env.request("POST", path, job(namespace, spec, f"nodes-{size}"))
         assert status == 201, answer
 
@@ -294,29 +319,22 @@ def started(kube_env: KubeEnv) -> str:
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_what_runs_cannot_change_once_started(kube_env: KubeEnv, started, change):
     field = next(iter(change))
-    refusal = kube_env.refusal(
-        "patch", "dsj", "sample", "-n", started, "--type=merge", "-p", json.dumps({"spec": change})
-    )
+    status, answer = kube_env.request("PATCH", jobs_path(started, "/sample"), {"spec": change})
+    assert status == 422, answer
     assert (
         f"spec.{field}: Forbidden: spec.{field} cannot change once the Job has started: "
-        "delete the Job and apply it again, or apply the new one under another name" in refusal
-    )
-    assert refusal.count("Forbidden") == 1
+        "delete the Job and apply it again, or apply the new one under another name"
+    ) in answer["message"]
+    assert len(answer["details"]["causes"]) == 1
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_what_runs_can_change_before_the_start(kube_env: KubeEnv, namespace, change):
-    kube_env.apply(job(namespace, BEFORE))
-    kube_env.kubectl(
-        "patch",
-        "dsj",
-        "sample",
-        "-n",
-        namespace,
-        "--type=merge",
-        "-p",
-        json.dumps({"spec": change}),
-    )
+    status, answer = kube_env.request("POST", jobs_path(namespace), job(namespace, BEFORE))
+    assert status == 201, answer
+    path = jobs_path(namespace, "/sample")
+    status, answer = kube_env.request("PATCH", path, {"spec": change})
+    assert status == 200, answer
 
 
 def test_nodes_can_change_once_started(kube_env: KubeEnv, namespace):
@@ -337,7 +355,7 @@ def test_the_same_manifest_can_be_applied_again_once_started(kube_env: KubeEnv, 
 def test_status_is_written_by_its_own_subresource_only(kube_env: KubeEnv, namespace):
     made = kube_env.apply(job(namespace) | {"status": {"phase": "Succeeded"}})
     assert "status" not in made
-    path = f"/apis/daemonset.darkowlzz.space/v1beta1/namespaces/{namespace}/jobs/sample"
+    path = jobs_path(namespace, "/sample")
     body = {"spec": {"image": "other"}, "status": {"phase": "Running"}}
     status, written = kube_env.request("PATCH", f"{path}/status", body)
     assert status == 200, written
@@ -359,7 +377,7 @@ def test_the_schema_knows_all_that_the_controller_writes(kube_env: KubeEnv, name
         "completedNames": "node-[001-002]",
         "failedNames": "node-3",
     }
-    path = f"/apis/daemonset.darkowlzz.space/v1beta1/namespaces/{namespace}/jobs/sample/status"
+    path = jobs_path(namespace, "/sample/status")
     code, written = kube_env.request("PATCH", f"{path}?fieldValidation=Strict", {"status": status})
     assert code == 200, written
     assert written["status"] == status

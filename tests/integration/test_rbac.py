@@ -11,17 +11,19 @@ SYSTEM = "daemonset-job-system"
 ACCOUNT = service_account(SYSTEM, "daemonset-job-controller")
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 READ = {"get", "list", "watch"}
+# The system's caches list and watch; nothing asks for one of these objects alone.
+FOLLOW = {"list", "watch"}
 GRANTED = {
-    f"jobs.{GROUP}": READ | {"delete"},
+    f"jobs.{GROUP}": FOLLOW | {"delete"},
     f"jobs.{GROUP}/status": {"patch"},
     f"jobs.{GROUP}/finalizers": {"update"},
-    f"jobreports.{GROUP}": READ | {"create", "patch"},
+    f"jobreports.{GROUP}": FOLLOW | {"create", "patch", "delete"},
     f"jobreports.{GROUP}/status": {"patch"},
-    "daemonsets.apps": READ | {"create", "patch"},
-    "pods": READ | {"patch"},
+    "daemonsets.apps": FOLLOW | {"create", "patch", "delete"},
+    "pods": FOLLOW | {"patch"},
     "pods/log": {"get"},
-    "nodes": READ,
-    "events": {"list", "watch", "create", "patch"},
+    "nodes": FOLLOW,
+    "events": READ | {"create", "patch"},
 }
 # What every authenticated user may (system:basic-user): ask about itself.
 EVERYBODY = {

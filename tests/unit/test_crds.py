@@ -1,0 +1,237 @@
+"""The schemas against the code: every field is read, everything read is a field, all is told."""
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from job_controller.api import names
+from job_controller.api.job import Completion, JobSpec, NodeSelection, parse_job, parse_spec
+from job_controller.api.report import Evidence, new_report, parse_evidence, parse_report
+
+CRDS = Path(__file__).resolve().parents[2] / "crds"
+FILES = {"jobs": CRDS / "jobs.yaml", "jobreports": CRDS / "jobreports.yaml"}
+# Recorded for whoever reads a report; the programs have it from the Job.
+FOR_PEOPLE = {"image", "command", "args", "mountPath"}
+
+
+def crd(plural: str) -> dict[str, Any]:
+    return yaml.safe_load(FILES[plural].read_text())
+
+
+def schema(plural: str) -> dict[str, Any]:
+    (version,) = crd(plural)["spec"]["versions"]
+    return version["schema"]["openAPIV3Schema"]
+
+
+def walk(node: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield every schema below a schema, with its path."""
+    for name, child in (node.get("properties") or {}).items():
+        yield f"{path}.{name}", child
+        yield from walk(child, f"{path}.{name}")
+    for key, mark in (("items", "[]"), ("additionalProperties", "{}")):
+        if isinstance(node.get(key), Mapping):
+            yield f"{path}{mark}", node[key]
+            yield from walk(node[key], f"{path}{mark}")
+
+
+def camel(name: str) -> str:
+    head, *tail = name.split("_")
+    return head + "".join(word.title() for word in tail)
+
+
+def fields(kind: type) -> set[str]:
+    return {camel(each.name) for each in dataclasses.fields(kind)}
+
+
+# --- both ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("plural", "kind", "short"), [("jobs", "Job", "dsj"), ("jobreports", "JobReport", "dsjr")]
+)
+def test_names_are_those_of_the_code(plural, kind, short):
+    spec = crd(plural)["spec"]
+    assert crd(plural)["metadata"]["name"] == f"{plural}.{names.GROUP}"
+    assert (spec["group"], spec["names"]["kind"]) == (names.GROUP, kind)
+    assert [v["name"] for v in spec["versions"]] == [names.VERSION]
+    assert spec["names"]["shortNames"] == [short]
+    assert kind in {names.JOB_KIND, names.REPORT_KIND}
+
+
+@pytest.mark.parametrize("plural", FILES)
+def test_every_field_says_what_it_is(plural):
+    root = schema(plural)
+    silent = [
+        path
+        for path, node in walk(root)
+        if "description" not in node and path != ".metadata" and path[-2:] not in {"[]", "{}"}
+    ]
+    assert silent == []
+    for path, node in walk(root):
+        text = node.get("description", "Text")
+        assert text[0].isupper() or text.startswith("daemonset."), path
+
+
+@pytest.mark.parametrize("plural", FILES)
+def test_nothing_unknown_is_kept_but_inside_pod_fields(plural):
+    loose = {
+        p for p, node in walk(schema(plural)) if "x-kubernetes-preserve-unknown-fields" in node
+    }
+    assert all(re.match(r"\.spec\.template\.spec\.\w+(\[\])?$", path) for path in loose)
+
+
+@pytest.mark.parametrize("plural", FILES)
+def test_columns_show_fields_that_exist(plural):
+    paths = {path for path, _ in walk(schema(plural))} | {".metadata.creationTimestamp"}
+    (version,) = crd(plural)["spec"]["versions"]
+    for column in version["additionalPrinterColumns"]:
+        assert column["jsonPath"] in paths
+    assert version["subresources"] == {"status": {}}
+
+
+@pytest.mark.parametrize("plural", FILES)
+def test_every_rule_names_its_field(plural):
+    root = schema(plural)
+    for path, node in [("", root), *walk(root)]:
+        for rule in node.get("x-kubernetes-validations", ()):
+            place = re.sub(r"\[\]|\{\}", "", path + rule.get("fieldPath", "")).strip(".")
+            message = rule["message"]
+            # By its full name or, in a list's item, that of the list.
+            assert place in message or place.rpartition(".")[0] in message, (path, message)
+
+
+# --- Job -------------------------------------------------------------------------------
+
+
+SPEC = schema("jobs")["properties"]["spec"]["properties"]
+
+
+# Parsed already, not offered yet: a field enters the schema when the whole system heeds it.
+NOT_OFFERED_YET = {
+    *("activeDeadlineSeconds", "backoffLimit", "failureLogLines", "failurePolicy"),
+    *("nodeDeadlineSeconds", "results", "suspend", "ttlSecondsAfterFinished"),
+    *("mode", "failureToken"),
+}
+
+
+@pytest.mark.parametrize(
+    ("schema_", "kind"),
+    [
+        (SPEC, JobSpec),
+        (SPEC["nodes"]["properties"], NodeSelection),
+        (SPEC["completion"]["properties"], Completion),
+    ],
+    ids=["spec", "nodes", "completion"],
+)
+def test_the_schema_has_the_fields_that_are_parsed_and_no_others(schema_, kind):
+    assert set(schema_) <= fields(kind), "accepted and then ignored"
+    assert fields(kind) - set(schema_) <= NOT_OFFERED_YET, "heeded, but refused at apply"
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("image", "a"),
+        ("command", ["a"]),
+        ("args", ["a"]),
+        ("mountPath", "/a"),
+        ("template", {"spec": {"hostPID": True}}),
+        ("nodes.selector", {"matchLabels": {"a": "b"}}),
+        ("nodes.include", ["a"]),
+        ("nodes.exclude", ["a"]),
+        ("completion.token", "a"),
+        ("completion.match", "Regex"),
+    ],
+)
+def test_every_field_of_the_spec_is_read(path, value):
+    outer, _, inner = path.partition(".")
+    raw = {outer: {inner: value} if inner else value}
+    assert parse_spec(raw) != parse_spec({})
+
+
+def test_defaults_are_those_of_the_code():
+    assert SPEC["completion"]["default"] == {}
+    assert SPEC["completion"]["properties"]["match"]["default"] == Completion().match
+    assert "default" not in SPEC["completion"]["properties"]["token"]
+    assert Completion().token is None
+
+
+def test_phases_are_those_of_the_code():
+    phases = {value for name, value in vars(names).items() if name.startswith("PHASE_")}
+    assert set(schema("jobs")["properties"]["status"]["properties"]["phase"]["enum"]) <= phases
+    assert {"Pending", "Running", "Paused", "Succeeded", "Failed"} <= phases
+
+
+def test_labels_of_the_generated_pods_are_reserved():
+    rules = SPEC["template"]["properties"]["metadata"]["properties"]["labels"]
+    text = str(rules["x-kubernetes-validations"])
+    for label in (names.LABEL_DAEMON_SET, names.LABEL_JOB, names.LABEL_MANAGED):
+        assert f"'{label}'" in text
+    assert names.LABEL_JOB_UID.startswith(f"{names.GROUP}/")
+    assert f"{names.GROUP}/" in text
+
+
+def test_what_runs_is_guarded_and_where_is_not():
+    guarded = {rule["fieldPath"] for rule in schema("jobs")["x-kubernetes-validations"]}
+    what = {"image", "command", "args", "mountPath", "template", "completion"}
+    assert guarded >= {f".spec.{name}" for name in what}
+    assert ".spec.nodes" not in guarded
+
+
+def test_the_status_has_what_the_controller_writes():
+    status = pytest.importorskip("job_controller.core.status")
+    job = parse_job({"metadata": {"name": "a", "uid": "b"}, "spec": {"image": "c"}})
+    written = status.first_status(job, datetime(2025, 1, 1, tzinfo=UTC))
+    known = schema("jobs")["properties"]["status"]["properties"]
+    assert set(written) <= set(known)
+    condition = known["conditions"]["items"]
+    for each in written["conditions"]:
+        assert set(each) <= set(condition["properties"])
+        assert set(condition["required"]) <= set(each)
+
+
+# --- JobReport -------------------------------------------------------------------------
+
+
+REPORT = schema("jobreports")["properties"]
+
+
+def test_a_new_report_has_the_fields_of_the_schema():
+    made = new_report(namespace="a", job_name="b", job_uid="c", spec=dict.fromkeys(FOR_PEOPLE, "x"))
+    assert set(made["spec"]) == set(REPORT["spec"]["properties"])
+    assert set(made["spec"]["job"]) == set(REPORT["spec"]["properties"]["job"]["properties"])
+
+
+def test_every_field_of_a_report_that_programs_need_is_read():
+    raw = {
+        "metadata": {"name": "a"},
+        "spec": {"job": {"name": "b", "uid": "c"}, "shard": 2},
+        "evidence": {"n": {"nodeUID": "d"}},
+        "status": {"phase": "Running"},
+    }
+    read = parse_report(raw)
+    assert (read.job_name, read.job_uid, read.shard) == ("b", "c", 2)
+    assert read.evidence == {"n": Evidence("d")}
+    assert read.status == {"phase": "Running"}
+    assert set(REPORT["spec"]["properties"]) - FOR_PEOPLE == {"job", "shard"}
+
+
+def test_evidence_is_written_and_read_field_by_field():
+    samples = {"results": {"k": "v"}, "last_lines": ("l",)}
+    names_ = [each.name for each in dataclasses.fields(Evidence)]
+    full = Evidence(**{name: samples.get(name, name) for name in names_})
+    known = REPORT["evidence"]["additionalProperties"]
+    assert set(full.to_raw()) == set(known["properties"])
+    assert set(known["required"]) == set(Evidence("a").to_raw())
+    assert parse_evidence(full.to_raw()) == full
+
+
+def test_a_reports_counts_are_the_jobs():
+    job = schema("jobs")["properties"]["status"]["properties"]["nodes"]["properties"]
+    assert set(REPORT["status"]["properties"]["nodes"]["properties"]) == set(job)

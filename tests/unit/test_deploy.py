@@ -1,0 +1,185 @@
+"""What deploy/ says, read as data. What it does on an API server, tests/integration shows."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+VERSION = "v" + tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+NAMESPACE = "daemonset-job-system"
+KUSTOMIZATION = yaml.safe_load((DEPLOY / "kustomization.yaml").read_text())
+CLUSTER_SCOPED = {
+    "Namespace",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+}
+
+
+def documents() -> list[dict[str, Any]]:
+    files = sorted(DEPLOY.glob("*.yaml"))
+    found = [d for f in files for d in yaml.safe_load_all(f.read_text())]
+    return [each for each in found if each["kind"] != "Kustomization"]
+
+
+def one(kind: str, name: str | None = None) -> dict[str, Any]:
+    (found,) = [
+        each
+        for each in documents()
+        if each["kind"] == kind and name in {None, each["metadata"]["name"]}
+    ]
+    return found
+
+
+POD = one("Deployment")["spec"]["template"]
+CONTAINERS = {each["name"]: each for each in POD["spec"]["containers"]}
+
+
+def environment(container: str) -> dict[str, Any]:
+    return {each["name"]: each for each in CONTAINERS[container]["env"]}
+
+
+def test_the_kustomization_has_every_file():
+    files = {f.name for f in DEPLOY.glob("*.yaml")} - {"kustomization.yaml"}
+    assert set(KUSTOMIZATION["resources"]) == files | {"../crds"}
+    crds = yaml.safe_load((ROOT / "crds" / "kustomization.yaml").read_text())
+    files = {f.name for f in (ROOT / "crds").glob("*.yaml")} - {"kustomization.yaml"}
+    assert set(crds["resources"]) == files
+
+
+def test_everything_is_in_the_systems_namespace():
+    for each in documents():
+        wanted = None if each["kind"] in CLUSTER_SCOPED else NAMESPACE
+        assert each["metadata"].get("namespace") == wanted, each["metadata"]["name"]
+        assert each["metadata"]["labels"]["app.kubernetes.io/name"] == "daemonset-job"
+
+
+def test_images_are_those_of_this_version():
+    wanted = {f"docker.io/darkowlzz/daemonset-job-{name}:{VERSION}" for name in CONTAINERS}
+    assert {each["image"] for each in CONTAINERS.values()} == wanted
+    assert {f"{each['name']}:{each['newTag']}" for each in KUSTOMIZATION["images"]} == wanted
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_containers_are_hardened(container):
+    spec = CONTAINERS[container]
+    assert spec["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert spec["imagePullPolicy"] == "IfNotPresent"
+    assert spec["resources"]["limits"] == {"memory": "256Mi"}
+    assert set(spec["resources"]["requests"]) == {"cpu", "memory"}
+    assert POD["spec"]["securityContext"]["runAsNonRoot"] is True
+    assert POD["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+
+
+def test_the_user_is_that_of_the_images():
+    user = POD["spec"]["securityContext"]["runAsUser"]
+    for container in CONTAINERS:
+        assert f"USER {user}:{user}\n" in (ROOT / "images" / container / "Dockerfile").read_text()
+
+
+@pytest.mark.parametrize(("container", "port"), [("controller", 8080), ("terminator", 8081)])
+def test_probes_ask_the_right_port(container, port):
+    spec = CONTAINERS[container]
+    ports = {each["name"]: each["containerPort"] for each in spec["ports"]}
+    for probe, path in (("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
+        asked = spec[probe]["httpGet"]
+        assert (asked["path"], ports[asked["port"]]) == (path, port)
+
+
+def test_the_default_token_stands_in_one_place():
+    for container in CONTAINERS:
+        source = environment(container)["TERMINATION_WORD"]["valueFrom"]["configMapKeyRef"]
+        assert one("ConfigMap")["metadata"]["name"] == source["name"]
+        assert one("ConfigMap")["data"][source["key"]] == "done"
+    assert "terminationWord" not in yaml.safe_load(one("ConfigMap")["data"]["config.yaml"])
+
+
+def test_the_controller_takes_the_environment_it_is_given():
+    config = pytest.importorskip("job_controller.config")
+    given = {name: each.get("value", "x") for name, each in environment("controller").items()}
+    parsed = config.parse_config([], given | {"POD_NAMESPACE": NAMESPACE}, "host")
+    assert parsed.namespaces == ()
+    assert parsed.lease_namespace == NAMESPACE
+    assert parsed.log_json is True
+    assert parsed.probe_port == 8080
+
+
+def test_the_terminator_takes_its_environment_and_its_file():
+    config = pytest.importorskip("terminator.config")
+    given = {name: each.get("value", "done") for name, each in environment("terminator").items()}
+    assert set(given) >= {"NAMESPACE", "POD_LABEL_SELECTOR", "TERMINATION_WORD", "POD_NAMESPACE"}
+    text = one("ConfigMap")["data"]["config.yaml"]
+    # What the file says is what the program would do without it, but for machines' logs.
+    assert config.load_config(given, text) == config.Config(log_format="json")
+    assert config.DEFAULT_PATH == "/etc/terminator/config.yaml"
+
+
+def test_leases_are_granted_by_the_names_that_are_used():
+    controller = pytest.importorskip("job_controller.config")
+    terminator = pytest.importorskip("terminator.main")
+    (named,) = [rule for rule in one("Role")["rules"] if "resourceNames" in rule]
+    used = {controller.Config().lease_name, terminator.LEASE_NAME}
+    assert set(named["resourceNames"]) == used
+
+
+def test_the_terminators_configuration_can_change_while_it_runs():
+    (mount,) = CONTAINERS["terminator"]["volumeMounts"]
+    assert "subPath" not in mount
+    (volume,) = POD["spec"]["volumes"]
+    assert volume["configMap"]["items"] == [{"key": "config.yaml", "path": "config.yaml"}]
+    assert mount["mountPath"] == "/etc/terminator"
+
+
+def test_selectors_agree():
+    labels = POD["metadata"]["labels"].items()
+    deployment = one("Deployment")["spec"]
+    budget = one("PodDisruptionBudget")["spec"]
+    (spread,) = POD["spec"]["topologySpreadConstraints"]
+    for selector in (deployment["selector"], budget["selector"], spread["labelSelector"]):
+        assert selector["matchLabels"].items() <= labels
+
+
+def test_no_role_has_a_wildcard_a_secret_or_a_way_up():
+    for role in documents():
+        for rule in role.get("rules", ()):
+            words = {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
+            assert not any("*" in word for word in words)
+            assert not words & {"secrets", "escalate", "bind", "impersonate", "pods/exec"}
+
+
+def test_the_system_is_bound_to_its_own_roles_only():
+    bound = {
+        each["roleRef"]["name"]
+        for each in documents()
+        if each["kind"] in {"ClusterRoleBinding", "RoleBinding"}
+    }
+    assert bound == {
+        "daemonset-job-controller",
+        "daemonset-job-terminator",
+        "daemonset-job-leader-election",
+    }
+
+
+def test_people_cannot_write_reports():
+    for name in ("view", "edit", "admin"):
+        for rule in one("ClusterRole", f"daemonset-job-{name}")["rules"]:
+            if "jobreports" in rule["resources"] or "jobreports/status" in rule["resources"]:
+                assert not set(rule["verbs"]) & {"create", "update", "patch"}
+
+
+def test_the_policy_guards_specs_and_not_status():
+    policy = one("ValidatingAdmissionPolicy")
+    (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
+    assert rule["resources"] == ["jobs"]
+    assert policy["spec"]["failurePolicy"] == "Fail"
+    binding = one("ValidatingAdmissionPolicyBinding")["spec"]
+    assert binding == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
