@@ -6,20 +6,26 @@ the Job's UID owns; labels and names prove nothing.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 from job_controller.api import names
 from job_controller.api.job import Job
 from job_controller.api.objects import DaemonSet, Node, Pod
-from job_controller.api.report import Evidence, JobReport
+from job_controller.api.report import Evidence, JobReport, NodeRecord
+from job_controller.api.times import format_time, parse_time
+
+# The state of a node that the controller gave up, in JobReport.status.nodeStates.
+_FAILED = "Failed"
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """One Job and what the caches hold around it.
 
-    `pods` may hold any pods, `reports` any reports; what does not belong to the Job is passed
-    over. `nodes` are the current nodes by name.
+    `pods` may hold any pods; what does not belong to the Job is passed over. `nodes` are the
+    current nodes by name, `ledger` the evidence of this run, and `records` what the controller
+    recorded of its nodes, both by name of the node.
     """
 
     job: Job
@@ -27,30 +33,39 @@ class Snapshot:
     pods: Iterable[Pod]
     nodes: Mapping[str, Node]
     ledger: Mapping[str, Evidence]
+    records: Mapping[str, NodeRecord] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Where the run stands: node names, and what is missing for the Job to be deleted.
+    """Where the run stands, in names of nodes.
 
     `wanted` are the nodes on which the DaemonSet controller keeps a pod, `completed` those of
-    them that stand in the ledger by their UID. `is_exact`: `wanted` is known to be all of them.
-    `obstacle` says in words why the Job stays, "" when it may be deleted.
+    them that stand in the ledger by their UID, `failed` those of the rest that the controller
+    recorded as failed. `inexact` says why `wanted` is not known to be all of them, "" if it is.
     """
 
     wanted: frozenset[str]
     completed: frozenset[str]
-    is_exact: bool
-    obstacle: str
+    failed: frozenset[str]
+    inexact: str
 
     @property
     def all_completed(self) -> bool:
         """Whether every wanted node is completed, and there is at least one."""
-        return self.is_exact and bool(self.wanted) and self.completed == self.wanted
+        return not self.inexact and bool(self.wanted) and self.completed == self.wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Whether the Job may be deleted now: if not, why in words, and when time alone changes it."""
+
+    obstacle: str = ""
+    wake_at: datetime | None = None
 
     @property
     def may_delete(self) -> bool:
-        """Whether both counts agree that the Job is done."""
+        """Whether nothing stands in the way."""
         return not self.obstacle
 
 
@@ -60,13 +75,23 @@ def merge_ledger(job: Job, reports: Iterable[JobReport]) -> dict[str, Evidence]:
     Should a node stand in two shards, an entry that completes it wins, then the lower shard.
     """
     ledger: dict[str, Evidence] = {}
-    for report in sorted(reports, key=lambda report: report.shard):
-        if report.job_uid != job.uid or report.namespace != job.namespace:
-            continue
+    for report in _of_run(job, reports):
         for name, entry in report.evidence.items():
             if name not in ledger or (entry.is_completed and not ledger[name].is_completed):
                 ledger[name] = entry
     return ledger
+
+
+def merge_records(job: Job, reports: Iterable[JobReport]) -> dict[str, NodeRecord]:
+    """Return what the controller recorded of this run's nodes, all shards as one."""
+    return {
+        name: record for report in _of_run(job, reports) for name, record in report.records.items()
+    }
+
+
+def _of_run(job: Job, reports: Iterable[JobReport]) -> list[JobReport]:
+    own = [r for r in reports if r.job_uid == job.uid and r.namespace == job.namespace]
+    return sorted(own, key=lambda report: report.shard)
 
 
 def owned_pods(job: Job, daemon_set: DaemonSet | None, pods: Iterable[Pod]) -> list[Pod]:
@@ -94,17 +119,48 @@ def speaks_for(pod: Pod, node: Node | None) -> bool:
 
 
 def take_count(snapshot: Snapshot) -> Count:
-    """Return the count, and what stands in the way of deleting the Job, if anything."""
-    pods = owned_pods(snapshot.job, snapshot.daemon_set, snapshot.pods)
+    """Return where the run stands."""
+    job, daemon_set = snapshot.job, snapshot.daemon_set
+    pods = owned_pods(job, daemon_set, snapshot.pods)
     wanted = frozenset(pod.node_name for pod in pods if not pod.deleting and pod.node_name)
     completed = frozenset(name for name in wanted if _is_completed(name, snapshot))
-    inexact = _inexactness(snapshot.job, snapshot.daemon_set, wanted)
-    return Count(
-        wanted,
-        completed,
-        is_exact=not inexact,
-        obstacle=inexact or _obstacle(snapshot.job, wanted, completed),
-    )
+    failed = frozenset(name for name in wanted - completed if _has_failed(name, snapshot))
+    return Count(wanted, completed, failed, _inexactness(job, daemon_set, wanted))
+
+
+def judge_ending(job: Job, count: Count, now: datetime) -> Ending:
+    """Return whether the Job may be deleted.
+
+    A complete one, once both counts agree and its time to live is over: at once, unless
+    `ttlSecondsAfterFinished` says otherwise. A failed one only if that says so.
+    """
+    if job.deleting:
+        return Ending("it is being deleted")
+    if int(job.status.get("observedGeneration") or 0) != job.generation:
+        return Ending("the controller has yet to act on the newest spec")
+    if job.is_true(names.CONDITION_COMPLETE):
+        disagreement = _disagreement(job, count)
+        seconds = job.spec.ttl_seconds_after_finished or 0
+        return Ending(disagreement) if disagreement else _after(job, seconds, now)
+    if job.is_true(names.CONDITION_FAILED):
+        return _judge_failed(job, now)
+    return Ending("the controller has yet to count it as complete")
+
+
+def allowed_failures(limit: int | str, wanted: int) -> int:
+    """Return how many of `wanted` nodes may fail: a number, or a percentage, rounded down."""
+    if isinstance(limit, int):
+        return limit
+    return int(limit.removesuffix("%")) * wanted // 100
+
+
+def _judge_failed(job: Job, now: datetime) -> Ending:
+    ttl_seconds = job.spec.ttl_seconds_after_finished
+    if ttl_seconds is None:
+        return Ending("it failed, and stays for inspection")
+    if job.status.get("retry", "") != job.retry_token:
+        return Ending("its failed nodes are about to try again")
+    return _after(job, ttl_seconds, now)
 
 
 def _is_owned(job: Job, daemon_set: DaemonSet) -> bool:
@@ -116,6 +172,13 @@ def _is_completed(name: str, snapshot: Snapshot) -> bool:
     if node is None or entry is None or not node.uid:
         return False
     return entry.is_completed and entry.node_uid == node.uid
+
+
+def _has_failed(name: str, snapshot: Snapshot) -> bool:
+    node, record = snapshot.nodes.get(name), snapshot.records.get(name)
+    if node is None or record is None or not node.uid:
+        return False
+    return record.uid == node.uid and record.state == _FAILED
 
 
 def _inexactness(job: Job, daemon_set: DaemonSet | None, wanted: frozenset[str]) -> str:
@@ -130,15 +193,27 @@ def _inexactness(job: Job, daemon_set: DaemonSet | None, wanted: frozenset[str])
     return ""
 
 
-def _obstacle(job: Job, wanted: frozenset[str], completed: frozenset[str]) -> str:
-    if not wanted:
+def _disagreement(job: Job, count: Count) -> str:
+    """Return why this count does not agree that the Job is complete, "" if it does."""
+    if count.inexact:
+        return count.inexact
+    if not count.wanted:
         return "no node is wanted"
-    if completed != wanted:
-        return f"{len(completed)} of {len(wanted)} nodes are completed"
-    if job.deleting:
-        return "it is being deleted"
-    if int(job.status.get("observedGeneration") or 0) != job.generation:
-        return "the controller has yet to act on the newest spec"
-    if not job.is_true(names.CONDITION_COMPLETE):
-        return "the controller has yet to count it as complete"
+    if count.completed | count.failed != count.wanted:
+        return f"{len(count.completed)} of {len(count.wanted)} nodes are completed"
+    allowed = allowed_failures(job.spec.failure_policy.max_failed_nodes, len(count.wanted))
+    if len(count.failed) > allowed:
+        return f"{len(count.failed)} nodes failed and {allowed} may"
     return ""
+
+
+def _after(job: Job, seconds: int, now: datetime) -> Ending:
+    if seconds <= 0:
+        return Ending()
+    finished = parse_time(job.status.get("completionTime"))
+    if finished is None:
+        return Ending("its status has yet to say when it finished")
+    end = finished + timedelta(seconds=seconds)
+    if now >= end:
+        return Ending()
+    return Ending(f"its time to live ends at {format_time(end)}", wake_at=end)

@@ -6,9 +6,14 @@ merge patch would keep those of a former node of the same name.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
+from job_controller.api.objects import Pod
 from job_controller.api.report import Evidence, JobReport
+from job_controller.api.times import format_time
+from terminator.tail import Findings, bounded_results, readable_lines
 
 # Nodes per report: 5,000 nodes with results stay well below etcd's 1.5 MiB per object.
 SHARD_NODES = 1000
@@ -20,11 +25,53 @@ def stands(entry: Evidence | None, wanted: Evidence) -> bool:
     """Return whether `entry` already says what `wanted` does, so that nothing is to be written.
 
     The first completion of a node stays: that a later read found another time for it (a token
-    printed twice, the log of a successor) is not news.
+    printed twice, the log of a successor), or a failure, is not news. A result is.
     """
     if entry is None or entry.node_uid != wanted.node_uid:
         return False
-    return entry.is_completed or entry == wanted
+    if not entry.is_completed:
+        return entry == wanted
+    return not wanted.is_completed or wanted.results.items() <= entry.results.items()
+
+
+def joined(entry: Evidence | None, wanted: Evidence) -> Evidence:
+    """Return what to write where `entry` stands and `wanted` was found: nothing true gets lost."""
+    if entry is None or entry.node_uid != wanted.node_uid or not entry.is_completed:
+        return wanted
+    return replace(entry, results={**entry.results, **wanted.results})
+
+
+def log_evidence(
+    pod: Pod, node_uid: str, found: Findings, failure_log_lines: int
+) -> Evidence | None:
+    """Return what a pod's log proves about its node, None if nothing worth an entry.
+
+    The last lines are kept of a log that did not end with the token.
+    """
+    about = Evidence(node_uid, pod=pod.name, pod_uid=pod.uid)
+    if found.completed_at:
+        return replace(
+            about, completed_at=found.completed_at, results=bounded_results(found.results)
+        )
+    lines = readable_lines(found.last_lines, failure_log_lines)
+    if not found.failed_at and not lines:
+        return None
+    return replace(about, failed_at=found.failed_at, last_lines=lines)
+
+
+def has_succeeded(pod: Pod) -> bool:
+    """Return whether the task in the pod has ended with exit code 0."""
+    container = pod.container
+    return container is not None and container.state == "terminated" and container.exit_code == 0
+
+
+def exit_evidence(pod: Pod, node_uid: str) -> Evidence:
+    """Return the evidence of a task that ended with exit code 0, for a Job of mode Exit."""
+    container = pod.container
+    moment = container and (container.finished_at or container.started_at)
+    # A kubelet always says when; the epoch is a time too, and completed is completed.
+    completed_at = format_time(moment or datetime.fromtimestamp(0, UTC))
+    return Evidence(node_uid, completed_at=completed_at, pod=pod.name, pod_uid=pod.uid)
 
 
 def assign(
@@ -63,5 +110,9 @@ def patch_body(report: JobReport, entries: Mapping[str, Evidence]) -> dict[str, 
 
 
 def _raw_entry(old: Evidence | None, new: Evidence) -> dict[str, Any]:
-    stale = dict.fromkeys(old.to_raw()) if old is not None else {}
-    return {**stale, **new.to_raw()}
+    raw = joined(old, new).to_raw()
+    before = old.to_raw() if old is not None else {}
+    if "results" in raw and "results" in before:
+        # A map inside the entry is merged too: names that are gone need their own null.
+        raw["results"] = {**dict.fromkeys(before["results"]), **raw["results"]}
+    return {**dict.fromkeys(before), **raw}

@@ -21,7 +21,7 @@ from job_controller.kube.resources import JOB_REPORTS
 from job_controller.runtime.queue import WorkQueue
 from job_controller.runtime.worker import run_workers
 from terminator.ending import merge_ledger
-from terminator.entries import assign, patch_body, stands
+from terminator.entries import assign, joined, patch_body, stands
 from terminator.metrics import Metrics
 
 WRITERS = 4
@@ -61,15 +61,19 @@ class Ledger:
         )
         metrics.ledger_pending.set_function(self._count_pending)
 
-    def enter(self, job: Job, node: str, evidence: Evidence) -> None:
-        """Have `evidence` entered for `node` within the flush interval; idempotent."""
+    def enter(self, job: Job, node: str, evidence: Evidence) -> bool:
+        """Have `evidence` entered for `node` within the flush interval; returns whether it is new.
+
+        What completes a node is never replaced by what does not.
+        """
         book = self._books.setdefault(job.uid, _Book(job))
         if stands(book.pending.get(node), evidence) or stands(
             self._current(book).get(node), evidence
         ):
-            return
-        book.pending[node] = evidence
+            return False
+        book.pending[node] = joined(book.pending.get(node), evidence)
         self._queue.add_after(job.uid, self.flush_seconds)
+        return True
 
     def view(self, job: Job) -> dict[str, Evidence]:
         """Return all that is known of a run: entered, written but not yet seen back, pending."""
@@ -79,7 +83,7 @@ class Ledger:
         ledger = self._current(book)
         for node, evidence in book.pending.items():
             if not stands(ledger.get(node), evidence):
-                ledger[node] = evidence
+                ledger[node] = joined(ledger.get(node), evidence)
         return ledger
 
     def has_pending(self, job: Job) -> bool:
@@ -170,7 +174,7 @@ class Ledger:
         for node, evidence in entries.items():
             if book.pending.get(node) == evidence:
                 del book.pending[node]
-        log.info("nodes entered as completed", nodes=len(entries), first=min(entries))
+        log.info("evidence entered", nodes=len(entries), first=min(entries))
 
     async def _write_halves(
         self, book: _Book, report: JobReport, entries: Mapping[str, Evidence]

@@ -60,10 +60,12 @@ class Reading:
     """What is known of reading one pod's log; `spread` in [0, 1) keeps pods from reading in step.
 
     The scanner asks for the `next_step` and reports what became of it. `found` and `cursor` are
-    the results so far; the cursor belongs to the current instance of the container.
+    the results so far; the cursor belongs to the current instance of the container. Unless
+    `is_live`, only what has ended is read: nothing in a running task's log could decide.
     """
 
-    def __init__(self, spread: float = 0.5) -> None:
+    def __init__(self, spread: float = 0.5, *, is_live: bool = True) -> None:
+        self.is_live = is_live
         self.found = Findings()
         self.cursor = Cursor()
         self.unfinished: Line | None = None
@@ -112,6 +114,8 @@ class Reading:
         # have been started again, and the read was one of the new instance.
         if self._previous_read < self._instance - 1:
             return Short(previous=True)
+        if not self.is_live:
+            return Wait(math.inf)
         if self._read_at is None:
             return Short()
         check_at = self._checked_at + self._check_seconds
@@ -127,20 +131,22 @@ class Reading:
 
     def short_done(
         self, step: Short, container: Container, cursor: Cursor, unfinished: Line | None, now: float
-    ) -> None:
-        """Record a short read that worked; `container` is the state that the step was taken for."""
+    ) -> bool:
+        """Record a short read that worked; `container` is the state that the step was taken for.
+
+        Returns whether it was the whole end of an instance that is over: nothing more will come.
+        """
         self._failures = self._absences = 0
         if step.previous:
-            # An unfinished last line of an ended instance stays as it is; one look was enough
-            # unless it would decide, and then it is looked at again.
-            if unfinished is None or self.unfinished == unfinished:
-                self._previous_read = container.restart_count - 1
             self._confirm(unfinished, now)
-            return
+            if unfinished is None:
+                self._previous_read = container.restart_count - 1
+            return unfinished is None
         if container.restart_count < self._instance:
-            return  # overtaken: that instance is history
+            return False  # overtaken: that instance is history
         self._confirm(unfinished, now)
-        if container.state != "running" and unfinished is None:
+        is_end = container.state != "running" and unfinished is None
+        if is_end:
             self._ended_read = container.restart_count
         if self._read_at is not None and not self.is_streaming:
             self._poll_seconds = min(self._poll_seconds * POLL_GROWTH, POLL_SECONDS[1])
@@ -148,6 +154,7 @@ class Reading:
         if not step.use_cursor:
             self._checked_at = now
         self.cursor = max(self.cursor, cursor)
+        return is_end
 
     def _confirm(self, unfinished: Line | None, now: float) -> None:
         self.unfinished = unfinished

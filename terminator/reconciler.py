@@ -5,26 +5,41 @@ level-triggered: each look starts from the caches, whatever events came, and how
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from loguru import logger
 
-from job_controller.api.job import Job
+from job_controller.api.job import Completion, Job
+from job_controller.api.names import CONDITION_COMPLETE
 from job_controller.api.objects import DaemonSet, Pod
 from job_controller.api.report import Evidence
 from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import Conflict, KubeError, NotFound
 from job_controller.kube.resources import JOBS
+from job_controller.runtime.clock import Clock
 from terminator.caches import Caches, JobKey
-from terminator.ending import Snapshot, merge_ledger, owned_pods, speaks_for, take_count
+from terminator.ending import (
+    Count,
+    Snapshot,
+    judge_ending,
+    merge_ledger,
+    merge_records,
+    owned_pods,
+    speaks_for,
+    take_count,
+)
+from terminator.entries import exit_evidence, has_succeeded, log_evidence
 from terminator.ledger import Ledger
 from terminator.metrics import Metrics
 from terminator.scanner import Scanner, Target
-from terminator.tail import Findings
-from terminator.token import Matcher
+from terminator.tail import Findings, bounded_results
+from terminator.token import EXIT, Matcher
 
 # Jobs of one token share a matcher, and with it what a regular expression has learnt; this many
 # different ones are kept.
 _MATCHERS_LIMIT = 256
+
+_Tokens = tuple[Completion, tuple[str, ...], str]
 
 
 class Matchers:
@@ -32,17 +47,17 @@ class Matchers:
 
     def __init__(self, default_token: Callable[[], str]) -> None:
         self._default_token = default_token
-        self._known: dict[tuple[str, str], Matcher] = {}
-        self._refused: set[tuple[str, str]] = set()
+        self._known: dict[_Tokens, Matcher] = {}
+        self._refused: set[_Tokens] = set()
 
     def of(self, job: Job) -> Matcher | None:
         """Return the Job's matcher, the same object as long as its tokens are the same."""
-        completion = job.spec.completion
-        key = (completion.token or self._default_token(), completion.match)
+        default = self._default_token()
+        key = (job.spec.completion, job.spec.results, default)
         if key not in self._known and len(self._known) >= _MATCHERS_LIMIT:
             self._known.clear()
         try:
-            matcher = self._known.get(key) or Matcher.of(completion, key[0])
+            matcher = self._known.get(key) or Matcher.of(job.spec, default)
         except ValueError as error:
             if key not in self._refused:
                 self._refused.add(key)
@@ -58,16 +73,19 @@ class Reconciler:
     def __init__(
         self,
         client: KubeClient,
+        clock: Clock,
         caches: Caches,
         ledger: Ledger,
         metrics: Metrics,
-        token: Callable[[], str],
+        *,
+        default_token: Callable[[], str],
     ) -> None:
         self._client = client
+        self._clock = clock
         self._caches = caches
         self._ledger = ledger
         self._metrics = metrics
-        self._matchers = Matchers(token)
+        self._matchers = Matchers(default_token)
         self._deleted: dict[JobKey, str] = {}
         # Set right after: the scanner needs `found`, and the reconciler needs the scanner.
         self.scanner: Scanner
@@ -87,29 +105,19 @@ class Reconciler:
             job, daemon_set, self._caches.pods_of(daemon_set) if daemon_set is not None else ()
         )
         self.scanner.set_targets(key, self._targets(job, pods))
-        await self._end(key, job, daemon_set, pods)
-        return None
-
-    def found(self, key: JobKey, target: Target, findings: Findings) -> None:
-        """Take what the scanner found in a pod's log: the node is completed."""
-        job = self._caches.job(key)
-        if job is None or job.uid != target.job_uid or not findings.completed_at:
-            return
-        pod = target.pod
-        self._ledger.enter(
-            job, pod.node_name, Evidence(target.node_uid, findings.completed_at, pod.name)
-        )
-        logger.bind(namespace=job.namespace, job=job.name, node=pod.node_name, pod=pod.name).debug(
-            "a node printed the token"
-        )
         self._hurry_if_last(job)
+        return await self._end(key, job, daemon_set, pods)
 
     # --- reading -------------------------------------------------------------------------
 
     def _targets(self, job: Job, pods: list[Pod]) -> list[Target]:
+        """Return the pods to read; what a pod's status proves by itself is entered at once."""
         matcher = self._matchers.of(job)
         if matcher is None:
             return []
+        is_exit = job.spec.completion.mode == EXIT
+        # In mode Exit a running task's log decides nothing, unless it may print that it failed.
+        is_live = not is_exit or job.spec.completion.failure_token is not None
         ledger, nodes = self._ledger.view(job), self._caches.nodes_of(pods)
         targets = []
         for pod in pods:
@@ -117,9 +125,43 @@ class Reconciler:
             if node is None or not pod.bound or not speaks_for(pod, node):
                 continue
             entry = ledger.get(node.name)
-            if entry is None or entry.node_uid != node.uid or not entry.is_completed:
-                targets.append(Target(pod, job.uid, node.uid, matcher))
+            if entry is not None and entry.node_uid != node.uid:
+                entry = None
+            if is_exit and has_succeeded(pod) and (entry is None or not entry.is_completed):
+                self._enter(job, pod, exit_evidence(pod, node.uid))
+                if not job.spec.results:
+                    continue
+            if entry is not None and (
+                (entry.is_completed and not (is_exit and job.spec.results))
+                or (entry.failed_at and entry.pod_uid == pod.uid)
+            ):
+                continue
+            targets.append(Target(pod, job.uid, node.uid, matcher, is_live))
         return targets
+
+    def found(self, key: JobKey, target: Target, findings: Findings) -> None:
+        """Take what the scanner found: a token, or the end of a log without one."""
+        job = self._caches.job(key)
+        if job is None or job.uid != target.job_uid:
+            return
+        evidence = log_evidence(target.pod, target.node_uid, findings, job.spec.failure_log_lines)
+        if job.spec.completion.mode == EXIT and has_succeeded(target.pod):
+            exited = exit_evidence(target.pod, target.node_uid)
+            evidence = replace(exited, results=bounded_results(findings.results))
+        if evidence is not None:
+            self._enter(job, target.pod, evidence)
+            self._hurry_if_last(job)
+
+    def _enter(self, job: Job, pod: Pod, evidence: Evidence) -> None:
+        if self._ledger.enter(job, pod.node_name, evidence):
+            logger.bind(
+                namespace=job.namespace,
+                job=job.name,
+                node=pod.node_name,
+                pod=pod.name,
+                completed=evidence.is_completed,
+                failed=bool(evidence.failed_at),
+            ).debug("evidence about a node")
 
     # --- ending --------------------------------------------------------------------------
 
@@ -129,27 +171,37 @@ class Reconciler:
         if daemon_set is None or not self._ledger.could_complete(job, daemon_set.desired):
             return
         pods = self._caches.pods_of(daemon_set)
-        snapshot = Snapshot(
-            job, daemon_set, pods, self._caches.nodes_of(pods), self._ledger.view(job)
-        )
-        if take_count(snapshot).all_completed:
+        nodes = self._caches.nodes_of(pods)
+        if take_count(Snapshot(job, daemon_set, pods, nodes, self._ledger.view(job))).all_completed:
             self._ledger.hurry(job)
 
     async def _end(
         self, key: JobKey, job: Job, daemon_set: DaemonSet | None, pods: list[Pod]
-    ) -> None:
-        self._hurry_if_last(job)
+    ) -> float | None:
+        """Delete the Job if it may be; return when to look again, if time alone decides."""
+        reports = self._caches.reports_of(job)
         # What is pending or just written proves nothing yet: a Job goes when its record is safe.
-        entered = merge_ledger(job, self._caches.reports_of(job))
-        count = take_count(Snapshot(job, daemon_set, pods, self._caches.nodes_of(pods), entered))
-        if not count.may_delete:
-            logger.trace("the Job stays", because=count.obstacle)
-            return
-        if self._deleted.get(key) == job.uid:
-            return  # the cache has yet to hear of it
-        await self._delete(key, job, len(count.completed))
+        count = take_count(
+            Snapshot(
+                job,
+                daemon_set,
+                pods,
+                self._caches.nodes_of(pods),
+                merge_ledger(job, reports),
+                merge_records(job, reports) if job.is_true(CONDITION_COMPLETE) else {},
+            )
+        )
+        now = self._clock.now()
+        ending = judge_ending(job, count, now)
+        if not ending.may_delete:
+            logger.trace("the Job stays", because=ending.obstacle)
+            wake_at = ending.wake_at
+            return None if wake_at is None else max((wake_at - now).total_seconds(), 0.0)
+        if self._deleted.get(key) != job.uid:  # else the cache has yet to hear of it
+            await self._delete(key, job, count)
+        return None
 
-    async def _delete(self, key: JobKey, job: Job, nodes: int) -> None:
+    async def _delete(self, key: JobKey, job: Job, count: Count) -> None:
         try:
             await self._client.delete(
                 JOBS, job.name, job.namespace, uid=job.uid, propagation="Background"
@@ -162,5 +214,10 @@ class Reconciler:
             raise
         else:
             self._metrics.deletions.labels("done").inc()
-            logger.info("every node is completed, deleted the Job", nodes=nodes)
+            logger.info(
+                "deleted the Job",
+                wanted=len(count.wanted),
+                completed=len(count.completed),
+                failed=len(count.failed),
+            )
         self._deleted[key] = job.uid

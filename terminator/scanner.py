@@ -42,19 +42,24 @@ JobKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A pod to read, the node that it speaks for, and what to look for."""
+    """A pod to read, the node that it speaks for, and what to look for.
+
+    Unless `is_live`, only the logs of instances that have ended matter.
+    """
 
     pod: Pod
     job_uid: str
     node_uid: str
     matcher: Matcher
+    is_live: bool = True
 
     def is_same_log(self, other: "Target") -> bool:
         """Whether what was read for one holds for the other."""
-        return (self.pod.uid, self.node_uid, self.matcher) == (
+        return (self.pod.uid, self.node_uid, self.matcher, self.is_live) == (
             other.pod.uid,
             other.node_uid,
             other.matcher,
+            other.is_live,
         )
 
 
@@ -75,7 +80,8 @@ class _Entry:
     def __init__(self, job: JobKey, target: Target) -> None:
         self.job = job
         self.target = target
-        self.reading = Reading((crc32(target.pod.uid.encode()) & 0xFFFF) / 0x10000)
+        spread = (crc32(target.pod.uid.encode()) & 0xFFFF) / 0x10000
+        self.reading = Reading(spread, is_live=target.is_live)
         self.stream: asyncio.Task[None] | None = None
         self.is_queued = False
         self.warned = False
@@ -87,10 +93,11 @@ class _Entry:
 
 
 class Scanner:
-    """Reads what `set_targets` names, until it says otherwise, and calls `on_found` for a token.
+    """Reads what `set_targets` names, until it says otherwise, and calls `on_found`.
 
-    `on_found(job, target, findings)` is called again for every `set_targets` that still names
-    a pod whose token was found: whoever asks has forgotten it.
+    `on_found(job, target, findings)` is called for a token, and when the end of an instance of
+    the container that is over was read without one. For a token it is called again by every
+    `set_targets` that still names the pod: whoever asks has forgotten it.
     """
 
     def __init__(
@@ -284,7 +291,15 @@ class Scanner:
             read.take(answer)
         self._metrics.short_reads.labels("done").inc()
         entry.warned = False
-        reading.short_done(step, container, read.cursor, read.unfinished, self._clock.monotonic())
+        now = self._clock.monotonic()
+        is_end = reading.short_done(step, container, read.cursor, read.unfinished, now)
+        if reading.found.is_final:
+            return
+        if is_end and self._is_current(entry):
+            self._on_found(entry.job, entry.target, reading.found)
+        if not reading.is_streaming:
+            # A stream goes on from them; otherwise the next read brings them again.
+            reading.found.last_lines = ()
 
     def _after_read(self, entry: _Entry) -> None:
         if not self._is_current(entry):
@@ -355,6 +370,7 @@ class Scanner:
                     if not parser.met:
                         # It may be the rest of a longer line, see ``tail``; the next check tells.
                         del lines[0]
+                reading.found.remember(lines)
                 reading.found.add(matcher, lines)
                 go_on = reading.stream_fed(len(chunk), parser.cursor, self._clock.monotonic())
                 if reading.found.is_final:

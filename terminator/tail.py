@@ -12,12 +12,12 @@ it more than a request, all of them the kubelet's (pkg/kubelet/kuberuntime/logs,
   written. It counts when a later read shows the same.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from terminator.stream import Cursor, Line, LogParser
-from terminator.token import Completed, Failed, Matcher, Progress, Result
+from terminator.token import Completed, Failed, Matcher, Progress, Result, printable
 
 # Records that one read asks for: enough for a task that says a little after its token.
 TAIL_LINES = 100
@@ -30,10 +30,17 @@ WIDE_BYTES = 256 * 1024
 # No runtime makes records of partial lines shorter than this (CRI-O 8 KiB, containerd 16 KiB);
 # used to bound how many records an answer can have consisted of.
 _PARTIAL_BYTES = 4 * 1024
+# Lines of the end that are kept for a report; the CRD allows no more.
+LINES_KEPT = 50
 # One read asks at most so often: full, few, one, and one more for a doubt.
 _ASKS_LIMIT = 4
-# Names of results that one node may declare; the names are the Job's, but lines are the task's.
-RESULTS_LIMIT = 32
+# What one node may put into a report, in bytes of UTF-8: with 1,000 nodes to a report both
+# together, and what the controller adds, stay below the 1.5 MiB of an object in etcd.
+RESULTS_BYTES = 400
+LAST_LINES_BYTES = 400
+LAST_LINE_CHARACTERS = 160
+# What is kept of a line until then: as many characters of any kind, escapes aside.
+LINE_HEAD_BYTES = 4 * LAST_LINE_CHARACTERS
 
 
 @dataclass(slots=True)
@@ -44,6 +51,7 @@ class Findings:
     failed_at: str = ""
     results: dict[str, str] = field(default_factory=dict)
     progress: Progress | None = None
+    last_lines: tuple[bytes, ...] = ()
 
     @property
     def is_final(self) -> bool:
@@ -66,12 +74,48 @@ class Findings:
                 case Failed():
                     self.failed_at = line.timestamp
                 case Result(name, value):
-                    if name in self.results or len(self.results) < RESULTS_LIMIT:
-                        self.results[name] = value
+                    self.results[name] = value
                 case Progress() as progress:
                     self.progress = progress
                 case None:
                     pass
+
+    def remember(self, lines: list[Line]) -> None:
+        """Keep the heads of the last lines, in case it fails."""
+        if lines:
+            heads = (line.data[:LINE_HEAD_BYTES] for line in lines[-LINES_KEPT:])
+            self.last_lines = (*self.last_lines, *heads)[-LINES_KEPT:]
+
+
+def readable_lines(lines: Iterable[bytes], count: int) -> tuple[str, ...]:
+    """Return the last `count` lines that say something, cleaned, each and all of them bounded."""
+    kept: list[str] = []
+    room = LAST_LINES_BYTES
+    for line in reversed(list(lines)):
+        text = printable(line)
+        if len(kept) >= count:
+            break
+        if not text:
+            continue
+        if len(text) > LAST_LINE_CHARACTERS:
+            text = text[: LAST_LINE_CHARACTERS - 1] + "…"
+        room -= len(text.encode())
+        if room < 0:
+            break
+        kept.append(text)
+    return tuple(reversed(kept))
+
+
+def bounded_results(results: Mapping[str, str]) -> dict[str, str]:
+    """Return the results that fit into RESULTS_BYTES, by name; one that does not is left out."""
+    kept: dict[str, str] = {}
+    room = RESULTS_BYTES
+    for name in sorted(results):
+        size = len(name) + len(results[name].encode())
+        if size <= room:
+            kept[name] = results[name]
+            room -= size
+    return kept
 
 
 class Ask(NamedTuple):
@@ -118,6 +162,9 @@ class TailRead:
         is_full = newlines + len(answer) // _PARTIAL_BYTES >= ask.lines
         doubtful = lines[:1] if is_full and len(lines) == newlines else []
         self.found.add(self._matcher, lines[len(doubtful) :])
+        if self._from is None and lines:
+            self.found.last_lines = ()
+        self.found.remember(lines)
         if not is_cut:
             self._take_unfinished(parser.finish())
         if ask.lines != WIDE_LINES or not is_cut:
@@ -132,6 +179,7 @@ class TailRead:
             self.ask = Ask(WIDE_LINES, WIDE_BYTES)
 
     def _take_unfinished(self, lines: list[Line]) -> None:
+        self.found.remember(lines)
         if not self._decides(lines):
             return
         if lines == [self._confirmed]:

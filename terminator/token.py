@@ -5,13 +5,14 @@ terminals and containers put around text before they are compared.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from job_controller.api.job import Completion
+from job_controller.api.job import JobSpec
 from terminator.automaton import Automaton
 
 LINE, CONTAINS, REGEX = "Line", "Contains", "Regex"
+EXIT = "Exit"
 # A regular expression looks at no line longer than this: it bounds what one line can cost, and
 # a token worth the name stands in a shorter one.
 REGEX_LINE_LIMIT = 4096
@@ -76,6 +77,13 @@ def clean_line(line: bytes) -> str:
     return text.strip(_EDGE)
 
 
+def printable(line: bytes) -> str:
+    """Return the text of a line as a terminal, a report or an event may show it."""
+    text = _CONTROLS.sub(" ", clean_line(line))
+    # Invisible characters that change how the rest is shown (right-to-left overrides, marks).
+    return "".join(c for c in text if c.isprintable() or c == " ").strip()
+
+
 class Matcher:
     """Tells what the lines of one Job's tasks mean.
 
@@ -83,11 +91,21 @@ class Matcher:
     (it contains it), Regex (the pattern, in RE2 syntax, matches somewhere in it). A line that is
     both tokens is a failure. Raises ValueError, with what is wrong, for a token that could never
     be seen or would always be, and for an unknown `match`.
+
+    `token` None: nothing in the log completes a node (mode Exit). Of results, only those that
+    `results` names are recognised: whatever else a task prints is nobody's business.
     """
 
-    def __init__(self, token: str, match: str = LINE, failure_token: str = "") -> None:
-        self._token = _comparison("token", token, match)
+    def __init__(
+        self,
+        token: str | None,
+        match: str = LINE,
+        failure_token: str | None = None,
+        results: Iterable[str] = (),
+    ) -> None:
+        self._token = _comparison("token", token, match) if token is not None else None
         self._failure = _comparison("failureToken", failure_token, match) if failure_token else None
+        self._results = frozenset(results)
         self._whole = match != CONTAINS
         # What must stand in a line's bytes for it to be looked at more closely. Lines with an
         # escape always are: it may stand inside the token.
@@ -97,9 +115,11 @@ class Matcher:
         self._marks = re.compile(b"" if match == REGEX else b"|".join(map(re.escape, marks)))
 
     @classmethod
-    def of(cls, completion: Completion, default_token: str) -> "Matcher":
+    def of(cls, spec: JobSpec, default_token: str) -> "Matcher":
         """Return the matcher of a Job; `default_token` serves one that names no token."""
-        return cls(completion.token or default_token, completion.match)
+        completion = spec.completion
+        token = None if completion.mode == EXIT else completion.token or default_token
+        return cls(token, completion.match, completion.failure_token, spec.results)
 
     def classify(self, line: bytes, *, truncated: bool = False) -> Finding | None:
         """Return what `line` (without its newline) means, None for an ordinary one.
@@ -107,18 +127,19 @@ class Matcher:
         `truncated` says that this is only the head of a longer line: that is never a whole line,
         so only Contains can find something in it.
         """
-        if self._marks.search(line) is None:
-            return None
-        if truncated and self._whole:
+        if self._marks.search(line) is None or (truncated and self._whole):
             return None
         text = clean_line(line)
         if self._failure is not None and self._failure(text):
             return Failed()
-        if self._token(text):
+        if self._token is not None and self._token(text):
             return Completed()
         if truncated or not text.startswith("dsjob:"):
             return None
-        return _protocol(text)
+        found = _protocol(text)
+        if isinstance(found, Result) and found.name not in self._results:
+            return None
+        return found
 
 
 def _comparison(field: str, token: str, match: str) -> Callable[[str], bool]:

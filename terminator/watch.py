@@ -72,10 +72,11 @@ class Watch:
         )
         reconciler = Reconciler(
             self._client,
+            self._clock,
             self.caches,
             ledger,
             self._metrics,
-            lambda: self._config().termination_word,
+            default_token=lambda: self._config().termination_word,
         )
         scanner = reconciler.scanner = self._scanner = Scanner(
             self._client,
