@@ -5,6 +5,7 @@ Knows methods, paths and bodies; what they mean is the business of ``client``.
 
 import asyncio
 import errno
+import io
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -226,7 +227,7 @@ class Transport:
         return session.request(
             call.method,
             url,
-            data=call.body,
+            data=_payload(call.body),
             headers=headers,
             proxy=self._connection.proxy,
             server_hostname=self._connection.server_hostname,
@@ -238,6 +239,11 @@ class Transport:
         if self._on_request is not None:
             seconds = asyncio.get_running_loop().time() - started
             self._on_request(call.verb, call.resource, status, seconds)
+
+
+def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
+    # aiohttp warns of bytes beyond 1 MiB, which it writes in one go; from a file it writes pieces.
+    return io.BytesIO(body) if body is not None and len(body) >= 1 << 20 else body
 
 
 async def _error(response: aiohttp.ClientResponse, call: Call) -> KubeError:

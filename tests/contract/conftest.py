@@ -18,6 +18,7 @@ async def server() -> AsyncIterator[FakeApiServer]:
     await server.start()
     yield server
     await server.stop()
+    assert server.defects == []
 
 
 @pytest.fixture

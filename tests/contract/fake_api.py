@@ -13,6 +13,7 @@ import asyncio
 import base64
 import contextlib
 import copy
+import io
 import json
 import re
 from collections import Counter
@@ -111,6 +112,8 @@ class FakeApiServer:
         self.watches: list[Watch] = []
         self.logs: dict[tuple[str, str, str, bool], FakeLog] = {}
         self.faults: list[Fault] = []
+        # What went wrong in the server itself; the fixture checks that there is nothing.
+        self.defects: list[Exception] = []
         self.token: str | None = None
         self.bookmark_seconds: float | None = 60.0
         self.bookmarks = True
@@ -331,6 +334,11 @@ class FakeApiServer:
             response = await self._route(http, request)
         except ApiError as error:
             response = _status(error, fault.retry_after if fault else None)
+        except ConnectionError:
+            raise  # the client went away
+        except Exception as error:
+            self.defects.append(error)
+            raise
         request.status = response.status
         if fault is not None and fault.lose_answer:
             return self._cut(http)
@@ -632,7 +640,9 @@ def _decode(body: bytes) -> Any:
 
 
 def _answer(raw: Raw, status: int = 200) -> web.Response:
-    return web.Response(body=json.dumps(raw), status=status, content_type="application/json")
+    # A file-like body, since aiohttp warns of bytes beyond 1 MiB.
+    body = io.BytesIO(json.dumps(raw).encode())
+    return web.Response(body=body, status=status, content_type="application/json")
 
 
 def _status_body(error: ApiError) -> Raw:

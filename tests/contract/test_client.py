@@ -281,3 +281,9 @@ async def test_names_are_encoded_and_cannot_leave_their_collection(server, clien
     await client.create(JOBS, job("system:node"), "default")
     await client.get(JOBS, "system:node", "default")
     assert server.requests[-1].path.endswith("/jobs/system%3Anode")
+
+
+async def test_large_body_is_sent_whole(server, client):
+    body = job(script="x" * 1_400_000)
+    await client.create(JOBS, body, "default")
+    assert len(server.get(JOBS, "clean")["spec"]["script"]) == 1_400_000

@@ -1,0 +1,424 @@
+import asyncio
+import json
+from dataclasses import dataclass
+
+import pytest
+from loguru import logger
+
+from job_controller.kube.reflector import MultiReflector, Reflector, is_newer
+from job_controller.kube.resources import NODES, PODS
+from tests.contract.fake_api import event_line
+
+pytestmark = pytest.mark.looptime
+
+
+@dataclass(frozen=True)
+class Item:
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    owner: str
+    value: str
+    kind: str
+
+
+def project(raw):
+    metadata = raw["metadata"]
+    labels = metadata.get("labels") or {}
+    if labels.get("value") == "bad":
+        raise ValueError("bad")
+    return Item(
+        metadata.get("namespace", ""),
+        metadata["name"],
+        metadata["uid"],
+        metadata["resourceVersion"],
+        labels.get("owner", ""),
+        labels.get("value", ""),
+        raw.get("kind", ""),
+    )
+
+
+class Follower:
+    """A running reflector of pods and what it said."""
+
+    def __init__(self, server, client, **options):
+        self.changes: list[tuple[str, str, str]] = []
+        self.progress: list[tuple[str, str]] = []
+        self.reflector: Reflector[Item] = Reflector(
+            client,
+            options.pop("resource", PODS),
+            project=project,
+            on_change=self.on_change,
+            on_progress=lambda namespace, version: self.progress.append((namespace, version)),
+            clock=server.clock,
+            indexers={"owner": lambda item: [item.owner]},
+            **options,
+        )
+        self.task = asyncio.create_task(self.reflector.run())
+
+    def on_change(self, old, new):
+        name = (new or old).name
+        self.changes.append((name, old.value if old else "-", new.value if new else "-"))
+
+    def take(self):
+        taken, self.changes = self.changes, []
+        return taken
+
+    def values(self):
+        return {item.name: item.value for item in self.reflector.store.values()}
+
+
+@pytest.fixture
+async def follow(server, client):
+    made = []
+
+    async def start(**options):
+        made.append(Follower(server, client, **options))
+        await made[-1].reflector.synced.wait()
+        await asyncio.sleep(0.1)
+        return made[-1]
+
+    yield start
+    for follower in made:
+        follower.task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await follower.task
+
+
+def pod(name, value="1", namespace="default", owner="o"):
+    labels = {"value": value, "owner": owner}
+    return {"metadata": {"name": name, "namespace": namespace, "labels": labels}}
+
+
+async def test_list_then_watch_keeps_the_store_equal(server, follow):
+    server.put(PODS, pod("a"))
+    follower = await follow()
+    assert follower.take() == [("a", "-", "1")]
+    server.put(PODS, pod("b"))
+    server.put(PODS, pod("a", "2", owner="other"))
+    server.remove(PODS, "b")
+    await asyncio.sleep(0.1)
+    assert follower.take() == [("b", "-", "1"), ("a", "1", "2"), ("b", "1", "-")]
+    store = follower.reflector.store
+    assert [item.name for item in store.by_index("owner", "other")] == ["a"]
+    assert store.by_index("owner", "o") == []
+    assert follower.reflector.resource_version == str(server.storage.version)
+    assert follower.progress[-1] == ("", str(server.storage.version))
+    assert follower.reflector.healthy
+    assert server.count("GET", "/pods") == 2
+
+
+async def test_selectors_and_metadata_only_reach_the_server(server, follow):
+    server.put(PODS, pod("a", "1"))
+    server.put(PODS, pod("b", "2"))
+    server.put(PODS, pod("c", "1", namespace="elsewhere"))
+    follower = await follow(
+        namespace="default",
+        label_selector="value=1",
+        field_selector="metadata.name!=x",
+        metadata_only=True,
+    )
+    assert follower.values() == {"a": "1"}
+    server.put(PODS, pod("b", "1"))
+    server.put(PODS, pod("a", "2"))
+    await asyncio.sleep(0.1)
+    assert follower.values() == {"b": "1"}
+    assert {item.kind for item in follower.reflector.store} == {"PartialObjectMetadata"}
+
+
+async def test_dropped_watch_is_resumed_without_listing(server, follow):
+    follower = await follow()
+    await asyncio.sleep(5)
+    server.drop_watches()
+    server.put(PODS, pod("a"))
+    await asyncio.sleep(2)
+    assert follower.values() == {"a": "1"}
+    assert server.count("GET", "limit=") == 1
+
+
+async def test_silent_watch_is_found_out_and_replaced(server, follow):
+    server.bookmark_seconds = None
+    follower = await follow()
+    server.silence_watches()
+    server.put(PODS, pod("a"))
+    await asyncio.sleep(60)
+    assert follower.values() == {}
+    await asyncio.sleep(12)
+    assert follower.values() == {"a": "1"}
+    assert server.count("GET", "limit=") == 1
+
+
+async def test_bookmarks_keep_a_quiet_watch_alive_and_move_the_version(server, follow):
+    follower = await follow()
+    before = follower.reflector.resource_version
+    server.put(NODES, {"metadata": {"name": "n"}})  # another type: only the version moves
+    await asyncio.sleep(250)
+    assert server.count("GET", "watch=") == 1
+    assert int(follower.reflector.resource_version) > int(before)
+    assert follower.reflector.healthy
+
+
+async def test_server_without_bookmarks_is_followed_too(server, follow):
+    server.bookmarks = False
+    follower = await follow()
+    await asyncio.sleep(1000)
+    server.put(PODS, pod("a"))
+    await asyncio.sleep(1)
+    assert follower.values() == {"a": "1"}
+
+
+@pytest.mark.parametrize("as_event", [False, True])
+async def test_expired_history_is_listed_again_and_the_difference_told(server, follow, as_event):
+    for name in "abcd":
+        server.put(PODS, pod(name))
+    follower = await follow()
+    follower.take()
+    await asyncio.sleep(5)
+    server.silence_watches()
+    server.put(PODS, pod("b", "2"))
+    server.remove(PODS, "c")
+    server.remove(PODS, "d")
+    server.put(PODS, pod("d", "new"))  # another object of the same name
+    server.put(PODS, pod("e"))
+    server.expire(as_event=as_event)
+    server.drop_watches()
+    await asyncio.sleep(5)
+    assert sorted(follower.take()) == [
+        ("b", "1", "2"),
+        ("c", "1", "-"),
+        ("d", "-", "new"),
+        ("d", "1", "-"),
+        ("e", "-", "1"),
+    ]
+    assert follower.values() == {"a": "1", "b": "2", "d": "new", "e": "1"}
+    server.put(PODS, pod("f"))
+    await asyncio.sleep(1)
+    assert "f" in follower.values()
+
+
+async def test_endless_410_is_not_asked_in_a_tight_loop(server, follow):
+    await follow()
+    await asyncio.sleep(5)
+    server.fail_next("GET", "watch=true", 410, times=1000)
+    server.drop_watches()
+    server.requests.clear()
+    await asyncio.sleep(300)
+    assert server.count("GET", "limit=") < 40
+
+
+async def test_watches_that_end_at_once_are_not_opened_in_a_tight_loop(server, follow):
+    await follow()
+    server.requests.clear()
+    for _ in range(3000):
+        server.drop_watches()
+        await asyncio.sleep(0.1)
+    assert server.count("GET", "watch=") < 60
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 429, 500, 503])
+async def test_trouble_with_the_list_is_tried_again(server, client, status):
+    server.put(PODS, pod("a"))
+    server.fail_next("GET", "/pods", status, times=6)
+    follower = Follower(server, client)
+    assert not follower.reflector.healthy
+    await asyncio.sleep(60)
+    assert follower.values() == {"a": "1"}
+    follower.task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await follower.task
+    assert not follower.reflector.healthy
+
+
+async def test_retry_after_is_honoured_between_lists(server, client):
+    server.fail_next("GET", "/pods", 429, retry_after=45)
+    follower = Follower(server, client)
+    await asyncio.sleep(44)
+    assert len(server.requests) == 1
+    await asyncio.sleep(2)
+    assert follower.reflector.has_synced
+    follower.task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await follower.task
+
+
+async def test_cut_watch_and_truncated_line_lose_nothing(server, follow):
+    follower = await follow()
+    await asyncio.sleep(5)
+    server.silence_watches()
+    stored = server.put(PODS, pod("a"))
+    server.send_raw(PODS, event_line("ADDED", stored)[:50])
+    server.drop_watches()
+    await asyncio.sleep(2)
+    assert follower.values() == {"a": "1"}
+
+
+@pytest.mark.parametrize("line", [b"{not json}\n", b"[]\n", b'{"type": "ADDED"}\n', b"\n"])
+async def test_line_that_is_no_event_is_survived(server, follow, line):
+    follower = await follow()
+    await asyncio.sleep(5)
+    server.send_raw(PODS, line)
+    server.put(PODS, pod("a"))
+    await asyncio.sleep(2)
+    assert follower.values() == {"a": "1"}
+
+
+async def test_late_and_doubled_events_do_not_bring_back_the_past(server, follow):
+    first = server.put(PODS, pod("a", "1"))
+    follower = await follow()
+    second = server.put(PODS, pod("a", "2"))
+    third = server.put(PODS, pod("b", "1"))
+    server.remove(PODS, "b")
+    await asyncio.sleep(0.1)
+    follower.take()
+    for raw in (second, first, third, third):
+        server.send_raw(PODS, event_line("MODIFIED", raw))
+    server.send_raw(PODS, event_line("DELETED", second))
+    await asyncio.sleep(0.1)
+    assert follower.take() == []
+    assert follower.values() == {"a": "2"}
+
+
+async def test_list_comes_in_pages(server, follow):
+    for i in range(1201):
+        server.put(NODES, {"metadata": {"name": f"node-{i}"}})
+    follower = await follow(resource=NODES)
+    assert len(follower.reflector.store) == 1201
+    assert server.count("GET", "limit=500") == 3
+
+
+async def test_expired_page_makes_one_full_list(server, follow):
+    for i in range(600):
+        server.put(NODES, {"metadata": {"name": f"node-{i}"}})
+    server.continue_expired = True
+    follower = await follow(resource=NODES)
+    assert len(follower.reflector.store) == 600
+    assert len(follower.changes) == 600
+    lists = [request for request in server.requests if "watch" not in request.query]
+    assert [request.query for request in lists] == [
+        {"limit": "500"},
+        {"limit": "500", "continue": lists[1].query["continue"]},
+        {},
+    ]
+
+
+async def test_events_pile_up_during_a_slow_list(server, follow):
+    for i in range(50):
+        server.put(PODS, pod(f"p{i}"))
+    follower = await follow()
+    await asyncio.sleep(5)
+    server.expire()
+    server.delay_next("GET", "limit=", seconds=20)
+    server.delay_next("GET", "watch=", seconds=20, times=2)
+    server.drop_watches()
+    for i in range(300):
+        server.put(PODS, pod(f"p{i % 60}", str(i)))
+        if i % 7 == 0:
+            server.remove(PODS, f"p{i % 60}")
+        await asyncio.sleep(0.2)
+    await asyncio.sleep(60)
+    actual = {
+        raw["metadata"]["name"]: raw["metadata"]["labels"]["value"] for raw in server.list(PODS)
+    }
+    assert follower.values() == actual
+
+
+async def test_object_that_cannot_be_read_is_skipped_and_logged_but_not_deleted(server, follow):
+    lines: list[str] = []
+    sink = logger.add(lines.append, format="{message} {extra[name]} {extra[error]}", level="INFO")
+    server.put(PODS, pod("bad", "bad"))
+    server.put(PODS, pod("a"))
+    follower = await follow()
+    server.put(PODS, pod("a", "bad"))
+    await asyncio.sleep(1)
+    server.expire()
+    server.drop_watches()
+    await asyncio.sleep(2)
+    assert follower.values() == {"a": "1"}
+    server.silence_watches()
+    server.remove(PODS, "a")
+    server.put(PODS, pod("a", "bad"))  # of another UID: what was known is gone
+    server.expire()
+    server.drop_watches()
+    await asyncio.sleep(5)
+    assert follower.values() == {}
+    logger.remove(sink)
+    assert "skipped an object that cannot be read bad ValueError('bad')\n" in lines
+
+
+async def test_failing_on_change_ends_the_reflector(server, client):
+    def on_change(old, new):
+        raise AssertionError("defect")
+
+    server.put(PODS, pod("a"))
+    reflector = Reflector(client, PODS, project=project, on_change=on_change, clock=server.clock)
+    with pytest.raises(AssertionError, match="defect"):
+        await reflector.run()
+
+
+async def test_silence_without_a_server_is_unhealthy(server, follow):
+    follower = await follow()
+    server.fail_next("GET", "/pods", 503, times=10_000)
+    server.drop_watches()
+    await asyncio.sleep(130)
+    assert follower.reflector.healthy
+    await asyncio.sleep(20)
+    assert not follower.reflector.healthy
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "expected"), [([], ["a", "b", "c"]), (["two", "one", "one"], ["a", "b"])]
+)
+async def test_multi_reflector_holds_the_wanted_namespaces(server, client, namespaces, expected):
+    for name, namespace in (("a", "one"), ("b", "two"), ("c", "three")):
+        server.put(PODS, pod(name, namespace=namespace))
+
+    def make(namespace, store):
+        return Reflector(
+            client,
+            PODS,
+            namespace=namespace,
+            project=project,
+            on_change=lambda old, new: None,
+            clock=server.clock,
+            store=store,
+        )
+
+    multi = MultiReflector(namespaces, make, indexers={"owner": lambda item: [item.owner]})
+    assert not multi.has_synced
+    task = asyncio.create_task(multi.run())
+    await multi.wait_synced()
+    await asyncio.sleep(100)
+    assert sorted(item.name for item in multi.store) == expected
+    assert sorted(item.name for item in multi.store.by_index("owner", "o")) == expected
+    assert multi.has_synced
+    assert multi.healthy
+    assert multi.last_activity > 0
+    assert len(multi.reflectors) == max(1, len(set(namespaces)))
+    assert multi.observed_version("one")
+    assert bool(multi.observed_version("three")) == ("c" in expected)
+    # One namespace listed again takes nothing away from the others.
+    server.remove(PODS, "a", "one")
+    server.expire()
+    server.drop_watches()
+    await asyncio.sleep(3)
+    assert sorted(item.name for item in multi.store) == expected[1:]
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_versions_compare_as_integers_where_they_are():
+    assert is_newer("10", "9")
+    assert not is_newer("9", "9")
+    assert is_newer("9", "")
+    assert not is_newer("", "9")
+    assert is_newer("abc", "9")
+    assert not is_newer("abc", "abc")
+
+
+def test_event_lines_are_what_the_tests_take_them_for():
+    assert json.loads(event_line("ADDED", {"kind": "Pod"})) == {
+        "type": "ADDED",
+        "object": {"kind": "Pod"},
+    }

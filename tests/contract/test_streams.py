@@ -1,0 +1,262 @@
+import asyncio
+import tracemalloc
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from job_controller.kube.client import KubeClient
+from job_controller.kube.errors import BadRequest, Gone, NotFound, Unavailable
+from job_controller.kube.reflector import Reflector
+from job_controller.kube.resources import NODES, PODS
+from job_controller.kube.streams import CHUNK_BYTES, EventStream, LineSplitter
+
+STARTED = {"container": "job-container"}
+
+
+async def collect(client: KubeClient, **options) -> bytes:
+    async with client.pod_log("default", "p", **STARTED, **options) as chunks:
+        return b"".join([chunk async for chunk in chunks])
+
+
+# --- lines ---------------------------------------------------------------------------------
+
+
+@given(st.binary().map(lambda raw: raw.replace(b"\r", b"\n")), st.lists(st.integers(1, 9)))
+def test_splitter_finds_the_same_lines_however_they_are_cut(data, sizes):
+    splitter, lines, rest = LineSplitter(1000), [], data
+    for size in [*sizes, len(data) or 1]:
+        lines += splitter.feed(rest[:size])
+        rest = rest[size:]
+    lines += splitter.feed(rest)
+    assert lines == data.split(b"\n")[:-1]
+
+
+def test_splitter_bounds_an_endless_line():
+    splitter = LineSplitter(10)
+    assert splitter.feed(b"1234567890\n123456789") == [b"1234567890"]
+    with pytest.raises(ValueError, match="longer than 10 bytes"):
+        splitter.feed(b"01")
+
+
+async def test_watch_event_beyond_the_limit_is_unavailable():
+    async def chunks():
+        for _ in range(3):
+            yield b"x" * 10
+
+    stream = EventStream(chunks(), request="watch", limit_bytes=25)
+    with pytest.raises(Unavailable) as caught:
+        await anext(stream)
+    assert caught.value.reason == "MalformedEvent"
+
+
+async def test_object_of_three_megabytes_arrives_through_list_and_watch(server, client):
+    changes: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
+
+    def project(raw):
+        metadata = raw["metadata"]
+        return SimpleNamespace(
+            namespace="default",
+            name=metadata["name"],
+            uid=metadata["uid"],
+            resource_version=metadata["resourceVersion"],
+            size=len(raw.get("data", "")),
+        )
+
+    big = {"metadata": {"name": "big"}, "data": "x" * 3_000_000}
+    server.put(PODS, big)
+    reflector = Reflector(
+        client,
+        PODS,
+        project=project,
+        on_change=lambda _, new: changes.put_nowait((new.name, new.size)),
+        clock=server.clock,
+    )
+    async with asyncio.timeout(20):
+        task = asyncio.create_task(reflector.run())
+        assert await changes.get() == ("big", 3_000_000)
+        server.put(PODS, big | {"data": "y" * 3_000_001})
+        server.put(PODS, {"metadata": {"name": "small"}})
+        assert await changes.get() == ("big", 3_000_001)
+        assert await changes.get() == ("small", 0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+# --- watches -------------------------------------------------------------------------------
+
+
+async def test_watch_from_an_expired_version_is_gone(server, client):
+    server.expire()
+    with pytest.raises(Gone):
+        async with client.watch(NODES, resource_version="1"):
+            pass
+
+
+async def test_watch_ends_when_the_server_ends_it(server, client):
+    async with client.watch(NODES, resource_version="0") as events:
+        server.put(NODES, {"metadata": {"name": "n"}})
+        assert (await anext(events))["object"]["metadata"]["name"] == "n"
+        server.drop_watches()
+        assert [event async for event in events] == []
+
+
+async def test_watch_that_is_left_is_closed_at_the_server(server, client):
+    async with client.watch(NODES, resource_version="0"):
+        assert len(server.open_watches(NODES)) == 1
+    for _ in range(100):
+        await asyncio.sleep(0.01)
+        if not server.open_watches():
+            return
+    raise AssertionError("the server still has the watch open")
+
+
+@pytest.mark.looptime
+async def test_silent_watch_is_unavailable(server, client):
+    server.bookmark_seconds = None
+    async with client.watch(NODES, resource_version="0", idle_timeout_seconds=20) as events:
+        with pytest.raises(Unavailable) as caught:
+            await anext(events)
+    assert caught.value.reason == "IdleTimeout"
+    assert asyncio.get_running_loop().time() == pytest.approx(20, abs=0.1)
+
+
+async def test_error_of_the_consumer_is_not_translated(server, client):
+    with pytest.raises(OSError, match="mine"):
+        async with client.watch(NODES, resource_version="0"):
+            raise OSError("mine")
+
+
+# --- logs ----------------------------------------------------------------------------------
+
+
+async def test_log_arrives_with_timestamps_and_options(server, client):
+    log = server.log("p")
+    log.write("one", "two", at=datetime(2030, 1, 1, tzinfo=UTC))
+    log.write("three", at=datetime(2030, 1, 1, 0, 0, 9, 500, tzinfo=UTC))
+    assert await collect(client) == (
+        b"2030-01-01T00:00:00.000000000Z one\n"
+        b"2030-01-01T00:00:00.000000000Z two\n"
+        b"2030-01-01T00:00:09.000500000Z three\n"
+    )
+    assert await collect(client, timestamps=False, tail_lines=2) == b"two\nthree\n"
+    since = datetime(2030, 1, 1, 0, 0, 9, 999, tzinfo=UTC)  # in whole seconds: rounded down
+    assert await collect(client, timestamps=False, since_time=since) == b"three\n"
+    assert server.requests[-1].query["sinceTime"] == "2030-01-01T00:00:09Z"
+    assert await collect(client, timestamps=False, limit_bytes=6) == b"one\ntw"
+
+
+async def test_followed_log_arrives_as_it_is_written_and_ends_with_the_container(server, client):
+    log = server.log("p")
+    asyncio.get_running_loop().call_later(0.05, log.write, "one")
+    async with client.pod_log("default", "p", **STARTED, follow=True, timestamps=False) as chunks:
+        assert await anext(chunks) == b"one\n"
+        log.write_raw(b"tw")
+        assert await anext(chunks) == b"tw"
+        log.write_raw(b"o\n")
+        log.end()
+        assert b"".join([chunk async for chunk in chunks]) == b"o\n"
+
+
+@pytest.mark.looptime
+async def test_followed_log_may_be_silent_as_long_as_it_is_allowed_to(server, client):
+    server.log("p")
+    loop = asyncio.get_running_loop()
+    loop.call_later(5000, server.log("p").write, "late")
+    async with client.pod_log("default", "p", **STARTED, follow=True, timestamps=False) as chunks:
+        assert await anext(chunks) == b"late\n"
+    assert loop.time() == pytest.approx(5000, abs=1)
+    async with client.pod_log(
+        "default", "p", **STARTED, follow=True, idle_timeout_seconds=60
+    ) as chunks:
+        await anext(chunks)
+        with pytest.raises(Unavailable) as caught:
+            await anext(chunks)
+    assert caught.value.reason == "IdleTimeout"
+    server.log("q")
+    with pytest.raises(Unavailable) as caught:
+        async with client.pod_log("default", "q", **STARTED, follow=True, idle_timeout_seconds=60):
+            pass
+    assert caught.value.reason == "Timeout"
+
+
+async def test_broken_follow_is_unavailable(server, client):
+    log = server.log("p")
+    log.write("one")
+    async with client.pod_log("default", "p", **STARTED, follow=True) as chunks:
+        await anext(chunks)
+        log.break_followers()
+        with pytest.raises(Unavailable):
+            await anext(chunks)
+
+
+async def test_log_of_a_container_that_has_not_started_is_a_bad_request(server, client):
+    with pytest.raises(NotFound):
+        await collect(client)
+    server.put(PODS, {"metadata": {"name": "p"}})
+    with pytest.raises(BadRequest, match="waiting to start"):
+        await collect(client)
+    with pytest.raises(BadRequest, match="previous terminated container"):
+        await collect(client, previous=True)
+    server.log("p", previous=True).write("done")
+    assert await collect(client, previous=True, timestamps=False) == b"done\n"
+
+
+async def test_short_read_is_bounded(server, client):
+    log = server.log("p")
+    log.write("x" * 100_000, "done")
+    read = await client.read_pod_log("default", "p", **STARTED, max_bytes=50, timestamps=False)
+    assert read == b"x" * 50
+    tail = await client.read_pod_log(
+        "default", "p", **STARTED, max_bytes=50, tail_lines=1, timestamps=False
+    )
+    assert tail == b"done\n"
+
+
+async def test_chunks_and_memory_are_bounded_for_one_endless_line(server, client):
+    log = server.log("p")
+    part = b"x" * (1 << 20)
+    for _ in range(24):
+        log.write_raw(part)
+    log.end()
+    largest = total = 0
+    tracemalloc.start()
+    async with client.pod_log("default", "p", **STARTED, timestamps=False) as chunks:
+        async for chunk in chunks:
+            largest, total = max(largest, len(chunk)), total + len(chunk)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert total == 24 << 20
+    assert largest <= CHUNK_BYTES
+    # Server and client together; a reader of whole lines would need 24 MiB by itself.
+    assert peak < 8 << 20
+
+
+async def test_many_streams_at_once_beside_requests(server):
+    async with KubeClient(server.url, connections=2) as client:
+        for i in range(100):
+            server.log(f"p{i}").write("hello")
+        server.put(NODES, {"metadata": {"name": "n"}})
+        tokens: asyncio.Queue[int] = asyncio.Queue()
+
+        async def follow(i: int) -> None:
+            async with client.pod_log(
+                "default", f"p{i}", **STARTED, follow=True, timestamps=False
+            ) as chunks:
+                async for chunk in chunks:
+                    if b"done" in chunk:
+                        tokens.put_nowait(i)
+
+        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+            for i in range(100):
+                group.create_task(follow(i))
+            await asyncio.sleep(0.1)
+            await client.get(NODES, "n")
+            for i in range(100):
+                server.log(f"p{i}").write("done")
+            assert sorted([await tokens.get() for _ in range(100)]) == list(range(100))
+            for i in range(100):
+                server.log(f"p{i}").end()
