@@ -6,8 +6,8 @@ Knows methods, paths and bodies; what they mean is the business of ``client``.
 import asyncio
 import errno
 import io
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -16,7 +16,13 @@ import aiohttp
 from yarl import URL
 
 from job_controller.kube.connection import Connection
-from job_controller.kube.errors import KubeError, error_from_response, translated
+from job_controller.kube.errors import (
+    ConfigurationError,
+    KubeError,
+    Unauthorized,
+    error_from_response,
+    translated,
+)
 from job_controller.kube.streams import CHUNK_BYTES, ByteStream
 
 # What a request may be delayed by the server's Retry-After. API priority and fairness asks for
@@ -127,7 +133,7 @@ class Transport:
         may_renew = True
         waits_left = RETRY_AFTER_ATTEMPTS if call.retry_throttled else 0
         while True:
-            authorization = await self._connection.credentials.authorization()
+            authorization = await self._authorization(call)
             try:
                 body, error = await self._attempt(call, authorization)
             except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as lost:
@@ -139,7 +145,7 @@ class Transport:
                 return body
             if error.status == 401 and may_renew:
                 may_renew = False
-                await self._connection.credentials.renew(authorization)
+                await self._renew(call, authorization)
                 continue
             wait_seconds = _wait_seconds(error, deadline)
             if wait_seconds is None or waits_left == 0:
@@ -187,7 +193,7 @@ class Transport:
     async def _open_stream(self, call: Call, buffer_bytes: int) -> aiohttp.ClientResponse:
         may_renew = True
         while True:
-            authorization = await self._connection.credentials.authorization()
+            authorization = await self._authorization(call)
             started = asyncio.get_running_loop().time()
             status = 0
             try:
@@ -205,7 +211,15 @@ class Transport:
             if status != 401 or not may_renew:
                 raise error
             may_renew = False
-            await self._connection.credentials.renew(authorization)
+            await self._renew(call, authorization)
+
+    async def _authorization(self, call: Call) -> str | None:
+        with _credentials_for(call):
+            return await self._connection.credentials.authorization()
+
+    async def _renew(self, call: Call, rejected: str | None) -> None:
+        with _credentials_for(call):
+            await self._connection.credentials.renew(rejected)
 
     def _open(
         self,
@@ -239,6 +253,18 @@ class Transport:
         if self._on_request is not None:
             seconds = asyncio.get_running_loop().time() - started
             self._on_request(call.verb, call.resource, status, seconds)
+
+
+@contextmanager
+def _credentials_for(call: Call) -> Iterator[None]:
+    """Raise as Unauthorized what is wrong with the credentials while the program runs.
+
+    A kubeconfig that is being rewritten, a plugin that hangs: nothing that should end it.
+    """
+    try:
+        yield
+    except ConfigurationError as error:
+        raise Unauthorized(str(error), reason="NoCredentials", request=call.title) from error
 
 
 def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
