@@ -31,12 +31,13 @@ WIDE_BYTES = 256 * 1024
 # used to bound how many records an answer can have consisted of.
 _PARTIAL_BYTES = 4 * 1024
 # Lines of the end that are kept for a report; the CRD allows no more.
-LINES_KEPT = 50
+LINES_KEPT = 20
 # One read asks at most so often: full, few, one, and one more for a doubt.
 _ASKS_LIMIT = 4
 # What one node may put into a report, in bytes of UTF-8: with 1,000 nodes to a report both
 # together, and what the controller adds, stay below the 1.5 MiB of an object in etcd.
 RESULTS_BYTES = 400
+RESULTS_LIMIT = 16  # the CRD's
 LAST_LINES_BYTES = 400
 LAST_LINE_CHARACTERS = 160
 # What is kept of a line until then: as many characters of any kind, escapes aside.
@@ -112,7 +113,7 @@ def bounded_results(results: Mapping[str, str]) -> dict[str, str]:
     room = RESULTS_BYTES
     for name in sorted(results):
         size = len(name) + len(results[name].encode())
-        if size <= room:
+        if size <= room and len(kept) < RESULTS_LIMIT:
             kept[name] = results[name]
             room -= size
     return kept
@@ -162,7 +163,7 @@ class TailRead:
         is_full = newlines + len(answer) // _PARTIAL_BYTES >= ask.lines
         doubtful = lines[:1] if is_full and len(lines) == newlines else []
         self.found.add(self._matcher, lines[len(doubtful) :])
-        if self._from is None and lines:
+        if self._from is None:
             self.found.last_lines = ()
         self.found.remember(lines)
         if not is_cut:
