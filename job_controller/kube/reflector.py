@@ -104,7 +104,8 @@ class Reflector(Generic[T]):
     def healthy(self) -> bool:
         """Whether it runs, has synced, and heard from the server recently.
 
-        Recently: within the time in which a silent watch is found out and replaced, twice.
+        Recently: within the time in which a silent watch is found out and replaced, twice. False
+        while the API server is away, too: good for readiness, not for restarting the process.
         """
         silence = self._clock.monotonic() - self.last_activity
         return self._running and self.has_synced and silence < 2 * self._idle_seconds

@@ -16,6 +16,7 @@ import copy
 import io
 import json
 import re
+import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -124,7 +125,7 @@ class FakeApiServer:
 
     # --- life --------------------------------------------------------------------------
 
-    async def start(self) -> str:
+    async def start(self, tls: ssl.SSLContext | None = None) -> str:
         """Listen on a free port of the loopback interface and return the base URL."""
         app = web.Application(client_max_size=64 * 1024 * 1024)
         app.router.add_route("*", "/{path:.*}", self._handle)
@@ -132,10 +133,10 @@ class FakeApiServer:
             app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1
         )
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=tls)
         await site.start()
         host, port = self._runner.addresses[0][:2]
-        self.url = f"http://{host}:{port}"
+        self.url = f"{'https' if tls else 'http'}://{host}:{port}"
         return self.url
 
     async def stop(self) -> None:

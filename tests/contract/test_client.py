@@ -287,3 +287,25 @@ async def test_large_body_is_sent_whole(server, client):
     body = job(script="x" * 1_400_000)
     await client.create(JOBS, body, "default")
     assert len(server.get(JOBS, "clean")["spec"]["script"]) == 1_400_000
+
+
+async def test_delete_says_how(server, client):
+    server.put(NODES, {"metadata": {"name": "n", "finalizers": ["x"]}})
+    version = server.get(NODES, "n")["metadata"]["resourceVersion"]
+    raw = await client.delete(
+        NODES, "n", propagation="Orphan", grace_seconds=0, resource_version=version
+    )
+    assert raw["metadata"]["deletionTimestamp"]
+    assert server.requests[-1].body["propagationPolicy"] == "Orphan"
+    assert server.requests[-1].body["gracePeriodSeconds"] == 0
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]"])
+async def test_answer_that_is_no_object_is_unavailable(client, monkeypatch, body):
+    async def send(call):
+        return body
+
+    monkeypatch.setattr(client._transport, "send", send)
+    with pytest.raises(Unavailable) as caught:
+        await client.get(NODES, "n")
+    assert caught.value.reason == "MalformedAnswer"

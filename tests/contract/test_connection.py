@@ -1,5 +1,7 @@
 import asyncio
+import base64
 import ssl
+import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,7 +22,7 @@ from job_controller.kube.connection import (
     in_cluster,
     tls_context,
 )
-from job_controller.kube.errors import ConfigurationError, Unauthorized
+from job_controller.kube.errors import ConfigurationError, Unauthorized, Unavailable
 from job_controller.kube.resources import NODES
 from job_controller.runtime.clock import FakeClock
 from tests.contract.fake_api import FakeApiServer
@@ -310,6 +312,71 @@ def test_unreadable_certificates_are_a_configuration_error(tmp_path):
     settings.cert_file = settings.key_file = str(tmp_path / "cert")
     with pytest.raises(ConfigurationError, match="unusable certificates"):
         tls_context(settings)
+
+
+def openssl(directory: Path, *arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], cwd=directory, check=True, capture_output=True)
+
+
+@pytest.fixture
+def certificates(tmp_path):
+    """Make a CA without key usage, as old clusters have, and what it signed."""
+    subject = ["-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj"]
+    openssl(tmp_path, "req", "-x509", *subject, "/CN=ca", "-keyout", "ca.key", "-out", "ca.crt")
+    (tmp_path / "san").write_text("subjectAltName=IP:127.0.0.1,DNS:kubernetes")
+    for name in ("server", "admin", "renewed"):
+        keys = ["-keyout", f"{name}.key", "-out", f"{name}.csr"]
+        openssl(tmp_path, "req", *subject, f"/CN={name}", *keys)
+        sign = ["-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "san"]
+        openssl(tmp_path, "x509", "-req", "-in", f"{name}.csr", *sign, "-out", f"{name}.crt")
+    return tmp_path
+
+
+async def test_client_certificates_authenticate_and_the_server_is_verified(certificates):
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=certificates / "ca.crt")
+    tls.load_cert_chain(certificates / "server.crt", certificates / "server.key")
+    tls.verify_mode = ssl.CERT_REQUIRED
+    server = FakeApiServer()
+    url = await server.start(tls)
+    user = {
+        # Relative to the kubeconfig, as kubeadm and kind write them, and as data.
+        "client-certificate": "admin.crt",
+        "client-key-data": base64.b64encode((certificates / "admin.key").read_bytes()).decode(),
+    }
+    ca = {"certificate-authority": "ca.crt"}
+    path = kubeconfig(certificates / "config", user, url, **ca)
+    async with await KubeClient.connect(kubeconfig=path, user_agent="me") as client:
+        await client.list(NODES)
+        async with client.watch(NODES, resource_version="0"):
+            pass
+    named = ca | {"tls-server-name": "kubernetes"}
+    for cluster, is_trusted in ((named, True), ({}, False), (ca | {"tls-server-name": "x"}, False)):
+        path = kubeconfig(certificates / "config", user, url, **cluster)
+        async with await KubeClient.connect(kubeconfig=path, user_agent="me") as client:
+            if is_trusted:
+                await client.list(NODES)
+            else:
+                with pytest.raises(Unavailable, match="certificate verify failed"):
+                    await client.list(NODES)
+    await server.stop()
+
+
+async def test_renewed_client_certificate_is_used_for_new_connections(certificates, clock):
+    user = {"client-certificate": "admin.crt", "client-key": "admin.key"}
+    ca = {"certificate-authority": "ca.crt"}
+    path = kubeconfig(certificates / "config", user, "https://127.0.0.1:1", **ca)
+    there = await Kubeconfig(path, None, clock).load()
+    loaded: list[str] = []
+    assert there.tls is not None
+    there.tls.load_cert_chain = lambda cert, key: loaded.append(Path(cert).name)
+    kubeconfig(
+        certificates / "config",
+        {"client-certificate": "renewed.crt", "client-key": "renewed.key"},
+        "https://127.0.0.1:1",
+        **ca,
+    )
+    await there.credentials.renew(None)
+    assert loaded == ["renewed.crt"]
 
 
 async def test_anonymous_has_nothing_to_renew():
