@@ -99,10 +99,10 @@ class Automaton:
                 return after
             case Choice(options):
                 return self._add(None, "", [self._build(option, after) for option in options])
-            case Repeat(body, least, most):
-                return self._repeat(body, least, most, after)
+        return self._repeat(tree, after)
 
-    def _repeat(self, body: Tree, least: int, most: int | None, after: int) -> int:
+    def _repeat(self, tree: Repeat, after: int) -> int:
+        body, least, most = tree.body, tree.least, tree.most
         if most is None:
             loop = self._add(None, "", ())
             self._next[loop] = (self._build(body, loop), after)

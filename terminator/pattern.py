@@ -210,7 +210,7 @@ class _Reader:
         if bounds is None:
             return body
         self.take("?")  # a lazy one finds the same lines
-        if self.at < len(self.text) and self.text[self.at] in "*+?":
+        if self.bounds() is not None:
             raise self.error("a repetition of a repetition needs a group around the first", start)
         return Repeat(body, *bounds)
 
@@ -291,7 +291,7 @@ class _Reader:
 
     def escaped(self) -> "str | CharSet":
         """Return the character, or the class, after a backslash."""
-        start = self.at
+        start = self.at - 1
         char = self.next()
         if char.lower() in _PERL:
             return CharSet(ranges=_PERL[char.lower()], negated=char.isupper())
@@ -313,7 +313,7 @@ class _Reader:
         return char
 
     def category(self, *, negated: bool) -> CharSet:
-        start = self.at
+        start = self.at - 2
         name = self.until("}", "a category") if self.take("{") else self.next()
         if name.startswith("^"):
             name, negated = name[1:], not negated

@@ -7,7 +7,9 @@ the file system does not report.
 """
 
 import asyncio
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from loguru import logger
@@ -37,10 +39,17 @@ class _Waker(FileSystemEventHandler):
     def __init__(self, loop: asyncio.AbstractEventLoop, changed: asyncio.Event) -> None:
         self._loop = loop
         self._changed = changed
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Wake nobody from here on."""
+        self._is_closed = True
 
     def on_any_event(self, event: FileSystemEvent) -> None:
         # Reading the file is an event too, and looking at it must not lead to looking at it.
-        if event.event_type not in {"opened", "closed_no_write"}:
+        if self._is_closed or event.event_type in {"opened", "closed_no_write"}:
+            return
+        with suppress(RuntimeError):  # the loop was closed this very moment
             self._loop.call_soon_threadsafe(self._changed.set)
 
 
@@ -86,7 +95,8 @@ async def follow_file(
                 known = text
                 on_text(text)
     finally:
+        waker.close()
         if is_watching:
-            observer.stop()
-            # Its thread wakes up at once; joined, so that nothing is called after we are gone.
-            await asyncio.to_thread(observer.join)
+            # Takes up to a second, for which a process that is told to stop must not wait; its
+            # threads end with the process anyway.
+            threading.Thread(target=observer.stop, name="watchdog-stop", daemon=True).start()

@@ -78,7 +78,7 @@ class Findings:
                     self.results[name] = value
                 case Progress() as progress:
                     self.progress = progress
-                case None:
+                case _:
                     pass
 
     def remember(self, lines: list[Line]) -> None:

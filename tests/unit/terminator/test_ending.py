@@ -1,0 +1,293 @@
+"""The count on which a Job is deleted."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from job_controller.api.job import FailurePolicy
+from job_controller.api.objects import Node
+from job_controller.api.report import Evidence, NodeRecord
+from terminator.ending import (
+    Snapshot,
+    allowed_failures,
+    judge_ending,
+    merge_ledger,
+    merge_records,
+    owned_pods,
+    speaks_for,
+    take_count,
+)
+from tests.unit.terminator.builders import (
+    COMPLETE,
+    FAILED,
+    NOW,
+    done,
+    make_daemon_set,
+    make_job,
+    make_node,
+    make_pod,
+    make_report,
+)
+
+NAMES = ("a", "b", "c")
+
+
+def world(names=NAMES, completed=NAMES, job=None, **changes):
+    """A Job on `names`, `completed` of them done; complete unless something is changed."""
+    snapshot = Snapshot(
+        job=job or make_job(COMPLETE),
+        daemon_set=make_daemon_set(len(names)),
+        pods=[make_pod(name) for name in names],
+        nodes={name: make_node(name) for name in names},
+        ledger={name: done(name) for name in completed},
+    )
+    return replace(snapshot, **changes)
+
+
+def obstacle(snapshot, now=NOW):
+    return judge_ending(snapshot.job, take_count(snapshot), now).obstacle
+
+
+def test_a_job_that_both_count_as_complete_may_go():
+    count = take_count(world())
+    assert count.wanted == count.completed == frozenset(NAMES)
+    assert count.all_completed
+    assert judge_ending(make_job(COMPLETE), count, NOW).may_delete
+
+
+def test_one_count_alone_does_not_do():
+    assert obstacle(world(completed=NAMES[:2])) == "2 of 3 nodes are completed"
+    assert "yet to count" in obstacle(world(job=make_job()))
+    assert "yet to count" in obstacle(world(job=make_job({**COMPLETE, "status": "False"})))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"daemon_set": None}, "it has no DaemonSet"),
+        ({"daemon_set": make_daemon_set(3, owner_uid="other")}, "it has no DaemonSet"),
+        ({"daemon_set": make_daemon_set(3, owner_uid="")}, "it has no DaemonSet"),
+        ({"daemon_set": make_daemon_set(3, deleting=True)}, "is being deleted"),
+        ({"daemon_set": make_daemon_set(3, observed_generation=2)}, "yet to act on the newest"),
+        ({"daemon_set": make_daemon_set(4)}, "4 nodes are wanted and 3 have a pod"),
+        ({"daemon_set": make_daemon_set(2)}, "2 nodes are wanted and 3 have a pod"),
+        ({"pods": [], "daemon_set": make_daemon_set(0)}, "no node is wanted"),
+        ({"job": make_job(COMPLETE, deleting=True)}, "it is being deleted"),
+        ({"job": make_job(COMPLETE, generation=3)}, "yet to act on the newest spec"),
+        ({"job": make_job(COMPLETE, status={"observedGeneration": None})}, "yet to act"),
+    ],
+)
+def test_what_keeps_a_job(changes, words):
+    assert words in obstacle(world(**changes))
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        make_pod("c", owner_uid="another-ds"),
+        make_pod("c", owner_uid=""),
+        make_pod("c", namespace="elsewhere"),
+        make_pod("c", deleting=True),
+        make_pod("c", node_name=""),
+    ],
+)
+def test_pods_that_do_not_count(pod):
+    snapshot = world(pods=[make_pod("a"), make_pod("b"), pod])
+    assert take_count(snapshot).wanted == {"a", "b"}
+    assert obstacle(snapshot) == "3 nodes are wanted and 2 have a pod"
+
+
+def test_a_gated_pod_counts_by_the_node_it_is_meant_for():
+    snapshot = world(pods=[make_pod("a"), make_pod("b"), make_pod("c", bound=False)])
+    assert take_count(snapshot).wanted == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize(
+    "ledger",
+    [
+        done("c", uid="an older node of that name"),
+        Evidence("c-uid"),
+        Evidence("c-uid", failed_at="2026-01-02T03:04:05Z"),
+        Evidence("", completed_at="2026-01-02T03:04:05Z"),
+    ],
+)
+def test_entries_that_complete_nothing(ledger):
+    snapshot = world(ledger={"a": done("a"), "b": done("b"), "c": ledger})
+    assert take_count(snapshot).completed == {"a", "b"}
+
+
+def test_a_node_that_is_gone_completes_nothing():
+    snapshot = world()
+    nodes = {name: node for name, node in snapshot.nodes.items() if name != "c"}
+    assert take_count(replace(snapshot, nodes=nodes)).completed == {"a", "b"}
+    nameless = {**nodes, "c": make_node("c", uid="")}
+    ledger = {**snapshot.ledger, "c": Evidence("", completed_at="x")}
+    assert take_count(replace(snapshot, nodes=nameless, ledger=ledger)).completed == {"a", "b"}
+
+
+# --- time to live -----------------------------------------------------------------------
+
+
+def with_ttl(condition, seconds, **changes):
+    status = {"completionTime": "2026-01-02T03:04:00Z", **changes}
+    return make_job(condition, spec={"ttl_seconds_after_finished": seconds}, status=status)
+
+
+def ending(job, now=NOW):
+    return judge_ending(job, take_count(world(job=job)), now)
+
+
+def test_a_completed_job_lives_on_for_its_time():
+    assert ending(with_ttl(COMPLETE, 0)).may_delete
+    assert ending(with_ttl(COMPLETE, 5)).may_delete
+    kept = ending(with_ttl(COMPLETE, 65))
+    assert kept.obstacle == "its time to live ends at 2026-01-02T03:05:05Z"
+    assert kept.wake_at == NOW + timedelta(seconds=60)
+    assert "when it finished" in ending(with_ttl(COMPLETE, 5, completionTime=None)).obstacle
+
+
+def test_a_failed_job_stays_unless_it_says_otherwise():
+    assert "stays for inspection" in ending(make_job(FAILED)).obstacle
+    assert ending(with_ttl(FAILED, 0)).may_delete
+    assert ending(with_ttl(FAILED, 5)).may_delete
+    assert ending(with_ttl(FAILED, 65)).wake_at is not None
+
+
+def test_a_failed_job_that_is_about_to_be_retried_stays():
+    job = with_ttl(FAILED, 0)
+    asked = replace(job, annotations={"daemonset.darkowlzz.space/retry": "2"})
+    assert "about to try again" in ending(asked).obstacle
+
+
+# --- failures that are allowed ----------------------------------------------------------
+
+
+def record(uid="c-uid", state="Failed"):
+    return NodeRecord(uid=uid, state=state)
+
+
+def with_failed(limit, entry=None):
+    spec = {"failure_policy": FailurePolicy("Continue", limit)}
+    return world(
+        completed=("a", "b"),
+        job=make_job(COMPLETE, spec=spec),
+        records={"c": entry or record(), "gone": record("gone-uid")},
+    )
+
+
+def test_as_many_failed_nodes_as_the_job_allows_do_not_keep_it():
+    assert obstacle(with_failed(1)) == ""
+    assert obstacle(with_failed("34%")) == ""
+    assert obstacle(with_failed(0)) == "1 nodes failed and 0 may"
+    assert obstacle(with_failed("33%")) == "1 nodes failed and 0 may"
+
+
+@pytest.mark.parametrize("entry", [record(uid="other"), record(state="Active")])
+def test_only_nodes_recorded_as_failed_are_excused(entry):
+    assert obstacle(with_failed(1, entry)) == "2 of 3 nodes are completed"
+
+
+def test_failed_nodes_need_to_be_known_nodes():
+    snapshot = with_failed(1)
+    nodes = {name: node for name, node in snapshot.nodes.items() if name != "c"}
+    assert not take_count(replace(snapshot, nodes=nodes)).failed
+
+
+@pytest.mark.parametrize(
+    ("limit", "wanted", "allowed"), [(2, 10, 2), ("10%", 5, 0), ("20%", 5, 1), ("100%", 3, 3)]
+)
+def test_allowed_failures(limit, wanted, allowed):
+    assert allowed_failures(limit, wanted) == allowed
+
+
+# --- whose log it is --------------------------------------------------------------------
+
+
+def test_whose_log_a_pods_log_is():
+    pod, node = make_pod("a"), make_node("a")
+    assert speaks_for(pod, node)
+    assert speaks_for(pod, replace(node, created_at=NOW))
+    assert not speaks_for(pod, replace(node, created_at=NOW + timedelta(seconds=1)))
+    assert speaks_for(replace(pod, created_at=None), node)
+    assert speaks_for(pod, replace(node, created_at=None))
+    assert not speaks_for(pod, None)
+    assert not speaks_for(pod, make_node("b"))
+    assert not speaks_for(pod, Node("a", "", "1"))
+
+
+def test_owned_pods_follow_the_chain_of_uids():
+    job, pods = make_job(), [make_pod("a"), make_pod("b", owner_uid="forged")]
+    assert owned_pods(job, make_daemon_set(2), pods) == pods[:1]
+    assert owned_pods(job, make_daemon_set(2, owner_uid="x"), pods) == []
+    assert owned_pods(job, None, pods) == []
+    assert owned_pods(replace(job, uid=""), make_daemon_set(2, owner_uid=""), pods) == []
+    assert owned_pods(job, make_daemon_set(2, uid=""), [make_pod("a", owner_uid="")]) == []
+
+
+# --- the ledger -------------------------------------------------------------------------
+
+
+def test_shards_are_one_ledger():
+    job = make_job()
+    reports = [
+        make_report({"b": done("b"), "a": Evidence("a-uid")}, shard=0),
+        make_report({"a": done("a"), "b": Evidence("b-uid")}, shard=1),
+        make_report({"c": done("c")}, shard=2, job_uid="another run"),
+        make_report({"c": done("c")}, shard=3, namespace="elsewhere"),
+    ]
+    for order in (reports, reports[::-1]):
+        assert merge_ledger(job, order) == {"a": done("a"), "b": done("b")}
+
+
+def test_records_are_merged_too():
+    status = {"nodeStates": {"a": {"uid": "a-uid", "state": "Failed"}}}
+    reports = [make_report(status=status), make_report(shard=1, job_uid="x", status=status)]
+    assert merge_records(make_job(), reports) == {"a": NodeRecord("a-uid", "Failed")}
+
+
+# --- properties -------------------------------------------------------------------------
+
+pods = st.lists(
+    st.builds(
+        make_pod,
+        st.sampled_from("abcd"),
+        owner_uid=st.sampled_from(["ds-uid", "ds-uid", "forged"]),
+        deleting=st.booleans(),
+        bound=st.booleans(),
+    ),
+    max_size=8,
+)
+entries = st.dictionaries(
+    st.sampled_from("abcd"),
+    st.builds(
+        Evidence,
+        st.sampled_from(["a-uid", "b-uid", "c-uid", "d-uid", "old"]),
+        completed_at=st.sampled_from(["", "2026-01-02T03:04:05Z"]),
+    ),
+)
+
+
+@given(pods, entries, st.integers(0, 5), st.randoms(use_true_random=False))
+def test_order_and_repetition_do_not_matter_and_nothing_is_declared_early(
+    pods, ledger, desired, random
+):
+    snapshot = Snapshot(
+        job=make_job(COMPLETE),
+        daemon_set=make_daemon_set(desired),
+        pods=pods,
+        nodes={name: make_node(name) for name in "abc"},
+        ledger=ledger,
+    )
+    count = take_count(snapshot)
+    again = pods + pods[:3]
+    random.shuffle(again)
+    assert take_count(replace(snapshot, pods=again)) == count
+    live = {pod.node_name for pod in pods if pod.owner_uid == "ds-uid" and not pod.deleting}
+    assert count.wanted == live
+    assert count.completed <= count.wanted
+    if judge_ending(snapshot.job, count, NOW).may_delete:
+        assert desired == len(live) > 0
+        assert all(ledger[n].is_completed and ledger[n].node_uid == f"{n}-uid" for n in live)

@@ -1,0 +1,244 @@
+"""A short read: what to ask, and what the answer proves. The kubelet is played by `answer`."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from terminator.stream import LINE_LIMIT, Cursor, Line
+from terminator.tail import (
+    FEW_LINES,
+    LAST_LINES_BYTES,
+    LINES_KEPT,
+    RESULTS_BYTES,
+    TAIL_BYTES,
+    TAIL_LINES,
+    WIDE_BYTES,
+    WIDE_LINES,
+    Ask,
+    Findings,
+    TailRead,
+    bounded_results,
+    readable_lines,
+)
+from terminator.token import Matcher, Progress
+
+MATCHER = Matcher("done", "Line", "broken", ("ip", "n"))
+
+
+def at(number):
+    return f"2026-01-02T03:04:{number // 1000 % 60:02}.{number % 1000:03}000000Z"
+
+
+def whole(*texts):
+    """Records of whole lines, one millisecond apart."""
+    return [(at(n), text, True) for n, text in enumerate(texts)]
+
+
+def long_line(number, length):
+    """Records of one line as containerd writes it: full ones of 16 KiB, and the rest."""
+    count, rest = divmod(length, LINE_LIMIT)
+    records = [(at(number), b"x" * LINE_LIMIT, False)] * count
+    return [*records, (at(number), b"x" * rest, True)]
+
+
+def answer(records, ask, since=None):
+    """Return what the kubelet sends: the last records, joined to lines, the end cut off."""
+    out, is_new = b"", True
+    for moment, text, ends in records[-ask.lines :]:
+        if since is None or moment >= since:
+            if is_new:
+                out += moment.encode() + b" "
+            out += text + (b"\n" if ends else b"")
+        is_new = ends
+    return out[: ask.max_bytes]
+
+
+def read(records, cursor=None, unfinished=None, found=None):
+    """Do a whole short read; return it and how often it asked."""
+    tail = TailRead(MATCHER, found or Findings(), cursor, unfinished)
+    asks = []
+    while tail.ask is not None:
+        asks.append(tail.ask)
+        since = f"{cursor.timestamp[:19]}" if cursor else None
+        tail.take(answer(records, tail.ask, since))
+    return tail, asks
+
+
+FULL = Ask(TAIL_LINES, TAIL_BYTES)
+
+
+def test_a_short_log_takes_one_request():
+    tail, asks = read(whole(b"hello", b"dsjob:progress 1/2", b"dsjob:result ip=1", b"done", b"z"))
+    assert tail.found.completed_at == at(3)
+    assert tail.found.results == {"ip": "1"}
+    assert tail.found.progress == Progress(1, 2)
+    assert asks == [FULL]
+
+
+def test_the_first_decision_stays():
+    tail, _ = read(whole(b"broken", b"done"))
+    assert (tail.found.failed_at, tail.found.completed_at) == (at(0), "")
+    read(whole(b"x", b"done"), found=tail.found)
+    assert not tail.found.completed_at
+
+
+def test_a_log_of_any_size_takes_one_request():
+    tail, asks = read(whole(*[b"line"] * 100_000, b"done"))
+    assert tail.found.completed_at
+    assert asks == [FULL]
+
+
+def test_long_lines_before_the_token_take_a_few():
+    records = [record for n in range(40) for record in long_line(n, 10_000)]
+    tail, asks = read([*records, (at(50), b"done", True)])
+    assert tail.found.completed_at == at(50)
+    assert asks == [FULL, Ask(FEW_LINES, TAIL_BYTES)]
+
+
+def test_a_line_of_nine_megabytes_breaks_nothing():
+    tail, asks = read([*long_line(1, 9_000_000), (at(2), b"done", True)])
+    assert tail.found.completed_at == at(2)
+    assert len(asks) == 2
+
+
+def test_records_too_long_for_anything_end_the_read():
+    huge = [(at(n), b"x" * 200_000, True) for n in range(3)]
+    tail, asks = read(huge)
+    assert not tail.found.is_final
+    assert [ask.lines for ask in asks] == [TAIL_LINES, FEW_LINES, 1]
+    assert tail.cursor.timestamp == ""
+
+
+def test_the_rest_of_a_long_line_is_not_the_token():
+    # The newest hundred records begin in the middle of the line ``xxx…xdone``.
+    records = [(at(1), b"x" * LINE_LIMIT, False), (at(1), b"done", True)]
+    records += whole(*[b"y"] * (TAIL_LINES - 1))
+    tail, asks = read(records)
+    assert not tail.found.is_final
+    assert asks == [FULL, Ask(TAIL_LINES + 1, TAIL_BYTES)]
+
+
+def test_a_token_in_the_first_line_of_a_full_answer_is_looked_at_again_and_counts():
+    records = [(at(0), b"before", True), (at(1), b"done", True)]
+    records += whole(*[b"y"] * (TAIL_LINES - 1))
+    tail, asks = read(records)
+    assert tail.found.completed_at == at(1)
+    assert len(asks) == 2
+
+
+def test_the_rest_of_a_long_line_among_few_records_is_not_the_token():
+    records = [record for n in range(30) for record in long_line(n, 16_000)]
+    records += [(at(40), b"x" * LINE_LIMIT, False), (at(40), b"done", True)]
+    records += [record for n in range(41, 47) for record in long_line(n, 16_000)]
+    tail, _ = read(records)
+    assert not tail.found.is_final
+
+
+def test_a_cursor_leaves_only_what_is_new():
+    records = whole(b"a", b"b", b"done")
+    tail, _ = read(records, Cursor(at(2), 1))
+    assert not tail.found.is_final
+    tail, _ = read(records, Cursor(at(1), 1))
+    assert tail.found.completed_at == at(2)
+    assert tail.cursor == Cursor(at(2), 1)
+
+
+def test_a_gap_is_filled_once_with_more_lines():
+    records = whole(b"known", b"done", *[b"y"] * 1500)
+    tail, asks = read(records, Cursor(at(0), 1))
+    assert tail.found.completed_at == at(1)
+    assert asks == [FULL, Ask(WIDE_LINES, WIDE_BYTES)]
+
+
+def test_a_gap_too_wide_is_left():
+    records = whole(b"known", b"done", *[b"y" * 100] * 9000)
+    tail, asks = read(records, Cursor(at(0), 1))
+    assert not tail.found.is_final
+    assert len(asks) == 2
+    assert tail.cursor == Cursor(records[-1][0], 1)  # the wide answer was cut: it ends earlier
+
+
+def test_a_log_shorter_than_the_read_has_no_gap_to_fill():
+    _, asks = read(whole(b"rotated", b"away"), Cursor("2026-01-02T03:03:00.000000000Z", 1))
+    assert asks == [FULL]
+
+
+def test_an_unfinished_line_counts_when_it_stays():
+    records = [*whole(b"a"), (at(1), b"done", False)]
+    tail, _ = read(records)
+    assert not tail.found.is_final
+    assert tail.unfinished == Line(at(1), b"done", unfinished=True)
+    again, _ = read(records, unfinished=tail.unfinished)
+    assert again.found.completed_at == at(1)
+
+
+def test_an_unfinished_line_that_goes_on_does_not_count():
+    first, _ = read([*whole(b"a"), (at(1), b"done", False)])
+    second, _ = read([*whole(b"a"), (at(1), b"done!", False)], unfinished=first.unfinished)
+    assert not second.found.is_final
+    assert second.unfinished is None
+
+
+def test_the_cut_end_of_an_answer_is_no_line():
+    # The answer ends, by its limit, in the middle of ``done!``.
+    line = b"x" * (TAIL_BYTES - 2 * len(at(0)) - len(b" \n done"))
+    tail = TailRead(MATCHER, Findings())
+    tail.take(answer(whole(line, b"done!"), Ask(TAIL_LINES, TAIL_BYTES)))
+    assert tail.unfinished is None
+    assert not tail.found.is_final
+
+
+def test_words_of_the_kubelet_are_not_the_tasks():
+    tail = TailRead(MATCHER, Findings())
+    tail.take(b"done\n")
+    assert not tail.found.is_final
+
+
+def test_last_lines_are_kept_bounded():
+    found = Findings()
+    read(whole(*[b"%d" % n for n in range(30)], b"z" * 10_000), found=found)
+    assert len(found.last_lines) == LINES_KEPT
+    assert found.last_lines[0] == b"11"
+    assert len(found.last_lines[-1]) < 1000
+    read([], found=found)
+    assert found.last_lines == ()
+    read([*whole(b"a"), (at(1), b"disk full", False)], found=found)
+    assert found.last_lines == (b"a", b"disk full")
+
+
+def test_last_lines_are_readable():
+    lines = [b"first", b"", b"\x1b[31mdisk\tfull\x1b[0m\r", b"\x00", b"exit"]
+    assert readable_lines(lines, 5) == ("first", "disk full", "exit")
+    assert readable_lines(lines, 2) == ("disk full", "exit")
+    assert readable_lines(lines, 0) == ()
+    (line,) = readable_lines([b"x" * 500], 5)
+    assert line == "x" * 159 + "…"
+    assert len(readable_lines([b"y" * 150] * 5, 5)) == 2
+
+
+@given(st.lists(st.binary(max_size=600), max_size=20), st.integers(0, 20))
+def test_last_lines_fit(lines, count):
+    kept = readable_lines(lines, count)
+    assert len(kept) <= count
+    assert sum(len(line.encode()) for line in kept) <= LAST_LINES_BYTES
+    assert all(line.isprintable() and line for line in kept)
+
+
+@given(st.dictionaries(st.text("abc", min_size=1, max_size=5), st.text(max_size=256), max_size=40))
+def test_results_fit(results):
+    kept = bounded_results(results)
+    assert kept.items() <= results.items()
+    assert len(kept) <= 16
+    assert sum(len(k) + len(v.encode()) for k, v in kept.items()) <= RESULTS_BYTES
+    if sum(len(k) + len(v.encode()) for k, v in results.items()) <= RESULTS_BYTES:
+        assert len(kept) == min(len(results), 16)
+
+
+texts = st.sampled_from([b"x", b"done!", b"not done", b"", b"y" * 300, b"dsjob:progress 1/2"])
+
+
+@given(st.lists(texts, max_size=300), st.integers(0, 90), st.booleans())
+def test_a_token_near_the_end_is_found_and_nothing_else_is(before, after, has_token):
+    token = [b"done"] if has_token else []
+    tail, asks = read(whole(*before, *token, *[b"z"] * after))
+    assert bool(tail.found.completed_at) == has_token
+    assert len(asks) <= 4
