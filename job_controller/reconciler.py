@@ -239,8 +239,10 @@ class Reconciler:
                 job.namespace,
                 field_manager=names.FIELD_MANAGER,
             )
-        except (Invalid, BadRequest, Forbidden) as error:
-            raise _RefusedError(error) from error
+        except KubeError as error:
+            if _is_refusal(error):
+                raise _RefusedError(error) from error
+            raise
         self._note(key, DAEMON_SETS, written)
 
     async def _open_gates(self, job: Job, action: OpenGates) -> None:
@@ -307,6 +309,17 @@ class _RefusedError(Exception):
     def __init__(self, error: KubeError) -> None:
         super().__init__(error.message)
         self.message = error.message
+
+
+def _is_refusal(error: KubeError) -> bool:
+    """Return whether the object itself is at fault, so that trying it again at once is no use.
+
+    A field that the schema does not know comes back as 500 from server-side apply, unlike from
+    any other write (apiserver endpoints/handlers/patch.go, applyPatcher).
+    """
+    return isinstance(error, Invalid | BadRequest | Forbidden) or (
+        error.status == 500 and "failed to create typed patch object" in error.message
+    )
 
 
 def _reference(job: Job) -> ObjectReference:

@@ -139,21 +139,17 @@ class Cluster:
         outputs = self.on_all_nodes(f"cat {folder}/runs 2>/dev/null | wc -l")
         return {node: int(text) for node, text in outputs.items()}
 
-    def kill(self, program: str, deployment: str = "daemonset-job-controller") -> None:
-        """Kill the one process of a container of the system's pod with SIGKILL, by its pid."""
-        for pod in self.get("pods", "-n", SYSTEM, "-l", f"app.kubernetes.io/name={deployment}")[
-            "items"
-        ]:
-            node = pod["spec"]["nodeName"]
-            script = (
-                "for p in /proc/[0-9]*; do "
-                "tr '\\0' ' ' < $p/cmdline 2>/dev/null"
-                f" | grep -q '/opt/daemonset-job/bin/{program}'"
-                " && echo ${p#/proc/}; done; true"
-            )
-            for pid in self.on_node(node, script).split():
-                if pid != "self":
-                    self.on_node(node, f"kill -9 {int(pid)} 2>/dev/null || true")
+    def kill(self, program: str) -> None:
+        """Kill one process of the system's pods with SIGKILL, by its pid, seen from its node."""
+        script = (
+            "for p in /proc/[0-9]*; do "
+            f"tr '\\0' ' ' < $p/cmdline 2>/dev/null | grep -q '/bin/{program} *$'"
+            " && kill -9 ${p#/proc/} && echo killed; done; true"
+        )
+        killed = 0
+        for pod in self.get("pods", "-n", SYSTEM)["items"]:
+            killed += self.on_node(pod["spec"]["nodeName"], script).count("killed")
+        assert killed, f"no process of {program} found"
 
     # --- telling -----------------------------------------------------------------------
 
@@ -174,7 +170,7 @@ class Cluster:
             ),
         ):
             done = self.run(*args)
-            print(f"--- kubectl {' '.join(args)}\n{(done.stdout + done.stderr)[-_DUMP_LIMIT:]}")
+            print(f"--- kubectl {' '.join(args)}\n{(done.stdout + done.stderr)[-_DUMP_LIMIT:]}")  # noqa: T201 - for the log of the failed test
 
 
 def eventually(check: Callable[[], Any], timeout: float = 60, what: str = "") -> Any:

@@ -38,10 +38,13 @@ def progressing(cluster, namespace, name, reason):
 def test_an_image_that_does_not_exist_is_said(cluster, namespace):
     cluster.apply(make_job("nope", namespace, image="localhost/nope:missing"))
 
-    message = progressing(cluster, namespace, "nope", "ImagePullFailed")
-
-    assert "localhost/nope:missing" in message
-    assert "3 of 3 nodes cannot get the image" in message
+    assert "localhost/nope:missing" in progressing(cluster, namespace, "nope", "ImagePullFailed")
+    eventually(
+        lambda: (
+            "3 of 3 nodes cannot get the image"
+            in cluster.condition(namespace, "nope", "Progressing")["message"]
+        )
+    )
 
 
 def test_a_quota_that_forbids_the_pods_is_said_and_its_end_is_noticed(cluster, namespace):
@@ -75,7 +78,7 @@ def test_pod_security_that_forbids_the_pods_is_said(cluster, namespace):
 
 
 def test_a_template_that_is_no_pod_is_said(cluster, namespace):
-    template = {"spec": {"nonsense": True}}
+    template = {"spec": {"containers": [{"name": "job-container", "nonsense": True}]}}
     cluster.apply(make_job("odd", namespace, template=template))
 
     message = progressing(cluster, namespace, "odd", "DaemonSetRefused")
@@ -86,7 +89,7 @@ def test_a_template_that_is_no_pod_is_said(cluster, namespace):
 def test_a_task_that_fails_is_started_again_and_said(cluster, namespace):
     cluster.apply(make_job("failing", namespace, command=["sh", "-c"], args=["exit 3"]))
 
-    assert "exit code 3" in progressing(cluster, namespace, "failing", "TaskFailing")
+    assert "exit 3" in progressing(cluster, namespace, "failing", "TaskFailing")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ GRANTED = {
     f"jobreports.{GROUP}": FOLLOW | {"create", "patch", "delete"},
     f"jobreports.{GROUP}/status": {"patch"},
     "daemonsets.apps": FOLLOW | {"create", "patch", "delete"},
-    "pods": FOLLOW | {"patch"},
+    "pods": FOLLOW | {"patch", "delete"},
     "pods/log": {"get"},
     "nodes": FOLLOW,
     "events": READ | {"create", "patch"},
