@@ -166,6 +166,10 @@ class Caches:
 
     # --- reading -----------------------------------------------------------------------
 
+    def watched_as(self, namespace: str) -> str:
+        """Return the namespace of the watch that covers `namespace`: itself, or "" for all."""
+        return namespace if self._namespaces else ""
+
     def job(self, key: Key) -> Job | None:
         """Return the Job of that key."""
         return self._jobs.store.get(key)
@@ -266,6 +270,14 @@ class Caches:
             )
 
         return MultiReflector(self._namespaces, one, indexers=indexers)
+
+
+def cache_name(resource: str, namespace: str) -> str:
+    """Return what to call the watch of one resource in one namespace ("": in all of them).
+
+    Each watch gets on by itself: what one has seen says nothing of another.
+    """
+    return f"{resource}/{namespace}"
 
 
 def _slot(namespace: str, name: str) -> str:

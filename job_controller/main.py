@@ -13,7 +13,7 @@ from uuid import uuid4
 import uvloop
 from loguru import logger
 
-from job_controller.caches import Caches, Key
+from job_controller.caches import Caches, Key, cache_name
 from job_controller.config import Config, parse_config
 from job_controller.core.snapshot import Settings
 from job_controller.kube.client import KubeClient
@@ -42,15 +42,18 @@ class Controller:
         self._clock = SystemClock()
         self._queue: WorkQueue[Key] = WorkQueue()
         self._written: HighWater[Key] = HighWater(self._clock)
-        self._events = EventRecorder(client, component=config.identity, clock=self._clock)
+        self._events = EventRecorder(
+            client,
+            component="daemonset-job-controller",
+            instance=config.identity,
+            clock=self._clock,
+        )
         self.caches = Caches(
             client,
             config.namespaces,
             self._clock,
             wake=self._queue.add_after,
-            progress=lambda resource, _namespace, version: self._written.observed(
-                resource, version
-            ),
+            progress=self._advanced,
         )
         metrics.watch_jobs(self.caches.jobs)
 
@@ -78,6 +81,9 @@ class Controller:
                 lead=self._work,
                 on_state=self._led,
             )
+
+    def _advanced(self, resource: str, namespace: str, version: str) -> None:
+        self._written.observed(cache_name(resource, namespace), version)
 
     def _led(self, leading: bool) -> None:
         self._metrics.is_leader.set(leading)

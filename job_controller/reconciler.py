@@ -19,7 +19,7 @@ from job_controller.api import names
 from job_controller.api.job import Job
 from job_controller.api.objects import Pod
 from job_controller.api.report import JobReport, parse_report
-from job_controller.caches import Caches, Key
+from job_controller.caches import Caches, Key, cache_name
 from job_controller.core.decide import decide
 from job_controller.core.merge import merge_patch
 from job_controller.core.plan import (
@@ -300,7 +300,8 @@ class Reconciler:
             )
 
     def _note(self, key: Key, resource: Resource, written: Mapping[str, Any]) -> None:
-        self._written.wrote(key, resource.plural, written["metadata"]["resourceVersion"])
+        watch = cache_name(resource.plural, self._caches.watched_as(key[0]))
+        self._written.wrote(key, watch, written["metadata"]["resourceVersion"])
 
 
 class _RefusedError(Exception):
