@@ -18,7 +18,9 @@ class Config:
 
     `namespaces`: those whose Jobs it looks after, empty for all. `lease_namespace`: where the
     leader election's Lease lives; empty means no election, for a controller run by hand.
-    `workers`: Jobs that are worked on at the same time.
+    `workers`: Jobs that are worked on at the same time. `start_patience_seconds` and
+    `unreachable_patience_seconds`: see `core.judge.Patience`. `history_limit` and
+    `history_seconds` (None: no limit): see `core.snapshot.Settings`.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -29,6 +31,11 @@ class Config:
     lease_namespace: str = ""
     lease_name: str = "daemonset-job-controller"
     workers: int = 4
+    hold_image: str = names.DEFAULT_HOLD_IMAGE
+    start_patience_seconds: int = 300
+    unreachable_patience_seconds: int = 60
+    history_limit: int = 10
+    history_seconds: int | None = None
     probe_host: str = "0.0.0.0"  # noqa: S104 - the kubelet probes the pod's address
     probe_port: int = 8080
     log_level: str = "INFO"
@@ -53,6 +60,35 @@ def parse_config(arguments: Sequence[str], environ: Mapping[str, str], hostname:
     add("--lease-namespace", default=environ.get("POD_NAMESPACE", ""), help="empty: no election")
     add("--workers", type=_positive, default=_number(environ, "WORKERS", 4))
     add("--probe-port", type=_port, default=_number(environ, "PROBE_PORT", 8080), help="0: any")
+    add(
+        "--hold-image",
+        default=environ.get("HOLD_IMAGE") or names.DEFAULT_HOLD_IMAGE,
+        help="holds the pod of a task in mode Exit",
+    )
+    add(
+        "--start-patience",
+        type=_whole,
+        default=_number(environ, "START_PATIENCE_SECONDS", 300),
+        help="seconds given to an image that cannot be pulled or a pod without room",
+    )
+    add(
+        "--unreachable-patience",
+        type=_whole,
+        default=_number(environ, "UNREACHABLE_PATIENCE_SECONDS", 60),
+        help="seconds that a node may be NotReady before it counts as unreachable",
+    )
+    add(
+        "--history-limit",
+        type=_whole,
+        default=_number(environ, "HISTORY_LIMIT", 10),
+        help="reports of finished runs kept for each Job name",
+    )
+    add(
+        "--history-seconds",
+        type=_whole,
+        default=_number(environ, "HISTORY_SECONDS", 0),
+        help="how long they are kept at most; 0: for ever",
+    )
     add("--log-level", default=environ.get("LOG_LEVEL", "INFO"))
     add("--log-format", choices=("human", "json"), default=environ.get("LOG_FORMAT", "human"))
     args = parser.parse_args(arguments)
@@ -68,6 +104,11 @@ def parse_config(arguments: Sequence[str], environ: Mapping[str, str], hostname:
         identity=environ.get("POD_NAME") or hostname,
         lease_namespace=args.lease_namespace,
         workers=args.workers,
+        hold_image=args.hold_image,
+        start_patience_seconds=args.start_patience,
+        unreachable_patience_seconds=args.unreachable_patience,
+        history_limit=args.history_limit,
+        history_seconds=args.history_seconds or None,
         probe_port=args.probe_port,
         log_level=args.log_level,
         log_json=args.log_format == "json",
@@ -84,6 +125,12 @@ def _number(environ: Mapping[str, str], name: str, default: int) -> int:
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}: write a whole number from 1 up")
+    return int(text)
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r}: write a whole number")
     return int(text)
 
 

@@ -15,6 +15,7 @@ from loguru import logger
 
 from job_controller.caches import Caches, Key, cache_name
 from job_controller.config import Config, parse_config
+from job_controller.core.judge import Patience
 from job_controller.core.snapshot import Settings
 from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import Conflict, KubeError, OperatorError
@@ -100,7 +101,7 @@ class Controller:
                 events=self._events,
                 clock=self._clock,
                 metrics=self._metrics,
-                settings=lambda: Settings(token=self._config.token),
+                settings=self._settings,
             ),
             self.caches,
             self._written,
@@ -110,6 +111,19 @@ class Controller:
             self._logged(reconciler.reconcile),
             count=self._config.workers,
             on_error=self._failed,
+        )
+
+    def _settings(self) -> Settings:
+        config = self._config
+        return Settings(
+            token=config.token,
+            patience=Patience(
+                start=config.start_patience_seconds,
+                unreachable=config.unreachable_patience_seconds,
+            ),
+            hold_image=config.hold_image,
+            history_limit=config.history_limit,
+            history_seconds=config.history_seconds,
         )
 
     def _logged(

@@ -1,4 +1,4 @@
-"""Settings of the runtime's tests."""
+"""Settings of every ring."""
 
 import asyncio
 
