@@ -1,7 +1,6 @@
 """The project's images, each as build/NAME.tar: built by docker, or by buildah without a pull."""
 
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +40,9 @@ class Builder(Protocol):
     def build(self, recipe: Path, image: str, archive: Path, log: Path) -> None:
         """Build an image from the repository's root and write it as an archive."""
 
+    def tidy(self) -> None:
+        """Remove what only this run needed."""
+
 
 def prefix() -> str:
     """Return where the images' names begin: IMAGE_PREFIX, or the project's own."""
@@ -59,12 +61,14 @@ def build(paths: Paths, names: Sequence[str]) -> list[Path]:
         message = f"no image called {', '.join(unknown)}; there are: {', '.join(NAMES)}"
         raise DevclusterError(message)
     wanted = [name for name in NAMES if name in names or not names]
-    with locked(paths.build, "images"):
+    with locked(paths.cache, "images"):
         builder = _choose(paths)
-        archives = [paths.build / f"{name}.tar" for name in wanted]
-        for name in wanted:
-            _build(paths, builder, name)
-    return archives
+        try:
+            for name in wanted:
+                _build(paths, builder, name)
+        finally:
+            builder.tidy()
+    return [paths.build / f"{name}.tar" for name in wanted]
 
 
 def _build(paths: Paths, builder: Builder, name: str) -> str:
@@ -129,7 +133,7 @@ def _choose(paths: Paths) -> Builder:
             return Docker(paths)
     if host.is_root and host.is_debian:
         debian.require(paths, {"buildah": "buildah"}, why="building images without a registry")
-        return Buildah(paths)
+        return Buildah(paths, _driver(paths))
     raise MissingError(
         "docker with a registry, or root on Debian",
         why="building the project's images",
@@ -161,12 +165,16 @@ class Docker:
         shell.logged([*command, self.paths.root], log, env=environment)
         shell.output(["docker", "save", "-o", archive, image], timeout_seconds=300)
 
+    def tidy(self) -> None:
+        """Leave docker's cache alone: it is the user's."""
+
 
 @dataclass(frozen=True, slots=True)
 class Buildah:
     """buildah in a chroot, on base images made here: needs root, no daemon, no registry."""
 
     paths: Paths
+    driver: str
     name: str = "buildah"
 
     def provide(self, base: str) -> None:
@@ -180,12 +188,25 @@ class Buildah:
 
     def build(self, recipe: Path, image: str, archive: Path, log: Path) -> None:
         """Build without any pull, write the archive, and leave no container behind."""
-        words = ["bud", "--isolation=chroot", "--pull-never", "--format=docker", "--quiet"]
+        # Layers: two images of ours begin with the same steps, and the second finds them done.
+        words = [
+            "bud",
+            "--layers",
+            "--isolation=chroot",
+            "--pull-never",
+            "--format=docker",
+            "--quiet",
+        ]
         command = [*self._buildah(), *words, "-f", str(recipe), "-t", image, str(self.paths.root)]
         shell.logged(command, log)
         target = f"docker-archive:{archive}:{image}"
         shell.logged([*self._buildah(), "push", "--quiet", image, target], log)
-        shell.logged([*self._buildah(), "rmi", "--prune"], log)
+
+    def tidy(self) -> None:
+        """Remove containers and layers without a name: of this run, and of interrupted ones."""
+        if self._storage().exists():
+            shell.output([*self._buildah(), "rm", "--all"], timeout_seconds=300)
+            shell.output([*self._buildah(), "rmi", "--prune"], timeout_seconds=300)
 
     def _import(self, image: str, archive: Path, *, key: str) -> None:
         mark = self._store() / "imported" / digest([image])
@@ -197,9 +218,21 @@ class Buildah:
         mark.write_text(key)
 
     def _buildah(self) -> list[str]:
-        store = self._store()
-        driver = ["--storage-driver=vfs", f"--root={store}/storage", f"--runroot={store}/run"]
-        return [shutil.which("buildah") or "buildah", *driver]
+        return ["buildah", f"--storage-driver={self.driver}", *_places(self._store())]
+
+    def _storage(self) -> Path:
+        return self._store() / "storage"
 
     def _store(self) -> Path:
-        return self.paths.cache / "buildah"
+        return self.paths.cache / f"buildah-{self.driver}"
+
+
+def _places(store: Path) -> list[str]:
+    return [f"--root={store}/storage", f"--runroot={store}/run"]
+
+
+def _driver(paths: Paths) -> str:
+    """Return overlay where the cache's disk can do it (seconds), else vfs (copies everything)."""
+    probe = [*_places(paths.cache / "buildah-overlay"), "info"]
+    works = shell.succeeds(["buildah", "--storage-driver=overlay", *probe])
+    return "overlay" if works else "vfs"

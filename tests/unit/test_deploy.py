@@ -98,26 +98,36 @@ def test_probes_ask_the_right_port(container, port):
 def test_the_default_token_stands_in_one_place():
     for container in CONTAINERS:
         source = environment(container)["TERMINATION_WORD"]["valueFrom"]["configMapKeyRef"]
-        assert one("ConfigMap")["metadata"]["name"] == source["name"]
-        assert one("ConfigMap")["data"][source["key"]] == "done"
-    assert "terminationWord" not in yaml.safe_load(one("ConfigMap")["data"]["config.yaml"])
+        assert one("ConfigMap", "daemonset-job-terminator")["metadata"]["name"] == source["name"]
+        assert one("ConfigMap", "daemonset-job-terminator")["data"][source["key"]] == "done"
+    assert "terminationWord" not in yaml.safe_load(
+        one("ConfigMap", "daemonset-job-terminator")["data"]["config.yaml"]
+    )
 
 
 def test_the_controller_takes_the_environment_it_is_given():
     config = pytest.importorskip("job_controller.config")
     given = {name: each.get("value", "x") for name, each in environment("controller").items()}
+    (source,) = CONTAINERS["controller"]["envFrom"]
+    given |= one("ConfigMap", source["configMapRef"]["name"])["data"]
     parsed = config.parse_config([], given | {"POD_NAMESPACE": NAMESPACE}, "host")
     assert parsed.namespaces == ()
     assert parsed.lease_namespace == NAMESPACE
     assert parsed.log_json is True
     assert parsed.probe_port == 8080
+    # What the ConfigMap says is what the program would do without it.
+    bare = config.parse_config([], {}, "host")
+    for field in ("start_patience_seconds", "unreachable_patience_seconds", "history_limit"):
+        assert getattr(parsed, field) == getattr(bare, field)
+    assert parsed.history_seconds == bare.history_seconds
+    assert parsed.hold_image == bare.hold_image
 
 
 def test_the_terminator_takes_its_environment_and_its_file():
     config = pytest.importorskip("terminator.config")
     given = {name: each.get("value", "done") for name, each in environment("terminator").items()}
     assert set(given) >= {"NAMESPACE", "POD_LABEL_SELECTOR", "TERMINATION_WORD", "POD_NAMESPACE"}
-    text = one("ConfigMap")["data"]["config.yaml"]
+    text = one("ConfigMap", "daemonset-job-terminator")["data"]["config.yaml"]
     # What the file says is what the program would do without it, but for machines' logs.
     assert config.load_config(given, text) == config.Config(log_format="json")
     assert config.DEFAULT_PATH == "/etc/terminator/config.yaml"
