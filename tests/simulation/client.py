@@ -1,0 +1,186 @@
+"""The client that the real shells get: same methods and errors as `KubeClient`, no HTTP.
+
+A request takes a while to arrive and its answer takes a while to come back. It can fail before it
+has an effect, or after (the answer is lost), meet a conflict, be throttled, be slow. A request that
+is under way when its process dies arrives all the same. Nothing a dead process asks for is sent.
+"""
+
+import asyncio
+
+from job_controller.kube.errors import Conflict, Forbidden, KubeError, Throttled, Unavailable
+from tests.simulation.server import DAEMON_SETS, REPORTS, controller_of
+
+
+class Client:
+    """One process's connection to the model; `faults` wait in the world for the next request."""
+
+    def __init__(self, world, process):
+        self._world = world
+        self._process = process
+        self._name = process.name
+        self.is_dead = False
+        # When the ledger was last read afresh, by UID of the Job: gates are opened on it.
+        self.ledger_read_at = {}
+
+    # --- what the shells call ------------------------------------------------------------
+
+    async def create(self, resource, body, namespace=None, **_):
+        name = body["metadata"]["name"]
+        return await self._call(
+            "create",
+            resource.plural,
+            name,
+            lambda: (self._world.server.create(self._name, resource.plural, body, namespace), True),
+        )
+
+    async def merge_patch(self, resource, name, body, namespace=None, *, subresource=None, **_):
+        read_at = dict(self.ledger_read_at)
+
+        def effect():
+            self._world.oracle.ledger_read_at = read_at
+            return self._world.server.patch(
+                self._name,
+                resource.plural,
+                name,
+                body,
+                status=subresource == "status",
+                namespace=namespace,
+            )
+
+        verb = f"patch {subresource}" if subresource else "patch"
+        return await self._call(verb, resource.plural, name, effect)
+
+    async def apply(self, resource, name, body, namespace=None, **_):
+        def effect():
+            if self._world.is_refused(resource.plural):
+                raise Forbidden("admission webhook says no")
+            return self._world.server.apply(self._name, name, body, namespace)
+
+        return await self._call("apply", DAEMON_SETS, name, effect)
+
+    async def delete(self, resource, name, namespace=None, *, uid=None, **_):
+        view = self._world.oracle.view(self._process)
+
+        def effect():
+            self._world.oracle.before_delete(self._process, resource.plural, name, uid, view)
+            self._world.server.delete(
+                self._name, resource.plural, name, uid=uid, namespace=namespace
+            )
+            return {}, True
+
+        return await self._call("delete", resource.plural, name, effect)
+
+    async def list(self, resource, namespace=None, *, label_selector=None, **_):
+        key, _, value = (label_selector or "").partition("=")
+
+        def effect():
+            if resource.plural == REPORTS:
+                self.ledger_read_at[value] = self._world.loop.moment
+            items = self._world.server.select(resource.plural, {key: value} if key else None)
+            return {"items": items}, True
+
+        return await self._call("list", resource.plural, label_selector or "", effect)
+
+    async def read_pod_log(self, namespace, pod, *, previous=False, since_time=None, **_):
+        world = self._world
+        return await self._call(
+            "log", "pods/log", pod, lambda: (world.logs.read(pod, previous, since_time), True)
+        )
+
+    def pod_log(self, namespace, pod, *, since_time=None, **_):
+        return _Follow(self._world, self, pod, since_time)
+
+    # --- on the way ----------------------------------------------------------------------
+
+    async def _call(self, verb, plural, name, effect):
+        if self.is_dead:
+            raise asyncio.CancelledError
+        world = self._world
+        fault, seconds = world.take_fault(self._name, verb, plural)
+        there = world.lag(self._name, 0.002, 0.03)
+        if fault == "slow":
+            there += seconds
+        answer = world.loop.create_future()
+        sent_at = world.loop.moment
+        if fault == "crash before":
+            world.note(self._name, "dies before", verb, plural, name)
+            self._process.crash(seconds)
+        else:
+            world.loop.call_later(
+                there, self._arrive, (verb, plural, name), effect, (fault, seconds, sent_at), answer
+            )
+        return await answer
+
+    def _arrive(self, what, effect, how, answer):
+        world = self._world
+        fault, seconds, sent_at = how
+        error, result, changed = _FAULTS.get(fault), None, True
+        if error is None:
+            try:
+                result, changed = effect()
+            except KubeError as raised:
+                error = raised
+        if what[0] != "log" or error is not None:
+            word = str(error) if error is not None else ("done" if changed else "no change")
+            world.note(self._name, *what, word)
+        if not changed:
+            world.oracle.idle_write(self._process, what, sent_at)
+        if fault == "after":
+            error = Unavailable("the answer was lost", status=0)
+            world.note(self._name, "loses the answer")
+        if fault == "crash after":
+            world.note(self._name, "dies after it")
+            self._process.crash(seconds)
+            return
+        back = world.lag(self._name, 0.001, 0.02) + (seconds if fault == "slow" else 0.0)
+        world.loop.call_later(back, _resolve, answer, result, error)
+
+
+_FAULTS = {
+    "before": Unavailable("the server is not there", status=503),
+    "conflict": Conflict("somebody was quicker"),
+    "throttle": Throttled("too many requests", retry_after_seconds=1.0),
+}
+
+
+def _resolve(answer, result, error):
+    if answer.done():
+        return
+    if error is None:
+        answer.set_result(result)
+    else:
+        answer.set_exception(error)
+
+
+class _Follow:
+    """A follow stream of the current instance of a pod's task container."""
+
+    def __init__(self, world, client, pod, since_time):
+        self._world = world
+        self._client = client
+        self._pod = pod
+        self._since = since_time
+
+    async def __aenter__(self):
+        if self._client.is_dead:
+            raise asyncio.CancelledError
+        return self._chunks()
+
+    async def __aexit__(self, *_):
+        pass
+
+    async def _chunks(self):
+        world = self._world
+        await asyncio.sleep(world.lag(self._client._name, 0.002, 0.03))
+        async for chunk in world.logs.follow(self._pod, self._since):
+            if self._client.is_dead:
+                raise asyncio.CancelledError
+            yield chunk
+
+
+def owner_job_uid(server, pod):
+    """Return the UID of the Job that owns the pod's DaemonSet, "" if none does."""
+    for daemon_set in server.all(DAEMON_SETS):
+        if daemon_set["metadata"]["uid"] == controller_of(pod):
+            return controller_of(daemon_set)
+    return ""

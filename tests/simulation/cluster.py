@@ -1,0 +1,236 @@
+"""The model of Kubernetes' own controllers: DaemonSets, the scheduler, both garbage collectors.
+
+The DaemonSet controller works from a view of the nodes that lags behind, and from the pods as they
+are (its expectations keep it from making two): one pod for each node that matches the template's
+affinity and has none, OnDelete, the template's gates as they are when it decides; it removes pods
+of nodes that no longer match, failed pods, and unbound pods of nodes that are gone; then it writes
+desiredNumberScheduled and observedGeneration. Not modelled: taints, its own backoff for failed pods,
+its crashes, history of revisions.
+"""
+
+from tests.simulation.server import DAEMON_SETS, EVENTS, JOBS, NODES, PODS, controller_of, node_of
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+# The pod garbage collector's quarantine of nodes, shortened (40 s in Kubernetes).
+QUARANTINE_SECONDS = 20.0
+
+
+class Cluster:
+    """Reacts to what happens in the API, each controller in its own time."""
+
+    def __init__(self, world):
+        self._world = world
+        self._server = world.server
+        self._view = {}
+        self._dirty = set()
+        self._creating = set()
+        self._serial = 0
+
+    def changed(self, plural, old, new):
+        """Hear of a write."""
+        raw = new or old
+        if plural == PODS:
+            self._pod_changed(raw, new)
+        elif plural == DAEMON_SETS:
+            if new is None:
+                self._collect(PODS, old["metadata"]["uid"])
+            elif old is None or old["spec"] is not new["spec"]:
+                self._touch(raw["metadata"]["name"])
+        elif plural == JOBS and new is None:
+            self._collect(DAEMON_SETS, old["metadata"]["uid"])
+        elif plural == NODES:
+            self._node_changed(raw, old, new)
+
+    # --- DaemonSets ----------------------------------------------------------------------
+
+    def _touch(self, name):
+        if name not in self._dirty:
+            self._dirty.add(name)
+            self._later("daemonset-controller", "slow_daemon_sets", 0.01, 0.2, self._sync, name)
+
+    def touch_all(self):
+        for daemon_set in self._server.all(DAEMON_SETS):
+            self._touch(daemon_set["metadata"]["name"])
+
+    def _node_changed(self, raw, old, new):
+        if old is None or new is None or old["metadata"]["labels"] != new["metadata"]["labels"]:
+            self._later("nodes-view", "slow_daemon_sets", 0.01, 0.3, self._see, raw, new)
+        if new is None:
+            self._world.loop.call_later(
+                QUARANTINE_SECONDS, self._collect_pods_of, raw["metadata"]["name"]
+            )
+
+    def _see(self, raw, new):
+        name = raw["metadata"]["name"]
+        current = self._server.get(NODES, name, "")
+        if current is None:
+            self._view.pop(name, None)
+        else:
+            self._view[name] = current
+        self.touch_all()
+
+    def _sync(self, name):
+        self._dirty.discard(name)
+        daemon_set = self._server.get(DAEMON_SETS, name)
+        if daemon_set is None:
+            return
+        uid = daemon_set["metadata"]["uid"]
+        wanted = {
+            n: raw["metadata"]["uid"] for n, raw in self._view.items() if matches(daemon_set, raw)
+        }
+        taken = set()
+        for pod in self._server.all(PODS):
+            if controller_of(pod) != uid:
+                continue
+            node = node_of(pod)
+            taken.add(node)
+            if "deletionTimestamp" in pod["metadata"]:
+                continue
+            is_failed = (pod.get("status") or {}).get("phase") == "Failed"
+            is_lost = node not in self._view and not pod["spec"].get("nodeName")
+            if is_failed or is_lost or (node in self._view and node not in wanted):
+                self._server.delete("daemonset-controller", PODS, pod["metadata"]["name"])
+                if self._server.get(PODS, pod["metadata"]["name"]) is None:
+                    taken.discard(node)
+        for node in sorted(wanted.keys() - taken):
+            self._create(daemon_set, node)
+        self._later(
+            "daemonset-controller", "", 0.0, 0.15, self._write_status, daemon_set, wanted
+        )
+
+    def _create(self, daemon_set, node):
+        if (daemon_set["metadata"]["uid"], node) in self._creating:
+            return
+        self._creating.add((daemon_set["metadata"]["uid"], node))
+        self._later("daemonset-controller", "", 0.005, 0.1, self._make_pod, daemon_set, node)
+
+    def _make_pod(self, daemon_set, node):
+        world, meta = self._world, daemon_set["metadata"]
+        self._creating.discard((meta["uid"], node))
+        found = self._server.get(DAEMON_SETS, meta["name"])
+        if found is None or found["metadata"]["uid"] != meta["uid"]:
+            return
+        if world.is_refused(PODS):
+            self._refuse(daemon_set)
+            world.loop.call_later(1.0, self._touch, meta["name"])
+            return
+        self._serial += 1
+        template = daemon_set["spec"]["template"]
+        field = {"key": "metadata.name", "operator": "In", "values": [node]}
+        terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+        spec = {"affinity": {"nodeAffinity": {_REQUIRED: terms}}, "meant_for": node}
+        if gates := template["spec"].get("schedulingGates"):
+            spec["schedulingGates"] = gates
+        owner = {"kind": "DaemonSet", "name": meta["name"], "uid": meta["uid"], "controller": True}
+        body = {
+            "metadata": {
+                "name": f"{meta['name']}-{node}-{self._serial}",
+                "labels": template["metadata"]["labels"],
+                "ownerReferences": [owner],
+            },
+            "spec": spec,
+            "status": {"phase": "Pending"},
+        }
+        self._server.create("daemonset-controller", PODS, body)
+
+    def _refuse(self, daemon_set):
+        meta = daemon_set["metadata"]
+        name = f"refused-{meta['uid']}"
+        body = {
+            "metadata": {"name": name},
+            "involvedObject": {"kind": "DaemonSet", "uid": meta["uid"]},
+            "reason": "FailedCreate",
+            "message": "pods are forbidden: exceeded quota",
+            "lastTimestamp": self._world.clock.stamp(),
+        }
+        if self._server.get(EVENTS, name) is None:
+            self._server.create("daemonset-controller", EVENTS, body)
+
+    def _write_status(self, daemon_set, wanted):
+        meta = daemon_set["metadata"]
+        status = {
+            "observedGeneration": meta["generation"],
+            "desiredNumberScheduled": len(wanted),
+        }
+        current = self._server.get(DAEMON_SETS, meta["name"])
+        if current is None or current["metadata"]["uid"] != meta["uid"]:
+            return
+        before = (current.get("status") or {}).get("observedGeneration", 0)
+        if before > meta["generation"]:
+            return  # a later sync was quicker
+        self._world.oracle.daemon_set_synced(meta["uid"], wanted)
+        self._server.set_status("daemonset-controller", DAEMON_SETS, daemon_set, status)
+
+    # --- pods ----------------------------------------------------------------------------
+
+    def _pod_changed(self, raw, new):
+        world = self._world
+        if new is None or "deletionTimestamp" in raw["metadata"] or self._is_failed(raw):
+            for daemon_set in self._server.all(DAEMON_SETS):
+                if daemon_set["metadata"]["uid"] == controller_of(raw):
+                    self._touch(daemon_set["metadata"]["name"])
+        if new is None:
+            return
+        node = new["spec"].get("nodeName")
+        if node is None:
+            if not new["spec"].get("schedulingGates"):
+                name, uid = new["metadata"]["name"], new["metadata"]["uid"]
+                self._later("scheduler", "slow_scheduler", 0.01, 0.2, self._bind, name, uid)
+        elif (machine := world.machines.get(node)) and not self._is_failed(new):
+            machine.pod_changed(new)
+
+    def _is_failed(self, pod):
+        return (pod.get("status") or {}).get("phase") == "Failed"
+
+    def _bind(self, name, uid):
+        pod = self._server.get(PODS, name)
+        if pod is None or pod["metadata"]["uid"] != uid or pod["spec"].get("nodeName"):
+            return
+        node = node_of(pod)
+        if self._server.get(NODES, node, "") is not None:
+            self._server.patch("scheduler", PODS, name, {"spec": {"nodeName": node}})
+        else:
+            self._world.loop.call_later(2.0, self._bind, name, uid)
+
+    # --- garbage -------------------------------------------------------------------------
+
+    def _collect(self, plural, owner_uid):
+        self._later("garbage-collector", "slow_gc", 0.05, 1.0, self._collect_now, plural, owner_uid)
+
+    def _collect_now(self, plural, owner_uid):
+        for raw in self._server.all(plural):
+            if controller_of(raw) == owner_uid:
+                self._server.delete("garbage-collector", plural, raw["metadata"]["name"])
+
+    def _collect_pods_of(self, node):
+        if self._server.get(NODES, node, "") is not None:
+            return
+        for pod in self._server.all(PODS):
+            if pod["spec"].get("nodeName") == node:
+                self._server.remove("pod-gc", PODS, pod["metadata"]["name"])
+
+    def _later(self, actor, slowed_by, low, high, act, *args):
+        world = self._world
+        delay = world.lag(actor, low, high)
+        if slowed_by:
+            delay = max(delay, world.slowed_until(slowed_by) - world.loop.moment)
+        world.loop.call_later(delay, act, *args)
+
+
+def matches(daemon_set, node):
+    """Return whether a DaemonSet's pods may run on a node, by the template's required affinity."""
+    spec = daemon_set["spec"]["template"]["spec"]
+    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED)
+    if not required:
+        return True
+    return any(_term_holds(term, node) for term in required["nodeSelectorTerms"])
+
+
+def _term_holds(term, node):
+    meta = node["metadata"]
+    pairs = [(e, meta["labels"].get(e["key"])) for e in term.get("matchExpressions") or ()]
+    pairs += [(f, meta["name"]) for f in term.get("matchFields") or ()]
+    return all(
+        (value in rule["values"]) if rule["operator"] == "In" else (value not in rule["values"])
+        for rule, value in pairs
+    )

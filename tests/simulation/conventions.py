@@ -1,0 +1,53 @@
+"""What the API conventions and the project's own documents ask of a Job's status, write by write."""
+
+PHASES = {"Pending", "Running", "Paused", "Succeeded", "Failed"}
+
+
+def status_faults(old, new):
+    """Return in words what is wrong with how a raw Job's status changed; an empty list is good."""
+    before, after = old.get("status") or {}, new.get("status") or {}
+    if before == after:
+        return []
+    faults = list(_condition_faults(old, before, after))
+    is_over = _is(after, "Complete") or _is(after, "Failed")
+    if ("completionTime" in after) != is_over:
+        faults.append(f"completionTime {after.get('completionTime')} and ended: {is_over}")
+    if _is(after, "Complete") and _is(after, "Failed"):
+        faults.append("both Complete and Failed")
+    if after.get("phase") not in PHASES:
+        faults.append(f"phase {after.get('phase')}")
+    seen = after.get("observedGeneration", 0)
+    if seen > new["metadata"]["generation"] or seen < before.get("observedGeneration", 0):
+        faults.append(f"observedGeneration {seen}")
+    if "startTime" in before and before["startTime"] != after.get("startTime"):
+        faults.append("startTime changed")
+    nodes = after.get("nodes") or {}
+    if any(value < 0 for value in nodes.values() if isinstance(value, int)):
+        faults.append(f"a negative count: {nodes}")
+    return faults
+
+
+def _condition_faults(old_job, before, after):
+    was = {c["type"]: c for c in before.get("conditions") or ()}
+    for condition in after.get("conditions") or ():
+        old = was.pop(condition["type"], None)
+        if old is None:
+            continue
+        if condition["lastTransitionTime"] < old["lastTransitionTime"]:
+            yield f"lastTransitionTime of {condition['type']} goes back"
+        if condition["status"] == old["status"]:
+            if condition["lastTransitionTime"] != old["lastTransitionTime"]:
+                yield f"lastTransitionTime of {condition['type']} moves without a transition"
+        elif old["type"] == "Complete" and old["status"] == "True":
+            yield "Complete is taken back"
+        elif old["type"] == "Failed" and old["status"] == "True":
+            annotations = old_job["metadata"].get("annotations") or {}
+            if before.get("retry", "") == next(iter(annotations.values()), ""):
+                yield "Failed is taken back and nobody asked for a retry"
+    for type_ in was:
+        yield f"condition {type_} vanishes"
+
+
+def _is(status, type_):
+    conditions = status.get("conditions") or ()
+    return any(c["type"] == type_ and c["status"] == "True" for c in conditions)

@@ -1,0 +1,185 @@
+"""From a seed to a schedule. All randomness of a schedule's content is here.
+
+Most schedules have one theme, so that each kind of trouble is met often, and some have all. Times
+are drawn short rather than long: a run of three nodes is over within seconds.
+"""
+
+from random import Random
+
+from tests.simulation.schedule import Disturbance, NodePlan, Schedule, Task
+
+THEMES = ("calm", "faults", "crashes", "stale", "churn", "failures", "users", "logs", "all", "all")
+PROCESSES = ("controller", "terminator")
+RESOURCES = ("jobs", "daemonsets", "pods", "jobreports", "nodes")
+WRITES = {
+    "controller": ("jobs", "daemonsets", "pods", "jobreports"),
+    "terminator": ("jobs", "jobreports"),
+}
+FAULTS = ("before", "after", "conflict", "slow", "throttle")
+
+
+def draw(seed):
+    """Return the schedule of a seed."""
+    return _Draw(Random(seed)).schedule(seed)
+
+
+class _Draw:
+    def __init__(self, rng):
+        self.rng = rng
+        self.theme = rng.choice(THEMES)
+        self.nodes = ()
+
+    def has(self, *themes):
+        return self.theme == "all" or self.theme in themes
+
+    def schedule(self, seed):
+        rng = self.rng
+        count = rng.choice((1, 2, 2, 3, 3, 3, 4, 5))
+        spare = rng.randrange(3) if self.has("churn") else 0
+        self.nodes = tuple(
+            NodePlan(f"n{i}", self.tasks(), rng.choice("ab"), is_initial=i < count)
+            for i in range(count + spare)
+        )
+        return Schedule(
+            seed,
+            self.nodes,
+            self.spec(),
+            tuple(sorted(self.disturbances(), key=lambda d: d.at)),
+            calm=self.theme == "calm",
+            streams=rng.choice((0, 1, 256)),
+        )
+
+    # --- the Job and its tasks -----------------------------------------------------------
+
+    def tasks(self):
+        return tuple(self.task() for _ in range(2 if self.has("churn") else 1))
+
+    def task(self):
+        rng = self.rng
+        after = rng.choice((0.0, 0.2, 1.0, 3.0, 8.0, 20.0))
+        if self.theme != "failures" and rng.random() < (0.6 if self.theme == "all" else 0.8):
+            return Task("done", after)
+        kind = rng.choice(
+            ("exit", "fail", "fail", "never", "silent", "pull")
+            if self.has("failures")
+            else ("exit", "exit", "never")
+        )
+        if kind == "fail":
+            return Task(kind, min(after, 3.0), rng.choice((1, 2, 42)), rng.choice((1, 1, 2, 3, 99)))
+        if kind == "pull":
+            return Task(kind, rng.choice((0.0, 5.0, 20.0)))
+        code = rng.choice((0, 0, 0, 3)) if kind == "exit" and self.has("failures") else 0
+        return Task(kind, after, code)
+
+    def spec(self):
+        rng = self.rng
+        spec = {"image": "example/task:1"}
+        if self.has("failures") or rng.random() < 0.2:
+            spec["backoffLimit"] = rng.choice((0, 0, 1, 2, 6))
+        if self.has("failures"):
+            policy = {"action": rng.choice(("FailFast", "Continue", "Pause"))}
+            policy["maxFailedNodes"] = rng.choice((0, 0, 1, "50%"))
+            if rng.random() < 0.3:
+                action = rng.choice(("Fail", "Ignore", "Retry"))
+                policy["rules"] = [{"exitCodes": [42], "action": action}]
+            if rng.random() < 0.2:
+                policy["pods"] = "Delete"
+            spec["failurePolicy"] = policy
+            if rng.random() < 0.15:
+                spec["nodeDeadlineSeconds"] = rng.choice((10, 25))
+            if rng.random() < 0.15:
+                spec["activeDeadlineSeconds"] = rng.choice((10, 40))
+        if self.has("users", "churn") and rng.random() < 0.3:
+            spec["nodes"] = {"selector": {"matchLabels": {"zone": "a"}}}
+        if self.has("users") and rng.random() < 0.1:
+            spec["suspend"] = True
+        return spec
+
+    # --- what happens to it --------------------------------------------------------------
+
+    def disturbances(self):
+        found = []
+        for themes, make, most in (
+            (("faults", "crashes"), self.fault, 6),
+            (("crashes",), self.crash, 4),
+            (("stale", "crashes"), self.staleness, 6),
+            (("churn",), self.churn, 5),
+            (("users", "churn"), self.user, 4),
+            (("logs",), self.logs, 5),
+            (("faults", "failures", "stale"), self.slowness, 3),
+        ):
+            if self.has(*themes):
+                found += [make() for _ in range(self.rng.randrange(most + 1))]
+        return found
+
+    def when(self):
+        """Return a time: within three seconds as often as within the minute after."""
+        rng = self.rng
+        return round(rng.choice((rng.uniform(0, 3), rng.uniform(0, 15), rng.uniform(0, 60))), 2)
+
+    def span(self, *choices):
+        return float(self.rng.choice(choices))
+
+    def node(self):
+        return self.rng.choice(self.nodes).name
+
+    def fault(self):
+        who = self.rng.choice(PROCESSES)
+        what = self.rng.choice((*WRITES[who], "*"))
+        return Disturbance(
+            self.when(), "fail", who, what, self.rng.choice(FAULTS), self.span(0.5, 2, 4)
+        )
+
+    def crash(self):
+        rng, who = self.rng, self.rng.choice(PROCESSES)
+        if rng.random() < 0.4:
+            kind = rng.choice(("crash", "crash", "stop"))
+            return Disturbance(self.when(), kind, who, seconds=self.span(0.2, 1, 5, 20))
+        what = rng.choice((*WRITES[who], "*"))
+        mode = rng.choice(("before", "after"))
+        return Disturbance(self.when(), "crash_on", who, what, mode, self.span(0.2, 1, 5, 20))
+
+    def staleness(self):
+        rng = self.rng
+        kind = rng.choice(("stall", "stall", "relist", "repeat"))
+        who, what = rng.choice(PROCESSES), rng.choice(RESOURCES)
+        return Disturbance(self.when(), kind, who, what, seconds=self.span(0.3, 1, 3, 10, 30))
+
+    def churn(self):
+        rng = self.rng
+        kind = rng.choice(
+            ("join", "join", "leave", "renew", "reregister", "down", "evict", "delete_pod", "zone")
+        )
+        seconds = 0.0
+        if kind in {"renew", "reregister"}:
+            seconds = self.span(2, 5, 20, 70)
+        if kind == "down":
+            seconds = self.span(0, 5, 20, 40)
+        return Disturbance(self.when(), kind, what=self.node(), seconds=seconds)
+
+    def user(self):
+        rng = self.rng
+        kind = rng.choice(
+            (
+                *("delete_pod", "delete_pod", "delete_daemon_set", "suspend", "retry", "forge"),
+                *("forge", "select", "delete_job", "again"),
+            )
+        )
+        what, seconds = self.node(), 0.0
+        if kind == "suspend":
+            seconds = self.span(0, 2, 10, 30)
+        if kind == "again":
+            seconds = self.span(0.1, 1, 10)
+        if kind == "select":
+            what = rng.choice(("a", "b", "*"))
+        return Disturbance(self.when(), kind, what=what, seconds=seconds)
+
+    def logs(self):
+        kind = self.rng.choice(("log_fails", "log_late", "log_fails", "lose_lines"))
+        return Disturbance(self.when(), kind, what=self.node(), seconds=self.span(1, 4, 15, 40))
+
+    def slowness(self):
+        kind = self.rng.choice(
+            ("slow_daemon_sets", "slow_scheduler", "slow_gc", "refuse_pods", "refuse_daemon_set")
+        )
+        return Disturbance(self.when(), kind, seconds=self.span(1, 5, 20))

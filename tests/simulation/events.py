@@ -1,0 +1,264 @@
+"""What a disturbance does when its time comes: to processes, to the cluster, by users.
+
+Each is one small function by the name of its kind; see `schedule.Disturbance` for the fields.
+"""
+
+from job_controller.api import names
+from tests.simulation.kubelet import TURNS_UNKNOWN_SECONDS
+from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, node_of
+from tests.simulation.world import JOB
+
+USER = "user"
+
+
+def strike(world, disturbance):
+    """Let it happen."""
+    world.note("weather", disturbance)
+    _KINDS[disturbance.kind](world, disturbance)
+
+
+# --- the processes -----------------------------------------------------------------------
+
+
+def _fail(world, d):
+    world.add_fault(d.who, d.what, d.mode, d.seconds)
+
+
+def _crash_on(world, d):
+    world.add_fault(d.who, d.what, f"crash {d.mode}", d.seconds)
+
+
+def _crash(world, d):
+    world.processes[d.who].crash(d.seconds)
+
+
+def _stop(world, d):
+    world.processes[d.who].stop(d.seconds)
+
+
+def _stall(world, d):
+    if feed := world.processes[d.who].feeds.get(d.what):
+        world.trouble(d.who, d.seconds)
+        feed.stall(d.seconds)
+
+
+def _relist(world, d):
+    if feed := world.processes[d.who].feeds.get(d.what):
+        world.trouble(d.who, d.seconds)
+        feed.relist(d.seconds)
+
+
+def _repeat(world, d):
+    if feed := world.processes[d.who].feeds.get(d.what):
+        feed.repeat()
+
+
+# --- the cluster -------------------------------------------------------------------------
+
+
+def _join(world, d):
+    world.add_node(d.what)
+
+
+def _leave(world, d):
+    if world.server.get(NODES, d.what, "") is None:
+        return
+    machine = world.machines.pop(d.what, None)
+    if machine is not None:
+        machine.is_gone = True
+        for run in list(machine.pods.values()):
+            run.over()
+    world.server.remove("cloud", NODES, d.what, "")
+
+
+def _renew(world, d):
+    """Replace the machine: another one of the same name joins after a while."""
+    raw = world.server.get(NODES, d.what, "")
+    if raw is not None:
+        _leave(world, d)
+        zone = raw["metadata"]["labels"]["zone"]
+        world.loop.call_later(d.seconds, world.add_node, d.what, zone)
+
+
+def _reregister(world, d):
+    """Delete the Node object only; its kubelet registers it again and its containers go on."""
+    raw = world.server.get(NODES, d.what, "")
+    if raw is None:
+        return
+    world.server.remove(USER, NODES, d.what, "")
+
+    def again():
+        machine = world.machines.get(d.what)
+        if machine is not None and world.server.get(NODES, d.what, "") is None:
+            new = world.register(d.what, raw["metadata"]["labels"]["zone"])
+            machine.uid = new["metadata"]["uid"]
+            for pod in world.server.all(PODS):
+                if pod["spec"].get("nodeName") == d.what:
+                    machine.pod_changed(pod)
+
+    world.loop.call_later(d.seconds, again)
+
+
+def _down(world, d):
+    machine = world.machines.get(d.what)
+    if machine is None or not machine.is_up:
+        return
+    machine.go_down()
+    world.oracle.blame(d.what)
+
+    def unknown():
+        if not machine.is_up and not machine.is_gone:
+            world.set_ready(d.what, "Unknown")
+
+    def back():
+        if not machine.is_up and not machine.is_gone:
+            machine.come_back()
+            world.set_ready(d.what, "True")
+
+    world.loop.call_later(TURNS_UNKNOWN_SECONDS, unknown)
+    if d.seconds:
+        world.loop.call_later(d.seconds, back)
+
+
+def _evict(world, d):
+    machine = world.machines.get(d.what)
+    if machine is not None and machine.is_up:
+        machine.evict()
+
+
+def _zone(world, d):
+    raw = world.server.get(NODES, d.what, "")
+    if raw is not None:
+        zone = "b" if raw["metadata"]["labels"]["zone"] == "a" else "a"
+        body = {"metadata": {"labels": {"zone": zone}}}
+        world.server.patch(USER, NODES, d.what, body, namespace="")
+
+
+def _logs(world, d):
+    world.disturb_logs(d.kind, d.what, d.seconds)
+
+
+def _slow(world, d):
+    world.slow_down(d.kind, d.seconds)
+    world.trouble("controller", d.seconds)
+
+
+def _refuse_pods(world, d):
+    world.refuse(PODS, d.seconds)
+
+
+def _refuse_daemon_set(world, d):
+    world.refuse(DAEMON_SETS, d.seconds)
+    world.trouble("controller", d.seconds + 20.0)
+
+
+# --- users -------------------------------------------------------------------------------
+
+
+def create_job(world):
+    body = {
+        "apiVersion": names.API_VERSION,
+        "kind": names.JOB_KIND,
+        "metadata": {"name": JOB},
+        "spec": world.schedule.spec,
+    }
+    if world.server.get(JOBS, JOB) is None:
+        world.server.create(USER, JOBS, body)
+
+
+def _delete_job(world, d):
+    if world.server.get(JOBS, JOB) is not None:
+        world.server.delete(USER, JOBS, JOB)
+
+
+def _again(world, d):
+    """Delete the Job, if it is still there, and apply it anew."""
+    _delete_job(world, d)
+    world.loop.call_later(d.seconds, create_job, world)
+
+
+def _patch_job(world, body):
+    if world.server.get(JOBS, JOB) is not None:
+        world.server.patch(USER, JOBS, JOB, body)
+
+
+def _suspend(world, d):
+    _patch_job(world, {"spec": {"suspend": True}})
+    if d.seconds:
+        world.loop.call_later(d.seconds, _patch_job, world, {"spec": {"suspend": None}})
+
+
+def _retry(world, d):
+    annotation = {names.ANNOTATION_RETRY: str(int(world.loop.moment * 1000))}
+    _patch_job(world, {"metadata": {"annotations": annotation}})
+
+
+def _select(world, d):
+    nodes = None if d.what == "*" else {"selector": {"matchLabels": {"zone": d.what}}}
+    _patch_job(world, {"spec": {"nodes": nodes}})
+
+
+def _delete_pod(world, d):
+    for pod in world.server.all(PODS):
+        if node_of(pod) == d.what and "deletionTimestamp" not in pod["metadata"]:
+            world.server.delete(USER, PODS, pod["metadata"]["name"])
+            return
+
+
+def _delete_daemon_set(world, d):
+    for daemon_set in world.server.all(DAEMON_SETS):
+        world.server.delete(USER, DAEMON_SETS, daemon_set["metadata"]["name"])
+
+
+def _forge(world, d):
+    """Make a pod that carries all labels, prints the token, and belongs to nobody."""
+    job, machine = world.server.get(JOBS, JOB), world.machines.get(d.what)
+    if job is None or machine is None:
+        return
+    name = names.daemon_set_name(JOB)
+    labels = {
+        names.LABEL_DAEMON_SET: name,
+        names.LABEL_JOB: JOB,
+        names.LABEL_MANAGED: names.LABEL_MANAGED_VALUE,
+        names.LABEL_JOB_UID: job["metadata"]["uid"],
+    }
+    body = {
+        "metadata": {"name": f"{name}-forged-{world.server.version}", "labels": labels},
+        "spec": {"nodeName": d.what, "meant_for": d.what},
+        "status": {"phase": "Pending"},
+    }
+    world.server.create(USER, PODS, body)
+
+
+_KINDS = {
+    "fail": _fail,
+    "crash": _crash,
+    "crash_on": _crash_on,
+    "stop": _stop,
+    "stall": _stall,
+    "relist": _relist,
+    "repeat": _repeat,
+    "join": _join,
+    "leave": _leave,
+    "renew": _renew,
+    "reregister": _reregister,
+    "down": _down,
+    "evict": _evict,
+    "zone": _zone,
+    "log_fails": _logs,
+    "log_late": _logs,
+    "lose_lines": _logs,
+    "slow_daemon_sets": _slow,
+    "slow_scheduler": _slow,
+    "slow_gc": _slow,
+    "refuse_pods": _refuse_pods,
+    "refuse_daemon_set": _refuse_daemon_set,
+    "delete_job": _delete_job,
+    "again": _again,
+    "suspend": _suspend,
+    "retry": _retry,
+    "select": _select,
+    "delete_pod": _delete_pod,
+    "delete_daemon_set": _delete_daemon_set,
+    "forge": _forge,
+}

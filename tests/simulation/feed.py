@@ -1,0 +1,136 @@
+"""A watch of one process on one resource: late, in order, sometimes broken and listed anew.
+
+Events go into the project's own reflector (its list and its event handling, not its HTTP), so that
+stores, indexes, wake-ups and progress are the real ones. A process that is gone hears no more.
+Not modelled: bookmarks, expired history (a broken watch always lists), partial pages.
+"""
+
+from collections import deque
+
+from tests.simulation.server import NODES
+
+
+class Feed:
+    """One watch. `reflector` is the real one; `labels` what objects must carry to be seen."""
+
+    def __init__(self, world, process, plural, reflector, labels):
+        self._world = world
+        self.name = f"{process.name}/{plural}"
+        self.plural = plural
+        self.reflector = reflector
+        self._labels = labels
+        self._is_metadata_only = plural == NODES and process.name == "terminator"
+        self._project = reflector._project
+        reflector._project = self._read
+        self._pending = deque()
+        self._timer = None
+        self._stalled_until = 0.0
+        self._is_listing = True
+        self._is_closed = False
+        self._last = ()
+        self.delivered_at = {}
+        world.loop.call_later(world.lag(self.name, 0.005, 0.05), self._list)
+
+    def _read(self, raw):
+        """Project once per version, whichever process and however often it is asked."""
+        known = self._world.projections
+        meta = raw["metadata"]
+        key = (self.plural, self._is_metadata_only, meta["resourceVersion"], meta["uid"])
+        found = known.get(key)
+        if found is None:
+            if self._is_metadata_only:
+                found = self._project({"metadata": raw["metadata"]})
+            else:
+                found = self._project(raw)
+            known[key] = found
+        return found
+
+    # --- the server's side ---------------------------------------------------------------
+
+    def push(self, kind, raw):
+        """Take an event on its way."""
+        if self._is_listing or self._is_closed:
+            return  # a list that is yet to come shows it
+        labels = raw["metadata"].get("labels") or {}
+        if self._labels and not self._labels.items() <= labels.items():
+            return
+        world = self._world
+        due = world.loop.moment + world.lag(self.name, 0.005, 0.1)
+        if self._pending:
+            due = max(due, self._pending[-1][0])
+        self._pending.append((max(due, self._stalled_until), kind, raw))
+        self._arm()
+
+    # --- the process's side --------------------------------------------------------------
+
+    def _arm(self):
+        if self._timer is None and self._pending:
+            self._timer = self._world.loop.call_at(self._pending[0][0], self._deliver)
+
+    def _deliver(self):
+        self._timer = None
+        if self._is_closed:
+            return
+        now = self._world.loop.moment
+        while self._pending and self._pending[0][0] <= now:
+            _, kind, raw = self._pending.popleft()
+            self._take(kind, raw)
+        self._arm()
+
+    def _take(self, kind, raw):
+        self._last = (kind, raw)
+        meta = raw["metadata"]
+        self.delivered_at[meta["namespace"], meta["name"]] = self._world.loop.moment
+        self.reflector._apply({"type": kind, "object": raw})
+
+    @property
+    def is_behind(self):
+        """Whether something that has happened is not known here yet."""
+        return self._is_listing or bool(self._pending)
+
+    def stall(self, seconds):
+        """Deliver nothing for so long; what is on its way comes afterwards."""
+        self._stalled_until = max(self._stalled_until, self._world.loop.moment + seconds)
+        self._pending = deque(
+            (max(due, self._stalled_until), kind, raw) for due, kind, raw in self._pending
+        )
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._arm()
+
+    def relist(self, seconds):
+        """Lose the watch and everything on its way; list after so long."""
+        if self._is_listing:
+            return
+        self._is_listing = True
+        self._pending.clear()
+        self._world.loop.call_later(seconds, self._list)
+
+    def repeat(self):
+        """Deliver the last event once more."""
+        if self._last and not self._is_closed:
+            self._take(*self._last)
+
+    def _list(self):
+        if self._is_closed:
+            return
+        world, found = self._world, {}
+        if self._is_listing:
+            self._is_listing = False
+            for raw in world.server.select(self.plural, self._labels):
+                meta = raw["metadata"]
+                key = (meta["namespace"], meta["name"])
+                found[key] = (meta["uid"], self.reflector._read(raw))
+                self.delivered_at[key] = world.loop.moment
+            # As Reflector._list does with the last page.
+            self.reflector._replace(found)
+            self.reflector._set_version(str(world.server.version))
+            self.reflector.synced.set()
+
+    def close(self):
+        self._is_closed = True
+        self._pending.clear()
+        feeds = self._world.server.feeds[self.plural]
+        if self in feeds:
+            feeds.remove(self)

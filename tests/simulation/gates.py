@@ -1,0 +1,114 @@
+"""The gates of pods: when each was opened and on what reading, and when a template must have one.
+
+A run begins without the gate (the fast path) and gets it once every node has its first pod. The
+bound on that window, which the oracle holds the controller to: the gate stands in the template
+DUE_SECONDS after the DaemonSet controller has counted every wanted node and each has had a pod ever
+since, unless the controller was in trouble (down, its watches stalled, its requests failing) in
+that time. A pod made without the gate before that may do a completed node's work again; no other.
+A DaemonSet that is made anew while work is on record must have the gate from its beginning, unless
+the controller's watch had not yet brought that record (excused, `remade`).
+"""
+
+from tests.simulation.server import DAEMON_SETS, JOBS, PODS, controller_of
+
+DUE_SECONDS = 8.0
+
+
+class Gates:
+    """What is known of pods' gates, by pod UID, and since when DaemonSets are exact."""
+
+    def __init__(self, world):
+        self._world = world
+        self._born_gated = {}
+        self._owner = {}
+        self._window = {}
+        self._read_at = {}
+        self._exact_since = {}
+
+    def pod_written(self, old, new, read_at):
+        """Note the birth of a pod, the opening of its gate, and what ends exactness."""
+        raw = new or old
+        uid = raw["metadata"]["uid"]
+        owner = controller_of(raw)
+        if old is None:
+            self._born_gated[uid] = bool(new["spec"].get("schedulingGates"))
+            self._owner[uid] = owner
+        elif new is None or ("deletionTimestamp" in new["metadata"]):
+            self._exact_since.pop(owner, None)
+        elif old["spec"].get("schedulingGates") and not new["spec"].get("schedulingGates"):
+            self._read_at[uid] = dict(read_at)
+
+    def judge_start(self, pod_uid, job_uid, entered_at):
+        """Return (excuse, words) for the start of a completed node's task in a new pod."""
+        if not self._born_gated.get(pod_uid, True):
+            excuse = self._window.get(self._owner[pod_uid], "")
+            return excuse, "its DaemonSet was made without the gate, with work on record"
+        read_at = self._read_at.get(pod_uid, {}).get(job_uid, -1.0)
+        if read_at < entered_at:
+            return ("crossed", "") if read_at >= 0 else ("", "its gate opened without a reading")
+        return "", f"its gate was opened on a ledger read at {read_at:.3f} that had the node"
+
+    def daemon_set_made(self, raw):
+        """Note why pods of a new DaemonSet may be made without the gate, "" if they may not."""
+        world, job_uid = self._world, controller_of(raw)
+        self._window[raw["metadata"]["uid"]] = "window"
+        if not any(job == job_uid for job, _ in world.oracle.entered):
+            return
+        feed = world.processes["controller"].feeds.get("jobreports")
+        decided = world.decided_at.get(job_uid, 0.0)
+        has_seen = feed is not None and any(
+            report.job_uid == job_uid
+            and (report.evidence or report.records)
+            and feed.delivered_at[report.namespace, report.name] < decided
+            for report in feed.reflector.store
+        )
+        self._window[raw["metadata"]["uid"]] = "" if has_seen else "remade"
+
+    # --- the bound -----------------------------------------------------------------------
+
+    def daemon_set_synced(self, uid):
+        """Begin to count the time in which the gate has to come, if every node has its pod."""
+        world = self._world
+        daemon_set = next(
+            (d for d in world.server.all(DAEMON_SETS) if d["metadata"]["uid"] == uid), None
+        )
+        if daemon_set is None or not self._is_exact(daemon_set):
+            self._exact_since.pop(uid, None)
+        elif uid not in self._exact_since:
+            self._exact_since[uid] = since = world.loop.moment
+            world.loop.call_later(DUE_SECONDS, self._check, uid, since)
+
+    def _is_exact(self, daemon_set):
+        world = self._world
+        uid = daemon_set["metadata"]["uid"]
+        counted = world.oracle.synced.get(uid, {})
+        if not counted or counted != world.oracle.wanted(daemon_set):
+            return False
+        made = {}
+        for pod in world.server.all(PODS):
+            if controller_of(pod) == uid and "deletionTimestamp" not in pod["metadata"]:
+                made[pod["spec"]["meant_for"]] = pod["metadata"]["creationTimestamp"]
+        nodes = {n["metadata"]["name"]: n["metadata"] for n in world.server.all("nodes")}
+        return all(made.get(n, "") >= nodes[n]["creationTimestamp"] for n in counted)
+
+    def _check(self, uid, since):
+        world = self._world
+        if world.is_over or self._exact_since.get(uid) != since:
+            return
+        controller = world.processes["controller"]
+        if not controller.is_up or world.clear_from["controller"] > since:
+            if world.clear_from["controller"] > since:
+                self._exact_since[uid] = again = max(since, world.clear_from["controller"])
+                world.loop.call_at(
+                    max(again, world.loop.moment) + DUE_SECONDS, self._check, uid, again
+                )
+            return
+        for daemon_set in world.server.all(DAEMON_SETS):
+            job_uid = controller_of(daemon_set)
+            job = next(
+                (j for j in world.server.all(JOBS) if j["metadata"]["uid"] == job_uid), None
+            )
+            if daemon_set["metadata"]["uid"] != uid or job is None:
+                continue
+            if not daemon_set["spec"]["template"]["spec"].get("schedulingGates"):
+                world.oracle.violate("gate", f"not up {DUE_SECONDS:g} s after every node had a pod")

@@ -1,0 +1,260 @@
+"""The model of nodes: machines that run pods, and what their kubelets say of it.
+
+Modelled: start-up lag, container states and restart counts with back-off, `lastState`, tasks by
+plan (see `schedule.Task`), graceful end of deleted pods, eviction, a node that hangs and comes
+back (nothing moves, Ready turns Unknown after a while), a machine that is replaced under the same
+name (its old pods, if they still exist, are started again), and one that is merely registered anew
+(its containers go on). Not modelled: reboots, probes, several containers, init containers, image
+garbage, a kubelet that restarts.
+"""
+
+from tests.simulation.schedule import Task
+from tests.simulation.server import PODS, controller_of
+
+CONTAINER = "job-container"
+TURNS_UNKNOWN_SECONDS = 4.0
+# The kubelet's back-off, sped up, and after so many restarts as long as the run: a task that fails
+# for ever is not to keep a run from coming to rest.
+BACKOFF_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0)
+RESTARTS_LIMIT = 9
+
+
+class Machine:
+    """One incarnation of a node: its kubelet, and the pods on it by UID."""
+
+    def __init__(self, world, name, uid, tasks):
+        self.world = world
+        self.name = name
+        self.uid = uid
+        self.task = tasks
+        self.attempts = 0
+        self.is_up = True
+        self.is_gone = False
+        self.pods = {}
+        self._deferred = []
+
+    def after(self, seconds, act, *args):
+        """Do something later, once the machine is up, unless it is gone by then."""
+        self.world.loop.call_later(seconds, self._do, act, args)
+
+    def _do(self, act, args):
+        if self.is_gone:
+            return
+        if self.is_up:
+            act(*args)
+        else:
+            self._deferred.append((act, args))
+
+    def go_down(self):
+        self.is_up = False
+
+    def come_back(self):
+        self.is_up = True
+        deferred, self._deferred = self._deferred, []
+        for act, args in deferred:
+            self.after(self.lag(0.0, 0.5), act, *args)
+
+    def lag(self, low, high):
+        return self.world.lag(f"kubelet/{self.name}", low, high)
+
+    # --- what the API says ---------------------------------------------------------------
+
+    def pod_changed(self, pod):
+        """Take notice of a pod that is bound to this node, or on its way out."""
+        uid = pod["metadata"]["uid"]
+        if uid not in self.pods:
+            run = self.pods[uid] = Run(self, pod)
+            self.after(self.lag(0.02, 0.6), run.admit)
+        if "deletionTimestamp" in pod["metadata"]:
+            run = self.pods[uid]
+            if not run.is_ending:
+                run.is_ending = True
+                self.after(self.lag(0.05, 1.5), run.end)
+
+    def evict(self):
+        """Evict the pods, as for want of memory."""
+        for run in list(self.pods.values()):
+            if run.pod() is not None:
+                run.evict()
+
+
+class Run:
+    """One pod on one machine: the instances of its task container and their logs."""
+
+    def __init__(self, machine, pod):
+        self.machine = machine
+        self.world = machine.world
+        self.is_forged = not controller_of(pod)
+        self.task = Task() if self.is_forged else machine.task
+        self.pod_name = pod["metadata"]["name"]
+        self.pod_uid = pod["metadata"]["uid"]
+        self.is_ending = False
+        self.is_over = False
+        # One log for each instance: (visible from, timestamp, line). An instance that is taken
+        # over from a former machine has none.
+        old = (pod.get("status") or {}).get("containerStatuses") or [{}]
+        self.instance = old[0].get("restartCount", -1) + 1 if old[0].get("state") else 0
+        self.logs = {}
+        self.state = {}
+        self.last = {}
+        self.waiters = []
+
+    def pod(self):
+        """Return the pod as the API has it, None if it is gone or another one."""
+        raw = self.world.server.get(PODS, self.pod_name)
+        if self.is_over or raw is None or raw["metadata"]["uid"] != self.pod_uid:
+            return None
+        return raw
+
+    # --- life ----------------------------------------------------------------------------
+
+    def admit(self):
+        """Take the pod up: its start time, and the first instance or the image's trouble."""
+        if self.pod() is None or self.is_ending:
+            return
+        task = self.task
+        self.write({"waiting": {"reason": "ContainerCreating"}}, started=True)
+        if task.kind == "pull" and self.machine.attempts == 0:
+            reason = "ErrImagePull"
+            self.machine.after(0.3, self.pull_fails, reason)
+            if task.after > 0:
+                self.machine.after(task.after, self.start)
+            return
+        self.machine.after(self.machine.lag(0.05, 1.0), self.start)
+
+    def pull_fails(self, reason):
+        if "running" in self.state or "terminated" in self.state:
+            return
+        self.world.oracle.blame(self.machine.name)
+        self.write({"waiting": {"reason": reason, "message": "no such image"}})
+        if reason == "ErrImagePull":
+            self.machine.after(1.0, self.pull_fails, "ImagePullBackOff")
+
+    def start(self):
+        """Start an instance of the task."""
+        if self.pod() is None or self.is_ending:
+            return
+        machine, task = self.machine, self.task
+        machine.attempts += not self.is_forged
+        self.logs[self.instance] = []
+        self.world.oracle.task_starts(self)
+        self.write({"running": {"startedAt": self.world.clock.stamp()}}, phase="Running")
+        self.say(b"working")
+        turn = task
+        if task.kind == "fail" and machine.attempts > task.times:
+            turn = None
+        kind = "done" if turn is None or task.kind == "pull" else task.kind
+        after = 0.5 if task.kind == "pull" else task.after
+        instance = self.instance
+        if kind in {"done", "exit"}:
+            machine.after(after, self.print_token, instance)
+        if kind in {"exit", "fail", "silent"}:
+            machine.after(after + 0.01, self.finish, instance, 0 if kind == "silent" else task.code)
+
+    def print_token(self, instance):
+        if self.is_running(instance):
+            self.world.oracle.token_printed(self)
+            self.say(b"done")
+
+    def say(self, text):
+        late = self.world.log_late(self.machine.name) + self.machine.lag(0.0, 0.05)
+        now = self.world.loop.moment
+        self.logs[self.instance].append((now + late, self.world.clock.log_stamp(), text))
+        if self.waiters:
+            self.world.loop.call_later(late, self.wake)
+
+    def finish(self, instance, code):
+        """End the instance with an exit code; the kubelet will start the next one."""
+        if not self.is_running(instance):
+            return
+        stamp = self.world.clock.stamp()
+        reason = "Completed" if code == 0 else "Error"
+        began = self.state["running"]["startedAt"]
+        self.last = {
+            "terminated": {
+                "exitCode": code,
+                "reason": reason,
+                "startedAt": began,
+                "finishedAt": stamp,
+            }
+        }
+        if code != 0 or not self.task.completes:
+            self.world.oracle.task_failed(self)
+        self.wake()
+        self.write(dict(self.last))
+        restarts = self.instance
+        if restarts >= RESTARTS_LIMIT:
+            self.machine.after(1.0, self.back_off, instance)
+            return
+        pause = BACKOFF_SECONDS[min(restarts, len(BACKOFF_SECONDS) - 1)]
+        if self.machine.lag(0.0, 1.0) < 0.7:  # or the state between is never seen
+            self.machine.after(0.2, self.back_off, instance)
+        self.machine.after(pause, self.restart, instance)
+
+    def back_off(self, instance):
+        if self.instance == instance and self.pod() is not None and not self.is_ending:
+            self.write({"waiting": {"reason": "CrashLoopBackOff"}}, last=self.last)
+
+    def restart(self, instance):
+        if self.instance == instance and self.pod() is not None and not self.is_ending:
+            self.instance += 1
+            self.logs.pop(self.instance - 2, None)
+            self.start()
+
+    def end(self):
+        """The pod was deleted: end its container, then let the object go."""
+        pod = self.pod()
+        self.over()
+        if pod is not None:
+            self.world.server.remove("kubelet", PODS, self.pod_name)
+
+    def evict(self):
+        pod = self.pod()
+        self.over()
+        status = {**pod.get("status", {}), "phase": "Failed", "reason": "Evicted"}
+        status["conditions"] = [
+            {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
+        ]
+        self.state = {"terminated": {"exitCode": 137, "reason": "Error"}}
+        if "containerStatuses" in status:
+            status["containerStatuses"] = [self.container_status(self.state, {})]
+        self.world.server.set_status("kubelet", PODS, pod, status)
+
+    def over(self):
+        """Nothing of this pod runs here any more; its logs are gone."""
+        self.is_over = True
+        self.machine.pods.pop(self.pod_uid, None)
+        self.wake()
+
+    # --- telling -------------------------------------------------------------------------
+
+    def is_running(self, instance):
+        return self.instance == instance and "running" in self.state and not self.is_over
+
+    def wake(self):
+        """Wake the follow streams."""
+        waiters, self.waiters = self.waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def container_status(self, state, last):
+        status = {"name": CONTAINER, "state": state, "restartCount": self.instance}
+        if last:
+            status["lastState"] = last
+        return status
+
+    def write(self, state, *, phase="", last=None, started=False):
+        """Tell the API the container's state."""
+        pod = self.pod()
+        if pod is None:
+            return
+        self.state = state
+        old = pod.get("status") or {}
+        status = {**old, "phase": phase or old.get("phase") or "Pending"}
+        if started:
+            status.setdefault("startTime", self.world.clock.stamp())
+        shown = last if last is not None else (self.last if "terminated" not in state else {})
+        status["containerStatuses"] = [self.container_status(state, shown)]
+        self.world.server.set_status("kubelet", PODS, pod, status)
+

@@ -1,0 +1,81 @@
+"""The model of the log endpoint: what a read or a stream of a pod's log gets, and when.
+
+Modelled: no log before the container has started, the instance before, lines that become visible
+late, `sinceTime`, nodes that cannot be asked, streams that end with the instance, that break, or
+that lose lines (as the kubelet's do on rotation). Not modelled: long logs, limits, partial lines.
+"""
+
+from job_controller.kube.errors import BadRequest, NotFound, Unavailable
+from tests.simulation.server import PODS, node_of
+
+
+class Logs:
+    """The logs of all pods, as the API server proxies them."""
+
+    def __init__(self, world):
+        self._world = world
+
+    def read(self, pod_name, previous, since):
+        """Return the bytes of an instance's log that are visible now."""
+        run = self._run(pod_name)
+        instance = run.instance - 1 if previous else run.instance
+        if "waiting" in run.state and not previous:
+            # The kubelet then shows the instance that has just ended.
+            instance = run.instance
+        if instance not in run.logs:
+            raise BadRequest("previous terminated container not found" if previous else "waiting")
+        now = self._world.loop.moment
+        return b"".join(
+            _line(stamp, text)
+            for visible, stamp, text in run.logs[instance]
+            if visible <= now and _is_since(stamp, since)
+        )
+
+    async def follow(self, pod_name, since):
+        """Yield the lines of the current instance as they become visible, until it ends."""
+        world = self._world
+        run = self._run(pod_name)
+        if run.instance not in run.logs:
+            raise BadRequest("the container is waiting to start")
+        instance, sent = run.instance, 0
+        log = run.logs[instance]
+        machine = run.machine
+        while True:
+            if machine.is_up and world.log_trouble(machine.name):
+                raise Unavailable("the connection broke off", status=0)
+            now = world.loop.moment
+            while machine.is_up and sent < len(log) and log[sent][0] <= now:
+                _, stamp, text = log[sent]
+                sent += 1
+                if _is_since(stamp, since) and not world.loses_lines(machine.name):
+                    yield _line(stamp, text)
+            if sent == len(log) and (run.is_over or not run.is_running(instance)):
+                return
+            waiter = world.loop.create_future()
+            run.waiters.append(waiter)
+            if sent < len(log):
+                world.loop.call_at(max(log[sent][0], now + 0.01), run.wake)
+            await waiter
+
+    def _run(self, pod_name):
+        world = self._world
+        pod = world.server.get(PODS, pod_name)
+        if pod is None:
+            raise NotFound(f"pods {pod_name} not found")
+        machine = world.machines.get(node_of(pod))
+        if machine is None or not machine.is_up:
+            raise Unavailable("no route to host", status=0, reason="Timeout")
+        if world.log_trouble(machine.name):
+            raise Unavailable("the kubelet does not answer", status=500)
+        run = machine.pods.get(pod["metadata"]["uid"])
+        if run is None or not run.logs:
+            raise BadRequest("the container is waiting to start")
+        return run
+
+
+def _line(stamp, text):
+    return f"{stamp} ".encode() + text + b"\n"
+
+
+def _is_since(stamp, since):
+    return since is None or stamp[:19] >= since.strftime("%Y-%m-%dT%H:%M:%S")

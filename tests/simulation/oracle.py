@@ -1,0 +1,256 @@
+"""What must hold at every moment, judged by the model's own truth and not by any cache.
+
+1. The terminator deletes a Job only when every node that its DaemonSet wants stands in the ledger
+   by its current UID. Excused and counted, because whoever acts from afar cannot know better:
+   `unsynced`, the DaemonSet controller had not yet counted the node (by UID) when the request was
+   sent; `stale`, the terminator's watches had not yet brought the node's pod, its node or the
+   DaemonSet, and were in truth behind.
+2. A node's task is not started by another pod once its completion stands in the ledger. Excused:
+   `window`, the pod was made without the gate before the gate was due (see `gates`); `crossed`, its
+   gate was opened on a reading of the ledger made before the entry.
+3. Evidence is true: an own pod on that node printed the token; it is never changed or lost.
+4. Conditions and times follow the API's conventions; ends are final; the report is told first.
+5. No write changes nothing, unless the writer's cache was behind.
+6. Only what failed is called failed. Excused as `grace`: a token that the terminator could not read
+   within the controller's grace, because of its own or the logs' trouble.
+"""
+
+from collections import Counter
+
+from job_controller.api.names import report_name
+from tests.simulation import gates
+from tests.simulation.client import owner_job_uid
+from tests.simulation.cluster import matches
+from tests.simulation.conventions import status_faults
+from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, REPORTS, controller_of, node_of
+
+OURS = ("controller", "terminator")
+
+
+class Oracle:
+    """Hears of everything; `violations` are (time, invariant, words), `excused` counts."""
+
+    def __init__(self, world):
+        self._world = world
+        self.violations = []
+        self.excused = Counter()
+        self.last_write_at = 0.0
+        self.our_writes = 0
+        self.tokens = {}
+        self.entered = {}
+        self.blamed = set()
+        self.printed = set()
+        self.deleted_by_us = set()
+        self.ledger_read_at = {}
+        self.synced = {}
+        self.gates = gates.Gates(world)
+
+    def violate(self, invariant, words):
+        self.violations.append((round(self._world.loop.moment, 3), invariant, words))
+        self._world.note("ORACLE", f"VIOLATION {invariant}: {words}")
+
+    # --- writes --------------------------------------------------------------------------
+
+    def written(self, actor, plural, old, new):
+        """Judge a write that changed something."""
+        self.last_write_at = self._world.loop.moment
+        if actor in OURS:
+            self.our_writes += 1
+        if plural == JOBS and old is not None and new is not None:
+            for words in status_faults(old, new):
+                self.violate("conventions", words)
+            self._judge_end(old, new)
+        elif plural == REPORTS and new is not None:
+            self._judge_evidence(old or {}, new)
+            self._judge_records(old or {}, new)
+        elif plural == DAEMON_SETS and old is None:
+            self.gates.daemon_set_made(new)
+        elif plural == PODS:
+            self.gates.pod_written(old, new, self.ledger_read_at)
+
+    def idle_write(self, process, what, sent_at):
+        """Judge a write that changed nothing."""
+        _, plural, name = what
+        known = process.cached(plural, name)
+        current = self._world.server.get(plural, name)
+        if known is None or current is None:
+            return
+        if known.resource_version != current["metadata"]["resourceVersion"]:
+            return
+        decided = sent_at
+        if process.name == "controller":
+            decided = max(self._world.decided_at.values(), default=sent_at)
+        delivered = process.feeds[plural].delivered_at.get(("default", name), 0.0)
+        if delivered < min(decided, sent_at):
+            self.violate("idle write", f"{process.name}: {' '.join(what)} changes nothing")
+
+    # --- the ledger ----------------------------------------------------------------------
+
+    def token_printed(self, run):
+        pod = run.pod()
+        if pod is None:
+            return
+        self.printed.add((run.pod_uid, run.instance))
+        if job_uid := owner_job_uid(self._world.server, pod):
+            node = run.machine
+            self.tokens.setdefault((node.name, node.uid), set()).add(job_uid)
+
+    def _judge_evidence(self, old, new):
+        before, after = old.get("evidence") or {}, new.get("evidence") or {}
+        if before == after:
+            return
+        job_uid = new["spec"]["job"]["uid"]
+        for node, entry in after.items():
+            was = before.get(node) or {}
+            if entry == was or not entry.get("completedAt"):
+                continue
+            uid = entry.get("nodeUID")
+            if job_uid not in self.tokens.get((node, uid), ()):
+                self.violate("evidence", f"{node} ({uid}) never printed the token for this Job")
+            if was.get("completedAt") and was.get("nodeUID") == uid:
+                self.violate("evidence", f"the entry of {node} changed: {was} to {entry}")
+            self.entered[job_uid, node] = (uid, entry.get("pod"), self._world.loop.moment)
+        for node, was in before.items():
+            if was.get("completedAt") and not (after.get(node) or {}).get("completedAt"):
+                current = self._world.server.get(NODES, node, "")
+                if current and current["metadata"]["uid"] == was.get("nodeUID"):
+                    self.violate("evidence", f"the entry of {node} was lost")
+
+    # --- deletion ------------------------------------------------------------------------
+
+    def view(self, process):
+        """Return what a process knows when it asks for a deletion, to judge it by."""
+        pods, nodes = process.feeds["pods"].reflector.store, process.feeds["nodes"].reflector.store
+        known = {}
+        for pod in pods:
+            node = nodes.get(("", pod.node_name))
+            if node is not None and not pod.deleting and pod.created_at >= node.created_at:
+                known[pod.node_name, node.uid] = pod.owner_uid
+        behind = any(process.feeds[p].is_behind for p in ("pods", "nodes", "daemonsets"))
+        return known, behind, {uid: dict(nodes) for uid, nodes in self.synced.items()}
+
+    def before_delete(self, process, plural, name, uid, view):
+        """Judge the deletion of a Job that is about to take effect."""
+        job = self._world.server.get(plural, name)
+        if plural != JOBS or job is None or job["metadata"]["uid"] != uid:
+            return
+        if process.name != "terminator":
+            self.violate("deletion", f"{process.name} deletes the Job")
+        daemon_set, known = self.daemon_set_of(uid), view[0]
+        if daemon_set is None:
+            if not view[1]:
+                self.violate("deletion", "there is no DaemonSet")
+            return
+        ds_uid = daemon_set["metadata"]["uid"]
+        counted = view[2].get(ds_uid, {})
+        for node, node_uid in self.wanted(daemon_set).items():
+            if self.is_entered(uid, node, node_uid):
+                continue
+            if counted.get(node) != node_uid:
+                self.excused["deleted: unsynced"] += 1
+            elif known.get((node, node_uid)) != ds_uid and view[1]:
+                self.excused["deleted: stale"] += 1
+            else:
+                self.violate("deletion", f"{node} ({node_uid}) has not completed")
+        self._judge_report(job)
+        self.deleted_by_us.add(uid)
+
+    def _judge_report(self, job):
+        meta = job["metadata"]
+        report = self._world.server.get(REPORTS, report_name(meta["name"], meta["uid"]))
+        phase = ((report or {}).get("status") or {}).get("phase")
+        if phase != "Succeeded":
+            self.violate("report", f"the Job is deleted and its report says {phase}")
+
+    def daemon_set_synced(self, uid, counted):
+        """Note which nodes (UID by name) the DaemonSet controller counts as wanted now."""
+        self.synced[uid] = counted
+        self.gates.daemon_set_synced(uid)
+
+    def daemon_set_of(self, job_uid):
+        """Return the Job's DaemonSet, None if it has none."""
+        for daemon_set in self._world.server.all(DAEMON_SETS):
+            if controller_of(daemon_set) == job_uid:
+                return daemon_set
+        return None
+
+    def wanted(self, daemon_set):
+        """Return the UIDs by name of the nodes that a DaemonSet wants in truth."""
+        return {
+            raw["metadata"]["name"]: raw["metadata"]["uid"]
+            for raw in self._world.server.all(NODES)
+            if matches(daemon_set, raw)
+        }
+
+    def is_entered(self, job_uid, node, node_uid):
+        return self.entered.get((job_uid, node), ("",))[0] == node_uid
+
+    # --- tasks ---------------------------------------------------------------------------
+
+    def task_starts(self, run):
+        """Judge the start of an instance of the task."""
+        pod = run.pod()
+        job_uid = owner_job_uid(self._world.server, pod)
+        entry = self.entered.get((job_uid, run.machine.name))
+        if entry is None or entry[0] != run.machine.uid or entry[1] == run.pod_name:
+            return
+        if len(run.logs) > 1:
+            return  # the kubelet's own restart
+        verdict, words = self.gates.judge_start(run.pod_uid, job_uid, entry[2])
+        if verdict:
+            self.excused[f"started: {verdict}"] += 1
+        else:
+            self.violate("started again", f"{run.machine.name} in {run.pod_name}: {words}")
+
+    def task_failed(self, run):
+        """Note that an instance ended without having printed the token."""
+        if (run.pod_uid, run.instance) not in self.printed:
+            self.blame(run.machine.name)
+
+    def blame(self, node):
+        """Note that there is something that this node may be called failed or lost for."""
+        self.blamed.add(node)
+
+    def _is_innocent(self, node):
+        spec = self._world.schedule.spec
+        return node not in self.blamed and "nodeDeadlineSeconds" not in spec
+
+    def _judge_records(self, old, new):
+        before = (old.get("status") or {}).get("nodeStates") or {}
+        after = (new.get("status") or {}).get("nodeStates") or {}
+        for node, record in after.items():
+            state = record.get("state")
+            if state == (before.get(node) or {}).get("state"):
+                continue
+            if state in {"Failed", "Unreachable"} and self._is_innocent(node):
+                self._accuse(f"{node} is called {state}: {record.get('message')}")
+
+    def _judge_end(self, old, new):
+        if not is_true(new, "Failed") or is_true(old, "Failed"):
+            return
+        if "activeDeadlineSeconds" in self._world.schedule.spec:
+            return
+        if not any(not self._is_innocent(plan.name) for plan in self._world.schedule.nodes):
+            self._accuse("the Job is called failed, and nothing has failed")
+
+    def _accuse(self, words):
+        if self._world.clear_from["terminator"] >= self._world.loop.moment - 6.0:
+            self.excused["failed: grace"] += 1
+        else:
+            self.violate("innocent", words)
+
+
+def is_true(job, type_):
+    """Return whether a condition of the raw Job is True."""
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    return any(c["type"] == type_ and c["status"] == "True" for c in conditions)
+
+
+def owned_by(server, daemon_set):
+    """Return the pods of a DaemonSet that are not on their way out, by node."""
+    uid = daemon_set["metadata"]["uid"]
+    return {
+        node_of(pod): pod
+        for pod in server.all(PODS)
+        if controller_of(pod) == uid and "deletionTimestamp" not in pod["metadata"]
+    }

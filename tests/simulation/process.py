@@ -1,0 +1,201 @@
+"""The two processes under test: the project's own, over the model's client and feeds.
+
+Everything above HTTP is real: `job_controller.main.Controller` (queue, workers, high-water marks,
+reconciler, core) and `terminator.watch.Watch` (scanner, ledger, reconciler). Replaced are the
+client, the reflectors' transport (see `feed`), the clock, events, metrics, and leader election:
+there is one process of each kind at a time, and a new one starts with empty memory and fresh lists.
+A crash is the end of the client first and of the tasks next, so nothing is tidied up in the API.
+"""
+
+import asyncio
+from contextlib import contextmanager, suppress
+from functools import partial
+from unittest.mock import patch
+
+from job_controller import main, reconciler
+from job_controller.api.names import LABEL_MANAGED, LABEL_MANAGED_VALUE
+from job_controller.config import Config as ControllerConfig
+from job_controller.core.judge import Patience
+from job_controller.core.snapshot import Settings
+from terminator.config import Config as TerminatorConfig
+from terminator.watch import Watch
+from tests.simulation.client import Client
+from tests.simulation.feed import Feed
+
+MANAGED = {LABEL_MANAGED: LABEL_MANAGED_VALUE}
+# Shorter than the defaults, so that a run in trouble comes to rest sooner.
+PATIENCE = Patience(start=30.0, unreachable=12.0)
+RESYNC_SECONDS = 60.0
+
+
+class _Nothing:
+    """Takes any call and any attribute: metrics and events that nobody looks at."""
+
+    def __getattr__(self, _name):
+        return self
+
+    def __call__(self, *_args, **_kwargs):
+        return self
+
+
+NOTHING = _Nothing()
+
+
+class Process:
+    """A process that can be killed and started; `name` is also the actor in the trace."""
+
+    name = ""
+
+    def __init__(self, world):
+        self._world = world
+        self.is_up = False
+        self.client = None
+        self.feeds = {}
+        self._task = None
+
+    def start(self):
+        """Start with nothing in memory."""
+        if self.is_up or self._world.is_over:
+            return
+        self.is_up = True
+        self._world.note(self.name, "starts")
+        self.client = Client(self._world, self)
+        self.feeds = {}
+        self._task = self._world.loop.create_task(self._run(self.client))
+
+    def crash(self, seconds):
+        """End at once, and come back after so long."""
+        if not self.is_up:
+            return
+        self.is_up = False
+        self._world.note(self.name, "crashes")
+        self._world.trouble(self.name, seconds)
+        self.client.is_dead = True
+        self._end()
+        self._world.loop.call_later(seconds, self.start)
+
+    def stop(self, seconds):
+        """End as on SIGTERM, with time to tidy up, and come back after so long."""
+        self.crash(seconds)
+
+    def _end(self):
+        for feed in self.feeds.values():
+            feed.close()
+        self._task.cancel()
+
+    async def _run(self, client):
+        try:
+            await self._main(client)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it is a finding
+            self._world.oracle.violate("process", f"{self.name} died: {error!r}")
+
+    async def _main(self, client):
+        raise NotImplementedError
+
+    def _follow(self, **reflectors):
+        for plural, reflector in reflectors.items():
+            labels = MANAGED if plural in {"daemonsets", "pods"} else None
+            feed = self.feeds[plural] = Feed(self._world, self, plural, reflector, labels)
+            self._world.server.feeds[plural].append(feed)
+
+    def cached(self, plural, name, namespace="default"):
+        """Return what this process knows of an object, None for nothing."""
+        feed = self.feeds.get(plural)
+        return feed.reflector.store.get((namespace, name)) if feed is not None else None
+
+
+class ControllerProcess(Process):
+    """`job_controller.main.Controller`, without a Lease."""
+
+    name = "controller"
+
+    def __init__(self, world):
+        super().__init__(world)
+        self.controller = None
+
+    async def _main(self, client):
+        config = ControllerConfig(lease_namespace="", workers=2)
+        controller = self.controller = main.Controller(client, config, NOTHING)
+        controller._clock = self._world.clock
+        caches = controller.caches
+        self._follow(
+            jobs=caches._jobs.reflectors[0],
+            daemonsets=caches._daemon_sets.reflectors[0],
+            pods=caches._pods.reflectors[0],
+            jobreports=caches._reports.reflectors[0],
+            events=caches._notices.reflectors[0],
+            nodes=caches._nodes,
+        )
+        await controller._lead_for_ever()
+
+    @property
+    def expects_something(self):
+        """Whether a write of its own is yet to be seen by its caches."""
+        return bool(self.is_up and self.controller and self.controller._written._written)
+
+
+class TerminatorProcess(Process):
+    """`terminator.watch.Watch`, leading."""
+
+    name = "terminator"
+
+    def __init__(self, world):
+        super().__init__(world)
+        self._watch = None
+
+    async def _main(self, client):
+        config = TerminatorConfig(
+            resync_period=RESYNC_SECONDS, max_streams=self._world.schedule.streams, short_reads=4
+        )
+        watch = self._watch = Watch(client, self._world.clock, NOTHING, lambda: config)
+        caches = watch.caches
+        self._follow(
+            jobs=caches._jobs.reflectors[0],
+            daemonsets=caches._daemon_sets.reflectors[0],
+            pods=caches._pods.reflectors[0],
+            jobreports=caches._reports.reflectors[0],
+            nodes=caches._nodes,
+        )
+        await caches.wait_synced()
+        await watch.lead()
+
+    def stop(self, seconds):
+        if not self.is_up:
+            return
+        self.is_up = False
+        self._world.note(self.name, "stops")
+        self._world.trouble(self.name, seconds)
+        if self._watch is not None:
+            self._watch.is_stopping = True
+        self._end()
+        self._world.loop.create_task(self._restart(self.client, self._task, seconds))
+
+    async def _restart(self, client, task, seconds):
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait({task})
+        client.is_dead = True
+        await asyncio.sleep(seconds)
+        self.start()
+
+
+@contextmanager
+def virtual(world, decide):
+    """Put the model in place of what `main.Controller` makes for itself, and `decide` in the core's.
+
+    Only while the block runs: the modules belong to other tests as well.
+    """
+
+    def deciding(snapshot, now):
+        world.decided_at[snapshot.job.uid] = world.loop.moment
+        return decide(snapshot, now)
+
+    settings = partial(Settings, patience=PATIENCE)
+    with (
+        patch.object(main, "SystemClock", lambda: world.clock),
+        patch.object(main, "EventRecorder", lambda *_a, **_k: NOTHING),
+        patch.object(main, "Settings", settings),
+        patch.object(reconciler, "decide", deciding),
+    ):
+        yield

@@ -1,0 +1,153 @@
+"""What must hold once nothing disturbs the run any more and everything has come to rest.
+
+The status says what is true: counts by the model's own reading of nodes, ledger and containers.
+The run has ended, or waits, and the condition Progressing names a reason that is so in the model.
+A Job that completed is gone, and its report stands, closed and whole.
+"""
+
+from tests.simulation.oracle import is_true, owned_by
+from tests.simulation.process import PATIENCE
+from tests.simulation.server import JOBS, REPORTS
+from tests.simulation.world import JOB
+
+CLOSED = {"Succeeded", "Failed", "Cancelled"}
+
+
+def judge_rest(world):
+    """Tell the oracle of everything that is not as it must be."""
+    job = world.server.get(JOBS, JOB)
+    living = job["metadata"]["uid"] if job is not None else ""
+    for report in world.server.all(REPORTS):
+        if report["spec"]["job"]["uid"] != living:
+            _judge_closed(world, report)
+    if job is not None:
+        _Rest(world, job).judge()
+
+
+def _judge_closed(world, report):
+    violate = world.oracle.violate
+    status, evidence = report.get("status") or {}, report.get("evidence") or {}
+    phase, uid = status.get("phase"), report["spec"]["job"]["uid"]
+    if phase not in CLOSED:
+        violate("report", f"the Job is gone and its report says {phase}")
+    if uid not in world.oracle.deleted_by_us:
+        return
+    states = status.get("nodeStates") or {}
+    completed = {n for n, record in states.items() if record.get("state") == "Completed"}
+    if lacking := completed - evidence.keys():
+        violate("report", f"completed without evidence: {sorted(lacking)}")
+    nodes = status.get("nodes") or {}
+    if phase != "Succeeded" or nodes.get("completed") != nodes.get("desired"):
+        violate("report", f"the Job was deleted as completed, the report says {phase}, {nodes}")
+
+
+class _Rest:
+    """The living Job at rest."""
+
+    def __init__(self, world, job):
+        self.world = world
+        self.job = job
+        self.uid = job["metadata"]["uid"]
+        self.status = job.get("status") or {}
+        self.daemon_set = world.oracle.daemon_set_of(self.uid)
+        found = self.daemon_set
+        self.wanted = world.oracle.wanted(found) if found is not None else {}
+        self.pods = owned_by(world.server, found) if found is not None else {}
+        report = world.server.get(REPORTS, self.status.get("report", "")) or {}
+        self.report = report.get("status") or {}
+
+    def violate(self, invariant, words):
+        self.world.oracle.violate(invariant, words)
+
+    def judge(self):
+        if "startTime" not in self.status:
+            if not self.job["spec"].get("suspend"):
+                self.violate("stuck", "the run was never started")
+            return
+        has_ended = is_true(self.job, "Complete") or is_true(self.job, "Failed")
+        truth = {node: self.state_of(node) for node in self.wanted}
+        self.judge_counts(truth)
+        if is_true(self.job, "Complete"):
+            if self.wanted and all(state == "completed" for state in truth.values()):
+                self.violate("stuck", "every node completed, and the Job is still there")
+        elif not has_ended:
+            self.judge_waiting(truth)
+        if self.report.get("phase") != self.status.get("phase"):
+            self.violate("report", f"{self.report.get('phase')}, Job {self.status.get('phase')}")
+
+    # --- counts --------------------------------------------------------------------------
+
+    def state_of(self, node):
+        """Return where a wanted node stands in truth."""
+        world = self.world
+        if world.oracle.is_entered(self.uid, node, self.wanted[node]):
+            return "completed"
+        record = (self.report.get("nodeStates") or {}).get(node) or {}
+        if record.get("state") == "Failed" and record.get("uid") == self.wanted[node]:
+            return "failed"  # whether rightly so was judged when it was written
+        machine = world.machines[node]
+        if not machine.is_up:
+            return "unreachable"
+        run = self.run_of(node)
+        if run is None or not run.logs:
+            return "waiting"
+        if (run.pod_uid, run.instance) in world.oracle.printed and machine.uid == self.wanted[node]:
+            self.violate("stuck", f"{node} printed the token and is not in the ledger")
+        return "active"
+
+    def run_of(self, node):
+        pod = self.pods.get(node)
+        machine = self.world.machines[node]
+        return machine.pods.get(pod["metadata"]["uid"]) if pod is not None else None
+
+    def judge_counts(self, truth):
+        told = self.status.get("nodes") or {}
+        states = ("waiting", "active", "completed", "failed", "unreachable")
+        counted = {s: sum(v == s for v in truth.values()) for s in states}
+        counted["desired"] = len(truth)
+        found = {key: told.get(key, 0) for key in counted}
+        if counted != found:
+            self.violate("counts", f"told {found}, true {counted} ({truth})")
+        summary = self.report.get("nodes") or {}
+        if summary != told:
+            self.violate("counts", f"the report says {summary}, the Job {told}")
+
+    # --- reasons -------------------------------------------------------------------------
+
+    def judge_waiting(self, truth):
+        progressing = next(
+            c for c in self.status["conditions"] if c["type"] == "Progressing"
+        )
+        reason = progressing["reason"]
+        open_ = {node for node, state in truth.items() if state not in {"completed", "failed"}}
+        is_paused = is_true(self.job, "Suspended")
+        backing = {
+            "NodesActive": any(self.is_at_work(node) for node in open_),
+            "NodesUnreachable": any(truth[node] == "unreachable" for node in open_),
+            "TaskFailing": any(self.is_failing(node) for node in open_),
+            "NoMatchingNodes": not truth,
+            "Paused": is_paused,
+        }
+        if not backing.get(reason, False):
+            self.violate("stuck", f"waits for {reason}, which is not so: {truth}")
+        for node in sorted(open_):
+            if not (
+                truth[node] == "unreachable"
+                or self.is_at_work(node)
+                or self.is_failing(node)
+                or (is_paused and truth[node] == "waiting")
+            ):
+                self.violate("stuck", f"{node} is {truth[node]} and nothing keeps it")
+
+    def is_at_work(self, node):
+        run = self.run_of(node)
+        return run is not None and "running" in run.state and run.task.kind == "never"
+
+    def is_failing(self, node):
+        run = self.run_of(node)
+        rules = self.job["spec"].get("failurePolicy", {}).get("rules") or ()
+        ignores = any(rule["action"] == "Ignore" for rule in rules)
+        return run is not None and run.instance > 0 and ignores and not run.task.is_good
+
+
+REST_SECONDS = PATIENCE.start + 15.0

@@ -1,0 +1,115 @@
+"""One schedule, from its beginning to rest: `simulate(schedule)` returns what became of it."""
+
+import asyncio
+import hashlib
+from dataclasses import dataclass
+
+from loguru import logger
+
+from tests.simulation.events import create_job, strike
+from tests.simulation.loop import VirtualLoop
+from tests.simulation.process import virtual
+from tests.simulation.rest import REST_SECONDS, judge_rest
+from tests.simulation.world import World
+
+# After the last disturbance, a run that has not come to rest by then never will.
+HORIZON_SECONDS = 900.0
+AFTER_RESTART_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a run: violations as (time, invariant, words), excuses, the trace if asked."""
+
+    violations: tuple
+    excused: dict
+    seconds: float
+    steps: int
+    trace: tuple = ()
+
+    @property
+    def kinds(self):
+        """The invariants that were violated."""
+        return {invariant for _, invariant, _ in self.violations}
+
+    def digest(self):
+        """Return a hash of everything that happened."""
+        text = "\n".join(f"{at} {actor} {words}" for at, actor, words in self.trace)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def simulate(schedule, *, decide=None, is_tracing=False):
+    """Run a schedule; the same one always gives the same outcome."""
+    for package in ("job_controller", "terminator"):
+        logger.disable(package)
+    loop = VirtualLoop()
+    world = World(loop, schedule, decide=decide, is_tracing=is_tracing)
+    loop.set_exception_handler(lambda _loop, context: _complain(world, context))
+    try:
+        with virtual(world, world.decide):
+            loop.run_until_complete(_live(world))
+    finally:
+        loop.close()
+        for package in ("job_controller", "terminator"):
+            logger.enable(package)
+    oracle = world.oracle
+    return Outcome(
+        tuple(oracle.violations),
+        dict(oracle.excused),
+        round(loop.moment, 1),
+        world.steps,
+        tuple(world.trace or ()),
+    )
+
+
+def _complain(world, context):
+    words = f"{context.get('message')}: {context.get('exception')!r}"
+    world.oracle.violate("process", words)
+
+
+async def _live(world):
+    schedule, loop = world.schedule, world.loop
+    for plan in schedule.nodes:
+        if plan.is_initial:
+            world.add_node(plan.name)
+    for process in world.processes.values():
+        process.start()
+    create_job(world)
+    for disturbance in schedule.disturbances:
+        loop.call_at(disturbance.at, strike, world, disturbance)
+    await asyncio.sleep(schedule.quiet_from)
+    world.clear_faults()
+    if await _rest(world):
+        judge_rest(world)
+        await _restart(world)
+    world.is_over = True
+    for process in world.processes.values():
+        process.crash(0.0)
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+async def _rest(world):
+    """Wait until nothing is written any more; return whether it came to that."""
+    end = world.loop.moment + HORIZON_SECONDS
+    while world.loop.moment < end:
+        quiet = world.loop.moment - world.oracle.last_write_at
+        is_up = all(process.is_up for process in world.processes.values())
+        if quiet > REST_SECONDS and is_up and not world.processes["controller"].expects_something:
+            return True
+        await asyncio.sleep(5.0)
+    world.oracle.violate("restless", f"still writing {HORIZON_SECONDS:g} s after the last trouble")
+    return False
+
+
+async def _restart(world):
+    """Start both processes anew: at rest, they must find nothing to do."""
+    before = world.oracle.our_writes
+    for process in world.processes.values():
+        process.crash(0.1)
+    await asyncio.sleep(AFTER_RESTART_SECONDS)
+    if world.oracle.our_writes != before:
+        count = world.oracle.our_writes - before
+        world.oracle.violate("restless", f"{count} writes after a restart at rest")

@@ -1,0 +1,191 @@
+"""The model of the API server: what is stored, and what every write means.
+
+Modelled: UIDs, resourceVersions (one counter for everything, as etcd has it), generations, the
+status subresource, merge patches, server-side apply (as: our manager owns labels, owners and the
+whole spec), preconditions, graceful deletion of pods that have a node, writes that change nothing
+(not stored, no event), and an immutable selector. Not modelled: admission and CEL rules, field
+managers, foreground deletion, finalizers, pages of lists.
+
+Objects are never changed once stored: a write makes a new dict that shares what is the same.
+"""
+
+from job_controller.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
+
+PODS, NODES, EVENTS = "pods", "nodes", "events"
+JOBS, REPORTS, DAEMON_SETS = "jobs", "jobreports", "daemonsets"
+NAMESPACE = "default"
+_GENERATED = {JOBS: ("spec",), DAEMON_SETS: ("spec",), REPORTS: ("spec", "evidence")}
+
+
+class Server:
+    """Objects by resource and (namespace, name). `on_write(actor, plural, old, new)` hears of all.
+
+    `feeds` by resource get every event, in order; who lags behind sees to that himself.
+    """
+
+    def __init__(self, clock, on_write):
+        self._clock = clock
+        self._on_write = on_write
+        self.version = 100
+        self._uids = 0
+        plurals = (PODS, NODES, EVENTS, JOBS, REPORTS, DAEMON_SETS)
+        self.objects = {plural: {} for plural in plurals}
+        self.feeds = {plural: [] for plural in plurals}
+
+    # --- reading -------------------------------------------------------------------------
+
+    def get(self, plural, name, namespace=NAMESPACE):
+        """Return the object or None."""
+        return self.objects[plural].get((namespace, name))
+
+    def all(self, plural):
+        return list(self.objects[plural].values())
+
+    def select(self, plural, labels=None):
+        """Return the objects that carry all `labels` (a dict)."""
+        found = self.all(plural)
+        if labels:
+            wanted = labels.items()
+            found = [raw for raw in found if wanted <= raw["metadata"].get("labels", {}).items()]
+        return found
+
+    # --- writing -------------------------------------------------------------------------
+
+    def create(self, actor, plural, body, namespace=NAMESPACE):
+        """Store a new object and return it; AlreadyExists."""
+        meta = body["metadata"]
+        key = (namespace, meta["name"])
+        if key in self.objects[plural]:
+            raise AlreadyExists(f"{plural} {meta['name']} exists")
+        self._uids += 1
+        full = {
+            **meta,
+            "namespace": namespace,
+            "uid": f"{self._uids:08x}-{plural}",
+            "creationTimestamp": self._clock.stamp(),
+            "generation": 1,
+        }
+        return self._store(actor, plural, key, None, {**body, "metadata": full})
+
+    def patch(self, actor, plural, name, body, *, status=False, namespace=NAMESPACE):
+        """Apply a merge patch to the object or to its status; returns (object, changed)."""
+        old = self._existing(plural, name, namespace)
+        meta = body.get("metadata") or {}
+        self._check(old, meta.get("uid"), meta.get("resourceVersion"))
+        taken = {"status"} if status else set(body) - {"status", "metadata"}
+        new = merge(old, {field: body[field] for field in taken if field in body})
+        extra = {k: v for k, v in meta.items() if k in {"labels", "annotations"}}
+        if extra and not status:
+            new["metadata"] = merge(old["metadata"], extra)
+        return self._changed(actor, plural, (namespace, name), old, new)
+
+    def apply(self, actor, name, body, namespace=NAMESPACE):
+        """Server-side apply of a DaemonSet; returns (object, changed)."""
+        wanted, old = body["metadata"], self.get(DAEMON_SETS, name, namespace)
+        spec = {"revisionHistoryLimit": 10, **body["spec"]}
+        meta = {"labels": wanted["labels"], "ownerReferences": wanted["ownerReferences"]}
+        if old is None:
+            if wanted.get("uid"):
+                raise Conflict("uid mismatch: no existing object was found")
+            return self.create(
+                actor, DAEMON_SETS, {"metadata": {"name": name, **meta}, "spec": spec}, namespace
+            ), True
+        self._check(old, wanted.get("uid"), None)
+        if old["spec"]["selector"] != spec["selector"]:
+            raise Invalid("spec.selector: field is immutable")
+        new = {**old, "spec": spec, "metadata": {**old["metadata"], **meta}}
+        return self._changed(actor, DAEMON_SETS, (namespace, name), old, new)
+
+    def delete(self, actor, plural, name, *, uid=None, namespace=NAMESPACE):
+        """Delete the object; a pod with a node lives on until its kubelet has ended it."""
+        old = self._existing(plural, name, namespace)
+        self._check(old, uid, None)
+        if plural == PODS and old["spec"].get("nodeName"):
+            phase = old.get("status", {}).get("phase")
+            if phase not in {"Failed", "Succeeded"}:
+                if "deletionTimestamp" not in old["metadata"]:
+                    meta = {**old["metadata"], "deletionTimestamp": self._clock.stamp()}
+                    self._store(actor, plural, (namespace, name), old, {**old, "metadata": meta})
+                return
+        self.remove(actor, plural, name, namespace=namespace)
+
+    def remove(self, actor, plural, name, namespace=NAMESPACE):
+        """Take the object away at once."""
+        key = (namespace, name)
+        old = self.objects[plural].pop(key)
+        self.version += 1
+        meta = {**old["metadata"], "resourceVersion": str(self.version)}
+        self._on_write(actor, plural, old, None)
+        self._tell(plural, "DELETED", {**old, "metadata": meta})
+
+    def set_status(self, actor, plural, raw, status):
+        """Replace the status of the object as it stands now, if it still does (UID)."""
+        meta = raw["metadata"]
+        key = (meta["namespace"], meta["name"])
+        old = self.objects[plural].get(key)
+        if old is not None and old["metadata"]["uid"] == meta["uid"]:
+            self._changed(actor, plural, key, old, {**old, "status": status})
+
+    # --- shared --------------------------------------------------------------------------
+
+    def _existing(self, plural, name, namespace):
+        old = self.objects[plural].get((namespace, name))
+        if old is None:
+            raise NotFound(f"{plural} {name} not found")
+        return old
+
+    def _check(self, old, uid, version):
+        meta = old["metadata"]
+        if uid and uid != meta["uid"]:
+            raise Conflict(f"the UID in the precondition ({uid}) does not match ({meta['uid']})")
+        if version and version != meta["resourceVersion"]:
+            raise Conflict("the object has been modified")
+
+    def _changed(self, actor, plural, key, old, new):
+        if new == old:
+            return old, False
+        return self._store(actor, plural, key, old, new), True
+
+    def _store(self, actor, plural, key, old, new):
+        self.version += 1
+        meta = {**new["metadata"], "resourceVersion": str(self.version)}
+        if old is not None and any(
+            new.get(part) != old.get(part) for part in _GENERATED.get(plural, ())
+        ):
+            meta["generation"] = old["metadata"]["generation"] + 1
+        stored = {**new, "metadata": meta}
+        self.objects[plural][key] = stored
+        self._on_write(actor, plural, old, stored)
+        self._tell(plural, "ADDED" if old is None else "MODIFIED", stored)
+        return stored
+
+    def _tell(self, plural, kind, raw):
+        for feed in list(self.feeds[plural]):
+            feed.push(kind, raw)
+
+
+def merge(old, patch):
+    """Return `old` with an RFC 7386 merge patch applied; neither is changed."""
+    new = dict(old)
+    for key, value in patch.items():
+        if value is None:
+            new.pop(key, None)
+        elif isinstance(value, dict):
+            before = new.get(key)
+            new[key] = merge(before if isinstance(before, dict) else {}, value)
+        else:
+            new[key] = value
+    return new
+
+
+def controller_of(raw):
+    """Return the UID of the controlling owner, "" for none."""
+    for owner in raw["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            return owner["uid"]
+    return ""
+
+
+def node_of(pod):
+    """Return the node that a pod is on or meant for."""
+    return pod["spec"].get("nodeName") or pod["spec"]["meant_for"]

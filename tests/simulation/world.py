@@ -1,0 +1,201 @@
+"""The world of one run: everybody in it, the weather they work in, and the trace.
+
+Lags are drawn from a stream of random numbers per name, all from the seed, so that taking one
+disturbance away leaves the others' lags as they are as far as it can.
+"""
+
+from random import Random
+from zlib import crc32
+
+from job_controller.core.decide import decide as real_decide
+from tests.simulation.cluster import Cluster
+from tests.simulation.kubelet import Machine
+from tests.simulation.logs import Logs
+from tests.simulation.loop import SimClock
+from tests.simulation.oracle import Oracle
+from tests.simulation.process import ControllerProcess, TerminatorProcess
+from tests.simulation.server import DAEMON_SETS, NODES, PODS, Server
+
+JOB = "sample"
+# How often a lag is long, and how many times as long it is then.
+ROUGH = 0.06
+ROUGH_FACTOR = 12.0
+
+
+class World:
+    """One run. `decide` is the core's, or a mutant of it."""
+
+    def __init__(self, loop, schedule, *, decide=None, is_tracing=False):
+        self.loop = loop
+        self.schedule = schedule
+        self.decide = decide or real_decide
+        self.is_over = False
+        self.clock = SimClock(loop)
+        self.trace = [] if is_tracing else None
+        self.projections = {}
+        self.decided_at = {}
+        self.steps = 0
+        self._lags = {}
+        self._faults = []
+        self._slowed = {}
+        self._refused = {}
+        self._log_faults = {}
+        self.clear_from = {"controller": 0.0, "terminator": 0.0}
+        self.machines = {}
+        self.incarnations = {}
+        self.oracle = Oracle(self)
+        self.server = Server(self.clock, self._written)
+        self.cluster = Cluster(self)
+        self.logs = Logs(self)
+        self.processes = {"controller": ControllerProcess(self)}
+        self.processes["terminator"] = TerminatorProcess(self)
+
+    # --- time and chance -----------------------------------------------------------------
+
+    def lag(self, name, low, high):
+        """Return how long something takes: between `low` and `high`, now and then much longer."""
+        if self.schedule.calm:
+            return low + (high - low) * 0.1
+        draw = self._lags.get(name)
+        if draw is None:
+            draw = Random(self.schedule.seed * 0x9E3779B1 + crc32(name.encode())).random
+            self._lags[name] = draw
+        lag = low + (high - low) * draw()
+        return lag * ROUGH_FACTOR if draw() < ROUGH else lag
+
+    def note(self, actor, *words):
+        """Add a line to the trace."""
+        self.steps += 1
+        if self.trace is not None:
+            self.trace.append((round(self.loop.moment, 4), actor, " ".join(map(str, words))))
+
+    # --- what happens in the API ---------------------------------------------------------
+
+    def _written(self, actor, plural, old, new):
+        self.oracle.written(actor, plural, old, new)
+        self.cluster.changed(plural, old, new)
+        if self.trace is not None:
+            self._note_write(actor, plural, old, new)
+
+    def _note_write(self, actor, plural, old, new):
+        raw = new or old
+        name = raw["metadata"]["name"]
+        if new is None:
+            self.note(actor, "removes", plural, name)
+            return
+        verb = "creates" if old is None else "changes"
+        parts = [key for key in new if old is None or new[key] != old.get(key)]
+        detail = ""
+        if plural == PODS:
+            detail = _pod_words(new)
+        elif plural == DAEMON_SETS:
+            status = new.get("status") or {}
+            gates = new["spec"]["template"]["spec"].get("schedulingGates")
+            detail = f"desired {status.get('desiredNumberScheduled', '-')}"
+            detail += ", gated" if gates else ", not gated"
+        elif "status" in parts or "evidence" in parts:
+            detail = str({k: new[k] for k in ("status", "evidence") if k in parts})
+        parts = ",".join(part for part in parts if part != "metadata")
+        self.note(actor, verb, plural, name, parts, detail)
+
+    # --- the weather ---------------------------------------------------------------------
+
+    def trouble(self, who, seconds):
+        """Note that a process is not at its best until then."""
+        self.clear_from[who] = max(self.clear_from[who], self.loop.moment + seconds)
+
+    def add_fault(self, who, what, mode, seconds):
+        self._faults.append((who, what, mode, seconds))
+
+    def take_fault(self, who, verb, plural):
+        """Return the fault that the request of a process meets, ("", 0) for none."""
+        if self._faults and verb != "log":
+            for i, (name, what, mode, seconds) in enumerate(self._faults):
+                if name == who and what in {plural, "*"}:
+                    del self._faults[i]
+                    self.trouble(who, 3.0 + 2 * seconds)
+                    return mode, seconds
+        return "", 0.0
+
+    def clear_faults(self):
+        self._faults.clear()
+
+    def slow_down(self, what, seconds):
+        self._slowed[what] = self.loop.moment + seconds
+
+    def slowed_until(self, what):
+        return self._slowed.get(what, 0.0)
+
+    def refuse(self, plural, seconds):
+        self._refused[plural] = self.loop.moment + seconds
+
+    def is_refused(self, plural):
+        return self._refused.get(plural, -1.0) > self.loop.moment
+
+    def disturb_logs(self, kind, node, seconds):
+        self._log_faults[kind, node] = self.loop.moment + seconds
+        self.trouble("terminator", seconds + 3.0)
+
+    def log_trouble(self, node):
+        return self._log_faults.get(("log_fails", node), -1.0) > self.loop.moment
+
+    def loses_lines(self, node):
+        return self._log_faults.get(("lose_lines", node), -1.0) > self.loop.moment
+
+    def log_late(self, node):
+        """Return how late a line that is written now becomes visible."""
+        end = self._log_faults.get(("log_late", node), -1.0)
+        return max(end - self.loop.moment, 0.0)
+
+    # --- nodes ---------------------------------------------------------------------------
+
+    def plan_of(self, name):
+        return next(plan for plan in self.schedule.nodes if plan.name == name)
+
+    def add_node(self, name, zone=None):
+        """Have a new machine join under a name; without effect if the node is there."""
+        if self.server.get(NODES, name, "") is not None:
+            return
+        plan = self.plan_of(name)
+        number = self.incarnations.get(name, 0)
+        self.incarnations[name] = number + 1
+        raw = self.register(name, zone or plan.zone)
+        task = plan.tasks[number % len(plan.tasks)]
+        machine = Machine(self, name, raw["metadata"]["uid"], task)
+        self.machines[name] = machine
+        for pod in self.server.all(PODS):
+            if pod["spec"].get("nodeName") == name:
+                machine.pod_changed(pod)
+
+    def register(self, name, zone):
+        """Make the Node object."""
+        since = self.clock.stamp()
+        body = {
+            "metadata": {"name": name, "labels": {"zone": zone, "kubernetes.io/hostname": name}},
+            "status": {
+                "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}]
+            },
+        }
+        return self.server.create("kubelet", NODES, body, "")
+
+    def set_ready(self, name, status):
+        raw = self.server.get(NODES, name, "")
+        if raw is None:
+            return
+        conditions = raw["status"]["conditions"]
+        if conditions[0]["status"] != status:
+            since = self.clock.stamp()
+            ready = {"type": "Ready", "status": status, "lastTransitionTime": since}
+            self.server.set_status("node-controller", NODES, raw, {"conditions": [ready]})
+
+
+def _pod_words(pod):
+    spec, status = pod["spec"], pod.get("status") or {}
+    words = ["gated" if spec.get("schedulingGates") else "not gated"]
+    words.append("bound" if spec.get("nodeName") else "unbound")
+    if "deletionTimestamp" in pod["metadata"]:
+        words.append("deleting")
+    for container in status.get("containerStatuses") or ():
+        words.append(f"{next(iter(container['state']))} restarts {container['restartCount']}")
+    words.append(status.get("phase", ""))
+    return ", ".join(words)
