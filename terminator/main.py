@@ -143,7 +143,11 @@ class Terminator:
             self._led(True)
             await self._watch.lead()
             return
-        while True:
+        task = asyncio.current_task()
+        assert task is not None
+        # A lease that is lost in the moment of a cancellation hides it: until Python 3.13 a task
+        # group raises the error of its child, and the cancellation is gone (bpo gh-116720).
+        while not task.cancelling():
             await run_as_leader(
                 self._client,
                 namespace=self._options.lease_namespace,

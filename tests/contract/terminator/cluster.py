@@ -1,0 +1,206 @@
+"""A small cluster on the fake API server: Jobs with their nodes, pods, logs and reports.
+
+It also plays the controller where a test says so: `agree` sets the Complete condition.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from job_controller.api import names
+from job_controller.api.report import new_report
+from job_controller.kube.client import KubeClient
+from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, NODES, PODS
+from job_controller.runtime.clock import LoopClock
+from terminator.config import Config
+from terminator.main import Options, Terminator
+from terminator.metrics import Metrics
+from tests.contract.fake_api import START, FakeApiServer
+
+LABELS = {"daemonset-job": "true"}
+LOG_PATH = "/log"
+
+
+async def eventually(check: Callable[[], Any], seconds: float = 20.0) -> Any:
+    """Return what `check` returns once it is true; AssertionError after `seconds` of the loop."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while not (result := check()):
+        assert loop.time() < end, f"not within {seconds} s"
+        await asyncio.sleep(0.02)
+    return result
+
+
+def running(**changes):
+    return {"state": {"running": {}}, "restartCount": 0, **changes}
+
+
+def terminated(code, restarts=0):
+    ended = {"exitCode": code, "finishedAt": "2030-01-01T00:00:09Z"}
+    return {"state": {"terminated": ended}, "restartCount": restarts}
+
+
+@dataclass
+class Run:
+    """One Job in the fake cluster."""
+
+    server: FakeApiServer
+    name: str
+    namespace: str
+    nodes: tuple[str, ...]
+    uid: str = ""
+    daemon_set_uid: str = ""
+
+    def pod(self, node: str) -> str:
+        return f"{self.name}-{node}"
+
+    def log(self, node: str, *, previous: bool = False):
+        return self.server.log(self.pod(node), self.namespace, previous=previous)
+
+    def set_container(self, node: str, status: dict, kind: str = "containerStatuses") -> None:
+        body = {"status": {kind: [{"name": names.CONTAINER_NAME, **status}]}}
+        self.server.patch(PODS, self.pod(node), body, self.namespace)
+
+    def add_pod(self, node: str, name: str | None = None, owner: str | None = None) -> dict:
+        uid = self.daemon_set_uid if owner is None else owner
+        name = name or self.pod(node)
+        self.server.log(name, self.namespace)
+        return self.server.put(
+            PODS,
+            {
+                "metadata": {
+                    "name": name,
+                    "namespace": self.namespace,
+                    "labels": {**LABELS, "job": self.name},
+                    "ownerReferences": [
+                        {"kind": "DaemonSet", "name": "x", "uid": uid, "controller": True}
+                    ],
+                },
+                "spec": {"nodeName": node},
+                "status": {
+                    "phase": "Running",
+                    "containerStatuses": [{"name": names.CONTAINER_NAME, **running()}],
+                },
+            },
+        )
+
+    def add_report(self, shard: int = 0, evidence: dict | None = None) -> str:
+        raw = new_report(
+            namespace=self.namespace, job_name=self.name, job_uid=self.uid, shard=shard, spec={}
+        )
+        self.server.put(JOB_REPORTS, raw | {"evidence": evidence or {}})
+        return raw["metadata"]["name"]
+
+    def reports(self) -> list[dict]:
+        return [
+            raw for raw in self.server.list(JOB_REPORTS) if raw["spec"]["job"]["uid"] == self.uid
+        ]
+
+    def evidence(self) -> dict[str, dict]:
+        """Return the ledger, all shards as one."""
+        return {
+            node: entry
+            for raw in self.reports()
+            for node, entry in (raw.get("evidence") or {}).items()
+        }
+
+    def completed(self) -> set[str]:
+        return {node for node, entry in self.evidence().items() if entry.get("completedAt")}
+
+    def agree(self, condition: str = "Complete", **status: Any) -> None:
+        """Do as the controller does when its count is complete."""
+        body = {
+            "observedGeneration": 1,
+            "conditions": [{"type": condition, "status": "True"}],
+            **status,
+        }
+        self.server.patch(JOBS, self.name, {"status": body}, self.namespace)
+
+    @property
+    def exists(self) -> bool:
+        return self.server.exists(JOBS, self.name, self.namespace)
+
+
+@dataclass
+class Cluster:
+    """The fake cluster, and the terminators that run on it."""
+
+    server: FakeApiServer
+    client: KubeClient
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def add_node(self, name: str) -> None:
+        if not self.server.exists(NODES, name):
+            self.server.put(NODES, {"metadata": {"name": name}})
+
+    def add_job(
+        self,
+        name: str = "sample",
+        nodes: tuple[str, ...] = ("a", "b", "c"),
+        namespace: str = "default",
+        *,
+        report: bool = True,
+        **spec: Any,
+    ) -> Run:
+        """Create a Job with everything the controller and Kubernetes make of it."""
+        run = Run(self.server, name, namespace, nodes)
+        meta = {"name": name, "namespace": namespace, "generation": 1}
+        job = self.server.put(JOBS, {"metadata": meta, "spec": {"image": "x", **spec}})
+        run.uid = job["metadata"]["uid"]
+        owner = {"kind": "Job", "name": name, "uid": run.uid, "controller": True}
+        found = self.server.put(
+            DAEMON_SETS,
+            {
+                "metadata": {
+                    "name": names.daemon_set_name(name),
+                    "namespace": namespace,
+                    "generation": 1,
+                    "labels": LABELS,
+                    "ownerReferences": [owner],
+                },
+                "status": {"observedGeneration": 1, "desiredNumberScheduled": len(nodes)},
+            },
+        )
+        run.daemon_set_uid = found["metadata"]["uid"]
+        for node in nodes:
+            self.add_node(node)
+            run.add_pod(node)
+        if report:
+            run.add_report()
+        return run
+
+    def start(self, config: Config | None = None, options: Options | None = None):
+        """Run a terminator; returns it and its task."""
+        terminator = Terminator(
+            self.client,
+            options or Options(),
+            config or Config(resync_period=1000.0),
+            Metrics(),
+            LoopClock(START),
+        )
+        task = asyncio.create_task(terminator.run())
+        self.tasks.append(task)
+        return terminator, task
+
+    async def kill(self, terminator: Terminator, task: asyncio.Task[None]) -> None:
+        """End a terminator as SIGKILL does, as far as the cluster can tell: nothing is flushed."""
+
+        async def nothing(_ledger):
+            pass
+
+        terminator._watch._flush_last = nothing
+        await self.stop(task)
+
+    async def stop(self, task: asyncio.Task[None]) -> None:
+        """End a terminator as SIGTERM does."""
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    def sample(self, terminator: Terminator, name: str, **labels: str) -> float:
+        """Return the value of a metric."""
+        value = terminator._metrics.registry.get_sample_value(f"terminator_{name}", labels)
+        assert value is not None, name
+        return value

@@ -1,0 +1,415 @@
+"""From a log line to a deleted Job, and what must not lead there."""
+
+import asyncio
+
+import pytest
+
+from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, LEASES, NODES, PODS
+from terminator.config import Config
+from terminator.main import LEASE_NAME, Options
+from tests.contract.terminator.cluster import eventually, running, terminated
+
+pytestmark = pytest.mark.looptime(end=2000)
+
+
+async def test_a_job_is_deleted_once_both_counts_agree(cluster, server):
+    run = cluster.add_job()
+    cluster.start()
+    for node in run.nodes:
+        run.log(node).write("hello", "done")
+    await eventually(lambda: run.completed() == set(run.nodes))
+    assert run.exists
+    entry = run.evidence()["a"]
+    pod = server.get(PODS, run.pod("a"))
+    assert entry["nodeUID"] == server.get(NODES, "a")["metadata"]["uid"]
+    assert (entry["pod"], entry["podUID"]) == (run.pod("a"), pod["metadata"]["uid"])
+    run.agree()
+    await eventually(lambda: not run.exists)
+    (request,) = [request for request in server.requests if request.method == "DELETE"]
+    assert request.body["preconditions"] == {"uid": run.uid}
+    assert request.body["propagationPolicy"] == "Background"
+
+
+async def test_the_controllers_word_alone_deletes_nothing(cluster):
+    run = cluster.add_job()
+    cluster.start()
+    run.agree()
+    for node in run.nodes[:2]:
+        run.log(node).write("done")
+    await asyncio.sleep(60)
+    assert run.completed() == set(run.nodes[:2])
+    assert run.exists
+    run.log("c").write("done")
+    await eventually(lambda: not run.exists)
+
+
+async def test_the_last_node_is_waited_for(cluster):
+    run = cluster.add_job()
+    cluster.start()
+    run.agree()
+    for node in run.nodes[:2]:
+        run.log(node).write("done")
+    await asyncio.sleep(10)
+    assert run.exists
+    run.log("c").write("done")
+    await eventually(lambda: not run.exists, 1.0)
+
+
+async def test_lines_that_only_resemble_the_token(cluster):
+    run = cluster.add_job()
+    cluster.start()
+    for node in run.nodes:
+        run.log(node).write("not done yet", "done!", "DONE", "")
+    await asyncio.sleep(30)
+    assert run.evidence() == {}
+
+
+async def test_a_forged_pod_counts_for_nothing(cluster, server):
+    run = cluster.add_job()
+    cluster.start()
+    run.agree()
+    for node in ("a", "b"):
+        run.log(node).write("done")
+    for owner in ("", "forged", run.uid):
+        name = f"forged-{owner or 'none'}"
+        run.add_pod("c", name, owner)
+        server.log(name).write("done")
+    await asyncio.sleep(30)
+    assert run.completed() == {"a", "b"}
+    assert run.exists
+    assert server.count("GET", "/pods/forged.*/log") == 0
+
+
+async def test_a_daemon_set_that_the_job_does_not_own_counts_for_nothing(cluster, server):
+    run = cluster.add_job()
+    stranger = {"metadata": {"ownerReferences": [{"uid": "another", "controller": True}]}}
+    server.patch(DAEMON_SETS, f"{run.name}-daemonset-job", stranger)
+    cluster.start()
+    run.agree()
+    for node in run.nodes:
+        run.log(node).write("done")
+    await asyncio.sleep(30)
+    assert run.evidence() == {}
+    assert run.exists
+
+
+async def test_a_node_that_joins_late_is_waited_for(cluster, server):
+    run = cluster.add_job(nodes=("a", "b"))
+    cluster.start()
+    for node in run.nodes:
+        run.log(node).write("done")
+    await eventually(lambda: run.completed() == {"a", "b"})
+    server.patch(
+        DAEMON_SETS, f"{run.name}-daemonset-job", {"status": {"desiredNumberScheduled": 3}}
+    )
+    run.agree()
+    await asyncio.sleep(5)
+    assert run.exists
+    cluster.add_node("late")
+    run.add_pod("late")
+    await asyncio.sleep(5)
+    assert run.exists
+    run.log("late").write("done")
+    await eventually(lambda: not run.exists)
+
+
+async def test_no_nodes_is_not_complete(cluster):
+    run = cluster.add_job(nodes=())
+    cluster.start()
+    run.agree()
+    await asyncio.sleep(30)
+    assert run.exists
+
+
+async def test_a_node_made_anew_starts_anew(cluster, server):
+    run = cluster.add_job()
+    cluster.start()
+    for node in run.nodes:
+        run.log(node).write("done")
+    await eventually(lambda: run.completed() == set(run.nodes))
+    await asyncio.sleep(5)
+    server.remove(NODES, "c")
+    server.put(NODES, {"metadata": {"name": "c"}})
+    new_uid = server.get(NODES, "c")["metadata"]["uid"]
+    run.agree()
+    await asyncio.sleep(20)
+    # The pod is older than the node: its log is that of another machine.
+    assert run.exists
+    assert run.evidence()["c"]["nodeUID"] != new_uid
+    server.remove(PODS, run.pod("c"))
+    run.add_pod("c", "sample-c-2")
+    server.log("sample-c-2").write("done")
+    await eventually(lambda: not run.exists)
+    assert run.evidence()["c"]["nodeUID"] == new_uid
+
+
+async def test_a_completed_node_stays_completed_without_its_pod(cluster, server):
+    run = cluster.add_job()
+    cluster.start()
+    for node in run.nodes:
+        run.log(node).write("done")
+    await eventually(lambda: run.completed() == set(run.nodes))
+    server.remove(PODS, run.pod("c"))
+    run.add_pod("c", "successor")
+    run.agree()
+    await eventually(lambda: not run.exists)
+
+
+async def test_two_jobs_of_one_name_and_many_at_once(cluster):
+    runs = [cluster.add_job("same", namespace=ns) for ns in ("one", "two")]
+    runs += [cluster.add_job(f"job-{n}", namespace="three") for n in range(5)]
+    cluster.start()
+    for run in runs[1:]:
+        for node in run.nodes:
+            run.log(node).write("done")
+        run.agree()
+    await eventually(lambda: not any(run.exists for run in runs[1:]))
+    assert runs[0].exists
+    assert runs[0].evidence() == {}
+
+
+async def test_a_job_of_the_same_name_that_follows_is_another_run(cluster, server):
+    first = cluster.add_job()
+    cluster.start()
+    for node in first.nodes:
+        first.log(node).write("done")
+    first.agree()
+    await eventually(lambda: not first.exists)
+    server.collect_garbage()
+    server.logs.clear()
+    second = cluster.add_job()
+    second.agree()
+    await asyncio.sleep(30)
+    assert second.exists
+    assert second.evidence() == {}
+    for node in second.nodes:
+        second.log(node).write("done")
+    await eventually(lambda: not second.exists)
+    assert len(server.list(JOB_REPORTS)) == 2
+
+
+async def test_a_job_replaced_at_the_last_moment_is_not_deleted(cluster, server):
+    run = cluster.add_job()
+    terminator, _ = cluster.start()
+    for node in run.nodes:
+        run.log(node).write("done")
+    await eventually(lambda: run.completed() == set(run.nodes))
+    server.fail_next("DELETE", "/jobs/", 409, reason="Conflict")
+    run.agree()
+    await eventually(lambda: server.count("DELETE", "/jobs/") == 1)
+    await asyncio.sleep(5)
+    assert run.exists
+    assert cluster.sample(terminator, "deletions_total", result="gone") == 1
+
+
+async def test_own_tokens(cluster):
+    run = cluster.add_job(completion={"token": r"finished \d+ files", "match": "Regex"})
+    cluster.start()
+    for node in run.nodes:
+        run.log(node).write("done", "finished 12 files")
+    await eventually(lambda: run.completed() == set(run.nodes))
+
+
+async def test_a_token_that_cannot_be_used_stops_nobody_else(cluster):
+    bad = cluster.add_job("bad", completion={"token": "(", "match": "Regex"})
+    good = cluster.add_job("good")
+    cluster.start()
+    for run in (bad, good):
+        for node in run.nodes:
+            run.log(node).write("(", "done")
+    await eventually(lambda: good.completed() == set(good.nodes))
+    assert bad.evidence() == {}
+
+
+# --- containers that end ----------------------------------------------------------------
+
+
+async def test_printed_and_then_exited_is_completed(cluster):
+    run = cluster.add_job(nodes=("a",))
+    run.log("a").write("done")
+    run.set_container("a", terminated(1))
+    cluster.start()
+    await eventually(lambda: run.completed() == {"a"})
+
+
+async def test_the_log_of_the_container_before_counts(cluster):
+    run = cluster.add_job(nodes=("a",))
+    run.log("a", previous=True).write("done")
+    run.log("a").write("starting over")
+    run.set_container("a", running(restartCount=1))
+    cluster.start()
+    await eventually(lambda: run.completed() == {"a"})
+
+
+async def test_a_token_without_newline(cluster):
+    run = cluster.add_job(nodes=("a",))
+    run.log("a").write_raw(b"done")
+    cluster.start()
+    await asyncio.sleep(0.2)
+    run.log("a").end()
+    run.set_container("a", terminated(0))
+    await eventually(lambda: run.completed() == {"a"})
+
+
+async def test_the_last_lines_of_a_failure_are_kept(cluster):
+    run = cluster.add_job(nodes=("a",), failureLogLines=2)
+    cluster.start()
+    run.log("a").write("starting", "copying", "\x1b[31mdisk full\x1b[0m")
+    run.log("a").end()
+    run.set_container("a", terminated(2))
+    entry = await eventually(lambda: run.evidence().get("a"))
+    assert entry["lastLines"] == ["copying", "disk full"]
+    assert "completedAt" not in entry
+    run.log("a", previous=True).write("copying", "disk full")
+    run.server.logs.pop(("default", run.pod("a"), "job-container", False))
+    run.log("a").write("once more", "done")
+    run.set_container("a", running(restartCount=1))
+    await eventually(lambda: run.completed() == {"a"})
+    assert "lastLines" not in run.evidence()["a"]
+
+
+async def test_a_failure_token_fails_the_node_at_once(cluster, server):
+    run = cluster.add_job(nodes=("a",), completion={"failureToken": "broken"})
+    cluster.start()
+    await asyncio.sleep(1)
+    run.log("a").write("trying", "broken", "done")
+    entry = await eventually(lambda: run.evidence().get("a"))
+    assert entry["failedAt"]
+    assert entry["lastLines"][:2] == ["trying", "broken"]
+    before = server.count("GET", "/log")
+    await asyncio.sleep(60)
+    assert server.count("GET", "/log") == before
+    assert run.completed() == set()
+
+
+async def test_results_that_the_job_asks_for_are_kept(cluster):
+    run = cluster.add_job(nodes=("a",), results=[{"name": "ip", "label": "x/ip"}])
+    cluster.start()
+    run.log("a").write("dsjob:result ip=10.0.0.1", "dsjob:result secret=1", "done")
+    await eventually(lambda: run.completed() == {"a"})
+    assert run.evidence()["a"]["results"] == {"ip": "10.0.0.1"}
+
+
+# --- mode Exit --------------------------------------------------------------------------
+
+
+async def test_exit_code_0_completes_where_the_job_says_so(cluster, server):
+    run = cluster.add_job(nodes=("a", "b"), completion={"mode": "Exit"})
+    cluster.start()
+    for node in run.nodes:
+        run.set_container(node, running(), "initContainerStatuses")
+        server.patch(PODS, run.pod(node), {"status": {"containerStatuses": []}})
+        run.log(node).write("done")
+    await asyncio.sleep(20)
+    assert run.evidence() == {}
+    assert server.count("GET", "/log") == 0
+    run.set_container("a", terminated(0), "initContainerStatuses")
+    run.set_container("b", terminated(3), "initContainerStatuses")
+    await eventually(lambda: run.evidence().keys() == {"a", "b"})
+    assert run.evidence()["a"]["completedAt"] == "2030-01-01T00:00:09Z"
+    assert run.evidence()["b"]["lastLines"] == ["done"]
+    assert run.completed() == {"a"}
+
+
+async def test_results_of_mode_exit_come_from_the_log(cluster, server):
+    run = cluster.add_job(nodes=("a",), completion={"mode": "Exit"}, results=[{"name": "ip"}])
+    cluster.start()
+    run.log("a").write("dsjob:result ip=10.0.0.1")
+    run.set_container("a", terminated(0))
+    await eventually(lambda: run.evidence().get("a", {}).get("results") == {"ip": "10.0.0.1"})
+    await asyncio.sleep(60)
+    assert server.count("GET", "/log") <= 2
+    assert server.count("PATCH", "/jobreports/") <= 2
+
+
+# --- the end ----------------------------------------------------------------------------
+
+
+async def test_a_completed_job_lives_on_for_its_time(cluster):
+    run = cluster.add_job(ttlSecondsAfterFinished=60)
+    cluster.start()
+    for node in run.nodes:
+        run.log(node).write("done")
+    await eventually(lambda: run.completed() == set(run.nodes))
+    run.agree(completionTime="2030-01-01T00:00:00Z")
+    await asyncio.sleep(55)
+    assert run.exists
+    await asyncio.sleep(6)
+    assert not run.exists
+
+
+async def test_a_failed_job_stays_unless_it_says_otherwise(cluster):
+    stays = cluster.add_job("stays")
+    goes = cluster.add_job("goes", ttlSecondsAfterFinished=30)
+    cluster.start()
+    for run in (stays, goes):
+        run.agree("Failed", completionTime="2030-01-01T00:00:00Z")
+    await asyncio.sleep(25)
+    assert goes.exists
+    await eventually(lambda: not goes.exists)
+    await asyncio.sleep(60)
+    assert stays.exists
+
+
+async def test_only_the_holder_of_the_lease_acts(cluster, server):
+    options = [Options(lease_namespace="system", identity=f"pod-{number}") for number in (1, 2)]
+    first, first_task = cluster.start(options=options[0])
+    await eventually(lambda: server.exists(LEASES, LEASE_NAME, "system"))
+    run = cluster.add_job(nodes=("a",))
+    second, _ = cluster.start(options=options[1])
+    await eventually(lambda: second.is_ready)
+    await asyncio.sleep(20)
+    assert cluster.sample(first, "leader") == 1
+    assert cluster.sample(second, "leader") == 0
+    assert cluster.sample(second, "targets") == 0
+    await cluster.stop(first_task)
+    run.log("a").write("done")
+    run.agree()
+    await eventually(lambda: not run.exists, 10.0)
+    assert cluster.sample(second, "leader") == 1
+
+
+async def test_other_namespaces_are_none_of_its_business(cluster, server):
+    ours, theirs = cluster.add_job(namespace="ours"), cluster.add_job(namespace="theirs")
+    terminator, _ = cluster.start(Config(namespaces=("ours",)))
+    for run in (ours, theirs):
+        for node in run.nodes:
+            run.log(node).write("done")
+    await eventually(lambda: ours.completed() == set(ours.nodes))
+    assert server.count("GET", "/namespaces/theirs/") == 0
+    terminator.apply(Config(namespaces=("theirs",)))
+    await eventually(lambda: theirs.completed() == set(theirs.nodes))
+
+
+async def test_another_word_applies_to_nodes_not_yet_completed(cluster):
+    run = cluster.add_job(nodes=("a", "b"))
+    terminator, _ = cluster.start()
+    run.log("a").write("done")
+    run.log("b").write("fini")
+    await eventually(lambda: run.completed() == {"a"})
+    terminator.apply(Config(termination_word="fini", max_streams=1, short_reads=1))
+    await eventually(lambda: run.completed() == {"a", "b"})
+
+
+async def test_nothing_is_asked_or_written_without_need(cluster, server):
+    run = cluster.add_job(nodes=tuple(f"n{number:03}" for number in range(60)))
+    cluster.start()
+    for node in run.nodes:
+        run.log(node).write("done")
+    await eventually(lambda: run.completed() == set(run.nodes))
+    await asyncio.sleep(100)
+    assert server.count("GET", "/log") == 60
+    assert server.count("PATCH") <= 3
+    asked = {
+        request.path.partition("?")[0].split("/")[-1]
+        for request in server.requests
+        if request.method == "GET"
+    }
+    assert asked == {"jobs", "pods", "nodes", "daemonsets", "jobreports", "log"}
+    assert all(
+        "PartialObjectMetadata" in request.headers["Accept"]
+        for request in server.requests
+        if request.path.partition("?")[0].endswith("/nodes")
+    )
+    server.remove(JOBS, run.name)
+    await asyncio.sleep(1)
