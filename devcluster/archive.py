@@ -9,8 +9,12 @@ import io
 import json
 import tarfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO, Any
+
+from devcluster.errors import DevclusterError
 
 GO_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 EPOCH = "1970-01-01T00:00:00Z"
@@ -69,16 +73,40 @@ def write_layer(target: Path, folder: Path) -> None:
 def read_images(archive: Path) -> dict[str, str]:
     """Return {tag: image ID} of a docker-archive; the ID is the configuration's hash."""
     with tarfile.open(archive) as tar:
-        member = tar.extractfile("manifest.json")
-        if member is None:
-            message = f"{archive}: no manifest.json, so not a docker-archive"
-            raise ValueError(message)
-        manifest = json.load(member)
+        manifest = json.load(_member(tar, "manifest.json"))
     found = {}
     for image in manifest:
         identity = image["Config"].removeprefix("blobs/sha256/").removesuffix(".json")
         found.update(dict.fromkeys(image.get("RepoTags") or (), identity))
     return found
+
+
+def merge(target: Path, archives: Sequence[Path]) -> None:
+    """Write one archive with the images of several; a layer that several have is in it once."""
+    manifest: list[dict[str, Any]] = []
+    with tarfile.open(target, "w") as merged:
+        there: set[str] = set()
+        for file in archives:
+            with tarfile.open(file) as archive:
+                images = json.load(_member(archive, "manifest.json"))
+                manifest += images
+                for name in (n for image in images for n in (image["Config"], *image["Layers"])):
+                    if name not in there:
+                        there.add(name)
+                        entry = tarfile.TarInfo(name)
+                        source = _member(archive, name)
+                        entry.size = source.seek(0, io.SEEK_END)
+                        source.seek(0)
+                        merged.addfile(entry, source)
+        _add_bytes(merged, "manifest.json", json.dumps(manifest).encode())
+
+
+def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
+    with suppress(KeyError):
+        found = archive.extractfile(name)
+        if found is not None:
+            return found
+    raise DevclusterError(f"{archive.name!s}: no {name} in it, so it is not a docker-archive")
 
 
 def _config(image: Image, layers: list[str], machine: str) -> dict[str, object]:

@@ -78,7 +78,8 @@ def _bring_images(paths: Paths) -> bool:
     archives = images.build(paths, [])
     before = _loaded(paths)
     fresh = [file for file in archives if any(i not in before.items() for i in _ids(file).items())]
-    load.load(paths, fresh)
+    if fresh:
+        load.load(paths, fresh)
     return bool(fresh)
 
 

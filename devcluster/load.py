@@ -1,10 +1,12 @@
 """Putting an image archive on every node of the current cluster."""
 
 import os
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from devcluster import cluster, engine, shell, state
+from devcluster.archive import merge
 from devcluster.errors import DevclusterError
 from devcluster.progress import step
 from devcluster.settings import Paths
@@ -17,7 +19,7 @@ NOT_KIND = (
 
 
 def load(paths: Paths, archives: Sequence[Path]) -> None:
-    """Load docker-archives; kind does the nodes of one archive at the same time."""
+    """Load docker-archives on every node; kind does the nodes at the same time."""
     for archive in archives:
         if not archive.is_file():
             message = f"{archive}: no such file (`make images` builds the project's own)"
@@ -26,10 +28,14 @@ def load(paths: Paths, archives: Sequence[Path]) -> None:
     kind = cluster.require_kind(paths)
     log = paths.logs / "kind-load.log"
     log.unlink(missing_ok=True)
-    for archive in archives:
-        with step(f"loading {archive.name} on every node"):
-            command: list[str | Path] = [kind, "load", "image-archive", f"--name={name}", archive]
-            shell.logged(command, log)
+    names = ", ".join(archive.name for archive in archives)
+    with step(f"loading {names} on every node"), tempfile.TemporaryDirectory() as scratch:
+        one = archives[0]
+        if len(archives) > 1:  # ours share most of their layers, which then go over once
+            one = Path(scratch) / "images.tar"
+            merge(one, archives)
+        command: list[str | Path] = [kind, "load", "image-archive", f"--name={name}", one]
+        shell.logged(command, log)
 
 
 def kind_name(paths: Paths) -> str:

@@ -3,8 +3,11 @@
 import json
 import tarfile
 
+import pytest
+
 from devcluster import bases, dockerfile
-from devcluster.archive import Image, read_images, write_archive, write_layer
+from devcluster.archive import Image, merge, read_images, write_archive, write_layer
+from devcluster.errors import DevclusterError
 
 TEXT = """# syntax=docker/dockerfile:1
 ARG PYTHON=python:3.11-slim@sha256:abc
@@ -67,6 +70,28 @@ def test_an_archive_holds_shared_layers_once_and_names_its_images(tmp_path):
     assert len([name for name in names if name.endswith(".tar")]) == 1
     assert config["config"]["Entrypoint"] == ["/bin/tool"]
     assert config["architecture"] == "amd64"
+
+
+def test_merged_archives_share_layers_and_keep_every_image(tmp_path):
+    layer = tmp_path / "layer.tar"
+    (tmp_path / "root").mkdir()
+    write_layer(layer, tmp_path / "root")
+    for name in ("a", "b"):
+        image = Image((f"example.test/{name}:1",), (layer,), entrypoint=(name,))
+        write_archive(tmp_path / f"{name}.tar", [image], machine="x86_64")
+    merge(tmp_path / "all.tar", [tmp_path / "a.tar", tmp_path / "b.tar"])
+
+    found = read_images(tmp_path / "all.tar")
+    assert found == {**read_images(tmp_path / "a.tar"), **read_images(tmp_path / "b.tar")}
+    with tarfile.open(tmp_path / "all.tar") as tar:
+        assert len([name for name in tar.getnames() if name.endswith(".tar")]) == 1
+
+
+def test_something_else_than_an_archive_is_refused_with_a_sentence(tmp_path):
+    with tarfile.open(tmp_path / "x.tar", "w"):
+        pass
+    with pytest.raises(DevclusterError, match="not a docker-archive"):
+        read_images(tmp_path / "x.tar")
 
 
 def test_the_same_input_gives_the_same_archive(tmp_path):
