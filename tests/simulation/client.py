@@ -8,7 +8,7 @@ is under way when its process dies arrives all the same. Nothing a dead process 
 import asyncio
 
 from job_controller.kube.errors import Conflict, Forbidden, KubeError, Throttled, Unavailable
-from tests.simulation.server import DAEMON_SETS, REPORTS, controller_of
+from tests.simulation.server import DAEMON_SETS, REPORTS
 
 
 class Client:
@@ -97,6 +97,8 @@ class Client:
             raise asyncio.CancelledError
         world = self._world
         fault, seconds = world.take_fault(self._name, verb, plural)
+        if fault == "conflict" and verb == "delete":
+            fault = "before"  # a conflict would mean another UID
         there = world.lag(self._name, 0.002, 0.03)
         if fault == "slow":
             there += seconds
@@ -177,10 +179,3 @@ class _Follow:
                 raise asyncio.CancelledError
             yield chunk
 
-
-def owner_job_uid(server, pod):
-    """Return the UID of the Job that owns the pod's DaemonSet, "" if none does."""
-    for daemon_set in server.all(DAEMON_SETS):
-        if daemon_set["metadata"]["uid"] == controller_of(pod):
-            return controller_of(daemon_set)
-    return ""

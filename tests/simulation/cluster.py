@@ -25,6 +25,8 @@ class Cluster:
         self._dirty = set()
         self._creating = set()
         self._serial = 0
+        self._syncs = 0
+        self._told = {}
 
     def changed(self, plural, old, new):
         """Hear of a write."""
@@ -32,6 +34,9 @@ class Cluster:
         if plural == PODS:
             self._pod_changed(raw, new)
         elif plural == DAEMON_SETS:
+            owner = controller_of(raw)
+            if old is None and not self._is_there(JOBS, owner):
+                self._collect(DAEMON_SETS, owner)  # made for somebody who is gone
             if new is None:
                 self._collect(PODS, old["metadata"]["uid"])
             elif old is None or old["spec"] is not new["spec"]:
@@ -74,6 +79,7 @@ class Cluster:
         daemon_set = self._server.get(DAEMON_SETS, name)
         if daemon_set is None:
             return
+        self._syncs += 1
         uid = daemon_set["metadata"]["uid"]
         wanted = {
             n: raw["metadata"]["uid"] for n, raw in self._view.items() if matches(daemon_set, raw)
@@ -95,7 +101,7 @@ class Cluster:
         for node in sorted(wanted.keys() - taken):
             self._create(daemon_set, node)
         self._later(
-            "daemonset-controller", "", 0.0, 0.15, self._write_status, daemon_set, wanted
+            "daemonset-controller", "", 0.0, 0.15, self._tell, self._syncs, daemon_set, wanted
         )
 
     def _create(self, daemon_set, node):
@@ -146,8 +152,12 @@ class Cluster:
         if self._server.get(EVENTS, name) is None:
             self._server.create("daemonset-controller", EVENTS, body)
 
-    def _write_status(self, daemon_set, wanted):
+    def _tell(self, number, daemon_set, wanted):
+        """Write the status of a sync, unless that of a later one is written already."""
         meta = daemon_set["metadata"]
+        if self._told.get(meta["uid"], 0) > number:
+            return
+        self._told[meta["uid"]] = number
         status = {
             "observedGeneration": meta["generation"],
             "desiredNumberScheduled": len(wanted),
@@ -155,9 +165,6 @@ class Cluster:
         current = self._server.get(DAEMON_SETS, meta["name"])
         if current is None or current["metadata"]["uid"] != meta["uid"]:
             return
-        before = (current.get("status") or {}).get("observedGeneration", 0)
-        if before > meta["generation"]:
-            return  # a later sync was quicker
         self._world.oracle.daemon_set_synced(meta["uid"], wanted)
         self._server.set_status("daemonset-controller", DAEMON_SETS, daemon_set, status)
 
@@ -196,6 +203,9 @@ class Cluster:
 
     def _collect(self, plural, owner_uid):
         self._later("garbage-collector", "slow_gc", 0.05, 1.0, self._collect_now, plural, owner_uid)
+
+    def _is_there(self, plural, uid):
+        return any(raw["metadata"]["uid"] == uid for raw in self._server.all(plural))
 
     def _collect_now(self, plural, owner_uid):
         for raw in self._server.all(plural):

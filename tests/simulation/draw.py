@@ -89,6 +89,8 @@ class _Draw:
                 spec["nodeDeadlineSeconds"] = rng.choice((10, 25))
             if rng.random() < 0.15:
                 spec["activeDeadlineSeconds"] = rng.choice((10, 40))
+        if rng.random() < 0.15:
+            spec["ttlSecondsAfterFinished"] = rng.choice((0, 3, 20))
         if self.has("users", "churn") and rng.random() < 0.3:
             spec["nodes"] = {"selector": {"matchLabels": {"zone": "a"}}}
         if self.has("users") and rng.random() < 0.1:
@@ -113,9 +115,10 @@ class _Draw:
         return found
 
     def when(self):
-        """Return a time: within three seconds as often as within the minute after."""
+        """Return a time: within two seconds, while the tasks run, or later, equally often."""
         rng = self.rng
-        return round(rng.choice((rng.uniform(0, 3), rng.uniform(0, 15), rng.uniform(0, 60))), 2)
+        work = 3.0 + max(t.after for node in self.nodes for t in node.tasks)
+        return round(rng.uniform(0, rng.choice((2.0, work, work, work + 20.0))), 2)
 
     def span(self, *choices):
         return float(self.rng.choice(choices))

@@ -1,7 +1,7 @@
 """What must hold at every moment, judged by the model's own truth and not by any cache.
 
 1. The terminator deletes a Job only when every node that its DaemonSet wants stands in the ledger
-   by its current UID. Excused and counted, because whoever acts from afar cannot know better:
+   by its current UID, or is on record as failed within the limit; a failed one only for its ttl. Excused and counted, because whoever acts from afar cannot know better:
    `unsynced`, the DaemonSet controller had not yet counted the node (by UID) when the request was
    sent; `stale`, the terminator's watches had not yet brought the node's pod, its node or the
    DaemonSet, and were in truth behind.
@@ -19,7 +19,6 @@ from collections import Counter
 
 from job_controller.api.names import report_name
 from tests.simulation import gates
-from tests.simulation.client import owner_job_uid
 from tests.simulation.cluster import matches
 from tests.simulation.conventions import status_faults
 from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, REPORTS, controller_of, node_of
@@ -37,6 +36,7 @@ class Oracle:
         self.last_write_at = 0.0
         self.our_writes = 0
         self.tokens = {}
+        self.job_of = {}
         self.entered = {}
         self.blamed = set()
         self.printed = set()
@@ -48,6 +48,13 @@ class Oracle:
     def violate(self, invariant, words):
         self.violations.append((round(self._world.loop.moment, 3), invariant, words))
         self._world.note("ORACLE", f"VIOLATION {invariant}: {words}")
+
+    def _owner(self, pod):
+        """Return the UID of the Job that a pod's owners lead to, "" for none."""
+        for daemon_set in self._world.server.all(DAEMON_SETS):
+            if daemon_set["metadata"]["uid"] == controller_of(pod):
+                return controller_of(daemon_set)
+        return ""
 
     # --- writes --------------------------------------------------------------------------
 
@@ -66,6 +73,8 @@ class Oracle:
         elif plural == DAEMON_SETS and old is None:
             self.gates.daemon_set_made(new)
         elif plural == PODS:
+            if old is None:
+                self.job_of[new["metadata"]["uid"]] = self._owner(new)
             self.gates.pod_written(old, new, self.ledger_read_at)
 
     def idle_write(self, process, what, sent_at):
@@ -87,11 +96,8 @@ class Oracle:
     # --- the ledger ----------------------------------------------------------------------
 
     def token_printed(self, run):
-        pod = run.pod()
-        if pod is None:
-            return
         self.printed.add((run.pod_uid, run.instance))
-        if job_uid := owner_job_uid(self._world.server, pod):
+        if job_uid := self.job_of.get(run.pod_uid):
             node = run.machine
             self.tokens.setdefault((node.name, node.uid), set()).add(job_uid)
 
@@ -136,6 +142,10 @@ class Oracle:
             return
         if process.name != "terminator":
             self.violate("deletion", f"{process.name} deletes the Job")
+        if is_true(job, "Failed"):
+            if "ttlSecondsAfterFinished" not in job["spec"]:
+                self.violate("deletion", "a failed Job without a time to live")
+            return
         daemon_set, known = self.daemon_set_of(uid), view[0]
         if daemon_set is None:
             if not view[1]:
@@ -143,8 +153,13 @@ class Oracle:
             return
         ds_uid = daemon_set["metadata"]["uid"]
         counted = view[2].get(ds_uid, {})
-        for node, node_uid in self.wanted(daemon_set).items():
+        wanted = self.wanted(daemon_set)
+        tolerated = tolerated_failures(job, len(wanted))
+        for node, node_uid in wanted.items():
             if self.is_entered(uid, node, node_uid):
+                continue
+            if self.has_failed(job, node, node_uid) and tolerated > 0:
+                tolerated -= 1
                 continue
             if counted.get(node) != node_uid:
                 self.excused["deleted: unsynced"] += 1
@@ -155,9 +170,19 @@ class Oracle:
         self._judge_report(job)
         self.deleted_by_us.add(uid)
 
-    def _judge_report(self, job):
+    def report_of(self, job):
+        """Return the raw report of a raw Job, None for none."""
         meta = job["metadata"]
-        report = self._world.server.get(REPORTS, report_name(meta["name"], meta["uid"]))
+        return self._world.server.get(REPORTS, report_name(meta["name"], meta["uid"]))
+
+    def has_failed(self, job, node, node_uid):
+        """Whether it stands on record that the node failed (rightly: judged when written)."""
+        records = ((self.report_of(job) or {}).get("status") or {}).get("nodeStates") or {}
+        record = records.get(node) or {}
+        return record.get("state") == "Failed" and record.get("uid") == node_uid
+
+    def _judge_report(self, job):
+        report = self.report_of(job)
         phase = ((report or {}).get("status") or {}).get("phase")
         if phase != "Succeeded":
             self.violate("report", f"the Job is deleted and its report says {phase}")
@@ -189,8 +214,7 @@ class Oracle:
 
     def task_starts(self, run):
         """Judge the start of an instance of the task."""
-        pod = run.pod()
-        job_uid = owner_job_uid(self._world.server, pod)
+        job_uid = self.job_of.get(run.pod_uid)
         entry = self.entered.get((job_uid, run.machine.name))
         if entry is None or entry[0] != run.machine.uid or entry[1] == run.pod_name:
             return
@@ -244,6 +268,12 @@ def is_true(job, type_):
     """Return whether a condition of the raw Job is True."""
     conditions = (job.get("status") or {}).get("conditions") or ()
     return any(c["type"] == type_ and c["status"] == "True" for c in conditions)
+
+
+def tolerated_failures(job, count):
+    """Return how many of so many nodes may fail by the raw Job's policy."""
+    limit = job["spec"].get("failurePolicy", {}).get("maxFailedNodes", 0)
+    return limit if isinstance(limit, int) else int(limit.rstrip("%")) * count // 100
 
 
 def owned_by(server, daemon_set):

@@ -9,14 +9,11 @@ A crash is the end of the client first and of the tasks next, so nothing is tidi
 
 import asyncio
 from contextlib import contextmanager, suppress
-from functools import partial
 from unittest.mock import patch
 
 from job_controller import main, reconciler
 from job_controller.api.names import LABEL_MANAGED, LABEL_MANAGED_VALUE
 from job_controller.config import Config as ControllerConfig
-from job_controller.core.judge import Patience
-from job_controller.core.snapshot import Settings
 from terminator.config import Config as TerminatorConfig
 from terminator.watch import Watch
 from tests.simulation.client import Client
@@ -24,7 +21,8 @@ from tests.simulation.feed import Feed
 
 MANAGED = {LABEL_MANAGED: LABEL_MANAGED_VALUE}
 # Shorter than the defaults, so that a run in trouble comes to rest sooner.
-PATIENCE = Patience(start=30.0, unreachable=12.0)
+START_PATIENCE_SECONDS = 30.0
+UNREACHABLE_PATIENCE_SECONDS = 12.0
 RESYNC_SECONDS = 60.0
 
 
@@ -116,7 +114,12 @@ class ControllerProcess(Process):
         self.controller = None
 
     async def _main(self, client):
-        config = ControllerConfig(lease_namespace="", workers=2)
+        config = ControllerConfig(
+            lease_namespace="",
+            workers=2,
+            start_patience_seconds=START_PATIENCE_SECONDS,
+            unreachable_patience_seconds=UNREACHABLE_PATIENCE_SECONDS,
+        )
         controller = self.controller = main.Controller(client, config, NOTHING)
         controller._clock = self._world.clock
         caches = controller.caches
@@ -191,11 +194,9 @@ def virtual(world, decide):
         world.decided_at[snapshot.job.uid] = world.loop.moment
         return decide(snapshot, now)
 
-    settings = partial(Settings, patience=PATIENCE)
     with (
         patch.object(main, "SystemClock", lambda: world.clock),
         patch.object(main, "EventRecorder", lambda *_a, **_k: NOTHING),
-        patch.object(main, "Settings", settings),
         patch.object(reconciler, "decide", deciding),
     ):
         yield

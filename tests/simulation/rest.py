@@ -6,8 +6,8 @@ A Job that completed is gone, and its report stands, closed and whole.
 """
 
 from tests.simulation.oracle import is_true, owned_by
-from tests.simulation.process import PATIENCE
-from tests.simulation.server import JOBS, REPORTS
+from tests.simulation.process import START_PATIENCE_SECONDS
+from tests.simulation.server import JOBS, NODES, REPORTS
 from tests.simulation.world import JOB
 
 CLOSED = {"Succeeded", "Failed", "Cancelled"}
@@ -37,7 +37,8 @@ def _judge_closed(world, report):
     if lacking := completed - evidence.keys():
         violate("report", f"completed without evidence: {sorted(lacking)}")
     nodes = status.get("nodes") or {}
-    if phase != "Succeeded" or nodes.get("completed") != nodes.get("desired"):
+    done = nodes.get("completed", 0) + nodes.get("failed", 0)
+    if phase == "Succeeded" and done != nodes.get("desired"):
         violate("report", f"the Job was deleted as completed, the report says {phase}, {nodes}")
 
 
@@ -65,6 +66,8 @@ class _Rest:
                 self.violate("stuck", "the run was never started")
             return
         has_ended = is_true(self.job, "Complete") or is_true(self.job, "Failed")
+            self.violate("former pod", f"{former}: the pod of a deleted node is in the way")
+            return
         truth = {node: self.state_of(node) for node in self.wanted}
         self.judge_counts(truth)
         if is_true(self.job, "Complete"):
@@ -74,6 +77,12 @@ class _Rest:
             self.judge_waiting(truth)
         if self.report.get("phase") != self.status.get("phase"):
             self.violate("report", f"{self.report.get('phase')}, Job {self.status.get('phase')}")
+
+    def has_former_pod(self, node):
+        """Whether the pod was made for a node of this name that is no more."""
+        raw, pod = self.world.server.get(NODES, node, ""), self.pods.get(node)
+        born = raw["metadata"]["creationTimestamp"]
+        return pod is not None and pod["metadata"]["creationTimestamp"] < born
 
     # --- counts --------------------------------------------------------------------------
 
@@ -150,4 +159,4 @@ class _Rest:
         return run is not None and run.instance > 0 and ignores and not run.task.is_good
 
 
-REST_SECONDS = PATIENCE.start + 15.0
+REST_SECONDS = START_PATIENCE_SECONDS + 15.0

@@ -1,0 +1,19 @@
+"""Violations that are known defects of the code under test, reported and not mended yet.
+
+Each line goes away with its defect. They are counted apart, so that they hide nothing else.
+"""
+
+import re
+
+KNOWN = (
+    # The pod of a deleted node stays bound to a node of the same name that came soon after: the
+    # DaemonSet controller is content with it, both counts pass it over, nobody removes it.
+    ("former pod", ""),
+    # A scanner that is told to stop opens the next stream in a task group that has ended.
+    ("process", r"Scanner\._stream_closed"),
+)
+
+
+def is_known(invariant, words):
+    """Return whether a violation is one of those."""
+    return any(invariant == kind and re.search(pattern, words) for kind, pattern in KNOWN)
