@@ -183,9 +183,11 @@ class Scanner:
                 self._group = group
                 self._add_readers()
                 self._fill_streams()
-                group.create_task(self._watch_timers())
+                try:
+                    await self._watch_timers()
+                finally:
+                    self._group = None  # from here on, nothing new is begun
         finally:
-            self._group = None
             self._readers = 0
             self._metrics.targets.set(0)
 
@@ -239,7 +241,8 @@ class Scanner:
             entry = await self._line.get()
             if not self._is_current(entry):
                 continue
-            assert self._group is not None
+            if self._group is None:
+                return
             read = self._group.create_task(self._read_short(entry))
             done, _ = await asyncio.wait({read}, timeout=PLACE_SECONDS)
             if done:

@@ -1,0 +1,117 @@
+"""Reading many logs: bounds, fairness, and the cost of large ones."""
+
+import asyncio
+
+import pytest
+
+from terminator.config import Config
+from terminator.reading import STREAM_BYTES
+from tests.contract.terminator.cluster import eventually
+
+pytestmark = pytest.mark.looptime(end=5000)
+
+NODES = tuple(f"n{number:02}" for number in range(30))
+
+
+def follows(server):
+    return [
+        request
+        for request in server.requests
+        if "/log" in request.path and "follow" in request.path
+    ]
+
+
+async def test_no_more_streams_than_allowed_and_nobody_starves(cluster, server):
+    run = cluster.add_job(nodes=NODES)
+    terminator, _ = cluster.start(Config(max_streams=4, resync_period=1000.0))
+    await asyncio.sleep(20)
+    assert cluster.sample(terminator, "streams_open") == 4
+    for node in NODES:
+        run.log(node).write("done")
+    await eventually(lambda: run.completed() == set(NODES), 10.0)
+    await eventually(lambda: cluster.sample(terminator, "streams_open") == 0)
+
+
+async def test_without_any_stream_every_node_is_found_in_time(cluster, server):
+    run = cluster.add_job(nodes=NODES)
+    cluster.start(Config(max_streams=0, resync_period=1000.0))
+    for node in NODES:
+        await asyncio.sleep(1)
+        run.log(node).write("done")
+    await eventually(lambda: run.completed() == set(NODES), 6.0)
+    assert follows(server) == []
+
+
+async def test_a_freed_stream_goes_to_the_next(cluster):
+    run = cluster.add_job(nodes=NODES)
+    terminator, _ = cluster.start(Config(max_streams=2, resync_period=1000.0))
+    for node in NODES:
+        await eventually(lambda: cluster.sample(terminator, "streams_open") > 0)
+        run.log(node).write("done")
+        await asyncio.sleep(1)
+    await eventually(lambda: run.completed() == set(NODES))
+
+
+async def test_limits_can_be_changed_while_reading(cluster):
+    run = cluster.add_job(nodes=NODES)
+    terminator, _ = cluster.start(Config(max_streams=2, short_reads=8, resync_period=1000.0))
+    await asyncio.sleep(2)
+    terminator.apply(Config(max_streams=10, short_reads=2, resync_period=1000.0))
+    await eventually(lambda: cluster.sample(terminator, "streams_open") == 10)
+    terminator.apply(Config(max_streams=10, short_reads=32, resync_period=1000.0))
+    for node in NODES:
+        run.log(node).write("done")
+    await eventually(lambda: run.completed() == set(NODES))
+
+
+async def test_kubelets_that_do_not_answer_hold_up_nobody(cluster, server):
+    run = cluster.add_job(nodes=NODES)
+    silent = NODES[:25]
+    for node in silent:
+        server.delay_next("GET", f"/pods/{run.pod(node)}/log", 60.0, times=1000)
+    cluster.start(Config(short_reads=4, resync_period=1000.0))
+    for node in NODES:
+        run.log(node).write("done")
+    # Each silent one costs a second of one of four places, once: 25 / 4, rounded up.
+    await eventually(lambda: run.completed() == set(NODES[25:]), 8.0)
+    server.faults.clear()
+    await eventually(lambda: run.completed() == set(NODES), 90.0)
+
+
+async def test_a_log_without_end_is_left_after_its_budget(cluster, server):
+    run = cluster.add_job(nodes=("a",))
+    terminator, _ = cluster.start()
+    await eventually(lambda: cluster.sample(terminator, "streams_open") == 1)
+    run.log("a").write(*[b"x" * 100] * 10_000)
+    await eventually(lambda: cluster.sample(terminator, "streams_open") == 0)
+    received = cluster.sample(terminator, "log_bytes_total")
+    assert received < 2 * STREAM_BYTES
+    run.log("a").write(*[b"x" * 100] * 100_000)
+    run.log("a").write("done")
+    await eventually(lambda: run.completed() == {"a"}, 6.0)
+    # Eleven megabytes were printed.
+    assert cluster.sample(terminator, "log_bytes_total") < received + 10 * 128 * 1024
+
+
+async def test_the_cost_does_not_depend_on_what_was_printed_before(cluster, server):
+    costs = []
+    for name, lines in (("small", 2), ("large", 200_000)):
+        run = cluster.add_job(name, nodes=("a",))
+        run.log("a").write(*[b"x" * 60] * lines, b"done")
+        terminator, task = cluster.start()
+        await eventually(lambda run=run: run.completed() == {"a"})
+        costs.append(cluster.sample(terminator, "log_bytes_total"))
+        await cluster.stop(task)
+    assert costs[1] < 20_000
+    assert server.count("GET", "/log") == 2
+
+
+async def test_a_token_followed_by_much_else_is_found(cluster):
+    run = cluster.add_job(nodes=("a", "b"))
+    cluster.start(Config(max_streams=0, resync_period=1000.0))
+    for node in run.nodes:
+        run.log(node).write("begin")
+    await asyncio.sleep(1)
+    for node in run.nodes:
+        run.log(node).write("done", *["and now I idle"] * 1000)
+    await eventually(lambda: run.completed() == {"a", "b"}, 6.0)

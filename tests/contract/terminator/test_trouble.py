@@ -1,0 +1,315 @@
+"""What goes wrong between a log line and the ledger; nothing is lost, nothing is written twice."""
+
+import asyncio
+
+import pytest
+
+from job_controller.kube.resources import JOB_REPORTS, JOBS, PODS
+from terminator.config import Config
+from tests.contract.terminator.cluster import eventually, running
+
+pytestmark = pytest.mark.looptime(end=5000)
+
+REPORTS = "/jobreports/"
+
+
+def print_tokens(run):
+    for node in run.nodes:
+        run.log(node).write("done")
+
+
+@pytest.mark.parametrize("status", [409, 429, 500, 503])
+async def test_a_write_that_fails_is_tried_again(cluster, server, status):
+    run = cluster.add_job()
+    terminator, _ = cluster.start()
+    server.fail_next("PATCH", REPORTS, status, times=3)
+    print_tokens(run)
+    await eventually(lambda: run.completed() == set(run.nodes))
+    assert cluster.sample(terminator, "ledger_pending") == 0
+
+
+async def test_a_connection_that_breaks_in_a_write_is_survived(cluster, server):
+    run = cluster.add_job()
+    cluster.start()
+    server.reset_next("PATCH", REPORTS, times=2)
+    print_tokens(run)
+    await eventually(lambda: run.completed() == set(run.nodes))
+
+
+async def test_a_write_whose_answer_is_lost_is_not_repeated_for_ever(cluster, server):
+    run = cluster.add_job()
+    cluster.start()
+    server.lose_answer_next("PATCH", REPORTS)
+    print_tokens(run)
+    await eventually(lambda: run.completed() == set(run.nodes))
+    await asyncio.sleep(60)
+    assert server.count("PATCH", REPORTS) <= 2
+    assert {node: e["completedAt"] for node, e in run.evidence().items()}.keys() == set(run.nodes)
+
+
+async def test_evidence_waits_for_a_report_that_does_not_exist_yet(cluster, server):
+    run = cluster.add_job(report=False)
+    terminator, _ = cluster.start()
+    print_tokens(run)
+    await eventually(lambda: cluster.sample(terminator, "ledger_pending") == 3)
+    await asyncio.sleep(30)
+    assert server.count("PATCH") == 0
+    run.add_report()
+    await eventually(lambda: run.completed() == set(run.nodes), 2.0)
+
+
+async def test_a_report_that_was_deleted_is_filled_again(cluster, server):
+    run = cluster.add_job()
+    cluster.start(Config(resync_period=10.0))
+    print_tokens(run)
+    await eventually(lambda: run.completed() == set(run.nodes))
+    server.remove(JOB_REPORTS, run.reports()[0]["metadata"]["name"])
+    await asyncio.sleep(1)
+    run.add_report()
+    await eventually(lambda: run.completed() == set(run.nodes))
+
+
+async def test_a_report_of_another_uid_is_not_written_by_an_old_cache(cluster, server):
+    run = cluster.add_job()
+    cluster.start()
+    await asyncio.sleep(1)
+    server.silence_watches(JOB_REPORTS)
+    name = run.reports()[0]["metadata"]["name"]
+    server.remove(JOB_REPORTS, name)
+    run.add_report()
+    print_tokens(run)
+    await asyncio.sleep(10)
+    assert run.evidence() == {}  # Conflict: the UID is a precondition
+    await eventually(lambda: run.completed() == set(run.nodes), 300.0)
+
+
+async def test_one_entry_that_is_refused_keeps_no_other_out(cluster, server):
+    run = cluster.add_job(nodes=tuple("abcdefgh"))
+    cluster.start()
+    # The whole batch, then the half with the culprit, and so on down to it alone.
+    server.fail_next("PATCH", REPORTS, 422, times=1)
+    print_tokens(run)
+    await eventually(lambda: run.completed() == set(run.nodes))
+
+
+async def test_of_a_batch_that_stays_refused_the_good_half_is_kept(cluster, server):
+    run = cluster.add_job(nodes=("a", "b"))
+    terminator, _ = cluster.start()
+    server.fail_next("PATCH", REPORTS, 422, times=2)  # both together, then "a" alone
+    print_tokens(run)
+    await eventually(lambda: "b" in run.completed())
+    await eventually(lambda: run.completed() == {"a", "b"})
+    assert cluster.sample(terminator, "ledger_writes_total", result="failed") == 2
+
+
+async def test_writes_come_in_batches_and_the_last_at_once(cluster, server):
+    nodes = tuple(f"n{number:02}" for number in range(20))
+    run = cluster.add_job(nodes=nodes)
+    cluster.start(Config(flush_interval=5.0, resync_period=1000.0))
+    await asyncio.sleep(1)
+    started = asyncio.get_running_loop().time()
+    for node in nodes[:-1]:
+        run.log(node).write("done")
+    await asyncio.sleep(1)
+    assert server.count("PATCH") == 0
+    run.log(nodes[-1]).write("done")
+    await eventually(lambda: run.completed() == set(nodes))
+    assert asyncio.get_running_loop().time() - started < 3
+    assert server.count("PATCH") == 1
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.1, 0.3, 0.55, 0.7, 1.2])
+async def test_killed_at_any_moment_the_end_is_the_same(cluster, server, moment):
+    run = cluster.add_job(nodes=tuple("abcdef"))
+    terminator, task = cluster.start()
+    for number, node in enumerate(run.nodes):
+        run.log(node).write("starting")
+        await asyncio.sleep(0.1 if number % 2 else 0.0)
+        run.log(node).write("done")
+    await asyncio.sleep(moment)
+    before = run.evidence()
+    await cluster.kill(terminator, task)
+    cluster.start()
+    run.agree()
+    await eventually(lambda: not run.exists)
+    assert run.completed() == set(run.nodes)
+    assert run.evidence().items() >= before.items()
+
+
+async def test_killed_while_a_write_is_on_its_way(cluster, server):
+    run = cluster.add_job()
+    terminator, task = cluster.start()
+    server.delay_next("PATCH", REPORTS, 30.0)
+    print_tokens(run)
+    await eventually(lambda: server.count("PATCH", REPORTS) == 1)
+    await cluster.kill(terminator, task)
+    cluster.start()
+    await eventually(lambda: run.completed() == set(run.nodes))
+
+
+async def test_told_to_stop_it_writes_what_it_knows(cluster, server):
+    run = cluster.add_job()
+    _, task = cluster.start(Config(flush_interval=60.0))
+    for node in run.nodes[:2]:
+        run.log(node).write("done")
+    await asyncio.sleep(5)
+    assert run.evidence() == {}
+    await cluster.stop(task)
+    assert run.completed() == set(run.nodes[:2])
+
+
+async def test_told_to_stop_it_does_not_wait_for_a_server_that_hangs(cluster, server):
+    run = cluster.add_job()
+    _, task = cluster.start(Config(flush_interval=60.0))
+    for node in run.nodes[:2]:
+        run.log(node).write("done")
+    await asyncio.sleep(5)
+    server.delay_next("PATCH", REPORTS, 600.0)
+    started = asyncio.get_running_loop().time()
+    await cluster.stop(task)
+    assert asyncio.get_running_loop().time() - started < 2
+
+
+async def test_the_server_away_for_a_minute(cluster, server):
+    run = cluster.add_job()
+    cluster.start()
+    await asyncio.sleep(1)
+    server.fail_next("GET", "", 503, times=10_000)
+    server.fail_next("PATCH", "", 503, times=10_000)
+    server.drop_watches()
+    for node in run.nodes:
+        run.log(node).break_followers()
+    print_tokens(run)
+    await asyncio.sleep(60)
+    assert run.evidence() == {}
+    server.faults.clear()
+    await eventually(lambda: run.completed() == set(run.nodes), 60.0)
+
+
+async def test_a_delete_that_fails_is_tried_again(cluster, server):
+    run = cluster.add_job()
+    terminator, _ = cluster.start()
+    server.fail_next("DELETE", "/jobs/", 500, times=3)
+    print_tokens(run)
+    run.agree()
+    await eventually(lambda: not run.exists, 60.0)
+    assert cluster.sample(terminator, "deletions_total", result="failed") == 3
+
+
+async def test_a_job_gone_before_its_delete_is_gone(cluster, server):
+    run = cluster.add_job()
+    terminator, _ = cluster.start()
+    server.fail_next("DELETE", "/jobs/", 404)
+    print_tokens(run)
+    run.agree()
+    await eventually(
+        lambda: cluster.sample(terminator, "deletions_total", result="gone") == 1, 60.0
+    )
+
+
+async def test_evidence_of_a_job_that_the_user_deleted_is_still_written(cluster, server):
+    run = cluster.add_job()
+    cluster.start(Config(flush_interval=5.0))
+    for node in run.nodes[:2]:
+        run.log(node).write("done")
+    await asyncio.sleep(1)
+    server.remove(JOBS, run.name)
+    await eventually(lambda: run.completed() == set(run.nodes[:2]))
+
+
+async def test_evidence_without_job_and_report_is_dropped(cluster, server):
+    run = cluster.add_job(report=False)
+    terminator, _ = cluster.start()
+    print_tokens(run)
+    await eventually(lambda: cluster.sample(terminator, "ledger_pending") == 3)
+    server.remove(JOBS, run.name)
+    await eventually(lambda: cluster.sample(terminator, "ledger_pending") == 0)
+
+
+async def test_shards(cluster, server):
+    run = cluster.add_job(nodes=tuple("abcd"), report=False)
+    full = {f"x{n}": {"nodeUID": "x", "completedAt": "2030-01-01T00:00:00Z"} for n in range(998)}
+    run.add_report(0, full)
+    run.add_report(1)
+    cluster.start()
+    print_tokens(run)
+    await eventually(lambda: run.completed() >= set(run.nodes))
+    sizes = [len(raw["evidence"]) for raw in run.reports()]
+    assert sorted(sizes) == [2, 1000]
+    before = server.count("PATCH")
+    await asyncio.sleep(60)
+    assert server.count("PATCH") == before
+
+
+# --- logs -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 410, 500, 503])
+async def test_a_log_that_cannot_be_read_is_tried_again_and_disturbs_nobody(
+    cluster, server, status
+):
+    run = cluster.add_job()
+    server.fail_next("GET", f"/pods/{run.pod('a')}/log", status, times=4)
+    cluster.start()
+    print_tokens(run)
+    await eventually(lambda: run.completed() >= {"b", "c"}, 2.0)
+    await eventually(lambda: run.completed() == set(run.nodes))
+
+
+async def test_a_container_that_is_still_being_created(cluster, server):
+    run = cluster.add_job(nodes=("a",))
+    run.set_container("a", {"state": {"waiting": {"reason": "ContainerCreating"}}})
+    cluster.start()
+    await asyncio.sleep(30)
+    assert server.count("GET", "/log") == 0
+    run.set_container("a", running())
+    run.log("a").write("done")
+    await eventually(lambda: run.completed() == {"a"}, 2.0)
+
+
+async def test_streams_that_break_are_taken_up_again(cluster):
+    run = cluster.add_job()
+    cluster.start()
+    await asyncio.sleep(1)
+    for second in range(10):
+        for node in run.nodes:
+            run.log(node).write(f"line {second}")
+            run.log(node).break_followers()
+        await asyncio.sleep(1)
+    print_tokens(run)
+    await eventually(lambda: run.completed() == set(run.nodes), 5.0)
+
+
+async def test_a_token_that_the_stream_lost_is_found_by_the_check(cluster, server):
+    run = cluster.add_job(nodes=("a",))
+    cluster.start()
+    run.log("a").write("hello")
+    await asyncio.sleep(2)
+    log = run.log("a")
+    # Rotation: the line is in the file, but the follower never hears of it.
+    log.entries.append((server.clock.now(), b"done\n"))
+    await asyncio.sleep(5)
+    await eventually(lambda: run.completed() == {"a"}, 15.0)
+
+
+async def test_an_endless_line(cluster):
+    run = cluster.add_job(nodes=("a",))
+    cluster.start()
+    await asyncio.sleep(1)
+    for _ in range(20):
+        run.log("a").write_raw(b"x" * 65536)
+    run.log("a").write("")
+    run.log("a").write("done")
+    await eventually(lambda: run.completed() == {"a"})
+
+
+async def test_a_pod_that_is_deleted_in_the_middle(cluster, server):
+    run = cluster.add_job()
+    terminator, _ = cluster.start()
+    await eventually(lambda: cluster.sample(terminator, "streams_open") == 3)
+    server.remove(PODS, run.pod("a"))
+    await eventually(lambda: cluster.sample(terminator, "targets") == 2)
+    await eventually(lambda: cluster.sample(terminator, "streams_open") == 2)
+    run.add_pod("a", "successor")
+    server.log("successor").write("done")
+    await eventually(lambda: run.completed() == {"a"})
