@@ -66,6 +66,7 @@ class _Rest:
                 self.violate("stuck", "the run was never started")
             return
         has_ended = is_true(self.job, "Complete") or is_true(self.job, "Failed")
+        if former := sorted(node for node in self.wanted if self.has_former_pod(node)):
             self.violate("former pod", f"{former}: the pod of a deleted node is in the way")
             return
         truth = {node: self.state_of(node) for node in self.wanted}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from loguru import logger
 
 from tests.simulation.events import create_job, strike
+from tests.simulation.known import is_known
 from tests.simulation.loop import VirtualLoop
 from tests.simulation.process import virtual
 from tests.simulation.rest import REST_SECONDS, judge_rest
@@ -19,9 +20,13 @@ AFTER_RESTART_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a run: violations as (time, invariant, words), excuses, the trace if asked."""
+    """What became of a run: violations as (time, invariant, words), excuses, the trace if asked.
+
+    `known` are violations that are known defects, see there.
+    """
 
     violations: tuple
+    known: tuple
     excused: dict
     seconds: float
     steps: int
@@ -53,8 +58,10 @@ def simulate(schedule, *, decide=None, is_tracing=False):
         for package in ("job_controller", "terminator"):
             logger.enable(package)
     oracle = world.oracle
+    known = tuple(v for v in oracle.violations if is_known(*v[1:]))
     return Outcome(
-        tuple(oracle.violations),
+        tuple(v for v in oracle.violations if v not in known),
+        known,
         dict(oracle.excused),
         round(loop.moment, 1),
         world.steps,

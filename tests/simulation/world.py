@@ -150,13 +150,15 @@ class World:
     # --- nodes ---------------------------------------------------------------------------
 
     def plan_of(self, name):
-        return next(plan for plan in self.schedule.nodes if plan.name == name)
+        return next((plan for plan in self.schedule.nodes if plan.name == name), None)
 
     def add_node(self, name, zone=None):
         """Have a new machine join under a name; without effect if the node is there."""
         if self.server.get(NODES, name, "") is not None:
             return
         plan = self.plan_of(name)
+        if plan is None:
+            return  # the shrinker took it away
         number = self.incarnations.get(name, 0)
         self.incarnations[name] = number + 1
         raw = self.register(name, zone or plan.zone)

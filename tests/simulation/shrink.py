@@ -1,0 +1,65 @@
+"""From a failing schedule to the smallest one found that still breaks the same invariant.
+
+Whole parts first (delta debugging over the disturbances), then one by one, then nodes, tasks and
+the spec, then the lags: a schedule is data, so each candidate is just run again.
+"""
+
+from dataclasses import replace
+
+from tests.simulation.run import simulate
+from tests.simulation.schedule import Task
+
+TRIES = 400
+
+
+def shrink(schedule, outcome, *, decide=None):
+    """Return the smallest failing schedule found, and its outcome with the trace."""
+    invariant = outcome.violations[0][1]
+    tries = 0
+
+    def fails(candidate):
+        nonlocal tries
+        tries += 1
+        if tries > TRIES:
+            return False
+        return invariant in simulate(candidate, decide=decide).kinds
+
+    smaller = True
+    while smaller and tries <= TRIES:
+        smaller = False
+        for candidate in _candidates(schedule):
+            if fails(candidate):
+                schedule, smaller = candidate, True
+                break
+    return schedule, simulate(schedule, decide=decide, is_tracing=True)
+
+
+def _candidates(schedule):
+    """Yield what is simpler by one step, the largest steps first."""
+    found = schedule.disturbances
+    size = len(found)
+    while size >= 1:
+        for start in range(0, len(found), size):
+            yield replace(schedule, disturbances=found[:start] + found[start + size :])
+        size //= 2
+    if len(schedule.nodes) > 1:
+        for i in range(len(schedule.nodes)):
+            yield replace(schedule, nodes=schedule.nodes[:i] + schedule.nodes[i + 1 :])
+    if not schedule.calm:
+        yield replace(schedule, calm=True)
+    for key in schedule.spec:
+        if key != "image":
+            spec = {k: v for k, v in schedule.spec.items() if k != key}
+            yield replace(schedule, spec=spec)
+    for i, node in enumerate(schedule.nodes):
+        for tasks in ((Task(after=1.0),), node.tasks[:1]):
+            if tasks != node.tasks:
+                nodes = list(schedule.nodes)
+                nodes[i] = replace(node, tasks=tasks)
+                yield replace(schedule, nodes=tuple(nodes))
+    if schedule.streams != 256:
+        yield replace(schedule, streams=256)
+    for i, disturbance in enumerate(found):
+        if disturbance.at != round(disturbance.at):
+            rounded = replace(disturbance, at=float(round(disturbance.at)))
+            yield replace(schedule, disturbances=(*found[:i], rounded, *found[i + 1 :]))
