@@ -16,7 +16,7 @@ TURNS_UNKNOWN_SECONDS = 4.0
 # The kubelet's back-off, sped up, and after so many restarts as long as the run: a task that fails
 # for ever is not to keep a run from coming to rest.
 BACKOFF_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0)
-RESTARTS_LIMIT = 9
+RESTARTS_LIMIT = 7
 
 
 class Machine:

@@ -11,7 +11,8 @@
 3. Evidence is true: an own pod on that node printed the token; it is never changed or lost.
 4. Conditions and times follow the API's conventions; ends are final; the report is told first.
 5. No write changes nothing, unless the writer's cache was behind.
-6. Only what failed is called failed. Excused as `grace`: a token that the terminator could not read
+6. Without churn of nodes, the number of completed ones never goes down.
+7. Only what failed is called failed. Excused as `grace`: a token that the terminator could not read
    within the controller's grace, because of its own or the logs' trouble.
 """
 
@@ -23,6 +24,8 @@ from tests.simulation.cluster import matches
 from tests.simulation.conventions import status_faults
 from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, REPORTS, controller_of, node_of
 
+# What makes nodes that completed no longer wanted, or other nodes.
+CHURN = {"leave", "renew", "reregister", "zone", "select"}
 OURS = ("controller", "terminator")
 
 
@@ -43,6 +46,7 @@ class Oracle:
         self.deleted_by_us = set()
         self.ledger_read_at = {}
         self.synced = {}
+        self._churns = any(d.kind in CHURN for d in world.schedule.disturbances)
         self.gates = gates.Gates(world)
 
     def violate(self, invariant, words):
@@ -67,6 +71,7 @@ class Oracle:
             for words in status_faults(old, new):
                 self.violate("conventions", words)
             self._judge_end(old, new)
+            self._judge_count(old, new)
         elif plural == REPORTS and new is not None:
             self._judge_evidence(old or {}, new)
             self._judge_records(old or {}, new)
@@ -256,6 +261,14 @@ class Oracle:
             return
         if not any(not self._is_innocent(plan.name) for plan in self._world.schedule.nodes):
             self._accuse("the Job is called failed, and nothing has failed")
+
+    def _judge_count(self, old, new):
+        """A node counts once, whatever happens to its pod: without churn no count goes down."""
+        if self._churns:
+            return
+        before, after = (((job.get("status") or {}).get("nodes") or {}) for job in (old, new))
+        if after.get("completed", 0) < before.get("completed", 0):
+            self.violate("uncounted", f"completed: {before['completed']} to {after['completed']}")
 
     def _accuse(self, words):
         if self._world.clear_from["terminator"] >= self._world.loop.moment - 6.0:
