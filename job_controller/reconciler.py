@@ -17,7 +17,7 @@ from loguru import logger
 
 from job_controller.api import names
 from job_controller.api.job import Job
-from job_controller.api.objects import Pod
+from job_controller.api.objects import DaemonSet, Pod, parse_daemon_set
 from job_controller.api.report import JobReport, parse_report
 from job_controller.caches import Caches, Key, cache_name
 from job_controller.core.decide import decide
@@ -104,7 +104,12 @@ class Reconciler:
         try:
             await self._carry_out(key, job, plan)
         except _RefusedError as refused:
-            plan = decide(replace(snapshot, refusal=refused.message), self._shell.clock.now())
+            snapshot = replace(
+                snapshot,
+                daemon_set=snapshot.daemon_set or await self._find_unlabelled(job),
+                refusal=refused.message,
+            )
+            plan = decide(snapshot, self._shell.clock.now())
             await self._carry_out(key, job, plan)
         return plan.requeue_after
 
@@ -120,6 +125,17 @@ class Reconciler:
             pods_refused=self._caches.pods_refused(daemon_set) if daemon_set and ours else "",
             settings=self._shell.settings(),
         )
+
+    async def _find_unlabelled(self, job: Job) -> DaemonSet | None:
+        """Return the DaemonSet of the Job's DaemonSet name, read from the server.
+
+        One without our label is in no cache. All that shows of it is that its selector cannot
+        become ours, which tells nobody that the name is taken.
+        """
+        page = await self._shell.client.list(
+            DAEMON_SETS, job.namespace, field_selector=f"metadata.name={job.daemon_set_name}"
+        )
+        return next(map(parse_daemon_set, page.get("items") or ()), None)
 
     async def _carry_out(self, key: Key, job: Job, plan: Plan) -> None:
         """Do the actions in order, then tell the events; the first failure ends it."""

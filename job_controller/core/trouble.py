@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
+from job_controller.api.objects import DaemonSet
 from job_controller.core.fold import fold
 from job_controller.core.judge import ACTIVE, UNREACHABLE, WAITING
 from job_controller.core.snapshot import Snapshot
@@ -42,14 +43,18 @@ def find_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
 
 
 def _daemon_set_trouble(snapshot: Snapshot) -> Trouble | None:
+    found = snapshot.daemon_set
+    if found is not None and found.owner_uid != snapshot.job.uid:
+        return _foreign_trouble(found)
     if snapshot.refusal:
         return Trouble(
             "DaemonSetRefused",
             f"the API server refuses the DaemonSet: {brief(snapshot.refusal)}",
         )
-    found = snapshot.daemon_set
-    if found is None or found.owner_uid == snapshot.job.uid:
-        return None
+    return None
+
+
+def _foreign_trouble(found: DaemonSet) -> Trouble:
     if found.owner_uid:
         return Trouble(
             "PreviousRunEnding",
