@@ -9,11 +9,12 @@ from pathlib import Path
 from types import FrameType
 
 from devcluster import binaries, cluster, deploy, dockerd, doctor, fakenodes, images, load, state
-from devcluster.errors import DevclusterError
+from devcluster.errors import DevclusterError, MissingError
 from devcluster.progress import say, show
 from devcluster.settings import SCALE_FROM_FAKE_NODES, Paths, find_paths
 
 INTERRUPTED = 130
+CACHE_FIX = "be its owner, or set DAEMONSET_JOB_CACHE to a folder of yours"
 
 
 def main(argv: Sequence[str]) -> int:
@@ -26,8 +27,14 @@ def main(argv: Sequence[str]) -> int:
     except DevclusterError as error:
         say(f"devcluster {options.verb}: {error}")
         return error.exit_code
+    except PermissionError as error:
+        say(f"devcluster {options.verb}: may not write {error.filename}; {CACHE_FIX}")
+        return MissingError.exit_code
+    except OSError as error:  # a full disk, a file in the place of a folder
+        say(f"devcluster {options.verb}: {error}")
+        return 1
     except KeyboardInterrupt:
-        say(f"devcluster {options.verb}: interrupted; nothing half-done is kept")
+        say(f"devcluster {options.verb}: interrupted; run it again, or `down`: it starts clean")
         return INTERRUPTED
 
 

@@ -30,8 +30,9 @@ def render(nodes: int, *, scale: bool, kubernetes: tuple[int, int]) -> str:
     """
     patches: list[dict[str, object]] = [
         {"kind": "KubeletConfiguration", "failCgroupV1": False},
-        {"kind": "InitConfiguration", "nodeRegistration": {"taints": []}},
     ]
+    if nodes > 1:  # from a single node kind removes the taint itself, and fails if there is none
+        patches.append({"kind": "InitConfiguration", "nodeRegistration": {"taints": []}})
     if scale:
         patches.append({"kind": "ClusterConfiguration", **_scale(kubernetes)})
     config = {

@@ -19,10 +19,14 @@ def test_three_nodes_are_a_control_plane_and_two_workers():
 
 
 def test_the_control_plane_runs_pods_and_cgroup_1_is_allowed():
-    found = patches(kindconfig.render(1, scale=False, kubernetes=(1, 34)))
+    found = patches(kindconfig.render(2, scale=False, kubernetes=(1, 34)))
     assert found["InitConfiguration"]["nodeRegistration"] == {"taints": []}
     assert found["KubeletConfiguration"]["failCgroupV1"] is False
     assert "ClusterConfiguration" not in found
+
+
+def test_a_single_node_keeps_its_taint_for_kind_to_remove():
+    assert "InitConfiguration" not in patches(kindconfig.render(1, scale=False, kubernetes=(1, 34)))
 
 
 @pytest.mark.parametrize(

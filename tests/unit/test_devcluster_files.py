@@ -91,6 +91,15 @@ def test_something_missing_is_a_sentence_and_exit_code_2(monkeypatch, capsys):
     assert "Traceback" not in words
 
 
+def test_a_folder_of_somebody_elses_is_a_sentence_too(monkeypatch, capsys):
+    def fail(*_args: object, **_kwargs: object) -> None:
+        raise PermissionError(13, "Permission denied", "/cache")
+
+    monkeypatch.setattr(cluster, "up", fail)
+    assert cli.main(["up"]) == 2
+    assert "/cache" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("nodes", ["0", "-1", "99"])
 def test_a_wrong_number_of_nodes_is_refused_at_once(nodes, capsys):
     assert cli.main(["up", "--nodes", nodes]) == 1
