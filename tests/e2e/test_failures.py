@@ -1,0 +1,505 @@
+"""Failures on real nodes: what the user sees of each in status, event and report."""
+
+import json
+import re
+import time
+
+import pytest
+
+from tests.e2e.cluster import SYSTEM, WAIT, consistently, counting, eventually, make_job
+
+GO = "while [ ! -e /basetarget/go ]; do sleep 0.2; done"
+
+
+def shell(script: str) -> dict:
+    return {"command": ["sh", "-c"], "args": [script]}
+
+
+def on(node: str, script: str, otherwise: str = "echo done; " + WAIT) -> dict:
+    """Return a task that does one thing on one node and another on the others."""
+    return shell(f'if [ "$NODE_NAME" = {node} ]; then {script}; else {otherwise}; fi')
+
+
+def wait_condition(cluster, namespace, name, type_, timeout=90):
+    cluster.kubectl(
+        "wait", f"--for=condition={type_}", f"dsj/{name}", "-n", namespace, f"--timeout={timeout}s"
+    )
+    return cluster.condition(namespace, name, type_)
+
+
+def state(cluster, namespace, name, node):
+    return cluster.report(namespace, name)["status"]["nodeStates"][node]
+
+
+def reasons(cluster, namespace, name):
+    return {event["reason"] for event in cluster.events(namespace, name)}
+
+
+@pytest.fixture(scope="module")
+def impatient(cluster):
+    """Let the controller give images and nodes little time, for this file only."""
+    settings = {"START_PATIENCE_SECONDS": "5", "UNREACHABLE_PATIENCE_SECONDS": "5"}
+    before = cluster.get("configmap", "daemonset-job-controller", "-n", SYSTEM)["data"]
+    _settings(cluster, settings)
+    yield
+    _settings(cluster, {key: before[key] for key in settings})
+
+
+def _settings(cluster, data):
+    cluster.kubectl(
+        "patch", "configmap", "daemonset-job-controller", "-n", SYSTEM, "--type=merge",
+        "-p", json.dumps({"data": data}),
+    )  # fmt: skip
+    cluster.kubectl("rollout", "restart", "deployment/daemonset-job-controller", "-n", SYSTEM)
+    cluster.kubectl(
+        "rollout", "status", "deployment/daemonset-job-controller", "-n", SYSTEM, "--timeout=120s"
+    )
+
+
+# --- a node fails ------------------------------------------------------------------------
+
+
+def test_an_exit_code_fails_its_node_and_the_run_and_is_told_everywhere(cluster, namespace):
+    bad = cluster.nodes[0]
+    task = on(bad, "echo working; echo disk full; exit 2")
+    cluster.apply(make_job("exits", namespace, backoffLimit=0, **task))
+
+    failed = wait_condition(cluster, namespace, "exits", "Failed")
+
+    assert failed["reason"] == "FailedNodes"
+    expected = f"1 of 3 nodes failed: {bad} exit 2 at the first attempt"
+    assert failed["message"].startswith(expected)
+    eventually(
+        lambda: (
+            "'disk full'" in cluster.condition(namespace, "exits", "Progressing")["message"]
+            or "'disk full'" in state(cluster, namespace, "exits", bad)["message"]
+        )
+    )
+    job = cluster.job(namespace, "exits")
+    assert job["status"]["phase"] == "Failed"
+    assert job["status"]["nodes"]["failed"] == 1
+    assert job["status"]["nodes"]["failedNames"] == bad
+    assert "Failed" in reasons(cluster, namespace, "exits")
+    eventually(lambda: cluster.report(namespace, "exits")["status"]["nodes"]["completed"] == 2)
+    record = state(cluster, namespace, "exits", bad)
+    assert (record["state"], record["reason"]) == ("Failed", "BackoffLimitExceeded")
+    assert (record["exitCode"], record["attempts"]) == (2, 1)
+    evidence = cluster.report(namespace, "exits")["evidence"][bad]
+    assert evidence["lastLines"][-1] == "disk full"
+    assert "completedAt" not in evidence
+    # It stays, its pods too, and its table and its story can be read.
+    consistently(lambda: cluster.job(namespace, "exits") is not None, 3)
+    assert len(cluster.pods(namespace, "exits")) == 3
+    table = cluster.kubectl("get", "dsjr", "-n", namespace)
+    assert re.search(r"exits\s+Failed\s+3\s+2\s+1", table), table
+    assert "disk full" in cluster.kubectl("describe", "dsjr", "-n", namespace)
+
+
+def test_restarts_up_to_the_limit_and_then_success(cluster, namespace, folder):
+    bad = cluster.nodes[0]
+    script = (
+        "echo x >> /basetarget/runs; "
+        f'[ "$NODE_NAME" = {bad} ] && [ "$(wc -l < /basetarget/runs)" -lt 3 ] && exit 1; '
+        "echo done; " + WAIT
+    )
+    cluster.apply(make_job("retries", namespace, mountPath=folder, backoffLimit=2, **shell(script)))
+
+    cluster.wait_gone(namespace, "retries", timeout=120)
+
+    record = state(cluster, namespace, "retries", bad)
+    assert (record["state"], record["attempts"]) == ("Completed", 3)
+    assert cluster.runs(folder)[bad] == 3
+
+
+def test_rules_fail_at_once_and_ignore(cluster, namespace, folder):
+    first, second = cluster.nodes[0], cluster.nodes[1]
+    script = (
+        f'[ "$NODE_NAME" = {first} ] && exit 42; '
+        f'[ "$NODE_NAME" = {second} ] && [ ! -e /basetarget/again ]'
+        " && touch /basetarget/again && exit 75; echo done; " + WAIT
+    )
+    rules = [
+        {"exitCodes": [42], "action": "Fail"},
+        {"exitCodes": [75], "action": "Ignore"},
+    ]
+    policy = {"action": "Continue", "rules": rules}
+    cluster.apply(
+        make_job(
+            "rules",
+            namespace,
+            mountPath=folder,
+            backoffLimit=0,
+            failurePolicy=policy,
+            **shell(script),
+        )
+    )
+
+    wait_condition(cluster, namespace, "rules", "Failed", 120)
+
+    failed = state(cluster, namespace, "rules", first)
+    assert (failed["state"], failed["reason"], failed["exitCode"]) == ("Failed", "ExitCode", 42)
+    ignored = state(cluster, namespace, "rules", second)
+    assert (ignored["state"], ignored["attempts"]) == ("Completed", 2)
+
+
+def test_a_failure_token_fails_its_node_at_once(cluster, namespace):
+    bad = cluster.nodes[0]
+    completion = {"failureToken": "gave up"}
+    task = on(bad, "echo no route; echo gave up; " + WAIT)
+    cluster.apply(make_job("token", namespace, completion=completion, **task))
+
+    failed = wait_condition(cluster, namespace, "token", "Failed")
+
+    assert f"{bad} printed the failure token" in failed["message"]
+    assert state(cluster, namespace, "token", bad)["reason"] == "FailureToken"
+    assert cluster.report(namespace, "token")["evidence"][bad]["failedAt"]
+
+
+def test_a_node_that_takes_too_long_fails(cluster, namespace):
+    bad = cluster.nodes[0]
+    cluster.apply(make_job("late", namespace, nodeDeadlineSeconds=6, **on(bad, WAIT)))
+
+    failed = wait_condition(cluster, namespace, "late", "Failed")
+
+    assert "nodeDeadlineSeconds (6 s)" in failed["message"]
+    assert state(cluster, namespace, "late", bad)["reason"] == "DeadlineExceeded"
+
+
+def test_an_image_that_cannot_be_pulled_fails_its_nodes(cluster, namespace, impatient):
+    cluster.apply(make_job("image", namespace, image="localhost/nope:missing"))
+
+    failed = wait_condition(cluster, namespace, "image", "Failed")
+
+    assert "localhost/nope:missing" in failed["message"]
+    nodes = cluster.report(namespace, "image")["status"]["nodeStates"]
+    assert "ImagePullFailed" in {record["reason"] for record in nodes.values()}
+
+
+def test_a_pod_without_room_fails_its_node(cluster, namespace, impatient):
+    huge = {"name": "job-container", "resources": {"requests": {"cpu": "900"}}}
+    template = {"spec": {"containers": [huge]}}
+    cluster.apply(make_job("huge", namespace, template=template))
+
+    failed = wait_condition(cluster, namespace, "huge", "Failed")
+
+    assert "Insufficient cpu" in failed["message"]
+    nodes = cluster.report(namespace, "huge")["status"]["nodeStates"]
+    assert "Unschedulable" in {record["reason"] for record in nodes.values()}
+
+
+def test_an_evicted_pod_is_no_failure(cluster, namespace, folder):
+    slow = cluster.nodes[0]
+    work = counting(before=f'[ "$NODE_NAME" = {slow} ] && {GO}')
+    cluster.apply(make_job("evicted", namespace, mountPath=folder, backoffLimit=0, **work))
+    others = set(cluster.nodes) - {slow}
+    eventually(lambda: cluster.completed(namespace, "evicted") == others)
+    pod = next(p for p in cluster.pods(namespace, "evicted") if p["spec"]["nodeName"] == slow)
+    name = pod["metadata"]["name"]
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name, "namespace": namespace},
+    }
+    cluster.kubectl(
+        "create", "--raw", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", "-f", "-",
+        stdin=json.dumps(eviction),
+    )  # fmt: skip
+
+    eventually(lambda: cluster.runs(folder)[slow] == 2, 60, "the work started again")
+    cluster.on_node(slow, f"touch {folder}/go")
+    cluster.wait_gone(namespace, "evicted")
+    record = state(cluster, namespace, "evicted", slow)
+    assert (record["state"], record["attempts"]) == ("Completed", 2)
+
+
+@pytest.mark.slow
+def test_an_unreachable_node_is_told_apart_and_comes_back(cluster, namespace, folder, impatient):
+    lost = cluster.nodes[-1]
+    work = counting(before=GO)
+    policy = {"action": "Continue"}
+    cluster.apply(make_job("lost", namespace, mountPath=folder, failurePolicy=policy, **work))
+    eventually(lambda: cluster.job(namespace, "lost")["status"]["nodes"].get("active") == 3)
+    cluster.on_node(lost, "systemctl stop kubelet")
+    try:
+        cluster.on_all_nodes(f"touch {folder}/go.tmp")
+        for node in cluster.nodes[:-1]:
+            cluster.on_node(node, f"touch {folder}/go")
+        eventually(
+            lambda: cluster.job(namespace, "lost")["status"]["nodes"].get("unreachable") == 1,
+            120,
+        )
+        nodes = cluster.job(namespace, "lost")["status"]["nodes"]
+        assert (nodes["failed"], nodes["completed"]) == (0, 2)
+        assert nodes["unreachableNames"] == lost
+        told = cluster.condition(namespace, "lost", "Progressing")
+        assert told["reason"] == "NodesUnreachable"
+        assert lost in told["message"]
+    finally:
+        cluster.on_node(lost, "systemctl start kubelet")
+    cluster.on_node(lost, f"touch {folder}/go")
+    cluster.wait_gone(namespace, "lost", timeout=150)
+    assert set(cluster.runs(folder).values()) == {1}
+
+
+@pytest.mark.slow
+def test_unreachable_nodes_count_in_the_budget_of_failures(cluster, namespace, impatient):
+    lost = cluster.nodes[-1]
+    cluster.apply(make_job("budget", namespace, **on(lost, WAIT)))
+    eventually(lambda: len(cluster.completed(namespace, "budget")) == 2)
+    cluster.on_node(lost, "systemctl stop kubelet")
+    try:
+        failed = wait_condition(cluster, namespace, "budget", "Failed", 120)
+        assert failed["message"] == f"1 unreachable ({lost})"
+        nodes = cluster.job(namespace, "budget")["status"]["nodes"]
+        assert (nodes["failed"], nodes["unreachable"]) == (0, 1)
+    finally:
+        cluster.on_node(lost, "systemctl start kubelet")
+        cluster.kubectl("wait", "--for=condition=Ready", f"node/{lost}", "--timeout=90s")
+
+
+def test_a_deleted_node_leaves_the_count(cluster, namespace):
+    gone = cluster.nodes[-1]
+    cluster.apply(make_job("fewer", namespace, **on(gone, WAIT)))
+    eventually(lambda: len(cluster.completed(namespace, "fewer")) == 2)
+    cluster.on_node(gone, "systemctl stop kubelet")
+    try:
+        cluster.kubectl("delete", "node", gone)
+        eventually(lambda: cluster.job(namespace, "fewer") is None, 90)
+        assert state(cluster, namespace, "fewer", gone)["state"] == "Removed"
+        assert cluster.report(namespace, "fewer")["status"]["phase"] == "Succeeded"
+    finally:
+        cluster.on_node(gone, "systemctl start kubelet")
+        eventually(lambda: cluster.find("node", gone), 60)
+        cluster.kubectl("wait", "--for=condition=Ready", f"node/{gone}", "--timeout=90s")
+
+
+# --- the run -----------------------------------------------------------------------------
+
+
+def test_continue_lets_every_node_try_and_then_fails(cluster, namespace):
+    bad, slow = cluster.nodes[0], cluster.nodes[1]
+    script = (
+        f'[ "$NODE_NAME" = {bad} ] && exit 3; [ "$NODE_NAME" = {slow} ] && sleep 10; '
+        "echo done; " + WAIT
+    )
+    policy = {"action": "Continue"}
+    cluster.apply(make_job("all", namespace, backoffLimit=0, failurePolicy=policy, **shell(script)))
+
+    wait_condition(cluster, namespace, "all", "Failed")
+
+    assert cluster.completed(namespace, "all") == set(cluster.nodes) - {bad}
+
+
+def test_failed_nodes_within_the_limit_do_not_fail_the_run(cluster, namespace):
+    bad = cluster.nodes[0]
+    policy = {"action": "Continue", "maxFailedNodes": "34%"}
+    task = on(bad, "exit 3")
+    cluster.apply(make_job("most", namespace, backoffLimit=0, failurePolicy=policy, **task))
+
+    complete = wait_condition(cluster, namespace, "most", "Complete")
+
+    assert complete["reason"] == "EnoughNodesCompleted"
+    assert complete["message"] == f"2 of 3 nodes completed, 1 failed ({bad})"
+    # A node failed: the Job stays to be looked at.
+    consistently(lambda: cluster.job(namespace, "most") is not None, 3)
+
+
+def test_a_paused_run_goes_on_when_its_failed_node_is_tried_again(cluster, namespace, folder):
+    bad = cluster.nodes[0]
+    task = on(bad, "[ -e /basetarget/fixed ] || exit 4; echo done; " + WAIT)
+    policy = {"action": "Pause"}
+    job = make_job(
+        "paused", namespace, mountPath=folder, backoffLimit=0, failurePolicy=policy, **task
+    )
+    cluster.apply(job)
+
+    paused = wait_condition(cluster, namespace, "paused", "Suspended")
+    assert paused["reason"] == "FailedNodes"
+    assert cluster.job(namespace, "paused")["status"]["phase"] == "Paused"
+    assert "Paused" in reasons(cluster, namespace, "paused")
+
+    cluster.on_node(bad, f"touch {folder}/fixed")
+    cluster.kubectl(
+        "annotate", "dsj", "paused", "-n", namespace, "daemonset.darkowlzz.space/retry=1"
+    )
+    cluster.wait_gone(namespace, "paused")
+
+
+def test_a_failed_run_is_opened_by_a_retry_of_its_failed_nodes_only(cluster, namespace, folder):
+    bad = cluster.nodes[0]
+    script = (
+        "echo x >> /basetarget/runs; "
+        f'[ "$NODE_NAME" = {bad} ] && [ ! -e /basetarget/fixed ] && exit 4; echo done; ' + WAIT
+    )
+    cluster.apply(make_job("retry", namespace, mountPath=folder, backoffLimit=0, **shell(script)))
+    wait_condition(cluster, namespace, "retry", "Failed")
+    eventually(lambda: len(cluster.completed(namespace, "retry")) == 2)
+
+    cluster.on_node(bad, f"touch {folder}/fixed")
+    cluster.kubectl(
+        "annotate", "dsj", "retry", "-n", namespace, "daemonset.darkowlzz.space/retry=again"
+    )
+
+    cluster.wait_gone(namespace, "retry")
+    assert cluster.runs(folder) == {n: (2 if n == bad else 1) for n in cluster.nodes}
+    assert cluster.report(namespace, "retry")["status"]["phase"] == "Succeeded"
+    assert "Retrying" in reasons(cluster, namespace, "retry")
+
+
+def test_the_deadline_of_the_run(cluster, namespace):
+    slow = cluster.nodes[0]
+    cluster.apply(make_job("deadline", namespace, activeDeadlineSeconds=8, **on(slow, WAIT)))
+    eventually(lambda: len(cluster.completed(namespace, "deadline")) == 2)
+    # Its timer is not in memory: a controller started anew keeps it.
+    cluster.kill("job-controller")
+
+    failed = wait_condition(cluster, namespace, "deadline", "Failed")
+
+    assert failed["reason"] == "DeadlineExceeded"
+    assert failed["message"] == "2 of 3 nodes completed within activeDeadlineSeconds (8 s)"
+
+
+def test_pods_of_a_failed_run_go_when_asked_and_its_record_stays(cluster, namespace):
+    policy = {"pods": "Delete"}
+    cluster.apply(
+        make_job("tidy", namespace, backoffLimit=0, failurePolicy=policy, **shell("exit 1"))
+    )
+    wait_condition(cluster, namespace, "tidy", "Failed")
+
+    eventually(lambda: not cluster.pods(namespace, "tidy"), 60)
+
+    assert cluster.job(namespace, "tidy") is not None
+    assert cluster.report(namespace, "tidy")["status"]["phase"] == "Failed"
+
+
+def test_time_to_live_of_failed_and_of_completed_jobs(cluster, namespace):
+    cluster.apply(
+        make_job("bad", namespace, backoffLimit=0, ttlSecondsAfterFinished=8, **shell("exit 1")),
+        make_job("good", namespace, ttlSecondsAfterFinished=8, **shell("echo done; " + WAIT)),
+    )
+    wait_condition(cluster, namespace, "bad", "Failed")
+    wait_condition(cluster, namespace, "good", "Complete")
+    assert cluster.job(namespace, "good") is not None
+
+    cluster.wait_gone(namespace, "bad")
+    cluster.wait_gone(namespace, "good")
+    assert cluster.report(namespace, "bad")["status"]["phase"] == "Failed"
+    assert cluster.report(namespace, "good")["status"]["phase"] == "Succeeded"
+
+
+def test_suspend_before_the_start_and_resume(cluster, namespace):
+    job = make_job("held", namespace, suspend=True, **shell("echo done; " + WAIT))
+    cluster.apply(job)
+    suspended = wait_condition(cluster, namespace, "held", "Suspended")
+    assert suspended["reason"] == "Suspended"
+    consistently(lambda: not cluster.pods(namespace, "held"), 3)
+
+    job["spec"]["suspend"] = False
+    cluster.apply(job)
+
+    cluster.wait_gone(namespace, "held")
+
+
+def test_suspend_during_the_run_starts_no_further_node(cluster, namespace, folder):
+    first = cluster.nodes[0]
+    work = counting(before=GO)
+    job = make_job("halt", namespace, nodes={"include": [first]}, mountPath=folder, **work)
+    cluster.apply(job)
+    eventually(lambda: cluster.runs(folder)[first] == 1)
+
+    job["spec"] |= {"suspend": True, "nodes": {"include": cluster.nodes}}
+    cluster.apply(job)
+    eventually(lambda: cluster.job(namespace, "halt")["status"]["nodes"]["desired"] == 3)
+    cluster.on_all_nodes(f"touch {folder}/go")
+    eventually(lambda: cluster.completed(namespace, "halt") == {first})
+    consistently(lambda: sum(cluster.runs(folder).values()) == 1, 3)
+
+    job["spec"]["suspend"] = False
+    cluster.apply(job)
+    cluster.wait_gone(namespace, "halt")
+    assert set(cluster.runs(folder).values()) == {1}
+
+
+# --- unmodified images, results, records -------------------------------------------------
+
+
+def test_mode_exit_completes_by_exit_code_and_keeps_results(cluster, namespace, folder):
+    script = "echo x >> /basetarget/runs; echo dsjob:result kernel=$(uname -r); echo bye"
+    cluster.apply(
+        make_job(
+            "plain",
+            namespace,
+            mountPath=folder,
+            completion={"mode": "Exit"},
+            results=[{"name": "kernel"}],
+            **shell(script),
+        )
+    )
+
+    cluster.wait_gone(namespace, "plain")
+
+    report = cluster.report(namespace, "plain")
+    assert report["status"]["phase"] == "Succeeded"
+    kernels = cluster.on_all_nodes("uname -r")
+    assert {n: e["results"]["kernel"] for n, e in report["evidence"].items()} == {
+        node: text.strip() for node, text in kernels.items()
+    }
+    assert set(cluster.runs(folder).values()) == {1}
+
+
+def test_mode_exit_tells_failures_as_mode_log_does(cluster, namespace):
+    bad = cluster.nodes[0]
+    cluster.apply(
+        make_job(
+            "plainly",
+            namespace,
+            backoffLimit=1,
+            completion={"mode": "Exit"},
+            **on(bad, "echo no such disk; exit 9", "true"),
+        )
+    )
+
+    failed = wait_condition(cluster, namespace, "plainly", "Failed", 120)
+
+    assert f"{bad} exit 9 after 2 attempts" in failed["message"]
+    eventually(
+        lambda: (
+            cluster.report(namespace, "plainly")["evidence"][bad].get("lastLines")
+            == ["no such disk"]
+        )
+    )
+
+
+def test_a_whole_job_runs_again_and_its_reports_are_limited(cluster, namespace):
+    """A record per run, the newest ten; each says what ran."""
+    for _ in range(2):
+        cluster.apply(make_job("again", namespace, **shell("echo done; " + WAIT)))
+        cluster.wait_gone(namespace, "again")
+    reports = cluster.get("dsjr", "-n", namespace)["items"]
+    assert len(reports) == 2
+    assert {r["status"]["phase"] for r in reports} == {"Succeeded"}
+    assert {r["spec"]["image"] for r in reports} == {"darkowlzz/daemonset-job-task:v0.1.0"}
+
+
+def test_a_completed_nodes_deleted_pod_waits_at_the_gate(cluster, namespace, folder):
+    slow, done = cluster.nodes[0], cluster.nodes[1]
+    work = counting(before=f'[ "$NODE_NAME" = {slow} ] && {GO}')
+    cluster.apply(make_job("gate", namespace, mountPath=folder, **work))
+    eventually(lambda: cluster.completed(namespace, "gate") == set(cluster.nodes) - {slow})
+    pod = next(p for p in cluster.pods(namespace, "gate") if p["spec"].get("nodeName") == done)
+    cluster.kubectl("delete", "pod", pod["metadata"]["name"], "-n", namespace)
+
+    def successor():
+        return [
+            p
+            for p in cluster.pods(namespace, "gate")
+            if p["spec"].get("schedulingGates") and "deletionTimestamp" not in p["metadata"]
+        ]
+
+    eventually(successor)
+    time.sleep(3)
+    assert successor()
+    assert cluster.runs(folder)[done] == 1
+    cluster.on_node(slow, f"touch {folder}/go")
+    cluster.wait_gone(namespace, "gate")
+    assert set(cluster.runs(folder).values()) == {1}
