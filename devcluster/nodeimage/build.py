@@ -195,6 +195,10 @@ def _save(image: NodeImage) -> None:
     for old in image.archive.parent.glob("*.tar.gz"):
         if old != image.archive:
             old.unlink()
+    tags = ["docker", "images", "--format={{.Repository}}:{{.Tag}}", "daemonset-job-node"]
+    for old_tag in shell.output(tags).split():
+        if old_tag != image.tag:  # refused, rightly, while another clone's cluster uses it
+            shell.succeeds(["docker", "rmi", old_tag])
 
 
 def _base_tag(image: NodeImage) -> str:
