@@ -1,5 +1,6 @@
 """The command line: run many schedules, or show one; shrink what fails to a trace to be read."""
 
+# ruff: noqa: T201 - a command-line tool prints
 import argparse
 import os
 import sys

@@ -1,4 +1,4 @@
-"""What the API conventions and the project's own documents ask of a Job's status, write by write."""
+"""What the API conventions and the project's documents ask of a Job's status, write by write."""
 
 PHASES = {"Pending", "Running", "Paused", "Succeeded", "Failed"}
 

@@ -8,7 +8,19 @@ from random import Random
 
 from tests.simulation.schedule import Disturbance, NodePlan, Schedule, Task
 
-THEMES = ("calm", "faults", "crashes", "stale", "churn", "failures", "users", "logs", "all", "all")
+THEMES = (
+    "calm",
+    "faults",
+    "crashes",
+    "stale",
+    "churn",
+    "failures",
+    "users",
+    "logs",
+    "races",
+    "all",
+    "all",
+)
 PROCESSES = ("controller", "terminator")
 RESOURCES = ("jobs", "daemonsets", "pods", "jobreports", "nodes")
 WRITES = {
@@ -60,15 +72,15 @@ class _Draw:
         if self.theme != "failures" and rng.random() < (0.6 if self.theme == "all" else 0.8):
             return Task("done", after)
         kind = rng.choice(
-            ("exit", "fail", "fail", "never", "silent", "pull")
+            ("exit", "once", "fail", "fail", "never", "silent", "pull")
             if self.has("failures")
-            else ("exit", "exit", "never")
+            else ("exit", "once", "never")
         )
         if kind == "fail":
             return Task(kind, min(after, 3.0), rng.choice((1, 2, 42)), rng.choice((1, 1, 2, 3, 99)))
         if kind == "pull":
             return Task(kind, rng.choice((0.0, 5.0, 20.0)))
-        code = rng.choice((0, 0, 0, 3)) if kind == "exit" and self.has("failures") else 0
+        code = rng.choice((0, 0, 0, 3)) if kind in {"exit", "once"} and self.has("failures") else 0
         return Task(kind, after, code)
 
     def spec(self):
@@ -108,6 +120,7 @@ class _Draw:
             (("churn",), self.churn, 5),
             (("users", "churn"), self.user, 4),
             (("logs",), self.logs, 5),
+            (("races",), self.race, 4),
             (("faults", "failures", "stale"), self.slowness, 3),
         ):
             if self.has(*themes):
@@ -176,6 +189,18 @@ class _Draw:
         if kind == "select":
             what = rng.choice(("a", "b", "*"))
         return Disturbance(self.when(), kind, what=what, seconds=seconds)
+
+    def race(self):
+        """Return a pod's end about when its node completes, or a watch that lags about then."""
+        rng, plan = self.rng, self.rng.choice(self.nodes)
+        at = round(plan.tasks[0].after + rng.uniform(0.5, 4.0), 2)
+        if rng.random() < 0.5:
+            return Disturbance(
+                at, rng.choice(("delete_pod", "delete_pod", "evict")), what=plan.name
+            )
+        what = rng.choice(("jobreports", "jobreports", "pods", "daemonsets", "jobs"))
+        who = rng.choice(("controller", "controller", "terminator"))
+        return Disturbance(max(at - 1.0, 0.0), "stall", who, what, seconds=self.span(1, 3, 10))
 
     def logs(self):
         kind = self.rng.choice(("log_fails", "log_late", "log_fails", "lose_lines"))

@@ -105,9 +105,7 @@ class Gates:
             return
         for daemon_set in world.server.all(DAEMON_SETS):
             job_uid = controller_of(daemon_set)
-            job = next(
-                (j for j in world.server.all(JOBS) if j["metadata"]["uid"] == job_uid), None
-            )
+            job = next((j for j in world.server.all(JOBS) if j["metadata"]["uid"] == job_uid), None)
             if daemon_set["metadata"]["uid"] != uid or job is None:
                 continue
             if not daemon_set["spec"]["template"]["spec"].get("schedulingGates"):

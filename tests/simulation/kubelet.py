@@ -144,11 +144,13 @@ class Run:
         if task.kind == "fail" and machine.attempts > task.times:
             turn = None
         kind = "done" if turn is None or task.kind == "pull" else task.kind
+        if kind == "once" and self.instance > 0:
+            kind = "never"
         after = 0.5 if task.kind == "pull" else task.after
         instance = self.instance
-        if kind in {"done", "exit"}:
+        if kind in {"done", "exit", "once"}:
             machine.after(after, self.print_token, instance)
-        if kind in {"exit", "fail", "silent"}:
+        if kind in {"exit", "once", "fail", "silent"}:
             machine.after(after + 0.01, self.finish, instance, 0 if kind == "silent" else task.code)
 
     def print_token(self, instance):
@@ -257,4 +259,3 @@ class Run:
         shown = last if last is not None else (self.last if "terminated" not in state else {})
         status["containerStatuses"] = [self.container_status(state, shown)]
         self.world.server.set_status("kubelet", PODS, pod, status)
-

@@ -1,10 +1,11 @@
 """What must hold at every moment, judged by the model's own truth and not by any cache.
 
-1. The terminator deletes a Job only when every node that its DaemonSet wants stands in the ledger
-   by its current UID, or is on record as failed within the limit; a failed one only for its ttl. Excused and counted, because whoever acts from afar cannot know better:
-   `unsynced`, the DaemonSet controller had not yet counted the node (by UID) when the request was
-   sent; `stale`, the terminator's watches had not yet brought the node's pod, its node or the
-   DaemonSet, and were in truth behind.
+1. The controller calls a Job Complete, and the terminator deletes it, only when every node that its
+   DaemonSet wants stands in the ledger by its current UID, or is on record as failed within the
+   limit; a failed Job goes only for its ttl. Excused and counted, because whoever acts from afar
+   cannot know better: `unsynced`, the DaemonSet controller had not yet counted the node (by UID)
+   when the request was sent; `stale`, the writer's watches had not yet brought the node's pod, its
+   node or the DaemonSet, and were in truth behind.
 2. A node's task is not started by another pod once its completion stands in the ledger. Excused:
    `window`, the pod was made without the gate before the gate was due (see `gates`); `crossed`, its
    gate was opened on a reading of the ledger made before the entry.
@@ -45,6 +46,7 @@ class Oracle:
         self.printed = set()
         self.deleted_by_us = set()
         self.ledger_read_at = {}
+        self.status_view = None
         self.synced = {}
         self._churns = any(d.kind in CHURN for d in world.schedule.disturbances)
         self.gates = gates.Gates(world)
@@ -151,10 +153,17 @@ class Oracle:
             if "ttlSecondsAfterFinished" not in job["spec"]:
                 self.violate("deletion", "a failed Job without a time to live")
             return
+        self._judge_completion("deletion", job, view)
+        self._judge_report(job)
+        self.deleted_by_us.add(uid)
+
+    def _judge_completion(self, invariant, job, view):
+        """Judge a claim that every wanted node of a Job has completed, made with that view."""
+        uid = job["metadata"]["uid"]
         daemon_set, known = self.daemon_set_of(uid), view[0]
         if daemon_set is None:
             if not view[1]:
-                self.violate("deletion", "there is no DaemonSet")
+                self.violate(invariant, "there is no DaemonSet")
             return
         ds_uid = daemon_set["metadata"]["uid"]
         counted = view[2].get(ds_uid, {})
@@ -167,13 +176,11 @@ class Oracle:
                 tolerated -= 1
                 continue
             if counted.get(node) != node_uid:
-                self.excused["deleted: unsynced"] += 1
+                self.excused[f"{invariant}: unsynced"] += 1
             elif known.get((node, node_uid)) != ds_uid and view[1]:
-                self.excused["deleted: stale"] += 1
+                self.excused[f"{invariant}: stale"] += 1
             else:
-                self.violate("deletion", f"{node} ({node_uid}) has not completed")
-        self._judge_report(job)
-        self.deleted_by_us.add(uid)
+                self.violate(invariant, f"{node} ({node_uid}) has not completed")
 
     def report_of(self, job):
         """Return the raw report of a raw Job, None for none."""
@@ -255,6 +262,8 @@ class Oracle:
                 self._accuse(f"{node} is called {state}: {record.get('message')}")
 
     def _judge_end(self, old, new):
+        if is_true(new, "Complete") and not is_true(old, "Complete"):
+            self._judge_completion("complete", new, self.status_view)
         if not is_true(new, "Failed") or is_true(old, "Failed"):
             return
         if "activeDeadlineSeconds" in self._world.schedule.spec:

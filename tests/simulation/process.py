@@ -185,13 +185,14 @@ class TerminatorProcess(Process):
 
 @contextmanager
 def virtual(world, decide):
-    """Put the model in place of what `main.Controller` makes for itself, and `decide` in the core's.
+    """Put the model in place of what `main.Controller` makes, and `decide` in the core's.
 
     Only while the block runs: the modules belong to other tests as well.
     """
 
     def deciding(snapshot, now):
-        world.decided_at[snapshot.job.uid] = world.loop.moment
+        if not snapshot.refusal:  # else it decides anew on what it gathered before
+            world.decided_at[snapshot.job.uid] = world.loop.moment
         return decide(snapshot, now)
 
     with (

@@ -101,7 +101,9 @@ class _Rest:
         run = self.run_of(node)
         if run is None or not run.logs:
             return "waiting"
-        if (run.pod_uid, run.instance) in world.oracle.printed and machine.uid == self.wanted[node]:
+        # The kubelet keeps the log of one instance before the current one.
+        instances = {(run.pod_uid, run.instance), (run.pod_uid, run.instance - 1)}
+        if instances & world.oracle.printed and machine.uid == self.wanted[node]:
             self.violate("stuck", f"{node} printed the token and is not in the ledger")
         return "active"
 
@@ -125,9 +127,7 @@ class _Rest:
     # --- reasons -------------------------------------------------------------------------
 
     def judge_waiting(self, truth):
-        progressing = next(
-            c for c in self.status["conditions"] if c["type"] == "Progressing"
-        )
+        progressing = next(c for c in self.status["conditions"] if c["type"] == "Progressing")
         reason = progressing["reason"]
         open_ = {node for node, state in truth.items() if state not in {"completed", "failed"}}
         is_paused = is_true(self.job, "Suspended")

@@ -16,6 +16,7 @@ from tests.simulation.world import World
 # After the last disturbance, a run that has not come to rest by then never will.
 HORIZON_SECONDS = 900.0
 AFTER_RESTART_SECONDS = 20.0
+SETTLE_SECONDS = 12.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,8 @@ async def _live(world):
 
 async def _rest(world):
     """Wait until nothing is written any more; return whether it came to that."""
+    # Log reads that failed are tried again after ten seconds at the latest, and write nothing.
+    await asyncio.sleep(SETTLE_SECONDS)
     end = world.loop.moment + HORIZON_SECONDS
     while world.loop.moment < end:
         quiet = world.loop.moment - world.oracle.last_write_at

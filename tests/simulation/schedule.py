@@ -15,7 +15,7 @@ class Task:
 
     `done`: prints the token `after` seconds and waits. `exit`: prints it and ends with `code`.
     `fail`: ends with `code` after `after` seconds, `times` times, then as `done`. `never`: runs
-    for ever. `silent`: ends with 0 and without the token, always. `pull`: its image cannot be
+    for ever. `once`: as `exit`, and from its second instance on it only waits. `silent`: ends with 0 and without the token, always. `pull`: its image cannot be
     pulled for `after` seconds (0: ever), then as `done`.
     """
 
@@ -27,12 +27,14 @@ class Task:
     @property
     def completes(self):
         """Whether the task prints the token if left alone for long enough."""
-        return self.kind in {"done", "exit", "fail"} or (self.kind == "pull" and self.after > 0)
+        return self.kind in {"done", "exit", "once", "fail"} or (
+            self.kind == "pull" and self.after > 0
+        )
 
     @property
     def is_good(self):
         """Whether the task never does anything that could count as its failure."""
-        return self.kind in {"done", "never"} or (self.kind == "exit" and self.code == 0)
+        return self.kind in {"done", "never"} or (self.kind in {"exit", "once"} and self.code == 0)
 
 
 @dataclass(frozen=True, slots=True)

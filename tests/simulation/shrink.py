@@ -36,29 +36,40 @@ def shrink(schedule, outcome, *, decide=None):
 
 def _candidates(schedule):
     """Yield what is simpler by one step, the largest steps first."""
+    yield from _without_disturbances(schedule)
+    if len(schedule.nodes) > 1:
+        for i in range(len(schedule.nodes)):
+            yield replace(schedule, nodes=schedule.nodes[:i] + schedule.nodes[i + 1 :])
+    if not schedule.calm:
+        yield replace(schedule, calm=True)
+    for key in [key for key in schedule.spec if key != "image"]:
+        yield replace(schedule, spec={k: v for k, v in schedule.spec.items() if k != key})
+    yield from _with_simpler_tasks(schedule)
+    if schedule.streams != 256:
+        yield replace(schedule, streams=256)
+    yield from _at_rounder_times(schedule)
+
+
+def _without_disturbances(schedule):
     found = schedule.disturbances
     size = len(found)
     while size >= 1:
         for start in range(0, len(found), size):
             yield replace(schedule, disturbances=found[:start] + found[start + size :])
         size //= 2
-    if len(schedule.nodes) > 1:
-        for i in range(len(schedule.nodes)):
-            yield replace(schedule, nodes=schedule.nodes[:i] + schedule.nodes[i + 1 :])
-    if not schedule.calm:
-        yield replace(schedule, calm=True)
-    for key in schedule.spec:
-        if key != "image":
-            spec = {k: v for k, v in schedule.spec.items() if k != key}
-            yield replace(schedule, spec=spec)
+
+
+def _with_simpler_tasks(schedule):
     for i, node in enumerate(schedule.nodes):
         for tasks in ((Task(after=1.0),), node.tasks[:1]):
-            if tasks != node.tasks:
+            if tasks != node.tasks and node.tasks != (Task(after=1.0),):
                 nodes = list(schedule.nodes)
                 nodes[i] = replace(node, tasks=tasks)
                 yield replace(schedule, nodes=tuple(nodes))
-    if schedule.streams != 256:
-        yield replace(schedule, streams=256)
+
+
+def _at_rounder_times(schedule):
+    found = schedule.disturbances
     for i, disturbance in enumerate(found):
         if disturbance.at != round(disturbance.at):
             rounded = replace(disturbance, at=float(round(disturbance.at)))

@@ -189,6 +189,16 @@ class World:
             since = self.clock.stamp()
             ready = {"type": "Ready", "status": status, "lastTransitionTime": since}
             self.server.set_status("node-controller", NODES, raw, {"conditions": [ready]})
+            self._mark_pods(name, status)
+
+    def _mark_pods(self, node, status):
+        """Take Ready from the pods that had it, as the node lifecycle controller does."""
+        for pod in self.server.all(PODS):
+            told = pod.get("status") or {}
+            if pod["spec"].get("nodeName") == node and told.get("phase") == "Running":
+                ready = {"type": "Ready", "status": "True" if status == "True" else "False"}
+                told = {**told, "conditions": [ready]}
+                self.server.set_status("node-controller", PODS, pod, told)
 
 
 def _pod_words(pod):
@@ -197,7 +207,9 @@ def _pod_words(pod):
     words.append("bound" if spec.get("nodeName") else "unbound")
     if "deletionTimestamp" in pod["metadata"]:
         words.append("deleting")
-    for container in status.get("containerStatuses") or ():
-        words.append(f"{next(iter(container['state']))} restarts {container['restartCount']}")
+    words += [
+        f"{next(iter(container['state']))} restarts {container['restartCount']}"
+        for container in status.get("containerStatuses") or ()
+    ]
     words.append(status.get("phase", ""))
     return ", ".join(words)

@@ -1,0 +1,232 @@
+"""Deliberate defects, one at a time: what the simulation must catch to be worth its time.
+
+Each is a context manager that breaks the code under test in one place while its block runs.
+"""
+
+from contextlib import contextmanager
+from dataclasses import replace
+from unittest.mock import patch
+
+from job_controller import reconciler
+from job_controller.core import decide as decision
+from job_controller.core import judge, status, tally
+from job_controller.core.plan import OpenGates, WriteStatus
+from job_controller.core.verdict import SUCCEEDED, RunVerdict
+from terminator import ending, ledger, reading
+from terminator import reconciler as terminator
+
+# A defect of `decide` as a whole, for whoever runs the schedule to hand in.
+DECIDE = {}
+_LEDGER = {}
+
+
+@contextmanager
+def opens_completed():
+    """Gates are opened for completed nodes too, whatever the ledger says."""
+
+    def due(snapshot, tally_, run):
+        return tuple(n.pod for n in tally_.nodes.values() if n.pod.is_gated)
+
+    async def unread(self, job):
+        return {}
+
+    with (
+        patch.object(decision, "due_pods", due),
+        patch.object(reconciler.Reconciler, "_completed_nodes", unread),
+    ):
+        yield
+
+
+@contextmanager
+def trusts_the_cache():
+    """Gates are opened on the cached ledger, without reading it afresh."""
+
+    async def unread(self, job):
+        return {}
+
+    with patch.object(reconciler.Reconciler, "_completed_nodes", unread):
+        yield
+
+
+@contextmanager
+def complete_early():
+    """The run is complete when one node is still at work."""
+    real = decision.judge_run
+
+    def judge_run(snapshot, tally_, now):
+        if tally_.is_exact and len(tally_.names(judge.COMPLETED)) >= max(tally_.desired - 1, 1):
+            return RunVerdict(SUCCEEDED, "AllNodesCompleted", "nearly")
+        return real(snapshot, tally_, now)
+
+    with patch.object(decision, "judge_run", judge_run):
+        yield
+
+
+@contextmanager
+def never_gates():
+    """The gate never goes up."""
+    with patch.object(decision, "wants_gate", lambda *_: False):
+        yield
+
+
+@contextmanager
+def counts_by_name():
+    """Both counts know nodes by name: a new node of an old name has the old one's evidence."""
+    real = judge.Court.judge
+
+    def blind(court, case):
+        ledger_ = _LEDGER.get(case.node.name)
+        return real(court, replace(case, evidence=ledger_ or case.evidence))
+
+    real_take = decision.take_tally
+
+    def take(snapshot, now):
+        _LEDGER.clear()
+        _LEDGER.update(tally.merge_evidence(snapshot))
+        return real_take(snapshot, now)
+
+    def is_completed(name, snapshot):
+        entry = snapshot.ledger.get(name)
+        return entry is not None and entry.is_completed
+
+    with (
+        patch.object(judge.Court, "judge", blind),
+        patch.object(decision, "take_tally", take),
+        patch.object(ending, "_is_completed", is_completed),
+    ):
+        yield
+    _LEDGER.clear()
+
+
+@contextmanager
+def no_grace():
+    """A task that ends is judged by its exit at once, and at its first."""
+
+    def failure(court, record, case):
+        container = case.pod.container
+        if container is not None and container.state == "terminated":
+            return replace(record, state=judge.FAILED, reason="ExitCode", message="hasty"), None
+        return None, None
+
+    with patch.object(judge.Court, "_failure", failure):
+        yield
+
+
+@contextmanager
+def always_moves():
+    """lastTransitionTime moves with every write, and there is always something to write."""
+    real = status.set_conditions
+
+    def restless(job, changes, now):
+        found = real(job, changes, now)
+        return [{**c, "lastTransitionTime": status.format_time(now)} for c in found]
+
+    with patch.object(status, "set_conditions", restless):
+        yield
+
+
+@contextmanager
+def writes_idly():
+    """Every pass writes the status, changed or not."""
+    real = decision.decide
+
+    def decide(snapshot, now):
+        plan = real(snapshot, now)
+        if any(isinstance(action, WriteStatus) for action in plan.actions):
+            return plan
+        return replace(plan, actions=(*plan.actions, WriteStatus(snapshot.job.status)))
+
+    with patch.dict(DECIDE, decide=decide):
+        yield
+
+
+@contextmanager
+def forgets_evidence():
+    """What could not be written is forgotten."""
+    real = ledger.Ledger._write
+
+    async def write(self, book, report, entries):
+        try:
+            await real(self, book, report, entries)
+        finally:
+            for node in entries:
+                book.pending.pop(node, None)
+
+    with patch.object(ledger.Ledger, "_write", write):
+        yield
+
+
+@contextmanager
+def believes_labels():
+    """Pods count by their labels: a forged one's token is taken for its node's."""
+
+    def owned(job, daemon_set, pods):
+        return list(pods)
+
+    def pods_of(self, daemon_set):
+        return self._pods.store.values()
+
+    with (
+        patch.object(terminator, "owned_pods", owned),
+        patch.object(terminator.Caches, "pods_of", pods_of),
+    ):
+        yield
+
+
+@contextmanager
+def no_timers():
+    """Nothing is looked at again because time has passed."""
+    real = decision.decide
+
+    def decide(snapshot, now):
+        return replace(real(snapshot, now), requeue_after=None)
+
+    with patch.dict(DECIDE, decide=decide):
+        yield
+
+
+@contextmanager
+def ignores_the_past():
+    """The log of the instance before a restart is never read."""
+    real = reading.Reading._step_running
+
+    def step(self, now):
+        self._previous_read = self._instance
+        return real(self, now)
+
+    with patch.object(reading.Reading, "_step_running", step):
+        yield
+
+
+@contextmanager
+def never_opens():
+    """No gate is ever opened."""
+    real = decision.decide
+
+    def decide(snapshot, now):
+        plan = real(snapshot, now)
+        actions = tuple(a for a in plan.actions if not isinstance(a, OpenGates))
+        return replace(plan, actions=actions)
+
+    with patch.dict(DECIDE, decide=decide):
+        yield
+
+
+MUTANTS = {
+    mutant.__name__: mutant
+    for mutant in (
+        opens_completed,
+        trusts_the_cache,
+        ignores_the_past,
+        complete_early,
+        never_gates,
+        counts_by_name,
+        no_grace,
+        always_moves,
+        writes_idly,
+        forgets_evidence,
+        believes_labels,
+        no_timers,
+        never_opens,
+    )
+}

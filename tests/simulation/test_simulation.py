@@ -1,0 +1,87 @@
+"""Two thousand schedules of the simulation, and proof that it notices when something is wrong."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.draw import draw
+from tests.simulation.mutants import DECIDE, MUTANTS
+from tests.simulation.run import simulate
+from tests.simulation.shrink import shrink
+
+CHUNKS = 10
+SCHEDULES = 2000
+# Each mutant is caught within so many schedules.
+MUTANT_SEEDS = 400
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_invariants_hold_in_every_schedule(chunk):
+    size = SCHEDULES // CHUNKS
+    failed = {}
+    for seed in range(chunk * size, (chunk + 1) * size):
+        outcome = simulate(draw(seed))
+        if outcome.violations:
+            failed[seed] = outcome.violations[0]
+    assert not failed, f"see python -m tests.simulation --seed {next(iter(failed))}"
+
+
+def test_the_same_seed_gives_the_same_trace_again():
+    for seed in range(12):
+        first, second = (simulate(draw(seed), is_tracing=True) for _ in range(2))
+        assert first.digest() == second.digest()
+
+
+def test_the_same_seed_gives_the_same_trace_in_another_process():
+    code = (
+        "from tests.simulation.draw import draw\n"
+        "from tests.simulation.run import simulate\n"
+        "print([simulate(draw(seed), is_tracing=True).digest() for seed in range(6)])\n"
+    )
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": salt},
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        ).stdout
+        for salt in ("1", "2")
+    }
+    assert len(digests) == 1
+
+
+def test_tracing_changes_nothing():
+    for seed in range(20, 30):
+        told, untold = simulate(draw(seed), is_tracing=True), simulate(draw(seed))
+        assert (told.seconds, told.violations) == (untold.seconds, untold.violations)
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_defect_is_caught(name):
+    with MUTANTS[name]():
+        assert _first_failure() is not None
+
+
+def test_a_failure_shrinks_to_a_readable_trace():
+    with MUTANTS["complete_early"]():
+        seed = _first_failure(start=100)
+        schedule = draw(seed)
+        outcome = simulate(schedule)
+        smaller, shown = shrink(schedule, outcome)
+    assert shown.kinds & outcome.kinds
+    assert len(smaller.disturbances) <= 1
+    assert len(smaller.nodes) <= 2
+    assert 0 < len(shown.trace) < 200
+
+
+def _first_failure(start=0):
+    for seed in range(start, start + MUTANT_SEEDS):
+        if simulate(draw(seed), decide=DECIDE.get("decide")).violations:
+            return seed
+    return None
