@@ -234,7 +234,7 @@ class Caches:
                 self._wake_user_of(found, CROWD_SECONDS)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
-        if old is not None and new is not None and old.uid == new.uid:
+        if old is not None and new is not None and _standing(old) == _standing(new):
             return
         for job in self._jobs.store:
             self._wake((job.namespace, job.name), CROWD_SECONDS)
@@ -278,6 +278,14 @@ def cache_name(resource: str, namespace: str) -> str:
     Each watch gets on by itself: what one has seen says nothing of another.
     """
     return f"{resource}/{namespace}"
+
+
+def _standing(node: Node) -> tuple[str, bool, datetime | None]:
+    """Return what of a node matters to a Job whose pod there does not change.
+
+    Heartbeats and images do not; there is one of either from each node every few minutes.
+    """
+    return node.uid, node.ready, node.ready_since
 
 
 def _slot(namespace: str, name: str) -> str:

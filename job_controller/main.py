@@ -18,9 +18,9 @@ from job_controller.config import Config, parse_config
 from job_controller.core.judge import Patience
 from job_controller.core.snapshot import Settings
 from job_controller.kube.client import KubeClient
-from job_controller.kube.errors import Conflict, KubeError, OperatorError
+from job_controller.kube.errors import Conflict, Forbidden, KubeError, OperatorError
 from job_controller.kube.events import EventRecorder
-from job_controller.kube.lease import run_as_leader
+from job_controller.kube.lease import lead_for_ever
 from job_controller.kube.logs import configure_logging
 from job_controller.kube.probes import serve_probes
 from job_controller.metrics import Metrics
@@ -72,16 +72,15 @@ class Controller:
             self._led(True)
             await self._work()
             return
-        while True:
-            await run_as_leader(
-                self._client,
-                namespace=self._config.lease_namespace,
-                name=self._config.lease_name,
-                identity=f"{self._config.identity}_{uuid4().hex[:8]}",
-                clock=self._clock,
-                lead=self._work,
-                on_state=self._led,
-            )
+        await lead_for_ever(
+            self._client,
+            namespace=self._config.lease_namespace,
+            name=self._config.lease_name,
+            process=self._config.identity,
+            clock=self._clock,
+            lead=self._work,
+            on_state=self._led,
+        )
 
     def _advanced(self, resource: str, namespace: str, version: str) -> None:
         self._written.observed(cache_name(resource, namespace), version)
@@ -141,7 +140,11 @@ class Controller:
     def _failed(self, key: Key, error: BaseException) -> float | None:
         """Say what went wrong with a pass, once; None asks for a retry with growing delay."""
         log = logger.bind(namespace=key[0], job=key[1])
-        if isinstance(error, Conflict):
+        if isinstance(error, Forbidden) and error.is_namespace_ending:
+            # The Job is about to go as well.
+            self._metrics.reconciles.labels("retried").inc()
+            log.debug("the namespace is being deleted", error=str(error))
+        elif isinstance(error, Conflict):
             # Somebody changed the object meanwhile; the cache will have it in a moment.
             self._metrics.reconciles.labels("retried").inc()
             log.debug("conflict, deciding again", error=str(error))

@@ -334,6 +334,8 @@ def _is_refusal(error: KubeError) -> bool:
     A field that the schema does not know comes back as 500 from server-side apply, unlike from
     any other write (apiserver endpoints/handlers/patch.go, applyPatcher).
     """
+    if isinstance(error, Forbidden) and error.is_namespace_ending:
+        return False
     return isinstance(error, Invalid | BadRequest | Forbidden) or (
         error.status == 500 and "failed to create typed patch object" in error.message
     )

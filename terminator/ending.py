@@ -132,16 +132,15 @@ def judge_ending(job: Job, count: Count, now: datetime) -> Ending:
     """Return whether the Job may be deleted.
 
     A complete one, once both counts agree and its time to live is over: at once, unless
-    `ttlSecondsAfterFinished` says otherwise. A failed one only if that says so.
+    `ttlSecondsAfterFinished` says otherwise. One with failed nodes, be they within the limit, only
+    if that says so.
     """
     if job.deleting:
         return Ending("it is being deleted")
     if int(job.status.get("observedGeneration") or 0) != job.generation:
         return Ending("the controller has yet to act on the newest spec")
     if job.is_true(names.CONDITION_COMPLETE):
-        disagreement = _disagreement(job, count)
-        seconds = job.spec.ttl_seconds_after_finished or 0
-        return Ending(disagreement) if disagreement else _after(job, seconds, now)
+        return _judge_complete(job, count, now)
     if job.is_true(names.CONDITION_FAILED):
         return _judge_failed(job, now)
     return Ending("the controller has yet to count it as complete")
@@ -152,6 +151,16 @@ def allowed_failures(limit: int | str, wanted: int) -> int:
     if isinstance(limit, int):
         return limit
     return int(limit.removesuffix("%")) * wanted // 100
+
+
+def _judge_complete(job: Job, count: Count, now: datetime) -> Ending:
+    disagreement = _disagreement(job, count)
+    if disagreement:
+        return Ending(disagreement)
+    ttl_seconds = job.spec.ttl_seconds_after_finished
+    if ttl_seconds is None and count.failed:
+        return Ending("nodes failed, and it stays for inspection")
+    return _after(job, ttl_seconds or 0, now)
 
 
 def _judge_failed(job: Job, now: datetime) -> Ending:

@@ -9,13 +9,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from uuid import uuid4
 
 from loguru import logger
 
 from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import OperatorError
-from job_controller.kube.lease import run_as_leader
+from job_controller.kube.lease import lead_for_ever
 from job_controller.kube.logs import configure_logging
 from job_controller.kube.probes import serve_probes
 from job_controller.runtime.clock import Clock, SystemClock
@@ -143,20 +142,15 @@ class Terminator:
             self._led(True)
             await self._watch.lead()
             return
-        task = asyncio.current_task()
-        assert task is not None
-        # A lease that is lost in the moment of a cancellation hides it: until Python 3.13 a task
-        # group raises the error of its child, and the cancellation is gone (bpo gh-116720).
-        while not task.cancelling():
-            await run_as_leader(
-                self._client,
-                namespace=self._options.lease_namespace,
-                name=self._options.lease_name,
-                identity=f"{self._options.identity}_{uuid4().hex[:8]}",
-                clock=self._clock,
-                lead=self._watch.lead,
-                on_state=self._led,
-            )
+        await lead_for_ever(
+            self._client,
+            namespace=self._options.lease_namespace,
+            name=self._options.lease_name,
+            process=self._options.identity,
+            clock=self._clock,
+            lead=self._watch.lead,
+            on_state=self._led,
+        )
 
     def _led(self, leading: bool) -> None:
         self._metrics.is_leader.set(leading)

@@ -44,6 +44,8 @@ STATE_VOLUME: Final = "daemonset-job-state"
 STATE_MOUNT_PATH: Final = "/run/daemonset-job"
 ENV_STATE: Final = "DAEMONSET_JOB_STATE"
 ENV_TOKEN: Final = "COMPLETION_TOKEN"  # noqa: S105 - a word in a log, no secret
+# How often the work may be started in one pod: known to run-once, which keeps to it by itself.
+ENV_ATTEMPTS_LIMIT: Final = "ATTEMPTS_LIMIT"
 ENV_NODE_NAME: Final = "NODE_NAME"
 
 # The container that holds the pod of a task in Exit mode once the task itself has ended.

@@ -8,6 +8,7 @@ from typing import Any
 
 from job_controller.api import names
 from job_controller.core.desired import build_daemon_set, is_current
+from job_controller.core.judge import FAILED
 from job_controller.core.plan import (
     Action,
     ApplyDaemonSet,
@@ -96,9 +97,9 @@ def _work(snapshot: Snapshot, tally: Tally, run: RunVerdict) -> list[Action]:
         CreateReport(build_report(job, shard)) for shard in missing_shards(snapshot, tally)
     ]
     actions.extend(_daemon_set(snapshot, tally, run))
-    retired = tuple(node.pod for _, node in sorted(tally.nodes.items()) if node.retire)
-    if retired:
-        actions.append(DeletePods(retired))
+    over = tuple(node.pod for _, node in sorted(tally.nodes.items()) if node.retire or node.discard)
+    if over:
+        actions.append(DeletePods(over))
     due = due_pods(snapshot, tally, run)
     if due:
         uids = {pod.node_name: tally.nodes[pod.node_name].uid for pod in due}
@@ -112,10 +113,10 @@ def _daemon_set(snapshot: Snapshot, tally: Tally, run: RunVerdict) -> list[Actio
     if run.state == LOST:
         # What is left of a failed run is for people to look at. It is not made again, and no
         # node starts any more: wants_gate sees to that.
-        if ours is not None and snapshot.job.spec.failure_policy.pods == "Delete":
-            return [DeleteDaemonSet(ours.uid)]
         if ours is None:
             return []
+        if snapshot.job.spec.failure_policy.pods == "Delete" and _is_told(tally):
+            return [DeleteDaemonSet(ours.uid)]
     if snapshot.refusal or (found is not None and ours is None):
         # Refused as it is, or somebody else's: what becomes of it wakes us.
         return []
@@ -125,6 +126,15 @@ def _daemon_set(snapshot: Snapshot, tally: Tally, run: RunVerdict) -> list[Actio
     if ours is None:
         return [ApplyDaemonSet(wanted)]
     return [] if is_current(ours, wanted) else [ApplyDaemonSet(wanted, ours.uid)]
+
+
+def _is_told(tally: Tally) -> bool:
+    """Return whether the pods of failed nodes have nothing more to tell."""
+    return all(
+        node.discard or node.pod.uid != node.record.pod_uid
+        for node in tally.nodes.values()
+        if node.state == FAILED
+    )
 
 
 def _events(snapshot: Snapshot, status: Mapping[str, Any], work: list[Action]) -> list[Event]:

@@ -159,6 +159,8 @@ def _task_container(job: Job, token: str) -> dict[str, Any]:
         {"name": names.ENV_STATE, "value": names.STATE_MOUNT_PATH},
         {"name": names.ENV_TOKEN, "value": spec.completion.token or token},
     ]
+    if all(rule.action != "Ignore" for rule in spec.failure_policy.rules):
+        env.append({"name": names.ENV_ATTEMPTS_LIMIT, "value": str(spec.backoff_limit + 1)})
     mounts = [{"name": names.STATE_VOLUME, "mountPath": names.STATE_MOUNT_PATH}]
     if spec.mount_path:
         mounts.append({"name": names.TARGET_VOLUME, "mountPath": names.TARGET_MOUNT_PATH})

@@ -51,6 +51,9 @@ HOPELESS_REASONS: Final = frozenset({"InvalidImageName", "ErrImageNeverPull"})
 # The time between a task's end and its token being in the ledger: a task that printed the token
 # and then exited has completed, and must not be judged by its exit meanwhile.
 LEDGER_GRACE: Final = timedelta(seconds=5)
+# The time between a node's failure and its last lines being in the ledger: its pod, if it is not
+# to be kept, goes after that.
+LINES_GRACE: Final = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +84,13 @@ class Verdict:
 
     `wake_at`: when time alone may change it. `retire`: the pod belongs to a try that is over and
     has to go for the next one to start; the node counts as waiting for that one meanwhile.
+    `discard`: the pod of a failed node has nothing more to tell, and is not to be kept.
     """
 
     record: NodeRecord
     wake_at: datetime | None = None
     retire: bool = False
+    discard: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +109,7 @@ class Court:
             return Verdict(_completed(record, case))
         if record.state == FAILED:
             if record.retry == self.retry:
-                return Verdict(_with_last_line(record, case))
+                return self._lasting(_with_last_line(record, case), case)
             if record.pod_uid == case.pod.uid:
                 return Verdict(record, retire=True)
             record = NodeRecord(uid=record.uid, state=WAITING, retry=self.retry)
@@ -122,6 +127,22 @@ class Court:
         moments = [moment for moment in (ripe_at, lost_at, late_at) if moment is not None]
         return Verdict(late or record, wake_at=min(moments, default=None))
 
+    def _lasting(self, record: NodeRecord, case: Case) -> Verdict:
+        """Return the verdict on a node whose failure is on record, and on its pod.
+
+        The kubelet starts the task in a kept pod again and again. Where the pods of failures are
+        not wanted, it goes as soon as its last lines are known: its successor waits at the gate.
+        """
+        unwanted = self.spec.failure_policy.pods == "Delete" and record.pod_uid == case.pod.uid
+        if not unwanted:
+            return Verdict(record)
+        evidence, failed_at = case.evidence, parse_time(record.finished_at)
+        told = evidence is not None and evidence.pod_uid == case.pod.uid
+        ripe = failed_at + LINES_GRACE if failed_at is not None else self.now
+        if told or self.now >= ripe:
+            return Verdict(record, discard=True)
+        return Verdict(record, wake_at=ripe)
+
     def _known(self, case: Case) -> NodeRecord:
         record = case.record
         if record is None or record.uid != case.node.uid:
@@ -131,12 +152,12 @@ class Court:
     def _observed(self, record: NodeRecord, case: Case) -> NodeRecord:
         """Return the record with what the pod shows: started or not, attempts, exit code."""
         pod, container = case.pod, case.pod.container
-        same_pod = record.pod_uid in {"", pod.uid}
+        same_pod = _is_about(record, pod)
         base = NodeRecord(
             uid=record.uid,
             state=WAITING,
             attempts=record.attempts,
-            attempts_before=record.attempts_before if same_pod else record.attempts,
+            attempts_before=_attempts_before(record, pod),
             ended=record.ended if same_pod else 0,
             ignored=record.ignored if same_pod else 0,
             started_at=record.started_at,
@@ -242,6 +263,15 @@ class Court:
 _START_FAILURES: Final = frozenset({"ImagePullFailed", "ContainerStartFailed", "Unschedulable"})
 
 
+def _is_about(record: NodeRecord, pod: Pod) -> bool:
+    return record.pod_uid in {"", pod.uid}
+
+
+def _attempts_before(record: NodeRecord, pod: Pod) -> int:
+    """Return how often the task was started in pods before this one."""
+    return record.attempts_before if _is_about(record, pod) else record.attempts
+
+
 def has_started(pod: Pod) -> bool:
     """Return whether the task in the pod was started at least once."""
     container = pod.container
@@ -285,7 +315,10 @@ def _completed(record: NodeRecord, case: Case) -> NodeRecord:
         return record
     own_pod = evidence.pod_uid in {"", case.pod.uid}
     started = container.started_at if own_pod and container is not None else None
-    attempts = container.restart_count + 1 if own_pod and container is not None else 1
+    attempts = 1
+    if own_pod and container is not None:
+        # The pod may have started and completed since the record was made, of a pod before it.
+        attempts = _attempts_before(record, case.pod) + container.restart_count + 1
     code = container.exit_code if own_pod and container is not None else None
     return NodeRecord(
         uid=record.uid,

@@ -18,12 +18,16 @@ from job_controller.core.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class NodeTally:
-    """One wanted node: its record as it is now, and the pod that stands for it."""
+    """One wanted node: its record as it is now, and the pod that stands for it.
+
+    `retire` and `discard`: see `judge.Verdict`.
+    """
 
     name: str
     record: NodeRecord
     pod: Pod
     retire: bool = False
+    discard: bool = False
 
     @property
     def uid(self) -> str:
@@ -91,7 +95,7 @@ def take_tally(snapshot: Snapshot, now: datetime) -> Tally:
         if evidence is not None and evidence.node_uid != node.uid:
             evidence = None
         verdict = court.judge(Case(node, pod, evidence, records.get(name)))
-        nodes[name] = NodeTally(name, verdict.record, pod, verdict.retire)
+        nodes[name] = NodeTally(name, verdict.record, pod, verdict.retire, verdict.discard)
         if verdict.wake_at is not None:
             wakes.append(verdict.wake_at)
     desired = daemon_set.desired if daemon_set is not None else 0

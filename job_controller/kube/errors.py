@@ -104,6 +104,15 @@ class Forbidden(KubeError):
 
     default_status = 403
 
+    @property
+    def is_namespace_ending(self) -> bool:
+        """Whether nothing can be made any more because the namespace is being deleted.
+
+        (apiserver plugin/namespace/lifecycle; the cause is v1.NamespaceTerminatingCause.)
+        """
+        causes = self.details.get("causes") or ()
+        return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
+
 
 class NotFound(KubeError):
     """404: the object, or its whole resource type, is not there."""

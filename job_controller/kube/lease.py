@@ -16,6 +16,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 from loguru import logger
 
@@ -74,6 +75,37 @@ async def run_as_leader(  # noqa: PLR0913 - independent settings, given by name
             logger.bind(lease=f"{namespace}/{name}", identity=identity).info("stopped leading")
     finally:
         await candidate.release()
+
+
+async def lead_for_ever(  # noqa: PLR0913 - independent settings, given by name
+    client: KubeClient,
+    *,
+    namespace: str,
+    name: str,
+    process: str,
+    clock: Clock,
+    lead: Callable[[], Awaitable[None]],
+    on_state: Callable[[bool], None],
+) -> None:
+    """Run `lead` whenever the lease is ours, until cancelled; see `run_as_leader`.
+
+    `process` (a pod or host name) starts the identity; something random follows for each term.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    while not task.cancelling():
+        await run_as_leader(
+            client,
+            namespace=namespace,
+            name=name,
+            identity=f"{process}_{uuid4().hex[:8]}",
+            clock=clock,
+            lead=lead,
+            on_state=on_state,
+        )
+    # A lease that is lost in the moment of a cancellation hides it: until Python 3.13 a task
+    # group raises the error of its child, and the cancellation is gone (cpython gh-116720).
+    raise asyncio.CancelledError
 
 
 async def _lead(candidate: "_Candidate", lead: Callable[[], Awaitable[None]]) -> None:

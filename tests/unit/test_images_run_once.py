@@ -13,7 +13,8 @@ import pytest
 
 RUN_ONCE = Path(__file__).resolve().parents[2] / "images" / "task" / "run-once"
 # dash is the image's sh; busybox is what people put it into otherwise.
-SHELLS = {"dash": ["dash"], "busybox": ["busybox", "sh"], "bash": ["bash", "--posix"]}
+_SHELLS = {"dash": ["dash"], "busybox": ["busybox", "sh"], "bash": ["bash", "--posix"]}
+SHELLS = {name: command for name, command in _SHELLS.items() if shutil.which(command[0])}
 PATIENCE_SECONDS = 10.0
 
 
@@ -88,8 +89,6 @@ def stop(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> int:
 @pytest.fixture(params=SHELLS)
 def task(request, tmp_path: Path) -> Iterator[Task]:
     shell = SHELLS[request.param]
-    if shutil.which(shell[0]) is None:
-        pytest.skip(f"there is no {shell[0]} here")
     (tmp_path / "task.d").mkdir()
     (tmp_path / "state").mkdir()
     task = Task(shell, tmp_path)
@@ -356,3 +355,31 @@ def test_as_pid_1_it_hears_signals_and_reaps_orphans(task):
     assert len(inner) == 1
     os.kill(int(inner[0]), signal.SIGTERM)
     assert process.wait(PATIENCE_SECONDS) == 0
+
+
+def test_the_work_is_tried_no_more_often_than_allowed_in_a_pod(task):
+    task.script("10-fail", 'echo x >> "$OUT/runs"; exit 7')
+    assert [task.run(ATTEMPTS_LIMIT="2") for _ in range(4)] == [7, 7, 7, 7]
+    assert (task.folder / "runs").read_text() == "x\nx\n"
+    assert "tried 2 times in this pod" in task.errors
+
+
+def test_a_try_that_was_killed_counts(task):
+    task.script("10-die", 'echo x >> "$OUT/runs"; kill -9 $PPID')
+    assert task.run(ATTEMPTS_LIMIT="1") == -signal.SIGKILL
+    assert task.run(ATTEMPTS_LIMIT="1") == 1
+    assert (task.folder / "runs").read_text() == "x\n"
+
+
+def test_without_a_limit_it_is_tried_for_ever(task):
+    task.script("10-fail", 'echo x >> "$OUT/runs"; exit 7')
+    assert [task.run() for _ in range(3)] == [7, 7, 7]
+    assert (task.folder / "runs").read_text() == "x\nx\nx\n"
+
+
+def test_work_that_succeeds_within_the_limit_is_done(task):
+    task.script("10-once", 'echo x >> "$OUT/runs"; [ "$(wc -l < "$OUT/runs")" -gt 1 ]')
+    assert task.run(ATTEMPTS_LIMIT="2") == 1
+    assert task.complete(ATTEMPTS_LIMIT="2") == 0
+    assert task.complete(ATTEMPTS_LIMIT="2") == 0
+    assert (task.folder / "runs").read_text() == "x\nx\n"

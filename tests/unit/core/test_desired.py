@@ -125,7 +125,7 @@ def test_template_is_merged_over_the_generated_pod():
     task, helper = pod["spec"]["containers"]
     assert task["image"] == "darkowlzz/cleanup:v0.0.2"
     assert {"name": "X", "value": "1"} in task["env"]
-    assert len(task["env"]) == 4
+    assert len(task["env"]) == 5
     assert task["resources"] == {"limits": {"memory": "64Mi"}}
     assert helper == {"name": "helper", "image": "h"}
     assert [v["name"] for v in pod["spec"]["volumes"]] == [

@@ -170,7 +170,7 @@ def record(uid="c-uid", state="Failed"):
 
 
 def with_failed(limit, entry=None):
-    spec = {"failure_policy": FailurePolicy("Continue", limit)}
+    spec = {"failure_policy": FailurePolicy("Continue", limit), "ttl_seconds_after_finished": 0}
     return world(
         completed=("a", "b"),
         job=make_job(COMPLETE, spec=spec),
@@ -183,6 +183,13 @@ def test_as_many_failed_nodes_as_the_job_allows_do_not_keep_it():
     assert obstacle(with_failed("34%")) == ""
     assert obstacle(with_failed(0)) == "1 nodes failed and 0 may"
     assert obstacle(with_failed("33%")) == "1 nodes failed and 0 may"
+
+
+def test_a_complete_job_with_failed_nodes_stays_unless_it_says_otherwise():
+    snapshot = with_failed(1)
+    spec = replace(snapshot.job.spec, ttl_seconds_after_finished=None)
+    snapshot = replace(snapshot, job=replace(snapshot.job, spec=spec))
+    assert obstacle(snapshot) == "nodes failed, and it stays for inspection"
 
 
 @pytest.mark.parametrize("entry", [record(uid="other"), record(state="Active")])
