@@ -74,7 +74,7 @@ class Machine:
     def evict(self):
         """Evict the pods, as for want of memory."""
         for run in list(self.pods.values()):
-            if run.pod() is not None:
+            if run.pod() is not None and not run.is_ending:
                 run.evict()
 
 
@@ -169,6 +169,10 @@ class Run:
         """End the instance with an exit code; the kubelet will start the next one."""
         if not self.is_running(instance):
             return
+        # The runtime tells of an end when the log has all of it.
+        now = self.world.loop.moment
+        log = self.logs[instance]
+        log[:] = [(min(visible, now), at, text) for visible, at, text in log]
         stamp = self.world.clock.stamp()
         reason = "Completed" if code == 0 else "Error"
         began = self.state["running"]["startedAt"]
