@@ -60,7 +60,8 @@ WAIT_SECONDS = 30.0
 class Run:
     """What one start of the task does: waits for `after`, prints, and then ends or stays.
 
-    `waiting` is why the container cannot be started at all; it then never is.
+    `waiting` is why the container cannot be started, and `since` for how long the pod has been
+    there. `late` is how long ago the kubelet says that the task ended.
     """
 
     lines: Sequence[str] = ("done",)
@@ -68,6 +69,9 @@ class Run:
     after: asyncio.Event | None = None
     waiting: str = ""
     message: str = ""
+    since: timedelta = timedelta(0)
+    late: timedelta = LATE
+    back_off: float = BACK_OFF_SECONDS
 
 
 Behaviour = Callable[[str, int], Run]
@@ -433,7 +437,8 @@ class World:
                 run = self.behaviour(node, self.executions[node] + 1)
                 if run.waiting:
                     await kubelet.waits(run)
-                    return
+                    await asyncio.sleep(BACK_OFF_SECONDS)
+                    continue
                 self.executions[node] += 1
                 log = self.logs.begin(meta["namespace"], meta["name"])
                 await kubelet.started()
@@ -443,10 +448,10 @@ class World:
                 if run.exit_code is None:
                     await asyncio.get_running_loop().create_future()
                 log.end()
-                await kubelet.ended(run.exit_code)
+                await kubelet.ended(run)
                 if kubelet.is_over:
                     return
-                await asyncio.sleep(BACK_OFF_SECONDS)
+                await asyncio.sleep(run.back_off)
                 kubelet.restarts += 1
         except NotFound:
             return  # deleted meanwhile
@@ -464,6 +469,7 @@ class Kubelet:
     restarts: int = 0
     is_over: bool = False
     _last: Raw = field(default_factory=dict)
+    _waiting: Raw = field(default_factory=dict)
     _began: datetime = field(default_factory=now)
 
     @property
@@ -472,23 +478,24 @@ class Kubelet:
         return any(c["name"] == names.CONTAINER_NAME for c in inits)
 
     async def waits(self, run: Run) -> None:
-        # Long enough for any patience: what waits has waited since the pod was bound.
         state = {"waiting": {"reason": run.waiting, "message": run.message}}
-        await self._say(state, "Pending", began=now() - timedelta(hours=1))
+        if state != self._waiting:
+            self._waiting = state
+            await self._say(state, "Pending", began=now() - run.since)
 
     async def started(self) -> None:
         self._began = now()
         phase = "Pending" if self.is_init else "Running"
         await self._say({"running": {"startedAt": stamp(self._began)}}, phase)
 
-    async def ended(self, exit_code: int | None) -> None:
+    async def ended(self, run: Run) -> None:
         terminated = {
-            "exitCode": exit_code,
-            "reason": "Error" if exit_code else "Completed",
-            "startedAt": stamp(self._began - LATE),
-            "finishedAt": stamp(now() - LATE),
+            "exitCode": run.exit_code,
+            "reason": "Error" if run.exit_code else "Completed",
+            "startedAt": stamp(self._began - run.late),
+            "finishedAt": stamp(now() - run.late),
         }
-        self.is_over = self.is_init and exit_code == 0
+        self.is_over = self.is_init and run.exit_code == 0
         phase = "Running" if self.is_over or not self.is_init else "Pending"
         await self._say({"terminated": terminated}, phase)
         self._last = {"terminated": terminated}
