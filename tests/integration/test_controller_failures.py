@@ -294,9 +294,14 @@ async def test_continue_lets_every_node_have_its_turn(kube_env, namespace, limit
         if end == "Failed":
             await failed(play)
         else:
+            found = await play.reason("Complete", "EnoughNodesCompleted")
+            a = play.world.name("a")
+            assert found["message"] == f"2 of 3 nodes completed, 1 failed ({a})"
+            # It has a failed node to look at: it stays until somebody says for how long.
+            await asyncio.sleep(0.5)
+            await play.change(JOBS, "sample", {"spec": {"ttlSecondsAfterFinished": 0}})
             await play.gone(JOBS, "sample")
-        report = await play.report()
-        assert report["status"]["phase"] == end
+        assert (await play.report())["status"]["phase"] == end
         states = {node: s["state"] for node, s in (await play.node_states()).items()}
         assert states == {"a": "Failed", "b": "Completed", "c": "Completed"}
 
