@@ -5,6 +5,7 @@ SHELL := /bin/bash
 NODES ?= 3
 FAKE_NODES ?= 0
 CONTEXT ?=
+export CONTEXT PYTHON
 ARCHIVE ?=
 KEEP ?= 0
 PYTEST_ARGS ?=
@@ -47,8 +48,8 @@ deploy: $(VENV) ## build, load and install the project on the cluster
 	@.venv/bin/python -m devcluster deploy
 undeploy: ## delete it again, Jobs included
 	@$(DEVCLUSTER) undeploy
-demo: $(VENV) ## see the whole system at work
-	@.venv/bin/python -m devcluster demo
+demo: $(VENV) ## the main job on real nodes, from nothing; KEEP=1 keeps the cluster
+	@devcluster/with-cluster $(KEEP) $(NODES) .venv/bin/python -m devcluster demo
 
 .PHONY: check test-unit test-contract test-integration test-e2e test
 check: $(VENV) ## ruff, mypy --strict, import rules
@@ -56,8 +57,8 @@ check: $(VENV) ## ruff, mypy --strict, import rules
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy --strict
 	.venv/bin/lint-imports
-test-unit: $(VENV) ## no input, no output, no sleep
-	$(PYTEST) tests/unit
+test-unit: $(VENV) ## no input, no output, no sleep; simulated clusters included
+	$(PYTEST) tests/unit tests/simulation
 test-contract: $(VENV) ## against a scripted API server in the same process
 	$(PYTEST) tests/contract
 test-integration: $(VENV) ## against a real kube-apiserver and etcd
@@ -65,6 +66,11 @@ test-integration: $(VENV) ## against a real kube-apiserver and etcd
 test-e2e: $(VENV) ## on real nodes: its own cluster comes, and goes unless KEEP=1
 	@devcluster/with-cluster $(KEEP) $(NODES) $(PYTEST) tests/e2e
 test: check test-unit test-contract test-integration test-e2e ## everything
+
+.PHONY: simulate
+SEEDS ?= 100000
+simulate: $(VENV) ## simulated clusters, many more: SEEDS=1000000
+	.venv/bin/python -m tests.simulation --seeds $(SEEDS)
 
 .PHONY: clean
 clean: ## remove builds and caches of tools; cluster and .venv stay

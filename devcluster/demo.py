@@ -6,6 +6,7 @@ two more Jobs put the files there and look whether they are gone.
 """
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -66,17 +67,18 @@ def run(paths: Paths) -> None:
         show(_indented(table))
         _check_report(kubectl, nodes.names)
         say(f"\nDone: /tmp/foo is gone from {len(nodes.names)} nodes, {took:.1f} s from apply.")
+    _say_next(paths)
 
 
-def say_next(paths: Paths, *, keeps: bool) -> None:
-    """Say what to try next; `keeps`: the cluster goes on running."""
-    if keeps:
+def _say_next(paths: Paths) -> None:
+    """Say what to try next; with-cluster knows whether the cluster goes on running."""
+    if os.environ.get("DEVCLUSTER_STAYS", "1") == "1":
         say(f"\nThe cluster keeps running. Try:\n  export KUBECONFIG={paths.kubeconfig}")
         say("  kubectl explain dsj.spec")
         say("  kubectl apply -f examples/03-selected-nodes/job.yaml && kubectl get dsj,dsjr -w")
         say("  make cluster-down      # when you have seen enough")
     else:
-        say("\nTry `KEEP=1 make demo` to keep the cluster, then examples/ and docs/tutorial.")
+        say("\nTry `make demo KEEP=1` to keep the cluster, then examples/ and docs/tutorial/.")
 
 
 def _follow(kubectl: Kubectl, names: Sequence[str]) -> None:
