@@ -69,13 +69,19 @@ class _Rest:
         if former := sorted(node for node in self.wanted if self.has_former_pod(node)):
             self.violate("former pod", f"{former}: the pod of a deleted node is in the way")
             return
+        down = [n for n in self.wanted if not self.world.machines[n].is_up]
+        if ending := sorted(node for node in down if node not in self.pods):
+            self.violate("ending pod", f"{ending}: down, and the pod there cannot end")
+            return
         truth = {node: self.state_of(node) for node in self.wanted}
         self.judge_counts(truth)
         if is_true(self.job, "Complete"):
             if self.wanted and all(state == "completed" for state in truth.values()):
                 self.violate("stuck", "every node completed, and the Job is still there")
+            self.judge_nodes(truth)
         elif not has_ended:
-            self.judge_waiting(truth)
+            self.judge_reason(truth)
+            self.judge_nodes(truth)
         if self.report.get("phase") != self.status.get("phase"):
             self.violate("report", f"{self.report.get('phase')}, Job {self.status.get('phase')}")
 
@@ -126,7 +132,8 @@ class _Rest:
 
     # --- reasons -------------------------------------------------------------------------
 
-    def judge_waiting(self, truth):
+    def judge_reason(self, truth):
+        """The reason that the status names must be so."""
         progressing = next(c for c in self.status["conditions"] if c["type"] == "Progressing")
         reason = progressing["reason"]
         open_ = {node for node, state in truth.items() if state not in {"completed", "failed"}}
@@ -140,7 +147,11 @@ class _Rest:
         }
         if not backing.get(reason, False):
             self.violate("stuck", f"waits for {reason}, which is not so: {truth}")
-        for node in sorted(open_):
+
+    def judge_nodes(self, truth):
+        """Each node that has not come to its end must have something that keeps it."""
+        is_paused = is_true(self.job, "Suspended")
+        for node in sorted(n for n, state in truth.items() if state not in {"completed", "failed"}):
             if not (
                 truth[node] == "unreachable"
                 or self.is_at_work(node)

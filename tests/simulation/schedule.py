@@ -14,9 +14,10 @@ class Task:
     """What the task does on one incarnation of a node.
 
     `done`: prints the token `after` seconds and waits. `exit`: prints it and ends with `code`.
-    `fail`: ends with `code` after `after` seconds, `times` times, then as `done`. `never`: runs
-    for ever. `once`: as `exit`, and from its second instance on it only waits. `silent`: ends with 0 and without the token, always. `pull`: its image cannot be
-    pulled for `after` seconds (0: ever), then as `done`.
+    `once`: as `exit`, but from its second instance on it only waits. `fail`: ends with `code` after
+    `after` seconds, `times` times, then as `done`. `never`: runs for ever. `silent`: ends with 0
+    and without the token, always. `pull`: its image cannot be pulled for `after` seconds (0: ever),
+    then as `done`.
     """
 
     kind: str = "done"
