@@ -655,7 +655,7 @@ class Stage:
     # --- programs ------------------------------------------------------------------------
 
     async def client(self, kind: type[KubeClient] = KubeClient) -> tuple[KubeClient, Recorder]:
-        """Return a client with the rights of the system's service account."""
+        """Return a client of that kind, with the rights of the system's service account."""
         recorder = Recorder()
         client = await kind.connect(
             kubeconfig=str(account_kubeconfig(_Hashed(self.env))),
