@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -100,7 +101,11 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A Job: identity, spec and the raw status (what was last written, compared before a write)."""
+    """A Job: identity, spec, and as the server keeps them the spec and the status.
+
+    `raw_spec` is what a record of the run can be run again from; `status` is what was last
+    written, compared before a write.
+    """
 
     namespace: str
     name: str
@@ -112,6 +117,7 @@ class Job:
     deleting: bool = False
     annotations: Mapping[str, str] = field(default_factory=dict)
     status: Mapping[str, Any] = field(default_factory=dict)
+    raw_spec: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def retry_token(self) -> str:
@@ -122,6 +128,16 @@ class Job:
     def daemon_set_name(self) -> str:
         """The name of this Job's DaemonSet."""
         return names.daemon_set_name(self.name)
+
+    def manifest(self) -> str:
+        """Return the Job as JSON that can be applied: what a user wrote, without what was added."""
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": names.JOB_KIND,
+            "metadata": {"name": self.name, "namespace": self.namespace},
+            "spec": self.raw_spec,
+        }
+        return json.dumps(body, separators=(",", ":"), sort_keys=True)
 
     def condition(self, type_: str) -> Condition | None:
         """Return the condition of that type, None when it was never written."""
@@ -157,6 +173,7 @@ def parse_job(raw: Mapping[str, Any]) -> Job:
         deleting=bool(meta.get("deletionTimestamp")),
         annotations=meta.get("annotations") or {},
         status=raw.get("status") or {},
+        raw_spec=raw.get("spec") or {},
     )
 
 

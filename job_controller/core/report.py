@@ -28,6 +28,8 @@ def build_report(job: Job, shard: int = 0) -> dict[str, Any]:
     """Return the JobReport to create for a Job: what ran, for whoever reads it later."""
     spec = job.spec
     recorded: dict[str, Any] = {"image": spec.image}
+    if not shard:
+        recorded["manifest"] = job.manifest()
     if spec.command:
         recorded["command"] = list(spec.command)
     if spec.args:

@@ -474,15 +474,18 @@ def test_mode_exit_tells_failures_as_mode_log_does(cluster, namespace):
     )
 
 
-def test_a_whole_job_runs_again_and_its_reports_are_limited(cluster, namespace):
-    """A record per run, the newest ten; each says what ran."""
-    for _ in range(2):
-        cluster.apply(make_job("again", namespace, **shell("echo done; " + WAIT)))
-        cluster.wait_gone(namespace, "again")
+def test_a_run_is_run_again_from_its_record(cluster, namespace, folder):
+    cluster.apply(make_job("again", namespace, mountPath=folder, **counting()))
+    cluster.wait_gone(namespace, "again")
+    (first,) = cluster.get("dsjr", "-n", namespace)["items"]
+
+    cluster.kubectl("create", "-f", "-", stdin=first["spec"]["manifest"])
+
+    cluster.wait_gone(namespace, "again")
     reports = cluster.get("dsjr", "-n", namespace)["items"]
     assert len(reports) == 2
-    assert {r["status"]["phase"] for r in reports} == {"Succeeded"}
-    assert {r["spec"]["image"] for r in reports} == {"darkowlzz/daemonset-job-task:v0.1.0"}
+    assert {report["status"]["phase"] for report in reports} == {"Succeeded"}
+    assert set(cluster.runs(folder).values()) == {2}
 
 
 def test_a_completed_nodes_deleted_pod_waits_at_the_gate(cluster, namespace, folder):

@@ -25,7 +25,7 @@ from job_controller.api.report import Evidence, new_report, parse_evidence, pars
 CRDS = Path(__file__).resolve().parents[2] / "crds"
 FILES = {"jobs": CRDS / "jobs.yaml", "jobreports": CRDS / "jobreports.yaml"}
 # Recorded for whoever reads a report; the programs have it from the Job.
-FOR_PEOPLE = {"image", "command", "args", "mountPath"}
+FOR_PEOPLE = {"image", "command", "args", "mountPath", "manifest"}
 
 
 def crd(plural: str) -> dict[str, Any]:
