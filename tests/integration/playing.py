@@ -13,7 +13,6 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -101,6 +100,7 @@ class Logs:
         self.logs: dict[tuple[str, str, str], list[FakeLog]] = defaultdict(list)
         self.port = 0
         self._runner: web.AppRunner | None = None
+        self._connections: set[asyncio.Transport] = set()
 
     async def start(self, certificate: Path, key: Path) -> None:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -117,6 +117,9 @@ class Logs:
     async def stop(self) -> None:
         for instances in self.logs.values():
             instances[-1].end()
+        # An orderly end of TLS takes two, and the API server keeps its connections for later.
+        for connection in self._connections:
+            connection.abort()
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -128,6 +131,8 @@ class Logs:
 
     async def _serve(self, http: web.Request) -> web.StreamResponse:
         query, where = http.query, http.match_info
+        if http.transport is not None:
+            self._connections.add(http.transport)
         instances = self.logs.get((where["namespace"], where["pod"], where["container"]), [])
         back = 2 if query.get("previous") == "true" else 1
         if len(instances) < back:
@@ -591,21 +596,14 @@ def _ready(status: str, since: datetime) -> Raw:
 # --- the stage: world, controller and terminator, and a test that looks at them ------------
 
 
-@cache
-def account_kubeconfig(env: "_Hashed") -> Path:
+_kubeconfigs: dict[Path, Path] = {}
+
+
+def account_kubeconfig(env: KubeEnv) -> Path:
     """Return the kubeconfig of the system's service account: its rights and no more."""
-    return env.env.kubeconfig_for_service_account(SYSTEM, ACCOUNT)
-
-
-@dataclass(frozen=True, eq=False)
-class _Hashed:
-    env: KubeEnv
-
-    def __hash__(self) -> int:
-        return hash(self.env.folder)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Hashed) and other.env is self.env
+    if env.folder not in _kubeconfigs:
+        _kubeconfigs[env.folder] = env.kubeconfig_for_service_account(SYSTEM, ACCOUNT)
+    return _kubeconfigs[env.folder]
 
 
 WRITES = ("create", "patch", "update", "delete")
@@ -658,7 +656,7 @@ class Stage:
         """Return a client of that kind, with the rights of the system's service account."""
         recorder = Recorder()
         client = await kind.connect(
-            kubeconfig=str(account_kubeconfig(_Hashed(self.env))),
+            kubeconfig=str(account_kubeconfig(self.env)),
             user_agent="played",
             on_request=recorder,
         )
