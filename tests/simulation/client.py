@@ -8,7 +8,7 @@ is under way when its process dies arrives all the same. Nothing a dead process 
 import asyncio
 
 from job_controller.kube.errors import Conflict, Forbidden, KubeError, Throttled, Unavailable
-from tests.simulation.server import DAEMON_SETS, JOBS, REPORTS
+from tests.simulation.server import DAEMON_SETS, REPORTS
 
 
 class Client:
@@ -35,12 +35,9 @@ class Client:
 
     async def merge_patch(self, resource, name, body, namespace=None, *, subresource=None, **_):
         read_at = dict(self.ledger_read_at)
-        is_status = subresource == "status" and resource.plural == JOBS
-        view = self._world.oracle.view(self._process) if is_status else None
 
         def effect():
             self._world.oracle.ledger_read_at = read_at
-            self._world.oracle.status_view = view
             return self._world.server.patch(
                 self._name,
                 resource.plural,

@@ -4,8 +4,8 @@ The DaemonSet controller works from a view of the nodes that lags behind, and fr
 are (its expectations keep it from making two): one pod for each node that matches the template's
 affinity and has none, OnDelete, the template's gates as they are when it decides; it removes pods
 of nodes that no longer match, failed pods, and unbound pods of nodes that are gone; then it writes
-desiredNumberScheduled and observedGeneration. Not modelled: taints, its backoff for failed pods, its
-crashes, history of revisions.
+desiredNumberScheduled and observedGeneration. Not modelled: taints, its backoff for failed pods,
+its crashes, history of revisions.
 """
 
 from tests.simulation.server import DAEMON_SETS, EVENTS, JOBS, NODES, PODS, controller_of, node_of

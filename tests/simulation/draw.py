@@ -159,7 +159,7 @@ class _Draw:
         rng = self.rng
         kind = rng.choice(("stall", "stall", "relist", "repeat"))
         who, what = rng.choice(PROCESSES), rng.choice(RESOURCES)
-        return Disturbance(self.when(), kind, who, what, seconds=self.span(0.3, 1, 3, 10, 30))
+        return Disturbance(self.when(), kind, who, what, seconds=self.span(0.3, 1, 3, 10))
 
     def churn(self):
         rng = self.rng

@@ -14,6 +14,7 @@ from unittest.mock import patch
 from job_controller import main, reconciler
 from job_controller.api.names import LABEL_MANAGED, LABEL_MANAGED_VALUE
 from job_controller.config import Config as ControllerConfig
+from job_controller.core.plan import WriteStatus
 from terminator.config import Config as TerminatorConfig
 from terminator.watch import Watch
 from tests.simulation.client import Client
@@ -193,7 +194,12 @@ def virtual(world, decide):
     def deciding(snapshot, now):
         if not snapshot.refusal:  # else it decides anew on what it gathered before
             world.decided_at[snapshot.job.uid] = world.loop.moment
-        return decide(snapshot, now)
+        plan = decide(snapshot, now)
+        for action in plan.actions:
+            if isinstance(action, WriteStatus) and action.status["phase"] == "Succeeded":
+                controller = world.processes["controller"]
+                world.oracle.status_view = world.oracle.view(controller)
+        return plan
 
     with (
         patch.object(main, "SystemClock", lambda: world.clock),
