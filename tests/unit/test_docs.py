@@ -1,0 +1,278 @@
+"""The documentation against the code: all that users meet is told, and links lead somewhere."""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry
+
+from job_controller.api import names
+from job_controller.config import parse_config
+from job_controller.metrics import Metrics as ControllerMetrics
+from terminator.config import _ENVIRONMENT, _FILE
+from terminator.main import parse_options
+from terminator.metrics import Metrics as TerminatorMetrics
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+REFERENCE = DOCS / "reference"
+PAGES = sorted(
+    {ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *DOCS.rglob("*.md")}
+    | set((ROOT / "examples").rglob("*.md"))
+)
+
+# Words of a status that code writes by itself: a condition's reason, an event's, a node's state.
+CAMEL_CASE = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z]*)*")
+# CamelCase in core that no user reads: kinds and enums of Kubernetes, suffixes of quantities,
+# what containers are in, the inner names of a verdict.
+NOT_FOR_USERS = {
+    *("DaemonSet", "Error", "CrashLoopBackOff", "Evicted", "NodeShutdown", "Preempting"),
+    *("Held", "In", "NotIn", "OnDelete", "RuntimeDefault"),
+    *("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"),
+}
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def page_id(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+# --- links and commands ------------------------------------------------------------------
+
+
+def prose(text: str) -> str:
+    """Return a page without its code blocks."""
+    return re.sub(r"(?ms)^ *```.*?^ *```$", "", text)
+
+
+def anchors(text: str) -> set[str]:
+    """Return the anchors that a page's headings get on GitHub."""
+    found = re.findall(r"(?m)^#+ (.+)$", prose(text))
+    return {re.sub(r"[^\w\- ]", "", each.lower()).strip().replace(" ", "-") for each in found}
+
+
+def links(text: str) -> list[str]:
+    return re.findall(r"\[[^\]]*\]\(([^)\s]+)\)", prose(text))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_links_within_the_project_lead_somewhere(page):
+    lost = []
+    for link in links(text_of(page)):
+        if link.startswith(("https://", "http://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (
+            anchor and target.suffix == ".md" and anchor not in anchors(text_of(target))
+        ):
+            lost.append(link)
+    assert lost == []
+
+
+def test_every_page_is_in_the_index():
+    listed = {(DOCS / link).resolve() for link in links(text_of(DOCS / "README.md"))}
+    assert {page for page in DOCS.rglob("*.md") if page.name != "README.md"} <= listed
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_make_targets_exist(page):
+    targets = set(re.findall(r"(?m)^([a-z0-9-]+(?: [a-z0-9-]+)*):", text_of(ROOT / "Makefile")))
+    known = {name for line in targets for name in line.split()}
+    text = text_of(page)
+    commands = re.findall(r"(?m)(?:^|`|&& |\$ )make((?: [^\s`#&]+)+)", code(text))
+    named = {
+        word for line in commands for word in line.split() if re.fullmatch(r"[a-z0-9-]+", word)
+    }
+    assert named <= known
+
+
+def code(text: str) -> str:
+    """Return what stands in code blocks and in single back quotes, one piece a line."""
+    blocks = re.findall(r"(?ms)^ *```\w*\n(.*?)^ *```$", text)
+    return "\n".join([*blocks, *re.findall(r"`([^`\n]+)`", prose(text))])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_manifests_are_yaml(page):
+    for block in re.findall(r"(?ms)^( *)```yaml\n(.*?)^ *```$", text_of(page)):
+        indent, body = block
+        for document in yaml.safe_load_all(re.sub(rf"(?m)^{indent}", "", body)):
+            assert isinstance(document, Mapping), body
+
+
+# --- the API -----------------------------------------------------------------------------
+
+
+@cache
+def schema(plural: str) -> Mapping[str, Any]:
+    crd = yaml.safe_load(text_of(ROOT / "crds" / f"{plural}.yaml"))
+    (version,) = crd["spec"]["versions"]
+    return version["schema"]["openAPIV3Schema"]["properties"]
+
+
+def fields(node: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield every field below `path`; a list's fields as path[].field, a map's as path.<node>."""
+    for name, child in (node.get("properties") or {}).items():
+        yield f"{path}.{name}", child
+        yield from fields(child, f"{path}.{name}")
+    if isinstance(node.get("items"), Mapping):
+        yield from fields(node["items"], f"{path}[]")
+    if isinstance(node.get("additionalProperties"), Mapping):
+        yield from fields(node["additionalProperties"], f"{path}.<node>")
+
+
+def rows(page: str) -> dict[str, list[str]]:
+    """Return the cells of every table row that begins with something in back quotes."""
+    found = {}
+    for line in text_of(REFERENCE / page).splitlines():
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if cells and (name := re.fullmatch(r"`([^`]+)`", cells[0])):
+            found.setdefault(name[1], cells)
+    return found
+
+
+def job_fields() -> dict[str, Mapping[str, Any]]:
+    # What a pod's spec may hold is Kubernetes' to explain.
+    return {
+        path: node
+        for path, node in fields(schema("jobs")["spec"], "spec")
+        if not path.startswith("spec.template.spec.")
+    }
+
+
+def test_every_field_of_a_job_is_in_the_reference_and_no_other():
+    documented = {name for name in rows("job.md") if name.startswith("spec.")}
+    assert documented == set(job_fields())
+
+
+@pytest.mark.parametrize("path", [p for p, node in job_fields().items() if "default" in node])
+def test_defaults_are_those_of_the_schema(path):
+    default = job_fields()[path]["default"]
+    words = {True: "true", False: "false"}.get(default) if isinstance(default, bool) else None
+    assert rows("job.md")[path][2] == f"`{words or default}`"
+
+
+@pytest.mark.parametrize("path", [p for p, node in job_fields().items() if "enum" in node])
+def test_every_choice_is_explained(path):
+    assert all(f"`{choice}`" in rows("job.md")[path][4] for choice in job_fields()[path]["enum"])
+
+
+def test_what_is_fixed_is_what_the_schema_guards():
+    crd = yaml.safe_load(text_of(ROOT / "crds" / "jobs.yaml"))
+    (version,) = crd["spec"]["versions"]
+    rules = version["schema"]["openAPIV3Schema"]["x-kubernetes-validations"]
+    guarded = {rule["fieldPath"].removeprefix(".") for rule in rules if "oldSelf" in rule["rule"]}
+    fixed = {
+        name for name, cells in rows("job.md").items() if len(cells) == 5 and cells[3] == "yes"
+    }
+    assert {name for name in fixed if name.count(".") == 1} == guarded
+    assert {".".join(name.split(".")[:2]) for name in fixed} == guarded
+
+
+def test_every_field_of_a_jobs_status_is_in_the_reference():
+    text = text_of(REFERENCE / "job.md")
+    # Conditions are those of every Kubernetes object.
+    paths = [p for p, _ in fields(schema("jobs")["status"], "status") if "conditions[]" not in p]
+    assert [path for path in paths if f"`{path}`" not in text and path != "status.nodes"] == []
+
+
+def test_every_field_of_a_report_is_in_the_reference_and_no_other():
+    inside = {"spec.job", "status.nodes"}
+    paths = {
+        path
+        for part in ("spec", "evidence", "status")
+        for path, _ in fields(schema("jobreports")[part], part)
+        if path not in inside and not path.startswith("status.nodes.")
+    }
+    documented = {name for name in rows("jobreport.md") if "." in name} - inside
+    assert documented == paths
+
+
+# --- reasons, names ----------------------------------------------------------------------
+
+
+def camel_case_words() -> set[str]:
+    """Return every CamelCase text in the core: reasons, states, phases, and words of the API."""
+    return {
+        node.value
+        for file in (ROOT / "job_controller" / "core").glob("*.py")
+        for node in ast.walk(ast.parse(text_of(file)))
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and CAMEL_CASE.fullmatch(node.value)
+    }
+
+
+def test_every_reason_is_in_the_reference():
+    text = text_of(REFERENCE / "status.md") + text_of(REFERENCE / "job.md")
+    told = set(re.findall(r"`([A-Za-z]+)`", text)) | {"True", "False", "Normal", "Warning"}
+    assert sorted(camel_case_words() - NOT_FOR_USERS - told) == []
+
+
+def test_no_reason_in_the_reference_is_made_up():
+    text = text_of(REFERENCE / "status.md")
+    told = set(re.findall(r"^\|.*?\| `([A-Z][A-Za-z]+)`", text, re.MULTILINE))
+    assert told <= camel_case_words()
+
+
+def test_every_name_is_in_the_reference():
+    text = text_of(REFERENCE / "names.md")
+    labels = (names.LABEL_DAEMON_SET, names.LABEL_JOB, names.LABEL_MANAGED, names.LABEL_JOB_UID)
+    others = (names.LABEL_SHARD, names.ANNOTATION_RETRY, names.TURN_GATE, names.FIELD_MANAGER)
+    containers = (names.CONTAINER_NAME, names.HOLD_CONTAINER_NAME)
+    assert [n for n in (*labels, *others, *containers) if f"`{n}`" not in text] == []
+
+
+def test_every_variable_of_a_task_is_in_the_reference():
+    text = text_of(REFERENCE / "task-protocol.md")
+    given = {value for name, value in vars(names).items() if name.startswith("ENV_")}
+    script = text_of(ROOT / "images" / "task" / "run-once")
+    read = set(re.findall(r"\$\{([A-Z_]+):-", script))
+    assert [name for name in sorted(given | read) if f"`{name}`" not in text] == []
+
+
+# --- configuration, metrics --------------------------------------------------------------
+
+
+def flags(capsys: Any, parse: Any) -> set[str]:
+    with pytest.raises(SystemExit):
+        parse(["--help"], {}, "host")
+    return set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out)) - {"--help"}
+
+
+@pytest.mark.parametrize("parse", [parse_config, parse_options])
+def test_every_flag_is_in_the_reference(capsys, parse):
+    text = text_of(REFERENCE / "configuration.md")
+    assert [flag for flag in sorted(flags(capsys, parse)) if f"`{flag}`" not in text] == []
+
+
+def test_every_setting_and_variable_is_in_the_reference():
+    text = text_of(REFERENCE / "configuration.md")
+    sources = [ROOT / "job_controller" / "config.py", ROOT / "terminator" / "main.py"]
+    pattern = r"environ(?:\.get\(|, )\"([A-Z_]+)\""
+    variables = {name for file in sources for name in re.findall(pattern, text_of(file))}
+    wanted = variables | set(_ENVIRONMENT) | set(_FILE)
+    assert [name for name in sorted(wanted) if f"`{name}`" not in text] == []
+
+
+def metric_names(registry: CollectorRegistry) -> set[str]:
+    return {
+        f"{family.name}_total" if family.type == "counter" else family.name
+        for family in registry.collect()
+    }
+
+
+def test_every_metric_is_in_the_reference_and_no_other():
+    controller, terminator = ControllerMetrics(), TerminatorMetrics()
+    controller.watch_jobs(lambda: ())
+    wanted = metric_names(controller.registry) | metric_names(terminator.registry)
+    assert set(rows("metrics.md")) == wanted
