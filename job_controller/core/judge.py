@@ -277,7 +277,11 @@ def has_started(pod: Pod) -> bool:
     container = pod.container
     if container is None:
         return False
-    return container.state in {"running", "terminated"} or container.restart_count > 0
+    return (
+        container.state in {"running", "terminated"}
+        or container.restart_count > 0
+        or container.last_exit_code is not None
+    )
 
 
 def _ended(container: Container) -> int:

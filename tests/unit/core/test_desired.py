@@ -6,7 +6,14 @@ from dataclasses import replace
 import pytest
 
 from job_controller.api import names
-from job_controller.api.job import Completion, JobSpec, NodeSelection, parse_spec
+from job_controller.api.job import (
+    Completion,
+    FailurePolicy,
+    FailureRule,
+    JobSpec,
+    NodeSelection,
+    parse_spec,
+)
 from job_controller.api.objects import DaemonSet
 from job_controller.core.desired import build_daemon_set, build_pod_template, is_current
 from job_controller.core.snapshot import Settings
@@ -252,3 +259,24 @@ def test_empty_things_that_the_server_leaves_out_are_no_difference():
     for key in template["spec"]:
         del found.spec["template"]["spec"][key]
     assert is_current(found, body)
+
+
+def test_mode_exit_runs_the_task_before_the_container_that_holds_the_pod():
+    spec = replace(SEED, completion=Completion(mode="Exit"))
+    body = pod_spec(spec)
+
+    (task,) = body["initContainers"]
+    assert task["name"] == "job-container"
+    assert task["args"] == ["/basetarget/foo"]
+    (hold,) = body["containers"]
+    assert hold["name"] == "hold"
+    assert hold["image"] == Settings().hold_image
+    assert hold["securityContext"]["runAsNonRoot"] is True
+
+
+def test_the_task_is_told_how_often_it_may_be_tried():
+    limited = {e["name"]: e.get("value") for e in container(replace(SEED, backoff_limit=2))["env"]}
+    assert limited["ATTEMPTS_LIMIT"] == "3"
+    ignoring = FailurePolicy(rules=(FailureRule((75,), "Ignore"),))
+    names_ = {e["name"] for e in container(replace(SEED, failure_policy=ignoring))["env"]}
+    assert "ATTEMPTS_LIMIT" not in names_

@@ -1,0 +1,307 @@
+"""Where one node stands. Each test is a line of the story a node can have."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from job_controller.api.job import Completion, FailurePolicy, FailureRule, JobSpec
+from job_controller.api.objects import Container
+from job_controller.api.report import Evidence, NodeRecord
+from job_controller.core.judge import Case, Court, Patience
+from tests.unit.builders import NOW, START, done, gated_pod, make_node, make_pod
+
+SPEC = JobSpec(image="i", backoff_limit=1)
+OLD = NOW - timedelta(seconds=30)
+
+
+def judge(pod=None, *, evidence=None, record=None, node=None, spec=SPEC, retry="", now=NOW):
+    court = Court(spec, retry, Patience(start=300, unreachable=60), now)
+    return court.judge(Case(node or make_node("a"), pod or make_pod("a"), evidence, record))
+
+
+def with_container(**changes):
+    return make_pod("a", container=replace(Container(state="running"), **changes))
+
+
+def crashed(code=2, restarts=0, at=OLD, **changes):
+    return with_container(
+        state="waiting",
+        reason="CrashLoopBackOff",
+        restart_count=restarts,
+        last_exit_code=code,
+        last_finished_at=at,
+        **changes,
+    )
+
+
+def ended(code, restarts=0, at=OLD, reason="Error"):
+    return with_container(
+        state="terminated",
+        exit_code=code,
+        reason=reason,
+        restart_count=restarts,
+        finished_at=at,
+        started_at=START,
+    )
+
+
+def test_a_pod_that_is_yet_to_start_waits():
+    verdict = judge(make_pod("a", state="waiting"))
+    assert verdict.record.state == "Waiting"
+
+
+def test_a_gated_pod_waits_for_its_turn():
+    record = judge(gated_pod("a")).record
+    assert (record.state, record.reason) == ("Waiting", "NotItsTurn")
+
+
+def test_a_running_task_is_active_with_its_first_attempt():
+    record = judge(with_container(started_at=START)).record
+    assert (record.state, record.attempts, record.started_at) == (
+        "Active",
+        1,
+        "2026-01-02T03:03:05Z",
+    )
+
+
+def test_completed_is_told_with_times_and_attempts():
+    record = judge(with_container(started_at=START, restart_count=1), evidence=done("a")).record
+    assert record.state == "Completed"
+    assert record.attempts == 2
+    assert record.finished_at == "2026-01-02T03:04:00Z"
+    assert record.duration_seconds == 55
+
+
+def test_completed_stays_as_recorded_whatever_becomes_of_the_pod():
+    first = judge(with_container(started_at=START), evidence=done("a")).record
+    later = judge(gated_pod("a", serial=9), evidence=done("a"), record=first).record
+    assert later == first
+
+
+def test_completed_wins_over_a_recorded_failure():
+    record = NodeRecord(uid="a-uid", state="Failed", attempts=3)
+    assert judge(evidence=done("a"), record=record).record.state == "Completed"
+
+
+def test_the_record_of_a_former_node_of_that_name_is_nothing():
+    record = NodeRecord(uid="other", state="Failed")
+    assert judge(record=record).record.state == "Active"
+
+
+# --- exit codes --------------------------------------------------------------------------
+
+
+def test_a_failing_task_is_restarted_up_to_the_limit():
+    record = judge(crashed(restarts=0)).record
+    assert (record.state, record.reason) == ("Active", "Restarting")
+    assert record.message == "exit 2 at the first attempt"
+
+
+def test_one_failure_too_many_fails_the_node():
+    record = judge(crashed(restarts=1)).record
+    assert (record.state, record.reason, record.exit_code) == ("Failed", "BackoffLimitExceeded", 2)
+    assert record.message == "exit 2 after 2 attempts"
+    assert record.finished_at == "2026-01-02T03:03:35Z"
+
+
+def test_an_attempt_under_way_is_not_counted_as_failed():
+    running = with_container(restart_count=1, last_exit_code=2, last_finished_at=OLD)
+    assert judge(running).record.state == "Active"
+
+
+def test_the_ledger_is_given_time_before_an_exit_is_judged():
+    just = NOW - timedelta(seconds=2)
+    verdict = judge(crashed(restarts=5, at=just))
+    assert verdict.record.state == "Active"
+    assert verdict.wake_at == just + timedelta(seconds=5)
+
+
+def test_mode_exit_needs_no_such_time():
+    spec = replace(SPEC, completion=Completion(mode="Exit"))
+    assert judge(crashed(restarts=5, at=NOW), spec=spec).record.state == "Failed"
+
+
+def test_mode_exit_takes_exit_0_for_success_and_waits_for_the_ledger():
+    spec = replace(SPEC, completion=Completion(mode="Exit"))
+    record = judge(ended(0, restarts=9), spec=spec).record
+    assert (record.state, record.reason) == ("Active", "")
+
+
+def test_exit_0_without_the_token_is_a_failure_in_mode_log():
+    record = judge(crashed(code=0, restarts=1)).record
+    assert record.state == "Failed"
+    assert record.message == "exit 0 without the token after 2 attempts"
+
+
+def test_the_cause_of_an_end_is_told():
+    assert judge(ended(137, restarts=1, reason="OOMKilled")).record.message == (
+        "exit 137 (OOMKilled) after 2 attempts"
+    )
+
+
+RULES = FailurePolicy(
+    rules=(FailureRule((42, 43), "Fail"), FailureRule((75,), "Ignore"), FailureRule((1,), "Retry"))
+)
+
+
+def test_a_rule_fails_at_once():
+    spec = replace(SPEC, backoff_limit=6, failure_policy=RULES)
+    record = judge(crashed(code=43), spec=spec).record
+    assert (record.state, record.reason) == ("Failed", "ExitCode")
+
+
+def test_a_rule_lets_retry_as_without_one():
+    spec = replace(SPEC, backoff_limit=0, failure_policy=RULES)
+    assert judge(crashed(code=1), spec=spec).record.reason == "BackoffLimitExceeded"
+
+
+def test_ignored_exits_do_not_count():
+    spec = replace(SPEC, backoff_limit=0, failure_policy=RULES)
+    record = None
+    for restarts in range(4):
+        record = judge(crashed(code=75, restarts=restarts), spec=spec, record=record).record
+        assert (record.state, record.ignored) == ("Active", restarts + 1)
+    same = judge(crashed(code=75, restarts=3), spec=spec, record=record).record
+    assert same == record
+    counted = judge(crashed(code=1, restarts=4), spec=spec, record=record).record
+    assert counted.state == "Failed"
+
+
+def test_attempts_add_up_over_pods_and_failures_do_not():
+    first = judge(crashed(restarts=1), spec=replace(SPEC, backoff_limit=9)).record
+    assert first.attempts == 2
+    waiting = judge(make_pod("a", state="waiting", serial=7), record=first).record
+    second = judge(make_pod("a", serial=7), record=waiting).record
+    assert (second.state, second.attempts, second.attempts_before) == ("Active", 3, 2)
+    third = judge(replace(crashed(), uid="pod-a-7"), record=second).record
+    assert (third.state, third.attempts) == ("Active", 3)
+
+
+def test_a_disrupted_pod_is_no_failure():
+    pod = replace(crashed(code=143, restarts=9), disrupted="EvictionByEvictionAPI")
+    assert judge(pod).record.state == "Active"
+    evicted = replace(crashed(code=137, restarts=9), reason="Evicted", phase="Failed")
+    assert judge(evicted).record.state == "Active"
+
+
+# --- the failure token, and last lines -----------------------------------------------------
+
+
+def test_the_failure_token_fails_its_node():
+    evidence = Evidence(
+        "a-uid",
+        pod_uid="pod-a-1",
+        failed_at="2026-01-02T03:04:01.5Z",
+        last_lines=("why", "gave up"),
+    )
+    record = judge(evidence=evidence).record
+    assert (record.state, record.reason) == ("Failed", "FailureToken")
+    assert record.message == "printed the failure token: 'gave up'"
+    assert record.finished_at == "2026-01-02T03:04:01Z"
+
+
+def test_the_failure_token_of_another_pod_says_nothing_of_this_one():
+    evidence = Evidence("a-uid", pod_uid="pod-a-0", failed_at="2026-01-02T03:04:01Z")
+    assert judge(evidence=evidence).record.state == "Active"
+
+
+def test_last_lines_that_arrive_later_are_added_once():
+    failed = judge(crashed(restarts=1)).record
+    evidence = Evidence("a-uid", pod_uid="pod-a-1", last_lines=("disk full",))
+    told = judge(crashed(restarts=1), record=failed, evidence=evidence).record
+    assert told.message == "exit 2 after 2 attempts: 'disk full'"
+    assert judge(crashed(restarts=1), record=told, evidence=evidence).record == told
+
+
+# --- what holds, and another try -----------------------------------------------------------
+
+
+def test_a_recorded_failure_holds_although_the_pod_runs_again():
+    failed = judge(crashed(restarts=1)).record
+    assert judge(with_container(restart_count=2), record=failed).record == failed
+
+
+def test_a_retry_retires_the_pod_and_starts_afresh_with_the_next():
+    failed = judge(crashed(restarts=1)).record
+    verdict = judge(crashed(restarts=1), record=failed, retry="2")
+    assert verdict.retire
+    assert verdict.record == failed
+    fresh = judge(make_pod("a", serial=5), record=failed, retry="2").record
+    assert (fresh.state, fresh.attempts, fresh.retry) == ("Active", 1, "2")
+
+
+def test_the_pod_of_a_failure_goes_when_it_has_told_its_last_lines():
+    spec = replace(SPEC, failure_policy=FailurePolicy(pods="Delete"))
+    failed = judge(crashed(restarts=1, at=NOW - timedelta(seconds=6)), spec=spec).record
+    early = judge(crashed(restarts=1), record=failed, spec=spec)
+    assert not early.discard
+    assert early.wake_at == NOW + timedelta(seconds=4)
+    evidence = Evidence("a-uid", pod_uid="pod-a-1", last_lines=("x",))
+    assert judge(crashed(restarts=1), record=failed, spec=spec, evidence=evidence).discard
+    late = judge(crashed(restarts=1), record=failed, spec=spec, now=NOW + timedelta(seconds=9))
+    assert late.discard
+    assert not judge(gated_pod("a"), record=failed, spec=spec).discard
+    assert not judge(crashed(restarts=1), record=failed).discard
+
+
+# --- time ----------------------------------------------------------------------------------
+
+
+def test_the_deadline_of_a_node():
+    spec = replace(SPEC, node_deadline_seconds=90)
+    early = judge(with_container(started_at=START), spec=spec)
+    assert early.wake_at == START + timedelta(seconds=90)
+    late = judge(with_container(started_at=START), spec=spec, now=START + timedelta(seconds=90))
+    assert (late.record.state, late.record.reason) == ("Failed", "DeadlineExceeded")
+    assert late.record.message == "not done within nodeDeadlineSeconds (90 s)"
+    assert judge(gated_pod("a"), spec=spec).wake_at is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"reason": "ImagePullBackOff", "message": "no such image"}, "ImagePullFailed"),
+        ({"reason": "CreateContainerConfigError"}, "ContainerStartFailed"),
+    ],
+)
+def test_what_keeps_a_task_from_starting_fails_its_node_after_a_while(changes, reason):
+    pod = replace(with_container(state="waiting", **changes), started_at=START)
+    early = judge(pod)
+    assert (early.record.state, early.record.reason) == ("Waiting", reason)
+    assert early.wake_at == START + timedelta(seconds=300)
+    late = judge(pod, now=START + timedelta(seconds=300)).record
+    assert (late.state, late.reason) == ("Failed", reason)
+
+
+def test_what_cannot_heal_is_given_no_time():
+    pod = with_container(state="waiting", reason="InvalidImageName", message="!")
+    assert judge(pod).record.state == "Failed"
+
+
+def test_a_pod_without_room_fails_its_node_after_a_while():
+    pod = make_pod("a", state="", bound=False, unschedulable="Insufficient cpu")
+    assert judge(pod).record.state == "Waiting"
+    record = judge(pod, now=NOW + timedelta(hours=1)).record
+    assert (record.state, record.reason, record.message) == (
+        "Failed",
+        "Unschedulable",
+        "Insufficient cpu",
+    )
+
+
+def test_a_node_out_of_sight_is_unreachable_and_not_failed():
+    gone = make_node("a", ready=False, ready_since=NOW - timedelta(seconds=50))
+    verdict = judge(node=gone)
+    assert verdict.record.state == "Active"
+    assert verdict.wake_at == NOW + timedelta(seconds=10)
+    spec = replace(SPEC, node_deadline_seconds=1)
+    record = judge(node=gone, spec=spec, now=NOW + timedelta(seconds=10)).record
+    assert (record.state, record.reason) == ("Unreachable", "NodeNotReady")
+    back = judge(record=record).record
+    assert back.state == "Active"
+
+
+def test_a_failure_seen_before_a_node_went_out_of_sight_counts():
+    gone = make_node("a", ready=False, ready_since=NOW - timedelta(seconds=500))
+    assert judge(crashed(restarts=3), node=gone).record.state == "Failed"

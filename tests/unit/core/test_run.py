@@ -1,0 +1,289 @@
+"""The run as a whole: when it fails, is held, completes, and what the status says of it."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from job_controller.api import names
+from job_controller.api.job import FailurePolicy
+from job_controller.api.objects import Container
+from job_controller.api.report import NodeRecord
+from job_controller.core.decide import decide
+from job_controller.core.plan import (
+    ApplyDaemonSet,
+    DeleteDaemonSet,
+    DeletePods,
+    OpenGates,
+    WriteReportStatus,
+    WriteStatus,
+)
+from job_controller.core.verdict import allowed_failures, deadline
+from tests.unit.builders import (
+    NOW,
+    START,
+    done,
+    gated_pod,
+    make_job,
+    make_node,
+    make_pod,
+    started,
+    world,
+)
+
+
+def failing(node):
+    container = Container(
+        state="waiting",
+        reason="CrashLoopBackOff",
+        last_exit_code=2,
+        last_finished_at=START,
+        restart_count=9,
+    )
+    return make_pod(node, container=container)
+
+
+def lost(name):
+    return make_node(name, ready=False, ready_since=START - timedelta(hours=1))
+
+
+def run(w, now=NOW):
+    """Decide, take over what the plan writes, and return the plan."""
+    plan = decide(w.snapshot(), now)
+    for action in plan.actions:
+        if isinstance(action, WriteStatus):
+            w.job = replace(w.job, status=action.status)
+        if isinstance(action, WriteReportStatus):
+            w.report_status = action.status
+    return plan
+
+
+def spec(w, **changes):
+    w.job = replace(w.job, spec=replace(w.job.spec, **changes))
+    return w
+
+
+def three(action="FailFast", allowed=0, **changes):
+    """Return a world in which b fails, a is done and c works."""
+    w = world("a", "b", "c", gated=True, evidence={"a": done("a")}, **changes)
+    w.pods[1] = failing("b")
+    return spec(w, failure_policy=FailurePolicy(action, allowed))
+
+
+def conditions(w):
+    return {c["type"]: (c["status"], c["reason"]) for c in w.job.status["conditions"]}
+
+
+def acts(plan, kind):
+    return [action for action in plan.actions if isinstance(action, kind)]
+
+
+@pytest.mark.parametrize(
+    ("limit", "desired", "allowed"),
+    [(0, 9, 0), (2, 1, 2), ("10%", 5, 0), ("10%", 19, 1), ("100%", 7, 7), ("34%", 3, 1)],
+)
+def test_allowed_failures(limit, desired, allowed):
+    assert allowed_failures(limit, desired) == allowed
+
+
+def test_fail_fast_fails_with_the_first_node_too_many():
+    w = three()
+    plan = run(w)
+    assert conditions(w)["Failed"] == ("True", "FailedNodes")
+    assert w.job.status["phase"] == "Failed"
+    assert w.job.status["completionTime"]
+    assert [(e.type, e.reason) for e in plan.events] == [("Warning", "Failed")]
+    assert plan.events[0].message == "1 of 3 nodes failed: b exit 2 after 10 attempts"
+    assert w.report_status["phase"] == "Failed"
+    assert run(w).actions == ()
+
+
+def test_many_failed_nodes_are_told_in_brief():
+    w = world(*(f"n{i}" for i in range(9)), gated=True)
+    w.pods = [failing(f"n{i}") for i in range(6)] + [make_pod(f"n{i}") for i in range(6, 9)]
+    run(w)
+    failed = next(c for c in w.job.status["conditions"] if c["type"] == "Failed")
+    assert failed["message"].startswith("6 of 9 nodes failed: n0 exit 2")
+    assert failed["message"].endswith("; and n[3-5]")
+
+
+def test_continue_waits_for_the_others():
+    w = three("Continue")
+    run(w)
+    assert "Failed" not in conditions(w)
+    w.evidence = {"a": done("a"), "c": done("c")}
+    run(w)
+    assert conditions(w)["Failed"] == ("True", "FailedNodes")
+
+
+def test_continue_within_the_limit_completes_and_names_the_failed():
+    w = three("Continue", "34%")
+    w.evidence = {"a": done("a"), "c": done("c")}
+    run(w)
+    assert conditions(w)["Complete"] == ("True", "EnoughNodesCompleted")
+    complete = next(c for c in w.job.status["conditions"] if c["type"] == "Complete")
+    assert complete["message"] == "2 of 3 nodes completed, 1 failed (b)"
+
+
+def test_pause_holds_turns_until_more_is_allowed():
+    w = three("Pause")
+    w.nodes["d"] = make_node("d")
+    w.pods.append(gated_pod("d"))
+    plan = run(w)
+    assert conditions(w)["Suspended"] == ("True", "FailedNodes")
+    assert w.job.status["phase"] == "Paused"
+    assert not acts(plan, OpenGates)
+    spec(w, failure_policy=FailurePolicy("Pause", 1))
+    plan = run(w)
+    assert conditions(w)["Suspended"] == ("False", "Resumed")
+    assert acts(plan, OpenGates)
+
+
+def test_unreachable_nodes_count_in_the_budget_and_are_told_apart():
+    w = world("a", "b", gated=True, evidence={"a": done("a")})
+    w.nodes["b"] = lost("b")
+    run(w)
+    assert w.job.status["nodes"]["unreachable"] == 1
+    assert w.job.status["nodes"]["failed"] == 0
+    failed = next(c for c in w.job.status["conditions"] if c["type"] == "Failed")
+    assert failed["message"] == "1 unreachable (b)"
+
+
+def test_continue_waits_for_unreachable_nodes_and_says_so():
+    w = world("a", "b", gated=True, evidence={"a": done("a")})
+    spec(w, failure_policy=FailurePolicy("Continue"))
+    w.nodes["b"] = lost("b")
+    run(w)
+    assert conditions(w)["Progressing"] == ("False", "NodesUnreachable")
+    assert "Failed" not in conditions(w)
+
+
+def test_a_failed_run_gives_no_turns_and_its_daemon_set_is_not_made_again():
+    w = three()
+    run(w)
+    w.nodes["d"] = make_node("d")
+    w.pods.append(gated_pod("d"))
+    assert not acts(run(w), OpenGates)
+    w.has_daemon_set = False
+    assert not acts(decide(w.snapshot(pods=()), NOW), ApplyDaemonSet)
+
+
+def test_a_run_that_fails_early_still_gets_its_gate():
+    w = three()
+    w.gated = False
+    plan = run(w)
+    (apply,) = acts(plan, ApplyDaemonSet)
+    assert "schedulingGates" in apply.body["spec"]["template"]["spec"]
+
+
+def test_pods_of_a_failed_run_go_when_asked_and_told():
+    w = spec(three(), failure_policy=FailurePolicy(pods="Delete"))
+    assert not acts(run(w), DeleteDaemonSet)
+    plan = run(w)
+    assert acts(plan, DeleteDaemonSet)
+    assert [pod.node_name for pod in acts(plan, DeletePods)[0].pods] == ["b"]
+
+
+def test_a_retry_opens_a_failed_run_for_its_failed_nodes_only():
+    w = three()
+    run(w)
+    w.job = replace(w.job, annotations={names.ANNOTATION_RETRY: "1"})
+    plan = run(w)
+    assert [pod.node_name for pod in acts(plan, DeletePods)[0].pods] == ["b"]
+    assert conditions(w)["Failed"] == ("False", "Retrying")
+    assert "Retrying" in [e.reason for e in plan.events]
+    assert w.job.status["phase"] == "Running"
+    assert "completionTime" not in w.job.status
+    w.pods[1] = gated_pod("b", serial=5)
+    plan = run(w)
+    assert [pod.node_name for pod in acts(plan, OpenGates)[0].pods] == ["b"]
+    assert w.job.status["nodes"]["failed"] == 0
+
+
+def test_the_deadline_of_the_run_is_recomputed_and_fails_it():
+    w = spec(world("a", "b", gated=True, evidence={"a": done("a")}), active_deadline_seconds=90)
+    plan = run(w)
+    assert plan.requeue_after == 30.0
+    run(w, START + timedelta(seconds=90))
+    assert conditions(w)["Failed"] == ("True", "DeadlineExceeded")
+
+
+def test_suspended_time_does_not_count_toward_the_deadline():
+    w = spec(world("a", gated=True), active_deadline_seconds=90, suspend=True)
+    run(w)
+    assert deadline(w.job) is None
+    spec(w, suspend=False)
+    run(w, NOW)
+    assert deadline(w.job) == NOW + timedelta(seconds=90)
+
+
+def test_a_job_suspended_before_its_start_makes_nothing():
+    job = make_job()
+    job = replace(job, spec=replace(job.spec, suspend=True))
+    w = world("a", job=job, has_daemon_set=False, has_report=False, running=False)
+    plan = run(w)
+    assert [type(a) for a in plan.actions] == [WriteStatus]
+    assert w.job.status["phase"] == "Paused"
+    assert "startTime" not in w.job.status
+    assert run(w).actions == ()
+    spec(w, suspend=False)
+    run(w)
+    assert w.job.status["startTime"]
+    assert conditions(w)["Suspended"] == ("False", "Resumed")
+
+
+def test_suspend_gates_new_pods_and_opens_none():
+    w = spec(world("a", gated=False), suspend=True)
+    w.nodes["b"] = make_node("b")
+    w.pods.append(gated_pod("b"))
+    plan = run(w)
+    assert acts(plan, ApplyDaemonSet)
+    assert not acts(plan, OpenGates)
+    assert w.job.status["phase"] == "Paused"
+
+
+def test_a_daemon_set_that_goes_after_completion_is_made_again_for_the_second_count():
+    w = world("a", gated=True, evidence={"a": done("a")})
+    run(w)
+    w.has_daemon_set = False
+    assert acts(decide(w.snapshot(pods=()), NOW), ApplyDaemonSet)
+
+
+def test_nodes_that_leave_are_kept_in_the_record_by_what_they_did():
+    w = world("a", "b", "c", "d", gated=True, evidence={"a": done("a")})
+    spec(w, failure_policy=FailurePolicy("Continue", 9))
+    w.pods[1] = failing("b")
+    w.pods[3] = make_pod("d", state="waiting")
+    run(w)
+    w.nodes = {"e": make_node("e")}
+    w.pods = [make_pod("e")]
+    run(w)
+    states = {name: raw["state"] for name, raw in w.report_status["nodeStates"].items()}
+    assert states == {"a": "Completed", "b": "Failed", "c": "Removed", "e": "Active"}
+
+
+def test_records_go_where_the_evidence_is_and_otherwise_where_there_is_room():
+    w = world("a", "b", gated=True, evidence={"a": done("a")})
+    first = w.report()
+    second = replace(first, name="second", shard=1, evidence={"b": done("b")})
+    plan = decide(w.snapshot(reports=(second, replace(first))), NOW)
+    by_name = {a.name: a.status for a in acts(plan, WriteReportStatus)}
+    assert set(by_name["second"]["nodeStates"]) == {"b"}
+    assert set(by_name[first.name]["nodeStates"]) == {"a"}
+    assert "phase" not in by_name["second"]
+
+
+def test_large_runs_get_further_shards():
+    w = world("a", gated=True, desired=2500)
+    plan = decide(w.snapshot(), NOW)
+    created = [a.body["spec"]["shard"] for a in plan.actions if type(a).__name__ == "CreateReport"]
+    assert created == [1, 2]
+
+
+def test_a_recorded_failure_under_an_old_retry_does_not_hold_in_a_started_job():
+    w = world("a", gated=True)
+    record = NodeRecord(uid="a-uid", state="Failed", pod_uid="gone", retry="0")
+    w.report_status = {"nodeStates": {"a": record.to_raw()}}
+    w.job = replace(started(make_job()), annotations={names.ANNOTATION_RETRY: "1"})
+    run(w)
+    assert w.job.status["nodes"]["active"] == 1
