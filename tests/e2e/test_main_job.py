@@ -4,7 +4,7 @@ import time
 
 import yaml
 
-from tests.e2e.cluster import WAIT, consistently, counting, eventually, make_job
+from tests.e2e.cluster import TASK_IMAGE, WAIT, consistently, counting, eventually, make_job
 
 
 def test_the_seed_manifest_removes_its_folder_on_every_node_and_itself(cluster, namespace):
@@ -189,3 +189,47 @@ def test_a_job_deleted_by_hand_leaves_a_closed_report(cluster, namespace):
         lambda: cluster.report(namespace, "stopped").get("status", {}).get("phase") == "Cancelled",
         10,
     )
+
+
+def test_a_restarted_container_does_not_do_the_work_again(cluster, namespace, folder):
+    slow, done = cluster.nodes[0], cluster.nodes[1]
+    wait = {
+        "name": "wait",
+        "image": TASK_IMAGE,
+        "env": [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+        "command": ["sh", "-c"],
+        "args": [f'[ "$NODE_NAME" != {slow} ] || while [ ! -e /basetarget/go ]; do sleep 1; done'],
+        "volumeMounts": [{"name": "basetarget", "mountPath": "/basetarget"}],
+    }
+    cluster.on_all_nodes(f"mkdir -p {folder}/foo")
+    job = make_job(
+        "restarted",
+        namespace,
+        image="darkowlzz/cleanup:v0.0.2",
+        args=["/basetarget/foo"],
+        mountPath=folder,
+        template={"spec": {"initContainers": [wait]}},
+    )
+    cluster.apply(job)
+    eventually(lambda: done in cluster.completed(namespace, "restarted"))
+    cluster.on_node(done, f"mkdir {folder}/foo")
+
+    cluster.on_node(
+        done,
+        "for p in /proc/[0-9]*; do grep -q bin/run-onc[e] $p/cmdline 2>/dev/null"
+        " && grep -q basetarget/fo[o] $p/cmdline && kill -9 ${p#/proc/}; done; true",
+    )
+
+    def restarts():
+        return {
+            pod["spec"]["nodeName"]: pod["status"]["containerStatuses"][0]["restartCount"]
+            for pod in cluster.pods(namespace, "restarted")
+        }
+
+    eventually(lambda: restarts()[done] >= 1, 60, "the container was started again")
+    # The slow node's container has no log yet, so the command fails; what it prints is enough.
+    logs = ("logs", "-n", namespace, "-l", "job=restarted", "-c", "job-container", "--tail=5")
+    eventually(lambda: "done already" in cluster.run(*logs).stdout)
+    cluster.on_node(done, f"ls -d {folder}/foo")
+    cluster.on_node(slow, f"touch {folder}/go")
+    cluster.wait_gone(namespace, "restarted")
