@@ -1,8 +1,9 @@
-"""What the controller counts. Labels are bounded: no names of Jobs, nodes or namespaces."""
+"""What the controller counts. Labels are bounded: no names of nodes, and of Jobs only so many."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
@@ -10,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from job_controller.api import names
 from job_controller.api.job import Job
+from job_controller.api.times import parse_time
 
 _PHASES = (
     names.PHASE_PENDING,
@@ -19,6 +21,10 @@ _PHASES = (
     names.PHASE_FAILED,
 )
 _RESULTS = ("done", "retried", "failed")
+_STATES = ("waiting", "active", "completed", "failed", "unreachable")
+_ENDS = (names.PHASE_SUCCEEDED, names.PHASE_FAILED)
+# Jobs that are told one by one, the oldest first; the sums speak of all of them.
+JOBS_LIMIT = 100
 
 
 class Metrics:
@@ -40,6 +46,15 @@ class Metrics:
             registry=self.registry,
             buckets=(0.001, 0.005, 0.02, 0.1, 0.5, 2, 10),
         )
+        self.run_seconds = Histogram(
+            "job_controller_run_seconds",
+            "Duration of a run from start to end, by how it ended.",
+            ["phase"],
+            registry=self.registry,
+            buckets=(5, 15, 60, 300, 900, 3600, 14400, 86400),
+        )
+        for phase in _ENDS:
+            self.run_seconds.labels(phase)
         self.requests = Counter(
             "job_controller_api_requests_total",
             "Requests to the API server, by verb, resource and HTTP status (0: no response).",
@@ -56,6 +71,16 @@ class Metrics:
         """Count one request to the API server."""
         self.requests.labels(verb, resource, str(status)).inc()
 
+    def count_end(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+        """Count a run whose written status says, other than before, that it has ended."""
+        phase = after.get("phase")
+        if phase not in _ENDS or before.get("phase") == phase:
+            return
+        began, ended = parse_time(after.get("startTime")), parse_time(after.get("completionTime"))
+        if began is not None and ended is not None:
+            seconds = max((ended - began).total_seconds(), 0.0)
+            self.run_seconds.labels(phase).observe(seconds)
+
     def watch_jobs(self, jobs: Callable[[], Iterable[Job]]) -> None:
         """Tell Jobs and nodes by state, read from the cache whenever the metrics are."""
         self.registry.register(_JobCollector(jobs))
@@ -70,13 +95,22 @@ class _JobCollector(Collector):
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         phases = dict.fromkeys(_PHASES, 0)
-        states = dict.fromkeys(("waiting", "active", "completed"), 0)
-        for job in self._jobs():
+        states = dict.fromkeys(_STATES, 0)
+        by_job = GaugeMetricFamily(
+            "job_controller_job_nodes",
+            f"Nodes of a Job, by state; of the {JOBS_LIMIT} oldest Jobs.",
+            labels=["namespace", "job", "state"],
+        )
+        jobs = sorted(self._jobs(), key=_age)
+        for place, job in enumerate(jobs):
             phase = job.status.get("phase") or names.PHASE_PENDING
             phases[phase] = phases.get(phase, 0) + 1
             nodes = job.status.get("nodes") or {}
-            for state in states:
-                states[state] += int(nodes.get(state) or 0)
+            for state in _STATES:
+                count = int(nodes.get(state) or 0)
+                states[state] += count
+                if place < JOBS_LIMIT:
+                    by_job.add_metric([job.namespace, job.name, state], count)
         by_phase = GaugeMetricFamily("job_controller_jobs", "Jobs, by phase.", labels=["phase"])
         for phase, count in phases.items():
             by_phase.add_metric([phase], count)
@@ -85,4 +119,9 @@ class _JobCollector(Collector):
         )
         for state, count in states.items():
             by_state.add_metric([state], count)
-        return (by_phase, by_state)
+        return (by_phase, by_state, by_job)
+
+
+def _age(job: Job) -> tuple[float, str, str]:
+    created = job.created_at.timestamp() if job.created_at is not None else 0.0
+    return created, job.namespace, job.name

@@ -181,6 +181,7 @@ class Reconciler:
             # Deleted meanwhile: nothing is left to say about it.
             return
         self._note(key, JOBS, written)
+        self._shell.metrics.count_end(job.status, status)
 
     # --- the report --------------------------------------------------------------------
 
