@@ -33,7 +33,7 @@ class WorkQueue(Generic[K]):
         self._ready: deque[K] = deque()
         self._waiting: set[K] = set()  # in _ready, or to be once done() is called
         self._processing: set[K] = set()
-        self._timers: dict[K, asyncio.TimerHandle] = {}
+        self._timers: dict[K, tuple[float, asyncio.Handle]] = {}  # when, and what then
         self._failures: dict[K, int] = {}
         self._getters: deque[asyncio.Future[None]] = deque()
         self._closed = False
@@ -75,10 +75,12 @@ class WorkQueue(Generic[K]):
         when = loop.time() + seconds
         timer = self._timers.get(key)
         if timer is not None:
-            if timer.when() <= when:
+            if timer[0] <= when:
                 return
-            timer.cancel()
-        self._timers[key] = loop.call_at(when, self._expire, key)
+            timer[1].cancel()
+        # The time is kept beside: uvloop hands out a plain Handle, without `when`, for what is due
+        # within half a millisecond.
+        self._timers[key] = (when, loop.call_at(when, self._expire, key))
 
     def add_rate_limited(self, key: K) -> None:
         """Make `key` due after its backoff, which doubles with each call until `forget`."""
@@ -133,7 +135,7 @@ class WorkQueue(Generic[K]):
     def close(self) -> None:
         """End the queue: timers are cancelled, everybody waiting gets QueueClosed. Idempotent."""
         self._closed = True
-        for timer in self._timers.values():
+        for _, timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
         while self._getters:

@@ -147,3 +147,17 @@ async def test_close_ends_everything():
     assert queue.delayed == 0
     with pytest.raises(QueueClosed):
         await queue.get()
+
+
+def test_what_is_due_within_a_moment_can_be_asked_for_twice_on_uvloop():
+    # uvloop's handle of so short a timer is a plain one, which cannot be asked for its time.
+    async def main() -> str:
+        queue: WorkQueue[str] = WorkQueue()
+        for seconds in (0.0002, 0.0003, 0.0001):
+            queue.add_after("a", seconds)
+        assert queue.delayed == 1
+        return await asyncio.wait_for(queue.get(), 5)
+
+    uvloop = pytest.importorskip("uvloop")
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(main()) == "a"
