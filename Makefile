@@ -5,12 +5,12 @@ SHELL := /bin/bash
 NODES ?= 3
 FAKE_NODES ?= 0
 CONTEXT ?=
-export CONTEXT PYTHON
 ARCHIVE ?=
 KEEP ?= 0
 PYTEST_ARGS ?=
 
 PYTHON ?= $(firstword $(foreach p,python3.11 python3.12 python3.13 python3,$(shell command -v $(p))))
+export CONTEXT PYTHON
 DEVCLUSTER := $(PYTHON) -m devcluster
 VENV := .venv/.stamp
 PYTEST := .venv/bin/python -m pytest $(PYTEST_ARGS)

@@ -121,8 +121,11 @@ class Job:
 
     @property
     def retry_token(self) -> str:
-        """The value of the retry annotation: changing it lets failed nodes try again."""
-        return self.annotations.get(names.ANNOTATION_RETRY, "")
+        """The value of the retry annotation: changing it lets failed nodes try again.
+
+        Taking the annotation away asks for nothing: the last value stays in force.
+        """
+        return self.annotations.get(names.ANNOTATION_RETRY) or self.status.get("retry") or ""
 
     @property
     def daemon_set_name(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from job_controller.api import names
 from job_controller.core.desired import build_daemon_set, is_current
@@ -155,8 +155,9 @@ def _events(snapshot: Snapshot, status: Mapping[str, Any], work: list[Action]) -
     for type_, reason in _TURNING_POINTS.items():
         condition = after.get(type_, {})
         if condition.get("status") == "True" and not job.is_true(type_):
-            good = type_ == names.CONDITION_COMPLETE
-            events.append(Event("Normal" if good else "Warning", reason, condition["message"]))
+            expected = type_ == names.CONDITION_COMPLETE or condition["reason"] == "Suspended"
+            kind: Literal["Normal", "Warning"] = "Normal" if expected else "Warning"
+            events.append(Event(kind, reason, condition["message"]))
     if job.is_true(names.CONDITION_FAILED) and after[names.CONDITION_FAILED]["status"] == "False":
         events.append(Event("Normal", "Retrying", after[names.CONDITION_FAILED]["message"]))
     if not events:

@@ -112,7 +112,13 @@ class Court:
                 return self._lasting(_with_last_line(record, case), case)
             if record.pod_uid == case.pod.uid:
                 return Verdict(record, retire=True)
-            record = NodeRecord(uid=record.uid, state=WAITING, retry=self.retry)
+            record = NodeRecord(
+                uid=record.uid,
+                state=WAITING,
+                attempts=record.attempts,
+                pod_uid=record.pod_uid,
+                retry=self.retry,
+            )
         return self._current(self._observed(record, case), case)
 
     def _current(self, record: NodeRecord, case: Case) -> Verdict:

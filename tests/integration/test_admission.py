@@ -75,6 +75,7 @@ def test_the_right_counts_in_the_jobs_own_namespace_only(kube_env: KubeEnv, name
 def test_what_starts_nothing_needs_no_such_right(kube_env: KubeEnv, namespace, outsider):
     kube_env.apply(job(namespace))
     kube_env.kubectl("label", "dsj", "sample", "a=b", "-n", namespace, user=outsider)
+    kube_env.kubectl("annotate", "dsj", "sample", "a=b", "-n", namespace, user=outsider)
     # What the garbage collector does in a foreground deletion.
     for finalizers in (["foregroundDeletion"], None):
         body = json.dumps({"metadata": {"finalizers": finalizers}})
@@ -82,6 +83,13 @@ def test_what_starts_nothing_needs_no_such_right(kube_env: KubeEnv, namespace, o
             "patch", "dsj", "sample", "-n", namespace, "--type=merge", "-p", body, user=outsider
         )
     kube_env.kubectl("delete", "dsj", "sample", "-n", namespace, user=outsider)
+
+
+def test_a_retry_is_work_and_needs_the_right(kube_env: KubeEnv, namespace, outsider, writer):
+    kube_env.apply(job(namespace))
+    words = ("annotate", "dsj", "sample", "-n", namespace, "daemonset.darkowlzz.space/retry=1")
+    assert "right to create DaemonSets" in kube_env.refusal(*words, user=outsider)
+    kube_env.kubectl(*words, user=writer)
 
 
 def test_the_status_needs_no_such_right(kube_env: KubeEnv, namespace):

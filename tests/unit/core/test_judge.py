@@ -228,7 +228,7 @@ def test_a_retry_retires_the_pod_and_starts_afresh_with_the_next():
     assert verdict.retire
     assert verdict.record == failed
     fresh = judge(make_pod("a", serial=5), record=failed, retry="2").record
-    assert (fresh.state, fresh.attempts, fresh.retry) == ("Active", 1, "2")
+    assert (fresh.state, fresh.attempts, fresh.retry) == ("Active", 3, "2")
 
 
 def test_the_pod_of_a_failure_goes_when_it_has_told_its_last_lines():

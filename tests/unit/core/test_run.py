@@ -200,6 +200,20 @@ def test_a_retry_opens_a_failed_run_for_its_failed_nodes_only():
     assert w.job.status["nodes"]["failed"] == 0
 
 
+def test_taking_the_retry_annotation_away_asks_for_nothing():
+    w = three()
+    w.job = replace(w.job, annotations={names.ANNOTATION_RETRY: "1"})
+    run(w)
+    assert conditions(w)["Failed"] == ("True", "FailedNodes")
+    w.job = replace(w.job, annotations={})
+    assert run(w).actions == ()
+
+
+def test_a_suspension_asked_for_is_no_warning():
+    w = spec(world("a", gated=True), suspend=True)
+    assert [(e.type, e.reason) for e in run(w).events] == [("Normal", "Paused")]
+
+
 def test_the_deadline_of_the_run_is_recomputed_and_fails_it():
     w = spec(world("a", "b", gated=True, evidence={"a": done("a")}), active_deadline_seconds=90)
     plan = run(w)

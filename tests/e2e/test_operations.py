@@ -1,0 +1,88 @@
+"""Running the system: replicas, metrics, a changed configuration, and who may do what."""
+
+import json
+
+from tests.e2e.cluster import SYSTEM, WAIT, counting, eventually, make_job
+
+DEPLOYMENT = "deployment/daemonset-job-controller"
+GO = "while [ ! -e /basetarget/go ]; do sleep 0.2; done"
+
+
+def scale(cluster, replicas):
+    cluster.kubectl("scale", DEPLOYMENT, "-n", SYSTEM, f"--replicas={replicas}")
+    cluster.kubectl("rollout", "status", DEPLOYMENT, "-n", SYSTEM, "--timeout=120s")
+
+
+def holder(cluster, lease):
+    found = cluster.get("lease", lease, "-n", SYSTEM)["spec"].get("holderIdentity") or ""
+    return found.rpartition("_")[0]
+
+
+def metrics(cluster, pod, port):
+    path = f"/api/v1/namespaces/{SYSTEM}/pods/{pod}:{port}/proxy/metrics"
+    lines = cluster.kubectl("get", "--raw", path).splitlines()
+    return dict(line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
+
+
+def test_two_replicas_take_turns_and_a_deleted_leader_is_replaced(cluster, namespace, folder):
+    slow = cluster.nodes[0]
+    work = counting(before=f'[ "$NODE_NAME" = {slow} ] && {GO}')
+    scale(cluster, 2)
+    try:
+        cluster.apply(make_job("pair", namespace, mountPath=folder, **work))
+        eventually(lambda: cluster.completed(namespace, "pair") == set(cluster.nodes) - {slow})
+        leader = holder(cluster, "daemonset-job-controller")
+        pods = [pod["metadata"]["name"] for pod in cluster.get("pods", "-n", SYSTEM)["items"]]
+        assert leader in pods
+        leading = [metrics(cluster, pod, 8080)["job_controller_is_leader"] for pod in pods]
+        assert sorted(leading) == ["0.0", "1.0"]
+
+        cluster.kubectl("delete", "pod", leader, "-n", SYSTEM)
+        eventually(lambda: holder(cluster, "daemonset-job-controller") not in {"", leader}, 60)
+        cluster.on_node(slow, f"touch {folder}/go")
+
+        cluster.wait_gone(namespace, "pair", timeout=120)
+        assert set(cluster.runs(folder).values()) == {1}
+    finally:
+        scale(cluster, 1)
+
+
+def test_a_changed_configuration_is_taken_over_without_a_restart(cluster, namespace):
+    """The kubelet brings a changed ConfigMap to the pod within about a minute."""
+    name = "daemonset-job-terminator"
+    before = cluster.get("configmap", name, "-n", SYSTEM)["data"]["config.yaml"]
+    (pod,) = cluster.get("pods", "-n", SYSTEM)["items"]
+    changed = before.replace("resyncPeriod: 30s", "resyncPeriod: 31s")
+    assert changed != before
+
+    def patch(text):
+        body = json.dumps({"data": {"config.yaml": text}})
+        cluster.kubectl("patch", "configmap", name, "-n", SYSTEM, "--type=merge", "-p", body)
+
+    def reloads():
+        found = metrics(cluster, pod["metadata"]["name"], 8081)
+        return {key: float(value) for key, value in found.items() if "reload" in key}
+
+    start = reloads()
+    patch(changed)
+    try:
+        eventually(lambda: reloads() != start, 150, "the configuration was read again")
+    finally:
+        patch(before)
+    (same,) = cluster.get("pods", "-n", SYSTEM)["items"]
+    assert same["metadata"]["uid"] == pod["metadata"]["uid"]
+    restarts = [c["restartCount"] for c in same["status"]["containerStatuses"]]
+    assert restarts == [c["restartCount"] for c in pod["status"]["containerStatuses"]]
+
+
+def test_metrics_tell_runs_and_their_duration(cluster, namespace):
+    cluster.apply(make_job("measured", namespace, command=["sh", "-c"], args=["echo done;" + WAIT]))
+    cluster.wait_gone(namespace, "measured")
+    (pod,) = cluster.get("pods", "-n", SYSTEM)["items"]
+
+    controller = metrics(cluster, pod["metadata"]["name"], 8080)
+    terminator = metrics(cluster, pod["metadata"]["name"], 8081)
+
+    assert float(controller['job_controller_run_seconds_count{phase="Succeeded"}']) >= 1
+    assert 'job_controller_nodes{state="unreachable"}' in controller
+    assert any(key.startswith("terminator_") for key in terminator)
