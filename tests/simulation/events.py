@@ -96,7 +96,8 @@ def _reregister(world, d):
                 if pod["spec"].get("nodeName") == d.what:
                     machine.pod_changed(pod)
 
-    world.loop.call_later(d.seconds, again)
+    if machine := world.machines.get(d.what):
+        machine.after(d.seconds, again)  # not while it is down
 
 
 def _down(world, d):

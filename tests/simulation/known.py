@@ -17,6 +17,9 @@ KNOWN = (
     # lags behind the one of DaemonSets. The report of a deleted Job can be left that way.
     ("uncounted", ""),
     ("report", r"deleted as completed, the report says Succeeded"),
+    # The answer to the write of Complete is lost: the next pass decides on the Job as it was then,
+    # and may tell the report that the run goes on, while the terminator deletes the Job.
+    ("report", r"the Job is deleted and its report says Running"),
     # A scanner that is told to stop opens the next stream in a task group that has ended.
     ("process", r"Scanner\._stream_closed"),
 )

@@ -157,8 +157,10 @@ class Oracle:
             node = nodes.get(("", pod.node_name))
             if node is not None and not pod.deleting and pod.created_at >= node.created_at:
                 known[pod.node_name, node.uid] = pod.owner_uid
+        owners = {controller_of(raw) for raw in self._world.server.all(DAEMON_SETS)}
         behind = any(process.feeds[p].is_behind for p in ("pods", "nodes", "daemonsets"))
-        return known, behind, {uid: dict(nodes) for uid, nodes in self.synced.items()}
+        counted = {uid: dict(nodes) for uid, nodes in self.synced.items()}
+        return known, behind, counted, owners
 
     def before_delete(self, process, plural, name, uid, view):
         """Judge the deletion of a Job that is about to take effect."""
@@ -180,7 +182,9 @@ class Oracle:
         uid = job["metadata"]["uid"]
         daemon_set, known = self.daemon_set_of(uid), view[0]
         if daemon_set is None:
-            if not view[1]:
+            if uid in view[3] or view[1]:
+                self.excused[f"{invariant}: DaemonSet gone meanwhile"] += 1
+            else:
                 self.violate(invariant, "there is no DaemonSet")
             return
         ds_uid = daemon_set["metadata"]["uid"]
