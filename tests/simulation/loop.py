@@ -18,6 +18,17 @@ class StandstillError(Exception):
     """Everybody waits for somebody else: no callback is ready and no timer is set."""
 
 
+class _NumberedTask(asyncio.Task):
+    """A task whose hash is no address: task groups cancel theirs in the order of a set."""
+
+    def __init__(self, coro, loop, number, context):
+        self._hash = number
+        super().__init__(coro, loop=loop, context=context)
+
+    def __hash__(self):
+        return self._hash
+
+
 class VirtualLoop(asyncio.BaseEventLoop):
     """The event loop, with the few hot methods of the base made for a clock that jumps.
 
@@ -28,6 +39,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self.moment = 0.0
         self._number = count()
+        self.set_task_factory(self._make_task)
+
+    def _make_task(self, _loop, coro, context=None):
+        return _NumberedTask(coro, self, next(self._number), context)
 
     def time(self):
         return self.moment
