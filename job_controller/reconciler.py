@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, assert_never
 
 from loguru import logger
@@ -158,9 +159,9 @@ class Reconciler:
             case ApplyDaemonSet():
                 await self._apply(key, job, action)
             case OpenGates():
-                await self._open_gates(job, action)
+                await self._open_gates(key, job, action)
             case DeletePods():
-                await self._all(self._delete_pod, action.pods)
+                await self._all(partial(self._delete_pod, key), action.pods)
             case DeleteDaemonSet():
                 await self._delete_daemon_set(job, action.uid)
             case _ as unreachable:
@@ -262,7 +263,7 @@ class Reconciler:
             raise
         self._note(key, DAEMON_SETS, written)
 
-    async def _open_gates(self, job: Job, action: OpenGates) -> None:
+    async def _open_gates(self, key: Key, job: Job, action: OpenGates) -> None:
         """Open the gates of those nodes that the ledger, read afresh, does not hold.
 
         The cache of reports can be behind the cache of pods: it is then not known yet that the
@@ -272,7 +273,7 @@ class Reconciler:
         due = [
             pod for pod in action.pods if done.get(pod.node_name) != action.node_uids[pod.node_name]
         ]
-        await self._all(self._open_gate, due)
+        await self._all(partial(self._open_gate, key), due)
 
     async def _all(self, act: Callable[[Pod], Awaitable[None]], pods: Iterable[Pod]) -> None:
         """Act on all pods, a bounded number at a time; one that fails does not stop the others."""
@@ -299,16 +300,18 @@ class Reconciler:
             if evidence.is_completed
         }
 
-    async def _open_gate(self, pod: Pod) -> None:
+    async def _open_gate(self, key: Key, pod: Pod) -> None:
         others = [{"name": gate} for gate in pod.gates if gate != names.TURN_GATE]
         body = {"metadata": {"uid": pod.uid}, "spec": {"schedulingGates": others or None}}
         # Gone, or another pod of that name: the DaemonSet controller makes the next one.
         with suppress(NotFound, Conflict):
-            await self._shell.client.merge_patch(PODS, pod.name, body, pod.namespace)
+            written = await self._shell.client.merge_patch(PODS, pod.name, body, pod.namespace)
+            self._note(key, PODS, written)
 
-    async def _delete_pod(self, pod: Pod) -> None:
+    async def _delete_pod(self, key: Key, pod: Pod) -> None:
         with suppress(NotFound, Conflict):
-            await self._shell.client.delete(PODS, pod.name, pod.namespace, uid=pod.uid)
+            written = await self._shell.client.delete(PODS, pod.name, pod.namespace, uid=pod.uid)
+            self._note(key, PODS, written)
 
     async def _delete_daemon_set(self, job: Job, uid: str) -> None:
         with suppress(NotFound, Conflict):
@@ -318,7 +321,10 @@ class Reconciler:
 
     def _note(self, key: Key, resource: Resource, written: Mapping[str, Any]) -> None:
         watch = cache_name(resource.plural, self._caches.watched_as(key[0]))
-        self._written.wrote(key, watch, written["metadata"]["resourceVersion"])
+        # A deletion answers with the object as it stands while it ends, or else with a Status,
+        # which has no version: there is nothing to wait for then.
+        version = (written.get("metadata") or {}).get("resourceVersion") or ""
+        self._written.wrote(key, watch, version)
 
 
 class _RefusedError(Exception):
