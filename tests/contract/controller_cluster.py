@@ -1,0 +1,252 @@
+"""Around the controller under test: a fake API server on which pods appear and tasks complete.
+
+What the DaemonSet controller and kubelets would do is done at once, whenever something changes;
+the ledger is written by the test, in the terminator's place.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from job_controller.api import names
+from job_controller.api.times import format_time
+from job_controller.config import Config
+from job_controller.kube.client import KubeClient
+from job_controller.kube.resources import (
+    DAEMON_SETS,
+    EVENTS,
+    JOB_REPORTS,
+    JOBS,
+    NODES,
+    PODS,
+    Resource,
+)
+from job_controller.main import Controller
+from job_controller.metrics import Metrics
+from job_controller.runtime.clock import LoopClock
+from tests.contract.fake_api import START, FakeApiServer, Request
+from tests.contract.fake_storage import Raw
+
+SET = "sample-daemonset-job"
+WRITES = {"POST", "PUT", "PATCH", "DELETE"}
+
+
+class Cluster:
+    """The cluster of one test. The nodes named are there, Ready, when the first Job is applied.
+
+    Not before: looptime sets its clock back to 0 when the test begins, after the fixtures.
+    """
+
+    def __init__(self, server: FakeApiServer, *nodes: str) -> None:
+        self.server = server
+        self.plays = True
+        self.starts_tasks = True
+        self._serial = 0
+        self._due = False
+        self._to_join = list(nodes)
+        server.storage.listeners.append(self._on_event)
+
+    # --- what others do ------------------------------------------------------------------
+
+    def join(self, node: str) -> None:
+        """Have a node join."""
+        ready = {"type": "Ready", "status": "True", "lastTransitionTime": self.stamp()}
+        self.server.put(NODES, {"metadata": {"name": node}, "status": {"conditions": [ready]}})
+
+    def apply(self, name: str = "sample", namespace: str = "default", **spec: Any) -> Raw:
+        """Create or change a Job."""
+        while self._to_join:
+            self.join(self._to_join.pop(0))
+        return self.server.put(
+            JOBS,
+            {
+                "metadata": {"name": name, "namespace": namespace},
+                "spec": {"image": "example/task:v1", **spec},
+            },
+        )
+
+    def complete(self, node: str) -> None:
+        """Enter a node in the ledger, as the terminator does."""
+        (report,) = self.server.list(JOB_REPORTS)
+        pod = self.pod(node)
+        entry = {
+            "nodeUID": self.server.get(NODES, node, "")["metadata"]["uid"],
+            "completedAt": self.stamp(),
+            "pod": pod["metadata"]["name"],
+            "podUID": pod["metadata"]["uid"],
+        }
+        self.server.patch(JOB_REPORTS, report["metadata"]["name"], {"evidence": {node: entry}})
+
+    def stamp(self) -> str:
+        return format_time(self.server.clock.now())
+
+    # --- looking -------------------------------------------------------------------------
+
+    def pod(self, node: str) -> Raw:
+        return next(pod for pod in self.server.list(PODS) if node_of(pod) == node)
+
+    def status(self, name: str = "sample") -> Raw:
+        return self.server.get(JOBS, name).get("status") or {}
+
+    def condition(self, type_: str, name: str = "sample") -> Raw:
+        found = self.status(name).get("conditions") or ()
+        return next((c for c in found if c["type"] == type_), {})
+
+    def completed(self) -> int:
+        return (self.status().get("nodes") or {}).get("completed", 0)
+
+    def is_settled(self) -> bool:
+        """Whether every node has its pod, counted, and the gate is up."""
+        nodes = self.status().get("nodes") or {}
+        if not nodes.get("desired") or not self.server.exists(DAEMON_SETS, SET):
+            return False
+        active = sum(not gated(pod) for pod in self.server.list(PODS))
+        return nodes["active"] + nodes["completed"] == active and gated(
+            self.server.get(DAEMON_SETS, SET)["spec"]["template"]
+        )
+
+    def writes(self, pattern: str = "") -> list[Request]:
+        """Return the writing requests to paths that hold `pattern`, in order."""
+        return [
+            request
+            for request in self.server.requests
+            if request.method in WRITES and pattern in request.path
+        ]
+
+    def events(self) -> list[str]:
+        return sorted(raw["reason"] for raw in self.server.list(EVENTS))
+
+    def daemon_set_patches(self) -> int:
+        return len(self.writes("/daemonsets/"))
+
+    # --- DaemonSet controller, scheduler, kubelets ---------------------------------------
+
+    def _on_event(self, _event: Any) -> None:
+        if self.plays and not self._due:
+            self._due = True
+            asyncio.get_running_loop().call_soon(self._step)
+
+    def _step(self) -> None:
+        self._due = False
+        self.server.collect_garbage()
+        nodes = [raw["metadata"]["name"] for raw in self.server.list(NODES)]
+        for found in self.server.list(DAEMON_SETS, names.MANAGED_SELECTOR):
+            self._keep(found, nodes)
+
+    def _keep(self, found: Raw, nodes: list[str]) -> None:
+        meta = found["metadata"]
+        own = [
+            pod
+            for pod in self.server.list(PODS)
+            if pod["metadata"]["ownerReferences"][0]["uid"] == meta["uid"]
+        ]
+        taken = {node_of(pod) for pod in own}
+        for node in nodes:
+            if node not in taken:
+                self._make_pod(found, node)
+        for pod in own:
+            if self.starts_tasks and not gated(pod) and not pod.get("status"):
+                self._start(pod)
+        wanted = {"observedGeneration": meta["generation"], "desiredNumberScheduled": len(nodes)}
+        if found.get("status") != wanted:
+            self.server.patch(DAEMON_SETS, meta["name"], {"status": wanted}, meta["namespace"])
+
+    def _make_pod(self, found: Raw, node: str) -> None:
+        self._serial += 1
+        meta, template = found["metadata"], found["spec"]["template"]
+        term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+        self.server.put(
+            PODS,
+            {
+                "metadata": {
+                    "name": f"{meta['name']}-{self._serial}",
+                    "namespace": meta["namespace"],
+                    "labels": template["metadata"]["labels"],
+                    "ownerReferences": [
+                        {
+                            "kind": "DaemonSet",
+                            "name": meta["name"],
+                            "uid": meta["uid"],
+                            "controller": True,
+                        }
+                    ],
+                },
+                "spec": {**template["spec"], "affinity": {"nodeAffinity": required}},
+            },
+        )
+
+    def _start(self, pod: Raw) -> None:
+        task = {
+            "name": names.CONTAINER_NAME,
+            "state": {"running": {"startedAt": self.stamp()}},
+            "restartCount": 0,
+        }
+        body = {
+            "spec": {"nodeName": node_of(pod)},
+            "status": {
+                "phase": "Running",
+                "startTime": self.stamp(),
+                "containerStatuses": [task],
+            },
+        }
+        self.server.patch(PODS, pod["metadata"]["name"], body, pod["metadata"]["namespace"])
+
+
+def node_of(pod: Raw) -> str:
+    affinity = pod["spec"]["affinity"]["nodeAffinity"]
+    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    return term["matchFields"][0]["values"][0]
+
+
+def gated(pod_or_template: Raw) -> bool:
+    return bool(pod_or_template["spec"].get("schedulingGates"))
+
+
+@pytest.fixture
+def virtual_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The controller's clock is the loop's, as the server's is."""
+    monkeypatch.setattr("job_controller.main.SystemClock", lambda: LoopClock(START))
+
+
+@contextlib.asynccontextmanager
+async def running(
+    server: FakeApiServer, *, client: KubeClient | None = None, **config: Any
+) -> AsyncIterator[asyncio.Task[None]]:
+    """Run a controller until the context ends; it must not have ended by itself."""
+    async with client or KubeClient(server.url) as connected:
+        controller = Controller(connected, Config(**config), Metrics())
+        task = asyncio.create_task(controller.run())
+        try:
+            yield task
+            assert not task.done(), task
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+async def until(check: Callable[[], Any], seconds: float = 120.0) -> Any:
+    """Return the first true answer of `check`; asked often, in the loop's time."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    while not (answer := check()):
+        assert loop.time() < deadline, f"not within {seconds:g} s"
+        await asyncio.sleep(0.25)
+    return answer
+
+
+def on_first(
+    server: FakeApiServer, resource: Resource, type_: str, act: Callable[[], None]
+) -> None:
+    """Do something when the first such event is stored, before any watch is told of it."""
+
+    def listen(event: Any) -> None:
+        if event.kind == (resource.group, resource.plural) and event.type == type_:
+            server.storage.listeners.remove(listen)
+            act()
+
+    server.storage.listeners.insert(0, listen)

@@ -1,0 +1,407 @@
+"""The controller when the API server does what API servers do. All times are the loop's own."""
+
+import asyncio
+import itertools
+
+import pytest
+
+from job_controller.kube.client import KubeClient
+from job_controller.kube.errors import Unavailable
+from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, LEASES, PODS
+from tests.contract.controller_cluster import (
+    SET,
+    Cluster,
+    gated,
+    on_first,
+    running,
+    until,
+    virtual_clock,
+)
+
+__all__ = ["virtual_clock"]
+
+pytestmark = [pytest.mark.looptime(end=20_000), pytest.mark.usefixtures("virtual_clock")]
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@pytest.fixture
+def cluster(server):
+    return Cluster(server, "a", "b")
+
+
+async def finish(cluster):
+    """Complete both nodes and see that the run ends as it should, with nothing made twice."""
+    for node in ("a", "b"):
+        await until(lambda: cluster.status().get("nodes", {}).get("desired") == 2)
+        cluster.complete(node)
+    await until(lambda: cluster.condition("Complete").get("status") == "True")
+    (report,) = cluster.server.list(JOB_REPORTS)
+    assert report["status"]["phase"] == "Succeeded"
+    assert set(report["status"]["nodeStates"]) == {"a", "b"}
+    assert len(cluster.server.list(DAEMON_SETS)) == 1
+    assert len(cluster.server.list(PODS)) == 2
+    # An event follows a write that is known to have succeeded: one may be lost, none is doubled.
+    await asyncio.sleep(60)
+    assert set(cluster.events()) <= {"Completed", "Started"}
+    assert len(cluster.events()) <= 2
+
+
+async def test_an_undisturbed_run_makes_these_writes_and_no_others(server, cluster):
+    async with running(server):
+        cluster.apply()
+        await until(cluster.is_settled)
+        await asyncio.sleep(30)
+        await finish(cluster)
+        await asyncio.sleep(600)
+
+    assert len(cluster.writes("/daemonsets/")) == 2  # made, and the gate put up
+    assert len(cluster.writes("/jobreports")) <= 6
+    assert len(cluster.writes("/jobs/")) <= 6
+    assert len(cluster.writes("/pods/")) == 0
+    assert cluster.events() == ["Completed", "Started"]
+    assert len(cluster.writes("/events")) == 2
+    # Every write of a status changed it: the fake server, like a real one, gives no new version
+    # to a change that changes nothing.
+    versions = [event.version for event in server.storage.history if event.kind[1] == "jobs"]
+    assert len(versions) == 1 + len(cluster.writes("/jobs/"))
+
+
+# --- conflicts ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("times", [1, 4])
+async def test_a_conflict_on_the_status_is_decided_anew(server, cluster, times):
+    server.fail_next("PATCH", "/jobs/sample/status", 409, times, reason="Conflict")
+    async with running(server):
+        cluster.apply()
+        await until(cluster.is_settled)
+        assert [r.status for r in cluster.writes("/jobs/")][: times + 1] == [409] * times + [200]
+        server.fail_next("PATCH", "/jobs/sample/status", 409, times, reason="Conflict")
+        await finish(cluster)
+
+
+async def test_what_others_write_between_is_kept(server, cluster):
+    def meddle():
+        server.patch(JOBS, "sample", {"metadata": {"annotations": {"example.com/x": "y"}}})
+
+    on_first(server, JOB_REPORTS, "ADDED", meddle)
+    async with running(server):
+        cluster.apply()
+        await finish(cluster)
+    assert server.get(JOBS, "sample")["metadata"]["annotations"] == {"example.com/x": "y"}
+
+
+# --- refusals ----------------------------------------------------------------------------
+
+REFUSALS = {
+    "invalid": (422, "Invalid", "spec.template.spec.containers[0].image: Required value"),
+    "quota": (403, "Forbidden", "exceeded quota: none, requested: count/daemonsets.apps=1"),
+    "bad": (400, "BadRequest", "strict decoding error: unknown field"),
+    "typed": (
+        500,
+        "InternalError",
+        "failed to create typed patch object: .spec.template.spec.tolerance: not in schema",
+    ),
+}
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+async def test_a_refused_daemon_set_is_told_and_tried_again_slowly(server, cluster, refusal):
+    status, reason, message = REFUSALS[refusal]
+    server.fail_next("PATCH", "/daemonsets/", status, 10_000, reason=reason, message=message)
+    async with running(server):
+        cluster.apply()
+        await until(lambda: cluster.condition("Progressing").get("reason") == "DaemonSetRefused")
+        found = cluster.condition("Progressing")
+        assert found["status"] == "False"
+        assert message in found["message"]
+        await until(lambda: cluster.events() == ["DaemonSetRefused", "Started"])
+
+        before, since = cluster.daemon_set_patches(), server.storage.version
+        await asyncio.sleep(120)
+        assert 4 <= cluster.daemon_set_patches() - before <= 12
+        assert server.storage.version == since  # it is said once
+        server.faults.clear()
+        await finish_after_trouble(cluster)
+
+
+async def finish_after_trouble(cluster):
+    await until(cluster.is_settled)
+    assert cluster.condition("Progressing")["status"] == "True"
+    for node in ("a", "b"):
+        cluster.complete(node)
+    await until(lambda: cluster.condition("Complete").get("status") == "True")
+    assert len(cluster.server.list(JOB_REPORTS)) == 1
+
+
+async def test_a_refused_report_is_tried_again_and_not_hidden(server, cluster):
+    server.fail_next("POST", "/jobreports", 403, 10_000, reason="Forbidden", message="no right")
+    async with running(server):
+        cluster.apply()
+        await asyncio.sleep(120)
+        assert not server.list(DAEMON_SETS)  # no work without a place to record it
+        assert 5 <= len(cluster.writes("/jobreports")) <= 30
+        server.faults.clear()
+        await until(cluster.is_settled)
+        await finish(cluster)
+
+
+# --- too busy, and failing ---------------------------------------------------------------
+
+
+async def test_a_server_that_asks_for_time_gets_it(server, cluster):
+    async with running(server):
+        await asyncio.sleep(1)
+        server.fail_next("PATCH", "/daemonsets/", 429, 1, retry_after=4)
+        cluster.apply()
+        await until(lambda: cluster.daemon_set_patches() == 1)
+        asked_at = now()
+        await until(lambda: cluster.daemon_set_patches() > 1)
+        assert now() - asked_at >= 3.5  # looked at every quarter of a second
+        await finish(cluster)
+
+
+async def test_a_server_that_asks_for_more_time_than_a_call_may_take_is_asked_again(
+    server, cluster
+):
+    for path in ("/daemonsets/", "/jobreports", "/jobs/"):
+        for method in ("PATCH", "POST"):
+            server.fail_next(method, path, 429, 2, retry_after=40)
+    async with running(server):
+        cluster.apply()
+        await until(cluster.is_settled, 600)
+        await finish(cluster)
+
+
+WRITES_OF_A_RUN = ["/jobs/sample/status", "/jobreports", "/jobreports/.*/status", "/daemonsets/"]
+
+
+@pytest.mark.parametrize("path", WRITES_OF_A_RUN)
+@pytest.mark.parametrize("status", [500, 503, 504])
+async def test_an_error_before_the_effect_is_tried_again(server, cluster, path, status):
+    for method in ("PATCH", "POST"):
+        server.fail_next(method, path, status, 3)
+    async with running(server):
+        cluster.apply()
+        await finish(cluster)
+
+
+@pytest.mark.parametrize("path", WRITES_OF_A_RUN)
+@pytest.mark.parametrize("skipped", [0, 1])
+async def test_an_answer_lost_after_the_effect_does_nothing_twice(server, cluster, path, skipped):
+    async with running(server):
+        if skipped:
+            cluster.apply()
+            await until(cluster.is_settled)
+        for method in ("PATCH", "POST"):
+            server.lose_answer_next(method, path, 2)
+        cluster.apply()
+        await finish(cluster)
+
+
+async def test_a_lost_answer_to_opened_gates_does_nothing_twice(server, cluster):
+    async with running(server):
+        cluster.apply()
+        await until(cluster.is_settled)
+        server.lose_answer_next("PATCH", "/pods/", 1)
+        cluster.join("c")
+        await until(lambda: len(cluster.server.list(PODS)) == 3 and not gated(cluster.pod("c")))
+        for node in ("a", "b", "c"):
+            cluster.complete(node)
+        await until(lambda: cluster.condition("Complete").get("status") == "True")
+
+
+async def test_the_server_is_away_for_a_minute(server, cluster):
+    async with running(server):
+        cluster.apply()
+        await until(cluster.is_settled)
+        for method in ("GET", "PATCH", "POST", "DELETE"):
+            server.reset_next(method, "", 10**6)
+        server.drop_watches()
+        await asyncio.sleep(30)
+        cluster.complete("a")
+        cluster.join("c")
+        await asyncio.sleep(30)
+        asked = len(server.requests)
+        assert asked < 400, "it asked without pause"
+        server.faults.clear()
+        await until(lambda: cluster.completed() == 1 and not gated(cluster.pod("c")), 60)
+        for node in ("b", "c"):
+            cluster.complete(node)
+        await until(lambda: cluster.condition("Complete").get("status") == "True")
+
+
+async def test_it_starts_while_the_server_is_away(server, cluster):
+    server.fail_next("GET", "", 503, 50)
+    cluster.apply()
+    async with running(server):
+        await until(cluster.is_settled)
+        await finish(cluster)
+
+
+# --- watches -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("as_event", [False, True])
+async def test_history_that_is_gone_is_listed_anew(server, cluster, as_event):
+    async with running(server):
+        cluster.apply()
+        await until(cluster.is_settled)
+        server.silence_watches()
+        cluster.complete("a")
+        server.expire(as_event=as_event)
+        server.drop_watches()
+        await until(lambda: cluster.completed() == 1, 60)
+        await finish(cluster)
+
+
+async def test_dropped_watches_are_opened_again(server, cluster):
+    async with running(server):
+        cluster.apply()
+        for _ in range(20):
+            await asyncio.sleep(0.3)
+            server.drop_watches()
+        await until(cluster.is_settled)
+        await finish(cluster)
+
+
+async def test_silent_watches_are_found_out(server, cluster):
+    async with running(server):
+        cluster.apply()
+        await until(cluster.is_settled)
+        server.silence_watches()
+        cluster.complete("a")
+        await until(lambda: cluster.completed() == 1, 150)
+        await finish(cluster)
+
+
+# --- caches behind our own writes --------------------------------------------------------
+
+
+async def test_a_cache_behind_our_own_status_makes_no_second_write(server, cluster):
+    on_first(server, JOBS, "MODIFIED", lambda: server.silence_watches(JOBS))
+    async with running(server):
+        await until(lambda: len(server.open_watches(JOBS)) == 1)
+        cluster.apply()
+        await until(lambda: len(cluster.writes("/jobs/")) == 1)
+        for name in "cdefg":  # whatever else happens: the Job has yet to be seen as started
+            cluster.join(name)
+            await asyncio.sleep(5)
+        assert len(cluster.writes("/jobs/")) == 1
+        assert cluster.events() == ["Started"]
+        await until(cluster.is_settled)
+
+
+async def test_a_cache_behind_our_own_daemon_set_makes_no_second_one(server, cluster):
+    on_first(server, DAEMON_SETS, "ADDED", lambda: server.silence_watches(DAEMON_SETS))
+    async with running(server):
+        await until(lambda: len(server.open_watches(DAEMON_SETS)) == 1)
+        cluster.apply()
+        await until(lambda: server.exists(DAEMON_SETS, SET))
+        for name in "cdefg":
+            cluster.join(name)
+            await asyncio.sleep(5)
+        assert cluster.daemon_set_patches() == 1
+        await until(cluster.is_settled)
+        assert cluster.daemon_set_patches() == 2
+
+
+async def test_a_cache_behind_our_own_report_makes_no_second_one(server, cluster):
+    on_first(server, JOB_REPORTS, "ADDED", lambda: server.silence_watches(JOB_REPORTS))
+    async with running(server):
+        await until(lambda: len(server.open_watches(JOB_REPORTS)) == 1)
+        cluster.apply()
+        await until(lambda: server.list(JOB_REPORTS))
+        for name in "cdefg":
+            cluster.join(name)
+            await asyncio.sleep(5)
+        assert len([r for r in cluster.writes("/jobreports") if r.method == "POST"]) == 1
+        await until(cluster.is_settled)
+
+
+async def test_a_cache_behind_our_own_opening_opens_no_gate_twice(server, cluster):
+    async with running(server):
+        cluster.apply()
+        await until(cluster.is_settled)
+        cluster.starts_tasks = False
+
+        def opened() -> bool:
+            return len(server.list(PODS)) == 3 and not gated(cluster.pod("c"))
+
+        on_first(server, PODS, "MODIFIED", lambda: server.silence_watches(PODS))
+        cluster.join("c")
+        await until(opened)
+        for _ in range(5):
+            server.patch(JOBS, "sample", {"metadata": {"annotations": {"n": str(now())}}})
+            await asyncio.sleep(5)
+        assert len(cluster.writes("/pods/")) == 1
+
+
+# --- two of them -------------------------------------------------------------------------
+
+
+class Cut(KubeClient):
+    """A client that can be cut off from its Lease, and from nothing else."""
+
+    is_cut = False
+
+    async def get(self, resource, *args, **options):
+        if self.is_cut and resource == LEASES:
+            raise Unavailable("cut off")
+        return await super().get(resource, *args, **options)
+
+    async def replace(self, resource, *args, **options):
+        if self.is_cut and resource == LEASES:
+            raise Unavailable("cut off")
+        return await super().replace(resource, *args, **options)
+
+
+def actors(cluster):
+    """Return who wrote, one after the other, Leases aside."""
+    agents = [
+        request.headers["User-Agent"]
+        for request in cluster.writes()
+        if "/leases" not in request.path
+    ]
+    return [agent for agent, _ in itertools.groupby(agents)]
+
+
+async def test_two_with_one_lease_never_act_at_once(server, cluster):
+    one = Cut(server.url, user_agent="one")
+    two = Cut(server.url, user_agent="two")
+    lease = {"lease_namespace": "system", "lease_name": "lock"}
+    cluster.plays = False  # only who writes is of interest
+    async with (
+        running(server, client=one, identity="one", **lease),
+        running(server, client=two, identity="two", **lease),
+    ):
+        await until(lambda: server.exists(LEASES, "lock", "system"))
+        holder = server.get(LEASES, "lock", "system")["spec"]["holderIdentity"]
+        first, other = (one, two) if holder.startswith("one") else (two, one)
+        for number in range(45):
+            cluster.apply(f"job-{number}")
+            if number == 15:
+                first.is_cut = True
+            if number == 35:
+                first.is_cut, other.is_cut = False, True
+            await asyncio.sleep(2)
+        one_first = first is one
+        assert actors(cluster) == (["one", "two", "one"] if one_first else ["two", "one", "two"])
+        await until(lambda: all("startTime" in raw["status"] for raw in server.list(JOBS)))
+        assert len(server.list(JOB_REPORTS)) == 45
+
+
+async def test_one_that_stops_in_order_is_followed_at_once(server, cluster):
+    lease = {"lease_namespace": "system", "lease_name": "lock"}
+    async with running(server, client=KubeClient(server.url, user_agent="one"), **lease):
+        cluster.apply()
+        await until(cluster.is_settled)
+    async with running(server, client=KubeClient(server.url, user_agent="two"), **lease):
+        since = now()
+        cluster.complete("a")
+        await until(lambda: cluster.completed() == 1)
+        assert now() - since < 5
+    assert actors(cluster) == ["one", "two"]
