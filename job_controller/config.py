@@ -6,10 +6,15 @@ Layer: beside api. Reads, checks, and says what is wrong; connects to nothing.
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from job_controller.api import names
+
+_HIGHEST_PORT = 65535
+# RFC 1123 label, which is what names a namespace.
+_NAMESPACE = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +63,9 @@ def parse_config(arguments: Sequence[str], environ: Mapping[str, str], hostname:
     add("--namespaces", default=environ.get("WATCH_NAMESPACES", ""), help="a,b; default: all")
     add("--token", default=environ.get("TERMINATION_WORD") or names.DEFAULT_TOKEN)
     add("--lease-namespace", default=environ.get("POD_NAMESPACE", ""), help="empty: no election")
-    add("--workers", type=_positive, default=_number(environ, "WORKERS", 4))
-    add("--probe-port", type=_port, default=_number(environ, "PROBE_PORT", 8080), help="0: any")
+    add("--workers", type=_positive, default=_number(environ, "WORKERS", 4, lowest=1))
+    probe_port = _number(environ, "PROBE_PORT", 8080, highest=_HIGHEST_PORT)
+    add("--probe-port", type=_port, default=probe_port, help="0: any")
     add(
         "--hold-image",
         default=environ.get("HOLD_IMAGE") or names.DEFAULT_HOLD_IMAGE,
@@ -97,7 +103,7 @@ def parse_config(arguments: Sequence[str], environ: Mapping[str, str], hostname:
     if not args.token.strip() or args.token != args.token.strip():
         raise ValueError("TERMINATION_WORD must be a word without blanks around it, such as done")
     return Config(
-        namespaces=tuple(sorted({n.strip() for n in args.namespaces.split(",") if n.strip()})),
+        namespaces=_namespaces(args.namespaces),
         kubeconfig=args.kubeconfig or None,
         context=args.context,
         token=args.token,
@@ -115,11 +121,27 @@ def parse_config(arguments: Sequence[str], environ: Mapping[str, str], hostname:
     )
 
 
-def _number(environ: Mapping[str, str], name: str, default: int) -> int:
+def _namespaces(text: str) -> tuple[str, ...]:
+    names_ = sorted({name.strip() for name in text.split(",") if name.strip()})
+    for name in names_:
+        if not _NAMESPACE.fullmatch(name):
+            raise ValueError(
+                f"WATCH_NAMESPACES or --namespaces: {name!r} is not the name of a namespace; "
+                "write names with commas between them"
+            )
+    return tuple(names_)
+
+
+def _number(
+    environ: Mapping[str, str], name: str, default: int, *, lowest: int = 0, highest: int = 10**9
+) -> int:
+    """Return the number in a variable; argparse leaves a default that is no text unchecked."""
     text = environ.get(name, "")
-    if text and not text.isdecimal():
-        raise ValueError(f"{name} is {text!r}: write a whole number")
-    return int(text) if text else default
+    if not text:
+        return default
+    if not text.isdecimal() or not lowest <= int(text) <= highest:
+        raise ValueError(f"{name} is {text!r}: write a whole number, {lowest} to {highest}")
+    return int(text)
 
 
 def _positive(text: str) -> int:
@@ -135,6 +157,6 @@ def _whole(text: str) -> int:
 
 
 def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65535:
+    if not text.isdecimal() or int(text) > _HIGHEST_PORT:
         raise argparse.ArgumentTypeError(f"{text!r}: write a port, 0 to 65535")
     return int(text)

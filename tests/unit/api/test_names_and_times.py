@@ -1,0 +1,88 @@
+"""Names that Kubernetes takes, and its times."""
+
+import re
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from job_controller.api.names import daemon_set_name, job_label, report_name, shorten
+from job_controller.api.times import format_micro_time, format_time, parse_time
+
+LABEL = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
+JOB_NAMES = st.from_regex(rf"\A{LABEL}\Z").filter(lambda name: len(name) <= 253)
+MOMENTS = st.datetimes(
+    datetime(1970, 1, 1),  # noqa: DTZ001 - the zone is given beside
+    datetime(2100, 1, 1),  # noqa: DTZ001 - as above
+    timezones=st.just(UTC),
+)
+
+
+@given(JOB_NAMES)
+def test_every_job_has_names_that_fit(name):
+    for derived, limit in (
+        (daemon_set_name(name), 63),
+        (job_label(name), 63),
+        (report_name(name, "12345678-90ab"), 253),
+        (report_name(name, "12345678-90ab", 12), 253),
+    ):
+        assert len(derived) <= limit
+        assert re.fullmatch(LABEL, derived)
+
+
+@given(JOB_NAMES, JOB_NAMES)
+def test_two_jobs_share_no_name(one, other):
+    if one != other:
+        assert daemon_set_name(one) != daemon_set_name(other)
+        assert job_label(one) != job_label(other)
+
+
+def test_short_names_stay_as_the_seed_has_them():
+    assert daemon_set_name("job-sample") == "job-sample-daemonset-job"
+    assert job_label("job-sample") == "job-sample"
+
+
+def test_long_names_of_one_beginning_stay_apart():
+    names = {daemon_set_name("x" * 200 + end) for end in "abc"}
+    assert len(names) == 3
+    assert {len(name) for name in names} == {63}
+
+
+@pytest.mark.parametrize("cut", [".", "-", "_", "..--"])
+def test_a_cut_never_ends_in_punctuation(cut):
+    shortened = shorten("a" * 10 + cut + "b" * 100, 20 + len(cut) - 1)
+    assert re.fullmatch(r"a+-[0-9a-f]{8}", shortened)
+
+
+@given(MOMENTS)
+def test_a_time_survives_to_the_second(moment):
+    assert parse_time(format_time(moment)) == moment.replace(microsecond=0)
+    assert parse_time(format_micro_time(moment)) == moment
+
+
+@pytest.mark.parametrize(
+    ("text", "micros"),
+    [
+        ("2026-01-02T03:04:05Z", 0),
+        ("2026-01-02T03:04:05.5Z", 500_000),
+        ("2026-01-02T03:04:05.123456789Z", 123_456),
+        ("2026-01-02T03:04:05.999999999Z", 999_999),
+        ("2026-01-02T05:04:05.123456789+02:00", 123_456),
+    ],
+)
+def test_the_times_that_kubelets_and_servers_write_are_read(text, micros):
+    assert parse_time(text) == datetime(2026, 1, 2, 3, 4, 5, micros, tzinfo=UTC)
+
+
+def test_no_time_is_none_and_nonsense_is_an_error():
+    assert parse_time(None) is None
+    assert parse_time("") is None
+    with pytest.raises(ValueError, match="soon"):
+        parse_time("soon")
+
+
+def test_times_are_written_in_utc():
+    moment = datetime(2026, 1, 2, 5, 4, 5, 6, tzinfo=timezone(timedelta(hours=2)))
+    assert format_time(moment) == "2026-01-02T03:04:05Z"
+    assert format_micro_time(moment) == "2026-01-02T03:04:05.000006Z"

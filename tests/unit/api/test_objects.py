@@ -1,0 +1,220 @@
+"""Pods, nodes and DaemonSets from their JSON, as Kubernetes writes it."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from job_controller.api.names import CONTAINER_NAME, TURN_GATE
+from job_controller.api.objects import (
+    Container,
+    affinity_node,
+    controller_uid,
+    parse_daemon_set,
+    parse_node,
+    parse_pod,
+)
+
+AT = "2026-01-01T00:00:00Z"
+MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
+OWNER = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "ds"}
+
+
+def affinity(*terms):
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"affinity": {"nodeAffinity": required}}
+
+
+def by_name(*values, operator="In", key="metadata.name"):
+    return {"matchFields": [{"key": key, "operator": operator, "values": list(values)}]}
+
+
+def raw_pod(spec=None, status=None, **meta):
+    return {
+        "metadata": {"name": "p", "namespace": "here", "uid": "u", "resourceVersion": "7", **meta},
+        "spec": spec or {},
+        "status": status or {},
+    }
+
+
+def with_task(task, group="containerStatuses", **status):
+    return raw_pod(status={group: [{"name": "other"}, {"name": CONTAINER_NAME, **task}], **status})
+
+
+# --- pods --------------------------------------------------------------------------------
+
+
+def test_a_gated_pod_knows_its_node_from_its_affinity():
+    pod = parse_pod(
+        raw_pod({"schedulingGates": [{"name": "x"}, {"name": TURN_GATE}], **affinity(by_name("n"))})
+    )
+    assert (pod.node_name, pod.bound, pod.is_gated) == ("n", False, True)
+    assert pod.gates == ("x", TURN_GATE)
+
+
+def test_a_bound_pod_is_where_it_is_bound():
+    pod = parse_pod(raw_pod({"nodeName": "m", **affinity(by_name("n"))}))
+    assert (pod.node_name, pod.bound, pod.is_gated) == ("m", True, False)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"affinity": None},
+        affinity(),
+        affinity({"matchExpressions": []}),
+        affinity(by_name("n", operator="NotIn")),
+        affinity(by_name("n", "m")),
+        affinity(by_name("n", key="metadata.namespace")),
+    ],
+)
+def test_an_affinity_that_names_no_one_node_names_none(spec):
+    assert affinity_node(spec) == ""
+
+
+def test_only_the_controlling_owner_counts():
+    both = [{**OWNER, "uid": "x"}, {**OWNER, "controller": True}]
+    assert controller_uid({"ownerReferences": both}) == "ds"
+    assert controller_uid({"ownerReferences": [OWNER]}) == ""
+    assert controller_uid({}) == ""
+
+
+def test_the_whole_of_a_pod():
+    pod = parse_pod(
+        raw_pod(
+            {"nodeName": "n"},
+            {
+                "phase": "Failed",
+                "reason": "Evicted",
+                "message": "low",
+                "startTime": AT,
+                "conditions": [
+                    {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByAPI"}
+                ],
+            },
+            ownerReferences=[{**OWNER, "controller": True}],
+            creationTimestamp=AT,
+            deletionTimestamp=AT,
+        )
+    )
+    assert (pod.owner_uid, pod.phase, pod.reason, pod.message) == ("ds", "Failed", "Evicted", "low")
+    assert (pod.created_at, pod.started_at, pod.deleting) == (MOMENT, MOMENT, True)
+    assert pod.disrupted == "EvictionByAPI"
+    assert pod.container is None
+
+
+def test_a_pod_that_was_only_just_made_is_pending():
+    pod = parse_pod({"metadata": {"name": "p"}})
+    assert (pod.phase, pod.node_name, pod.uid, pod.container) == ("Pending", "", "", None)
+
+
+@pytest.mark.parametrize(
+    ("condition", "told"),
+    [
+        ({"status": "False", "reason": "Unschedulable", "message": "no room"}, "no room"),
+        ({"status": "False", "reason": "SchedulingGated", "message": "gated"}, ""),
+        ({"status": "True", "reason": "Unschedulable", "message": "stale"}, ""),
+    ],
+)
+def test_only_a_pod_without_room_is_unschedulable(condition, told):
+    pod = parse_pod(raw_pod(status={"conditions": [{"type": "PodScheduled", **condition}]}))
+    assert pod.unschedulable == told
+
+
+# --- containers --------------------------------------------------------------------------
+
+
+def test_a_running_task_after_a_restart():
+    pod = parse_pod(
+        with_task(
+            {
+                "state": {"running": {"startedAt": AT}},
+                "lastState": {"terminated": {"exitCode": 3, "reason": "Error", "finishedAt": AT}},
+                "restartCount": 2,
+                "containerID": "c",
+            }
+        )
+    )
+    assert pod.container == Container(
+        "running",
+        started_at=MOMENT,
+        restart_count=2,
+        container_id="c",
+        last_exit_code=3,
+        last_reason="Error",
+        last_finished_at=MOMENT,
+    )
+
+
+def test_a_task_that_ended_with_exit_code_0_has_one():
+    terminated = {"exitCode": 0, "reason": "Completed", "startedAt": AT, "finishedAt": AT}
+    pod = parse_pod(with_task({"state": {"terminated": terminated}}))
+    assert pod.container == Container(
+        "terminated", "Completed", exit_code=0, started_at=MOMENT, finished_at=MOMENT
+    )
+
+
+def test_a_task_that_waits_says_why():
+    waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
+    pod = parse_pod(with_task({"state": {"waiting": waiting}}))
+    assert pod.container == Container("waiting", "ImagePullBackOff", "no such image")
+
+
+def test_an_init_container_can_be_the_task():
+    pod = parse_pod(with_task({"state": {"running": {}}}, "initContainerStatuses"))
+    assert pod.container == Container("running")
+
+
+def test_a_state_that_is_not_known_is_unknown():
+    assert parse_pod(with_task({})).container == Container("unknown")
+    assert parse_pod(with_task({"state": {}})).container == Container("unknown")
+
+
+# --- DaemonSets and nodes ----------------------------------------------------------------
+
+
+def test_a_daemon_set_is_read():
+    found = parse_daemon_set(
+        {
+            "metadata": {
+                "name": "d", "namespace": "here", "uid": "u", "resourceVersion": "7",
+                "generation": 4, "labels": {"a": "b"}, "annotations": {"c": "d"},
+                "ownerReferences": [{**OWNER, "controller": True, "uid": "job"}],
+            },
+            "spec": {"template": {"spec": {"schedulingGates": [{"name": TURN_GATE}]}}},
+            "status": {"observedGeneration": 3, "desiredNumberScheduled": 5},
+        }
+    )  # fmt: skip
+    assert (found.owner_uid, found.desired, found.is_observed, found.is_gated) == (
+        "job",
+        5,
+        False,
+        True,
+    )
+    assert (found.labels, found.annotations, found.deleting) == ({"a": "b"}, {"c": "d"}, False)
+
+
+def test_a_new_daemon_set_is_not_observed_and_wants_nothing_yet():
+    found = parse_daemon_set({"metadata": {"name": "d", "generation": 1}})
+    assert (found.desired, found.is_observed, found.is_gated) == (0, False, False)
+
+
+@pytest.mark.parametrize(
+    ("status", "ready"), [("True", True), ("False", False), ("Unknown", False)]
+)
+def test_a_node_is_ready_when_its_condition_is_true(status, ready):
+    condition = {"type": "Ready", "status": status, "lastTransitionTime": AT}
+    node = parse_node(
+        {
+            "metadata": {"name": "n", "uid": "u", "labels": {"a": "b"}, "creationTimestamp": AT},
+            "spec": {"unschedulable": True},
+            "status": {"conditions": [{"type": "DiskPressure", "status": "True"}, condition]},
+        }
+    )
+    assert (node.ready, node.ready_since, node.created_at) == (ready, MOMENT, MOMENT)
+    assert (node.unschedulable, node.labels, node.namespace) == (True, {"a": "b"}, "")
+
+
+def test_a_nodes_metadata_alone_can_be_read():
+    node = parse_node({"metadata": {"name": "n", "uid": "u"}})
+    assert (node.name, node.uid, node.ready_since) == ("n", "u", None)

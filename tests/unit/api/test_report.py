@@ -1,0 +1,163 @@
+"""A JobReport from and to JSON: what is written is what is read."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from job_controller.api.names import LABEL_JOB, LABEL_JOB_UID, LABEL_SHARD
+from job_controller.api.report import (
+    Evidence,
+    NodeRecord,
+    new_report,
+    parse_evidence,
+    parse_record,
+    parse_report,
+)
+from job_controller.api.times import format_time
+
+TEXTS = st.text(max_size=20)
+COUNTS = st.integers(0, 10_000)
+TIMES = st.one_of(
+    st.just(""),
+    st.datetimes(datetime(2020, 1, 1), datetime(2040, 1, 1), timezones=st.just(UTC)).map(  # noqa: DTZ001 - the zone is given beside
+        format_time
+    ),
+)
+EVIDENCE = st.builds(
+    Evidence,
+    node_uid=TEXTS,
+    completed_at=TIMES,
+    pod=TEXTS,
+    pod_uid=TEXTS,
+    failed_at=TIMES,
+    results=st.dictionaries(TEXTS, TEXTS, max_size=4),
+    last_lines=st.lists(TEXTS, max_size=5).map(tuple),
+)
+RECORDS = st.builds(
+    NodeRecord,
+    uid=TEXTS,
+    state=st.sampled_from(["Waiting", "Active", "Completed", "Failed", "Unreachable", "Removed"]),
+    reason=TEXTS,
+    message=TEXTS,
+    attempts=COUNTS,
+    attempts_before=COUNTS,
+    ended=COUNTS,
+    ignored=COUNTS,
+    exit_code=st.none() | st.integers(0, 255),
+    started_at=TIMES,
+    finished_at=TIMES,
+    pod_uid=TEXTS,
+    retry=TEXTS,
+)
+
+
+@given(EVIDENCE)
+def test_evidence_survives_its_json(evidence):
+    assert parse_evidence(evidence.to_raw()) == evidence
+
+
+@given(RECORDS)
+def test_a_record_survives_its_json(record):
+    assert parse_record(record.to_raw()) == record
+
+
+@given(EVIDENCE)
+def test_empty_fields_of_evidence_are_left_out(evidence):
+    assert all(evidence.to_raw().values())
+
+
+@given(RECORDS)
+def test_of_a_record_only_an_exit_code_may_be_zero(record):
+    assert all(value for key, value in record.to_raw().items() if key != "exitCode")
+
+
+def test_exit_code_0_is_told():
+    record = NodeRecord("uid", "Completed", exit_code=0)
+    assert record.to_raw() == {"uid": "uid", "state": "Completed", "exitCode": 0}
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "seconds"),
+    [
+        ("2026-01-01T00:00:00Z", "2026-01-01T00:01:30Z", 90),
+        ("2026-01-01T00:00:01Z", "2026-01-01T00:00:00Z", 0),
+        ("", "2026-01-01T00:00:00Z", 0),
+        ("2026-01-01T00:00:00Z", "", 0),
+    ],
+)
+def test_a_duration_is_never_negative_and_needs_both_ends(start, end, seconds):
+    record = NodeRecord("uid", "Completed", started_at=start, finished_at=end)
+    assert record.duration_seconds == seconds
+    assert record.to_raw().get("durationSeconds", 0) == seconds
+
+
+def test_evidence_without_fields_matches_no_node_and_completes_nothing():
+    assert parse_evidence({}) == Evidence("")
+    assert not Evidence("uid", failed_at="2026-01-01T00:00:00Z").is_completed
+    assert Evidence("uid", completed_at="2026-01-01T00:00:00Z").is_completed
+
+
+def raw_report(**changes):
+    return {
+        **new_report(
+            namespace="here", job_name="sample", job_uid="12345678-9", spec={"image": "x"}
+        ),
+        **changes,
+    }
+
+
+def test_a_new_report_is_named_and_labelled_after_its_run_and_owned_by_nobody():
+    raw = raw_report()
+    meta = raw["metadata"]
+    assert meta["name"] == "sample-12345678"
+    assert meta["labels"] == {LABEL_JOB: "sample", LABEL_JOB_UID: "12345678-9", LABEL_SHARD: "0"}
+    assert "ownerReferences" not in meta
+    assert raw["spec"] == {"job": {"name": "sample", "uid": "12345678-9"}, "shard": 0, "image": "x"}
+
+
+def test_a_further_shard_has_its_number_in_name_label_and_spec():
+    raw = new_report(namespace="here", job_name="sample", job_uid="12345678-9", shard=3, spec={})
+    assert raw["metadata"]["name"] == "sample-12345678-3"
+    assert raw["metadata"]["labels"][LABEL_SHARD] == "3"
+    assert parse_report(raw).shard == 3
+
+
+def test_a_report_is_read_with_both_halves():
+    record = NodeRecord("u-a", "Active", attempts=2)
+    evidence = Evidence("u-a", completed_at="2026-01-01T00:00:00Z")
+    raw = raw_report(
+        evidence={"a": evidence.to_raw()}, status={"nodeStates": {"a": record.to_raw()}}
+    )
+    raw["metadata"] |= {
+        "uid": "r",
+        "resourceVersion": "7",
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+    }
+    report = parse_report(raw)
+    assert (report.namespace, report.name, report.uid) == ("here", "sample-12345678", "r")
+    assert (report.job_name, report.job_uid, report.resource_version) == (
+        "sample",
+        "12345678-9",
+        "7",
+    )
+    assert report.evidence == {"a": evidence}
+    assert report.records == {"a": record}
+    assert report.created_at == datetime(2026, 1, 1, tzinfo=UTC)
+    assert replace(report, status={}).records == {}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {},
+        {"metadata": {"name": "x"}},
+        {"spec": {"job": {"uid": "u"}}},
+        {"metadata": {"name": "x"}, "spec": {"job": {"name": "y"}}},
+    ],
+)
+def test_what_names_no_run_is_no_report(raw):
+    with pytest.raises(ValueError, match=r"spec\.job\.uid"):
+        parse_report(raw)

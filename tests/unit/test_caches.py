@@ -1,0 +1,174 @@
+"""Whom a change concerns: the key of every Job that must be looked at, and no others."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from job_controller.api.job import Job
+from job_controller.caches import CROWD_SECONDS, Caches, Notice, parse_notice
+from job_controller.core.desired import build_daemon_set
+from job_controller.kube.client import KubeClient
+from job_controller.runtime.clock import FakeClock
+from tests.unit.builders import DS_UID, NOW, World, make_job, make_node, make_pod, world
+
+SOON, AT_ONCE = CROWD_SECONDS, 0.0
+KEY = ("default", "sample")
+OTHER = ("default", "other")
+
+
+class Told:
+    """Caches without a cluster: objects are put in, and who is woken is noted."""
+
+    def __init__(self, *jobs: Job, daemon_sets=()) -> None:
+        self.woken: list[tuple[tuple[str, str], float]] = []
+        self.caches = Caches(
+            KubeClient.__new__(KubeClient),
+            (),
+            FakeClock(NOW),
+            wake=lambda key, seconds: self.woken.append((key, seconds)),
+            progress=lambda *_: None,
+        )
+        for job in jobs:
+            self.caches._jobs.store.put(job)
+        for found in daemon_sets:
+            self.caches._daemon_sets.store.put(found)
+
+    def of(self, change: Callable[..., None], old, new) -> list[tuple[tuple[str, str], float]]:
+        self.woken.clear()
+        change(old, new)
+        return self.woken
+
+
+@pytest.fixture
+def w() -> World:
+    return world("a", "b")
+
+
+@pytest.fixture
+def told(w) -> Told:
+    return Told(w.job, make_job("other"), daemon_sets=[w.daemon_set()])
+
+
+def test_a_job_concerns_itself_at_once(told, w):
+    change = told.caches._job_changed
+    assert told.of(change, None, w.job) == [(KEY, AT_ONCE)]
+    assert told.of(change, w.job, w.job) == [(KEY, AT_ONCE)]
+    assert told.of(change, w.job, None) == [(KEY, AT_ONCE)]
+
+
+def test_a_report_concerns_the_job_of_its_name_even_if_that_is_gone(told, w):
+    change, report = told.caches._report_changed, w.report()
+    assert told.of(change, None, report) == [(KEY, AT_ONCE)]
+    assert told.of(change, report, None) == [(KEY, AT_ONCE)]
+    gone = replace(report, job_name="gone")
+    assert told.of(change, None, gone) == [(("default", "gone"), AT_ONCE)]
+
+
+def test_a_daemon_set_concerns_the_job_that_would_have_its_name(told, w):
+    change, found = told.caches._daemon_set_changed, w.daemon_set()
+    assert told.of(change, None, found) == [(KEY, AT_ONCE)]
+    assert told.of(change, found, found) == [(KEY, SOON)]
+    assert told.of(change, found, None) == [(KEY, AT_ONCE)]
+    # Of an earlier run, or somebody else's: the Job waits for it to go.
+    assert told.of(change, replace(found, owner_uid="former"), None) == [(KEY, AT_ONCE)]
+    assert told.of(change, None, replace(found, namespace="elsewhere")) == []
+
+
+def test_a_pod_concerns_the_job_whose_daemon_set_controls_it(told):
+    change, pod = told.caches._pod_changed, make_pod("a")
+    assert told.of(change, None, pod) == [(KEY, SOON)]
+    assert told.of(change, pod, pod) == [(KEY, SOON)]
+    assert told.of(change, pod, None) == [(KEY, SOON)]
+
+
+def test_a_pod_that_only_carries_the_labels_concerns_nobody(told):
+    assert told.of(told.caches._pod_changed, None, replace(make_pod("a"), owner_uid="")) == []
+    assert told.of(told.caches._pod_changed, None, replace(make_pod("a"), owner_uid="x")) == []
+
+
+def test_a_refusal_of_pods_concerns_the_job_of_the_daemon_set(told):
+    notice = Notice("default", "n", "u", "1", DS_UID, "exceeded quota", NOW)
+    assert told.of(told.caches._notice_changed, None, notice) == [(KEY, SOON)]
+    assert told.of(told.caches._notice_changed, None, replace(notice, about_uid="x")) == []
+
+
+NODE = make_node("a", ready_since=NOW)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (None, NODE),
+        (NODE, None),
+        (NODE, replace(NODE, uid="another")),
+        (NODE, replace(NODE, ready=False)),
+        (replace(NODE, ready=False), NODE),
+        (NODE, replace(NODE, ready_since=NOW + timedelta(1))),
+    ],
+    ids=["joins", "leaves", "anew", "lost", "back", "flipped"],
+)
+def test_what_a_run_counts_of_nodes_concerns_every_job(told, old, new):
+    assert sorted(told.of(told.caches._node_changed, old, new)) == [(OTHER, SOON), (KEY, SOON)]
+
+
+def test_a_heartbeat_concerns_nobody(told):
+    beaten = replace(NODE, resource_version="2", labels={"a": "b"})
+    assert told.of(told.caches._node_changed, NODE, beaten) == []
+
+
+def test_pods_are_found_by_owner_and_not_by_label(told, w):
+    pods = told.caches._pods.store
+    own, forged = make_pod("a"), replace(make_pod("b"), owner_uid="x")
+    pods.put(own)
+    pods.put(forged)
+    assert told.caches.pods_of(w.daemon_set()) == (own,)
+
+
+def test_reports_are_found_by_the_name_of_their_job(told, w):
+    report = w.report()
+    told.caches._reports.store.put(report)
+    told.caches._reports.store.put(replace(report, name="x", job_name="gone"))
+    assert told.caches.reports_of(KEY) == (report,)
+    assert told.caches.reported_keys() == {KEY, ("default", "gone")}
+
+
+def test_the_newest_refusal_of_pods_is_told(told, w):
+    def notice(name, message, **changes):
+        return replace(Notice("default", name, name, "1", DS_UID, message, NOW), **changes)
+
+    assert told.caches.pods_refused(w.daemon_set()) == ""
+    for each in (
+        notice("b", "newest", at=NOW + timedelta(seconds=1)),
+        notice("a", "older"),
+        notice("c", "without a time", at=None),
+        notice("d", "of another", about_uid="x", at=NOW + timedelta(1)),
+    ):
+        told.caches._notices.store.put(each)
+    assert told.caches.pods_refused(w.daemon_set()) == "newest"
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        {"lastTimestamp": "2026-01-02T03:04:05Z", "eventTime": "2020-01-01T00:00:00Z"},
+        {"lastTimestamp": None, "eventTime": "2026-01-02T03:04:05.000000Z"},
+        {},
+    ],
+)
+def test_a_notice_has_the_time_of_its_last_repetition(times):
+    raw = {
+        "metadata": {"name": "n", "namespace": "x", "creationTimestamp": "2026-01-02T03:04:05Z"},
+        "involvedObject": {"uid": "ds"},
+        "message": "exceeded quota",
+        **times,
+    }
+    notice = parse_notice(raw)
+    assert (notice.about_uid, notice.message, notice.at) == ("ds", "exceeded quota", NOW)
+
+
+def test_a_daemon_set_is_found_by_namespace_and_name(told, w):
+    name = build_daemon_set(w.job, gated=False, settings=w.snapshot().settings)["metadata"]["name"]
+    assert told.caches.daemon_set("default", name) == w.daemon_set()
+    assert told.caches.daemon_set("elsewhere", name) is None

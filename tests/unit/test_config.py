@@ -1,0 +1,123 @@
+"""The controller's configuration: arguments over environment over defaults, and clear refusals."""
+
+import pytest
+
+from job_controller.config import Config, parse_config
+
+
+def parse(*arguments, **environ):
+    return parse_config(arguments, environ, "host")
+
+
+def test_nothing_given_is_a_controller_of_everything_without_election():
+    assert parse() == Config(identity="host")
+
+
+def test_the_environment_is_that_of_the_deployment():
+    config = parse(
+        KUBECONFIG="/k",
+        WATCH_NAMESPACES="b, a,,b",
+        TERMINATION_WORD="finished",
+        POD_NAME="pod-1",
+        POD_NAMESPACE="system",
+        WORKERS="8",
+        PROBE_PORT="0",
+        HOLD_IMAGE="hold:1",
+        START_PATIENCE_SECONDS="10",
+        UNREACHABLE_PATIENCE_SECONDS="0",
+        HISTORY_LIMIT="3",
+        HISTORY_SECONDS="60",
+        LOG_LEVEL="DEBUG",
+        LOG_FORMAT="json",
+    )
+    assert config == Config(
+        namespaces=("a", "b"),
+        kubeconfig="/k",
+        token="finished",
+        identity="pod-1",
+        lease_namespace="system",
+        workers=8,
+        probe_port=0,
+        hold_image="hold:1",
+        start_patience_seconds=10,
+        unreachable_patience_seconds=0,
+        history_limit=3,
+        history_seconds=60,
+        log_level="DEBUG",
+        log_json=True,
+    )
+
+
+def test_arguments_speak_louder_than_the_environment():
+    environ = {
+        "KUBECONFIG": "/env", "WATCH_NAMESPACES": "env", "TERMINATION_WORD": "env",
+        "POD_NAMESPACE": "env", "WORKERS": "1", "PROBE_PORT": "1", "HOLD_IMAGE": "env",
+        "START_PATIENCE_SECONDS": "1", "UNREACHABLE_PATIENCE_SECONDS": "1", "HISTORY_LIMIT": "1",
+        "HISTORY_SECONDS": "1", "LOG_LEVEL": "ERROR", "LOG_FORMAT": "json",
+    }  # fmt: skip
+    config = parse(
+        "--kubeconfig", "/arg", "--context", "c", "--namespaces", "arg", "--token", "arg",
+        "--lease-namespace", "arg", "--workers", "2", "--probe-port", "2", "--hold-image", "arg",
+        "--start-patience", "2", "--unreachable-patience", "2", "--history-limit", "2",
+        "--history-seconds", "2", "--log-level", "INFO", "--log-format", "human", **environ,
+    )  # fmt: skip
+    assert config == Config(
+        namespaces=("arg",), kubeconfig="/arg", context="c", token="arg", identity="host",
+        lease_namespace="arg", workers=2, probe_port=2, hold_image="arg",
+        start_patience_seconds=2, unreachable_patience_seconds=2, history_limit=2,
+        history_seconds=2, log_level="INFO", log_json=False,
+    )  # fmt: skip
+
+
+def test_empty_variables_are_as_if_they_were_not_there():
+    names = ("KUBECONFIG", "WATCH_NAMESPACES", "TERMINATION_WORD", "POD_NAME", "POD_NAMESPACE",
+             "WORKERS", "PROBE_PORT", "HOLD_IMAGE", "START_PATIENCE_SECONDS", "HISTORY_LIMIT",
+             "HISTORY_SECONDS")  # fmt: skip
+    assert parse(**dict.fromkeys(names, "")) == Config(identity="host")
+
+
+def test_history_without_an_age_is_kept_for_ever():
+    assert parse("--history-seconds", "0").history_seconds is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("WORKERS", "many"),
+        ("WORKERS", "0"),
+        ("WORKERS", "-1"),
+        ("PROBE_PORT", "http"),
+        ("PROBE_PORT", "65536"),
+        ("START_PATIENCE_SECONDS", "5m"),
+        ("UNREACHABLE_PATIENCE_SECONDS", "1.5"),
+        ("HISTORY_LIMIT", "all"),
+        ("HISTORY_SECONDS", "1h"),
+        ("LOG_FORMAT", "xml"),
+        ("TERMINATION_WORD", " done "),
+        ("TERMINATION_WORD", "  "),
+        ("WATCH_NAMESPACES", "fine,not/fine"),
+    ],
+)
+def test_a_variable_that_makes_no_sense_is_named_with_the_fix(name, value):
+    with pytest.raises(ValueError, match=name):
+        parse(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--workers", "0"], "from 1 up"),
+        (["--workers", "x"], "from 1 up"),
+        (["--probe-port", "65536"], "0 to 65535"),
+        (["--start-patience", "-1"], "--start-patience"),
+        (["--history-limit", "x"], "whole number"),
+        (["--log-format", "xml"], "human"),
+        (["--nonsense"], "--nonsense"),
+        (["stray"], "stray"),
+    ],
+)
+def test_an_argument_that_makes_no_sense_ends_in_usage(arguments, words, capsys):
+    with pytest.raises(SystemExit) as end:
+        parse(*arguments)
+    assert end.value.code == 2
+    assert words in capsys.readouterr().err

@@ -1,0 +1,134 @@
+"""What the controller counts: there from the start, bounded, and true."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from job_controller.metrics import JOBS_LIMIT, Metrics
+from tests.unit.builders import START, make_job
+
+NODES = {"waiting": 1, "active": 2, "completed": 3, "failed": 4, "unreachable": 5}
+
+
+def value(metrics, name, **labels):
+    return metrics.registry.get_sample_value(f"job_controller_{name}", labels)
+
+
+def watching(*jobs):
+    metrics = Metrics()
+    metrics.watch_jobs(lambda: jobs)
+    return metrics
+
+
+def job(number=0, phase="Running", nodes=NODES):
+    return replace(
+        make_job(f"job-{number:03}"),
+        created_at=START + timedelta(seconds=number),
+        status={"phase": phase, "nodes": nodes},
+    )
+
+
+def test_everything_is_there_before_anything_has_happened():
+    metrics = watching()
+    for result in ("done", "retried", "failed"):
+        assert value(metrics, "reconcile_total", result=result) == 0
+    for phase in ("Pending", "Running", "Paused", "Succeeded", "Failed"):
+        assert value(metrics, "jobs", phase=phase) == 0
+    for state in NODES:
+        assert value(metrics, "nodes", state=state) == 0
+    for phase in ("Succeeded", "Failed"):
+        assert value(metrics, "run_seconds_count", phase=phase) == 0
+    assert value(metrics, "is_leader") == 0
+    assert value(metrics, "reconcile_seconds_count") == 0
+
+
+def test_jobs_are_told_by_phase_and_a_new_one_is_pending():
+    metrics = watching(job(1), job(2), job(3, "Failed"), make_job("new"))
+    assert value(metrics, "jobs", phase="Running") == 2
+    assert value(metrics, "jobs", phase="Failed") == 1
+    assert value(metrics, "jobs", phase="Pending") == 1
+
+
+def test_nodes_are_summed_over_all_jobs_and_told_of_each():
+    metrics = watching(job(1), job(2))
+    for state, count in NODES.items():
+        assert value(metrics, "nodes", state=state) == 2 * count
+        labels = {"namespace": "default", "job": "job-001", "state": state}
+        assert value(metrics, "job_nodes", **labels) == count
+
+
+def test_single_jobs_are_told_up_to_a_limit_and_the_sums_go_on():
+    jobs = [job(number) for number in reversed(range(JOBS_LIMIT + 10))]
+    metrics = watching(*jobs)
+    (family,) = [f for f in metrics.registry.collect() if f.name == "job_controller_job_nodes"]
+    told = {sample.labels["job"] for sample in family.samples}
+    assert told == {f"job-{number:03}" for number in range(JOBS_LIMIT)}
+    assert value(metrics, "nodes", state="waiting") == JOBS_LIMIT + 10
+
+
+def test_jobs_are_read_anew_each_time():
+    jobs = []
+    metrics = Metrics()
+    metrics.watch_jobs(lambda: jobs)
+    assert value(metrics, "jobs", phase="Running") == 0
+    jobs.append(job(1))
+    assert value(metrics, "jobs", phase="Running") == 1
+
+
+def test_a_job_that_is_gone_leaves_no_series_behind():
+    jobs = [job(1)]
+    metrics = Metrics()
+    metrics.watch_jobs(lambda: jobs)
+    labels = {"namespace": "default", "job": "job-001", "state": "active"}
+    assert value(metrics, "job_nodes", **labels) == 2
+    jobs.clear()
+    assert value(metrics, "job_nodes", **labels) is None
+
+
+def test_requests_are_counted_by_verb_resource_and_code():
+    metrics = Metrics()
+    metrics.count_request("patch", "jobs/status", 409, 0.1)
+    metrics.count_request("patch", "jobs/status", 409, 0.1)
+    metrics.count_request("patch", "jobs/status", 0, 0.1)
+    labels = {"verb": "patch", "resource": "jobs/status"}
+    assert value(metrics, "api_requests_total", **labels, code="409") == 2
+    assert value(metrics, "api_requests_total", **labels, code="0") == 1
+
+
+ENDED = {
+    "phase": "Succeeded",
+    "startTime": "2026-01-01T00:00:00Z",
+    "completionTime": "2026-01-01T00:02:00Z",
+}
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_the_end_of_a_run_is_counted_once_with_its_duration(phase):
+    metrics = Metrics()
+    after = {**ENDED, "phase": phase}
+    metrics.count_end({"phase": "Running"}, after)
+    metrics.count_end(after, {**after, "message": "another word"})
+    assert value(metrics, "run_seconds_count", phase=phase) == 1
+    assert value(metrics, "run_seconds_sum", phase=phase) == 120
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        {"phase": "Running"},
+        {},
+        {**ENDED, "completionTime": ""},
+        {key: text for key, text in ENDED.items() if key != "startTime"},
+    ],
+)
+def test_what_is_no_end_or_has_no_duration_is_not_counted(after):
+    metrics = Metrics()
+    metrics.count_end({"phase": "Running"}, after)
+    assert value(metrics, "run_seconds_count", phase="Succeeded") == 0
+
+
+def test_clocks_that_disagree_give_no_negative_duration():
+    metrics = Metrics()
+    metrics.count_end({}, {**ENDED, "startTime": "2026-01-01T01:00:00Z"})
+    assert value(metrics, "run_seconds_sum", phase="Succeeded") == 0
