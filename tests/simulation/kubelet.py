@@ -51,8 +51,10 @@ class Machine:
     def come_back(self):
         self.is_up = True
         deferred, self._deferred = self._deferred, []
-        for act, args in deferred:
-            self.after(self.lag(0.0, 0.5), act, *args)
+        delay = 0.0
+        for act, args in deferred:  # in their order
+            delay += self.lag(0.0, 0.2)
+            self.after(delay, act, *args)
 
     def lag(self, low, high):
         return self.world.lag(f"kubelet/{self.name}", low, high)
