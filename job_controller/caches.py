@@ -24,7 +24,7 @@ from job_controller.api.objects import (
 )
 from job_controller.api.report import JobReport, parse_report
 from job_controller.api.times import parse_time
-from job_controller.kube.client import KubeClient
+from job_controller.kube.client import WATCH_IDLE_SECONDS, KubeClient
 from job_controller.kube.reflector import MultiReflector, Reflector
 from job_controller.kube.resources import (
     DAEMON_SETS,
@@ -44,9 +44,16 @@ Key = tuple[str, str]
 
 # Changes of pods and nodes come in crowds: a pass a quarter of a second later sees them all.
 CROWD_SECONDS = 0.25
+# Where deciding takes long, for thousands of nodes, it takes a tenth of the processor at most: then
+# up to this time later. What ends a run, the ledger's changes, is looked at without delay.
+CROWD_SHARE = 10.0
+CROWD_LIMIT_SECONDS = 2.0
 # The DaemonSet controller has no condition for pods that the API server refuses (quota, Pod
 # Security, webhooks); its event is the only place where the reason stands.
 _REFUSED_PODS = "involvedObject.kind=DaemonSet,reason=FailedCreate"
+# Events have no watch cache in the API server, and a watch of them no bookmarks: silence says
+# nothing until the server itself would have ended the watch.
+_QUIET_SECONDS = 660.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +105,7 @@ class Caches:
         self._clock = clock
         self._wake = wake
         self._progress = progress
+        self._crowd_seconds: dict[Key, float] = {}
         self._jobs = self._make(
             JOBS,
             parse_job,
@@ -130,6 +138,7 @@ class Caches:
             self._notice_changed,
             {"about": lambda notice: (notice.about_uid,)},
             field_selector=_REFUSED_PODS,
+            idle_seconds=_QUIET_SECONDS,
         )
         self._nodes: Reflector[Node] = Reflector(
             client,
@@ -208,21 +217,31 @@ class Caches:
 
     # --- changes -----------------------------------------------------------------------
 
+    def took(self, key: Key, seconds: float) -> None:
+        """Note how long deciding on a Job took: crowds of changes are given ten times that."""
+        crowd = min(CROWD_SHARE * seconds, CROWD_LIMIT_SECONDS)
+        if crowd > CROWD_SECONDS:
+            self._crowd_seconds[key] = crowd
+        else:
+            self._crowd_seconds.pop(key, None)
+
     def _job_changed(self, old: Job | None, new: Job | None) -> None:
         if (job := new or old) is not None:
+            if new is None:
+                self._crowd_seconds.pop((job.namespace, job.name), None)
             self._wake((job.namespace, job.name), 0.0)
 
     def _daemon_set_changed(self, old: DaemonSet | None, new: DaemonSet | None) -> None:
         found = new or old
         if found is not None:
             # By name and not by owner: a Job also waits for the DaemonSet of an earlier run to go.
-            self._wake_user_of(found, CROWD_SECONDS if old and new else 0.0)
+            self._wake_user_of(found, in_crowd=bool(old and new))
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
         if pod is not None:
             for found in self._daemon_sets.store.by_index("uid", pod.owner_uid):
-                self._wake_user_of(found, CROWD_SECONDS)
+                self._wake_user_of(found, in_crowd=True)
 
     def _report_changed(self, old: JobReport | None, new: JobReport | None) -> None:
         if (report := new or old) is not None:
@@ -231,21 +250,28 @@ class Caches:
     def _notice_changed(self, old: Notice | None, new: Notice | None) -> None:
         if (notice := new or old) is not None:
             for found in self._daemon_sets.store.by_index("uid", notice.about_uid):
-                self._wake_user_of(found, CROWD_SECONDS)
+                self._wake_user_of(found, in_crowd=True)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         if old is not None and new is not None and _standing(old) == _standing(new):
             return
         for job in self._jobs.store:
-            self._wake((job.namespace, job.name), CROWD_SECONDS)
+            self._wake_in_crowd((job.namespace, job.name))
 
-    def _wake_user_of(self, found: DaemonSet, seconds: float) -> None:
+    def _wake_user_of(self, found: DaemonSet, *, in_crowd: bool) -> None:
         for job in self._jobs.store.by_index("daemon_set", _slot(found.namespace, found.name)):
-            self._wake((job.namespace, job.name), seconds)
+            key = (job.namespace, job.name)
+            if in_crowd:
+                self._wake_in_crowd(key)
+            else:
+                self._wake(key, 0.0)
+
+    def _wake_in_crowd(self, key: Key) -> None:
+        self._wake(key, self._crowd_seconds.get(key, CROWD_SECONDS))
 
     # --- making ------------------------------------------------------------------------
 
-    def _make(
+    def _make(  # noqa: PLR0913 - independent settings, given by name
         self,
         resource: Resource,
         project: Callable[[Mapping[str, Any]], T],
@@ -254,6 +280,7 @@ class Caches:
         *,
         label_selector: str | None = None,
         field_selector: str | None = None,
+        idle_seconds: float = WATCH_IDLE_SECONDS,
     ) -> MultiReflector[T]:
         def one(namespace: str | None, store: Store[T]) -> Reflector[T]:
             return Reflector(
@@ -266,6 +293,7 @@ class Caches:
                 on_change=on_change,
                 clock=self._clock,
                 store=store,
+                idle_timeout_seconds=idle_seconds,
                 on_progress=lambda where, version: self._progress(resource.plural, where, version),
             )
 

@@ -33,6 +33,7 @@ from job_controller.core.plan import (
     Plan,
     WriteReportStatus,
     WriteStatus,
+    without_progress,
 )
 from job_controller.core.report import closed_status, expired_reports
 from job_controller.core.snapshot import Settings, Snapshot
@@ -57,6 +58,11 @@ PODS_AT_ONCE = 32
 # A cache that is behind our own write catches up within milliseconds; this is for the case that
 # the watch is broken, and then the reflector's own reconnection is what helps.
 _STALE_RETRY_SECONDS = 0.1
+# Progress is written again after ten times what the last writing of it took, and after these
+# seconds at the latest: the record of a thousand nodes is half a megabyte, which the API server
+# takes a good part of a second to change. Measured, it had more work with that than with the pods.
+PROGRESS_SHARE = 10.0
+PROGRESS_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,7 @@ class Reconciler:
         self._shell = shell
         self._caches = caches
         self._written = written
+        self._next_progress: dict[Key, float] = {}
 
     async def reconcile(self, key: Key) -> float | None:
         """Make one pass; return the seconds after which to look again, None for no need to.
@@ -91,6 +98,7 @@ class Reconciler:
             wait = await self._keep_history(key, job)
             if job is None:
                 self._written.drop(key)
+                self._next_progress.pop(key, None)
                 return wait
             waits = [
                 seconds for seconds in (wait, await self._pass(key, job)) if seconds is not None
@@ -100,8 +108,11 @@ class Reconciler:
             self._shell.metrics.reconcile_seconds.observe(time.perf_counter() - started)
 
     async def _pass(self, key: Key, job: Job) -> float | None:
+        started = self._shell.clock.monotonic()
         snapshot = self._snapshot(key, job)
         plan = decide(snapshot, self._shell.clock.now())
+        self._caches.took(key, self._shell.clock.monotonic() - started)
+        plan = self._paced(key, job, plan)
         try:
             await self._carry_out(key, job, plan)
         except _RefusedError as refused:
@@ -113,6 +124,11 @@ class Reconciler:
             plan = decide(snapshot, self._shell.clock.now())
             await self._carry_out(key, job, plan)
         return plan.requeue_after
+
+    def _paced(self, key: Key, job: Job, plan: Plan) -> Plan:
+        """Return the plan, without what only tells progress if that was told a moment ago."""
+        wait = self._next_progress.get(key, 0.0) - self._shell.clock.monotonic()
+        return plan if wait <= 0 else without_progress(plan, job.status, wait)
 
     def _snapshot(self, key: Key, job: Job) -> Snapshot:
         daemon_set = self._caches.daemon_set(job.namespace, job.daemon_set_name)
@@ -140,9 +156,17 @@ class Reconciler:
 
     async def _carry_out(self, key: Key, job: Job, plan: Plan) -> None:
         """Do the actions in order, then tell the events; the first failure ends it."""
+        clock = self._shell.clock
+        recording = 0.0
         for action in plan.actions:
             logger.info("doing", action=type(action).__name__)
+            started = clock.monotonic()
             await self._do(key, job, action)
+            if isinstance(action, WriteReportStatus | WriteStatus):
+                recording += clock.monotonic() - started
+        if recording:
+            pause = min(PROGRESS_SHARE * recording, PROGRESS_SECONDS)
+            self._next_progress[key] = clock.monotonic() + pause
         for event in plan.events:
             self._shell.events.emit(_reference(job), event.type, event.reason, event.message)
 
@@ -249,6 +273,8 @@ class Reconciler:
         body = dict(action.body)
         if action.uid:
             body["metadata"] = {**body["metadata"], "uid": action.uid}
+        elif not await self._still_wanted(job):
+            return
         try:
             written = await self._shell.client.apply(
                 DAEMON_SETS,
@@ -262,6 +288,19 @@ class Reconciler:
                 raise _RefusedError(error) from error
             raise
         self._note(key, DAEMON_SETS, written)
+
+    async def _still_wanted(self, job: Job) -> bool:
+        """Return whether the Job is there, read from the server, before its DaemonSet is made.
+
+        The garbage collector removes the DaemonSet of a deleted Job. When the cache of Jobs is
+        behind the cache of DaemonSets, that looks like a DaemonSet which somebody has deleted.
+        """
+        try:
+            found = await self._shell.client.get(JOBS, job.name, job.namespace)
+        except NotFound:
+            return False
+        meta = found["metadata"]
+        return meta["uid"] == job.uid and not meta.get("deletionTimestamp")
 
     async def _open_gates(self, key: Key, job: Job, action: OpenGates) -> None:
         """Open the gates of those nodes that the ledger, read afresh, does not hold.

@@ -100,9 +100,15 @@ def assign(
 
 
 def patch_body(report: JobReport, entries: Mapping[str, Evidence]) -> dict[str, Any]:
-    """Return the merge patch that enters `entries`; the report's UID is its precondition."""
+    """Return the merge patch that enters `entries`; the report's UID is its precondition.
+
+    It also has the server drop the report's managedFields and keep none from then on: for every
+    field of every node they would say who wrote it, as much again as the report itself, and the
+    server would work that out anew with each write. Nobody applies reports; each half has one
+    writer.
+    """
     return {
-        "metadata": {"uid": report.uid},
+        "metadata": {"uid": report.uid, "managedFields": [{}]},
         "evidence": {
             node: _raw_entry(report.evidence.get(node), entry) for node, entry in entries.items()
         },

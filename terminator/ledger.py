@@ -28,6 +28,11 @@ WRITERS = 4
 BACKOFF_SECONDS = (0.25, 10.0)
 # While no report has room: the controller makes one, and its arrival wakes us sooner.
 ROOMLESS_SECONDS = 5.0
+# The larger a report, the longer the API server takes to change it (half a second for a thousand
+# nodes on two cores). Until the last node is in, it is given ten times as long to rest, up to so
+# many seconds: less than the controller waits for the token of a task that has ended.
+WRITE_SHARE = 10.0
+REST_SECONDS = 3.0
 
 ReportsOf = Callable[[Job], Iterable[JobReport]]
 
@@ -39,6 +44,7 @@ class _Book:
     job: Job
     pending: dict[str, Evidence] = field(default_factory=dict)
     written: dict[str, JobReport] = field(default_factory=dict)
+    rests_until: float = 0.0  # in the loop's time
 
 
 class Ledger:
@@ -72,7 +78,7 @@ class Ledger:
         ):
             return False
         book.pending[node] = joined(book.pending.get(node), evidence)
-        self._queue.add_after(job.uid, self.flush_seconds)
+        self._queue.add_after(job.uid, self._delay(book))
         return True
 
     def view(self, job: Job) -> dict[str, Evidence]:
@@ -112,7 +118,7 @@ class Ledger:
         if not book.pending and not self._prune(book):
             del self._books[job_uid]
         elif book.pending:
-            self._queue.add_after(job_uid, self.flush_seconds)
+            self._queue.add_after(job_uid, self._delay(book))
 
     def forget(self, job_uid: str) -> None:
         """Drop what is known of a run whose Job and reports are gone."""
@@ -131,6 +137,10 @@ class Ledger:
 
     # --- writing -------------------------------------------------------------------------
 
+    def _delay(self, book: _Book) -> float:
+        rest = book.rests_until - asyncio.get_running_loop().time()
+        return max(self.flush_seconds, rest)
+
     async def _flush_key(self, uid: str) -> float | None:
         """Write what is pending of one run; raises the first error once all was tried."""
         book = self._books.get(uid)
@@ -142,10 +152,14 @@ class Ledger:
         standing = {node for report in shards.values() for node in report.evidence}
         for node in (book.pending.keys() - assigned) & standing:
             del book.pending[node]  # it stands there already
+        loop = asyncio.get_running_loop()
+        started = loop.time()
         results = await asyncio.gather(
             *(self._write(book, shards[name], entries) for name, entries in plan.items()),
             return_exceptions=True,
         )
+        took = loop.time() - started
+        book.rests_until = loop.time() + min(WRITE_SHARE * took, REST_SECONDS)
         for result in results:
             if isinstance(result, BaseException):
                 raise result

@@ -151,12 +151,19 @@ class JobReport:
     evidence: Mapping[str, Evidence] = field(default_factory=dict)
     status: Mapping[str, Any] = field(default_factory=dict)
     created_at: datetime | None = None
+    _records: Mapping[str, NodeRecord] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
 
     @property
-    def records(self) -> dict[str, NodeRecord]:
-        """What the controller recorded, by node name."""
-        raw = self.status.get("nodeStates") or {}
-        return {node: parse_record(entry) for node, entry in raw.items()}
+    def records(self) -> Mapping[str, NodeRecord]:
+        """What the controller recorded, by node name; parsed when first asked for."""
+        if self._records is None:
+            raw = self.status.get("nodeStates") or {}
+            parsed = {node: parse_record(entry) for node, entry in raw.items()}
+            object.__setattr__(self, "_records", parsed)
+            return parsed
+        return self._records
 
 
 def parse_report(raw: Mapping[str, Any]) -> JobReport:

@@ -8,8 +8,8 @@ the same end is reached: that is what the order of actions within a plan is abou
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
 
 from job_controller.api.objects import Pod
 
@@ -98,3 +98,38 @@ class Plan:
     actions: tuple[Action, ...] = ()
     events: tuple[Event, ...] = ()
     requeue_after: float | None = None
+
+
+# What of `status.nodes` may change as a run gets on without anything having gone wrong.
+_PROGRESS: Final = frozenset({"waiting", "active", "completed", "completedNames"})
+
+
+def without_progress(plan: Plan, old: Mapping[str, Any], seconds: float) -> Plan:
+    """Return the plan without its records if they only tell that the run gets on, for later.
+
+    `old` is the Job's status as it stands, `seconds` how long the records may wait; what they say
+    is found again by any later pass. A plan that does something, tells an event, or says more than
+    how many nodes wait, work and have completed is returned as it is.
+    """
+    if plan.events or not plan.actions:
+        return plan
+    for action in plan.actions:
+        match action:
+            case WriteReportStatus():
+                pass
+            case WriteStatus() if _telling(action.status) == _telling(old):
+                pass
+            case _:
+                return plan
+    again = seconds if plan.requeue_after is None else min(seconds, plan.requeue_after)
+    return replace(plan, actions=(), requeue_after=again)
+
+
+def _telling(status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a Job's status without what changes with every node that gets on."""
+    nodes = {k: v for k, v in (status.get("nodes") or {}).items() if k not in _PROGRESS}
+    conditions = [
+        {k: v for k, v in condition.items() if k != "message"}
+        for condition in status.get("conditions") or ()
+    ]
+    return {**status, "nodes": nodes, "conditions": conditions}

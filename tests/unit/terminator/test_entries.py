@@ -50,7 +50,7 @@ def test_an_entry_of_a_former_node_is_replaced_whole():
 
 def test_a_patch_names_the_report_by_uid():
     assert patch_body(make_report(), {"a": done("a")}) == {
-        "metadata": {"uid": "report-0"},
+        "metadata": {"uid": "report-0", "managedFields": [{}]},
         "evidence": {"a": done("a").to_raw()},
     }
 
