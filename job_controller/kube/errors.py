@@ -10,7 +10,7 @@
         ├── Forbidden                  403
         ├── NotFound                   404
         ├── AlreadyExists              409, reason AlreadyExists
-        ├── Conflict                   409, any other reason
+        ├── Conflict                   409, any other reason; 422 for another object's UID
         ├── Gone                       410, a resourceVersion or continue token expired
         ├── Invalid                    422
         ├── Throttled                  429
@@ -195,7 +195,7 @@ def error_from_status(
     code = code if isinstance(code, int) else 0
     reason = str(status.get("reason") or "")
     details = _bounded_details(status.get("details"))
-    kind = _class_for(code, reason)
+    kind = Conflict if _is_of_another(details) else _class_for(code, reason)
     limit = USER_MESSAGE_LIMIT if code in _USER_STATUSES else MESSAGE_LIMIT
     return kind(
         clean_text(str(status.get("message") or ""), limit),
@@ -243,6 +243,18 @@ def clean_text(text: str, limit: int) -> str:
         text = text[: limit * 4]
     flat = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def _is_of_another(details: Mapping[str, Any]) -> bool:
+    """Return whether a patch named the UID of another object than the one that has the name now.
+
+    The server keeps UIDs as preconditions of deletions only; for a patch it says 422, that the
+    field metadata.uid is immutable.
+    """
+    causes = details.get("causes")
+    return isinstance(causes, list) and any(
+        isinstance(cause, dict) and cause.get("field") == "metadata.uid" for cause in causes
+    )
 
 
 def _class_for(code: int, reason: str) -> type[KubeError]:

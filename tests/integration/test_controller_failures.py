@@ -7,7 +7,8 @@ import pytest
 
 from job_controller.api.names import ANNOTATION_RETRY
 from job_controller.kube.resources import DAEMON_SETS, JOBS, NODES, PODS
-from tests.integration.playing import Run, condition, is_gated, stage
+from tests.integration.playing import Run, is_gated
+from tests.integration.stage import condition, stage
 
 pytestmark = pytest.mark.timeout(90)
 

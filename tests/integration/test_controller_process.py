@@ -15,7 +15,8 @@ import pytest
 
 from job_controller.kube.resources import JOBS, LEASES
 from tests.integration.kube_env import free_ports
-from tests.integration.playing import SYSTEM, Run, Stage, account_kubeconfig, stage
+from tests.integration.playing import Run
+from tests.integration.stage import SYSTEM, Stage, account_kubeconfig, stage
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -7,7 +7,8 @@ import pytest
 
 from job_controller.kube.client import KubeClient
 from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, NAMESPACES, PODS
-from tests.integration.playing import Run, condition, is_gated, owner_uid, stage
+from tests.integration.playing import Run, is_gated, owner_uid
+from tests.integration.stage import condition, stage
 
 pytestmark = pytest.mark.timeout(90)
 

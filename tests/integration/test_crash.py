@@ -18,7 +18,8 @@ from job_controller.kube.client import KubeClient, RawObject
 from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, NAMESPACES, PODS
 from job_controller.kube.transport import Call
 from tests.integration.kube_env import KubeEnv
-from tests.integration.playing import WRITES, Process, Run, Stage, is_gated, stage
+from tests.integration.playing import Run, is_gated
+from tests.integration.stage import WRITES, Process, Stage, stage
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 

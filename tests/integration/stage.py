@@ -1,0 +1,309 @@
+"""The stage of a test: a played world, the real controller and terminator on it, ways to look."""
+
+import asyncio
+import contextlib
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from job_controller.config import Config
+from job_controller.kube.client import KubeClient
+from job_controller.kube.errors import NotFound
+from job_controller.kube.resources import (
+    DAEMON_SETS,
+    EVENTS,
+    JOB_REPORTS,
+    JOBS,
+    NODES,
+    PODS,
+    Resource,
+)
+from job_controller.main import Controller
+from job_controller.metrics import Metrics
+from job_controller.runtime.clock import SystemClock
+from terminator.config import Config as TerminatorConfig
+from terminator.main import Options, Terminator
+from terminator.metrics import Metrics as TerminatorMetrics
+from tests.integration.jobs import job as make_job
+from tests.integration.kube_env import KubeEnv
+from tests.integration.playing import WORLD_LABEL, Behaviour, Logs, Raw, World, done, target_node
+
+SYSTEM = "daemonset-job-system"
+ACCOUNT = "daemonset-job-controller"
+WAIT_SECONDS = 30.0
+
+_kubeconfigs: dict[Path, Path] = {}
+
+
+def account_kubeconfig(env: KubeEnv) -> Path:
+    """Return the kubeconfig of the system's service account: its rights and no more."""
+    if env.folder not in _kubeconfigs:
+        _kubeconfigs[env.folder] = env.kubeconfig_for_service_account(SYSTEM, ACCOUNT)
+    return _kubeconfigs[env.folder]
+
+
+WRITES = ("create", "patch", "update", "delete")
+
+
+@dataclass(eq=False)
+class Recorder:
+    """Counts what a client asks, by verb and resource."""
+
+    calls: list[tuple[str, str, int]] = field(default_factory=list)
+
+    def __call__(self, verb: str, resource: str, status: int, _seconds: float) -> None:
+        self.calls.append((verb, resource, status))
+
+    @property
+    def writes(self) -> list[tuple[str, str, int]]:
+        return [call for call in self.calls if call[0] in WRITES]
+
+
+@dataclass(eq=False)
+class Process:
+    """The controller or the terminator, running in this process on a client of its own."""
+
+    client: KubeClient
+    program: Controller | Terminator
+    requests: Recorder
+    task: asyncio.Task[None]
+
+    async def stop(self) -> None:
+        """End it; what it raised, if it ended by itself, is raised."""
+        self.task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.task
+        await self.client.close()
+
+
+@dataclass(eq=False)
+class Stage:
+    """A world with its Jobs in `namespace`, the programs that run on it, and ways to look."""
+
+    env: KubeEnv
+    admin: KubeClient
+    world: World
+    namespace: str
+    played: asyncio.Task[None]
+    processes: list[Process] = field(default_factory=list)
+
+    # --- programs ------------------------------------------------------------------------
+
+    async def client(self, kind: type[KubeClient] = KubeClient) -> tuple[KubeClient, Recorder]:
+        """Return a client of that kind, with the rights of the system's service account."""
+        recorder = Recorder()
+        client = await kind.connect(
+            kubeconfig=str(account_kubeconfig(self.env)),
+            user_agent="played",
+            on_request=recorder,
+        )
+        return client, recorder
+
+    async def start_controller(self, kind: type[KubeClient] = KubeClient, **config: Any) -> Process:
+        """Start the controller, as its process would after a restart."""
+        client, recorder = await self.client(kind)
+        program = Controller(client, Config(namespaces=self.world.namespaces, **config), Metrics())
+        return self._started(client, program, recorder)
+
+    async def start_terminator(self, kind: type[KubeClient] = KubeClient, **config: Any) -> Process:
+        """Start the terminator, as its process would after a restart."""
+        client, recorder = await self.client(kind)
+        settings = {"flush_interval": 0.1, "namespaces": self.world.namespaces, **config}
+        program = Terminator(
+            client, Options(), TerminatorConfig(**settings), TerminatorMetrics(), SystemClock()
+        )
+        return self._started(client, program, recorder)
+
+    def _started(
+        self, client: KubeClient, program: Controller | Terminator, recorder: Recorder
+    ) -> Process:
+        process = Process(client, program, recorder, asyncio.create_task(program.run()))
+        self.processes.append(process)
+        return process
+
+    async def stop(self, process: Process) -> None:
+        self.processes.remove(process)
+        await process.stop()
+
+    # --- changing ------------------------------------------------------------------------
+
+    async def apply(
+        self,
+        spec: Raw | None = None,
+        name: str = "sample",
+        namespace: str | None = None,
+        **metadata: Any,
+    ) -> Raw:
+        """Create a Job."""
+        body = make_job(namespace or self.namespace, spec, name)
+        body["metadata"] |= metadata
+        return await self.admin.create(JOBS, body, namespace or self.namespace)
+
+    async def change(self, resource: Resource, name: str, body: Raw) -> Raw:
+        """Merge-patch an object."""
+        return await self.admin.merge_patch(resource, name, body, self.namespace)
+
+    # --- looking -------------------------------------------------------------------------
+
+    async def find(self, resource: Resource, name: str, namespace: str | None = None) -> Raw | None:
+        """Return an object, None if it is not there."""
+        try:
+            return await self.admin.get(resource, name, namespace or self.namespace)
+        except NotFound:
+            return None
+
+    async def all(self, resource: Resource, **how: Any) -> list[Raw]:
+        return (await self.admin.list(resource, self.namespace, **how)).get("items") or []
+
+    async def pods(self) -> dict[str, list[Raw]]:
+        """Return the pods by short name of their node."""
+        found: dict[str, list[Raw]] = defaultdict(list)
+        for pod in await self.all(PODS):
+            found[self.world.short(target_node(pod))].append(pod)
+        return dict(found)
+
+    async def report(self, name: str = "sample", job_uid: str | None = None) -> Raw | None:
+        """Return the newest report of a Job's name, or that of one run."""
+        found = [
+            raw
+            for raw in await self.all(JOB_REPORTS)
+            if raw["spec"]["job"]["name"] == name
+            and (job_uid is None or raw["spec"]["job"]["uid"] == job_uid)
+        ]
+        return max(found, key=lambda r: int(r["metadata"]["resourceVersion"]), default=None)
+
+    async def node_states(self, name: str = "sample") -> dict[str, Raw]:
+        """Return what the report says of each node, by short name."""
+        report = await self.report(name) or {}
+        states = (report.get("status") or {}).get("nodeStates") or {}
+        return {self.world.short(node): state for node, state in states.items()}
+
+    async def events(self, name: str = "sample") -> list[str]:
+        """Return the reasons of the events about a Job."""
+        about = f"involvedObject.kind=Job,involvedObject.name={name}"
+        return sorted(raw["reason"] for raw in await self.all(EVENTS, field_selector=about))
+
+    async def told(self, *reasons: str, name: str = "sample") -> None:
+        """Return once there are events of these reasons about a Job."""
+
+        async def look() -> bool:
+            return set(reasons) <= set(await self.events(name))
+
+        await self.until(look, f"events {reasons}")
+
+    async def until(
+        self, check: Callable[[], Awaitable[Any]], what: str, seconds: float = WAIT_SECONDS
+    ) -> Any:
+        """Return the first true answer of `check`; AssertionError with all there is to see."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while True:
+            for task in (self.played, *(process.task for process in self.processes)):
+                assert not task.done(), f"it ended by itself: {task}"
+            if answer := await check():
+                return answer
+            if loop.time() > deadline:
+                raise AssertionError(f"not within {seconds:g} s: {what}\n{await self.describe()}")
+            await asyncio.sleep(0.05)
+
+    async def job_until(
+        self, check: Callable[[Raw], Any], what: str, name: str = "sample", **where: Any
+    ) -> Raw:
+        """Return the Job as soon as `check` holds of its status."""
+
+        async def look() -> Raw | None:
+            found = await self.find(JOBS, name, **where)
+            return found if found is not None and check(found.get("status") or {}) else None
+
+        return await self.until(look, what)
+
+    async def gone(self, resource: Resource, name: str, **where: Any) -> None:
+        async def look() -> bool:
+            return await self.find(resource, name, **where) is None
+
+        await self.until(look, f"{resource.kind} {name} gone")
+
+    async def reason(self, type_: str, reason: str, name: str = "sample") -> Raw:
+        """Return the condition of a Job once it has this reason."""
+        found = await self.job_until(
+            lambda status: condition(status, type_).get("reason") == reason,
+            f"{type_} with reason {reason}",
+            name,
+        )
+        return condition(found["status"], type_)
+
+    async def describe(self) -> str:
+        lines = [f"executions: {dict(self.world.executions)}"]
+        for resource in (JOBS, DAEMON_SETS, PODS, JOB_REPORTS):
+            for raw in await self.all(resource):
+                raw["metadata"].pop("managedFields", None)
+                if resource is PODS:
+                    raw = {"metadata": raw["metadata"]["name"], "status": raw.get("status")}  # noqa: PLW2901
+                if resource is DAEMON_SETS:
+                    raw = {"metadata": raw["metadata"], "status": raw.get("status")}  # noqa: PLW2901
+                lines.append(f"{resource.kind}: {raw}")
+        return "\n".join(lines)
+
+    # --- end -----------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Stop the programs and leave nothing that a later test would see."""
+        for process in list(self.processes):
+            await self.stop(process)
+
+
+def condition(status: Raw, type_: str) -> Raw:
+    return next((c for c in status.get("conditions") or () if c["type"] == type_), {})
+
+
+@contextlib.asynccontextmanager
+async def stage(
+    env: KubeEnv,
+    *namespaces: str,
+    nodes: Sequence[str] = ("a", "b", "c"),
+    behaviour: Behaviour = done,
+    controller: bool = True,
+    terminator: bool = True,
+) -> AsyncIterator[Stage]:
+    """Open a stage with these nodes, and both programs unless told otherwise."""
+    logs = Logs()
+    certs = env.folder / "certs"
+    await logs.start(certs / "apiserver.crt", certs / "apiserver.key")
+    async with await KubeClient.connect(
+        kubeconfig=str(env.kubeconfig), user_agent="world"
+    ) as admin:
+        world = World(admin, logs, namespaces, behaviour)
+        played = asyncio.create_task(world.run())
+        found = Stage(env, admin, world, namespaces[0], played)
+        try:
+            await world.join(*nodes)
+            if controller:
+                await found.start_controller()
+            if terminator:
+                await found.start_terminator()
+            yield found
+            assert not played.done(), played
+        finally:
+            await found.close()
+            played.cancel()
+            await asyncio.wait({played})
+            await _clear(admin, world)
+            await logs.stop()
+
+
+async def _clear(admin: KubeClient, world: World) -> None:
+    for namespace in world.namespaces:
+        for resource in (JOBS, DAEMON_SETS, PODS):
+            for raw in (await admin.list(resource, namespace)).get("items") or ():
+                meta = raw["metadata"]
+                with contextlib.suppress(NotFound):
+                    if meta.get("finalizers"):
+                        body = {"metadata": {"finalizers": None}}
+                        await admin.merge_patch(resource, meta["name"], body, namespace)
+                    await admin.delete(resource, meta["name"], namespace, grace_seconds=0)
+    for raw in (await admin.list(NODES, label_selector=f"{WORLD_LABEL}={world.id}")).get(
+        "items"
+    ) or ():
+        await admin.delete(NODES, raw["metadata"]["name"])

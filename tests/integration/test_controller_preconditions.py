@@ -1,0 +1,84 @@
+"""What the controller and the terminator rely on when they name the object that they mean."""
+
+import contextlib
+
+import pytest
+
+from job_controller.api import names
+from job_controller.api.report import new_report
+from job_controller.kube.client import KubeClient
+from job_controller.kube.errors import Conflict, NotFound
+from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, PODS
+from tests.integration.jobs import job
+
+pytestmark = pytest.mark.timeout(60)
+
+OTHER = "00000000-0000-0000-0000-000000000000"
+TEMPLATE = {
+    "metadata": {"labels": {"app": "x"}},
+    "spec": {"containers": [{"name": "x", "image": "x"}]},
+}
+OBJECTS = {
+    JOBS: {"spec": {"image": "x"}},
+    JOB_REPORTS: {
+        "spec": new_report(namespace="", job_name="x", job_uid="u", spec={"image": "x"})["spec"]
+    },
+    DAEMON_SETS: {"spec": {"selector": {"matchLabels": {"app": "x"}}, "template": TEMPLATE}},
+    PODS: {"spec": TEMPLATE["spec"]},
+}
+
+
+@contextlib.asynccontextmanager
+async def connected(env):
+    async with await KubeClient.connect(
+        kubeconfig=str(env.kubeconfig), user_agent="test"
+    ) as client:
+        yield client
+
+
+@pytest.mark.parametrize("subresource", [None, "status"])
+@pytest.mark.parametrize("resource", OBJECTS, ids=lambda resource: resource.plural)
+async def test_a_patch_that_names_another_uid_is_a_conflict(
+    kube_env, namespace, resource, subresource
+):
+    async with connected(kube_env) as client:
+        kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+        made = await client.create(
+            resource, {**kind, "metadata": {"name": "x"}, **OBJECTS[resource]}, namespace
+        )
+        body = {"metadata": {"uid": OTHER, "annotations": {"a": "b"}}, "status": {}}
+        with pytest.raises(Conflict):
+            await client.merge_patch(resource, "x", body, namespace, subresource=subresource)
+        body["metadata"]["uid"] = made["metadata"]["uid"]
+        await client.merge_patch(resource, "x", body, namespace, subresource=subresource)
+
+
+async def test_an_apply_that_names_another_uid_changes_and_makes_nothing(kube_env, namespace):
+    async with connected(kube_env) as client:
+        how = {"field_manager": names.FIELD_MANAGER}
+        body = {"metadata": {"uid": OTHER}, **OBJECTS[DAEMON_SETS]}
+        with pytest.raises(Conflict):
+            await client.apply(DAEMON_SETS, "x", body, namespace, **how)
+        with pytest.raises(NotFound):
+            await client.get(DAEMON_SETS, "x", namespace)
+        await client.apply(DAEMON_SETS, "x", OBJECTS[DAEMON_SETS], namespace, **how)
+        with pytest.raises(Conflict):
+            await client.apply(DAEMON_SETS, "x", body, namespace, **how)
+
+
+async def test_a_deletion_that_names_another_uid_is_a_conflict(kube_env, namespace):
+    async with connected(kube_env) as client:
+        await client.create(JOBS, job(namespace), namespace)
+        with pytest.raises(Conflict):
+            await client.delete(JOBS, "sample", namespace, uid=OTHER)
+        assert await client.get(JOBS, "sample", namespace)
+
+
+async def test_a_patch_that_changes_nothing_makes_no_new_version(kube_env, namespace):
+    async with connected(kube_env) as client:
+        made = await client.create(JOBS, job(namespace), namespace)
+        status = {"status": {"phase": "Pending"}}
+        first = await client.merge_patch(JOBS, "sample", status, namespace, subresource="status")
+        again = await client.merge_patch(JOBS, "sample", status, namespace, subresource="status")
+        assert first["metadata"]["resourceVersion"] != made["metadata"]["resourceVersion"]
+        assert again["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
