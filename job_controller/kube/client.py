@@ -261,7 +261,8 @@ class KubeClient:
     ) -> RawObject:
         """Apply an RFC 7386 merge patch and return the object: None deletes, lists are replaced.
 
-        A ``metadata.resourceVersion`` or ``metadata.uid`` in `body` is a precondition (Conflict).
+        A ``metadata.resourceVersion`` or ``metadata.uid`` in `body` is a precondition (Conflict);
+        for the status of a custom resource the version alone, the server ignores the rest there.
         """
         return await self._patch(
             resource.path(namespace, name, subresource),

@@ -36,21 +36,49 @@ async def connected(env):
         yield client
 
 
-@pytest.mark.parametrize("subresource", [None, "status"])
-@pytest.mark.parametrize("resource", OBJECTS, ids=lambda resource: resource.plural)
+async def made(client, resource, namespace):
+    kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+    body = {**kind, "metadata": {"name": "x"}, **OBJECTS[resource]}
+    return await client.create(resource, body, namespace)
+
+
+CASES = [
+    (JOBS, None),
+    (JOB_REPORTS, None),
+    (DAEMON_SETS, None),
+    (DAEMON_SETS, "status"),
+    (PODS, None),
+    (PODS, "status"),
+]
+
+
+@pytest.mark.parametrize(
+    ("resource", "subresource"), CASES, ids=[f"{r.plural}-{s or 'itself'}" for r, s in CASES]
+)
 async def test_a_patch_that_names_another_uid_is_a_conflict(
     kube_env, namespace, resource, subresource
 ):
     async with connected(kube_env) as client:
-        kind = {"apiVersion": resource.api_version, "kind": resource.kind}
-        made = await client.create(
-            resource, {**kind, "metadata": {"name": "x"}, **OBJECTS[resource]}, namespace
-        )
+        found = await made(client, resource, namespace)
         body = {"metadata": {"uid": OTHER, "annotations": {"a": "b"}}, "status": {}}
         with pytest.raises(Conflict):
             await client.merge_patch(resource, "x", body, namespace, subresource=subresource)
-        body["metadata"]["uid"] = made["metadata"]["uid"]
+        body["metadata"]["uid"] = found["metadata"]["uid"]
         await client.merge_patch(resource, "x", body, namespace, subresource=subresource)
+
+
+@pytest.mark.parametrize("resource", [JOBS, JOB_REPORTS], ids=lambda resource: resource.plural)
+async def test_the_status_of_a_custom_resource_is_guarded_by_its_version_alone(
+    kube_env, namespace, resource
+):
+    """All of metadata but the version is ignored there: a UID guards nothing."""
+    async with connected(kube_env) as client:
+        await made(client, resource, namespace)
+        other = {"metadata": {"uid": OTHER}, "status": {"phase": "Running"}}
+        await client.merge_patch(resource, "x", other, namespace, subresource="status")
+        old = {"metadata": {"resourceVersion": "1"}, "status": {"phase": "Failed"}}
+        with pytest.raises(Conflict):
+            await client.merge_patch(resource, "x", old, namespace, subresource="status")
 
 
 async def test_an_apply_that_names_another_uid_changes_and_makes_nothing(kube_env, namespace):
