@@ -6,6 +6,7 @@ the Job's UID owns; labels and names prove nothing.
 """
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -15,7 +16,8 @@ from job_controller.api.objects import DaemonSet, Node, Pod
 from job_controller.api.report import Evidence, JobReport, NodeRecord
 from job_controller.api.times import format_time, parse_time
 
-# The state of a node that the controller gave up, in JobReport.status.nodeStates.
+# States of nodes that have ended, in JobReport.status.nodeStates.
+_COMPLETED = "Completed"
 _FAILED = "Failed"
 
 
@@ -42,12 +44,14 @@ class Count:
 
     `wanted` are the nodes on which the DaemonSet controller keeps a pod, `completed` those of
     them that stand in the ledger by their UID, `failed` those of the rest that the controller
-    recorded as failed. `inexact` says why `wanted` is not known to be all of them, "" if it is.
+    recorded as failed, `recorded` those whose end, whichever, stands in the controller's record.
+    `inexact` says why `wanted` is not known to be all of them, "" if it is.
     """
 
     wanted: frozenset[str]
     completed: frozenset[str]
     failed: frozenset[str]
+    recorded: frozenset[str]
     inexact: str
 
     @property
@@ -124,8 +128,13 @@ def take_count(snapshot: Snapshot) -> Count:
     pods = owned_pods(job, daemon_set, snapshot.pods)
     wanted = frozenset(pod.node_name for pod in pods if not pod.deleting and pod.node_name)
     completed = frozenset(name for name in wanted if _is_completed(name, snapshot))
-    failed = frozenset(name for name in wanted - completed if _has_failed(name, snapshot))
-    return Count(wanted, completed, failed, _inexactness(job, daemon_set, wanted))
+    failed = frozenset(
+        name for name in wanted - completed if _is_recorded(name, snapshot, {_FAILED})
+    )
+    recorded = frozenset(
+        name for name in wanted if _is_recorded(name, snapshot, {_COMPLETED, _FAILED})
+    )
+    return Count(wanted, completed, failed, recorded, _inexactness(job, daemon_set, wanted))
 
 
 def judge_ending(job: Job, count: Count, now: datetime) -> Ending:
@@ -183,11 +192,11 @@ def _is_completed(name: str, snapshot: Snapshot) -> bool:
     return entry.is_completed and entry.node_uid == node.uid
 
 
-def _has_failed(name: str, snapshot: Snapshot) -> bool:
+def _is_recorded(name: str, snapshot: Snapshot, states: AbstractSet[str]) -> bool:
     node, record = snapshot.nodes.get(name), snapshot.records.get(name)
     if node is None or record is None or not node.uid:
         return False
-    return record.uid == node.uid and record.state == _FAILED
+    return record.uid == node.uid and record.state in states
 
 
 def _inexactness(job: Job, daemon_set: DaemonSet | None, wanted: frozenset[str]) -> str:
@@ -213,6 +222,10 @@ def _disagreement(job: Job, count: Count) -> str:
     allowed = allowed_failures(job.spec.failure_policy.max_failed_nodes, len(count.wanted))
     if len(count.failed) > allowed:
         return f"{len(count.failed)} nodes failed and {allowed} may"
+    untold = len(count.wanted - count.recorded)
+    if untold:
+        # What outlives the Job has to be whole before the Job goes.
+        return f"the report has yet to say how {untold} nodes ended"
     return ""
 
 

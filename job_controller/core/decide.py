@@ -27,7 +27,7 @@ from job_controller.core.status import first_status, next_status, suspended_stat
 from job_controller.core.tally import Tally, take_tally
 from job_controller.core.trouble import find_trouble
 from job_controller.core.turns import due_pods, wants_gate
-from job_controller.core.verdict import LOST, RunVerdict, judge_run
+from job_controller.core.verdict import LOST, SUCCEEDED, RunVerdict, judge_run
 
 # A refusal by the API server (quota on DaemonSets, a webhook) sends no event when it ends.
 _REFUSED_RETRY_SECONDS = 15.0
@@ -55,13 +55,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     run = judge_run(snapshot, tally, now)
     work = _work(snapshot, tally, run)
     status = next_status(job, tally, run, find_trouble(snapshot, tally), now)
-    record: list[Action] = [
-        WriteReportStatus(report.name, report.uid, body)
-        for report, body in next_report_statuses(snapshot, tally, status)
-        if body != report.status
-    ]
-    if status != job.status:
-        record.append(WriteStatus(status))
+    record = _record(snapshot, tally, run, status)
     moments = [moment for moment in (tally.wake_at, run.wake_at) if moment is not None]
     waits = [max((moment - now).total_seconds(), 0.0) for moment in moments]
     if snapshot.refusal:
@@ -71,6 +65,35 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
         events=tuple(_events(snapshot, status, work)),
         requeue_after=min(waits, default=None),
     )
+
+
+def _record(
+    snapshot: Snapshot, tally: Tally, run: RunVerdict, status: Mapping[str, Any]
+) -> list[Action]:
+    """Return what has to be written down: the reports, then the Job's status.
+
+    Once a run has ended on record, only a whole tally may change what is said of it (a node that
+    joined late, others that went on after a failure): the DaemonSet and its pods go with the Job,
+    and what is being removed says nothing of the run.
+    """
+    job = snapshot.job
+    first = next((report for report in snapshot.reports if report.shard == 0), None)
+    told = first is not None and first.status.get("phase") == status["phase"]
+    ended = run.state in {SUCCEEDED, LOST} and job.status.get("phase") == status["phase"] and told
+    if ended and not tally.is_exact:
+        return []
+    if run.state == SUCCEEDED and told and not tally.is_exact:
+        # The report has the whole story; the Job's status only has to say that it is over.
+        kept = first.status.get("nodes") if first is not None else None
+        return [WriteStatus({**status, "nodes": kept or status["nodes"]})]
+    actions: list[Action] = [
+        WriteReportStatus(report.name, report.uid, body)
+        for report, body in next_report_statuses(snapshot, tally, status)
+        if body != report.status
+    ]
+    if status != job.status:
+        actions.append(WriteStatus(status))
+    return actions
 
 
 def _start(snapshot: Snapshot, now: datetime) -> Plan:
@@ -97,7 +120,10 @@ def _work(snapshot: Snapshot, tally: Tally, run: RunVerdict) -> list[Action]:
         CreateReport(build_report(job, shard)) for shard in missing_shards(snapshot, tally)
     ]
     actions.extend(_daemon_set(snapshot, tally, run))
-    over = tuple(node.pod for _, node in sorted(tally.nodes.items()) if node.retire or node.discard)
+    over = (
+        *tally.former,
+        *(node.pod for _, node in sorted(tally.nodes.items()) if node.retire or node.discard),
+    )
     if over:
         actions.append(DeletePods(over))
     due = due_pods(snapshot, tally, run)

@@ -106,7 +106,7 @@ def count_nodes(tally: Tally) -> dict[str, Any]:
     found = {state: tally.names(state) for state in (COMPLETED, FAILED, UNREACHABLE)}
     counts: dict[str, Any] = {
         "desired": tally.desired,
-        "waiting": len(tally.names(WAITING)) + max(tally.desired - len(tally.nodes), 0),
+        "waiting": len(tally.names(WAITING)) + tally.missing,
         "active": len(tally.names(ACTIVE)),
         "completed": len(found[COMPLETED]),
         "failed": len(found[FAILED]),

@@ -45,18 +45,28 @@ class Tally:
     """All wanted nodes by name, and whether the list is known to be whole.
 
     `is_exact` is False while the DaemonSet controller has yet to act on the newest spec, or a
-    node that it wants has no pod yet: what is missing must not be taken for done. `wake_at` is
-    when time alone may change the tally.
+    node that it wants has no pod yet: what is missing must not be taken for done. `resting` are
+    completed nodes without a pod at the moment: a node that completed stays counted whatever
+    becomes of its pod. `former` are pods of nodes that are gone, on nodes that have their names
+    now. `wake_at` is when time alone may change the tally.
     """
 
     nodes: Mapping[str, NodeTally]
     desired: int
     is_exact: bool
+    resting: frozenset[str] = frozenset()
+    former: tuple[Pod, ...] = ()
     wake_at: datetime | None = None
 
     def names(self, *states: str) -> list[str]:
-        """Return the names of the nodes in those states, sorted."""
-        return sorted(name for name, node in self.nodes.items() if node.state in states)
+        """Return the names of the nodes in those states, sorted; resting ones are completed."""
+        found = {name for name, node in self.nodes.items() if node.state in states}
+        return sorted(found | self.resting if COMPLETED in states else found)
+
+    @property
+    def missing(self) -> int:
+        """How many wanted nodes have neither a pod nor completed."""
+        return max(self.desired - len(self.nodes) - len(self.resting), 0)
 
     @property
     def is_complete(self) -> bool:
@@ -83,13 +93,18 @@ def take_tally(snapshot: Snapshot, now: datetime) -> Tally:
     court = Court(job.spec, job.retry_token, snapshot.settings.patience, now)
     ledger, records = merge_evidence(snapshot), merge_records(snapshot)
     nodes: dict[str, NodeTally] = {}
+    former: list[Pod] = []
     wakes: list[datetime] = []
     # Two pods of one node for a moment (a replacement beside a pod about to be removed): the
     # younger one, which comes last, speaks for the node.
     standing = {pod.node_name: pod for pod in sorted(snapshot.pods, key=_age) if not pod.deleting}
     for name, pod in standing.items():
         node = snapshot.nodes.get(name)
-        if node is None or is_of_former_node(pod, node):
+        if node is None:
+            continue
+        if is_of_former_node(pod, node):
+            # Nobody else removes it: the DaemonSet controller goes by the node's name.
+            former.append(pod)
             continue
         evidence = ledger.get(name)
         if evidence is not None and evidence.node_uid != node.uid:
@@ -103,8 +118,31 @@ def take_tally(snapshot: Snapshot, now: datetime) -> Tally:
         nodes=nodes,
         desired=desired,
         is_exact=(daemon_set is not None and daemon_set.is_observed and len(nodes) == desired),
+        resting=_resting(snapshot, ledger, nodes, desired - len(nodes)),
+        former=tuple(former),
         wake_at=min(wakes, default=None),
     )
+
+
+def _resting(
+    snapshot: Snapshot, ledger: Mapping[str, Evidence], nodes: Mapping[str, NodeTally], room: int
+) -> frozenset[str]:
+    """Return the completed nodes without a pod, no more than there are wanted nodes without one.
+
+    Which nodes are wanted is known by their pods alone. A node that completed and lost its pod is
+    wanted as long as the count of wanted nodes leaves room for it.
+    """
+    if room <= 0:
+        return frozenset()
+    found = sorted(
+        name
+        for name, evidence in ledger.items()
+        if name not in nodes
+        and evidence.is_completed
+        and (node := snapshot.nodes.get(name)) is not None
+        and node.uid == evidence.node_uid
+    )
+    return frozenset(found[:room])
 
 
 def merge_evidence(snapshot: Snapshot) -> dict[str, Evidence]:

@@ -77,13 +77,36 @@ def _placement_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
             "no node matches (spec.nodes, taints not tolerated by spec.template); the Job waits "
             "for one to join",
         )
-    missing = tally.desired - len(tally.nodes)
-    if missing > 0 and snapshot.pods_refused:
+    if tally.missing == 0:
+        return None
+    if snapshot.pods_refused:
+        counts = f"{tally.missing} of {tally.desired}"
         return Trouble(
-            "PodsRefused",
-            f"{missing} of {tally.desired} pods cannot be created: {brief(snapshot.pods_refused)}",
+            "PodsRefused", f"{counts} pods cannot be created: {brief(snapshot.pods_refused)}"
+        )
+    stuck = _stuck_nodes(snapshot, tally)
+    if stuck:
+        return Trouble(
+            "NodesUnreachable",
+            f"{len(stuck)} of {tally.desired} nodes cannot be reached ({fold(stuck, limit=200)}): "
+            "a pod that is being deleted there cannot end, and another one has to wait for that",
         )
     return None
+
+
+def _stuck_nodes(snapshot: Snapshot, tally: Tally) -> list[str]:
+    """Return the nodes that are not Ready and whose only pod is being deleted."""
+    return sorted(
+        {
+            pod.node_name
+            for pod in snapshot.pods
+            if pod.deleting
+            and pod.node_name not in tally.nodes
+            and pod.node_name not in tally.resting
+            and (node := snapshot.nodes.get(pod.node_name)) is not None
+            and not node.ready
+        }
+    )
 
 
 def _node_trouble(tally: Tally) -> Trouble | None:

@@ -14,7 +14,7 @@ READ = {"get", "list", "watch"}
 # The system's caches list and watch; nothing asks for one of these objects alone.
 FOLLOW = {"list", "watch"}
 GRANTED = {
-    f"jobs.{GROUP}": FOLLOW | {"delete"},
+    f"jobs.{GROUP}": READ | {"delete"},
     f"jobs.{GROUP}/status": {"patch"},
     f"jobs.{GROUP}/finalizers": {"update"},
     f"jobreports.{GROUP}": FOLLOW | {"create", "patch", "delete"},

@@ -110,7 +110,19 @@ class Run:
         return {node for node, entry in self.evidence().items() if entry.get("completedAt")}
 
     def agree(self, condition: str = "Complete", **status: Any) -> None:
-        """Do as the controller does when its count is complete."""
+        """Do as the controller does when its count is complete: the record, then the Job.
+
+        The record says of every node that it has completed, also of those that have yet to: what
+        is tested is that the terminator does not take the controller's word for it.
+        """
+        states = {
+            raw["metadata"]["name"]: {"uid": raw["metadata"]["uid"], "state": "Completed"}
+            for raw in self.server.list(NODES)
+        }
+        for raw in self.reports():
+            name = raw["metadata"]["name"]
+            patch = {"status": {"nodeStates": states}}
+            self.server.patch(JOB_REPORTS, name, patch, self.namespace)
         body = {
             "observedGeneration": 1,
             "conditions": [{"type": condition, "status": "True"}],

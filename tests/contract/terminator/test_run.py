@@ -110,6 +110,9 @@ async def test_a_node_that_joins_late_is_waited_for(cluster, server):
     await asyncio.sleep(5)
     assert run.exists
     run.log("late").write("done")
+    await asyncio.sleep(5)
+    assert run.exists  # the report has yet to say so
+    run.agree()
     await eventually(lambda: not run.exists)
 
 

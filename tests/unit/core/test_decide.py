@@ -9,6 +9,7 @@ from job_controller.core.decide import decide
 from job_controller.core.plan import (
     ApplyDaemonSet,
     CreateReport,
+    DeletePods,
     OpenGates,
     WriteReportStatus,
     WriteStatus,
@@ -163,21 +164,69 @@ def test_completion_is_not_declared_early(changes):
 
 def test_a_pod_older_than_its_node_speaks_of_the_node_before():
     w = world("a", gated=True, evidence={"a": done("a")})
-    w.nodes["a"] = make_node("a", created_at=NOW)
+    w.nodes["a"] = make_node("a", uid="a-anew", created_at=NOW)
 
     plan = decide(w.snapshot(), NOW)
 
     assert status_of(plan)["nodes"]["completed"] == 0
+    # Nobody else would remove it, and without that the new node would never get its own.
+    (deleted,) = [a for a in plan.actions if isinstance(a, DeletePods)]
+    assert deleted.pods == tuple(w.pods)
 
 
 def test_a_pod_being_deleted_does_not_stand_for_its_node():
-    w = world("a", gated=True, evidence={"a": done("a")})
-    w.pods = [make_pod("a", deleting=True)]
+    w = world("a", "b", gated=True)
+    w.pods[0] = make_pod("a", deleting=True)
 
     plan = decide(w.snapshot(), NOW)
 
-    assert status_of(plan)["nodes"]["completed"] == 0
+    assert status_of(plan)["nodes"]["active"] == 1
     assert status_of(plan)["nodes"]["waiting"] == 1
+
+
+def test_a_completed_node_stays_counted_without_its_pod_and_the_run_is_not_declared_over():
+    w = world("a", "b", gated=True, evidence={"a": done("a"), "b": done("b")})
+    w.pods[0] = make_pod("a", deleting=True)
+
+    plan = decide(w.snapshot(), NOW)
+
+    assert status_of(plan)["nodes"]["completed"] == 2
+    assert status_of(plan)["nodes"]["waiting"] == 0
+    assert all(c["type"] != "Complete" for c in status_of(plan)["conditions"])
+
+
+def test_a_pod_that_cannot_end_is_said():
+    w = world("a", "b", gated=True, evidence={"b": done("b")})
+    w.nodes["a"] = make_node("a", ready=False)
+    w.pods[0] = make_pod("a", deleting=True)
+
+    progressing = condition(decide(w.snapshot(), NOW), "Progressing")
+
+    assert progressing["reason"] == "NodesUnreachable"
+    assert "1 of 2 nodes cannot be reached (a)" in progressing["message"]
+
+
+def test_what_the_report_says_of_a_success_is_not_taken_back():
+    w = world("a", gated=True, evidence={"a": done("a")})
+    first = decide(w.snapshot(), NOW)
+    w.report_status = next(a.status for a in first.actions if isinstance(a, WriteReportStatus))
+    w.observed = False
+
+    plan = decide(w.snapshot(), NOW)
+
+    assert kinds(plan) == ["WriteStatus"]
+    assert condition(plan, "Complete")["status"] == "True"
+    assert status_of(plan)["nodes"]["completed"] == 1
+
+
+def test_what_is_being_removed_says_nothing_of_a_run_that_is_over():
+    w = world("a", gated=True, evidence={"a": done("a")})
+    first = decide(w.snapshot(), NOW)
+    w.report_status = next(a.status for a in first.actions if isinstance(a, WriteReportStatus))
+    w.job = replace(w.job, status=status_of(first))
+    w.has_daemon_set = False
+
+    assert kinds(decide(w.snapshot(pods=()), NOW)) == ["ApplyDaemonSet"]
 
 
 def test_gates_open_for_nodes_that_have_not_completed_only():

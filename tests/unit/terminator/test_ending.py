@@ -35,6 +35,10 @@ from tests.unit.terminator.builders import (
 NAMES = ("a", "b", "c")
 
 
+def record(uid="c-uid", state="Failed"):
+    return NodeRecord(uid=uid, state=state)
+
+
 def world(names=NAMES, completed=NAMES, job=None, **changes):
     """A Job on `names`, `completed` of them done; complete unless something is changed."""
     snapshot = Snapshot(
@@ -43,6 +47,7 @@ def world(names=NAMES, completed=NAMES, job=None, **changes):
         pods=[make_pod(name) for name in names],
         nodes={name: make_node(name) for name in names},
         ledger={name: done(name) for name in completed},
+        records={name: record(f"{name}-uid", "Completed") for name in completed},
     )
     return replace(snapshot, **changes)
 
@@ -56,6 +61,14 @@ def test_a_job_that_both_count_as_complete_may_go():
     assert count.wanted == count.completed == frozenset(NAMES)
     assert count.all_completed
     assert judge_ending(make_job(COMPLETE), count, NOW).may_delete
+
+
+def test_a_job_stays_until_its_report_is_whole():
+    snapshot = world()
+    records = {**snapshot.records, "c": record("c-uid", "Active")}
+    assert obstacle(replace(snapshot, records=records)) == (
+        "the report has yet to say how 1 nodes ended"
+    )
 
 
 def test_one_count_alone_does_not_do():
@@ -165,16 +178,17 @@ def test_a_failed_job_that_is_about_to_be_retried_stays():
 # --- failures that are allowed ----------------------------------------------------------
 
 
-def record(uid="c-uid", state="Failed"):
-    return NodeRecord(uid=uid, state=state)
-
-
 def with_failed(limit, entry=None):
     spec = {"failure_policy": FailurePolicy("Continue", limit), "ttl_seconds_after_finished": 0}
     return world(
         completed=("a", "b"),
         job=make_job(COMPLETE, spec=spec),
-        records={"c": entry or record(), "gone": record("gone-uid")},
+        records={
+            "a": record("a-uid", "Completed"),
+            "b": record("b-uid", "Completed"),
+            "c": entry or record(),
+            "gone": record("gone-uid"),
+        },
     )
 
 
