@@ -108,7 +108,6 @@ ODDITIES = {
     "invalid-utf-8": ("printf '\\xff\\xfe\\x80 \\xc3\\n\\xf0\\x28\\ndone\\n'", TOKEN),
     "ansi-colours": ("printf '\\033[1;32mdone\\033[0m\\n'", TOKEN),
     "crlf": ("printf 'working\\r\\ndone\\r\\n'", TOKEN),
-    "no-final-newline": ("printf 'working\\ndone'", TOKEN),
     "contains": ("echo '[12:00:01] all is done, waiting'", {**TOKEN, "match": "Contains"}),
     "regex": (
         "echo 'finished in 42 ms'",
@@ -125,6 +124,30 @@ def test_a_token_is_found_whatever_it_is_printed_with(cluster, namespace, oddity
 
     cluster.wait_gone(namespace, oddity)
     succeeded(cluster, namespace, oddity, cluster.nodes)
+
+
+def test_a_token_without_a_final_newline_counts_once_it_is_in_the_log(cluster, namespace, folder):
+    """The runtime (containerd) keeps an unfinished line to itself until the task ends."""
+    node = worker(cluster)
+    script = (
+        "if mkdir /basetarget/was; then printf 'working\\ndone';"
+        " while [ ! -e /basetarget/go ]; do sleep 0.2; done; exit 0; fi"
+    )
+    job = make_job(
+        "unfinished", namespace, mountPath=folder, nodes={"include": [node]}, **shell(script)
+    )
+    cluster.apply(job)
+    files = f"cat /var/log/pods/{namespace}_unfinished-*/job-container/0.log"
+    eventually(lambda: running(cluster, namespace, "unfinished"), 60, "the task runs")
+    eventually(lambda: "working" in cluster.on_node(node, files), 30, "the first line")
+    time.sleep(3)
+    assert "done" not in cluster.on_node(node, files)
+    assert cluster.completed(namespace, "unfinished") == set()
+
+    cluster.on_node(node, f"touch {folder}/go")
+
+    cluster.wait_gone(namespace, "unfinished")
+    succeeded(cluster, namespace, "unfinished", [node])
 
 
 def test_lines_that_only_resemble_the_token_complete_nothing(cluster, namespace):
