@@ -53,7 +53,7 @@ def next_status(
         "phase": _phase(job, tally, run),
         "observedGeneration": job.generation,
         "report": names.report_name(job.name, job.uid),
-        "nodes": count_nodes(tally),
+        "nodes": _nodes(job, tally),
         "conditions": set_conditions(job, _conditions(job, tally, run, trouble), now),
     }
     if job.retry_token:
@@ -98,7 +98,15 @@ def _progressing(job: Job, tally: Tally, run: RunVerdict, trouble: Trouble | Non
         return Condition(type_, False, trouble.reason, trouble.message)
     if job.spec.suspend or run.state == HELD:
         return Condition(type_, False, "Paused", tell_progress(tally))
+    if not tally.is_known:
+        return Condition(type_, True, "Starting", "making the DaemonSet")
     return Condition(type_, True, "NodesActive", tell_progress(tally))
+
+
+def _nodes(job: Job, tally: Tally) -> Mapping[str, Any]:
+    """Return the counts; while a deleted DaemonSet is made again, those from before."""
+    before: Mapping[str, Any] = job.status.get("nodes") or {}
+    return before if before and not tally.is_known else count_nodes(tally)
 
 
 def count_nodes(tally: Tally) -> dict[str, Any]:

@@ -48,7 +48,8 @@ class Tally:
     node that it wants has no pod yet: what is missing must not be taken for done. `resting` are
     completed nodes without a pod at the moment: a node that completed stays counted whatever
     becomes of its pod. `former` are pods of nodes that are gone, on nodes that have their names
-    now. `wake_at` is when time alone may change the tally.
+    now. `is_known` is False while there is no DaemonSet, or its controller has yet to look at it:
+    then nobody knows how many nodes are wanted. `wake_at` is when time alone may change the tally.
     """
 
     nodes: Mapping[str, NodeTally]
@@ -56,6 +57,7 @@ class Tally:
     is_exact: bool
     resting: frozenset[str] = frozenset()
     former: tuple[Pod, ...] = ()
+    is_known: bool = True
     wake_at: datetime | None = None
 
     def names(self, *states: str) -> list[str]:
@@ -120,6 +122,7 @@ def take_tally(snapshot: Snapshot, now: datetime) -> Tally:
         is_exact=(daemon_set is not None and daemon_set.is_observed and len(nodes) == desired),
         resting=_resting(snapshot, ledger, nodes, desired - len(nodes)),
         former=tuple(former),
+        is_known=daemon_set is not None and daemon_set.observed_generation > 0,
         wake_at=min(wakes, default=None),
     )
 

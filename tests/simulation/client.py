@@ -70,6 +70,12 @@ class Client:
 
         return await self._call("delete", resource.plural, name, effect)
 
+    async def get(self, resource, name, namespace=None, **_):
+        def effect():
+            return self._world.server.find(resource.plural, name), True
+
+        return await self._call("get", resource.plural, name, effect)
+
     async def list(self, resource, namespace=None, *, label_selector=None, **_):
         key, _, value = (label_selector or "").partition("=")
 

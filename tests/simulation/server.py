@@ -38,6 +38,10 @@ class Server:
         """Return the object or None."""
         return self.objects[plural].get((namespace, name))
 
+    def find(self, plural, name):
+        """Return the object; NotFound when there is none, as a GET answers."""
+        return self._existing(plural, name, NAMESPACE)
+
     def all(self, plural):
         return list(self.objects[plural].values())
 
