@@ -5,8 +5,9 @@ Pure: time is given (monotonic seconds), nothing is awaited. The rules, in their
 1. A short read of the end as soon as there is a log. Most tasks have printed their token by then.
 2. Otherwise a follow stream, if the scanner has a slot free; else short reads in turn, with
    growing distances. Nobody depends on getting a slot.
-3. A stream that brings more than its budget is closed, and the pod is read by short reads only:
-   a log of a gigabyte costs what a log of two lines costs.
+3. A stream that brings more than its budget, with nothing to spare (see ``spare``), is closed, and
+   the pod is read by short reads only until it is silent for a moment: a log of a gigabyte costs
+   little more than a log of two lines.
 4. An open stream is never the only evidence, since it loses lines when the kubelet rotates the
    file: a short read without a cursor looks again every ten seconds or so.
 5. When the container has ended, its end is read once more; after a restart, that of the instance
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 
 from job_controller.api.objects import Container
 from job_controller.runtime.backoff import exponential_seconds
+from terminator.spare import Spare
 from terminator.stream import Cursor, Line
 from terminator.tail import Findings
 
@@ -71,6 +73,8 @@ class Reading:
         self.unfinished: Line | None = None
         self.is_chatty = False
         self.is_streaming = False
+        # At most so long between two short reads of a log that is too much for a stream.
+        self.distance_seconds = POLL_SECONDS[1]
         self._check_seconds = CHECK_SECONDS * (0.75 + 0.5 * spread)
         self._instance = 0
         self._ended_read = -1
@@ -122,6 +126,8 @@ class Reading:
         if self.is_streaming:
             return Short() if now >= check_at else Wait(check_at)
         poll_at = self._read_at + self._poll_seconds
+        if self.is_chatty:
+            poll_at = self._read_at + min(self._poll_seconds, self.distance_seconds)
         if now >= poll_at:
             return Short(use_cursor=not self.is_chatty and now < check_at)
         wants_stream = not self.is_chatty and now >= self._stream_at
@@ -153,6 +159,8 @@ class Reading:
         self._read_at = now
         if not step.use_cursor:
             self._checked_at = now
+        if cursor.timestamp and cursor == self.cursor:
+            self.is_chatty = False  # silent since the last look
         self.cursor = max(self.cursor, cursor)
         return is_end
 
@@ -182,13 +190,22 @@ class Reading:
         self._stream_at = now
         self._checked_at = max(self._checked_at, now)
 
-    def stream_fed(self, count: int, cursor: Cursor, now: float) -> bool:
-        """Record `count` bytes of a stream; return whether it may go on."""
+    def stream_fed(
+        self, count: int, cursor: Cursor, now: float, spare: Spare | None = None
+    ) -> bool:
+        """Record `count` bytes of a stream; return whether it may go on.
+
+        What it brings beyond its own budget is taken from `spare`.
+        """
         self._stream_bytes += count
         self._stream_was_new = self._stream_was_new or cursor > self.cursor
         self.cursor = max(self.cursor, cursor)
         budget = STREAM_BYTES + STREAM_BYTES_PER_SECOND * (now - self._stream_at)
-        self.is_chatty = self._stream_bytes > budget
+        excess = self._stream_bytes - budget
+        if excess > 0 and spare is not None and spare.take(min(count, math.ceil(excess)), now):
+            self._stream_bytes -= min(count, math.ceil(excess))
+            excess = 0
+        self.is_chatty = excess > 0
         return not self.is_chatty
 
     def stream_ended(self, now: float, *, failed: bool) -> None:

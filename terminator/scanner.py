@@ -22,6 +22,7 @@ from job_controller.kube.errors import BadRequest, KubeError, NotFound, Unavaila
 from job_controller.runtime.clock import Clock
 from terminator.metrics import Metrics, read_error_reason
 from terminator.reading import Reading, Short
+from terminator.spare import Spare
 from terminator.stream import LogParser
 from terminator.tail import WIDE_LINES, Findings, TailRead
 from terminator.token import Matcher
@@ -119,6 +120,7 @@ class Scanner:
         self._line: asyncio.Queue[_Entry] = asyncio.Queue()
         self._wish: dict[str, _Entry] = {}  # waiting for a stream slot, first come first served
         self._streams = 0
+        self._spare = Spare()
         self._slow: set[asyncio.Task[None]] = set()
         self._timers: list[tuple[float, int, _Entry]] = []
         self._sequence: Iterator[int] = count()
@@ -167,6 +169,7 @@ class Scanner:
         entry = self._entries.pop(uid, None)
         if entry is None:
             return
+        self._spare.note(uid, talkative=False)
         self._wish.pop(uid, None)
         if entry.stream is not None:
             entry.stream.cancel()
@@ -197,6 +200,8 @@ class Scanner:
             return
         uid = entry.target.pod.uid
         self._wish.pop(uid, None)
+        self._spare.note(uid, talkative=entry.reading.is_chatty)
+        entry.reading.distance_seconds = self._spare.distance_seconds
         step = entry.reading.next_step(entry.container, self._clock.monotonic())
         if isinstance(step, Short):
             entry.is_queued = True
@@ -375,7 +380,9 @@ class Scanner:
                         del lines[0]
                 reading.found.remember(lines)
                 reading.found.add(matcher, lines)
-                go_on = reading.stream_fed(len(chunk), parser.cursor, self._clock.monotonic())
+                go_on = reading.stream_fed(
+                    len(chunk), parser.cursor, self._clock.monotonic(), self._spare
+                )
                 if reading.found.is_final:
                     self._after_read(entry)
                     return

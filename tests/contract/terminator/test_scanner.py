@@ -78,7 +78,8 @@ async def test_kubelets_that_do_not_answer_hold_up_nobody(cluster, server):
     await eventually(lambda: run.completed() == set(NODES), 90.0)
 
 
-async def test_a_log_without_end_is_left_after_its_budget(cluster, server):
+async def test_a_log_without_end_is_left_after_its_budget(cluster, server, monkeypatch):
+    monkeypatch.setattr("terminator.spare.SPARE_BYTES", 0)
     run = cluster.add_job(nodes=("a",))
     terminator, _ = cluster.start()
     await eventually(lambda: cluster.sample(terminator, "streams_open") == 1)
@@ -91,6 +92,17 @@ async def test_a_log_without_end_is_left_after_its_budget(cluster, server):
     await eventually(lambda: run.completed() == {"a"}, 6.0)
     # Eleven megabytes were printed.
     assert cluster.sample(terminator, "log_bytes_total") < received + 10 * 128 * 1024
+
+
+async def test_a_talkative_log_is_followed_while_there_is_something_to_spare(cluster, server):
+    run = cluster.add_job(nodes=("a",))
+    terminator, _ = cluster.start()
+    await eventually(lambda: cluster.sample(terminator, "streams_open") == 1)
+    run.log("a").write(*[b"x" * 100] * 10_000)
+    await eventually(lambda: cluster.sample(terminator, "log_bytes_total") > 4 * STREAM_BYTES)
+    assert cluster.sample(terminator, "streams_open") == 1
+    run.log("a").write("done")
+    await eventually(lambda: run.completed() == {"a"})
 
 
 async def test_the_cost_does_not_depend_on_what_was_printed_before(cluster, server):

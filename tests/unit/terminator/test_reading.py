@@ -17,6 +17,7 @@ from terminator.reading import (
     Short,
     Wait,
 )
+from terminator.spare import SPARE_BYTES, Spare
 from terminator.stream import Cursor, Line
 from tests.unit.terminator.builders import NOW
 
@@ -25,6 +26,7 @@ ENDED = Container("terminated", exit_code=1, finished_at=NOW)
 FOREVER = Wait(math.inf)
 SOME = Cursor("2026-01-02T03:04:05.000000000Z", 1)
 LATER = Cursor("2026-01-02T03:04:06.000000000Z", 1)
+LATEST = Cursor("2026-01-02T03:04:07.000000000Z", 1)
 UNFINISHED = Line("2026-01-02T03:04:05.000000000Z", b"done", unfinished=True)
 
 
@@ -113,7 +115,7 @@ def test_pods_do_not_check_in_step():
     assert len(moments) == 3
 
 
-def test_a_stream_that_brings_too_much_is_closed_for_good():
+def test_a_stream_that_brings_too_much_is_closed_until_the_log_is_silent():
     reading = looked()
     reading.stream_opened(0.0)
     assert reading.stream_fed(STREAM_BYTES, LATER, 1.0)
@@ -122,8 +124,38 @@ def test_a_stream_that_brings_too_much_is_closed_for_good():
     assert reading.is_chatty
     step = reading.next_step(RUNNING, 1.5)
     assert step == Short()  # without cursor: there is no hope to bring all lines
-    reading.short_done(step, RUNNING, LATER, None, 1.5)
+    reading.short_done(step, RUNNING, LATEST, None, 1.5)
     assert reading.next_step(RUNNING, 1.6) == Wait(2.25)
+    reading.short_done(Short(), RUNNING, LATEST, None, 2.25)
+    assert not reading.is_chatty
+    step = reading.next_step(RUNNING, 2.3)
+    assert isinstance(step, Wait)
+    assert step.wants_stream
+
+
+def test_a_talkative_log_is_looked_at_within_the_distance_it_is_given():
+    reading, now = looked(), 1.0
+    reading.stream_opened(0.0)
+    reading.stream_fed(2 * STREAM_BYTES, LATER, now)
+    reading.stream_ended(now, failed=False)
+    reading.distance_seconds = 0.75
+    for second in range(7, 30):
+        step = reading.next_step(RUNNING, now)
+        if isinstance(step, Wait):
+            assert step.until <= now + 0.75
+            now = step.until
+        newer = Cursor(f"2026-01-02T03:04:{second:02d}.000000000Z", 1)
+        reading.short_done(Short(), RUNNING, newer, None, now)
+
+
+def test_a_stream_goes_on_while_there_is_something_to_spare():
+    reading, spare = looked(), Spare()
+    reading.stream_opened(0.0)
+    brought = 0
+    while reading.stream_fed(65536, LATER, 1.0, spare):
+        brought += 65536
+    assert SPARE_BYTES <= brought <= SPARE_BYTES + 2 * STREAM_BYTES
+    assert reading.is_chatty
 
 
 def test_a_slow_stream_may_bring_any_amount():

@@ -1,0 +1,48 @@
+"""What the logs of tasks that print much may cost, all of them together.
+
+Pure: time is given (monotonic seconds). A task's token can be out of reach moments after it was
+printed: the kubelet renames a full log file (every ten seconds it looks) and serves the new, empty
+one from then on. Whoever reads the end of a log now and then misses what came just before. An open
+stream does not, so streams of talkative tasks are afforded as long as there is something to spare;
+when there is not, they are read the more often by short reads the fewer they are.
+"""
+
+# What may be read beyond the streams' own budgets: at once, and per second in the long run. A task
+# that prints 30 MB and then its token is followed to its end; a gigabyte costs this and no more.
+SPARE_BYTES = 32 * 1024 * 1024
+SPARE_BYTES_PER_SECOND = 1024 * 1024
+# Short reads of talkative tasks per second, and the distance between two of one task.
+READS_PER_SECOND = 50.0
+DISTANCE_SECONDS = (0.5, 5.0)
+
+
+class Spare:
+    """The bytes that are left, filled up with time; and how often talkative logs are read."""
+
+    def __init__(self) -> None:
+        self._bytes = float(SPARE_BYTES)
+        self._at = 0.0
+        self._talkative: set[str] = set()
+
+    def take(self, count: int, now: float) -> bool:
+        """Take so many bytes; False, and nothing is taken, when there are not so many."""
+        self._bytes += max(now - self._at, 0.0) * SPARE_BYTES_PER_SECOND
+        self._bytes = min(self._bytes, SPARE_BYTES)
+        self._at = max(now, self._at)
+        if count > self._bytes:
+            return False
+        self._bytes -= count
+        return True
+
+    def note(self, uid: str, *, talkative: bool) -> None:
+        """Note whether a pod's log is too much for a stream at present."""
+        if talkative:
+            self._talkative.add(uid)
+        else:
+            self._talkative.discard(uid)
+
+    @property
+    def distance_seconds(self) -> float:
+        """How long after a short read of a talkative log the next one is due, at most."""
+        least, most = DISTANCE_SECONDS
+        return min(max(len(self._talkative) / READS_PER_SECOND, least), most)
