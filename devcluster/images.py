@@ -106,6 +106,7 @@ def _build(paths: Paths, builder: Builder, name: str) -> str:
     mark.unlink(missing_ok=True)
     changes = {b: f for b, f in renamed.items() if builder.name == "buildah" or f in own.values()}
     local = paths.build / f"{name}.Dockerfile"
+    local.parent.mkdir(parents=True, exist_ok=True)
     local.write_text(dockerfile.with_bases(text, changes))
     log = paths.logs / f"image-{name}.log"
     log.unlink(missing_ok=True)
