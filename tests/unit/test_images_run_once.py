@@ -52,6 +52,9 @@ class Task:
                 stdin=subprocess.DEVNULL,
                 text=True,
                 start_new_session=True,
+                # A test run in the background ignores SIGINT, and a shell that starts so cannot
+                # trap it: containers start with the default.
+                preexec_fn=_default_signals,
                 env={
                     "PATH": os.environ["PATH"],
                     "TASK_DIR": str(self.folder / "task.d"),
@@ -79,6 +82,11 @@ class Task:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"stdout: {self.output!r}, stderr: {self.errors!r}")
             time.sleep(0.01)
+
+
+def _default_signals() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def stop(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> int:
