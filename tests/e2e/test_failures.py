@@ -67,14 +67,10 @@ def test_an_exit_code_fails_its_node_and_the_run_and_is_told_everywhere(cluster,
     failed = wait_condition(cluster, namespace, "exits", "Failed")
 
     assert failed["reason"] == "FailedNodes"
-    expected = f"1 of 3 nodes failed: {bad} exit 2 at the first attempt"
-    assert failed["message"].startswith(expected)
-    eventually(
-        lambda: (
-            "'disk full'" in cluster.condition(namespace, "exits", "Progressing")["message"]
-            or "'disk full'" in state(cluster, namespace, "exits", bad)["message"]
-        )
-    )
+    # The kubelet starts a failed task again at once, before anybody can judge it.
+    expected = rf"1 of 3 nodes failed: {bad} exit 2 (at the first attempt|after \d attempts)"
+    assert re.match(expected, failed["message"]), failed["message"]
+    eventually(lambda: "'disk full'" in state(cluster, namespace, "exits", bad)["message"])
     job = cluster.job(namespace, "exits")
     assert job["status"]["phase"] == "Failed"
     assert job["status"]["nodes"]["failed"] == 1

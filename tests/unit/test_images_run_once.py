@@ -54,7 +54,7 @@ class Task:
                 start_new_session=True,
                 # A test run in the background ignores SIGINT, and a shell that starts so cannot
                 # trap it: containers start with the default.
-                preexec_fn=_default_signals,
+                preexec_fn=_default_signals,  # noqa: PLW1509 - no threads here
                 env={
                     "PATH": os.environ["PATH"],
                     "TASK_DIR": str(self.folder / "task.d"),
