@@ -58,10 +58,12 @@ PODS_AT_ONCE = 32
 # A cache that is behind our own write catches up within milliseconds; this is for the case that
 # the watch is broken, and then the reflector's own reconnection is what helps.
 _STALE_RETRY_SECONDS = 0.1
-# Progress is written again after ten times what the last writing of it took, and after these
-# seconds at the latest: the record of a thousand nodes is half a megabyte, which the API server
-# takes a good part of a second to change. Measured, it had more work with that than with the pods.
+# Progress is written again after ten times what the last writing of it took, and after so many
+# seconds for each node at the latest: the record of a thousand nodes is half a megabyte, which the
+# API server takes a good part of a second to change. Measured, it had more work with that than with
+# the pods.
 PROGRESS_SHARE = 10.0
+PROGRESS_SECONDS_PER_NODE = 0.005
 PROGRESS_SECONDS = 5.0
 
 
@@ -165,7 +167,10 @@ class Reconciler:
             if isinstance(action, WriteReportStatus | WriteStatus):
                 recording += clock.monotonic() - started
         if recording:
-            pause = min(PROGRESS_SHARE * recording, PROGRESS_SECONDS)
+            nodes = int((job.status.get("nodes") or {}).get("desired") or 0)
+            pause = min(
+                PROGRESS_SHARE * recording, PROGRESS_SECONDS_PER_NODE * nodes, PROGRESS_SECONDS
+            )
             self._next_progress[key] = clock.monotonic() + pause
         for event in plan.events:
             self._shell.events.emit(_reference(job), event.type, event.reason, event.message)

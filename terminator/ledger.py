@@ -28,11 +28,13 @@ WRITERS = 4
 BACKOFF_SECONDS = (0.25, 10.0)
 # While no report has room: the controller makes one, and its arrival wakes us sooner.
 ROOMLESS_SECONDS = 5.0
-# The larger a report, the longer the API server takes to change it (half a second for a thousand
-# nodes on two cores). Until the last node is in, it is given ten times as long to rest, up to so
-# many seconds: less than the controller waits for the token of a task that has ended.
-WRITE_SHARE = 10.0
-REST_SECONDS = 3.0
+# The larger a report, the longer the API server takes to change it: half a second for a thousand
+# nodes on two busy cores, and as long for the watches of it. Evidence that nobody waits for rests
+# for so many times what the last write took, up to so many seconds for each node. Measured: 25
+# writes of one run cost the server nearly as much as the run's thousand pods.
+WRITE_SHARE = 15.0
+REST_SECONDS_PER_NODE = 0.01
+REST_SECONDS = 10.0
 
 ReportsOf = Callable[[Job], Iterable[JobReport]]
 
@@ -68,9 +70,10 @@ class Ledger:
         metrics.ledger_pending.set_function(self._count_pending)
 
     def enter(self, job: Job, node: str, evidence: Evidence) -> bool:
-        """Have `evidence` entered for `node` within the flush interval; returns whether it is new.
+        """Have `evidence` entered for `node` soon; returns whether it is new.
 
-        What completes a node is never replaced by what does not.
+        Soon is the flush interval, or more where writing takes long. What completes a node is never
+        replaced by what does not.
         """
         book = self._books.setdefault(job.uid, _Book(job))
         if stands(book.pending.get(node), evidence) or stands(
@@ -104,6 +107,16 @@ class Ledger:
             return False
         standing = sum(len(report.evidence) for report in self._shards(book))
         return standing + len(book.pending) >= nodes
+
+    def is_pending(self, job: Job, node: str) -> bool:
+        """Whether something about this node waits to be entered."""
+        book = self._books.get(job.uid)
+        return book is not None and node in book.pending
+
+    def hasten(self, job: Job) -> None:
+        """Write what is pending of a run within the flush interval, however long writing takes."""
+        if self.has_pending(job):
+            self._queue.add_after(job.uid, self.flush_seconds)
 
     def hurry(self, job: Job) -> None:
         """Write what is pending of a run now, unless a failure has just asked for patience."""
@@ -159,7 +172,9 @@ class Ledger:
             return_exceptions=True,
         )
         took = loop.time() - started
-        book.rests_until = loop.time() + min(WRITE_SHARE * took, REST_SECONDS)
+        nodes = sum(len(report.evidence) for report in self._shards(book))
+        rest = min(WRITE_SHARE * took, REST_SECONDS_PER_NODE * nodes, REST_SECONDS)
+        book.rests_until = loop.time() + rest
         for result in results:
             if isinstance(result, BaseException):
                 raise result

@@ -106,6 +106,7 @@ class Reconciler:
         )
         self.scanner.set_targets(key, self._targets(job, pods))
         self._hurry_if_last(job)
+        self._hasten_for_ended(job, pods)
         return await self._end(key, job, daemon_set, pods)
 
     # --- reading -------------------------------------------------------------------------
@@ -166,14 +167,39 @@ class Reconciler:
     # --- ending --------------------------------------------------------------------------
 
     def _hurry_if_last(self, job: Job) -> None:
-        """Have the ledger written at once when what is pending completes the run."""
+        """Have the ledger written at once when nothing else is to come for now.
+
+        That is, when what is pending completes the run, or every node that has its turn.
+        """
         daemon_set = self._caches.daemon_set_of(job)
-        if daemon_set is None or not self._ledger.could_complete(job, daemon_set.desired):
+        if daemon_set is None or not self._ledger.has_pending(job):
+            return
+        if self._is_everybody_in(job, daemon_set):
+            self._ledger.hurry(job)
+            return
+        if not self._ledger.could_complete(job, daemon_set.desired):
             return
         pods = self._caches.pods_of(daemon_set)
         nodes = self._caches.nodes_of(pods)
         if take_count(Snapshot(job, daemon_set, pods, nodes, self._ledger.view(job))).all_completed:
             self._ledger.hurry(job)
+
+    def _is_everybody_in(self, job: Job, daemon_set: DaemonSet) -> bool:
+        """Return whether all nodes have their pods, and no pod without a gate is yet to decide."""
+        if self.scanner.is_waiting((job.namespace, job.name)):
+            return False
+        pods = self._caches.pods_of(daemon_set)
+        return len(pods) >= daemon_set.desired and all(pod.bound or pod.is_gated for pod in pods)
+
+    def _hasten_for_ended(self, job: Job, pods: list[Pod]) -> None:
+        """Have the ledger written soon when a task that printed the token has ended since.
+
+        The controller judges a task by its exit unless the token is in the ledger in time.
+        """
+        if job.spec.completion.mode == EXIT or not self._ledger.has_pending(job):
+            return
+        if any(_has_ended(pod) and self._ledger.is_pending(job, pod.node_name) for pod in pods):
+            self._ledger.hasten(job)
 
     async def _end(
         self, key: JobKey, job: Job, daemon_set: DaemonSet | None, pods: list[Pod]
@@ -221,3 +247,9 @@ class Reconciler:
                 failed=len(count.failed),
             )
         self._deleted[key] = job.uid
+
+
+def _has_ended(pod: Pod) -> bool:
+    """Return whether the task in the pod has ended at least once."""
+    container = pod.container
+    return container is not None and (container.state != "running" or container.restart_count > 0)

@@ -143,6 +143,11 @@ class Scanner:
             self._by_job.pop(job, None)
         self._metrics.targets.set(len(self._entries))
 
+    def is_waiting(self, job: JobKey) -> bool:
+        """Whether anything that is still to be read could decide about a node of `job`."""
+        entries = (self._entries.get(uid) for uid in self._by_job.get(job, ()))
+        return any(entry is not None and not entry.reading.found.is_final for entry in entries)
+
     def set_limits(self, limits: Limits) -> None:
         """Change the limits; streams above a lower one stay open until they end."""
         self._limits = limits
