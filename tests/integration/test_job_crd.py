@@ -39,7 +39,25 @@ FULL = {
         "include": ["node-1", "node-2.example.com"],
         "exclude": ["node-3"],
     },
-    "completion": {"token": "^all done in [0-9]+ s$", "match": "Regex"},
+    "completion": {
+        "mode": "Log",
+        "token": "^all done in [0-9]+ s$",
+        "failureToken": "^gave up$",
+        "match": "Regex",
+    },
+    "backoffLimit": 2,
+    "nodeDeadlineSeconds": 60,
+    "activeDeadlineSeconds": 600,
+    "failurePolicy": {
+        "action": "Continue",
+        "maxFailedNodes": "10%",
+        "rules": [{"exitCodes": [2, 3], "action": "Fail"}],
+        "pods": "Delete",
+    },
+    "failureLogLines": 3,
+    "ttlSecondsAfterFinished": 0,
+    "suspend": False,
+    "results": [{"name": "kernel"}],
 }
 
 
@@ -162,17 +180,42 @@ REFUSED = {
         template(spec={"hostNetwork": "yes"}),
         "spec.template.spec.hostNetwork in body must be of type boolean",
     ),
+    "mode Exit with a token": (
+        completion(mode="Exit", token="x"),
+        "spec.completion.token has no meaning when mode is Exit",
+    ),
+    "the two tokens are one": (
+        completion(token="x", failureToken="x"),
+        "spec.completion.failureToken must differ from spec.completion.token",
+    ),
+    "blank failure token": (
+        completion(failureToken=" x"),
+        "spec.completion.failureToken must be a word",
+    ),
+    "negative budget": (
+        IMAGE | {"failurePolicy": {"maxFailedNodes": -1}},
+        "spec.failurePolicy.maxFailedNodes must be a number from 0 up",
+    ),
+    "odd percentage": (
+        IMAGE | {"failurePolicy": {"maxFailedNodes": "ten%"}},
+        "spec.failurePolicy.maxFailedNodes must be a number from 0 up",
+    ),
+    "exit code of a giant": (
+        IMAGE | {"failurePolicy": {"rules": [{"exitCodes": [256], "action": "Fail"}]}},
+        "should be less than or equal to 255",
+    ),
 }
 
 UNKNOWN = {
     "spec.imgae": IMAGE | {"imgae": "x"},
     "spec.mountpath": IMAGE | {"mountpath": "/tmp"},
-    "spec.completion.mode": completion(mode="Exit"),
+    "spec.completion.word": completion(word="x"),
     "spec.nodes.names": IMAGE | {"nodes": {"names": ["a"]}},
     "spec.template.labels": template(labels={"a": "b"}),
     "spec.template.metadata.name": template(metadata={"name": "a"}),
     "spec.template.spec.toleration": template(spec={"toleration": []}),
-    "spec.backoffLimit": IMAGE | {"backoffLimit": 3},
+    "spec.backofflimit": IMAGE | {"backofflimit": 3},
+    "spec.failurePolicy.maxFailed": IMAGE | {"failurePolicy": {"maxFailed": 3}},
 }
 
 
@@ -228,7 +271,11 @@ def test_the_seed_manifest_is_accepted_as_it_is(kube_env: KubeEnv, namespace):
         "image": "darkowlzz/cleanup:v0.0.2",
         "args": ["/basetarget/foo"],
         "mountPath": "/tmp",
-        "completion": {"match": "Line"},
+        "completion": {"match": "Line", "mode": "Log"},
+        "backoffLimit": 6,
+        "failurePolicy": {"action": "FailFast", "maxFailedNodes": 0, "pods": "Keep"},
+        "failureLogLines": 5,
+        "suspend": False,
     }
 
 

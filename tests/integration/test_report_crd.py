@@ -97,7 +97,8 @@ def test_columns_and_short_name(kube_env: KubeEnv, namespace):
     status = {"phase": "Running", "nodes": {"desired": 5, "completed": 3}}
     kube_env.patch_status("dsjr", "sample-1234", namespace, status)
     head, row = kube_env.kubectl("get", "dsjr", "-n", namespace).splitlines()
-    assert head.split() == ["NAME", "JOB", "PHASE", "DESIRED", "COMPLETED", "STARTED", "AGE"]
+    columns = ["NAME", "JOB", "PHASE", "DESIRED", "COMPLETED", "FAILED", "SECONDS", "AGE"]
+    assert head.split() == columns
     assert row.split()[:5] == ["sample-1234", "sample", "Running", "5", "3"]
 
 
