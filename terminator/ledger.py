@@ -172,7 +172,11 @@ class Ledger:
             return_exceptions=True,
         )
         took = loop.time() - started
-        nodes = sum(len(report.evidence) for report in self._shards(book))
+        # The controller's half counts too: it has all nodes on record before they complete.
+        nodes = sum(
+            max(len(report.evidence), len(report.status.get("nodeStates") or ()))
+            for report in self._shards(book)
+        )
         rest = min(WRITE_SHARE * took, REST_SECONDS_PER_NODE * nodes, REST_SECONDS)
         book.rests_until = loop.time() + rest
         for result in results:
