@@ -19,7 +19,7 @@ CHUNKS = 10
 SCHEDULES = 2000
 # Each mutant is caught within so many schedules; these need a rare one, and begin near it.
 MUTANT_SEEDS = 300
-RARE = {"trusts_the_cache": 400, "ignores_the_past": 700, "counts_by_name": 250}
+RARE = {"trusts_the_cache": 5150, "ignores_the_past": 700, "counts_by_name": 250}
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
