@@ -209,7 +209,11 @@ async def test_drift_of_the_daemon_set_is_repaired(kube_env, namespace):
                 and found["spec"]["updateStrategy"]["type"] == "OnDelete"
             )
 
+        async def started():
+            return play.world.executions["a"] > 0
+
         await play.until(repaired, "repaired")
+        await play.until(started, "the task started")
         assert play.world.executions == {"a": 1}
 
 
