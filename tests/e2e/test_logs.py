@@ -44,16 +44,24 @@ def kubelet_setting(cluster, node, **settings):
     """Run a node's kubelet with other settings; its pods go on meanwhile."""
     lines = "\\n".join(f"{key}: {value}" for key, value in settings.items())
     keys = "|".join(settings)
-    cluster.on_node(
-        node,
-        f"set -e; cp {KUBELET} {KUBELET}.before; sed -i -E '/^({keys}):/d' {KUBELET};"
-        f"printf '\\n{lines}\\n' >> {KUBELET}; systemctl restart kubelet",
-    )
+    # Making a folder is atomic: a second run on the same cluster waits for its turn, or it would
+    # take the first one's settings for the node's own and leave them behind.
+    turn = f"mkdir {KUBELET}.turn 2>/dev/null && echo mine || true"
+    eventually(lambda: "mine" in cluster.on_node(node, turn), 300, f"{KUBELET}.turn on {node} free")
     try:
+        cluster.on_node(
+            node,
+            f"set -e; cp -p {KUBELET} {KUBELET}.turn/before; sed -i -E '/^({keys}):/d' {KUBELET};"
+            f"printf '\\n{lines}\\n' >> {KUBELET}; systemctl restart kubelet",
+        )
         wait_ready(cluster, node)
         yield
     finally:
-        cluster.on_node(node, f"mv {KUBELET}.before {KUBELET}; systemctl restart kubelet")
+        cluster.on_node(
+            node,
+            f"if [ -e {KUBELET}.turn/before ]; then cp -p {KUBELET}.turn/before {KUBELET}; fi;"
+            f" rm -r {KUBELET}.turn; systemctl restart kubelet",
+        )
         wait_ready(cluster, node)
 
 
