@@ -9,8 +9,12 @@ GO = "while [ ! -e /basetarget/go ]; do sleep 0.2; done"
 
 
 def scale(cluster, replicas):
+    """Wait for the pods too: a rollout is done while those it takes away are still ending."""
     cluster.kubectl("scale", DEPLOYMENT, "-n", SYSTEM, f"--replicas={replicas}")
     cluster.kubectl("rollout", "status", DEPLOYMENT, "-n", SYSTEM, "--timeout=120s")
+    eventually(
+        lambda: len(cluster.get("pods", "-n", SYSTEM)["items"]) == replicas, 60, "only its pods"
+    )
 
 
 def holder(cluster, lease):
