@@ -44,9 +44,9 @@ Key = tuple[str, str]
 
 # Changes of pods and nodes come in crowds: a pass a quarter of a second later sees them all.
 CROWD_SECONDS = 0.25
-# Where deciding takes long, for thousands of nodes, it takes a tenth of the processor at most: then
-# up to this time later. What ends a run, the ledger's changes, is looked at without delay.
-CROWD_SHARE = 10.0
+# Where deciding takes long, for thousands of nodes, it takes a twentieth of the processor at most:
+# then up to this time later. What ends a run, the ledger's changes, is looked at without delay.
+CROWD_SHARE = 20.0
 CROWD_LIMIT_SECONDS = 2.0
 # The DaemonSet controller has no condition for pods that the API server refuses (quota, Pod
 # Security, webhooks); its event is the only place where the reason stands.

@@ -19,7 +19,7 @@ from loguru import logger
 from job_controller.api import names
 from job_controller.api.job import Job
 from job_controller.api.objects import DaemonSet, Pod, parse_daemon_set
-from job_controller.api.report import JobReport, parse_report
+from job_controller.api.report import JobReport, parse_report, untracked
 from job_controller.caches import Caches, Key, cache_name
 from job_controller.core.decide import decide
 from job_controller.core.merge import merge_patch
@@ -116,7 +116,7 @@ class Reconciler:
         self._caches.took(key, self._shell.clock.monotonic() - started)
         plan = self._paced(key, job, plan)
         try:
-            await self._carry_out(key, job, plan)
+            await self._carry_out(key, snapshot, plan)
         except _RefusedError as refused:
             snapshot = replace(
                 snapshot,
@@ -124,7 +124,7 @@ class Reconciler:
                 refusal=refused.message,
             )
             plan = decide(snapshot, self._shell.clock.now())
-            await self._carry_out(key, job, plan)
+            await self._carry_out(key, snapshot, plan)
         return plan.requeue_after
 
     def _paced(self, key: Key, job: Job, plan: Plan) -> Plan:
@@ -156,9 +156,9 @@ class Reconciler:
         )
         return next(map(parse_daemon_set, page.get("items") or ()), None)
 
-    async def _carry_out(self, key: Key, job: Job, plan: Plan) -> None:
+    async def _carry_out(self, key: Key, snapshot: Snapshot, plan: Plan) -> None:
         """Do the actions in order, then tell the events; the first failure ends it."""
-        clock = self._shell.clock
+        clock, job = self._shell.clock, snapshot.job
         recording = 0.0
         for action in plan.actions:
             logger.info("doing", action=type(action).__name__)
@@ -167,7 +167,8 @@ class Reconciler:
             if isinstance(action, WriteReportStatus | WriteStatus):
                 recording += clock.monotonic() - started
         if recording:
-            nodes = int((job.status.get("nodes") or {}).get("desired") or 0)
+            desired = int((job.status.get("nodes") or {}).get("desired") or 0)
+            nodes = max(desired, len(snapshot.pods))
             pause = min(
                 PROGRESS_SHARE * recording, PROGRESS_SECONDS_PER_NODE * nodes, PROGRESS_SECONDS
             )
@@ -226,6 +227,12 @@ class Reconciler:
             # name holds the start of the Job's UID, so it is this run's.
             return
         self._note(key, JOB_REPORTS, written)
+        name, uid = written["metadata"]["name"], written["metadata"]["uid"]
+        with suppress(NotFound):
+            written = await self._shell.client.merge_patch(
+                JOB_REPORTS, name, {"metadata": untracked(uid)}, job.namespace
+            )
+            self._note(key, JOB_REPORTS, written)
 
     async def _write_report_status(
         self, key: Key, report: JobReport, status: Mapping[str, Any]

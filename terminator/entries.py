@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from job_controller.api.objects import Pod
-from job_controller.api.report import Evidence, JobReport
+from job_controller.api.report import Evidence, JobReport, untracked
 from job_controller.api.times import format_time
 from terminator.tail import Findings, bounded_results, readable_lines
 
@@ -100,15 +100,9 @@ def assign(
 
 
 def patch_body(report: JobReport, entries: Mapping[str, Evidence]) -> dict[str, Any]:
-    """Return the merge patch that enters `entries`; the report's UID is its precondition.
-
-    It also has the server drop the report's managedFields and keep none from then on: for every
-    field of every node they would say who wrote it, as much again as the report itself, and the
-    server would work that out anew with each write. Nobody applies reports; each half has one
-    writer.
-    """
+    """Return the merge patch that enters `entries`; the report's UID is its precondition."""
     return {
-        "metadata": {"uid": report.uid, "managedFields": [{}]},
+        "metadata": untracked(report.uid),
         "evidence": {
             node: _raw_entry(report.evidence.get(node), entry) for node, entry in entries.items()
         },

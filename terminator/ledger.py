@@ -47,6 +47,7 @@ class _Book:
     pending: dict[str, Evidence] = field(default_factory=dict)
     written: dict[str, JobReport] = field(default_factory=dict)
     rests_until: float = 0.0  # in the loop's time
+    is_awaited: bool = False  # somebody waits for what is pending: no rest
 
 
 class Ledger:
@@ -116,11 +117,13 @@ class Ledger:
     def hasten(self, job: Job) -> None:
         """Write what is pending of a run within the flush interval, however long writing takes."""
         if self.has_pending(job):
+            self._books[job.uid].is_awaited = True
             self._queue.add_after(job.uid, self.flush_seconds)
 
     def hurry(self, job: Job) -> None:
         """Write what is pending of a run now, unless a failure has just asked for patience."""
         if self.has_pending(job) and not self._queue.failures(job.uid):
+            self._books[job.uid].is_awaited = True
             self._queue.add(job.uid)
 
     def report_changed(self, job_uid: str) -> None:
@@ -145,8 +148,8 @@ class Ledger:
 
     async def flush(self) -> None:
         """Try once to write everything that is pending, for a process that is about to end."""
-        uids = [uid for uid, book in self._books.items() if book.pending]
-        await asyncio.gather(*(self._flush_key(uid) for uid in uids), return_exceptions=True)
+        books = [book for book in self._books.values() if book.pending]
+        await asyncio.gather(*map(self._flush, books), return_exceptions=True)
 
     # --- writing -------------------------------------------------------------------------
 
@@ -155,10 +158,22 @@ class Ledger:
         return max(self.flush_seconds, rest)
 
     async def _flush_key(self, uid: str) -> float | None:
-        """Write what is pending of one run; raises the first error once all was tried."""
+        """Write what is pending of one run, unless it rests; return when to look again.
+
+        What came in while something was written is due after the flush interval, and learns only
+        here for how long there is to rest.
+        """
         book = self._books.get(uid)
         if book is None or not book.pending:
             return None
+        rest = book.rests_until - asyncio.get_running_loop().time()
+        if rest > 0 and not book.is_awaited:
+            return rest
+        return await self._flush(book)
+
+    async def _flush(self, book: _Book) -> float | None:
+        """Write what is pending of one run; raises the first error once all was tried."""
+        book.is_awaited = False
         shards = {report.name: report for report in self._shards(book)}
         plan = assign(book.pending, shards.values())
         assigned = {node for entries in plan.values() for node in entries}

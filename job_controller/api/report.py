@@ -214,3 +214,15 @@ def new_report(
             **spec,
         },
     }
+
+
+def untracked(uid: str) -> dict[str, Any]:
+    """Return the metadata of a patch that is meant for the report of this UID alone.
+
+    It also has the server drop the report's managedFields and keep none from then on. For every
+    field of every node they would say who wrote it, as much again as the report itself, and the
+    server would work that out anew with each write: measured for 1,000 nodes, 0.36 to 0.54 s of its
+    CPU instead of 0.17 to 0.25 s. Nobody applies reports; each half has one writer. Neither a
+    creation nor a patch of the status can do it.
+    """
+    return {"uid": uid, "managedFields": [{}]}

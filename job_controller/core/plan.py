@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
+from job_controller.api import names
 from job_controller.api.objects import Pod
 
 
@@ -102,34 +103,53 @@ class Plan:
 
 # What of `status.nodes` may change as a run gets on without anything having gone wrong.
 _PROGRESS: Final = frozenset({"waiting", "active", "completed", "completedNames"})
+_FINAL: Final = frozenset({names.PHASE_SUCCEEDED, names.PHASE_FAILED})
+_HARMLESS: Final = (WriteStatus, CreateReport, WriteReportStatus, ApplyDaemonSet)
 
 
 def without_progress(plan: Plan, old: Mapping[str, Any], seconds: float) -> Plan:
-    """Return the plan without its records if they only tell that the run gets on, for later.
+    """Return the plan without the records that only tell that the run gets on, for later.
 
-    `old` is the Job's status as it stands, `seconds` how long the records may wait; what they say
-    is found again by any later pass. A plan that does something, tells an event, or says more than
-    how many nodes wait, work and have completed is returned as it is.
+    `old` is the Job's status as it stands, `seconds` how long such records may wait; what they say
+    is found again by any later pass. A plan that touches pods, or that tells the end of the run or
+    a node that failed or is lost, is returned as it is: the report must say so first. Of any other
+    plan the reports wait, and the status too if it says nothing more than how many nodes wait, work
+    and have completed.
     """
-    if plan.events or not plan.actions:
+    if not all(isinstance(action, _HARMLESS) for action in plan.actions):
         return plan
-    for action in plan.actions:
-        match action:
-            case WriteReportStatus():
-                pass
-            case WriteStatus() if _telling(action.status) == _telling(old):
-                pass
-            case _:
-                return plan
+    new = next((a.status for a in plan.actions if isinstance(a, WriteStatus)), old)
+    tells = _telling(new) != _telling(old)
+    if _endings(new) != _endings(old) or (plan.events and not tells):
+        return plan
+    waiting = (WriteReportStatus,) if tells else (WriteReportStatus, WriteStatus)
+    actions = tuple(action for action in plan.actions if not isinstance(action, waiting))
+    if len(actions) == len(plan.actions):
+        return plan
     again = seconds if plan.requeue_after is None else min(seconds, plan.requeue_after)
-    return replace(plan, actions=(), requeue_after=again)
+    return replace(plan, actions=actions, requeue_after=again)
 
 
 def _telling(status: Mapping[str, Any]) -> dict[str, Any]:
     """Return a Job's status without what changes with every node that gets on."""
-    nodes = {k: v for k, v in (status.get("nodes") or {}).items() if k not in _PROGRESS}
     conditions = [
         {k: v for k, v in condition.items() if k != "message"}
         for condition in status.get("conditions") or ()
     ]
-    return {**status, "nodes": nodes, "conditions": conditions}
+    return {**status, "nodes": _troubled(status), "conditions": conditions}
+
+
+def _endings(status: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what a Job's status says of its end, and of nodes that failed or are lost."""
+    ends = {
+        condition["type"]: condition["status"]
+        for condition in status.get("conditions") or ()
+        if condition["type"] in {names.CONDITION_COMPLETE, names.CONDITION_FAILED}
+    }
+    lost = {key: value for key, value in _troubled(status).items() if key != "desired"}
+    return status.get("phase") in _FINAL, status.get("completionTime"), ends, lost
+
+
+def _troubled(status: Mapping[str, Any]) -> dict[str, Any]:
+    nodes = status.get("nodes") or {}
+    return {k: v for k, v in nodes.items() if k not in _PROGRESS and v}

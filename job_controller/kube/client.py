@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
 
+import orjson
+
 from job_controller.kube.connection import Anonymous, Connection, discover
 from job_controller.kube.errors import Unavailable
 from job_controller.kube.resources import PODS, Resource
@@ -485,7 +487,7 @@ class KubeClient:
     async def _json(self, call: Call) -> RawObject:
         body = await self._transport.send(call)
         try:
-            parsed = json.loads(body)
+            parsed = orjson.loads(body)
         except ValueError as error:
             raise Unavailable(str(error), reason="MalformedAnswer", request=call.title) from error
         if not isinstance(parsed, dict):

@@ -21,7 +21,6 @@ operating system leaves ``kube``: ``translated()`` maps them all.
 """
 # ruff: noqa: N818 - the names are the API's own reasons
 
-import json
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from http import HTTPStatus
 from typing import Any, ClassVar
 
 import aiohttp
+import orjson
 from aiohttp.http_exceptions import HttpProcessingError
 
 # What a server writes into a body ends in logs, conditions and terminals; 256 characters say what
@@ -178,7 +178,7 @@ def error_from_response(
 ) -> KubeError:
     """Return the error for an HTTP answer; `body` is a Status object, some other text or empty."""
     try:
-        parsed = json.loads(body)
+        parsed = orjson.loads(body)
     except ValueError:
         parsed = None
     if not isinstance(parsed, dict):

@@ -5,12 +5,12 @@ a log for ever at its end; so chunks are read and lines are split here.
 """
 
 import asyncio
-import json
 from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
+import orjson
 
 from job_controller.kube.errors import Unavailable, translated
 
@@ -108,7 +108,7 @@ class EventStream(AsyncIterator[dict[str, Any]]):
             except ValueError as error:
                 raise self._malformed(str(error)) from error
         try:
-            event = json.loads(self._ready.popleft())
+            event = orjson.loads(self._ready.popleft())
         except ValueError as error:
             raise self._malformed(str(error)) from error
         if not isinstance(event, dict) or not isinstance(event.get("object"), dict):

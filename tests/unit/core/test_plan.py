@@ -50,25 +50,41 @@ def test_progress_waits_and_is_looked_for_again(actions, requeue, again):
     [
         {"phase": "Succeeded"},
         {"completionTime": "2026-01-02T03:04:05Z"},
-        {"observedGeneration": 2},
         {"nodes": {**NEW["nodes"], "failed": 1, "failedNames": "b"}},
         {"nodes": {**NEW["nodes"], "unreachable": 1}},
-        {"nodes": {**NEW["nodes"], "desired": 4}},
-        {"conditions": [{**NEW["conditions"][0], "status": "False"}]},
-        {"conditions": [{**NEW["conditions"][0], "reason": "ImagePullFailed"}]},
         {"conditions": [*NEW["conditions"], {"type": "Complete", "status": "True"}]},
     ],
 )
-def test_what_says_more_than_progress_is_written_at_once(change):
+def test_the_end_of_the_run_and_every_trouble_of_a_node_are_on_record_at_once(change):
     plan = Plan(actions=(REPORT, WriteStatus({**NEW, **change})))
     assert without_progress(plan, OLD, 2.0) == plan
 
 
-def test_a_plan_that_does_or_tells_something_is_carried_out_whole():
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"observedGeneration": 2},
+        {"nodes": {**NEW["nodes"], "desired": 4}},
+        {"conditions": [{**NEW["conditions"][0], "status": "False"}]},
+        {"conditions": [{**NEW["conditions"][0], "reason": "ImagePullFailed"}]},
+    ],
+)
+def test_a_status_that_says_more_than_progress_does_not_wait_for_the_report(change):
+    status = WriteStatus({**NEW, **change})
+    plan = Plan(actions=(REPORT, status))
+    assert without_progress(plan, OLD, 2.0) == Plan((status,), requeue_after=2.0)
+
+
+def test_what_is_to_be_done_is_done_without_the_records_of_progress():
+    apply = ApplyDaemonSet({})
+    plan = Plan(actions=(apply, REPORT, WriteStatus(NEW)), requeue_after=1.0)
+    assert without_progress(plan, OLD, 2.0) == Plan((apply,), requeue_after=1.0)
+
+
+def test_a_plan_that_touches_pods_or_tells_an_event_is_carried_out_whole():
     plan = Plan(actions=(REPORT, WriteStatus(NEW)))
     for other in (
-        replace(plan, actions=(ApplyDaemonSet({}), *plan.actions)),
-        replace(plan, actions=(DeletePods(()), *plan.actions)),
+        replace(plan, actions=(*plan.actions, DeletePods(()))),
         replace(plan, events=(Event("Normal", "Resumed", "the run goes on"),)),
         Plan(requeue_after=3.0),
     ):
