@@ -14,6 +14,7 @@ from job_controller.api.times import parse_time
 from job_controller.core.judge import ACTIVE, COMPLETED, FAILED, UNREACHABLE
 from job_controller.core.snapshot import Snapshot
 from job_controller.core.tally import Tally, merge_records
+from job_controller.core.timeline import tell_run, without_present
 
 # A run whose Job was deleted before it ended; only a report can be in this phase.
 PHASE_CANCELLED = "Cancelled"
@@ -55,12 +56,13 @@ def next_report_statuses(
 ) -> list[tuple[JobReport, dict[str, Any]]]:
     """Return each shard with the status it should have; the summary is in the first one."""
     reports = sorted(snapshot.reports, key=lambda report: report.shard)
-    shares = _share_out(reports, _next_records(snapshot, tally))
+    records = _next_records(snapshot, tally)
+    shares = _share_out(reports, records)
     return [
         (
             report,
             {
-                **(_summary(job_status) if report.shard == 0 else {}),
+                **(_summary(job_status, records) if report.shard == 0 else {}),
                 **({"nodeStates": _raw(shares[report.shard])} if shares[report.shard] else {}),
             },
         )
@@ -107,15 +109,18 @@ def _share_out(
     return shares
 
 
-def _summary(job_status: Mapping[str, Any]) -> dict[str, Any]:
+def _summary(job_status: Mapping[str, Any], records: Mapping[str, NodeRecord]) -> dict[str, Any]:
     taken = ("phase", "startTime", "completionTime", "nodes")
     summary = {key: job_status[key] for key in taken if key in job_status}
     began = parse_time(job_status.get("startTime"))
     ended = parse_time(job_status.get("completionTime"))
     if began is not None and ended is not None:
         summary["durationSeconds"] = max(int((ended - began).total_seconds()), 0)
-    message = _message(job_status)
-    return {**summary, "message": message} if message else summary
+    if message := _message(job_status):
+        summary["message"] = message
+    if story := tell_run(summary, records):
+        summary["story"] = story
+    return summary
 
 
 def _message(job_status: Mapping[str, Any]) -> str:
@@ -130,10 +135,12 @@ def closed_status(report: JobReport) -> dict[str, Any] | None:
     """Return the last status of a report whose Job is gone, None when it is closed already."""
     if report.shard or report.status.get("phase") in _FINAL:
         return None
+    message = "the Job was deleted before the run had ended"
     return {
         **report.status,
         "phase": PHASE_CANCELLED,
-        "message": "the Job was deleted before the run had ended",
+        "message": message,
+        "story": [*without_present(report.status.get("story") or ()), message],
     }
 
 

@@ -1,0 +1,109 @@
+"""The story of a run, as `kubectl describe` of its report ends with it."""
+
+import pytest
+
+from job_controller.api.report import NodeRecord
+from job_controller.core.timeline import tell_run, without_present
+
+START = "2026-01-02T03:04:05Z"
+
+
+def at(seconds):
+    minutes, seconds = divmod(5 + seconds, 60)
+    return f"2026-01-02T03:{4 + minutes:02d}:{seconds:02d}Z"
+
+
+def record(state="Completed", end=None, **fields):
+    begin = {"started_at": START} if end is not None else {}
+    finish = {"finished_at": at(end)} if end is not None else {}
+    return NodeRecord(**{"uid": "u", "state": state, "attempts": 1, **begin, **finish, **fields})
+
+
+def tell(records, **summary):
+    nodes = {"desired": len(records)}
+    return tell_run({"phase": "Running", "startTime": START, "nodes": nodes, **summary}, records)
+
+
+def ended(phase, message, seconds):
+    return {"phase": phase, "message": message, "completionTime": at(seconds)}
+
+
+def test_a_run_that_went_well():
+    records = {"node-1": record(end=2), "node-2": record(end=9), "node-3": record(end=4)}
+    assert tell(records, **ended("Succeeded", "3 of 3 nodes completed", 9)) == [
+        "2026-01-02T03:04:05Z started on 3 nodes",
+        "+2s node-1 completed, the first",
+        "+9s node-2 completed, the last of 3; the slowest was node-2, 9s",
+        "+9s the run succeeded: 3 of 3 nodes completed",
+    ]
+
+
+def test_failures_of_one_kind_are_one_sentence_at_the_time_of_the_first():
+    message = "exit 2 after 4 attempts: 'disk full'"
+    failed = {f"node-{n}": record("Failed", end=n, message=message) for n in (7, 8, 9)}
+    other = record("Failed", end=3, message="ImagePullBackOff")
+    story = tell({**failed, "node-1": record(end=1), "node-5": other})
+    assert story[1:] == [
+        "+1s node-1 completed",
+        "+3s node-5 failed: ImagePullBackOff",
+        f"+7s node-[7-9] failed: {message}",
+    ]
+
+
+def test_what_is_so_now_comes_last_and_was_so_at_the_end_of_a_run_that_is_over():
+    lost = record("Unreachable", message="the node has not been Ready since noon")
+    records = {"a": lost, "b": record(end=1)}
+    running = tell(records, message="1 of 2 nodes completed, 1 unreachable (a)")
+    assert running[-2:] == [
+        "now: a cannot be reached: the node has not been Ready since noon",
+        "now: Running: 1 of 2 nodes completed, 1 unreachable (a)",
+    ]
+    assert without_present(running) == running[:-2]
+    over = tell(records, **ended("Failed", "1 unreachable (a)", 200))
+    assert over[-2:] == [
+        "+3m20s a cannot be reached: the node has not been Ready since noon",
+        "+3m20s the run failed: 1 unreachable (a)",
+    ]
+
+
+def test_nodes_that_needed_more_attempts_and_nodes_that_wait_for_a_reason_are_told():
+    records = {
+        "a": record(end=5, attempts=3),
+        "b": record("Waiting", attempts=0, reason="Unschedulable", message="no room"),
+        "c": record("Active"),
+    }
+    assert tell(records)[1:] == [
+        "+5s a completed",
+        "+5s a completed at attempt 3",
+        "now: b has not completed: no room",
+    ]
+
+
+def test_a_moment_before_the_start_is_told_as_the_start():
+    early = NodeRecord(uid="u", state="Completed", finished_at="2026-01-02T03:04:00Z")
+    assert tell({"a": early})[1] == "+0s a completed"
+
+
+def test_there_is_no_story_before_the_start():
+    assert tell_run({"phase": "Pending"}, {}) == []
+
+
+def test_a_thousand_ways_to_fail_are_a_page_still():
+    records = {
+        f"n{n:04d}": record("Failed", end=n % 50, message=f"exit {n}: {'x' * 999}")
+        for n in range(1000)
+    }
+    story = tell(records)
+    assert len(story) <= 32
+    assert all(len(line) <= 1024 for line in story)
+    assert story[-1] == "+0s and 992 more, see nodeStates"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(119, "+119s"), (120, "+2m"), (7199, "+119m59s"), (7260, "+2h1m")]
+)
+def test_durations_read_as_those_of_kubectl(seconds, words):
+    hours, rest = divmod(3 * 3600 + 245 + seconds, 3600)
+    finished = f"2026-01-02T{hours:02d}:{rest // 60:02d}:{rest % 60:02d}Z"
+    done = NodeRecord(uid="u", state="Completed", attempts=1, finished_at=finished)
+    assert tell({"a": done})[1] == f"{words} a completed"
