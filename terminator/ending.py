@@ -5,7 +5,7 @@ Everything is keyed by UID. A pod counts only if its DaemonSet's UID is that of 
 the Job's UID owns; labels and names prove nothing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -137,8 +137,8 @@ def take_count(snapshot: Snapshot) -> Count:
     return Count(wanted, completed, failed, recorded, _inexactness(job, daemon_set, wanted))
 
 
-def judge_ending(job: Job, count: Count, now: datetime) -> Ending:
-    """Return whether the Job may be deleted.
+def judge_ending(job: Job, count: Callable[[], Count], now: datetime) -> Ending:
+    """Return whether the Job may be deleted; counts only when the answer depends on it.
 
     A complete one, once both counts agree and its time to live is over: at once, unless
     `ttlSecondsAfterFinished` says otherwise. One with failed nodes, be they within the limit, only
@@ -149,7 +149,7 @@ def judge_ending(job: Job, count: Count, now: datetime) -> Ending:
     if int(job.status.get("observedGeneration") or 0) != job.generation:
         return Ending("the controller has yet to act on the newest spec")
     if job.is_true(names.CONDITION_COMPLETE):
-        return _judge_complete(job, count, now)
+        return _judge_complete(job, count(), now)
     if job.is_true(names.CONDITION_FAILED):
         return _judge_failed(job, now)
     return Ending("the controller has yet to count it as complete")

@@ -10,7 +10,6 @@ from dataclasses import replace
 from loguru import logger
 
 from job_controller.api.job import Completion, Job
-from job_controller.api.names import CONDITION_COMPLETE
 from job_controller.api.objects import DaemonSet, Pod
 from job_controller.api.report import Evidence
 from job_controller.kube.client import KubeClient
@@ -205,18 +204,14 @@ class Reconciler:
         self, key: JobKey, job: Job, daemon_set: DaemonSet | None, pods: list[Pod]
     ) -> float | None:
         """Delete the Job if it may be; return when to look again, if time alone decides."""
-        reports = self._caches.reports_of(job)
         # What is pending or just written proves nothing yet: a Job goes when its record is safe.
-        count = take_count(
-            Snapshot(
-                job,
-                daemon_set,
-                pods,
-                self._caches.nodes_of(pods),
-                merge_ledger(job, reports),
-                merge_records(job, reports) if job.is_true(CONDITION_COMPLETE) else {},
-            )
-        )
+        reports = self._caches.reports_of(job)
+
+        def count() -> Count:
+            ledger, records = merge_ledger(job, reports), merge_records(job, reports)
+            nodes = self._caches.nodes_of(pods)
+            return take_count(Snapshot(job, daemon_set, pods, nodes, ledger, records))
+
         now = self._clock.now()
         ending = judge_ending(job, count, now)
         if not ending.may_delete:
@@ -224,7 +219,7 @@ class Reconciler:
             wake_at = ending.wake_at
             return None if wake_at is None else max((wake_at - now).total_seconds(), 0.0)
         if self._deleted.get(key) != job.uid:  # else the cache has yet to hear of it
-            await self._delete(key, job, count)
+            await self._delete(key, job, count())
         return None
 
     async def _delete(self, key: JobKey, job: Job, count: Count) -> None:

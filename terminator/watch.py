@@ -26,10 +26,10 @@ from terminator.scanner import Limits, Scanner
 
 WORKERS = 4
 # Changes of pods come in crowds. The first one is looked at once, the next ones together after
-# this time, or after ten times what the last look took: a Job of thousands of nodes takes at most
-# a tenth of the processor, and its last node still waits for tenths of a second only.
+# this time, or after twenty times what the last look took: a Job of thousands of nodes takes a
+# twentieth of the processor at most, and its last node still waits for a second or so only.
 CROWD_SECONDS = 0.1
-CROWD_SHARE = 10.0
+CROWD_SHARE = 20.0
 # What a stopping leader may spend on entering what it knows.
 LAST_FLUSH_SECONDS = 1.0
 

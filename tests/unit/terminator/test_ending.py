@@ -53,14 +53,14 @@ def world(names=NAMES, completed=NAMES, job=None, **changes):
 
 
 def obstacle(snapshot, now=NOW):
-    return judge_ending(snapshot.job, take_count(snapshot), now).obstacle
+    return judge_ending(snapshot.job, lambda: take_count(snapshot), now).obstacle
 
 
 def test_a_job_that_both_count_as_complete_may_go():
     count = take_count(world())
     assert count.wanted == count.completed == frozenset(NAMES)
     assert count.all_completed
-    assert judge_ending(make_job(COMPLETE), count, NOW).may_delete
+    assert judge_ending(make_job(COMPLETE), lambda: count, NOW).may_delete
 
 
 def test_a_job_stays_until_its_report_is_whole():
@@ -150,7 +150,7 @@ def with_ttl(condition, seconds, **changes):
 
 
 def ending(job, now=NOW):
-    return judge_ending(job, take_count(world(job=job)), now)
+    return judge_ending(job, lambda: take_count(world(job=job)), now)
 
 
 def test_a_completed_job_lives_on_for_its_time():
@@ -309,6 +309,6 @@ def test_order_and_repetition_do_not_matter_and_nothing_is_declared_early(
     live = {pod.node_name for pod in pods if pod.owner_uid == "ds-uid" and not pod.deleting}
     assert count.wanted == live
     assert count.completed <= count.wanted
-    if judge_ending(snapshot.job, count, NOW).may_delete:
+    if judge_ending(snapshot.job, lambda: count, NOW).may_delete:
         assert desired == len(live) > 0
         assert all(ledger[n].is_completed and ledger[n].node_uid == f"{n}-uid" for n in live)
