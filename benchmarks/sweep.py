@@ -39,7 +39,7 @@ from benchmarks.processes import (
     parse_log_bytes,
     parse_requests,
 )
-from benchmarks.workload import LOGS, daemon_set, fake_log, job
+from benchmarks.workload import LOGS, RESULTS, daemon_set, fake_log, job
 from job_controller.api import names
 from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import KubeError, NotFound
@@ -155,7 +155,7 @@ class Bench:
         all_ran = running_at.done()
         running_at.cancel()
         gone = await self.running.wait(lambda uids: not uids)
-        shards = await self._check_report(uid)
+        shards = await self._check_report(uid, RESULTS if log == "results" else {})
         later = await self.sample()
         nodes = len(self.node_uids)
         return {
@@ -164,7 +164,7 @@ class Bench:
             "seconds": deleted - started,
             "all_running_seconds": running_at.result() - started if all_ran else None,
             "pods_gone_seconds": gone - deleted,
-            "report_shards": shards,
+            "report_bytes": shards,
             "cpu_seconds": _cpu(before, after),
             "cpu_seconds_until_pods_gone": _cpu(before, later),
             "peak_mib": {name: after[name].peak_mib for name in OURS},
@@ -206,8 +206,8 @@ class Bench:
         output, _ = await process.communicate()
         return output.decode()
 
-    async def _check_report(self, uid: str) -> int:
-        """Return the number of shards of a complete report, and remove it; raises otherwise."""
+    async def _check_report(self, uid: str, results: dict[str, str]) -> list[int]:
+        """Return the size of each shard of a complete report, and remove it; raises otherwise."""
         page = await self.client.list(
             JOB_REPORTS, self.namespace, label_selector=f"{names.LABEL_JOB_UID}={uid}"
         )
@@ -231,8 +231,11 @@ class Bench:
         if summary["phase"] != "Succeeded" or summary["nodes"]["completed"] != len(evidence):
             raise BenchmarkError(f"the report says {summary}")
         for shard in shards:
+            if any((e.get("results") or {}) != results for e in shard["evidence"].values()):
+                raise BenchmarkError(f"not all nodes of {shard['metadata']['name']} gave {results}")
+        for shard in shards:
             await self.client.delete(JOB_REPORTS, shard["metadata"]["name"], self.namespace)
-        return len(shards)
+        return [len(json.dumps(shard, separators=(",", ":"))) for shard in shards]
 
 
 def write_fake_log(log: str) -> None:
@@ -352,6 +355,7 @@ def _line(result: dict[str, Any]) -> str:
             for name in OURS
         ]
         words.append(f"{result['log_bytes']} bytes of log")
+        words.append(f"reports of {', '.join(map(str, result['report_bytes']))} bytes")
     words.append(
         " ".join(
             f"{name.removeprefix('kube-')}={seconds:.1f}"
@@ -366,7 +370,7 @@ def main() -> int:
     """Run the sweep; 0 when it ran and everything was complete."""
     parser = argparse.ArgumentParser(prog="benchmarks.sweep", description=__doc__)
     parser.add_argument("--nodes", type=int, default=1000, help="simulated nodes expected")
-    parser.add_argument("--log", default="small", help="small, 1MiB or both with a comma")
+    parser.add_argument("--log", default="small", help=f"of {', '.join(LOGS)}, with commas")
     parser.add_argument("--repeat", type=int, default=3, help="rounds that count")
     parser.add_argument("--warm-up", type=int, default=1, help="rounds before that do not")
     parser.add_argument("--out", type=Path, help="where to write the results as JSON")

@@ -3,7 +3,8 @@
 from typing import Any
 
 TASK_IMAGE = "docker.io/darkowlzz/daemonset-job-task:v0.1.0"
-LOGS = ("small", "1MiB")
+LOGS = ("small", "1MiB", "results")
+RESULTS = {"kernel": "6.1.0-28-amd64", "address": "10.200.113.27", "disk-free-gib": "173"}
 MIB = 1024 * 1024
 # Simulated nodes carry a taint. A bare DaemonSet tolerates it in the same way.
 TOLERATIONS = [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}]
@@ -13,6 +14,7 @@ _WAIT = "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"
 _PRINT = {
     "small": "echo starting; echo working; echo done",
     "1MiB": f"yes {_FILLER} | head -c {MIB}; echo; echo done",
+    "results": "".join(f"echo dsjob:result {k}={v}; " for k, v in RESULTS.items()) + "echo done",
 }
 
 
@@ -21,6 +23,8 @@ def fake_log(kind: str) -> str:
     lines = ["starting", "working", "done"]
     if kind == "1MiB":
         lines = [*[_FILLER] * (MIB // (len(_FILLER) + 1)), "done"]
+    if kind == "results":
+        lines = [*(f"dsjob:result {k}={v}" for k, v in RESULTS.items()), "done"]
     return "".join(
         _STAMP.format(second=number // 1000, fraction=number % 1000 * 1_000_000) + line + "\n"
         for number, line in enumerate(lines)
@@ -50,6 +54,7 @@ def daemon_set(name: str, namespace: str, log: str) -> dict[str, Any]:
 
 def job(name: str, namespace: str, log: str) -> dict[str, Any]:
     """Return the Job."""
+    results = {"results": [{"name": name} for name in RESULTS]} if log == "results" else {}
     return {
         "apiVersion": "daemonset.darkowlzz.space/v1beta1",
         "kind": "Job",
@@ -57,6 +62,7 @@ def job(name: str, namespace: str, log: str) -> dict[str, Any]:
         "spec": {
             "image": TASK_IMAGE,
             **_command(log),
+            **results,
             "template": {"spec": {"tolerations": TOLERATIONS}},
         },
     }
