@@ -4,13 +4,15 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 TASK_IMAGE = "darkowlzz/daemonset-job-task:v0.1.0"
 SYSTEM = "daemonset-job-system"
+CONTROLLER = "daemonset-job-controller"
 _DUMP_LIMIT = 12_000
 
 
@@ -111,6 +113,32 @@ class Cluster:
             ),
             60,
             f"DaemonSet and pods of {name} gone",
+        )
+
+    # --- the system --------------------------------------------------------------------
+
+    @contextmanager
+    def controller_settings(self, **settings: str) -> Iterator[None]:
+        """Run the controller with other settings in its ConfigMap while the block runs."""
+        before = self.get("configmap", CONTROLLER, "-n", SYSTEM)["data"]
+        self._configure_controller(settings)
+        try:
+            yield
+        finally:
+            self._configure_controller({key: before[key] for key in settings})
+
+    def _configure_controller(self, data: dict[str, str]) -> None:
+        body = json.dumps({"data": data})
+        self.kubectl("patch", "configmap", CONTROLLER, "-n", SYSTEM, "--type=merge", "-p", body)
+        self.kubectl("rollout", "restart", f"deployment/{CONTROLLER}", "-n", SYSTEM)
+        self.wait_for_system(1)
+
+    def wait_for_system(self, replicas: int) -> None:
+        """Wait for the rollout and for the pods it takes away: it is done while they still end."""
+        deployment = f"deployment/{CONTROLLER}"
+        self.kubectl("rollout", "status", deployment, "-n", SYSTEM, "--timeout=120s")
+        eventually(
+            lambda: len(self.get("pods", "-n", SYSTEM)["items"]) == replicas, 60, "only its pods"
         )
 
     # --- nodes -------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.e2e.cluster import SYSTEM, WAIT, consistently, counting, eventually, make_job
+from tests.e2e.cluster import WAIT, consistently, counting, eventually, make_job
 
 GO = "while [ ! -e /basetarget/go ]; do sleep 0.2; done"
 
@@ -35,25 +35,17 @@ def reasons(cluster, namespace, name):
     return {event["reason"] for event in cluster.events(namespace, name)}
 
 
+def described_story(cluster, namespace):
+    """Return the sentences with which `kubectl describe` of the only report ends."""
+    text = cluster.kubectl("describe", "dsjr", "-n", namespace).partition("\nEvents:")[0]
+    return [line.strip() for line in text.partition("\n  Story:\n")[2].splitlines()]
+
+
 @pytest.fixture(scope="module")
 def impatient(cluster):
     """Let the controller give images and nodes little time, for this file only."""
-    settings = {"START_PATIENCE_SECONDS": "5", "UNREACHABLE_PATIENCE_SECONDS": "5"}
-    before = cluster.get("configmap", "daemonset-job-controller", "-n", SYSTEM)["data"]
-    _settings(cluster, settings)
-    yield
-    _settings(cluster, {key: before[key] for key in settings})
-
-
-def _settings(cluster, data):
-    cluster.kubectl(
-        "patch", "configmap", "daemonset-job-controller", "-n", SYSTEM, "--type=merge",
-        "-p", json.dumps({"data": data}),
-    )  # fmt: skip
-    cluster.kubectl("rollout", "restart", "deployment/daemonset-job-controller", "-n", SYSTEM)
-    cluster.kubectl(
-        "rollout", "status", "deployment/daemonset-job-controller", "-n", SYSTEM, "--timeout=120s"
-    )
+    with cluster.controller_settings(START_PATIENCE_SECONDS="5", UNREACHABLE_PATIENCE_SECONDS="5"):
+        yield
 
 
 # --- a node fails ------------------------------------------------------------------------
@@ -88,7 +80,10 @@ def test_an_exit_code_fails_its_node_and_the_run_and_is_told_everywhere(cluster,
     assert len(cluster.pods(namespace, "exits")) == 3
     table = cluster.kubectl("get", "dsjr", "-n", namespace)
     assert re.search(r"exits\s+Failed\s+3\s+2\s+1", table), table
-    assert "disk full" in cluster.kubectl("describe", "dsjr", "-n", namespace)
+    story = described_story(cluster, namespace)
+    assert re.fullmatch(r"\S+Z started on 3 nodes", story[0]), story
+    assert any(re.match(rf"\+\d+s {bad} failed: exit 2 .*'disk full'", line) for line in story)
+    assert re.match(r"\+\d+s the run failed: 1 of 3 nodes failed", story[-1]), story
 
 
 def test_restarts_up_to_the_limit_and_then_success(cluster, namespace, folder):

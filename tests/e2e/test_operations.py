@@ -2,19 +2,14 @@
 
 import json
 
-from tests.e2e.cluster import SYSTEM, WAIT, counting, eventually, make_job
+from tests.e2e.cluster import CONTROLLER, SYSTEM, WAIT, counting, eventually, make_job
 
-DEPLOYMENT = "deployment/daemonset-job-controller"
 GO = "while [ ! -e /basetarget/go ]; do sleep 0.2; done"
 
 
 def scale(cluster, replicas):
-    """Wait for the pods too: a rollout is done while those it takes away are still ending."""
-    cluster.kubectl("scale", DEPLOYMENT, "-n", SYSTEM, f"--replicas={replicas}")
-    cluster.kubectl("rollout", "status", DEPLOYMENT, "-n", SYSTEM, "--timeout=120s")
-    eventually(
-        lambda: len(cluster.get("pods", "-n", SYSTEM)["items"]) == replicas, 60, "only its pods"
-    )
+    cluster.kubectl("scale", f"deployment/{CONTROLLER}", "-n", SYSTEM, f"--replicas={replicas}")
+    cluster.wait_for_system(replicas)
 
 
 def holder(cluster, lease):
@@ -90,3 +85,28 @@ def test_metrics_tell_runs_and_their_duration(cluster, namespace):
     assert float(controller['job_controller_run_seconds_count{phase="Succeeded"}']) >= 1
     assert 'job_controller_nodes{state="unreachable"}' in controller
     assert any(key.startswith("terminator_") for key in terminator)
+
+
+def test_history_is_kept_by_number_and_by_age(cluster, namespace):
+    def run(name):
+        cluster.apply(make_job(name, namespace, command=["sh", "-c"], args=["echo done;" + WAIT]))
+        cluster.wait_gone(namespace, name)
+
+    def kept(name):
+        return [
+            report["spec"]["job"]["uid"]
+            for report in cluster.get("dsjr", "-n", namespace, "-l", f"job={name}")["items"]
+        ]
+
+    run("other")
+    with cluster.controller_settings(HISTORY_LIMIT="2"):
+        runs = []
+        for _ in range(3):
+            run("often")
+            runs += [uid for uid in kept("often") if uid not in runs]
+        assert len(runs) == 3
+        eventually(lambda: set(kept("often")) == set(runs[1:]), 30, "the two newest runs")
+        assert len(kept("other")) == 1
+
+    with cluster.controller_settings(HISTORY_SECONDS="5"):
+        eventually(lambda: not kept("often") and not kept("other"), 60, "all are too old")
