@@ -5,10 +5,10 @@ import argparse
 import os
 import sys
 import time
-from collections import Counter
 
 from tests.simulation import known
 from tests.simulation.draw import draw
+from tests.simulation.many import Findings, run_many
 from tests.simulation.run import simulate
 from tests.simulation.shrink import shrink
 
@@ -20,6 +20,9 @@ def main(arguments):
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=1000, help="how many schedules to run")
     parser.add_argument("--start", type=int, default=0, help="the first seed")
+    parser.add_argument(
+        "--workers", type=int, default=os.cpu_count(), help="processes (default: %(default)s)"
+    )
     parser.add_argument("--seed", type=int, help="run this one only")
     parser.add_argument("--trace", action="store_true", help="with --seed: show all that happened")
     parser.add_argument("--no-shrink", action="store_true", help="show a failure as it was drawn")
@@ -34,43 +37,39 @@ def main(arguments):
 
 
 def _run_many(options):
-    kinds, known_kinds, excused, failures = Counter(), Counter(), Counter(), []
-    steps, began, told = 0, time.perf_counter(), time.perf_counter()
-    end = options.start + options.seeds
-    for seed in range(options.start, end):
-        outcome = simulate(draw(seed))
-        steps += outcome.steps
-        excused.update(outcome.excused)
-        known_kinds.update({kind for _, kind, _ in outcome.known})
-        if outcome.violations:
-            kinds.update(outcome.kinds)
-            failures.append(seed)
-            if not options.keep_going:
-                end = seed + 1
-                break
+    found, began = Findings(), time.perf_counter()
+    told = began
+    for findings in run_many(
+        range(options.start, options.start + options.seeds),
+        workers=options.workers,
+        keeps_going=options.keep_going,
+        is_strict=options.strict,
+    ):
+        found.add(findings)
         if time.perf_counter() - told > PROGRESS_SECONDS:
             told = time.perf_counter()
-            done = seed - options.start + 1
-            rate = done / (told - began)
-            print(f"{done}/{options.seeds}  {rate:.0f}/s  failed {len(failures)}", file=sys.stderr)
-    count = end - options.start
-    seconds = time.perf_counter() - began
-    cpu = sum(os.times()[:2])
-    print(f"{count} schedules in {seconds:.1f} s ({count / seconds:.0f}/s, {cpu:.1f} s of CPU)")
-    print(f"{steps / max(count, 1):.0f} requests and disturbances each")
-    _print_counts("excused (see oracle)", excused)
-    _print_counts("known (see known)", known_kinds)
-    _print_counts("VIOLATED", kinds)
-    if not failures:
+            rate = found.count / (told - began)
+            failed = len(found.failures)
+            print(f"{found.count}/{options.seeds}  {rate:.0f}/s  failed {failed}", file=sys.stderr)
+    _tell(found, time.perf_counter() - began)
+    if not found.failures:
         return 0
-    print(f"failing seeds: {' '.join(map(str, failures[:50]))}")
+    print(f"failing seeds: {' '.join(map(str, found.failures[:50]))}")
     print()
-    return _show(draw(failures[0]), is_whole=False, shrinks=not options.no_shrink)
+    return _show(draw(found.failures[0]), is_whole=False, shrinks=not options.no_shrink)
 
 
-def _print_counts(title, counts):
-    for what, number in counts.most_common():
-        print(f"{title}: {what}: {number}")
+def _tell(found, seconds):
+    cpu = sum(os.times()[:4])  # the workers', which have ended, included
+    print(f"{found.count} schedules in {seconds:.1f} s ({found.count / seconds:.0f}/s)")
+    print(f"{cpu:.1f} s of CPU, {found.steps / max(found.count, 1):.0f} events each")
+    for title, counts in (
+        ("excused (see oracle)", found.excused),
+        ("known (see known)", found.known),
+        ("VIOLATED", found.kinds),
+    ):
+        for what, number in counts.most_common():
+            print(f"{title}: {what}: {number}")
 
 
 def _show(schedule, *, is_whole, shrinks):

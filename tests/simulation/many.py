@@ -1,0 +1,78 @@
+"""Many schedules on all processors: blocks of seeds in their order, whoever runs them.
+
+What is found does not depend on how many workers there are: blocks are taken in order, and a run
+that ends at its first failure ends with the lowest failing seed.
+"""
+
+import multiprocessing
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+
+from tests.simulation import known
+from tests.simulation.draw import draw
+from tests.simulation.run import simulate
+
+# Large enough that handing it over costs nothing, small enough that progress can be told.
+BLOCK_SEEDS = 100
+
+
+@dataclass
+class Findings:
+    """What became of a range of seeds: counts of what happened, and which seeds failed."""
+
+    count: int = 0
+    steps: int = 0
+    kinds: Counter = field(default_factory=Counter)
+    known: Counter = field(default_factory=Counter)
+    excused: Counter = field(default_factory=Counter)
+    failures: list[int] = field(default_factory=list)
+
+    def add(self, other):
+        """Take in what became of the next range."""
+        self.count += other.count
+        self.steps += other.steps
+        self.kinds.update(other.kinds)
+        self.known.update(other.known)
+        self.excused.update(other.excused)
+        self.failures += other.failures
+
+
+def run_many(seeds, *, workers, keeps_going, is_strict=False, block=BLOCK_SEEDS):
+    """Yield the findings of one block of seeds after the other, to the first failure if so asked.
+
+    `is_strict`: known defects are failures as well.
+    """
+    blocks = [seeds[i : i + block] for i in range(0, len(seeds), block)]
+    run = partial(_run_block, keeps_going=keeps_going, is_strict=is_strict)
+    if workers == 1:
+        yield from _up_to_failure(map(run, blocks), keeps_going)
+        return
+    # Not forked: whoever calls may have threads.
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        yield from _up_to_failure(pool.imap(run, blocks), keeps_going)
+
+
+def _up_to_failure(results, keeps_going):
+    for findings in results:
+        yield findings
+        if findings.failures and not keeps_going:
+            return
+
+
+def _run_block(seeds, *, keeps_going, is_strict):
+    if is_strict:
+        known.KNOWN = ()
+    found = Findings()
+    for seed in seeds:
+        outcome = simulate(draw(seed))
+        found.count += 1
+        found.steps += outcome.steps
+        found.excused.update(outcome.excused)
+        found.known.update({kind for _, kind, _ in outcome.known})
+        if outcome.violations:
+            found.kinds.update(outcome.kinds)
+            found.failures.append(seed)
+            if not keeps_going:
+                break
+    return found
