@@ -31,6 +31,7 @@ class Client:
             resource.plural,
             name,
             lambda: (self._world.server.create(self._name, resource.plural, body, namespace), True),
+            namespace,
         )
 
     async def merge_patch(self, resource, name, body, namespace=None, *, subresource=None, **_):
@@ -48,7 +49,7 @@ class Client:
             )
 
         verb = f"patch {subresource}" if subresource else "patch"
-        return await self._call(verb, resource.plural, name, effect)
+        return await self._call(verb, resource.plural, name, effect, namespace)
 
     async def apply(self, resource, name, body, namespace=None, **_):
         def effect():
@@ -56,49 +57,57 @@ class Client:
                 raise Forbidden("admission webhook says no")
             return self._world.server.apply(self._name, name, body, namespace)
 
-        return await self._call("apply", DAEMON_SETS, name, effect)
+        return await self._call("apply", DAEMON_SETS, name, effect, namespace)
 
     async def delete(self, resource, name, namespace=None, *, uid=None, **_):
         view = self._world.oracle.view(self._process)
 
         def effect():
-            self._world.oracle.before_delete(self._process, resource.plural, name, uid, view)
+            job = self._world.server.get(resource.plural, name, namespace)
+            self._world.oracle.before_delete(self._process, resource.plural, job, uid, view)
             self._world.server.delete(
                 self._name, resource.plural, name, uid=uid, namespace=namespace
             )
             return {}, True
 
-        return await self._call("delete", resource.plural, name, effect)
+        return await self._call("delete", resource.plural, name, effect, namespace)
 
     async def get(self, resource, name, namespace=None, **_):
         def effect():
-            return self._world.server.find(resource.plural, name), True
+            return self._world.server.find(resource.plural, name, namespace), True
 
-        return await self._call("get", resource.plural, name, effect)
+        return await self._call("get", resource.plural, name, effect, namespace)
 
-    async def list(self, resource, namespace=None, *, label_selector=None, **_):
+    async def list(
+        self, resource, namespace=None, *, label_selector=None, field_selector=None, **_
+    ):
         key, _, value = (label_selector or "").partition("=")
+        name = (field_selector or "").removeprefix("metadata.name=") or None
 
         def effect():
             if resource.plural == REPORTS:
                 self.ledger_read_at[value] = self._world.loop.moment
-            items = self._world.server.select(resource.plural, {key: value} if key else None)
+            labels = {key: value} if key else None
+            items = self._world.server.select(resource.plural, labels, namespace, name)
             return {"items": items}, True
 
-        return await self._call("list", resource.plural, label_selector or "", effect)
+        return await self._call("list", resource.plural, label_selector or name or "", effect)
 
     async def read_pod_log(self, namespace, pod, *, previous=False, since_time=None, **_):
         world = self._world
         return await self._call(
-            "log", "pods/log", pod, lambda: (world.logs.read(pod, previous, since_time), True)
+            "log",
+            "pods/log",
+            pod,
+            lambda: (world.logs.read((namespace, pod), previous, since_time), True),
         )
 
     def pod_log(self, namespace, pod, *, since_time=None, **_):
-        return _Follow(self._world, self, pod, since_time)
+        return _Follow(self._world, self, (namespace, pod), since_time)
 
     # --- on the way ----------------------------------------------------------------------
 
-    async def _call(self, verb, plural, name, effect):
+    async def _call(self, verb, plural, name, effect, namespace=None):
         if self.is_dead:
             raise asyncio.CancelledError
         world = self._world
@@ -115,7 +124,12 @@ class Client:
             self._process.crash(seconds)
         else:
             world.loop.call_later(
-                there, self._arrive, (verb, plural, name), effect, (fault, seconds, sent_at), answer
+                there,
+                self._arrive,
+                (verb, plural, name, namespace),
+                effect,
+                (fault, seconds, sent_at),
+                answer,
             )
         return await answer
 
@@ -130,7 +144,7 @@ class Client:
                 error = raised
         if what[0] != "log" or error is not None:
             word = str(error) if error is not None else ("done" if changed else "no change")
-            world.note(self._name, *what, word)
+            world.note(self._name, *what[:3], word)
         if not changed:
             world.oracle.idle_write(self._process, what, sent_at)
         if fault == "after":

@@ -40,7 +40,7 @@ class Cluster:
             if new is None:
                 self._collect(PODS, old["metadata"]["uid"])
             elif old is None or old["spec"] is not new["spec"]:
-                self._touch(raw["metadata"]["name"])
+                self._touch(raw)
         elif plural == JOBS and new is None:
             self._collect(DAEMON_SETS, old["metadata"]["uid"])
         elif plural == NODES:
@@ -48,14 +48,15 @@ class Cluster:
 
     # --- DaemonSets ----------------------------------------------------------------------
 
-    def _touch(self, name):
-        if name not in self._dirty:
-            self._dirty.add(name)
-            self._later("daemonset-controller", "slow_daemon_sets", 0.01, 0.2, self._sync, name)
+    def _touch(self, daemon_set):
+        key = (daemon_set["metadata"]["namespace"], daemon_set["metadata"]["name"])
+        if key not in self._dirty:
+            self._dirty.add(key)
+            self._later("daemonset-controller", "slow_daemon_sets", 0.01, 0.2, self._sync, key)
 
     def touch_all(self):
         for daemon_set in self._server.all(DAEMON_SETS):
-            self._touch(daemon_set["metadata"]["name"])
+            self._touch(daemon_set)
 
     def _node_changed(self, raw, old, new):
         if old is None or new is None or old["metadata"]["labels"] != new["metadata"]["labels"]:
@@ -74,9 +75,9 @@ class Cluster:
             self._view[name] = current
         self.touch_all()
 
-    def _sync(self, name):
-        self._dirty.discard(name)
-        daemon_set = self._server.get(DAEMON_SETS, name)
+    def _sync(self, key):
+        self._dirty.discard(key)
+        daemon_set = self._server.objects[DAEMON_SETS].get(key)
         if daemon_set is None:
             return
         self._syncs += 1
@@ -95,8 +96,8 @@ class Cluster:
             is_failed = (pod.get("status") or {}).get("phase") == "Failed"
             is_lost = node not in self._view and not pod["spec"].get("nodeName")
             if is_failed or is_lost or (node in self._view and node not in wanted):
-                self._server.delete("daemonset-controller", PODS, pod["metadata"]["name"])
-                if self._server.get(PODS, pod["metadata"]["name"]) is None:
+                self._server.drop("daemonset-controller", PODS, pod)
+                if self._server.now(PODS, pod) is None:
                     taken.discard(node)
         for node in sorted(wanted.keys() - taken):
             self._create(daemon_set, node)
@@ -113,20 +114,20 @@ class Cluster:
     def _make_pod(self, daemon_set, node):
         world, meta = self._world, daemon_set["metadata"]
         self._creating.discard((meta["uid"], node))
-        found = self._server.get(DAEMON_SETS, meta["name"])
-        if found is None or found["metadata"]["uid"] != meta["uid"]:
+        if self._server.now(DAEMON_SETS, daemon_set) is None:
             return
         if world.is_refused(PODS):
             self._refuse(daemon_set)
-            world.loop.call_later(1.0, self._touch, meta["name"])
+            world.loop.call_later(1.0, self._touch, daemon_set)
             return
         self._serial += 1
         template = daemon_set["spec"]["template"]
         field = {"key": "metadata.name", "operator": "In", "values": [node]}
         terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
         spec = {"affinity": {"nodeAffinity": {_REQUIRED: terms}}, "meant_for": node}
-        if gates := template["spec"].get("schedulingGates"):
-            spec["schedulingGates"] = gates
+        for part in ("schedulingGates", "initContainers", "containers"):
+            if found := template["spec"].get(part):
+                spec[part] = found
         owner = {"kind": "DaemonSet", "name": meta["name"], "uid": meta["uid"], "controller": True}
         body = {
             "metadata": {
@@ -137,7 +138,7 @@ class Cluster:
             "spec": spec,
             "status": {"phase": "Pending"},
         }
-        self._server.create("daemonset-controller", PODS, body)
+        self._server.create("daemonset-controller", PODS, body, meta["namespace"])
 
     def _refuse(self, daemon_set):
         meta = daemon_set["metadata"]
@@ -149,8 +150,8 @@ class Cluster:
             "message": "pods are forbidden: exceeded quota",
             "lastTimestamp": self._world.clock.stamp(),
         }
-        if self._server.get(EVENTS, name) is None:
-            self._server.create("daemonset-controller", EVENTS, body)
+        if self._server.get(EVENTS, name, meta["namespace"]) is None:
+            self._server.create("daemonset-controller", EVENTS, body, meta["namespace"])
 
     def _tell(self, number, daemon_set, wanted):
         """Write the status of a sync, unless that of a later one is written already."""
@@ -162,8 +163,7 @@ class Cluster:
             "observedGeneration": meta["generation"],
             "desiredNumberScheduled": len(wanted),
         }
-        current = self._server.get(DAEMON_SETS, meta["name"])
-        if current is None or current["metadata"]["uid"] != meta["uid"]:
+        if self._server.now(DAEMON_SETS, daemon_set) is None:
             return
         self._world.oracle.daemon_set_synced(meta["uid"], wanted)
         self._server.set_status("daemonset-controller", DAEMON_SETS, daemon_set, status)
@@ -175,29 +175,29 @@ class Cluster:
         if new is None or "deletionTimestamp" in raw["metadata"] or self._is_failed(raw):
             for daemon_set in self._server.all(DAEMON_SETS):
                 if daemon_set["metadata"]["uid"] == controller_of(raw):
-                    self._touch(daemon_set["metadata"]["name"])
+                    self._touch(daemon_set)
         if new is None:
             return
         node = new["spec"].get("nodeName")
         if node is None:
             if not new["spec"].get("schedulingGates"):
-                name, uid = new["metadata"]["name"], new["metadata"]["uid"]
-                self._later("scheduler", "slow_scheduler", 0.01, 0.2, self._bind, name, uid)
+                self._later("scheduler", "slow_scheduler", 0.01, 0.2, self._bind, new)
         elif (machine := world.machines.get(node)) and not self._is_failed(new):
             machine.pod_changed(new)
 
     def _is_failed(self, pod):
         return (pod.get("status") or {}).get("phase") == "Failed"
 
-    def _bind(self, name, uid):
-        pod = self._server.get(PODS, name)
-        if pod is None or pod["metadata"]["uid"] != uid or pod["spec"].get("nodeName"):
+    def _bind(self, unbound):
+        pod = self._server.now(PODS, unbound)
+        if pod is None or pod["spec"].get("nodeName"):
             return
-        node = node_of(pod)
+        node, meta = node_of(pod), pod["metadata"]
         if self._server.get(NODES, node, "") is not None:
-            self._server.patch("scheduler", PODS, name, {"spec": {"nodeName": node}})
+            body = {"spec": {"nodeName": node}}
+            self._server.patch("scheduler", PODS, meta["name"], body, namespace=meta["namespace"])
         else:
-            self._world.loop.call_later(2.0, self._bind, name, uid)
+            self._world.loop.call_later(2.0, self._bind, pod)
 
     # --- garbage -------------------------------------------------------------------------
 
@@ -210,14 +210,15 @@ class Cluster:
     def _collect_now(self, plural, owner_uid):
         for raw in self._server.all(plural):
             if controller_of(raw) == owner_uid:
-                self._server.delete("garbage-collector", plural, raw["metadata"]["name"])
+                self._server.drop("garbage-collector", plural, raw)
 
     def _collect_pods_of(self, node):
         if self._server.get(NODES, node, "") is not None:
             return
         for pod in self._server.all(PODS):
             if pod["spec"].get("nodeName") == node:
-                self._server.remove("pod-gc", PODS, pod["metadata"]["name"])
+                meta = pod["metadata"]
+                self._server.remove("pod-gc", PODS, meta["name"], meta["namespace"])
 
     def _later(self, actor, slowed_by, low, high, act, *args):
         world = self._world

@@ -1,4 +1,4 @@
-"""From a seed to a schedule. All randomness of a schedule's content is here.
+"""From a seed to a schedule. All randomness of its content is here and in `features`.
 
 Most schedules have one theme, so that each kind of trouble is met often, and some have all. Times
 are drawn short rather than long: a run of three nodes is over within seconds.
@@ -6,7 +6,8 @@ are drawn short rather than long: a run of three nodes is over within seconds.
 
 from random import Random
 
-from tests.simulation.schedule import Disturbance, NodePlan, Schedule, Task
+from tests.simulation.features import with_features
+from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
 
 THEMES = (
     "calm",
@@ -32,7 +33,7 @@ FAULTS = ("before", "after", "conflict", "slow", "throttle")
 
 def draw(seed):
     """Return the schedule of a seed."""
-    return _Draw(Random(seed)).schedule(seed)
+    return with_features(_Draw(Random(seed)).schedule(seed), Random(f"{seed}/features"))
 
 
 class _Draw:
@@ -55,7 +56,7 @@ class _Draw:
         return Schedule(
             seed,
             self.nodes,
-            self.spec(),
+            (JobPlan(spec=self.spec()),),
             tuple(sorted(self.disturbances(), key=lambda d: d.at)),
             calm=self.theme == "calm",
             streams=rng.choice((0, 1, 256)),

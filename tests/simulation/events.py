@@ -6,7 +6,6 @@ Each is one small function by the name of its kind; see `schedule.Disturbance` f
 from job_controller.api import names
 from tests.simulation.kubelet import TURNS_UNKNOWN_SECONDS
 from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, node_of
-from tests.simulation.world import JOB
 
 USER = "user"
 
@@ -156,79 +155,101 @@ def _refuse_daemon_set(world, d):
 # --- users -------------------------------------------------------------------------------
 
 
-def create_job(world):
+def create_job(world, plan):
+    """Apply the Job of a plan, unless it is there."""
     body = {
         "apiVersion": names.API_VERSION,
         "kind": names.JOB_KIND,
-        "metadata": {"name": JOB},
-        "spec": world.schedule.spec,
+        "metadata": {"name": plan.name},
+        "spec": plan.spec,
     }
-    if world.server.get(JOBS, JOB) is None:
-        world.server.create(USER, JOBS, body)
+    if world.server.get(JOBS, plan.name, plan.namespace) is None:
+        world.server.create(USER, JOBS, body, plan.namespace)
+
+
+def _job(world, d):
+    """Return the Job that a disturbance is about, None if it is not there."""
+    plan = world.schedule.job(d.who)
+    return world.server.get(JOBS, plan.name, plan.namespace) if plan is not None else None
 
 
 def _delete_job(world, d):
-    if world.server.get(JOBS, JOB) is not None:
-        world.server.delete(USER, JOBS, JOB)
+    job = _job(world, d)
+    if job is not None:
+        world.server.drop(USER, JOBS, job)
 
 
 def _again(world, d):
     """Delete the Job, if it is still there, and apply it anew."""
     _delete_job(world, d)
-    world.loop.call_later(d.seconds, create_job, world)
+    plan = world.schedule.job(d.who)
+    if plan is not None:
+        world.loop.call_later(d.seconds, create_job, world, plan)
 
 
-def _patch_job(world, body):
-    if world.server.get(JOBS, JOB) is not None:
-        world.server.patch(USER, JOBS, JOB, body)
+def _patch_job(world, d, body):
+    job = _job(world, d)
+    if job is not None:
+        meta = job["metadata"]
+        world.server.patch(USER, JOBS, meta["name"], body, namespace=meta["namespace"])
 
 
 def _suspend(world, d):
-    _patch_job(world, {"spec": {"suspend": True}})
+    _patch_job(world, d, {"spec": {"suspend": True}})
     if d.seconds:
-        world.loop.call_later(d.seconds, _patch_job, world, {"spec": {"suspend": None}})
+        world.loop.call_later(d.seconds, _patch_job, world, d, {"spec": {"suspend": None}})
 
 
 def _retry(world, d):
     annotation = {names.ANNOTATION_RETRY: str(int(world.loop.moment * 1000))}
-    _patch_job(world, {"metadata": {"annotations": annotation}})
+    _patch_job(world, d, {"metadata": {"annotations": annotation}})
 
 
 def _select(world, d):
     nodes = None if d.what == "*" else {"selector": {"matchLabels": {"zone": d.what}}}
-    _patch_job(world, {"spec": {"nodes": nodes}})
+    _patch_job(world, d, {"spec": {"nodes": nodes}})
 
 
 def _delete_pod(world, d):
     for pod in world.server.all(PODS):
         if node_of(pod) == d.what and "deletionTimestamp" not in pod["metadata"]:
-            world.server.delete(USER, PODS, pod["metadata"]["name"])
+            world.server.drop(USER, PODS, pod)
             return
 
 
 def _delete_daemon_set(world, d):
-    for daemon_set in world.server.all(DAEMON_SETS):
-        world.server.delete(USER, DAEMON_SETS, daemon_set["metadata"]["name"])
+    if plan := world.schedule.job(d.who):
+        name = names.daemon_set_name(plan.name)
+        for daemon_set in world.server.select(DAEMON_SETS, namespace=plan.namespace, name=name):
+            world.server.drop(USER, DAEMON_SETS, daemon_set)
 
 
 def _forge(world, d):
-    """Make a pod that carries all labels, prints the token, and belongs to nobody."""
-    job, machine = world.server.get(JOBS, JOB), world.machines.get(d.what)
+    """Make a pod that carries all labels of a Job's, prints the token, and belongs to nobody."""
+    job, machine = _job(world, d), world.machines.get(d.what)
     if job is None or machine is None:
         return
-    name = names.daemon_set_name(JOB)
+    meta = job["metadata"]
+    name = names.daemon_set_name(meta["name"])
     labels = {
         names.LABEL_DAEMON_SET: name,
-        names.LABEL_JOB: JOB,
+        names.LABEL_JOB: meta["name"],
         names.LABEL_MANAGED: names.LABEL_MANAGED_VALUE,
-        names.LABEL_JOB_UID: job["metadata"]["uid"],
+        names.LABEL_JOB_UID: meta["uid"],
     }
     body = {
         "metadata": {"name": f"{name}-forged-{world.server.version}", "labels": labels},
-        "spec": {"nodeName": d.what, "meant_for": d.what},
+        "spec": {"nodeName": d.what, "meant_for": d.what, **_containers(world, d)},
         "status": {"phase": "Pending"},
     }
-    world.server.create(USER, PODS, body)
+    world.server.create(USER, PODS, body, meta["namespace"])
+
+
+def _containers(world, d):
+    """Return what of a forged pod's spec says how it is to complete its node."""
+    task = [{"name": names.CONTAINER_NAME}]
+    is_exit = world.schedule.job(d.who).is_exit
+    return {"initContainers": task} if is_exit else {"containers": task}
 
 
 _KINDS = {

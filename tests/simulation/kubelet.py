@@ -1,17 +1,22 @@
 """The model of nodes: machines that run pods, and what their kubelets say of it.
 
 Modelled: start-up lag, container states and restart counts with back-off, `lastState`, tasks by
-plan (see `schedule.Task`), graceful end of deleted pods, eviction, a node that hangs and comes
-back (nothing moves, Ready turns Unknown after a while), a machine that is replaced under the same
-name (its old pods, if they still exist, are started again), and one that is merely registered anew
-(its containers go on). Not modelled: reboots, probes, several containers, init containers, image
-garbage, a kubelet that restarts.
+plan (see `script`) as the pod's one container or as init container before the one that holds the
+pod, graceful end of deleted pods, eviction, a node that hangs and comes back (nothing moves, Ready
+turns Unknown after a while), a machine that is replaced under the same name (its old pods, if they
+still exist, are started again), and one that is merely registered anew (its containers go on). Not
+modelled: reboots, probes, sidecars, trouble of the container that holds the pod, image garbage, a
+kubelet that restarts.
 """
 
+from collections import Counter
+
+from job_controller.api.names import CONTAINER_NAME
+from tests.simulation.podstatus import has_init_task, task_status, with_containers
 from tests.simulation.schedule import Task
+from tests.simulation.script import LAST_WORDS_SECONDS, write_script
 from tests.simulation.server import PODS, controller_of
 
-CONTAINER = "job-container"
 TURNS_UNKNOWN_SECONDS = 4.0
 # The kubelet's back-off, sped up, and after so many restarts as long as the run: a task that fails
 # for ever is not to keep a run from coming to rest.
@@ -22,12 +27,13 @@ RESTARTS_LIMIT = 7
 class Machine:
     """One incarnation of a node: its kubelet, and the pods on it by UID."""
 
-    def __init__(self, world, name, uid, tasks):
+    def __init__(self, world, name, uid, task):
         self.world = world
         self.name = name
         self.uid = uid
-        self.task = tasks
-        self.attempts = 0
+        self.task = task
+        # How often the task of each Job, by its key, was started here.
+        self.attempts = Counter()
         self.is_up = True
         self.is_gone = False
         self.pods = {}
@@ -87,26 +93,31 @@ class Run:
         self.machine = machine
         self.world = machine.world
         self.is_forged = not controller_of(pod)
-        self.task = Task() if self.is_forged else machine.task
+        self.plan = machine.world.plan_of(pod)
+        self.task = self.plan.tasks.get(machine.name, machine.task)
+        if self.is_forged:
+            self.task = Task()
+        self.is_init = has_init_task(pod)
+        self.namespace = pod["metadata"]["namespace"]
         self.pod_name = pod["metadata"]["name"]
+        self.raw = pod
         self.pod_uid = pod["metadata"]["uid"]
         self.is_ending = False
         self.is_over = False
         # One log for each instance: (visible from, timestamp, line). An instance that is taken
         # over from a former machine has none.
-        old = (pod.get("status") or {}).get("containerStatuses") or [{}]
-        self.instance = old[0].get("restartCount", -1) + 1 if old[0].get("state") else 0
+        old = task_status(pod)
+        self.instance = old.get("restartCount", -1) + 1 if old.get("state") else 0
         self.logs = {}
         self.state = {}
         self.last = {}
+        self.hold = {"waiting": {"reason": "PodInitializing"}}
+        self.is_at_work_for_ever = False
         self.waiters = []
 
     def pod(self):
         """Return the pod as the API has it, None if it is gone or another one."""
-        raw = self.world.server.get(PODS, self.pod_name)
-        if self.is_over or raw is None or raw["metadata"]["uid"] != self.pod_uid:
-            return None
-        return raw
+        return None if self.is_over else self.world.server.now(PODS, self.raw)
 
     # --- life ----------------------------------------------------------------------------
 
@@ -115,8 +126,9 @@ class Run:
         if self.pod() is None or self.is_ending:
             return
         task = self.task
-        self.write({"waiting": {"reason": "ContainerCreating"}}, started=True)
-        if task.kind == "pull" and self.machine.attempts == 0:
+        reason = "PodInitializing" if self.is_init else "ContainerCreating"
+        self.write({"waiting": {"reason": reason}}, started=True)
+        if task.kind == "pull" and self.attempts == 0:
             reason = "ErrImagePull"
             self.machine.after(0.3, self.pull_fails, reason)
             if task.after > 0:
@@ -127,7 +139,7 @@ class Run:
     def pull_fails(self, reason):
         if "running" in self.state or "terminated" in self.state:
             return
-        self.world.oracle.blame(self.machine.name)
+        self.world.oracle.blame_run(self)
         self.write({"waiting": {"reason": reason, "message": "no such image"}})
         if reason == "ErrImagePull":
             self.machine.after(1.0, self.pull_fails, "ImagePullBackOff")
@@ -136,36 +148,54 @@ class Run:
         """Start an instance of the task."""
         if self.pod() is None or self.is_ending:
             return
-        machine, task = self.machine, self.task
-        machine.attempts += not self.is_forged
+        machine = self.machine
+        machine.attempts[self.plan.key] += not self.is_forged
         self.logs[self.instance] = []
         self.world.oracle.task_starts(self)
-        self.write({"running": {"startedAt": self.world.clock.stamp()}}, phase="Running")
-        self.say(b"working")
-        turn = task
-        if task.kind == "fail" and machine.attempts > task.times:
-            turn = None
-        kind = "done" if turn is None or task.kind == "pull" else task.kind
-        if kind == "once" and self.instance > 0:
-            kind = "never"
-        after = 0.5 if task.kind == "pull" else task.after
+        running = {"running": {"startedAt": self.world.clock.stamp()}}
+        self.write(running, phase="" if self.is_init else "Running")
         instance = self.instance
-        if kind in {"done", "exit", "once"}:
-            machine.after(after, self.print_token, instance)
-        if kind in {"exit", "once", "fail", "silent"}:
-            machine.after(after + 0.01, self.finish, instance, 0 if kind == "silent" else task.code)
+        script = write_script(
+            self.plan,
+            self.task,
+            attempt=self.attempts,
+            instance=instance,
+            value=f"{self.pod_uid}.{instance}",
+        )
+        self.is_at_work_for_ever = not (script.late_lines or script.code is not None)
+        for line in script.lines:
+            self.say(line)
+        if script.late_lines:
+            machine.after(script.after, self.speak, instance, script)
+        if script.code is not None:
+            machine.after(script.after + LAST_WORDS_SECONDS, self.finish, instance, script.code)
 
-    def print_token(self, instance):
-        if self.is_running(instance):
-            self.world.oracle.token_printed(self)
-            self.say(b"done")
+    @property
+    def attempts(self):
+        return self.machine.attempts[self.plan.key]
+
+    def speak(self, instance, script):
+        """Print the last words of an instance, its token among them."""
+        if not self.is_running(instance):
+            return
+        if script.succeeds:
+            self.world.oracle.task_succeeds(self)
+        if script.refuses:
+            self.world.oracle.task_refuses(self)
+        for line in script.late_lines:
+            self.say(line)
 
     def say(self, text):
+        """Write a line to the log: visible soon, and not before those that stand there already."""
         late = self.world.log_late(self.machine.name) + self.machine.lag(0.0, 0.05)
-        now = self.world.loop.moment
-        self.logs[self.instance].append((now + late, self.world.clock.log_stamp(), text))
+        log = self.logs[self.instance]
+        visible = self.world.loop.moment + late
+        if log:
+            visible = max(visible, log[-1][0])
+        log.append((visible, self.world.clock.log_stamp(), text))
+        self.world.oracle.results.said(self, text)
         if self.waiters:
-            self.world.loop.call_later(late, self.wake)
+            self.world.loop.call_at(visible, self.wake)
 
     def finish(self, instance, code):
         """End the instance with an exit code; the kubelet will start the next one."""
@@ -186,10 +216,16 @@ class Run:
                 "finishedAt": stamp,
             }
         }
-        if code != 0 or not self.task.completes:
+        is_success = self.is_init and code == 0
+        if is_success:
+            self.world.oracle.task_succeeds(self)
+        else:
             self.world.oracle.task_failed(self)
         self.wake()
         self.write(dict(self.last))
+        if is_success:
+            self.machine.after(self.machine.lag(0.05, 1.0), self.hold_pod)
+            return
         restarts = self.instance
         if restarts >= RESTARTS_LIMIT:
             self.machine.after(1.0, self.back_off, instance)
@@ -198,6 +234,12 @@ class Run:
         if self.machine.lag(0.0, 1.0) < 0.7:  # or the state between is never seen
             self.machine.after(0.2, self.back_off, instance)
         self.machine.after(pause, self.restart, instance)
+
+    def hold_pod(self):
+        """Start the container that holds the pod once its init container has ended well."""
+        if self.pod() is not None and not self.is_ending:
+            self.hold = {"running": {"startedAt": self.world.clock.stamp()}}
+            self.write(self.state, phase="Running", last={})
 
     def back_off(self, instance):
         if self.instance == instance and self.pod() is not None and not self.is_ending:
@@ -214,7 +256,7 @@ class Run:
         pod = self.pod()
         self.over()
         if pod is not None:
-            self.world.server.remove("kubelet", PODS, self.pod_name)
+            self.world.server.remove("kubelet", PODS, self.pod_name, self.namespace)
 
     def evict(self):
         pod = self.pod()
@@ -223,14 +265,18 @@ class Run:
         status["conditions"] = [
             {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
         ]
-        self.state = {"terminated": {"exitCode": 137, "reason": "Error"}}
+        killed = {"terminated": {"exitCode": 137, "reason": "Error"}}
+        if not (self.is_init and "terminated" in self.state):
+            self.state = killed
         if "containerStatuses" in status:
-            status["containerStatuses"] = [self.container_status(self.state, {})]
+            task = self.container_status(self.state, {})
+            status = with_containers(pod, status, task, killed)
         self.world.server.set_status("kubelet", PODS, pod, status)
 
     def over(self):
         """Nothing of this pod runs here any more; its logs are gone."""
         self.is_over = True
+        self.world.oracle.results.became_unreadable(self)
         self.machine.pods.pop(self.pod_uid, None)
         self.wake()
 
@@ -247,7 +293,7 @@ class Run:
                 waiter.set_result(None)
 
     def container_status(self, state, last):
-        status = {"name": CONTAINER, "state": state, "restartCount": self.instance}
+        status = {"name": CONTAINER_NAME, "state": state, "restartCount": self.instance}
         if last:
             status["lastState"] = last
         return status
@@ -263,5 +309,5 @@ class Run:
         if started:
             status.setdefault("startTime", self.world.clock.stamp())
         shown = last if last is not None else (self.last if "terminated" not in state else {})
-        status["containerStatuses"] = [self.container_status(state, shown)]
+        status = with_containers(pod, status, self.container_status(state, shown), self.hold)
         self.world.server.set_status("kubelet", PODS, pod, status)

@@ -15,9 +15,9 @@ class Logs:
     def __init__(self, world):
         self._world = world
 
-    def read(self, pod_name, previous, since):
+    def read(self, pod_key, previous, since):
         """Return the bytes of an instance's log that are visible now."""
-        run = self._run(pod_name)
+        run = self._run(pod_key)
         instance = run.instance - 1 if previous else run.instance
         if "waiting" in run.state and not previous:
             # The kubelet then shows the instance that has just ended.
@@ -31,10 +31,10 @@ class Logs:
             if visible <= now and _is_since(stamp, since)
         )
 
-    async def follow(self, pod_name, since):
+    async def follow(self, pod_key, since):
         """Yield the lines of the current instance as they become visible, until it ends."""
         world = self._world
-        run = self._run(pod_name)
+        run = self._run(pod_key)
         if run.instance not in run.logs:
             raise BadRequest("the container is waiting to start")
         instance, sent = run.instance, 0
@@ -57,11 +57,12 @@ class Logs:
                 world.loop.call_at(max(log[sent][0], now + 0.01), run.wake)
             await waiter
 
-    def _run(self, pod_name):
+    def _run(self, pod_key):
         world = self._world
-        pod = world.server.get(PODS, pod_name)
+        namespace, name = pod_key
+        pod = world.server.get(PODS, name, namespace)
         if pod is None:
-            raise NotFound(f"pods {pod_name} not found")
+            raise NotFound(f"pods {name} not found")
         machine = world.machines.get(node_of(pod))
         if machine is None or not machine.is_up:
             raise Unavailable("no route to host", status=0, reason="Timeout")

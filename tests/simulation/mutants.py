@@ -212,6 +212,91 @@ def never_opens():
         yield
 
 
+@contextmanager
+def exits_anyhow():
+    """In mode Exit a task that has ended completes its node, whatever its exit code."""
+
+    def has_ended(pod):
+        return pod.container is not None and pod.container.state == "terminated"
+
+    with patch.object(terminator, "has_succeeded", has_ended):
+        yield
+
+
+@contextmanager
+def mixes_results():
+    """All nodes that are entered together get the results of the first of them."""
+    real = ledger.patch_body
+
+    def mixed(report, entries):
+        results = entries[min(entries)].results
+        return real(report, {n: replace(e, results=results) for n, e in entries.items()})
+
+    with patch.object(ledger, "patch_body", mixed):
+        yield
+
+
+@contextmanager
+def forgets_results():
+    """A node's results are left behind when it is entered."""
+    real = terminator.log_evidence
+
+    def without(pod, node_uid, found, lines):
+        evidence = real(pod, node_uid, found, lines)
+        return replace(evidence, results={}) if evidence is not None else None
+
+    with patch.object(terminator, "log_evidence", without):
+        yield
+
+
+@contextmanager
+def enters_twice():
+    """Evidence is entered in every shard that lacks it."""
+
+    def assign(pending, shards):
+        plans = {
+            report.name: {n: e for n, e in pending.items() if n not in report.evidence}
+            for report in shards
+        }
+        return {name: entries for name, entries in plans.items() if entries}
+
+    with patch.object(ledger, "assign", assign):
+        yield
+
+
+@contextmanager
+def believes_names():
+    """The DaemonSet of a Job is any of its name, whatever its namespace and owner."""
+
+    def daemon_set_of(self, job):
+        found = (d for d in self._daemon_sets.store if d.name == job.daemon_set_name)
+        return next(found, None)
+
+    def owned(job, daemon_set, pods):
+        return list(pods)
+
+    with (
+        patch.object(terminator, "owned_pods", owned),
+        patch.object(terminator.Caches, "daemon_set_of", daemon_set_of),
+    ):
+        yield
+
+
+@contextmanager
+def ignores_refusals():
+    """A node that printed the failure token is given more time."""
+
+    def failure(court, record, case):
+        evidence = case.evidence
+        if evidence is not None and evidence.failed_at:
+            return None, None
+        return real(court, record, case)
+
+    real = judge.Court._failure
+    with patch.object(judge.Court, "_failure", failure):
+        yield
+
+
 MUTANTS = {
     mutant.__name__: mutant
     for mutant in (
@@ -228,5 +313,11 @@ MUTANTS = {
         believes_labels,
         no_timers,
         never_opens,
+        exits_anyhow,
+        mixes_results,
+        forgets_results,
+        enters_twice,
+        believes_names,
+        ignores_refusals,
     )
 }

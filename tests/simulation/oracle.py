@@ -9,7 +9,8 @@
 2. A node's task is not started by another pod once its completion stands in the ledger. Excused:
    `window`, the pod was made without the gate before the gate was due (see `gates`); `crossed`, its
    gate was opened on a reading of the ledger made before the entry.
-3. Evidence is true: an own pod on that node printed the token; it is never changed or lost.
+3. Evidence is true: an own pod on that node printed the token, or ended with 0 in mode Exit; it is
+   never changed or lost, and of its results (see `results`) none but new ones are added.
    Excused as `former node`: the token of a node made anew is entered for the one before, whose UID
    is the only one that the terminator's watch has brought (mended as soon as it knows better).
 4. Conditions and times follow the API's conventions; ends are final; the report is told first.
@@ -17,14 +18,17 @@
 6. Without churn of nodes, the number of completed ones never goes down.
 7. Only what failed is called failed. Excused as `grace`: a token that the terminator could not read
    within the controller's grace, because of its own or the logs' trouble.
+8. Each node stands in one shard of its run's report, and nothing of one Job in another's; see
+   `shards`.
 """
 
 from collections import Counter
 
 from job_controller.api.names import report_name
-from tests.simulation import gates
+from tests.simulation import gates, shards
 from tests.simulation.cluster import matches
 from tests.simulation.conventions import status_faults
+from tests.simulation.results import Results
 from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, REPORTS, controller_of, node_of
 
 # What makes nodes that completed no longer wanted, or other nodes.
@@ -45,15 +49,18 @@ class Oracle:
         self.our_writes = 0
         self.tokens = {}
         self.job_of = {}
+        self.plans = {}
         self.entered = {}
         self.blamed = set()
         self.printed = set()
+        self.refused = set()
         self.deleted_by_us = set()
         self.ledger_read_at = {}
-        self.status_view = None
+        self.status_views = {}
         self.synced = {}
         self._churns = any(d.kind in CHURN for d in world.schedule.disturbances)
         self.gates = gates.Gates(world)
+        self.results = Results(world)
 
     def violate(self, invariant, words):
         self.violations.append((round(self._world.loop.moment, 3), invariant, words))
@@ -73,7 +80,11 @@ class Oracle:
         self.last_write_at = self._world.loop.moment
         if actor in OURS:
             self.our_writes += 1
-        if plural == JOBS and old is not None and new is not None:
+        if plural == JOBS and old is None:
+            meta = new["metadata"]
+            key = f"{meta['namespace']}/{meta['name']}"
+            self.plans[meta["uid"]] = self._world.schedule.job(key)
+        elif plural == JOBS and new is not None:
             for words in status_faults(old, new):
                 self.violate("conventions", words)
             self._judge_end(old, new)
@@ -81,6 +92,11 @@ class Oracle:
         elif plural == REPORTS and new is not None:
             self._judge_evidence(old or {}, new)
             self._judge_records(old or {}, new)
+            for words in (
+                *shards.evidence_faults(self._world, self.job_of, old or {}, new),
+                *shards.record_faults(self.job_of, old or {}, new),
+            ):
+                self.violate("shards", words)
         elif plural == DAEMON_SETS and old is None:
             self.gates.daemon_set_made(new)
         elif plural == PODS:
@@ -90,24 +106,34 @@ class Oracle:
 
     def idle_write(self, process, what, sent_at):
         """Judge a write that changed nothing."""
-        _, plural, name = what
-        known = process.cached(plural, name)
-        current = self._world.server.get(plural, name)
+        _, plural, name, namespace = what
+        known = process.cached(plural, name, namespace)
+        current = self._world.server.get(plural, name, namespace)
         if known is None or current is None:
             return
         if known.resource_version != current["metadata"]["resourceVersion"]:
             return
         decided = sent_at
         if process.name == "controller":
-            decided = max(self._world.decided_at.values(), default=sent_at)
-        delivered = process.feeds[plural].delivered_at.get(("default", name), 0.0)
+            decided = self._world.decided_at.get(self._job_about(plural, current), sent_at)
+        delivered = process.feeds[plural].delivered_at.get((namespace, name), 0.0)
         if delivered < min(decided, sent_at):
-            self.violate("idle write", f"{process.name}: {' '.join(what)} changes nothing")
+            self.violate("idle write", f"{process.name}: {' '.join(what[:3])} changes nothing")
+
+    def _job_about(self, plural, raw):
+        """Return the UID of the Job that an object belongs to, or is."""
+        if plural == REPORTS:
+            return raw["spec"]["job"]["uid"]
+        if plural == PODS:
+            return self.job_of.get(raw["metadata"]["uid"], "")
+        return raw["metadata"]["uid"] if plural == JOBS else controller_of(raw)
 
     # --- the ledger ----------------------------------------------------------------------
 
-    def token_printed(self, run):
+    def task_succeeds(self, run):
+        """Note that an instance prints the token, or ends with 0 in mode Exit."""
         self.printed.add((run.pod_uid, run.instance))
+        self.results.succeeded(run)
         if job_uid := self.job_of.get(run.pod_uid):
             node = run.machine
             self.tokens.setdefault((node.name, node.uid), set()).add(job_uid)
@@ -119,22 +145,28 @@ class Oracle:
         job_uid = new["spec"]["job"]["uid"]
         for node, entry in after.items():
             was = before.get(node) or {}
-            if entry == was or not entry.get("completedAt"):
-                continue
-            uid = entry.get("nodeUID")
-            if job_uid not in self.tokens.get((node, uid), ()):
-                if self._is_taken_for_former(job_uid, node):
-                    self.excused["evidence: former node"] += 1
-                    continue
-                self.violate("evidence", f"{node} ({uid}) never printed the token for this Job")
-            if was.get("completedAt") and was.get("nodeUID") == uid:
-                self.violate("evidence", f"the entry of {node} changed: {was} to {entry}")
-            self.entered[job_uid, node] = (uid, entry.get("pod"), self._world.loop.moment)
+            if entry != was and entry.get("completedAt"):
+                self._judge_completed(job_uid, node, was, entry)
         for node, was in before.items():
             if was.get("completedAt") and not (after.get(node) or {}).get("completedAt"):
                 current = self._world.server.get(NODES, node, "")
                 if current and current["metadata"]["uid"] == was.get("nodeUID"):
                     self.violate("evidence", f"the entry of {node} was lost")
+
+    def _judge_completed(self, job_uid, node, was, entry):
+        """Judge an entry that completes a node."""
+        uid = entry.get("nodeUID")
+        if job_uid not in self.tokens.get((node, uid), ()):
+            if self._is_taken_for_former(job_uid, node):
+                self.excused["evidence: former node"] += 1
+                return
+            self.violate("evidence", f"{node} ({uid}) never printed the token for this Job")
+        self.results.judge_entry(self.plans[job_uid], node, entry)
+        if not was.get("completedAt") or was.get("nodeUID") != uid:
+            self.entered[job_uid, node] = (uid, entry.get("pod"), self._world.loop.moment)
+        elif not _has_only_gained_results(was, entry):
+            what = "results" if {**entry, "results": 0} == {**was, "results": 0} else "entry"
+            self.violate("evidence", f"the {what} of {node} changed: {was} to {entry}")
 
     def _is_taken_for_former(self, job_uid, node):
         """Whether the node did print the token, and the terminator cannot know its new UID yet."""
@@ -152,19 +184,18 @@ class Oracle:
     def view(self, process):
         """Return what a process knows when it asks for a deletion, to judge it by."""
         pods, nodes = process.feeds["pods"].reflector.store, process.feeds["nodes"].reflector.store
-        known = {}
+        known = set()
         for pod in pods:
             node = nodes.get(("", pod.node_name))
             if node is not None and not pod.deleting and pod.created_at >= node.created_at:
-                known[pod.node_name, node.uid] = pod.owner_uid
+                known.add((pod.node_name, node.uid, pod.owner_uid))
         owners = {controller_of(raw) for raw in self._world.server.all(DAEMON_SETS)}
         behind = any(process.feeds[p].is_behind for p in ("pods", "nodes", "daemonsets"))
         counted = {uid: dict(nodes) for uid, nodes in self.synced.items()}
         return known, behind, counted, owners
 
-    def before_delete(self, process, plural, name, uid, view):
+    def before_delete(self, process, plural, job, uid, view):
         """Judge the deletion of a Job that is about to take effect."""
-        job = self._world.server.get(plural, name)
         if plural != JOBS or job is None or job["metadata"]["uid"] != uid:
             return
         if process.name != "terminator":
@@ -199,7 +230,7 @@ class Oracle:
                 continue
             if counted.get(node) != node_uid:
                 self.excused[f"{invariant}: unsynced"] += 1
-            elif known.get((node, node_uid)) != ds_uid and view[1]:
+            elif (node, node_uid, ds_uid) not in known and view[1]:
                 self.excused[f"{invariant}: stale"] += 1
             else:
                 self.violate(invariant, f"{node} ({node_uid}) has not completed")
@@ -207,12 +238,12 @@ class Oracle:
     def report_of(self, job):
         """Return the raw report of a raw Job, None for none."""
         meta = job["metadata"]
-        return self._world.server.get(REPORTS, report_name(meta["name"], meta["uid"]))
+        name = report_name(meta["name"], meta["uid"])
+        return self._world.server.get(REPORTS, name, meta["namespace"])
 
     def has_failed(self, job, node, node_uid):
         """Whether it stands on record that the node failed (rightly: judged when written)."""
-        records = ((self.report_of(job) or {}).get("status") or {}).get("nodeStates") or {}
-        record = records.get(node) or {}
+        record = shards.node_states(self._world, job["metadata"]["uid"]).get(node) or {}
         return record.get("state") == "Failed" and record.get("uid") == node_uid
 
     def _judge_report(self, job):
@@ -260,37 +291,49 @@ class Oracle:
         else:
             self.violate("started again", f"{run.machine.name} in {run.pod_name}: {words}")
 
+    def task_refuses(self, run):
+        """Note that an instance prints the failure token."""
+        self.refused.add((run.pod_uid, run.instance))
+        self.blame_run(run)
+
     def task_failed(self, run):
         """Note that an instance ended without having printed the token."""
         if (run.pod_uid, run.instance) not in self.printed:
-            self.blame(run.machine.name)
+            self.blame_run(run)
 
-    def blame(self, node):
-        """Note that there is something that this node may be called failed or lost for."""
-        self.blamed.add(node)
+    def blame_run(self, run):
+        """Note that this node may be called failed by the Job of this pod."""
+        self.blame(run.machine.name, self.job_of.get(run.pod_uid))
 
-    def _is_innocent(self, node):
-        spec = self._world.schedule.spec
-        return node not in self.blamed and "nodeDeadlineSeconds" not in spec
+    def blame(self, node, job_uid=None):
+        """Note that a node may be called failed or lost for something, by this Job or by all."""
+        self.blamed.add((node, job_uid))
+
+    def _is_innocent(self, node, job_uid):
+        if {(node, None), (node, job_uid)} & self.blamed:
+            return False
+        return "nodeDeadlineSeconds" not in self.plans[job_uid].spec
 
     def _judge_records(self, old, new):
         before = (old.get("status") or {}).get("nodeStates") or {}
         after = (new.get("status") or {}).get("nodeStates") or {}
+        job_uid = new["spec"]["job"]["uid"]
         for node, record in after.items():
             state = record.get("state")
             if state == (before.get(node) or {}).get("state"):
                 continue
-            if state in {"Failed", "Unreachable"} and self._is_innocent(node):
+            if state in {"Failed", "Unreachable"} and self._is_innocent(node, job_uid):
                 self._accuse(f"{node} is called {state}: {record.get('message')}")
 
     def _judge_end(self, old, new):
         if is_true(new, "Complete") and not is_true(old, "Complete"):
-            self._judge_completion("complete", new, self.status_view)
+            self._judge_completion("complete", new, self.status_views[new["metadata"]["uid"]])
         if not is_true(new, "Failed") or is_true(old, "Failed"):
             return
-        if "activeDeadlineSeconds" in self._world.schedule.spec:
+        uid = new["metadata"]["uid"]
+        if "activeDeadlineSeconds" in new["spec"]:
             return
-        if not any(not self._is_innocent(plan.name) for plan in self._world.schedule.nodes):
+        if all(self._is_innocent(plan.name, uid) for plan in self._world.schedule.nodes):
             self._accuse("the Job is called failed, and nothing has failed")
 
     def _judge_count(self, old, new):
@@ -306,6 +349,11 @@ class Oracle:
             self.excused["failed: grace"] += 1
         else:
             self.violate("innocent", words)
+
+
+def _has_only_gained_results(was, entry):
+    before, after = was.get("results") or {}, entry.get("results") or {}
+    return before.items() <= after.items() and {**entry, "results": 0} == {**was, "results": 0}
 
 
 def is_true(job, type_):

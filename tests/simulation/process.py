@@ -14,7 +14,10 @@ from unittest.mock import patch
 from job_controller import main, reconciler
 from job_controller.api.names import LABEL_MANAGED, LABEL_MANAGED_VALUE
 from job_controller.config import Config as ControllerConfig
+from job_controller.core import decide as decision
+from job_controller.core import report
 from job_controller.core.plan import WriteStatus
+from terminator import entries
 from terminator.config import Config as TerminatorConfig
 from terminator.watch import Watch
 from tests.simulation.client import Client
@@ -99,7 +102,7 @@ class Process:
             feed = self.feeds[plural] = Feed(self._world, self, plural, reflector, labels)
             self._world.server.feeds[plural].append(feed)
 
-    def cached(self, plural, name, namespace="default"):
+    def cached(self, plural, name, namespace):
         """Return what this process knows of an object, None for nothing."""
         feed = self.feeds.get(plural)
         return feed.reflector.store.get((namespace, name)) if feed is not None else None
@@ -184,11 +187,29 @@ class TerminatorProcess(Process):
         self.start()
 
 
+def _remembering(is_current):
+    """Return `is_current`, which is pure, with its last answer about each DaemonSet kept.
+
+    It is asked at every pass, mostly about what has not changed, and it is the dearest of all.
+    """
+    answers = {}
+
+    def remembered(live, wanted):
+        version, asked, answer = answers.get(live.uid, ("", None, False))
+        if version != live.resource_version or asked != wanted:
+            answer = is_current(live, wanted)
+            answers[live.uid] = live.resource_version, wanted, answer
+        return answer
+
+    return remembered
+
+
 @contextmanager
 def virtual(world, decide):
     """Put the model in place of what `main.Controller` makes, and `decide` in the core's.
 
-    Only while the block runs: the modules belong to other tests as well.
+    Only while the block runs: the modules belong to other tests as well. Both programs put as many
+    nodes into a shard as the schedule says.
     """
 
     def deciding(snapshot, now):
@@ -198,10 +219,14 @@ def virtual(world, decide):
         for action in plan.actions:
             if isinstance(action, WriteStatus) and action.status["phase"] == "Succeeded":
                 controller = world.processes["controller"]
-                world.oracle.status_view = world.oracle.view(controller)
+                world.oracle.status_views[snapshot.job.uid] = world.oracle.view(controller)
         return plan
 
+    size = world.schedule.shard_nodes
     with (
+        patch.object(decision, "is_current", _remembering(decision.is_current)),
+        patch.object(report, "NODES_PER_SHARD", size),
+        patch.object(entries.assign, "__defaults__", (size,)),
         patch.object(main, "SystemClock", lambda: world.clock),
         patch.object(main, "EventRecorder", lambda *_a, **_k: NOTHING),
         patch.object(reconciler, "decide", deciding),

@@ -8,33 +8,41 @@ A Job that completed is gone, and its report stands, closed and whole.
 from tests.simulation.oracle import is_true, owned_by
 from tests.simulation.process import START_PATIENCE_SECONDS
 from tests.simulation.server import JOBS, NODES, REPORTS
-from tests.simulation.world import JOB
+from tests.simulation.shards import node_states, reports_of, rest_faults
 
 CLOSED = {"Succeeded", "Failed", "Cancelled"}
 
 
 def judge_rest(world):
     """Tell the oracle of everything that is not as it must be."""
-    job = world.server.get(JOBS, JOB)
-    living = job["metadata"]["uid"] if job is not None else ""
+    jobs = world.server.all(JOBS)
+    living = {job["metadata"]["uid"] for job in jobs}
     for report in world.server.all(REPORTS):
-        if report["spec"]["job"]["uid"] != living:
+        uid = report["spec"]["job"]["uid"]
+        for node, entry in (report.get("evidence") or {}).items():
+            world.oracle.results.judge_whole(world.oracle.plans[uid], node, entry)
+        if report["spec"].get("shard", 0):
+            continue
+        for words in rest_faults(world, uid):
+            world.oracle.violate("shards", words)
+        if uid not in living:
             _judge_closed(world, report)
-    if job is not None:
+    for job in jobs:
         _Rest(world, job).judge()
 
 
 def _judge_closed(world, report):
     violate = world.oracle.violate
-    status, evidence = report.get("status") or {}, report.get("evidence") or {}
-    phase, uid = status.get("phase"), report["spec"]["job"]["uid"]
+    status, uid = report.get("status") or {}, report["spec"]["job"]["uid"]
+    phase = status.get("phase")
+    evidence = {node for shard in reports_of(world, uid) for node in shard.get("evidence") or ()}
     if phase not in CLOSED:
         violate("report", f"the Job is gone and its report says {phase}")
     if uid not in world.oracle.deleted_by_us:
         return
-    states = status.get("nodeStates") or {}
+    states = node_states(world, uid)
     completed = {n for n, record in states.items() if record.get("state") == "Completed"}
-    if lacking := completed - evidence.keys():
+    if lacking := completed - evidence:
         violate("report", f"completed without evidence: {sorted(lacking)}")
     nodes = status.get("nodes") or {}
     done = nodes.get("completed", 0) + nodes.get("failed", 0)
@@ -54,8 +62,10 @@ class _Rest:
         found = self.daemon_set
         self.wanted = world.oracle.wanted(found) if found is not None else {}
         self.pods = owned_by(world.server, found) if found is not None else {}
-        report = world.server.get(REPORTS, self.status.get("report", "")) or {}
+        namespace = job["metadata"]["namespace"]
+        report = world.server.get(REPORTS, self.status.get("report", ""), namespace) or {}
         self.report = report.get("status") or {}
+        self.records = node_states(world, self.uid)
 
     def violate(self, invariant, words):
         self.world.oracle.violate(invariant, words)
@@ -66,14 +76,7 @@ class _Rest:
                 self.violate("stuck", "the run was never started")
             return
         has_ended = is_true(self.job, "Complete") or is_true(self.job, "Failed")
-        if former := sorted(node for node in self.wanted if self.has_former_pod(node)):
-            self.violate("former pod", f"{former}: the pod of a deleted node is in the way")
-            return
-        down = [n for n in self.wanted if not self.world.machines[n].is_up]
-        if ending := sorted(node for node in down if node not in self.pods):
-            reasons = {c["reason"] for c in self.status["conditions"]}
-            if not has_ended and "NodesUnreachable" not in reasons:
-                self.violate("ending pod", f"{ending}: down, the pod there cannot end: {reasons}")
+        if self.is_in_the_way(has_ended):
             return
         truth = {node: self.state_of(node) for node in self.wanted}
         self.judge_counts(truth)
@@ -87,11 +90,35 @@ class _Rest:
         if self.report.get("phase") != self.status.get("phase"):
             self.violate("report", f"{self.report.get('phase')}, Job {self.status.get('phase')}")
 
+    def is_in_the_way(self, has_ended):
+        """Whether something keeps nodes from being counted, and have it judged by itself."""
+        if former := sorted(node for node in self.wanted if self.has_former_pod(node)):
+            self.violate("former pod", f"{former}: the pod of a deleted node is in the way")
+            return True
+        down = [n for n in self.wanted if not self.world.machines[n].is_up]
+        if ending := sorted(node for node in down if node not in self.pods):
+            reasons = {c["reason"] for c in self.status["conditions"]}
+            if not has_ended and "NodesUnreachable" not in reasons:
+                self.violate("ending pod", f"{ending}: down, the pod there cannot end: {reasons}")
+            return True
+        if kept_out := sorted(node for node in self.wanted if self.is_kept_out(node)):
+            self.violate("stuck", f"no shard has room for {kept_out}")
+        return bool(kept_out)
+
     def has_former_pod(self, node):
         """Whether the pod was made for a node of this name that is no more."""
         raw, pod = self.world.server.get(NODES, node, ""), self.pods.get(node)
         born = raw["metadata"]["creationTimestamp"]
         return pod is not None and pod["metadata"]["creationTimestamp"] < born
+
+    def is_kept_out(self, node):
+        """Whether a node's task has ended well or refused, and there is no shard to enter it in."""
+        run, oracle = self.run_of(node), self.world.oracle
+        if run is None or not {(run.pod_uid, run.instance)} & (oracle.printed | oracle.refused):
+            return False
+        ledgers = [report.get("evidence") or {} for report in reports_of(self.world, self.uid)]
+        is_full = all(len(ledger) >= self.world.schedule.shard_nodes for ledger in ledgers)
+        return is_full and not any(node in ledger for ledger in ledgers)
 
     # --- counts --------------------------------------------------------------------------
 
@@ -100,7 +127,7 @@ class _Rest:
         world = self.world
         if world.oracle.is_entered(self.uid, node, self.wanted[node]):
             return "completed"
-        record = (self.report.get("nodeStates") or {}).get(node) or {}
+        record = self.records.get(node) or {}
         if record.get("state") == "Failed" and record.get("uid") == self.wanted[node]:
             return "failed"  # whether rightly so was judged when it was written
         machine = world.machines[node]
@@ -112,7 +139,7 @@ class _Rest:
         # The kubelet keeps the log of one instance before the current one.
         instances = {(run.pod_uid, run.instance), (run.pod_uid, run.instance - 1)}
         if instances & world.oracle.printed and machine.uid == self.wanted[node]:
-            self.violate("stuck", f"{node} printed the token and is not in the ledger")
+            self.violate("stuck", f"{node} has succeeded and is not in the ledger")
         return "active"
 
     def run_of(self, node):
@@ -121,7 +148,7 @@ class _Rest:
         return machine.pods.get(pod["metadata"]["uid"]) if pod is not None else None
 
     def judge_counts(self, truth):
-        if is_true(self.job, "Failed") and not self.world.server.all("daemonsets"):
+        if is_true(self.job, "Failed") and self.daemon_set is None:
             return  # its pods were not to be kept: what is told is how it ended
         told = self.status.get("nodes") or {}
         states = ("waiting", "active", "completed", "failed", "unreachable")
@@ -166,13 +193,16 @@ class _Rest:
 
     def is_at_work(self, node):
         run = self.run_of(node)
-        return run is not None and "running" in run.state and run.task.kind == "never"
+        return run is not None and "running" in run.state and run.is_at_work_for_ever
 
     def is_failing(self, node):
         run = self.run_of(node)
         rules = self.job["spec"].get("failurePolicy", {}).get("rules") or ()
         ignores = any(rule["action"] == "Ignore" for rule in rules)
-        return run is not None and run.instance > 0 and ignores and not run.task.is_good
+        if run is None or run.instance == 0:
+            return False
+        # Its new instance may still come to an end, as far as anybody knows.
+        return run.is_at_work_for_ever or (ignores and not run.task.is_good)
 
 
 REST_SECONDS = START_PATIENCE_SECONDS + 15.0

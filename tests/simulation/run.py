@@ -82,7 +82,11 @@ async def _live(world):
             world.add_node(plan.name)
     for process in world.processes.values():
         process.start()
-    create_job(world)
+    for plan in schedule.jobs:
+        if plan.created_at:
+            loop.call_at(plan.created_at, create_job, world, plan)
+        else:
+            create_job(world, plan)
     for disturbance in schedule.disturbances:
         loop.call_at(disturbance.at, strike, world, disturbance)
     await asyncio.sleep(schedule.quiet_from)

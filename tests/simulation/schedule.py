@@ -1,6 +1,6 @@
 """A schedule: everything that is decided before a run begins, as data that can be cut down.
 
-The cluster, the Job, what the task does on each node, and a list of disturbances with the time at
+The cluster, the Jobs, what their tasks do on each node, and a list of disturbances with the time at
 which each strikes. A seed gives a schedule (see `draw`); the shrinker takes parts of it away. Lags
 of watches and requests are not in the list: they come from the seed while the run goes on, unless
 the schedule is `calm`, and then they are all short.
@@ -8,16 +8,21 @@ the schedule is `calm`, and then they are all short.
 
 from dataclasses import dataclass, field
 
+# Nodes per shard of a report, in both programs, unless a schedule says otherwise.
+SHARD_NODES = 1000
+FAILURE_TOKEN = "no good"
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What the task does on one incarnation of a node.
+    """What the task does on one incarnation of a node, for a Job of mode Log or Exit.
 
-    `done`: prints the token `after` seconds and waits. `exit`: prints it and ends with `code`.
-    `once`: as `exit`, but from its second instance on it only waits. `fail`: ends with `code` after
-    `after` seconds, `times` times, then as `done`. `never`: runs for ever. `silent`: ends with 0
-    and without the token, always. `pull`: its image cannot be pulled for `after` seconds (0: ever),
-    then as `done`.
+    To succeed is to print the token and wait (Log) or to end with 0 (Exit). `done`: succeeds
+    `after` seconds. `exit`: prints the token and ends with `code`. `once`: as `exit`, but from its
+    second instance on it only waits. `fail`: ends with `code` after `after` seconds, `times` times,
+    then as `done`. `refuse`: prints the failure token `times` times, and then waits or ends with
+    `code`; after that as `done`. `never`: runs for ever. `silent`: ends with 0 and without the
+    token, always. `pull`: its image cannot be pulled for `after` seconds (0: ever), then as `done`.
     """
 
     kind: str = "done"
@@ -37,6 +42,11 @@ class Task:
         """Whether the task never does anything that could count as its failure."""
         return self.kind in {"done", "never"} or (self.kind in {"exit", "once"} and self.code == 0)
 
+    def __str__(self):
+        code = f" code {self.code}" if self.code else ""
+        times = f" x{self.times}" if self.times else ""
+        return f"{self.kind} after {self.after:g}s{code}{times}"
+
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
@@ -49,11 +59,36 @@ class NodePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Disturbance:
-    """Something that happens at a time: `kind` says what, see `weather` and `users`.
+class JobPlan:
+    """A Job that a user applies, its raw spec, and when.
 
-    `who` is a process ("controller", "terminator"), `what` a resource or a node, `mode` how, and
-    `seconds` how long (0 for ever, where that makes sense).
+    `tasks` by node is what its task does where that is not what the node's plan says.
+    """
+
+    name: str = "sample"
+    namespace: str = "default"
+    spec: dict = field(default_factory=lambda: {"image": "example/task:1"})
+    tasks: dict[str, Task] = field(default_factory=dict)
+    created_at: float = 0.0
+
+    @property
+    def key(self):
+        """The namespace and name, as one word."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def is_exit(self):
+        """Whether the exit code completes a node, and not the token."""
+        return self.spec.get("completion", {}).get("mode") == "Exit"
+
+
+@dataclass(frozen=True, slots=True)
+class Disturbance:
+    """Something that happens at a time: `kind` says what, see `events`.
+
+    `who` is a process ("controller", "terminator") or, for what users do to a Job, its key (the
+    first Job's if empty), `what` a resource or a node, `mode` how, and `seconds` how long (0 for
+    ever, where that makes sense).
     """
 
     at: float
@@ -70,31 +105,40 @@ class Disturbance:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """One run, before it begins. `spec` is the Job's raw spec; `streams` the terminator's limit."""
+    """One run, before it begins.
+
+    `streams` is the terminator's limit, `shard_nodes` how many nodes a shard of a report holds.
+    """
 
     seed: int
     nodes: tuple[NodePlan, ...]
-    spec: dict = field(default_factory=dict)
+    jobs: tuple[JobPlan, ...] = (JobPlan(),)
     disturbances: tuple[Disturbance, ...] = ()
     calm: bool = False
     streams: int = 256
+    shard_nodes: int = SHARD_NODES
 
     @property
     def quiet_from(self):
         """The time after which nothing disturbs the run any more."""
-        return max((d.at + min(d.seconds, 120.0) for d in self.disturbances), default=0.0) + 5.0
+        last = max((d.at + min(d.seconds, 120.0) for d in self.disturbances), default=0.0)
+        return max(last, *(job.created_at for job in self.jobs)) + 5.0
+
+    def job(self, key):
+        """Return the plan of the Job of that key (the first one's for ""), None for none."""
+        return next((job for job in self.jobs if key in {"", job.key}), None)
 
     def describe(self):
         """Return the schedule in lines for people."""
         lines = [f"seed {self.seed}{', calm' if self.calm else ''}, streams {self.streams}"]
-        lines.append(f"spec {self.spec}")
+        if self.shard_nodes != SHARD_NODES:
+            lines[0] += f", {self.shard_nodes} nodes to a shard"
+        for job in self.jobs:
+            when = f" at {job.created_at:g}" if job.created_at else ""
+            lines.append(f"job {job.key}{when} spec {job.spec}")
+            lines += [f"  on {node}: {task}" for node, task in job.tasks.items()]
         for node in self.nodes:
-            tasks = ", then ".join(
-                f"{t.kind} after {t.after:g}s"
-                + (f" code {t.code}" if t.code else "")
-                + (f" x{t.times}" if t.times else "")
-                for t in node.tasks
-            )
+            tasks = ", then ".join(map(str, node.tasks))
             when = "" if node.is_initial else " (joins when told)"
             lines.append(f"node {node.name} zone {node.zone}{when}: {tasks}")
         lines += [str(d) for d in self.disturbances]

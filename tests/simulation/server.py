@@ -13,7 +13,6 @@ from job_controller.kube.errors import AlreadyExists, Conflict, Invalid, NotFoun
 
 PODS, NODES, EVENTS = "pods", "nodes", "events"
 JOBS, REPORTS, DAEMON_SETS = "jobs", "jobreports", "daemonsets"
-NAMESPACE = "default"
 _GENERATED = {JOBS: ("spec",), DAEMON_SETS: ("spec",), REPORTS: ("spec", "evidence")}
 
 
@@ -34,28 +33,39 @@ class Server:
 
     # --- reading -------------------------------------------------------------------------
 
-    def get(self, plural, name, namespace=NAMESPACE):
-        """Return the object or None."""
+    def get(self, plural, name, namespace):
+        """Return the object or None; nodes are in the namespace ""."""
         return self.objects[plural].get((namespace, name))
 
-    def find(self, plural, name):
+    def now(self, plural, raw):
+        """Return an object as it stands now, None if it is gone or another one of its name is."""
+        meta = raw["metadata"]
+        found = self.objects[plural].get((meta["namespace"], meta["name"]))
+        return found if found is not None and found["metadata"]["uid"] == meta["uid"] else None
+
+    def find(self, plural, name, namespace):
         """Return the object; NotFound when there is none, as a GET answers."""
-        return self._existing(plural, name, NAMESPACE)
+        return self._existing(plural, name, namespace)
 
     def all(self, plural):
         return list(self.objects[plural].values())
 
-    def select(self, plural, labels=None):
-        """Return the objects that carry all `labels` (a dict)."""
+    def select(self, plural, labels=None, namespace=None, name=None):
+        """Return the objects that carry all `labels` (a dict), and have that namespace and name."""
         found = self.all(plural)
         if labels:
             wanted = labels.items()
             found = [raw for raw in found if wanted <= raw["metadata"].get("labels", {}).items()]
-        return found
+        return [
+            raw
+            for raw in found
+            if namespace in {None, raw["metadata"]["namespace"]}
+            and name in {None, raw["metadata"]["name"]}
+        ]
 
     # --- writing -------------------------------------------------------------------------
 
-    def create(self, actor, plural, body, namespace=NAMESPACE):
+    def create(self, actor, plural, body, namespace):
         """Store a new object and return it; AlreadyExists."""
         meta = body["metadata"]
         key = (namespace, meta["name"])
@@ -71,7 +81,7 @@ class Server:
         }
         return self._store(actor, plural, key, None, {**body, "metadata": full})
 
-    def patch(self, actor, plural, name, body, *, status=False, namespace=NAMESPACE):
+    def patch(self, actor, plural, name, body, *, namespace, status=False):
         """Apply a merge patch to the object or to its status; returns (object, changed)."""
         old = self._existing(plural, name, namespace)
         meta = body.get("metadata") or {}
@@ -83,7 +93,7 @@ class Server:
             new["metadata"] = merge(old["metadata"], extra)
         return self._changed(actor, plural, (namespace, name), old, new)
 
-    def apply(self, actor, name, body, namespace=NAMESPACE):
+    def apply(self, actor, name, body, namespace):
         """Server-side apply of a DaemonSet; returns (object, changed)."""
         wanted, old = body["metadata"], self.get(DAEMON_SETS, name, namespace)
         spec = {"revisionHistoryLimit": 10, **body["spec"]}
@@ -100,7 +110,7 @@ class Server:
         new = {**old, "spec": spec, "metadata": {**old["metadata"], **meta}}
         return self._changed(actor, DAEMON_SETS, (namespace, name), old, new)
 
-    def delete(self, actor, plural, name, *, uid=None, namespace=NAMESPACE):
+    def delete(self, actor, plural, name, *, namespace, uid=None):
         """Delete the object; a pod with a node lives on until its kubelet has ended it."""
         old = self._existing(plural, name, namespace)
         self._check(old, uid, None)
@@ -111,9 +121,9 @@ class Server:
                     meta = {**old["metadata"], "deletionTimestamp": self._clock.stamp()}
                     self._store(actor, plural, (namespace, name), old, {**old, "metadata": meta})
                 return
-        self.remove(actor, plural, name, namespace=namespace)
+        self.remove(actor, plural, name, namespace)
 
-    def remove(self, actor, plural, name, namespace=NAMESPACE):
+    def remove(self, actor, plural, name, namespace):
         """Take the object away at once."""
         key = (namespace, name)
         old = self.objects[plural].pop(key)
@@ -124,11 +134,16 @@ class Server:
 
     def set_status(self, actor, plural, raw, status):
         """Replace the status of the object as it stands now, if it still does (UID)."""
-        meta = raw["metadata"]
-        key = (meta["namespace"], meta["name"])
-        old = self.objects[plural].get(key)
-        if old is not None and old["metadata"]["uid"] == meta["uid"]:
+        old = self.now(plural, raw)
+        if old is not None:
+            key = (old["metadata"]["namespace"], old["metadata"]["name"])
             self._changed(actor, plural, key, old, {**old, "status": status})
+
+    def drop(self, actor, plural, raw):
+        """Delete the object as a user or a controller does, if it still stands."""
+        if self.now(plural, raw) is not None:
+            meta = raw["metadata"]
+            self.delete(actor, plural, meta["name"], namespace=meta["namespace"])
 
     # --- shared --------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ the spec, then the lags: a schedule is data, so each candidate is just run again
 from dataclasses import replace
 
 from tests.simulation.run import simulate
-from tests.simulation.schedule import Task
+from tests.simulation.schedule import SHARD_NODES, Task
 
 TRIES = 400
 
@@ -42,9 +42,10 @@ def _candidates(schedule):
             yield replace(schedule, nodes=schedule.nodes[:i] + schedule.nodes[i + 1 :])
     if not schedule.calm:
         yield replace(schedule, calm=True)
-    for key in [key for key in schedule.spec if key != "image"]:
-        yield replace(schedule, spec={k: v for k, v in schedule.spec.items() if k != key})
+    yield from _with_simpler_jobs(schedule)
     yield from _with_simpler_tasks(schedule)
+    if schedule.shard_nodes != SHARD_NODES:
+        yield replace(schedule, shard_nodes=SHARD_NODES)
     if schedule.streams != 256:
         yield replace(schedule, streams=256)
     yield from _at_rounder_times(schedule)
@@ -57,6 +58,24 @@ def _without_disturbances(schedule):
         for start in range(0, len(found), size):
             yield replace(schedule, disturbances=found[:start] + found[start + size :])
         size //= 2
+
+
+def _with_simpler_jobs(schedule):
+    """Yield the schedule without a Job, or with one that is plainer."""
+    jobs = schedule.jobs
+    for i, job in enumerate(jobs):
+        if len(jobs) > 1:
+            yield replace(schedule, jobs=jobs[:i] + jobs[i + 1 :])
+        plainer = [replace(job, spec=_without(job.spec, key)) for key in job.spec if key != "image"]
+        plainer += [replace(job, tasks=_without(job.tasks, node)) for node in job.tasks]
+        if job.created_at:
+            plainer.append(replace(job, created_at=0.0))
+        for other in plainer:
+            yield replace(schedule, jobs=(*jobs[:i], other, *jobs[i + 1 :]))
+
+
+def _without(mapping, key):
+    return {k: v for k, v in mapping.items() if k != key}
 
 
 def _with_simpler_tasks(schedule):

@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.simulation.draw import draw
+from tests.simulation.many import Findings, run_many
 from tests.simulation.mutants import DECIDE, MUTANTS
 from tests.simulation.run import simulate
 from tests.simulation.shrink import shrink
@@ -15,22 +17,41 @@ from tests.simulation.shrink import shrink
 # A known defect (see `known`) leaves a coroutine behind that was never begun.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
-CHUNKS = 10
 SCHEDULES = 2000
+# Of these, so many at least have each of the features.
+FEATURED = 200
 # Each mutant is caught within so many schedules; these need a rare one, and begin near it.
 MUTANT_SEEDS = 300
-RARE = {"trusts_the_cache": 5150, "ignores_the_past": 700, "counts_by_name": 250}
+RARE = {"trusts_the_cache": 240, "ignores_the_past": 430, "counts_by_name": 260}
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_invariants_hold_in_every_schedule(chunk):
-    size = SCHEDULES // CHUNKS
-    failed = {}
-    for seed in range(chunk * size, (chunk + 1) * size):
-        outcome = simulate(draw(seed))
-        if outcome.violations:
-            failed[seed] = outcome.violations[0]
-    assert not failed, f"see python -m tests.simulation --seed {next(iter(failed))}"
+def test_invariants_hold_in_every_schedule():
+    findings = Findings()
+    for found in run_many(range(SCHEDULES), workers=os.cpu_count(), keeps_going=True):
+        findings.add(found)
+    assert findings.count == SCHEDULES
+    seeds = findings.failures
+    assert not seeds, f"{findings.kinds}, see python -m tests.simulation --seed {seeds[0]}"
+
+
+def test_each_feature_is_in_many_of_the_schedules():
+    counts = Counter()
+    for schedule in map(draw, range(SCHEDULES)):
+        jobs, tasks = schedule.jobs, [t for node in schedule.nodes for t in node.tasks]
+        counts["exit"] += any(job.is_exit for job in jobs)
+        counts["results"] += any("results" in job.spec for job in jobs)
+        counts["refusals"] += any(task.kind == "refuse" for task in tasks)
+        counts["shards"] += len(schedule.nodes) > schedule.shard_nodes
+        counts["jobs"] += len(jobs) > 1
+        counts["namespaces"] += len({job.namespace for job in jobs}) > 1
+    assert min(counts.values()) >= FEATURED, counts
+
+
+def test_any_number_of_workers_finds_the_same():
+    one, two = (
+        list(run_many(range(20), workers=workers, keeps_going=True, block=7)) for workers in (1, 2)
+    )
+    assert one == two
 
 
 def test_the_same_seed_gives_the_same_trace_again():

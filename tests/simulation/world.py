@@ -7,6 +7,7 @@ disturbance away leaves the others' lags as they are as far as it can.
 from random import Random
 from zlib import crc32
 
+from job_controller.api.names import LABEL_JOB
 from job_controller.core.decide import decide as real_decide
 from tests.simulation.cluster import Cluster
 from tests.simulation.kubelet import Machine
@@ -16,7 +17,6 @@ from tests.simulation.oracle import Oracle
 from tests.simulation.process import ControllerProcess, TerminatorProcess
 from tests.simulation.server import DAEMON_SETS, NODES, PODS, Server
 
-JOB = "sample"
 # How often a lag is long, and how many times as long it is then.
 ROUGH = 0.06
 ROUGH_FACTOR = 12.0
@@ -149,14 +149,16 @@ class World:
 
     # --- nodes ---------------------------------------------------------------------------
 
-    def plan_of(self, name):
-        return next((plan for plan in self.schedule.nodes if plan.name == name), None)
+    def plan_of(self, pod):
+        """Return the plan of the Job that a raw pod is labelled as a part of."""
+        meta = pod["metadata"]
+        return self.schedule.job(f"{meta['namespace']}/{meta['labels'][LABEL_JOB]}")
 
     def add_node(self, name, zone=None):
         """Have a new machine join under a name; without effect if the node is there."""
         if self.server.get(NODES, name, "") is not None:
             return
-        plan = self.plan_of(name)
+        plan = next((plan for plan in self.schedule.nodes if plan.name == name), None)
         if plan is None:
             return  # the shrinker took it away
         number = self.incarnations.get(name, 0)
@@ -209,7 +211,8 @@ def _pod_words(pod):
         words.append("deleting")
     words += [
         f"{next(iter(container['state']))} restarts {container['restartCount']}"
-        for container in status.get("containerStatuses") or ()
+        for group in ("initContainerStatuses", "containerStatuses")
+        for container in status.get(group) or ()
     ]
     words.append(status.get("phase", ""))
     return ", ".join(words)

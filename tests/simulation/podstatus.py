@@ -1,0 +1,28 @@
+"""How a pod's status tells of its containers, as the kubelet writes it.
+
+A Job of mode Log has the task as its one container. In mode Exit the task is an init container,
+and the pod is Pending until that has ended with 0 and the container that holds the pod runs.
+"""
+
+from job_controller.api.names import CONTAINER_NAME, HOLD_CONTAINER_NAME
+
+
+def has_init_task(pod):
+    """Return whether the task is an init container of the pod."""
+    containers = pod["spec"].get("initContainers") or ()
+    return any(container["name"] == CONTAINER_NAME for container in containers)
+
+
+def task_status(pod):
+    """Return the status of the task's container in a raw pod, empty if it has none yet."""
+    group = "initContainerStatuses" if has_init_task(pod) else "containerStatuses"
+    found = (pod.get("status") or {}).get(group) or [{}]
+    return found[0]
+
+
+def with_containers(pod, status, task, hold):
+    """Return a pod's status with that of its task, and of what holds the pod (a state)."""
+    if not has_init_task(pod):
+        return {**status, "containerStatuses": [task]}
+    holding = {"name": HOLD_CONTAINER_NAME, "state": hold, "restartCount": 0}
+    return {**status, "initContainerStatuses": [task], "containerStatuses": [holding]}

@@ -1,0 +1,80 @@
+"""Results: what each task printed as one, and that reports hold that and nothing else.
+
+An entry of the ledger names its pod: a value in it is the last that an instance in this very pod
+printed under that name, and the name one that the Job allows. At the end every allowed result of a
+node that completed is there. Excused as `lines lost`: the node's streams lost lines, which no later
+read looks for once the token is found. Excused as `gone`: in mode Exit the log is read after the
+node has completed, and its pod, or what can be read of it, went before.
+"""
+
+from tests.simulation.script import RESULTS
+
+_PREFIX = b"dsjob:result "
+
+
+class Results:
+    """Hears of every line; by pod UID and instance, the last value of each name."""
+
+    def __init__(self, world):
+        self._world = world
+        self._printed = {}
+        self._pods = {}
+        self._successful = {}
+        self._unreadable = set()
+
+    def said(self, run, text):
+        """Take note of a line that is a result."""
+        if text.startswith(_PREFIX):
+            name, _, value = text[len(_PREFIX) :].decode().partition("=")
+            self._printed.setdefault(run.pod_uid, {}).setdefault(run.instance, {})[name] = value
+            self._pods.setdefault((run.plan.key, run.machine.name), set()).add(run.pod_uid)
+
+    def succeeded(self, run):
+        """Take note that the results of this instance are those of its node."""
+        self._successful.setdefault(run.pod_uid, run.instance)
+
+    def became_unreadable(self, run):
+        """Take note that nobody can read the logs of this pod any more."""
+        self._unreadable.add(run.pod_uid)
+
+    def judge_entry(self, plan, node, entry):
+        """Judge what an entry that was just written says of results."""
+        allowed = {result["name"] for result in plan.spec.get("results") or ()}
+        printed = self._printed.get(entry.get("podUID"), {}).values()
+        for name, value in (entry.get("results") or {}).items():
+            if name not in allowed:
+                self._violate(f"{node}: {name} is not allowed")
+            elif any(said.get(name) == value for said in printed):
+                continue
+            elif value.partition(".")[0] in self._pods_on(plan, node):
+                self._accuse(node, f"{node}: {name} is {value}, of another pod there")
+            else:
+                self._accuse(node, f"{node}: {name} is {value}, its task printed {[*printed]}")
+
+    def _pods_on(self, plan, node):
+        """Return the UIDs of all pods of a Job that have printed results on a node."""
+        return self._pods.get((plan.key, node), ())
+
+    def judge_whole(self, plan, node, entry):
+        """Judge whether an entry of a report that is at rest has all its results."""
+        if "results" not in plan.spec or not entry.get("completedAt"):
+            return
+        pod_uid, found = entry.get("podUID"), entry.get("results") or {}
+        said = self._printed.get(pod_uid, {}).get(self._successful.get(pod_uid), {})
+        lacking = [name for name in RESULTS if name in said and name not in found]
+        if not lacking:
+            return
+        if plan.is_exit and pod_uid in self._unreadable:
+            self._world.oracle.excused["results: gone"] += 1
+        else:
+            self._accuse(node, f"{node}: its task printed {said}, the report says {found}")
+
+    def _accuse(self, node, words):
+        disturbances = self._world.schedule.disturbances
+        if any(d.kind == "lose_lines" and d.what == node for d in disturbances):
+            self._world.oracle.excused["results: lines lost"] += 1
+        else:
+            self._violate(words)
+
+    def _violate(self, words):
+        self._world.oracle.violate("results", words)

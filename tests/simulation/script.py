@@ -1,0 +1,76 @@
+"""What one instance of a task says and when it ends, worked out before it starts.
+
+Results are printed as `a`, twice, so that only the last value counts, as `b`, and under one name
+that no Job allows. Their values name pod and instance: whoever mixes two of them up is found out.
+"""
+
+from dataclasses import dataclass
+
+from tests.simulation.schedule import FAILURE_TOKEN, Task
+
+TOKEN = b"done"
+RESULTS = ("a", "b")
+PULLED_AFTER_SECONDS = 0.5
+# The task ends a moment after its last words.
+LAST_WORDS_SECONDS = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What an instance does: `lines` at once, `late_lines` and an end with `code` after a while.
+
+    `succeeds` and `refuses`: whether it prints one of the tokens by then. `code` is None for an
+    instance that goes on for ever.
+    """
+
+    after: float
+    lines: tuple[bytes, ...]
+    late_lines: tuple[bytes, ...] = ()
+    succeeds: bool = False
+    refuses: bool = False
+    code: int | None = None
+
+
+def write_script(plan, task, *, attempt, instance, value):
+    """Return what an instance of a Job's task does.
+
+    `attempt` counts instances on the machine, `instance` those in the pod before this one; `value`
+    is what results say.
+    """
+    turn = _turn(plan, task, attempt, instance)
+    first, last = _results(plan, value)
+    lines = (b"working", *first)
+    if turn.kind == "never":
+        return Script(turn.after, lines)
+    if turn.kind == "refuse":
+        words = (FAILURE_TOKEN.encode(),)
+        return Script(turn.after, lines, words, refuses=True, code=turn.code or None)
+    if plan.is_exit:
+        code = turn.code if turn.kind in {"exit", "once", "fail"} else 0
+        return Script(turn.after, lines, last if code == 0 else (), code=code)
+    if turn.kind in {"fail", "silent"}:
+        return Script(turn.after, lines, code=turn.code if turn.kind == "fail" else 0)
+    code = turn.code if turn.kind in {"exit", "once"} else None
+    return Script(turn.after, lines, (*last, TOKEN), succeeds=True, code=code)
+
+
+def _turn(plan, task, attempt, instance):
+    """Return what of the task's plan holds for this instance."""
+    if task.kind in {"fail", "refuse"} and attempt > task.times:
+        return Task("done", task.after)
+    if task.kind == "pull":
+        return Task("done", PULLED_AFTER_SECONDS)
+    if (task.kind == "once" and instance > 0) or (
+        task.kind == "refuse" and "failureToken" not in plan.spec.get("completion", {})
+    ):
+        return Task("never", task.after)
+    return task
+
+
+def _results(plan, value):
+    """Return the lines at the beginning and at the end of the work that declare results."""
+    if "results" not in plan.spec:
+        return (), ()
+    first = (f"dsjob:result a={value}.early",)
+    last = (*(f"dsjob:result {name}={value}" for name in RESULTS), f"dsjob:result other={value}")
+    return tuple(line.encode() for line in first), tuple(line.encode() for line in last)

@@ -1,0 +1,68 @@
+"""Reports of several shards: every node on record once, and nobody else's node at all.
+
+Evidence about a node stands in one shard of its run at any time, and no shard has more of it than
+it may hold. A record may move to the shard of its node's evidence; at rest it is in one only. Pods
+that evidence and records name are pods of the report's own Job.
+"""
+
+from collections import Counter
+
+from tests.simulation.server import REPORTS
+
+
+def evidence_faults(world, job_of, old, new):
+    """Return in words what is wrong with what was just written into a report's evidence."""
+    before, after = old.get("evidence") or {}, new.get("evidence") or {}
+    name, job_uid = new["metadata"]["name"], new["spec"]["job"]["uid"]
+    fresh = {node: entry for node, entry in after.items() if entry != before.get(node)}
+    others = [r for r in reports_of(world, job_uid) if r["metadata"]["name"] != name]
+    faults = [
+        f"{node} stands in {name} and in {other['metadata']['name']}"
+        for other in others
+        for node in fresh.keys() & (other.get("evidence") or {}).keys()
+    ]
+    if fresh and len(after) > world.schedule.shard_nodes:
+        faults.append(f"{len(after)} nodes in the evidence of {name}")
+    faults += _foreign(job_of, job_uid, fresh)
+    return faults
+
+
+def record_faults(job_of, old, new):
+    """Return in words what is wrong with what was just written into a report's records."""
+    before, after = ((raw.get("status") or {}).get("nodeStates") or {} for raw in (old, new))
+    fresh = {node: record for node, record in after.items() if record != before.get(node)}
+    return _foreign(job_of, new["spec"]["job"]["uid"], fresh)
+
+
+def rest_faults(world, job_uid):
+    """Return in words what is wrong with where a run's nodes are on record."""
+    reports = reports_of(world, job_uid)
+    counts = Counter(node for report in reports for node in _records(report))
+    return [f"{node} is on record {count} times" for node, count in counts.items() if count > 1]
+
+
+def reports_of(world, job_uid):
+    """Return the raw reports of a run, the first shard first."""
+    found = [r for r in world.server.all(REPORTS) if r["spec"]["job"]["uid"] == job_uid]
+    return sorted(found, key=lambda report: report["spec"].get("shard", 0))
+
+
+def node_states(world, job_uid):
+    """Return the records of a run's nodes, all shards as one."""
+    return {
+        node: record
+        for report in reversed(reports_of(world, job_uid))
+        for node, record in _records(report).items()
+    }
+
+
+def _records(report):
+    return (report.get("status") or {}).get("nodeStates") or {}
+
+
+def _foreign(job_of, job_uid, entries):
+    return [
+        f"{node}: {entry['podUID']} is no pod of this Job"
+        for node, entry in entries.items()
+        if entry.get("podUID") and job_of.get(entry["podUID"]) != job_uid
+    ]
