@@ -11,6 +11,12 @@ KNOWN = (
     # The controller does not count evidence of nodes that left before it had them on record: these
     # fill a shard, and it makes no other one. Seed 656.
     ("stuck", r"^no shard has room for"),
+    # Evidence goes to the first shard with room, wherever the node's record is, and the record
+    # follows it: a shard can come to twice the records that it may hold. Seed 5.
+    ("shards", r"nodes on record in"),
+    # Mode Exit with results: the exit code completes the last node, and the Job is deleted, while
+    # the log of that node is still to be read. Seed 320.
+    ("results", r"the Job was deleted before"),
     # Mode Exit with results: the log of a second pod on a completed node (the first was deleted
     # before the gate went up) is read as well, and its results replace those of the first, in an
     # entry that goes on naming the first. Seed 656 as well.

@@ -4,8 +4,9 @@
    DaemonSet wants stands in the ledger by its current UID, or is on record as failed within the
    limit; a failed Job goes only for its ttl. Excused and counted, because whoever acts from afar
    cannot know better: `unsynced`, the DaemonSet controller had not yet counted the node (by UID)
-   when the request was sent; `stale`, the writer's watches had not yet brought the node's pod, its
-   node or the DaemonSet, and were in truth behind.
+   when the request was sent (the report may then say that a node has not ended); `stale`, the
+   writer's watches had not yet brought the node's pod, its node or the DaemonSet, and were in truth
+   behind.
 2. A node's task is not started by another pod once its completion stands in the ledger. Excused:
    `window`, the pod was made without the gate before the gate was due (see `gates`); `crossed`, its
    gate was opened on a reading of the ledger made before the entry.
@@ -55,6 +56,7 @@ class Oracle:
         self.printed = set()
         self.refused = set()
         self.deleted_by_us = set()
+        self.overtaken = set()
         self.ledger_read_at = {}
         self.status_views = {}
         self.synced = {}
@@ -94,7 +96,7 @@ class Oracle:
             self._judge_records(old or {}, new)
             for words in (
                 *shards.evidence_faults(self._world, self.job_of, old or {}, new),
-                *shards.record_faults(self.job_of, old or {}, new),
+                *shards.record_faults(self._world, self.job_of, old or {}, new),
             ):
                 self.violate("shards", words)
         elif plural == DAEMON_SETS and old is None:
@@ -205,6 +207,9 @@ class Oracle:
                 self.violate("deletion", "a failed Job without a time to live")
             return
         self._judge_completion("deletion", job, view)
+        for report in shards.reports_of(self._world, uid):
+            for entry in (report.get("evidence") or {}).values():
+                self.results.note_deletion(self.plans[uid], entry)
         self._judge_report(job)
         self.deleted_by_us.add(uid)
 
@@ -230,6 +235,8 @@ class Oracle:
                 continue
             if counted.get(node) != node_uid:
                 self.excused[f"{invariant}: unsynced"] += 1
+                if invariant == "deletion":
+                    self.overtaken.add(uid)
             elif (node, node_uid, ds_uid) not in known and view[1]:
                 self.excused[f"{invariant}: stale"] += 1
             else:

@@ -21,6 +21,7 @@ class Results:
         self._pods = {}
         self._successful = {}
         self._unreadable = set()
+        self._left_behind = set()
 
     def said(self, run, text):
         """Take note of a line that is a result."""
@@ -57,17 +58,26 @@ class Results:
 
     def judge_whole(self, plan, node, entry):
         """Judge whether an entry of a report that is at rest has all its results."""
+        if lacking := self._lacking(plan, entry):
+            if entry["podUID"] in self._left_behind:
+                self._accuse(node, f"{node}: the Job was deleted before {lacking} was read")
+            elif plan.is_exit and entry["podUID"] in self._unreadable:
+                self._world.oracle.excused["results: gone"] += 1
+            else:
+                self._accuse(node, f"{node}: its task printed {lacking}, which is not there")
+
+    def note_deletion(self, plan, entry):
+        """Note what the terminator deletes a Job without, though its pod is there to be read."""
+        if self._lacking(plan, entry) and entry["podUID"] not in self._unreadable:
+            self._left_behind.add(entry["podUID"])
+
+    def _lacking(self, plan, entry):
+        """Return what the task printed of the results that an entry should have and has not."""
         if "results" not in plan.spec or not entry.get("completedAt"):
-            return
+            return {}
         pod_uid, found = entry.get("podUID"), entry.get("results") or {}
         said = self._printed.get(pod_uid, {}).get(self._successful.get(pod_uid), {})
-        lacking = [name for name in RESULTS if name in said and name not in found]
-        if not lacking:
-            return
-        if plan.is_exit and pod_uid in self._unreadable:
-            self._world.oracle.excused["results: gone"] += 1
-        else:
-            self._accuse(node, f"{node}: its task printed {said}, the report says {found}")
+        return {name: said[name] for name in RESULTS if name in said and name not in found}
 
     def _accuse(self, node, words):
         disturbances = self._world.schedule.disturbances

@@ -1,8 +1,8 @@
 """Reports of several shards: every node on record once, and nobody else's node at all.
 
-Evidence about a node stands in one shard of its run at any time, and no shard has more of it than
-it may hold. A record may move to the shard of its node's evidence; at rest it is in one only. Pods
-that evidence and records name are pods of the report's own Job.
+Evidence about a node stands in one shard of its run at any time, and no shard has more of it, or of
+records, than it may hold. A record may move to the shard of its node's evidence; at rest it is in
+one only. Pods that evidence and records name are pods of the report's own Job.
 """
 
 from collections import Counter
@@ -27,11 +27,14 @@ def evidence_faults(world, job_of, old, new):
     return faults
 
 
-def record_faults(job_of, old, new):
+def record_faults(world, job_of, old, new):
     """Return in words what is wrong with what was just written into a report's records."""
     before, after = ((raw.get("status") or {}).get("nodeStates") or {} for raw in (old, new))
     fresh = {node: record for node, record in after.items() if record != before.get(node)}
-    return _foreign(job_of, new["spec"]["job"]["uid"], fresh)
+    faults = _foreign(job_of, new["spec"]["job"]["uid"], fresh)
+    if after.keys() - before.keys() and len(after) > world.schedule.shard_nodes:
+        faults.append(f"{len(after)} nodes on record in {new['metadata']['name']}")
+    return faults
 
 
 def rest_faults(world, job_uid):
