@@ -49,8 +49,8 @@ def _run_many(options):
         if time.perf_counter() - told > PROGRESS_SECONDS:
             told = time.perf_counter()
             rate = found.count / (told - began)
-            failed = len(found.failures)
-            print(f"{found.count}/{options.seeds}  {rate:.0f}/s  failed {failed}", file=sys.stderr)
+            failed = f"failed {len(found.failures)} {found.failures[:5] or ''}"
+            print(f"{found.count}/{options.seeds}  {rate:.0f}/s  {failed}", file=sys.stderr)
     _tell(found, time.perf_counter() - began)
     if not found.failures:
         return 0

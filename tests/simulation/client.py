@@ -136,7 +136,7 @@ class Client:
     def _arrive(self, what, effect, how, answer):
         world = self._world
         fault, seconds, sent_at = how
-        error, result, changed = _FAULTS.get(fault), None, True
+        error, result, changed = _fault(fault), None, True
         if error is None:
             try:
                 result, changed = effect()
@@ -158,11 +158,18 @@ class Client:
         world.loop.call_later(back, _resolve, answer, result, error)
 
 
-_FAULTS = {
-    "before": Unavailable("the server is not there", status=503),
-    "conflict": Conflict("somebody was quicker"),
-    "throttle": Throttled("too many requests", retry_after_seconds=1.0),
-}
+def _fault(kind):
+    """Return the error of a fault that strikes before the request has an effect, None for others.
+
+    A new one each time: an error that was raised holds all that was there.
+    """
+    if kind == "before":
+        return Unavailable("the server is not there", status=503)
+    if kind == "conflict":
+        return Conflict("somebody was quicker")
+    if kind == "throttle":
+        return Throttled("too many requests", retry_after_seconds=1.0)
+    return None
 
 
 def _resolve(answer, result, error):
