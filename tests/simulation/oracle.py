@@ -4,9 +4,9 @@
    DaemonSet wants stands in the ledger by its current UID, or is on record as failed within the
    limit; a failed Job goes only for its ttl. Excused and counted, because whoever acts from afar
    cannot know better: `unsynced`, the DaemonSet controller had not yet counted the node (by UID)
-   when the request was sent (the report may then say that a node has not ended); `stale`, the
-   writer's watches had not yet brought the node's pod, its node or the DaemonSet, and were in truth
-   behind.
+   when the request was sent; `stale`, the writer's watches had not yet brought the node's pod, its
+   node or the DaemonSet, and were in truth behind. The report of a Job that was deleted so may say
+   that a node has not ended (`overtaken`).
 2. A node's task is not started by another pod once its completion stands in the ledger. Excused:
    `window`, the pod was made without the gate before the gate was due (see `gates`); `crossed`, its
    gate was opened on a reading of the ledger made before the entry.
@@ -234,13 +234,17 @@ class Oracle:
                 tolerated -= 1
                 continue
             if counted.get(node) != node_uid:
-                self.excused[f"{invariant}: unsynced"] += 1
-                if invariant == "deletion":
-                    self.overtaken.add(uid)
+                self._excuse(f"{invariant}: unsynced", uid)
             elif (node, node_uid, ds_uid) not in known and view[1]:
-                self.excused[f"{invariant}: stale"] += 1
+                self._excuse(f"{invariant}: stale", uid)
             else:
                 self.violate(invariant, f"{node} ({node_uid}) has not completed")
+
+    def _excuse(self, words, job_uid):
+        """Count a claim that a node has overtaken on its way, and note which Jobs went for one."""
+        self.excused[words] += 1
+        if words.startswith("deletion"):
+            self.overtaken.add(job_uid)
 
     def report_of(self, job):
         """Return the raw report of a raw Job, None for none."""

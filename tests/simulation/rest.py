@@ -48,7 +48,7 @@ def _judge_closed(world, report):
     done = nodes.get("completed", 0) + nodes.get("failed", 0)
     if phase == "Succeeded" and done != nodes.get("desired"):
         if uid in world.oracle.overtaken:
-            world.oracle.excused["report: unsynced"] += 1
+            world.oracle.excused["report: overtaken"] += 1
             return
         violate("report", f"the Job was deleted as completed, the report says {phase}, {nodes}")
 

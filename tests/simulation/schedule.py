@@ -31,13 +31,6 @@ class Task:
     times: int = 0
 
     @property
-    def completes(self):
-        """Whether the task prints the token if left alone for long enough."""
-        return self.kind in {"done", "exit", "once", "fail"} or (
-            self.kind == "pull" and self.after > 0
-        )
-
-    @property
     def is_good(self):
         """Whether the task never does anything that could count as its failure."""
         return self.kind in {"done", "never"} or (self.kind in {"exit", "once"} and self.code == 0)
