@@ -61,6 +61,8 @@ def apply(paths: Paths, wanted: Wanted, *, scale: bool) -> None:
     kwok = gobuild.ensure(paths, gobuild.KWOK)
     with step(f"{wanted.count} simulated nodes"):
         stop(paths)
+        if present:
+            _free_leases(kubectl)
         _start(paths, kwok, wanted, scale=scale)
         absent = sorted(names - present)
         if absent:
@@ -83,6 +85,16 @@ def stop(paths: Paths) -> None:
                 os.waitpid(pid, os.WNOHANG)
             time.sleep(0.1)
     _pid_file(paths).unlink(missing_ok=True)
+
+
+def _free_leases(kubectl: Kubectl) -> None:
+    """Delete the nodes' leases: KWOK plays only those nodes whose lease nobody else holds.
+
+    Every KWOK has an identity of its own, so the next one would leave these nodes alone, Ready as
+    they are, until the leases of the last one expire. Real kubelets make theirs anew.
+    """
+    leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+    kubectl("delete", "--raw", leases)
 
 
 def node(name: str) -> dict[str, Any]:
