@@ -14,6 +14,12 @@ KNOWN = (
     # Evidence goes to the first shard with room, wherever the node's record is, and the record
     # follows it: a shard can come to twice the records that it may hold. Seed 5.
     ("shards", r"nodes on record in"),
+    # The answer to a write of the ledger is lost, and its effect not seen yet: the next write may
+    # put the same node into another shard. Seed 16991.
+    ("shards", r"after a lost answer$"),
+    # A completed node that is no longer wanted is counted in the place of one whose pod is being
+    # deleted: what keeps the run, that node, is not told. Seed 14083.
+    ("ending pod", r"completed nodes are counted that are not wanted$"),
     # Mode Exit with results: the exit code completes the last node, and the Job is deleted, while
     # the log of that node is still to be read. Seed 320.
     ("results", r"the Job was deleted before"),

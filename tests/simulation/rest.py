@@ -102,7 +102,11 @@ class _Rest:
         if ending := sorted(node for node in down if node not in self.pods):
             reasons = {c["reason"] for c in self.status["conditions"]}
             if not has_ended and "NodesUnreachable" not in reasons:
-                self.violate("ending pod", f"{ending}: down, the pod there cannot end: {reasons}")
+                words = f"{ending}: down, the pod there cannot end: {reasons}"
+                done = sum(self.is_entered(node) for node in self.wanted)
+                if (self.status.get("nodes") or {}).get("completed", 0) > done:
+                    words += ", and completed nodes are counted that are not wanted"
+                self.violate("ending pod", words)
             return True
         if kept_out := sorted(node for node in self.wanted if self.is_kept_out(node)):
             self.violate("stuck", f"no shard has room for {kept_out}")
@@ -128,7 +132,7 @@ class _Rest:
     def state_of(self, node):
         """Return where a wanted node stands in truth."""
         world = self.world
-        if world.oracle.is_entered(self.uid, node, self.wanted[node]):
+        if self.is_entered(node):
             return "completed"
         record = self.records.get(node) or {}
         if record.get("state") == "Failed" and record.get("uid") == self.wanted[node]:
@@ -144,6 +148,9 @@ class _Rest:
         if instances & world.oracle.printed and machine.uid == self.wanted[node]:
             self.violate("stuck", f"{node} has succeeded and is not in the ledger")
         return "active"
+
+    def is_entered(self, node):
+        return self.world.oracle.is_entered(self.uid, node, self.wanted[node])
 
     def run_of(self, node):
         pod = self.pods.get(node)

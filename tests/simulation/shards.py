@@ -23,6 +23,8 @@ def evidence_faults(world, job_of, old, new):
     ]
     if fresh and len(after) > world.schedule.shard_nodes:
         faults.append(f"{len(after)} nodes in the evidence of {name}")
+    if "terminator" in world.unheard:
+        faults = [f"{words}, after a lost answer" for words in faults]
     faults += _foreign(job_of, job_uid, fresh)
     return faults
 

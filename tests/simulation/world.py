@@ -41,6 +41,8 @@ class World:
         self._refused = {}
         self._log_faults = {}
         self.clear_from = {"controller": 0.0, "terminator": 0.0}
+        # Processes that do not know what became of a write of theirs, or of their predecessors'.
+        self.unheard = set()
         self.machines = {}
         self.incarnations = {}
         self.oracle = Oracle(self)
