@@ -6,8 +6,6 @@ Each line goes away with its defect. They are counted apart, so that they hide n
 import re
 
 KNOWN = (
-    # A scanner that is told to stop opens the next stream in a task group that has ended.
-    ("process", r"Scanner\._stream_closed"),
     # The controller does not count evidence of nodes that left before it had them on record: these
     # fill a shard, and it makes no other one. Seed 656.
     ("stuck", r"^no shard has room for"),

@@ -14,9 +14,6 @@ from tests.simulation.mutants import DECIDE, MUTANTS
 from tests.simulation.run import simulate
 from tests.simulation.shrink import shrink
 
-# A known defect (see `known`) leaves a coroutine behind that was never begun.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
 SCHEDULES = 2000
 # Of these, so many at least have each of the features.
 FEATURED = 200
