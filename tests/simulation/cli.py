@@ -5,6 +5,7 @@ import argparse
 import os
 import sys
 import time
+from contextlib import suppress
 
 from tests.simulation import known
 from tests.simulation.draw import draw
@@ -39,18 +40,20 @@ def main(arguments):
 def _run_many(options):
     found, began = Findings(), time.perf_counter()
     told = began
-    for findings in run_many(
-        range(options.start, options.start + options.seeds),
-        workers=options.workers,
-        keeps_going=options.keep_going,
-        is_strict=options.strict,
-    ):
-        found.add(findings)
-        if time.perf_counter() - told > PROGRESS_SECONDS:
-            told = time.perf_counter()
-            rate = found.count / (told - began)
-            failed = f"failed {len(found.failures)} {found.failures[:5] or ''}"
-            print(f"{found.count}/{options.seeds}  {rate:.0f}/s  {failed}", file=sys.stderr)
+    seeds = range(options.start, options.start + options.seeds)
+    with suppress(KeyboardInterrupt):  # what was found by then is told
+        for findings in run_many(
+            seeds,
+            workers=options.workers,
+            keeps_going=options.keep_going,
+            is_strict=options.strict,
+        ):
+            found.add(findings)
+            if time.perf_counter() - told > PROGRESS_SECONDS:
+                told = time.perf_counter()
+                rate = found.count / (told - began)
+                failed = f"failed {len(found.failures)} {found.failures[:5] or ''}"
+                print(f"{found.count}/{len(seeds)}  {rate:.0f}/s  {failed}", file=sys.stderr)
     _tell(found, time.perf_counter() - began)
     if not found.failures:
         return 0

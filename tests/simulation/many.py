@@ -5,6 +5,7 @@ that ends at its first failure ends with the lowest failing seed.
 """
 
 import multiprocessing
+import signal
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
@@ -49,8 +50,14 @@ def run_many(seeds, *, workers, keeps_going, is_strict=False, block=BLOCK_SEEDS)
         yield from _up_to_failure(map(run, blocks), keeps_going)
         return
     # Not forked: whoever calls may have threads.
-    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(workers, initializer=_leave_interrupts) as pool:
         yield from _up_to_failure(pool.imap(run, blocks), keeps_going)
+
+
+def _leave_interrupts():
+    """Leave Ctrl-C to the process that everybody works for."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _up_to_failure(results, keeps_going):
