@@ -121,7 +121,7 @@ def _start(paths: Paths, kwok: Path, wanted: Wanted, *, scale: bool) -> None:
     source = Path(__file__).parent / "kwok.yaml"
     config.write_text(source.read_text().replace("TASK_LOG", json.dumps(str(log))))
     key, certificate = _certificate(paths, folder)
-    port = _free_port()
+    port = _port(folder)
     command = [
         str(kwok),
         f"--kubeconfig={paths.kubeconfig}",
@@ -145,6 +145,18 @@ def _start(paths: Paths, kwok: Path, wanted: Wanted, *, scale: bool) -> None:
             start_new_session=True,
         )
     _pid_file(paths).write_text(str(process.pid))
+
+
+def _port(folder: Path) -> int:
+    """Return the port of the last KWOK, which stands in its nodes' status, unless it is taken."""
+    file = folder / "port"
+    wanted = int(file.read_text()) if file.exists() else 0
+    try:
+        port = _free_port(wanted)
+    except OSError:
+        port = _free_port()
+    file.write_text(str(port))
+    return port
 
 
 def _wait_ready(kubectl: Kubectl, count: int) -> None:
@@ -178,9 +190,12 @@ def _certificate(paths: Paths, folder: Path) -> tuple[Path, Path]:
     return key, certificate
 
 
-def _free_port() -> int:
+def _free_port(wanted: int = 0) -> int:
+    """Return `wanted`, or any port for 0; raises OSError when it is taken."""
     with socket.socket() as probe:
-        probe.bind(("", 0))
+        # As KWOK itself does: connections of the last one that wait for their end are no obstacle.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("", wanted))
         return int(probe.getsockname()[1])
 
 
