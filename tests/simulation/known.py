@@ -20,7 +20,7 @@ KNOWN = (
     ("ending pod", r"completed nodes are counted that are not wanted$"),
     # That pods were refused is told as long as the event stands and a pod is missing, for whatever
     # reason: here one that cannot end, on a node that is down. Seed 31368.
-    ("ending pod", r"cannot end: \{'PodsRefused'\}$"),
+    ("ending pod", r"cannot end: .*'PodsRefused'"),
     # Mode Exit with results: the exit code completes the last node, and the Job is deleted, while
     # the log of that node is still to be read. Seed 320.
     ("results", r"the Job was deleted before"),

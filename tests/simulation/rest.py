@@ -102,7 +102,7 @@ class _Rest:
         if ending := sorted(node for node in down if node not in self.pods):
             reasons = {c["reason"] for c in self.status["conditions"]}
             if not has_ended and "NodesUnreachable" not in reasons:
-                words = f"{ending}: down, the pod there cannot end: {reasons}"
+                words = f"{ending}: down, the pod there cannot end: {sorted(reasons)}"
                 done = sum(self.is_entered(node) for node in self.wanted)
                 if (self.status.get("nodes") or {}).get("completed", 0) > done:
                     words += ", and completed nodes are counted that are not wanted"
