@@ -75,26 +75,46 @@ def exit_evidence(pod: Pod, node_uid: str) -> Evidence:
 
 
 def assign(
-    pending: Mapping[str, Evidence], shards: Iterable[JobReport], limit: int = SHARD_NODES
+    pending: Mapping[str, Evidence],
+    shards: Iterable[JobReport],
+    limit: int = SHARD_NODES,
+    *,
+    tried: Mapping[str, str] | None = None,
 ) -> dict[str, Entries]:
     """Return what is new of `pending`, by name of the report that it goes to.
 
-    What finds no report with room is left out: it stays pending until the controller makes one.
+    A node stays in the shard that has its evidence, or that it was sent to before and may have
+    reached (`tried`, report by node). Others go to the shard that has their record, if it has room,
+    else to the first with room. What finds none stays pending until the controller makes one.
     """
     ordered = sorted(shards, key=lambda report: report.shard)
-    home = {node: report for report in reversed(ordered) for node in report.evidence}
-    room = {report.name: limit - len(report.evidence) for report in ordered}
+    by_name = {report.name: report for report in ordered}
+    home = {node: by_name[name] for node, name in (tried or {}).items() if name in by_name}
+    home |= {node: report for report in reversed(ordered) for node in report.evidence}
+    on_record = {
+        node: report
+        for report in reversed(ordered)
+        for node in report.status.get("nodeStates") or ()
+        if node in pending
+    }
+    room = {
+        report.name: limit
+        - len(report.evidence.keys() | {n for n, r in home.items() if r is report})
+        for report in ordered
+    }
     result: dict[str, Entries] = {}
-    for node in sorted(pending):
+    # Who has a place by its record goes first, so that no one else takes it.
+    for node in sorted(pending, key=lambda node: (node not in on_record, node)):
         entry, report = pending[node], home.get(node)
-        if report is not None:
-            if stands(report.evidence[node], entry):
-                continue
-        else:
-            report = next((r for r in ordered if room[r.name] > 0), None)
+        if report is None:
+            report = on_record.get(node)
+            if report is None or room[report.name] <= 0:
+                report = next((r for r in ordered if room[r.name] > 0), None)
             if report is None:
                 continue
             room[report.name] -= 1
+        elif stands(report.evidence.get(node), entry):
+            continue
         result.setdefault(report.name, {})[node] = entry
     return result
 

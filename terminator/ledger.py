@@ -46,6 +46,8 @@ class _Book:
     job: Job
     pending: dict[str, Evidence] = field(default_factory=dict)
     written: dict[str, JobReport] = field(default_factory=dict)
+    # By node, the report that a patch without an answer was to enter it in.
+    tried: dict[str, str] = field(default_factory=dict)
     rests_until: float = 0.0  # in the loop's time
     is_awaited: bool = False  # somebody waits for what is pending: no rest
 
@@ -175,7 +177,7 @@ class Ledger:
         """Write what is pending of one run; raises the first error once all was tried."""
         book.is_awaited = False
         shards = {report.name: report for report in self._shards(book)}
-        plan = assign(book.pending, shards.values())
+        plan = assign(book.pending, shards.values(), tried=book.tried)
         assigned = {node for entries in plan.values() for node in entries}
         standing = {node for report in shards.values() for node in report.evidence}
         for node in (book.pending.keys() - assigned) & standing:
@@ -201,6 +203,7 @@ class Ledger:
 
     async def _write(self, book: _Book, report: JobReport, entries: Mapping[str, Evidence]) -> None:
         log = logger.bind(namespace=report.namespace, job=report.job_name, report=report.name)
+        book.tried.update(dict.fromkeys(entries, report.name))
         try:
             answer = await self._client.merge_patch(
                 JOB_REPORTS, report.name, patch_body(report, entries), report.namespace
@@ -220,6 +223,7 @@ class Ledger:
         self._metrics.ledger_entries.inc(len(entries))
         book.written[report.name] = parse_report(answer)
         for node, evidence in entries.items():
+            book.tried.pop(node, None)
             if book.pending.get(node) == evidence:
                 del book.pending[node]
         log.info("evidence entered", nodes=len(entries), first=min(entries))

@@ -6,6 +6,7 @@ level-triggered: each look starts from the caches, whatever events came, and how
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 from loguru import logger
 
@@ -37,6 +38,10 @@ from terminator.token import EXIT, Matcher
 # Jobs of one token share a matcher, and with it what a regular expression has learnt; this many
 # different ones are kept.
 _MATCHERS_LIMIT = 256
+# How long a completed Job stays for the sake of results that are still in a log, and how often it
+# is looked whether they have come in.
+RESULTS_PATIENCE = timedelta(seconds=10)
+RESULTS_LOOK_SECONDS = 0.25
 
 _Tokens = tuple[Completion, tuple[str, ...], str]
 
@@ -86,6 +91,8 @@ class Reconciler:
         self._metrics = metrics
         self._matchers = Matchers(default_token)
         self._deleted: dict[JobKey, str] = {}
+        # By key, the UID of a Job that could go but for its results, and since when.
+        self._ripe: dict[JobKey, tuple[str, datetime]] = {}
         # Set right after: the scanner needs `found`, and the reconciler needs the scanner.
         self.scanner: Scanner
 
@@ -97,6 +104,7 @@ class Reconciler:
         job = self._caches.job(key)
         if job is None:
             self._deleted.pop(key, None)
+            self._ripe.pop(key, None)
             self.scanner.set_targets(key, ())
             return None
         daemon_set = self._caches.daemon_set_of(job)
@@ -131,10 +139,11 @@ class Reconciler:
                 self._enter(job, pod, exit_evidence(pod, node.uid))
                 if not job.spec.results:
                     continue
-            if entry is not None and (
-                (entry.is_completed and not (is_exit and job.spec.results))
-                or (entry.failed_at and entry.pod_uid == pod.uid)
-            ):
+            if entry is not None and entry.is_completed:
+                # In mode Exit the results of the pod that completed the node are still in its log.
+                if not (is_exit and job.spec.results and entry.pod_uid == pod.uid):
+                    continue
+            elif entry is not None and entry.failed_at and entry.pod_uid == pod.uid:
                 continue
             targets.append(Target(pod, job.uid, node.uid, matcher, is_live))
         return targets
@@ -218,9 +227,29 @@ class Reconciler:
             logger.trace("the Job stays", because=ending.obstacle)
             wake_at = ending.wake_at
             return None if wake_at is None else max((wake_at - now).total_seconds(), 0.0)
-        if self._deleted.get(key) != job.uid:  # else the cache has yet to hear of it
-            await self._delete(key, job, count())
+        if self._deleted.get(key) == job.uid:  # the cache has yet to hear of it
+            return None
+        if self._waits_for_results(key, job, now):
+            self._ledger.hurry(job)
+            return RESULTS_LOOK_SECONDS
+        await self._delete(key, job, count())
         return None
+
+    def _waits_for_results(self, key: JobKey, job: Job, now: datetime) -> bool:
+        """Return whether results may still come in: in mode Exit the exit code alone completes.
+
+        The log of the last node may not have been read yet by then, above all not by a process that
+        has just begun to lead. A log that cannot be read keeps nobody waiting for long.
+        """
+        if job.spec.completion.mode != EXIT or not job.spec.results:
+            return False
+        if not (self._ledger.has_pending(job) or self.scanner.is_behind(key)):
+            return False
+        uid, since = self._ripe.setdefault(key, (job.uid, now))
+        if uid != job.uid:
+            since = now
+            self._ripe[key] = (job.uid, since)
+        return now < since + RESULTS_PATIENCE
 
     async def _delete(self, key: JobKey, job: Job, count: Count) -> None:
         try:

@@ -7,6 +7,7 @@ follow streams through a fixed number of slots. All state can be lost: it is rea
 
 import asyncio
 import heapq
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +22,7 @@ from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import BadRequest, KubeError, NotFound, Unavailable
 from job_controller.runtime.clock import Clock
 from terminator.metrics import Metrics, read_error_reason
-from terminator.reading import Reading, Short
+from terminator.reading import Reading, Short, Wait
 from terminator.spare import Spare
 from terminator.stream import LogParser
 from terminator.tail import WIDE_LINES, Findings, TailRead
@@ -147,6 +148,16 @@ class Scanner:
         """Whether anything that is still to be read could decide about a node of `job`."""
         entries = (self._entries.get(uid) for uid in self._by_job.get(job, ()))
         return any(entry is not None and not entry.reading.found.is_final for entry in entries)
+
+    def is_behind(self, job: JobKey) -> bool:
+        """Whether a log of `job` is known to have something that has not been read yet."""
+        now = self._clock.monotonic()
+        for uid in self._by_job.get(job, ()):
+            if (entry := self._entries.get(uid)) is not None:
+                step = entry.reading.next_step(entry.target.pod.container, now)
+                if not isinstance(step, Wait) or math.isfinite(step.until):
+                    return True
+        return False
 
     def set_limits(self, limits: Limits) -> None:
         """Change the limits; streams above a lower one stay open until they end."""

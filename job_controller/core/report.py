@@ -13,7 +13,7 @@ from job_controller.api.report import JobReport, NodeRecord, new_report
 from job_controller.api.times import parse_time
 from job_controller.core.judge import ACTIVE, COMPLETED, FAILED, UNREACHABLE
 from job_controller.core.snapshot import Snapshot
-from job_controller.core.tally import Tally, merge_records
+from job_controller.core.tally import Tally, merge_evidence, merge_records
 from job_controller.core.timeline import tell_run, without_present
 
 # A run whose Job was deleted before it ended; only a report can be in this phase.
@@ -44,7 +44,7 @@ def build_report(job: Job, shard: int = 0) -> dict[str, Any]:
 
 def missing_shards(snapshot: Snapshot, tally: Tally) -> list[int]:
     """Return the numbers of the shards that are needed and not there."""
-    known = set(merge_records(snapshot)) | set(tally.nodes)
+    known = set(merge_records(snapshot)) | set(merge_evidence(snapshot)) | set(tally.nodes)
     count = max(tally.desired, len(known), 1)
     needed = range((count + NODES_PER_SHARD - 1) // NODES_PER_SHARD)
     there = {report.shard for report in snapshot.reports}
@@ -92,18 +92,29 @@ def _next_records(snapshot: Snapshot, tally: Tally) -> dict[str, NodeRecord]:
 def _share_out(
     reports: list[JobReport], records: Mapping[str, NodeRecord]
 ) -> dict[int, dict[str, NodeRecord]]:
-    """Return the records by shard: where the node is already, else the first with room."""
+    """Return the records by shard, none of which takes more than its share.
+
+    A record stays where it is; a new one goes where the node's evidence is, if there is room, else
+    to the first shard with room.
+    """
     shares: dict[int, dict[str, NodeRecord]] = {report.shard: {} for report in reports}
     home: dict[str, int] = {}
+    entered: dict[str, int] = {}
     for report in reports:
-        for name in (*report.evidence, *report.records):
+        for name in report.records:
             home.setdefault(name, report.shard)
-    for name in sorted(records, key=lambda name: (name not in home, name)):
+        for name in report.evidence:
+            entered.setdefault(name, report.shard)
+
+    def has_room(shard: int | None) -> bool:
+        return shard is not None and len(shares[shard]) < NODES_PER_SHARD
+
+    for name in sorted(records, key=lambda name: (name not in home, name not in entered, name)):
         place = home.get(name)
-        if place is None:
-            place = next(
-                (shard for shard, share in shares.items() if len(share) < NODES_PER_SHARD), None
-            )
+        if place is None or not has_room(place):
+            place = entered.get(name)
+        if place is None or not has_room(place):
+            place = next(filter(has_room, shares), None)
         if place is not None:
             shares[place][name] = records[name]
     return shares

@@ -137,15 +137,19 @@ def _resting(
     """
     if room <= 0:
         return frozenset()
-    found = sorted(
+    found = {
         name
         for name, evidence in ledger.items()
         if name not in nodes
         and evidence.is_completed
         and (node := snapshot.nodes.get(name)) is not None
         and node.uid == evidence.node_uid
-    )
-    return frozenset(found[:room])
+    }
+    # Where a pod is on its way out and the node has not completed, the room is that node's: another
+    # pod follows. (Or the node is not wanted any more; then there is room once the pod is gone.)
+    ending = {pod.node_name for pod in snapshot.pods if pod.deleting}
+    room -= len(ending - nodes.keys() - found)
+    return frozenset(sorted(found)[: max(room, 0)])
 
 
 def merge_evidence(snapshot: Snapshot) -> dict[str, Evidence]:

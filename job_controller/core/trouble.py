@@ -79,12 +79,14 @@ def _placement_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
         )
     if tally.missing == 0:
         return None
-    if snapshot.pods_refused:
-        counts = f"{tally.missing} of {tally.desired}"
+    stuck = _stuck_nodes(snapshot, tally)
+    # The event of a refusal stays when the refusal is over: pods whose absence has another reason
+    # are not missing for that one.
+    if snapshot.pods_refused and tally.missing > len(stuck):
+        counts = f"{tally.missing - len(stuck)} of {tally.desired}"
         return Trouble(
             "PodsRefused", f"{counts} pods cannot be created: {brief(snapshot.pods_refused)}"
         )
-    stuck = _stuck_nodes(snapshot, tally)
     if stuck:
         return Trouble(
             "NodesUnreachable",

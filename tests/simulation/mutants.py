@@ -253,7 +253,7 @@ def forgets_results():
 def enters_twice():
     """Evidence is entered in every shard that lacks it."""
 
-    def assign(pending, shards):
+    def assign(pending, shards, **_how):
         plans = {
             report.name: {n: e for n, e in pending.items() if n not in report.evidence}
             for report in shards

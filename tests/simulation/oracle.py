@@ -208,8 +208,8 @@ class Oracle:
             return
         self._judge_completion("deletion", job, view)
         for report in shards.reports_of(self._world, uid):
-            for entry in (report.get("evidence") or {}).values():
-                self.results.note_deletion(self.plans[uid], entry)
+            for node, entry in (report.get("evidence") or {}).items():
+                self.results.note_deletion(self.plans[uid], node, entry)
         self._judge_report(job)
         self.deleted_by_us.add(uid)
 

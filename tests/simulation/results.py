@@ -4,11 +4,14 @@ An entry of the ledger names its pod: a value in it is the last that an instance
 printed under that name, and the name one that the Job allows. At the end every allowed result of a
 node that completed is there. Excused as `lines lost`: the node's streams lost lines, which no later
 read looks for once the token is found. Excused as `gone`: in mode Exit the log is read after the
-node has completed, and its pod, or what can be read of it, went before.
+node has completed, and its pod, or what can be read of it, went before. Excused as `patience`: the
+log could not be read for longer than the terminator waits for it.
 """
 
 from tests.simulation.script import RESULTS
 
+# A read that failed is tried again after so long at most.
+RETRY_SECONDS = 5.0
 _PREFIX = b"dsjob:result "
 
 
@@ -22,6 +25,7 @@ class Results:
         self._successful = {}
         self._unreadable = set()
         self._left_behind = set()
+        self._impatient = set()
 
     def said(self, run, text):
         """Take note of a line that is a result."""
@@ -59,16 +63,22 @@ class Results:
     def judge_whole(self, plan, node, entry):
         """Judge whether an entry of a report that is at rest has all its results."""
         if lacking := self._lacking(plan, entry):
-            if entry["podUID"] in self._left_behind:
+            if entry["podUID"] in self._impatient:
+                self._world.oracle.excused["results: patience"] += 1
+            elif entry["podUID"] in self._left_behind:
                 self._accuse(node, f"{node}: the Job was deleted before {lacking} was read")
             elif plan.is_exit and entry["podUID"] in self._unreadable:
                 self._world.oracle.excused["results: gone"] += 1
             else:
                 self._accuse(node, f"{node}: its task printed {lacking}, which is not there")
 
-    def note_deletion(self, plan, entry):
+    def note_deletion(self, plan, node, entry):
         """Note what the terminator deletes a Job without, though its pod is there to be read."""
-        if self._lacking(plan, entry) and entry["podUID"] not in self._unreadable:
+        if not self._lacking(plan, entry) or entry["podUID"] in self._unreadable:
+            return
+        if self._world.log_troubled_lately(node, RETRY_SECONDS):
+            self._impatient.add(entry["podUID"])
+        else:
             self._left_behind.add(entry["podUID"])
 
     def _lacking(self, plan, entry):

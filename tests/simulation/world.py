@@ -141,6 +141,11 @@ class World:
     def log_trouble(self, node):
         return self._log_faults.get(("log_fails", node), -1.0) > self.loop.moment
 
+    def log_troubled_lately(self, node, seconds):
+        """Return whether the node's logs could not be read, or not all of them, lately."""
+        ends = (self._log_faults.get((kind, node), -seconds) for kind in ("log_fails", "log_late"))
+        return max(ends) > self.loop.moment - seconds
+
     def loses_lines(self, node):
         return self._log_faults.get(("lose_lines", node), -1.0) > self.loop.moment
 
