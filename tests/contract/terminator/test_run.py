@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from job_controller.api import names
 from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, LEASES, NODES, PODS
 from terminator.config import Config
 from terminator.main import LEASE_NAME, Options
@@ -323,6 +324,39 @@ async def test_results_of_mode_exit_come_from_the_log(cluster, server):
     await asyncio.sleep(60)
     assert server.count("GET", "/log") <= 2
     assert server.count("PATCH", "/jobreports/") <= 2
+
+
+@pytest.mark.parametrize(("times", "results"), [(4, {"ip": "10.0.0.1"}), (10_000, {})])
+async def test_a_complete_job_waits_for_results_in_its_logs_and_not_for_long(
+    cluster, server, times, results
+):
+    """The exit code completes the node, however long its log takes to be read."""
+    run = cluster.add_job(nodes=("a",), completion={"mode": "Exit"}, results=[{"name": "ip"}])
+    server.fail_next("GET", "/log", 500, times=times)
+    cluster.start()
+    run.log("a").write("dsjob:result ip=10.0.0.1")
+    run.set_container("a", terminated(0))
+    await eventually(lambda: run.completed() == {"a"})
+    run.agree()
+    await asyncio.sleep(1)
+    assert run.exists
+    await eventually(lambda: not run.exists, 12)
+    assert run.evidence()["a"].get("results", {}) == results
+
+
+async def test_a_second_pod_on_a_completed_node_does_not_replace_its_results(cluster, server):
+    run = cluster.add_job(nodes=("a", "b"), completion={"mode": "Exit"}, results=[{"name": "ip"}])
+    cluster.start()
+    run.log("a").write("dsjob:result ip=10.0.0.1")
+    run.set_container("a", terminated(0))
+    await eventually(lambda: run.evidence().get("a", {}).get("results") == {"ip": "10.0.0.1"})
+    before = run.evidence()["a"]
+    run.add_pod("a", name="another")
+    server.log("another", run.namespace).write("dsjob:result ip=10.9.9.9")
+    ended = {"name": names.CONTAINER_NAME, **terminated(0)}
+    server.patch(PODS, "another", {"status": {"containerStatuses": [ended]}}, run.namespace)
+    await asyncio.sleep(20)
+    assert run.evidence()["a"] == before
 
 
 # --- the end ----------------------------------------------------------------------------

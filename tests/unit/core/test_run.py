@@ -47,6 +47,13 @@ def lost(name):
     return make_node(name, ready=False, ready_since=START - timedelta(hours=1))
 
 
+def reason_of(plan):
+    """Return the reason of the condition Progressing that a plan writes."""
+    (status,) = [a.status for a in plan.actions if isinstance(a, WriteStatus)]
+    (found,) = [c["reason"] for c in status["conditions"] if c["type"] == "Progressing"]
+    return found
+
+
 def run(w, now=NOW):
     """Decide, take over what the plan writes, and return the plan."""
     plan = decide(w.snapshot(), now)
@@ -292,6 +299,47 @@ def test_large_runs_get_further_shards():
     plan = decide(w.snapshot(), NOW)
     created = [a.body["spec"]["shard"] for a in plan.actions if type(a).__name__ == "CreateReport"]
     assert created == [1, 2]
+
+
+def test_evidence_of_nodes_that_left_needs_room_as_well():
+    gone = {f"gone-{n:04}": done(f"gone-{n:04}") for n in range(1000)}
+    w = world("a", gated=True, evidence=gone)
+    plan = decide(w.snapshot(), NOW)
+    created = [a.body["spec"]["shard"] for a in plan.actions if type(a).__name__ == "CreateReport"]
+    assert created == [1]
+
+
+def test_no_shard_takes_more_records_than_its_share(monkeypatch):
+    monkeypatch.setattr("job_controller.core.report.NODES_PER_SHARD", 2)
+    w = world("a", "b", "c", "d", gated=True)
+    active = NodeRecord(uid="u", state="Active").to_raw()
+    first = replace(w.report(), status={"nodeStates": {"a": active, "b": active}})
+    # The evidence of c stands where there is no room for its record.
+    first = replace(first, evidence={"c": done("c"), "d": done("d")})
+    second = replace(w.report(), name="second", shard=1)
+    plan = decide(w.snapshot(reports=(first, second)), NOW)
+    by_name = {a.name: set(a.status["nodeStates"]) for a in acts(plan, WriteReportStatus)}
+    assert by_name == {first.name: {"a", "b"}, "second": {"c", "d"}}
+
+
+def test_a_completed_node_is_not_counted_in_the_place_of_one_whose_pod_is_ending():
+    """Of three nodes two are wanted: b, whose pod cannot end, and c. a completed, and was left."""
+    w = world("a", "b", "c", gated=True, desired=2, evidence={"a": done("a")})
+    w.nodes["b"] = lost("b")
+    w.pods = [replace(make_pod("b"), deleting=True), make_pod("c")]
+    plan = run(w)
+    assert w.job.status["nodes"]["completed"] == 0
+    assert reason_of(plan) == "NodesUnreachable"
+
+
+def test_a_refusal_that_is_over_does_not_hide_why_pods_are_missing_now():
+    w = world("a", "b", gated=True, pods_refused="exceeded quota: pods=0")
+    w.nodes["b"] = lost("b")
+    w.pods = [make_pod("a"), replace(make_pod("b"), deleting=True)]
+    assert reason_of(run(w)) == "NodesUnreachable"
+    w.nodes["c"] = make_node("c")
+    plan = run(w)
+    assert reason_of(plan) == "PodsRefused"
 
 
 def test_a_recorded_failure_under_an_old_retry_does_not_hold_in_a_started_job():

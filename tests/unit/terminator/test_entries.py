@@ -175,3 +175,31 @@ def test_writing_again_changes_nothing_and_a_completed_node_stays_so(found, limi
             assert after[node].completed_at == old.completed_at
         else:
             assert after[node] == entry
+
+
+def test_a_node_goes_to_the_shard_that_has_its_record_if_there_is_room():
+    def on_record(shard, *nodes, **changes):
+        states = {node: {"uid": f"{node}-uid", "state": "Active"} for node in nodes}
+        return make_report(shard=shard, status={"nodeStates": states}, **changes)
+
+    first, second = on_record(0, "x", "y"), on_record(1, "a", "b")
+    pending = {name: done(name) for name in "abcx"}
+    assert assign(pending, [first, second], limit=2) == {
+        "sample-0": {"c": done("c"), "x": done("x")},
+        "sample-1": {"a": done("a"), "b": done("b")},
+    }
+    full = on_record(1, "a", evidence={"p": done("p"), "q": done("q")})
+    assert assign({"a": done("a")}, [first, full], limit=2) == {"sample-0": {"a": done("a")}}
+
+
+def test_a_node_is_sent_again_to_the_shard_that_it_may_have_reached():
+    shards = [make_report(shard=0), make_report(shard=1)]
+    tried = {"a": "sample-1", "b": "a-report-that-is-gone"}
+    assert assign({"a": done("a"), "b": done("b")}, shards, limit=1, tried=tried) == {
+        "sample-0": {"b": done("b")},
+        "sample-1": {"a": done("a")},
+    }
+    # Its place is taken, whether it got there or not.
+    assert assign({"c": done("c"), "d": done("d")}, shards, limit=1, tried=tried) == {
+        "sample-0": {"c": done("c")}
+    }
