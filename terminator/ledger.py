@@ -175,7 +175,7 @@ class Ledger:
 
     async def _flush(self, book: _Book) -> float | None:
         """Write what is pending of one run; raises the first error once all was tried."""
-        book.is_awaited = False
+        was_awaited, book.is_awaited = book.is_awaited, False
         shards = {report.name: report for report in self._shards(book)}
         plan = assign(book.pending, shards.values(), tried=book.tried)
         assigned = {node for entries in plan.values() for node in entries}
@@ -198,6 +198,7 @@ class Ledger:
         book.rests_until = loop.time() + rest
         for result in results:
             if isinstance(result, BaseException):
+                book.is_awaited |= was_awaited
                 raise result
         return ROOMLESS_SECONDS if book.pending else None
 
