@@ -118,6 +118,28 @@ async def test_writes_come_in_batches_and_the_last_at_once(cluster, server):
     assert server.count("PATCH") == 1
 
 
+async def test_a_large_report_rests_after_each_write_unless_somebody_waits(cluster, server):
+    run = cluster.add_job(nodes=tuple("abcd"), report=False)
+    entry = {"nodeUID": "x", "completedAt": "2030-01-01T00:00:00Z"}
+    run.add_report(0, {f"x{n}": entry for n in range(500)})
+    server.delay_next("PATCH", REPORTS, seconds=1.0)
+    cluster.start()
+    run.log("a").write("done")
+    await eventually(lambda: server.count("PATCH", REPORTS) == 1)
+    run.log("b").write("done")  # while the first write is under way
+    await eventually(lambda: "a" in run.completed())
+    await asyncio.sleep(4.5)  # 5 s for 500 nodes
+    assert server.count("PATCH", REPORTS) == 1
+    await eventually(lambda: "b" in run.completed(), 1.0)
+    server.delay_next("PATCH", REPORTS, seconds=1.0)
+    run.log("c").write("done")
+    await eventually(lambda: server.count("PATCH", REPORTS) == 3)
+    started = asyncio.get_running_loop().time()
+    run.log("d").write("done")  # the last one: the end of the run waits for it
+    await eventually(lambda: run.completed() >= set("abcd"))
+    assert asyncio.get_running_loop().time() - started < 3
+
+
 @pytest.mark.parametrize("moment", [0.0, 0.1, 0.3, 0.55, 0.7, 1.2])
 async def test_killed_at_any_moment_the_end_is_the_same(cluster, server, moment):
     run = cluster.add_job(nodes=tuple("abcdef"))
