@@ -57,6 +57,7 @@ class Oracle:
         self.refused = set()
         self.deleted_by_us = set()
         self.overtaken = set()
+        self.claimed = set()
         self.ledger_read_at = {}
         self.status_views = {}
         self.synced = {}
@@ -94,6 +95,7 @@ class Oracle:
         elif plural == REPORTS and new is not None:
             self._judge_evidence(old or {}, new)
             self._judge_records(old or {}, new)
+            self._judge_claim(new)
             for words in (
                 *shards.evidence_faults(self._world, self.job_of, old or {}, new),
                 *shards.record_faults(self._world, self.job_of, old or {}, new),
@@ -336,12 +338,26 @@ class Oracle:
             if state in {"Failed", "Unreachable"} and self._is_innocent(node, job_uid):
                 self._accuse(f"{node} is called {state}: {record.get('message')}")
 
+    def _judge_claim(self, report):
+        """Judge that a run is called completed where that is said first, which is in its report.
+
+        The Job's status repeats it, at times much later and by another process.
+        """
+        job_uid = report["spec"]["job"]["uid"]
+        if (report.get("status") or {}).get("phase") != "Succeeded" or job_uid in self.claimed:
+            return
+        self.claimed.add(job_uid)
+        where = report["metadata"]["namespace"]
+        job = self._world.server.get(JOBS, report["spec"]["job"]["name"], where)
+        if job is not None and job["metadata"]["uid"] == job_uid:
+            self._judge_completion("complete", job, self.status_views[job_uid])
+
     def _judge_end(self, old, new):
-        if is_true(new, "Complete") and not is_true(old, "Complete"):
-            self._judge_completion("complete", new, self.status_views[new["metadata"]["uid"]])
+        uid = new["metadata"]["uid"]
+        if is_true(new, "Complete") and not is_true(old, "Complete") and uid not in self.claimed:
+            self._judge_completion("complete", new, self.status_views[uid])
         if not is_true(new, "Failed") or is_true(old, "Failed"):
             return
-        uid = new["metadata"]["uid"]
         if "activeDeadlineSeconds" in new["spec"]:
             return
         if all(self._is_innocent(plan.name, uid) for plan in self._world.schedule.nodes):
