@@ -53,6 +53,9 @@ class Findings:
     results: dict[str, str] = field(default_factory=dict)
     progress: Progress | None = None
     last_lines: tuple[bytes, ...] = ()
+    # When each result was said: a short read that was under way while a stream brought newer lines
+    # must not take back what they said.
+    _said_at: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def is_final(self) -> bool:
@@ -75,7 +78,9 @@ class Findings:
                 case Failed():
                     self.failed_at = line.timestamp
                 case Result(name, value):
-                    self.results[name] = value
+                    if line.timestamp >= self._said_at.get(name, ""):
+                        self.results[name] = value
+                        self._said_at[name] = line.timestamp
                 case Progress() as progress:
                     self.progress = progress
                 case _:

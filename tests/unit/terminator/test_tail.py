@@ -66,6 +66,17 @@ def read(records, cursor=None, unfinished=None, found=None):
 FULL = Ask(TAIL_LINES, TAIL_BYTES)
 
 
+def test_an_older_answer_does_not_take_back_newer_results():
+    """A short read was on its way while the stream brought more of the log."""
+    found, records = Findings(), whole(b"dsjob:result ip=early", b"dsjob:result ip=late", b"done")
+    read(records[:1], found=found)
+    read(records[:2], found=found)
+    read(records[:1], found=found)
+    assert found.results == {"ip": "late"}
+    read(records, found=found)
+    assert (found.results, found.completed_at) == ({"ip": "late"}, at(2))
+
+
 def test_a_short_log_takes_one_request():
     tail, asks = read(whole(b"hello", b"dsjob:progress 1/2", b"dsjob:result ip=1", b"done", b"z"))
     assert tail.found.completed_at == at(3)
