@@ -50,7 +50,8 @@ def tell_run(summary: Mapping[str, Any], records: Mapping[str, NodeRecord]) -> l
     ]
     lines.sort(key=lambda line: (line.moment is None, line.moment or began))
     desired = (summary.get("nodes") or {}).get("desired", 0)
-    first = f"{format_time(began)} started on {_nodes(desired)}"
+    where = f" on {_nodes(desired)}" if desired else ""
+    first = f"{format_time(began)} started{where}"
     return [first, *(brief(_told(line, began), _LINE_LIMIT) for line in lines)]
 
 

@@ -84,6 +84,13 @@ def test_a_moment_before_the_start_is_told_as_the_start():
     assert tell({"a": early})[1] == "+0s a completed"
 
 
+def test_how_many_nodes_is_told_once_it_is_known():
+    assert tell({}, message="making the DaemonSet") == [
+        "2026-01-02T03:04:05Z started",
+        "now: Running: making the DaemonSet",
+    ]
+
+
 def test_there_is_no_story_before_the_start():
     assert tell_run({"phase": "Pending"}, {}) == []
 
