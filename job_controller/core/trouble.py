@@ -77,13 +77,14 @@ def _placement_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
             "no node matches (spec.nodes, taints not tolerated by spec.template); the Job waits "
             "for one to join",
         )
-    if tally.missing == 0:
+    if len(tally.nodes) >= tally.desired:
         return None
     stuck = _stuck_nodes(snapshot, tally)
     # The event of a refusal stays when the refusal is over: pods whose absence has another reason
     # are not missing for that one.
-    if snapshot.pods_refused and tally.missing > len(stuck):
-        counts = f"{tally.missing - len(stuck)} of {tally.desired}"
+    refused = tally.missing - len(set(stuck) - tally.resting)
+    if snapshot.pods_refused and refused > 0:
+        counts = f"{refused} of {tally.desired}"
         return Trouble(
             "PodsRefused", f"{counts} pods cannot be created: {brief(snapshot.pods_refused)}"
         )
@@ -97,14 +98,17 @@ def _placement_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
 
 
 def _stuck_nodes(snapshot: Snapshot, tally: Tally) -> list[str]:
-    """Return the nodes that are not Ready and whose only pod is being deleted."""
+    """Return the nodes that are not Ready and whose only pod is being deleted.
+
+    Completed ones too: which nodes are wanted is known by their pods, so the run waits for the
+    successor of that pod.
+    """
     return sorted(
         {
             pod.node_name
             for pod in snapshot.pods
             if pod.deleting
             and pod.node_name not in tally.nodes
-            and pod.node_name not in tally.resting
             and (node := snapshot.nodes.get(pod.node_name)) is not None
             and not node.ready
         }

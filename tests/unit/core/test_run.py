@@ -342,6 +342,16 @@ def test_a_refusal_that_is_over_does_not_hide_why_pods_are_missing_now():
     assert reason_of(plan) == "PodsRefused"
 
 
+def test_a_run_that_waits_for_the_pod_of_a_completed_node_that_is_down_says_so():
+    w = world("a", "b", gated=True, evidence={"a": done("a"), "b": done("b")})
+    w.nodes["b"] = lost("b")
+    w.pods = [make_pod("a"), replace(make_pod("b"), deleting=True)]
+    plan = run(w)
+    assert w.job.status["nodes"]["completed"] == 2
+    assert not w.job.is_true(names.CONDITION_COMPLETE)
+    assert reason_of(plan) == "NodesUnreachable"
+
+
 def test_a_recorded_failure_under_an_old_retry_does_not_hold_in_a_started_job():
     w = world("a", gated=True)
     record = NodeRecord(uid="a-uid", state="Failed", pod_uid="gone", retry="0")
