@@ -54,7 +54,10 @@ def missing_shards(snapshot: Snapshot, tally: Tally) -> list[int]:
 def next_report_statuses(
     snapshot: Snapshot, tally: Tally, job_status: Mapping[str, Any]
 ) -> list[tuple[JobReport, dict[str, Any]]]:
-    """Return each shard with the status it should have; the summary is in the first one."""
+    """Return each shard with the status it should have, in the order in which to write them.
+
+    The summary is in the first shard, which comes last: what it says, the others say by then.
+    """
     reports = sorted(snapshot.reports, key=lambda report: report.shard)
     records = _next_records(snapshot, tally)
     shares = _share_out(reports, records)
@@ -66,7 +69,7 @@ def next_report_statuses(
                 **({"nodeStates": _raw(shares[report.shard])} if shares[report.shard] else {}),
             },
         )
-        for report in reports
+        for report in (*reports[1:], *reports[:1])
     ]
 
 
