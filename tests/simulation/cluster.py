@@ -139,6 +139,8 @@ class Cluster:
             "status": {"phase": "Pending"},
         }
         self._server.create("daemonset-controller", PODS, body, meta["namespace"])
+        if node not in self._view:
+            self._touch(daemon_set)  # as it hears of the new pod, it finds the node gone
 
     def _refuse(self, daemon_set):
         meta = daemon_set["metadata"]
