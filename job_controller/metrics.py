@@ -22,7 +22,6 @@ _PHASES = (
 )
 _RESULTS = ("done", "retried", "failed")
 _STATES = ("waiting", "active", "completed", "failed", "unreachable")
-_ENDS = (names.PHASE_SUCCEEDED, names.PHASE_FAILED)
 # Jobs that are told one by one, the oldest first; the sums speak of all of them.
 JOBS_LIMIT = 100
 
@@ -53,7 +52,7 @@ class Metrics:
             registry=self.registry,
             buckets=(5, 15, 60, 300, 900, 3600, 14400, 86400),
         )
-        for phase in _ENDS:
+        for phase in names.FINAL_PHASES:
             self.run_seconds.labels(phase)
         self.requests = Counter(
             "job_controller_api_requests_total",
@@ -74,7 +73,7 @@ class Metrics:
     def count_end(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
         """Count a run whose written status says, other than before, that it has ended."""
         phase = after.get("phase")
-        if phase not in _ENDS or before.get("phase") == phase:
+        if phase not in names.FINAL_PHASES or before.get("phase") == phase:
             return
         began, ended = parse_time(after.get("startTime")), parse_time(after.get("completionTime"))
         if began is not None and ended is not None:

@@ -71,6 +71,7 @@ PHASE_RUNNING: Final = "Running"
 PHASE_PAUSED: Final = "Paused"
 PHASE_SUCCEEDED: Final = "Succeeded"
 PHASE_FAILED: Final = "Failed"
+FINAL_PHASES: Final = (PHASE_SUCCEEDED, PHASE_FAILED)
 
 # A label value and a DNS label hold 63 characters, an object name 253 (RFC 1123).
 LABEL_VALUE_LIMIT: Final = 63

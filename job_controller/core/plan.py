@@ -103,7 +103,6 @@ class Plan:
 
 # What of `status.nodes` may change as a run gets on without anything having gone wrong.
 _PROGRESS: Final = frozenset({"waiting", "active", "completed", "completedNames"})
-_FINAL: Final = frozenset({names.PHASE_SUCCEEDED, names.PHASE_FAILED})
 _HARMLESS: Final = (WriteStatus, CreateReport, WriteReportStatus, ApplyDaemonSet)
 
 
@@ -147,7 +146,7 @@ def _endings(status: Mapping[str, Any]) -> tuple[Any, ...]:
         if condition["type"] in {names.CONDITION_COMPLETE, names.CONDITION_FAILED}
     }
     lost = {key: value for key, value in _troubled(status).items() if key != "desired"}
-    return status.get("phase") in _FINAL, status.get("completionTime"), ends, lost
+    return status.get("phase") in names.FINAL_PHASES, status.get("completionTime"), ends, lost
 
 
 def _troubled(status: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from job_controller.core.timeline import tell_run, without_present
 
 # A run whose Job was deleted before it ended; only a report can be in this phase.
 PHASE_CANCELLED = "Cancelled"
-_FINAL = frozenset({names.PHASE_SUCCEEDED, names.PHASE_FAILED, PHASE_CANCELLED})
+_FINAL = frozenset({*names.FINAL_PHASES, PHASE_CANCELLED})
 # A node that left the cluster, or the selection, while its task ran.
 REMOVED = "Removed"
 # What an object of 1.5 MiB holds with room to spare: about 1 KiB a node, ledger and record.
