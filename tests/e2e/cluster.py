@@ -104,14 +104,14 @@ class Cluster:
         ]
 
     def wait_gone(self, namespace: str, name: str, timeout: float = 90) -> None:
-        """Wait until Job, DaemonSet and pods of that name are gone."""
+        """Wait until Job, DaemonSet and pods of that name are gone, `timeout` seconds for each."""
         eventually(lambda: self.job(namespace, name) is None, timeout, f"Job {name} gone")
         eventually(
             lambda: (
                 not self.pods(namespace, name)
                 and self.find("daemonset", f"{name}-daemonset-job", "-n", namespace) is None
             ),
-            60,
+            timeout,
             f"DaemonSet and pods of {name} gone",
         )
 
