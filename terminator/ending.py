@@ -226,6 +226,10 @@ def _disagreement(job: Job, count: Count) -> str:
     if untold:
         # What outlives the Job has to be whole before the Job goes.
         return f"the report has yet to say how {untold} nodes ended"
+    told = (job.status.get("nodes") or {}).get("desired")
+    if told is not None and told != len(count.wanted):
+        # Nodes came or went since the controller's last word, which is also the report's.
+        return f"the controller counted {told} wanted nodes, of which there are {len(count.wanted)}"
     return ""
 
 

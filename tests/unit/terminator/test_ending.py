@@ -71,6 +71,14 @@ def test_a_job_stays_until_its_report_is_whole():
     )
 
 
+def test_a_job_stays_until_both_count_the_same_nodes():
+    told = {"nodes": {"desired": 4}}
+    snapshot = world(job=make_job(COMPLETE, status=told))
+    assert obstacle(snapshot) == "the controller counted 4 wanted nodes, of which there are 3"
+    told = {"nodes": {"desired": 3}}
+    assert not obstacle(replace(snapshot, job=make_job(COMPLETE, status=told)))
+
+
 def test_one_count_alone_does_not_do():
     assert obstacle(world(completed=NAMES[:2])) == "2 of 3 nodes are completed"
     assert "yet to count" in obstacle(world(job=make_job()))
