@@ -171,7 +171,11 @@ class Caches:
         report = new or old
         assert report is not None
         self._listener.report_changed(report)
-        self._listener.job_concerned((report.namespace, report.job_name), in_crowd=True)
+        # A complete Job waits for nothing but its record: nothing is left to come in crowds.
+        key = (report.namespace, report.job_name)
+        job = self.job(key)
+        is_complete = job is not None and job.is_true(names.CONDITION_COMPLETE)
+        self._listener.job_concerned(key, in_crowd=not is_complete)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         if old is not None and new is not None and old.uid == new.uid:

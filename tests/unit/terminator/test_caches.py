@@ -1,0 +1,64 @@
+"""Whether a change is looked at alone and at once, or together with what else comes."""
+
+import pytest
+
+from job_controller.kube.client import KubeClient
+from job_controller.runtime.clock import FakeClock
+from terminator.caches import Caches
+from tests.unit.terminator.builders import COMPLETE, NOW, make_job, make_pod, make_report
+
+KEY = ("default", "sample")
+
+
+class Listener:
+    def __init__(self):
+        self.told = []
+
+    def job_concerned(self, key, *, in_crowd):
+        self.told.append((key, in_crowd))
+
+    def report_changed(self, report):
+        pass
+
+    def job_gone(self, job):
+        pass
+
+
+def caches_with(job):
+    listener = Listener()
+    caches = Caches(
+        KubeClient.__new__(KubeClient),
+        FakeClock(NOW),
+        listener,
+        namespaces=(),
+        pod_label_selector="",
+    )
+    caches._jobs.store.put(job)
+    return caches, listener
+
+
+@pytest.mark.parametrize(
+    ("job", "in_crowd"),
+    [
+        (make_job(), True),
+        (make_job(COMPLETE), False),
+        (make_job({**COMPLETE, "status": "False"}), True),
+    ],
+    ids=["running", "complete", "not yet complete"],
+)
+def test_a_complete_job_waits_for_nothing_but_its_report(job, in_crowd):
+    caches, listener = caches_with(job)
+    caches._report_changed(None, make_report())
+    assert listener.told == [(KEY, in_crowd)]
+
+
+def test_a_report_whose_job_is_gone_concerns_its_key():
+    caches, listener = caches_with(make_job(name="another"))
+    caches._report_changed(None, make_report())
+    assert listener.told == [(KEY, True)]
+
+
+def test_a_pod_of_nobody_concerns_nobody():
+    caches, listener = caches_with(make_job())
+    caches._pod_changed(None, make_pod("a"))
+    assert listener.told == []
