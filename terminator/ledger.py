@@ -32,7 +32,7 @@ ROOMLESS_SECONDS = 5.0
 # nodes on two busy cores, and as long for the watches of it. Evidence that nobody waits for rests
 # for so many times what the last write took, up to so many seconds for each node. Measured: 25
 # writes of one run cost the server nearly as much as the run's thousand pods.
-WRITE_SHARE = 15.0
+WRITE_SHARE = 40.0
 REST_SECONDS_PER_NODE = 0.01
 REST_SECONDS = 10.0
 

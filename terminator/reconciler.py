@@ -200,13 +200,18 @@ class Reconciler:
         return len(pods) >= daemon_set.desired and all(pod.bound or pod.is_gated for pod in pods)
 
     def _hasten_for_ended(self, job: Job, pods: list[Pod]) -> None:
-        """Have the ledger written soon when a task that printed the token has ended since.
+        """Have the ledger written soon when a pod or task that has something pending has ended.
 
-        The controller judges a task by its exit unless the token is in the ledger in time.
+        At once for a pod that is being deleted: its successor starts the work again unless the
+        ledger says that it is done. The controller judges a task by its exit unless the token is in
+        the ledger in time.
         """
-        if job.spec.completion.mode == EXIT or not self._ledger.has_pending(job):
+        if not self._ledger.has_pending(job):
             return
-        if any(_has_ended(pod) and self._ledger.is_pending(job, pod.node_name) for pod in pods):
+        pending = [pod for pod in pods if self._ledger.is_pending(job, pod.node_name)]
+        if any(pod.deleting for pod in pending):
+            self._ledger.hurry(job)
+        elif job.spec.completion.mode != EXIT and any(map(_has_ended, pending)):
             self._ledger.hasten(job)
 
     async def _end(

@@ -11,7 +11,7 @@ from job_controller.api import names
 from job_controller.api.job import Job
 from job_controller.api.report import JobReport, NodeRecord, new_report
 from job_controller.api.times import parse_time
-from job_controller.core.judge import ACTIVE, COMPLETED, FAILED, UNREACHABLE
+from job_controller.core.judge import ACTIVE, COMPLETED, FAILED, UNREACHABLE, WAITING
 from job_controller.core.snapshot import Snapshot
 from job_controller.core.tally import Tally, merge_evidence, merge_records
 from job_controller.core.timeline import tell_run, without_present
@@ -60,6 +60,8 @@ def next_report_statuses(
     """
     reports = sorted(snapshot.reports, key=lambda report: report.shard)
     records = _next_records(snapshot, tally)
+    if job_status.get("phase") not in names.FINAL_PHASES:
+        records = {name: record for name, record in records.items() if _is_telling(record)}
     shares = _share_out(reports, records)
     return [
         (
@@ -71,6 +73,15 @@ def next_report_statuses(
         )
         for report in (*reports[1:], *reports[:1])
     ]
+
+
+def _is_telling(record: NodeRecord) -> bool:
+    """Return whether the record says more than that the node's first pod is on its way.
+
+    While a run goes on, such nodes are only counted: a large report is costly to write, and half of
+    what would be written of a run that has just begun says nothing. Its last record has them all.
+    """
+    return record.state != WAITING or bool(record.reason or record.attempts)
 
 
 def _raw(records: Mapping[str, NodeRecord]) -> dict[str, Any]:

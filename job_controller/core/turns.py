@@ -21,13 +21,15 @@ def wants_gate(snapshot: Snapshot, tally: Tally, run: RunVerdict) -> bool:
     pods themselves. The gate goes up once every node has its first pod, so that what follows,
     the successor of a pod that somebody deleted, does not do a completed node's work again; and
     at once when no turns are given. It never comes down. A DaemonSet that has to be made anew
-    when work is on record starts with it.
+    when there were nodes before, or work is on record, starts with it.
     """
     if not gives_turns(snapshot, run):
         return True
     daemon_set = snapshot.owned_daemon_set
     if daemon_set is None:
-        return bool(merge_evidence(snapshot)) or any(r.records for r in snapshot.reports)
+        had_nodes = bool((snapshot.job.status.get("nodes") or {}).get("desired"))
+        recorded = any(report.records for report in snapshot.reports)
+        return had_nodes or recorded or bool(merge_evidence(snapshot))
     return daemon_set.is_gated or (tally.is_exact and tally.desired > 0)
 
 

@@ -139,8 +139,9 @@ class Cluster:
             "status": {"phase": "Pending"},
         }
         self._server.create("daemonset-controller", PODS, body, meta["namespace"])
-        if node not in self._view:
-            self._touch(daemon_set)  # as it hears of the new pod, it finds the node gone
+        current = self._server.now(DAEMON_SETS, daemon_set)
+        if node not in self._view or not matches(current, self._view[node]):
+            self._touch(daemon_set)  # as it hears of the new pod, it finds the node unwanted
 
     def _refuse(self, daemon_set):
         meta = daemon_set["metadata"]

@@ -374,7 +374,9 @@ class Oracle:
         before, after = (((job.get("status") or {}).get("nodes") or {}) for job in (old, new))
         if after.get("completed", 0) >= before.get("completed", 0):
             return
-        if self._is_behind("controller", DAEMON_SETS, self.daemon_set_of(new["metadata"]["uid"])):
+        daemon_set = self.daemon_set_of(new["metadata"]["uid"])
+        is_stale = self._is_behind("controller", DAEMON_SETS, daemon_set)
+        if is_stale or self._was_news(daemon_set, JOBS, new):
             self.excused["uncounted: stale"] += 1
         else:
             self.violate("uncounted", f"completed: {before['completed']} to {after['completed']}")
@@ -386,6 +388,16 @@ class Oracle:
         meta = raw["metadata"]
         known = self._world.processes[who].cached(plural, meta["name"], meta["namespace"])
         return known is None or known.resource_version != meta["resourceVersion"]
+
+    def _was_news(self, daemon_set, plural, raw):
+        """Whether the controller learnt of the DaemonSet's state after it had decided what to write.
+
+        The report is written before the Job's status, and both are of one decision.
+        """
+        meta = daemon_set["metadata"]
+        feed = self._world.processes["controller"].feeds[DAEMON_SETS]
+        delivered = feed.delivered_at.get((meta["namespace"], meta["name"]), 0.0)
+        return delivered >= self._world.decided_at.get(self._job_about(plural, raw), delivered)
 
     def _accuse(self, words):
         if self._world.clear_from["terminator"] >= self._world.loop.moment - 6.0:

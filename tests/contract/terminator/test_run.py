@@ -159,6 +159,17 @@ async def test_a_completed_node_stays_completed_without_its_pod(cluster, server)
     await eventually(lambda: not run.exists)
 
 
+async def test_what_a_pod_said_is_entered_before_its_successor_comes(cluster, server):
+    run = cluster.add_job()
+    cluster.start(Config(flush_interval=60.0))
+    run.log("a").write("done")
+    await asyncio.sleep(10)
+    assert not run.completed()
+    server.patch(PODS, run.pod("a"), {"metadata": {"finalizers": ["example.com/not-yet"]}})
+    await cluster.client.delete(PODS, run.pod("a"), "default")
+    await eventually(lambda: run.completed() == {"a"}, 1.0)
+
+
 async def test_two_jobs_of_one_name_and_many_at_once(cluster):
     runs = [cluster.add_job("same", namespace=ns) for ns in ("one", "two")]
     runs += [cluster.add_job(f"job-{n}", namespace="three") for n in range(5)]

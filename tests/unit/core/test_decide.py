@@ -85,6 +85,16 @@ def test_a_daemon_set_made_anew_with_work_on_record_starts_with_the_gate():
     assert "schedulingGates" in apply.body["spec"]["template"]["spec"]
 
 
+def test_a_daemon_set_made_anew_after_there_were_nodes_starts_with_the_gate():
+    """Their work may be done already, and only not be on record yet."""
+    w = world("a", "b", has_daemon_set=False)
+    w.job = replace(w.job, status={**w.job.status, "nodes": {"desired": 2, "waiting": 2}})
+    plan = decide(w.snapshot(pods=()), NOW)
+
+    (apply,) = [a for a in plan.actions if isinstance(a, ApplyDaemonSet)]
+    assert "schedulingGates" in apply.body["spec"]["template"]["spec"]
+
+
 def test_recreating_a_deleted_daemon_set_is_told_once():
     w = world("a", has_daemon_set=False)
     w.job = replace(w.job, status={**w.job.status, "nodes": {"desired": 1}})

@@ -283,6 +283,22 @@ def test_nodes_that_leave_are_kept_in_the_record_by_what_they_did():
     assert states == {"a": "Completed", "b": "Failed", "c": "Removed", "e": "Active"}
 
 
+def test_a_node_that_merely_waits_is_on_record_only_once_the_run_has_ended():
+    w = world("a", "b", "c", gated=True)
+    w.pods = [make_pod("a"), make_pod("b", state="waiting"), gated_pod("c")]
+    run(w)
+    states = {name: raw["state"] for name, raw in w.report_status["nodeStates"].items()}
+    assert states == {"a": "Active", "c": "Waiting"}  # the latter with a reason
+    assert w.report_status["nodes"]["waiting"] == 2
+
+    w.pods[0] = failing("a")
+    spec(w, backoff_limit=0)
+    run(w)
+    assert w.job.status["phase"] == "Failed"
+    states = {name: raw["state"] for name, raw in w.report_status["nodeStates"].items()}
+    assert states == {"a": "Failed", "b": "Waiting", "c": "Waiting"}
+
+
 def test_records_go_where_the_evidence_is_and_otherwise_where_there_is_room():
     w = world("a", "b", gated=True, evidence={"a": done("a")})
     first = w.report()
