@@ -222,10 +222,14 @@ def _disagreement(job: Job, count: Count) -> str:
     allowed = allowed_failures(job.spec.failure_policy.max_failed_nodes, len(count.wanted))
     if len(count.failed) > allowed:
         return f"{len(count.failed)} nodes failed and {allowed} may"
-    untold = len(count.wanted - count.recorded)
-    if untold:
-        # What outlives the Job has to be whole before the Job goes.
-        return f"the report has yet to say how {untold} nodes ended"
+    return _untold(job, count)
+
+
+def _untold(job: Job, count: Count) -> str:
+    """Return what the controller has yet to tell: what outlives the Job has to be whole first."""
+    missing = len(count.wanted - count.recorded)
+    if missing:
+        return f"the report has yet to say how {missing} nodes ended"
     told = (job.status.get("nodes") or {}).get("desired")
     if told is not None and told != len(count.wanted):
         # Nodes came or went since the controller's last word, which is also the report's.

@@ -390,7 +390,7 @@ class Oracle:
         return known is None or known.resource_version != meta["resourceVersion"]
 
     def _was_news(self, daemon_set, plural, raw):
-        """Whether the controller learnt of the DaemonSet's state after it had decided what to write.
+        """Whether the controller heard of the DaemonSet's state after deciding what to write.
 
         The report is written before the Job's status, and both are of one decision.
         """
