@@ -21,6 +21,7 @@ from job_controller.api.objects import Container, Pod
 from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import BadRequest, KubeError, NotFound, Unavailable
 from job_controller.runtime.clock import Clock
+from job_controller.runtime.queue import TICK_SECONDS
 from terminator.metrics import Metrics, read_error_reason
 from terminator.reading import Reading, Short, Wait
 from terminator.spare import Spare
@@ -240,7 +241,7 @@ class Scanner:
                 due, _, entry = heapq.heappop(self._timers)
                 if entry.due == due:  # else it was arranged otherwise in the meantime
                     self._schedule(entry)
-            wait = self._timers[0][0] - now if self._timers else None
+            wait = max(self._timers[0][0] - now, TICK_SECONDS) if self._timers else None
             try:
                 async with asyncio.timeout(wait):
                     await self._timer_changed.wait()

@@ -1,11 +1,18 @@
 """Reading many logs: bounds, fairness, and the cost of large ones."""
 
 import asyncio
+import math
+from types import SimpleNamespace
 
 import pytest
 
+from job_controller.kube.client import KubeClient
+from job_controller.runtime.clock import LoopClock
 from terminator.config import Config
+from terminator.metrics import Metrics
 from terminator.reading import STREAM_BYTES
+from terminator.scanner import Limits, Scanner
+from tests.contract.fake_api import START
 from tests.contract.terminator.cluster import eventually
 
 pytestmark = pytest.mark.looptime(end=5000)
@@ -127,3 +134,20 @@ async def test_a_token_followed_by_much_else_is_found(cluster):
     for node in run.nodes:
         run.log(node).write("done", *["and now I idle"] * 1000)
     await eventually(lambda: run.completed() == {"a", "b"}, 6.0)
+
+
+@pytest.mark.timeout(30)
+async def test_a_moment_that_the_clock_cannot_tell_from_now_is_not_waited_for_without_end():
+    scanner = Scanner(
+        KubeClient.__new__(KubeClient),
+        LoopClock(START),
+        Metrics(),
+        limits=Limits(),
+        on_found=lambda *_found: None,
+    )
+    job = SimpleNamespace(due=0.0)
+    scanner._timers = [(math.nextafter(1.0, 2.0), 0, job)]
+    running = asyncio.create_task(scanner.run())
+    await asyncio.sleep(2)
+    running.cancel()
+    assert not scanner._timers

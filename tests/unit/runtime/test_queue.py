@@ -1,4 +1,5 @@
 import asyncio
+import math
 
 import pytest
 
@@ -48,6 +49,19 @@ async def test_add_after_keeps_the_earliest_deadline():
     assert now() == 5
     queue.done("a")
     assert (queue.delayed, len(queue)) == (0, 0)
+
+
+async def test_what_is_left_of_a_delay_is_not_asked_for_without_end():
+    queue = WorkQueue()
+    loop = asyncio.get_running_loop()
+    due, looks = math.nextafter(loop.time() + 1.0, math.inf), 0
+    queue.add("a")
+    while (rest := due - loop.time()) > 0:
+        key = await queue.get()
+        looks += 1
+        assert looks < 10
+        queue.done(key)
+        queue.add_after(key, rest)
 
 
 @pytest.mark.parametrize("seconds", [0, -1])
