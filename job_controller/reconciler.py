@@ -59,9 +59,8 @@ PODS_AT_ONCE = 32
 # the watch is broken, and then the reflector's own reconnection is what helps.
 _STALE_RETRY_SECONDS = 0.1
 # Progress is written again after so many times what the last writing of it took, and after so many
-# seconds for each node at the latest: the record of a thousand nodes is nearly half a megabyte.
-# Measured on two busy cores, seven writes of it in a run, with the ledger's, took a fifth of all
-# the work that there was; the API server's answer comes long before all of that is done.
+# seconds for each node at the latest: the record of a thousand nodes is nearly half a megabyte. The
+# API server takes a quarter of a second and more for it, and everybody who watches has to read it.
 PROGRESS_SHARE = 40.0
 PROGRESS_SECONDS_PER_NODE = 0.01
 PROGRESS_SECONDS = 10.0
