@@ -111,10 +111,10 @@ class Ledger:
         standing = sum(len(report.evidence) for report in self._shards(book))
         return standing + len(book.pending) >= nodes
 
-    def is_pending(self, job: Job, node: str) -> bool:
-        """Whether something about this node waits to be entered."""
+    def pending(self, job: Job) -> Mapping[str, Evidence]:
+        """Return what of this run waits to be entered, by node."""
         book = self._books.get(job.uid)
-        return book is not None and node in book.pending
+        return {} if book is None else dict(book.pending)
 
     def hasten(self, job: Job) -> None:
         """Write what is pending of a run within the flush interval, however long writing takes."""

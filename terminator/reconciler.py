@@ -200,18 +200,17 @@ class Reconciler:
         return len(pods) >= daemon_set.desired and all(pod.bound or pod.is_gated for pod in pods)
 
     def _hasten_for_ended(self, job: Job, pods: list[Pod]) -> None:
-        """Have the ledger written soon when a pod or task that has something pending has ended.
+        """Have the ledger written soon when a pod or task that something pending is of has ended.
 
-        At once for a pod that is being deleted: its successor starts the work again unless the
-        ledger says that it is done. The controller judges a task by its exit unless the token is in
-        the ledger in time.
+        At once for a pod that is gone, or about to go: its successor starts the work again unless
+        the ledger says that it is done. The controller judges a task by its exit unless the token
+        is in the ledger in time.
         """
-        if not self._ledger.has_pending(job):
-            return
-        pending = [pod for pod in pods if self._ledger.is_pending(job, pod.node_name)]
-        if any(pod.deleting for pod in pending):
+        staying = {pod.uid: pod for pod in pods if not pod.deleting}
+        sources = [staying.get(entry.pod_uid) for entry in self._ledger.pending(job).values()]
+        if None in sources:
             self._ledger.hurry(job)
-        elif job.spec.completion.mode != EXIT and any(map(_has_ended, pending)):
+        elif job.spec.completion.mode != EXIT and any(pod and _has_ended(pod) for pod in sources):
             self._ledger.hasten(job)
 
     async def _end(

@@ -159,13 +159,15 @@ async def test_a_completed_node_stays_completed_without_its_pod(cluster, server)
     await eventually(lambda: not run.exists)
 
 
-async def test_what_a_pod_said_is_entered_before_its_successor_comes(cluster, server):
+@pytest.mark.parametrize("grace", [True, False], ids=["graceful", "forced"])
+async def test_what_a_pod_said_is_entered_before_its_successor_starts(cluster, server, grace):
     run = cluster.add_job()
     cluster.start(Config(flush_interval=60.0))
     run.log("a").write("done")
     await asyncio.sleep(10)
     assert not run.completed()
-    server.patch(PODS, run.pod("a"), {"metadata": {"finalizers": ["example.com/not-yet"]}})
+    if grace:
+        server.patch(PODS, run.pod("a"), {"metadata": {"finalizers": ["example.com/not-yet"]}})
     await cluster.client.delete(PODS, run.pod("a"), "default")
     await eventually(lambda: run.completed() == {"a"}, 1.0)
 
