@@ -166,8 +166,7 @@ class Reconciler:
             if isinstance(action, WriteReportStatus | WriteStatus):
                 recording += clock.monotonic() - started
         if recording:
-            desired = int((job.status.get("nodes") or {}).get("desired") or 0)
-            nodes = max(desired, len(snapshot.pods))
+            nodes = max(job.counted_nodes or 0, len(snapshot.pods))
             pause = min(
                 PROGRESS_SHARE * recording, PROGRESS_SECONDS_PER_NODE * nodes, PROGRESS_SECONDS
             )

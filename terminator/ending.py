@@ -230,7 +230,7 @@ def _untold(job: Job, count: Count) -> str:
     missing = len(count.wanted - count.recorded)
     if missing:
         return f"the report has yet to say how {missing} nodes ended"
-    told = (job.status.get("nodes") or {}).get("desired")
+    told = job.counted_nodes
     if told is not None and told != len(count.wanted):
         # Nodes came or went since the controller's last word, which is also the report's.
         return f"the controller counted {told} wanted nodes, of which there are {len(count.wanted)}"

@@ -120,6 +120,11 @@ class Job:
     raw_spec: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def counted_nodes(self) -> int | None:
+        """How many wanted nodes the status tells of; None as long as it tells of none."""
+        return (self.status.get("nodes") or {}).get("desired")
+
+    @property
     def retry_token(self) -> str:
         """The value of the retry annotation: changing it lets failed nodes try again.
 

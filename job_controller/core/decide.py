@@ -167,7 +167,7 @@ def _events(snapshot: Snapshot, status: Mapping[str, Any], work: list[Action]) -
     """Return the events that go with a change: one for each turn the run takes, none for nodes."""
     job = snapshot.job
     events: list[Event] = []
-    had_nodes = bool((job.status.get("nodes") or {}).get("desired"))
+    had_nodes = bool(job.counted_nodes)
     if had_nodes and any(isinstance(a, ApplyDaemonSet) and not a.uid for a in work):
         events.append(
             Event(

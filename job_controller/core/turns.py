@@ -27,7 +27,7 @@ def wants_gate(snapshot: Snapshot, tally: Tally, run: RunVerdict) -> bool:
         return True
     daemon_set = snapshot.owned_daemon_set
     if daemon_set is None:
-        had_nodes = bool((snapshot.job.status.get("nodes") or {}).get("desired"))
+        had_nodes = bool(snapshot.job.counted_nodes)
         recorded = any(report.records for report in snapshot.reports)
         return had_nodes or recorded or bool(merge_evidence(snapshot))
     return daemon_set.is_gated or (tally.is_exact and tally.desired > 0)
