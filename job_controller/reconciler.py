@@ -263,7 +263,7 @@ class Reconciler:
             now=now,
         )
         for report in expired:
-            with suppress(NotFound, Conflict):
+            with suppress(NotFound):
                 await self._shell.client.delete(
                     JOB_REPORTS, report.name, report.namespace, uid=report.uid
                 )
@@ -325,7 +325,12 @@ class Reconciler:
         await self._all(partial(self._open_gate, key), due)
 
     async def _all(self, act: Callable[[Pod], Awaitable[None]], pods: Iterable[Pod]) -> None:
-        """Act on all pods, a bounded number at a time; one that fails does not stop the others."""
+        """Act on all pods, a bounded number at a time; one that fails does not stop the others.
+
+        Raises the gravest of their errors. A conflict is one too: it may be that somebody else
+        changed the pod all the while, and what they did may have been seen already, so that nothing
+        else would wake us.
+        """
         room = asyncio.Semaphore(PODS_AT_ONCE)
 
         async def one(pod: Pod) -> None:
@@ -335,7 +340,7 @@ class Reconciler:
         results = await asyncio.gather(*map(one, pods), return_exceptions=True)
         errors = [result for result in results if isinstance(result, Exception)]
         if errors:
-            raise errors[0] if len(errors) == 1 else ExceptionGroup("writing pods", errors)
+            raise max(errors, key=_gravity)
 
     async def _completed_nodes(self, job: Job) -> dict[str, str]:
         """Return the node UIDs by node name that the ledger holds now, read from the server."""
@@ -352,18 +357,18 @@ class Reconciler:
     async def _open_gate(self, key: Key, pod: Pod) -> None:
         others = [{"name": gate} for gate in pod.gates if gate != names.TURN_GATE]
         body = {"metadata": {"uid": pod.uid}, "spec": {"schedulingGates": others or None}}
-        # Gone, or another pod of that name: the DaemonSet controller makes the next one.
-        with suppress(NotFound, Conflict):
+        # Gone: the DaemonSet controller makes the next one.
+        with suppress(NotFound):
             written = await self._shell.client.merge_patch(PODS, pod.name, body, pod.namespace)
             self._note(key, PODS, written)
 
     async def _delete_pod(self, key: Key, pod: Pod) -> None:
-        with suppress(NotFound, Conflict):
+        with suppress(NotFound):
             written = await self._shell.client.delete(PODS, pod.name, pod.namespace, uid=pod.uid)
             self._note(key, PODS, written)
 
     async def _delete_daemon_set(self, job: Job, uid: str) -> None:
-        with suppress(NotFound, Conflict):
+        with suppress(NotFound):
             await self._shell.client.delete(
                 DAEMON_SETS, job.daemon_set_name, job.namespace, uid=uid
             )
@@ -395,6 +400,13 @@ def _is_refusal(error: KubeError) -> bool:
     return isinstance(error, Invalid | BadRequest | Forbidden) or (
         error.status == 500 and "failed to create typed patch object" in error.message
     )
+
+
+def _gravity(error: Exception) -> int:
+    """Return how much an error says that something is wrong; a conflict says least."""
+    if isinstance(error, Conflict):
+        return 0
+    return 1 if isinstance(error, KubeError) and error.is_retryable else 2
 
 
 def _reference(job: Job) -> ObjectReference:

@@ -94,6 +94,18 @@ async def test_what_others_write_between_is_kept(server, cluster):
     assert server.get(JOBS, "sample")["metadata"]["annotations"] == {"example.com/x": "y"}
 
 
+@pytest.mark.parametrize("times", [1, 4])
+async def test_a_gate_whose_opening_met_a_conflict_is_opened_later(server, cluster, times):
+    async with running(server):
+        cluster.apply()
+        await until(cluster.is_settled)
+        await asyncio.sleep(30)
+        # Nothing else happens afterwards that would have the controller look again.
+        server.fail_next("PATCH", "/pods/", 409, times, reason="Conflict")
+        cluster.join("c")
+        await until(lambda: len(server.list(PODS)) == 3 and not gated(cluster.pod("c")))
+
+
 # --- refusals ----------------------------------------------------------------------------
 
 REFUSALS = {
