@@ -79,9 +79,10 @@ def _conditions(
     elif job.is_true(names.CONDITION_FAILED):
         words = "the failed nodes are tried again"
         changes.append(Condition(names.CONDITION_FAILED, False, "Retrying", words))
-    if job.spec.suspend:
+    is_paused = _is_paused(job, tally, run)
+    if is_paused and job.spec.suspend:
         changes.append(Condition(names.CONDITION_SUSPENDED, True, "Suspended", _SUSPENDED_WORDS))
-    elif run.state == HELD:
+    elif is_paused:
         changes.append(Condition(names.CONDITION_SUSPENDED, True, run.reason, run.message))
     elif job.is_true(names.CONDITION_SUSPENDED):
         changes.append(Condition(names.CONDITION_SUSPENDED, False, "Resumed", "the run goes on"))
@@ -96,7 +97,7 @@ def _progressing(job: Job, tally: Tally, run: RunVerdict, trouble: Trouble | Non
         return Condition(type_, False, "Failed", run.message)
     if trouble is not None:
         return Condition(type_, False, trouble.reason, trouble.message)
-    if job.spec.suspend or run.state == HELD:
+    if _is_paused(job, tally, run):
         return Condition(type_, False, "Paused", tell_progress(tally))
     if not tally.is_known:
         return Condition(type_, True, "Starting", "making the DaemonSet")
@@ -166,12 +167,23 @@ def set_conditions(
     return list(merged.values())
 
 
+def _is_paused(job: Job, tally: Tally, run: RunVerdict) -> bool:
+    """Return whether the run may be called paused: asked to be, and no pod starts without its turn.
+
+    Whoever reads it may go on to add nodes. While the DaemonSet controller has yet to see the gate,
+    a node that joins would start its work.
+    """
+    if not job.spec.suspend and run.state != HELD:
+        return False
+    return tally.is_shut or job.is_true(names.CONDITION_SUSPENDED)
+
+
 def _phase(job: Job, tally: Tally, run: RunVerdict) -> str:
     if run.state == SUCCEEDED:
         return names.PHASE_SUCCEEDED
     if run.state == LOST:
         return names.PHASE_FAILED
-    if run.state == HELD or job.spec.suspend:
+    if _is_paused(job, tally, run):
         return names.PHASE_PAUSED
     if tally.names(ACTIVE, COMPLETED, FAILED):
         return names.PHASE_RUNNING

@@ -49,7 +49,9 @@ class Tally:
     completed nodes without a pod at the moment: a node that completed stays counted whatever
     becomes of its pod. `former` are pods of nodes that are gone, on nodes that have their names
     now. `is_known` is False while there is no DaemonSet, or its controller has yet to look at it:
-    then nobody knows how many nodes are wanted. `wake_at` is when time alone may change the tally.
+    then nobody knows how many nodes are wanted. `is_shut` is whether every pod made from now on
+    waits at its gate: the DaemonSet controller has looked at a template that has one, or there is
+    no DaemonSet to make pods of. `wake_at` is when time alone may change the tally.
     """
 
     nodes: Mapping[str, NodeTally]
@@ -58,6 +60,7 @@ class Tally:
     resting: frozenset[str] = frozenset()
     former: tuple[Pod, ...] = ()
     is_known: bool = True
+    is_shut: bool = True
     wake_at: datetime | None = None
 
     def names(self, *states: str) -> list[str]:
@@ -123,6 +126,7 @@ def take_tally(snapshot: Snapshot, now: datetime) -> Tally:
         resting=_resting(snapshot, ledger, nodes, desired - len(nodes)),
         former=tuple(former),
         is_known=daemon_set is not None and daemon_set.observed_generation > 0,
+        is_shut=daemon_set is None or (daemon_set.is_gated and daemon_set.is_observed),
         wake_at=min(wakes, default=None),
     )
 

@@ -80,8 +80,11 @@ class Cluster:
         daemon_set = self._server.objects[DAEMON_SETS].get(key)
         if daemon_set is None:
             return
-        self._syncs += 1
         uid = daemon_set["metadata"]["uid"]
+        if any(owner == uid for owner, _ in self._creating):
+            self._touch(daemon_set)  # one sync of a DaemonSet at a time, and it makes its pods
+            return
+        self._syncs += 1
         wanted = {
             n: raw["metadata"]["uid"] for n, raw in self._view.items() if matches(daemon_set, raw)
         }

@@ -297,6 +297,18 @@ def ignores_refusals():
         yield
 
 
+@contextmanager
+def pauses_early():
+    """A run is called paused as soon as it should be."""
+
+    def take(snapshot, now):
+        return replace(real(snapshot, now), is_shut=True)
+
+    real = decision.take_tally
+    with patch.object(decision, "take_tally", take):
+        yield
+
+
 MUTANTS = {
     mutant.__name__: mutant
     for mutant in (
@@ -319,5 +331,6 @@ MUTANTS = {
         enters_twice,
         believes_names,
         ignores_refusals,
+        pauses_early,
     )
 }

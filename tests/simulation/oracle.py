@@ -21,6 +21,7 @@
    within the controller's grace, because of its own or the logs' trouble.
 8. Each node stands in one shard of its run's report, and nothing of one Job in another's; see
    `shards`.
+9. While a Job says that it is suspended, no pod of it is made without the gate.
 """
 
 from collections import Counter
@@ -106,6 +107,7 @@ class Oracle:
         elif plural == PODS:
             if old is None:
                 self.job_of[new["metadata"]["uid"]] = self._owner(new)
+                self._judge_pause(new)
             self.gates.pod_written(old, new, self.ledger_read_at)
 
     def idle_write(self, process, what, sent_at):
@@ -307,6 +309,15 @@ class Oracle:
             self.excused[f"started: {verdict}"] += 1
         else:
             self.violate("started again", f"{run.machine.name} in {run.pod_name}: {words}")
+
+    def _judge_pause(self, pod):
+        """Judge the making of a pod: a Job that says it is suspended lets no more nodes start."""
+        if pod["spec"].get("schedulingGates"):
+            return
+        job_uid = self.job_of[pod["metadata"]["uid"]]
+        job = next((j for j in self._world.server.all(JOBS) if j["metadata"]["uid"] == job_uid), {})
+        if is_true(job, "Suspended"):
+            self.violate("suspended", f"{pod['metadata']['name']} is made without the gate")
 
     def task_refuses(self, run):
         """Note that an instance prints the failure token."""

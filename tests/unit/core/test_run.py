@@ -260,7 +260,31 @@ def test_suspend_gates_new_pods_and_opens_none():
     plan = run(w)
     assert acts(plan, ApplyDaemonSet)
     assert not acts(plan, OpenGates)
+
+
+def test_a_run_is_called_paused_when_the_gate_is_seen_to_be_up():
+    w = spec(world("a", gated=False), suspend=True)
+    run(w)
+    assert w.job.status["phase"] == "Running"
+    assert conditions(w)["Progressing"] == ("True", "NodesActive")
+    w.gated, w.observed = True, False
+    run(w)
+    assert "Suspended" not in conditions(w)
+    w.observed = True
+    plan = run(w)
+    assert conditions(w)["Suspended"] == ("True", "Suspended")
     assert w.job.status["phase"] == "Paused"
+    assert [e.reason for e in plan.events] == ["Paused"]
+
+
+def test_a_paused_run_stays_so_while_its_daemon_set_changes():
+    w = spec(world("a", gated=True), suspend=True)
+    run(w)
+    w.observed = False
+    assert run(w).actions == ()
+    w.has_daemon_set = False
+    run(w)
+    assert conditions(w)["Suspended"] == ("True", "Suspended")
 
 
 def test_a_daemon_set_that_goes_after_completion_is_made_again_for_the_second_count():
