@@ -39,6 +39,7 @@ class Client:
 
         def effect():
             self._world.oracle.ledger_read_at = read_at
+            self._world.oracle.is_late = self.is_dead
             return self._world.server.patch(
                 self._name,
                 resource.plural,

@@ -13,7 +13,8 @@
 3. Evidence is true: an own pod on that node printed the token, or ended with 0 in mode Exit; it is
    never changed or lost, and of its results (see `results`) none but new ones are added.
    Excused as `former node`: the token of a node made anew is entered for the one before, whose UID
-   is the only one that the terminator's watch has brought (mended as soon as it knows better).
+   is the only one that the terminator's watch has brought (mended as soon as it knows better). And
+   as `late`: a request of a process that died has replaced the time of a token by that of another.
 4. Conditions and times follow the API's conventions; ends are final; the report is told first.
 5. No write changes nothing, unless the writer's cache was behind.
 6. Without churn of nodes, the number of completed ones never goes down.
@@ -60,6 +61,7 @@ class Oracle:
         self.overtaken = set()
         self.claimed = set()
         self.ledger_read_at = {}
+        self.is_late = False
         self.status_views = {}
         self.synced = {}
         self._churns = any(d.kind in CHURN for d in world.schedule.disturbances)
@@ -175,6 +177,8 @@ class Oracle:
             if what == "results" and self.plans[job_uid].is_exit:
                 # The logs of earlier attempts are read first, and what they declare is told too.
                 self.excused["results: of an earlier attempt, for a moment"] += 1
+            elif self.is_late:
+                self.excused["evidence: late"] += 1
             else:
                 self.violate("evidence", f"the {what} of {node} changed: {was} to {entry}")
 
