@@ -103,6 +103,24 @@ class Cluster:
             "items"
         ]
 
+    def wait_only(self, namespace: str, name: str, slow: str, folder: str) -> None:
+        """Wait until all nodes but `slow` have completed a Job of `counting`, and that one works.
+
+        And until pods that are made from now on wait at the gate: the DaemonSet controller has
+        looked at a template that has it.
+        """
+
+        def is_shut() -> bool:
+            found = self.get("daemonset", f"{name}-daemonset-job", "-n", namespace)
+            spec = found["spec"]["template"]["spec"]
+            observed = found.get("status", {}).get("observedGeneration", 0)
+            return "schedulingGates" in spec and observed >= found["metadata"]["generation"]
+
+        others = set(self.nodes) - {slow}
+        eventually(lambda: self.completed(namespace, name) == others, 90, "the others completed")
+        eventually(lambda: self.runs(folder)[slow] == 1, 60, f"{slow} at work")
+        eventually(is_shut, 60, "the gate is up")
+
     def wait_gone(self, namespace: str, name: str, timeout: float = 90) -> None:
         """Wait until Job, DaemonSet and pods of that name are gone, `timeout` seconds for each."""
         eventually(lambda: self.job(namespace, name) is None, timeout, f"Job {name} gone")

@@ -187,7 +187,7 @@ def test_a_job_deleted_by_hand_leaves_a_closed_report(cluster, namespace):
     cluster.wait_gone(namespace, "stopped")
     eventually(
         lambda: cluster.report(namespace, "stopped").get("status", {}).get("phase") == "Cancelled",
-        10,
+        30,
     )
 
 

@@ -159,7 +159,7 @@ def test_a_task_pod_deleted_during_the_run_is_replaced_and_done(cluster, namespa
         "replaced", namespace, mountPath=folder, **counting(before=only_slow_waits(slow))
     )
     cluster.apply(job)
-    eventually(lambda: cluster.completed(namespace, "replaced") == set(cluster.nodes) - {slow})
+    cluster.wait_only(namespace, "replaced", slow, folder)
     by_node = {p["spec"]["nodeName"]: p for p in cluster.pods(namespace, "replaced")}
 
     for node in cluster.nodes[:2]:
@@ -176,12 +176,14 @@ def test_a_daemon_set_deleted_during_the_run_is_made_again(cluster, namespace, f
     slow = cluster.nodes[0]
     job = make_job("again", namespace, mountPath=folder, **counting(before=only_slow_waits(slow)))
     cluster.apply(job)
-    eventually(lambda: cluster.completed(namespace, "again") == set(cluster.nodes) - {slow})
+    cluster.wait_only(namespace, "again", slow, folder)
 
     cluster.kubectl("delete", "daemonset", "again-daemonset-job", "-n", namespace)
 
     eventually(lambda: cluster.runs(folder)[slow] == 2, 90, "the work started again")
-    assert "DaemonSetRecreated" in {e["reason"] for e in cluster.events(namespace, "again")}
+    eventually(
+        lambda: "DaemonSetRecreated" in {e["reason"] for e in cluster.events(namespace, "again")}
+    )
     cluster.on_node(slow, f"touch {folder}/go")
     cluster.wait_gone(namespace, "again")
     assert cluster.runs(folder) == {n: (2 if n == slow else 1) for n in cluster.nodes}
@@ -224,7 +226,7 @@ def test_the_api_server_going_away_for_a_minute(cluster, namespace, folder):
     slow = cluster.nodes[-1]
     job = make_job("away", namespace, mountPath=folder, **counting(before=only_slow_waits(slow)))
     cluster.apply(job)
-    eventually(lambda: cluster.completed(namespace, "away") == set(cluster.nodes) - {slow})
+    cluster.wait_only(namespace, "away", slow, folder)
     manifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 
     cluster.on_node(control_plane, f"mv {manifest} /root/apiserver.yaml")

@@ -28,7 +28,16 @@ from terminator.main import Options, Terminator
 from terminator.metrics import Metrics as TerminatorMetrics
 from tests.integration.jobs import job as make_job
 from tests.integration.kube_env import KubeEnv
-from tests.integration.playing import WORLD_LABEL, Behaviour, Logs, Raw, World, done, target_node
+from tests.integration.playing import (
+    WORLD_LABEL,
+    Behaviour,
+    Logs,
+    Raw,
+    World,
+    done,
+    is_gated,
+    target_node,
+)
 
 SYSTEM = "daemonset-job-system"
 ACCOUNT = "daemonset-job-controller"
@@ -233,6 +242,18 @@ class Stage:
             name,
         )
         return condition(found["status"], type_)
+
+    async def shut(self, daemon_set: str) -> None:
+        """Return once pods made from now on wait at the gate: its controller has seen it there."""
+
+        async def look() -> bool:
+            found = await self.find(DAEMON_SETS, daemon_set)
+            if found is None or not is_gated(found["spec"]["template"]):
+                return False
+            observed = (found.get("status") or {}).get("observedGeneration", 0)
+            return observed >= found["metadata"]["generation"]
+
+        await self.until(look, "the gate is up")
 
     async def describe(self) -> str:
         lines = [f"executions: {dict(self.world.executions)}"]

@@ -268,6 +268,7 @@ async def test_fail_fast_gives_no_more_turns(kube_env, namespace):
     async with stage(kube_env, namespace, behaviour=script(a=[fails(1), HOLD])) as play:
         await play.apply(spec(backoffLimit=0))
         await failed(play)
+        await play.shut(SET)
         await play.world.join("late")
 
         async def held():
@@ -362,7 +363,7 @@ async def test_the_pods_of_a_failed_run_go_when_asked_for(kube_env, namespace):
 
 async def test_the_deadline_of_a_run_survives_a_restart(kube_env, namespace):
     async with stage(kube_env, namespace, behaviour=script(c=[HOLD])) as play:
-        await play.apply(spec(activeDeadlineSeconds=5))
+        await play.apply(spec(activeDeadlineSeconds=10))
         job = await play.job_until(
             lambda s: (s.get("nodes") or {}).get("completed") == 2, "others done"
         )
@@ -372,7 +373,7 @@ async def test_the_deadline_of_a_run_survives_a_restart(kube_env, namespace):
         await asyncio.sleep(1)
         await play.start_controller()
         found = await failed(play, "DeadlineExceeded")
-        assert found["message"] == ("2 of 3 nodes completed within activeDeadlineSeconds (5 s)")
+        assert found["message"] == ("2 of 3 nodes completed within activeDeadlineSeconds (10 s)")
 
 
 async def test_a_deadline_that_passed_while_nobody_ran_is_noticed_at_once(kube_env, namespace):
@@ -427,7 +428,7 @@ async def test_a_run_that_is_suspended_starts_no_more_nodes(kube_env, namespace)
 
 async def test_a_completed_job_stays_for_its_time_to_live(kube_env, namespace):
     async with stage(kube_env, namespace) as play:
-        await play.apply(spec(ttlSecondsAfterFinished=3))
+        await play.apply(spec(ttlSecondsAfterFinished=6))
         await play.reason("Complete", "AllNodesCompleted")
         await asyncio.sleep(1)
         assert (await play.find(JOBS, "sample"))["status"]["phase"] == "Succeeded"

@@ -129,6 +129,11 @@ async def test_a_deleted_daemon_set_is_made_again_and_completed_nodes_do_not_run
     async with stage(kube_env, namespace, behaviour=behaviour) as play:
         await play.apply()
         await completed(play, "a")
+
+        async def all_at_work():
+            return play.world.executions == {"a": 1, "b": 1, "c": 1}
+
+        await play.until(all_at_work, "all at work")
         old = await play.find(DAEMON_SETS, SET)
         await play.admin.delete(DAEMON_SETS, SET, namespace)
 
@@ -160,6 +165,7 @@ async def test_the_successor_of_a_completed_nodes_pod_waits_at_the_gate(kube_env
     async with stage(kube_env, namespace, behaviour=behaviour) as play:
         await play.apply()
         await completed(play, "a", "b")
+        await play.shut(SET)
         first = (await play.pods())["a"][0]
         await play.admin.delete(PODS, first["metadata"]["name"], namespace)
 
@@ -398,6 +404,11 @@ async def test_a_report_that_somebody_deletes_is_made_again(kube_env, namespace)
     async with stage(kube_env, namespace, nodes=("a", "b"), behaviour=behaviour) as play:
         await play.apply()
         await completed(play, "a")
+
+        async def all_at_work():
+            return play.world.executions == {"a": 1, "b": 1, "c": 1}
+
+        await play.until(all_at_work, "all at work")
         old = await play.report()
         await play.admin.delete(JOB_REPORTS, old["metadata"]["name"], namespace)
 

@@ -119,6 +119,7 @@ async def _script(found: Stage, go: asyncio.Event) -> None:
         )
 
     await found.until(under_way, "b completed, a at its second attempt, the gate up")
+    await found.shut(SET)
     first = (await found.pods())["b"][0]
     await found.admin.delete(PODS, first["metadata"]["name"], found.namespace)
 
