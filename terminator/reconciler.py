@@ -39,8 +39,9 @@ from terminator.token import EXIT, Matcher
 # different ones are kept.
 _MATCHERS_LIMIT = 256
 # How long a completed Job stays for the sake of results that are still in a log, and how often it
-# is looked whether they have come in.
-RESULTS_PATIENCE = timedelta(seconds=10)
+# is looked whether they have come in. Longer than the longest pause before another try to read one
+# (reading.RETRY_SECONDS), so that there is one within it.
+RESULTS_PATIENCE = timedelta(seconds=15)
 RESULTS_LOOK_SECONDS = 0.25
 
 _Tokens = tuple[Completion, tuple[str, ...], str]

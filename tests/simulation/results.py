@@ -8,10 +8,11 @@ node has completed, and its pod, or what can be read of it, went before. Excused
 log could not be read for longer than the terminator waits for it.
 """
 
+from terminator.reading import RETRY_SECONDS
 from tests.simulation.script import RESULTS
 
-# A read that failed is tried again after so long at most.
-RETRY_SECONDS = 5.0
+# A read that failed is tried again after so long at most, and takes a moment.
+AGAIN_SECONDS = RETRY_SECONDS[1] + 1.0
 _PREFIX = b"dsjob:result "
 
 
@@ -76,7 +77,7 @@ class Results:
         """Note what the terminator deletes a Job without, though its pod is there to be read."""
         if not self._lacking(plan, entry) or entry["podUID"] in self._unreadable:
             return
-        if self._world.log_troubled_lately(node, RETRY_SECONDS):
+        if self._world.log_troubled_lately(node, AGAIN_SECONDS):
             self._impatient.add(entry["podUID"])
         else:
             self._left_behind.add(entry["podUID"])

@@ -353,7 +353,7 @@ async def test_a_complete_job_waits_for_results_in_its_logs_and_not_for_long(
     run.agree()
     await asyncio.sleep(1)
     assert run.exists
-    await eventually(lambda: not run.exists, 12)
+    await eventually(lambda: not run.exists, 17)
     assert run.evidence()["a"].get("results", {}) == results
 
 
