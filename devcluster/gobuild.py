@@ -53,7 +53,7 @@ HYPERKUBE = Program(
     "hyperkube",
     source="components",
     ldflags=_VERSION_FLAGS,
-    note=f" (Kubernetes {KUBERNETES_VERSION[1:]} from Go modules; first time only, about 6 min)",
+    note=f" (Kubernetes {KUBERNETES_VERSION[1:]} from Go modules; first time only, 6 to 10 min)",
 )
 
 
