@@ -98,11 +98,7 @@ async def test_nothing_is_written_while_nothing_changes(kube_env, namespace):
         await play.apply({"image": "x", "activeDeadlineSeconds": 1}, name="late")
         await play.reason("Failed", "DeadlineExceeded", "late")
 
-        async def gated():
-            found = await play.find(DAEMON_SETS, SET)
-            return is_gated(found["spec"]["template"])
-
-        await play.until(gated, "the gate is up")
+        await play.shut(SET)
         # What only tells progress may be written this much later.
         await asyncio.sleep(PROGRESS_SECONDS + 1)
 
@@ -185,12 +181,8 @@ async def test_drift_of_the_daemon_set_is_repaired(kube_env, namespace):
     _, behaviour = waiting("a")
     async with stage(kube_env, namespace, nodes=("a",), behaviour=behaviour) as play:
         await play.apply()
-
-        async def gated():
-            found = await play.find(DAEMON_SETS, SET)
-            return found if found and is_gated(found["spec"]["template"]) else None
-
-        wanted = await play.until(gated, "the gate is up")
+        await play.shut(SET)
+        wanted = await play.find(DAEMON_SETS, SET)
         container = wanted["spec"]["template"]["spec"]["containers"][0]
         drift = {
             "metadata": {"labels": {"job": "other"}},
@@ -227,12 +219,7 @@ async def test_what_others_add_to_the_daemon_set_is_left_alone(kube_env, namespa
     _, behaviour = waiting("a")
     async with stage(kube_env, namespace, nodes=("a",), behaviour=behaviour) as play:
         await play.apply()
-
-        async def gated():
-            found = await play.find(DAEMON_SETS, SET)
-            return found is not None and is_gated(found["spec"]["template"])
-
-        await play.until(gated, "the gate is up")
+        await play.shut(SET)
         addition = {"metadata": {"annotations": {"example.com/seen": "yes"}, "labels": {"x": "y"}}}
         writes = play.processes[0].requests.writes
         changed = await play.change(DAEMON_SETS, SET, addition)
