@@ -193,8 +193,15 @@ def _is_completed(name: str, snapshot: Snapshot) -> bool:
 
 
 def _is_recorded(name: str, snapshot: Snapshot, states: AbstractSet[str]) -> bool:
+    """Return whether the controller recorded such an end of the node.
+
+    A failure is no end any more once another try was asked for, though its record stands until the
+    pod of that try is there.
+    """
     node, record = snapshot.nodes.get(name), snapshot.records.get(name)
     if node is None or record is None or not node.uid:
+        return False
+    if record.state == _FAILED and record.retry != snapshot.job.retry_token:
         return False
     return record.uid == node.uid and record.state in states
 

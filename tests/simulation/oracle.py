@@ -320,7 +320,9 @@ class Oracle:
             return
         job_uid = self.job_of[pod["metadata"]["uid"]]
         job = next((j for j in self._world.server.all(JOBS) if j["metadata"]["uid"] == job_uid), {})
-        if is_true(job, "Suspended"):
+        # A run that a user has just resumed says so until the controller has written it.
+        asked = job.get("spec", {}).get("suspend") and is_true(job, "Suspended")
+        if asked or is_true(job, "Suspended", "FailedNodes"):
             self.violate("suspended", f"{pod['metadata']['name']} is made without the gate")
 
     def task_refuses(self, run):
@@ -426,10 +428,13 @@ def _has_only_gained_results(was, entry):
     return before.items() <= after.items() and {**entry, "results": 0} == {**was, "results": 0}
 
 
-def is_true(job, type_):
-    """Return whether a condition of the raw Job is True."""
+def is_true(job, type_, reason=""):
+    """Return whether a condition of the raw Job is True, for that reason if one is given."""
     conditions = (job.get("status") or {}).get("conditions") or ()
-    return any(c["type"] == type_ and c["status"] == "True" for c in conditions)
+    return any(
+        c["type"] == type_ and c["status"] == "True" and reason in {"", c["reason"]}
+        for c in conditions
+    )
 
 
 def tolerated_failures(job, count):

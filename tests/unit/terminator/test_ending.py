@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from job_controller.api import names
 from job_controller.api.job import FailurePolicy
 from job_controller.api.objects import Node
 from job_controller.api.report import Evidence, NodeRecord
@@ -217,6 +218,16 @@ def test_a_complete_job_with_failed_nodes_stays_unless_it_says_otherwise():
 @pytest.mark.parametrize("entry", [record(uid="other"), record(state="Active")])
 def test_only_nodes_recorded_as_failed_are_excused(entry):
     assert obstacle(with_failed(1, entry)) == "2 of 3 nodes are completed"
+
+
+@pytest.mark.parametrize("token", ["again", "once more"])
+def test_a_failure_before_a_retry_that_was_asked_for_is_no_end(token):
+    """Its record stands until the pod of the next try is there; a complete Job waits for that."""
+    snapshot = with_failed(1, replace(record(), retry="again"))
+    annotations = {names.ANNOTATION_RETRY: token}
+    snapshot = replace(snapshot, job=replace(snapshot.job, annotations=annotations))
+    asked = token != "again"
+    assert obstacle(snapshot) == ("2 of 3 nodes are completed" if asked else "")
 
 
 def test_failed_nodes_need_to_be_known_nodes():
