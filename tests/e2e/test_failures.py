@@ -8,6 +8,7 @@ import pytest
 
 from tests.e2e.cluster import WAIT, consistently, counting, eventually, make_job
 
+RETRY = "daemonset.darkowlzz.space/retry"
 GO = "while [ ! -e /basetarget/go ]; do sleep 0.2; done"
 
 
@@ -282,18 +283,25 @@ def test_continue_lets_every_node_try_and_then_fails(cluster, namespace):
     assert cluster.completed(namespace, "all") == set(cluster.nodes) - {bad}
 
 
-def test_failed_nodes_within_the_limit_do_not_fail_the_run(cluster, namespace):
+def test_failed_nodes_within_the_limit_do_not_fail_the_run(cluster, namespace, folder):
     bad = cluster.nodes[0]
     policy = {"action": "Continue", "maxFailedNodes": "34%"}
-    task = on(bad, "exit 3")
-    cluster.apply(make_job("most", namespace, backoffLimit=0, failurePolicy=policy, **task))
+    task = on(bad, "[ -e /basetarget/fixed ] || exit 3; echo done; " + WAIT)
+    job = make_job(
+        "most", namespace, mountPath=folder, backoffLimit=0, failurePolicy=policy, **task
+    )
+    cluster.apply(job)
 
     complete = wait_condition(cluster, namespace, "most", "Complete")
 
     assert complete["reason"] == "EnoughNodesCompleted"
     assert complete["message"] == f"2 of 3 nodes completed, 1 failed ({bad})"
-    # A node failed: the Job stays to be looked at.
+    # A node failed: the Job stays to be looked at, until that node was tried again.
     consistently(lambda: cluster.job(namespace, "most") is not None, 3)
+    cluster.on_node(bad, f"touch {folder}/fixed")
+    cluster.kubectl("annotate", "dsj", "most", "-n", namespace, f"{RETRY}=1")
+    cluster.wait_gone(namespace, "most")
+    assert cluster.completed(namespace, "most") == set(cluster.nodes)
 
 
 def test_a_paused_run_goes_on_when_its_failed_node_is_tried_again(cluster, namespace, folder):
@@ -311,9 +319,7 @@ def test_a_paused_run_goes_on_when_its_failed_node_is_tried_again(cluster, names
     eventually(lambda: "Paused" in reasons(cluster, namespace, "paused"))
 
     cluster.on_node(bad, f"touch {folder}/fixed")
-    cluster.kubectl(
-        "annotate", "dsj", "paused", "-n", namespace, "daemonset.darkowlzz.space/retry=1"
-    )
+    cluster.kubectl("annotate", "dsj", "paused", "-n", namespace, f"{RETRY}=1")
     cluster.wait_gone(namespace, "paused")
 
 
@@ -329,9 +335,7 @@ def test_a_failed_run_is_opened_by_a_retry_of_its_failed_nodes_only(cluster, nam
     before = cluster.runs(folder)
 
     cluster.on_node(bad, f"touch {folder}/fixed")
-    cluster.kubectl(
-        "annotate", "dsj", "retry", "-n", namespace, "daemonset.darkowlzz.space/retry=again"
-    )
+    cluster.kubectl("annotate", "dsj", "retry", "-n", namespace, f"{RETRY}=again")
 
     cluster.wait_gone(namespace, "retry")
     assert cluster.runs(folder)[bad] > before[bad]
