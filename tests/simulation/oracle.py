@@ -14,7 +14,8 @@
    never changed or lost, and of its results (see `results`) none but new ones are added.
    Excused as `former node`: the token of a node made anew is entered for the one before, whose UID
    is the only one that the terminator's watch has brought (mended as soon as it knows better). And
-   as `late`: a request of a process that died has replaced the time of a token by that of another.
+   as `unseen`: of a task that printed the token twice, the one has replaced the other, which a
+   process that died had sent and its successor could not have seen, or the other way round.
 4. Conditions and times follow the API's conventions; ends are final; the report is told first.
 5. No write changes nothing, unless the writer's cache was behind.
 6. Without churn of nodes, the number of completed ones never goes down.
@@ -61,7 +62,7 @@ class Oracle:
         self.overtaken = set()
         self.claimed = set()
         self.ledger_read_at = {}
-        self.is_late = False
+        self.entries_seen = {}
         self.status_views = {}
         self.synced = {}
         self._churns = any(d.kind in CHURN for d in world.schedule.disturbances)
@@ -177,10 +178,15 @@ class Oracle:
             if what == "results" and self.plans[job_uid].is_exit:
                 # The logs of earlier attempts are read first, and what they declare is told too.
                 self.excused["results: of an earlier attempt, for a moment"] += 1
-            elif self.is_late:
-                self.excused["evidence: late"] += 1
+            elif not self._had_seen(node, uid):
+                self.excused["evidence: unseen"] += 1
             else:
                 self.violate("evidence", f"the {what} of {node} changed: {was} to {entry}")
+
+    def _had_seen(self, node, node_uid):
+        """Whether who sent the write that is being judged knew that the node had completed."""
+        entry = self.entries_seen.get(node)
+        return entry is not None and entry.is_completed and entry.node_uid == node_uid
 
     def _is_taken_for_former(self, job_uid, node):
         """Whether the node did print the token, and the terminator cannot know its new UID yet."""

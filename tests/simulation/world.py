@@ -172,6 +172,8 @@ class World:
         self.incarnations[name] = number + 1
         raw = self.register(name, zone or plan.zone)
         task = plan.tasks[number % len(plan.tasks)]
+        if former := self.machines.get(name):
+            former.is_gone = True  # it lost its Node object, and went down before it made another
         machine = Machine(self, name, raw["metadata"]["uid"], task)
         self.machines[name] = machine
         for pod in self.server.all(PODS):
