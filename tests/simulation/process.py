@@ -51,6 +51,7 @@ class Process:
     def __init__(self, world):
         self._world = world
         self.is_up = False
+        self.started_at = 0.0
         self.client = None
         self.feeds = {}
         self._task = None
@@ -60,6 +61,7 @@ class Process:
         if self.is_up or self._world.is_over:
             return
         self.is_up = True
+        self.started_at = self._world.loop.moment
         self._world.note(self.name, "starts")
         self.client = Client(self._world, self)
         self.feeds = {}

@@ -109,8 +109,11 @@ async def _rest(world):
     await asyncio.sleep(SETTLE_SECONDS)
     end = world.loop.moment + HORIZON_SECONDS
     while world.loop.moment < end:
-        quiet = world.loop.moment - world.oracle.last_write_at
-        is_up = all(process.is_up for process in world.processes.values())
+        processes = world.processes.values()
+        # A process that has only just come back may have something to write yet.
+        last = max(world.oracle.last_write_at, *(process.started_at for process in processes))
+        quiet = world.loop.moment - last
+        is_up = all(process.is_up for process in processes)
         if quiet > REST_SECONDS and is_up and not world.processes["controller"].expects_something:
             return True
         await asyncio.sleep(5.0)
