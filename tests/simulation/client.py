@@ -7,6 +7,7 @@ is under way when its process dies arrives all the same. Nothing a dead process 
 
 import asyncio
 
+from job_controller.api.report import parse_report
 from job_controller.kube.errors import Conflict, Forbidden, KubeError, Throttled, Unavailable
 from tests.simulation.server import DAEMON_SETS, REPORTS
 
@@ -21,6 +22,8 @@ class Client:
         self.is_dead = False
         # When the ledger was last read afresh, by UID of the Job: gates are opened on it.
         self.ledger_read_at = {}
+        # What this life of the process has entered itself and was told of, by name of the report.
+        self._entered = {}
 
     # --- what the shells call ------------------------------------------------------------
 
@@ -36,8 +39,7 @@ class Client:
 
     async def merge_patch(self, resource, name, body, namespace=None, *, subresource=None, **_):
         read_at = dict(self.ledger_read_at)
-        report = resource.plural == REPORTS and self._process.cached(REPORTS, name, namespace)
-        entries = report.evidence if report else {}
+        entries = self._entries_seen(name, namespace) if resource.plural == REPORTS else {}
 
         def effect():
             self._world.oracle.ledger_read_at = read_at
@@ -52,7 +54,15 @@ class Client:
             )
 
         verb = f"patch {subresource}" if subresource else "patch"
-        return await self._call(verb, resource.plural, name, effect, namespace)
+        answer = await self._call(verb, resource.plural, name, effect, namespace)
+        if resource.plural == REPORTS:
+            self._entered[name] = parse_report(answer).evidence
+        return answer
+
+    def _entries_seen(self, name, namespace):
+        """Return what this process knows of a report's evidence: its cache, and its own writes."""
+        report = self._process.cached(REPORTS, name, namespace)
+        return {**(report.evidence if report is not None else {}), **self._entered.get(name, {})}
 
     async def apply(self, resource, name, body, namespace=None, **_):
         def effect():

@@ -8,11 +8,12 @@ node has completed, and its pod, or what can be read of it, went before. Excused
 log could not be read for longer than the terminator waits for it.
 """
 
-from terminator.reading import RETRY_SECONDS
 from tests.simulation.script import RESULTS
 
-# A read that failed is tried again after so long at most, and takes a moment.
-AGAIN_SECONDS = RETRY_SECONDS[1] + 1.0
+# A log that could be read for so long before the deletion has to have been read. Stricter than what
+# the code promises (its pauses between two tries grow up to reading.RETRY_SECONDS), so that a
+# patience which is too short for them shows.
+READABLE_SECONDS = 5.0
 _PREFIX = b"dsjob:result "
 
 
@@ -77,7 +78,7 @@ class Results:
         """Note what the terminator deletes a Job without, though its pod is there to be read."""
         if not self._lacking(plan, entry) or entry["podUID"] in self._unreadable:
             return
-        if self._world.log_troubled_lately(node, AGAIN_SECONDS):
+        if self._world.log_troubled_lately(node, READABLE_SECONDS):
             self._impatient.add(entry["podUID"])
         else:
             self._left_behind.add(entry["podUID"])
