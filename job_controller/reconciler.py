@@ -22,6 +22,7 @@ from job_controller.api.objects import DaemonSet, Pod, parse_daemon_set
 from job_controller.api.report import JobReport, parse_report, untracked
 from job_controller.caches import Caches, Key, cache_name
 from job_controller.core.decide import decide
+from job_controller.core.judge import FAILED
 from job_controller.core.merge import merge_patch
 from job_controller.core.plan import (
     Action,
@@ -35,8 +36,10 @@ from job_controller.core.plan import (
     WriteStatus,
     without_progress,
 )
-from job_controller.core.report import closed_status, expired_reports
+from job_controller.core.report import PHASE_CANCELLED, closed_status, expired_reports
+from job_controller.core.sightings import Sightings, look
 from job_controller.core.snapshot import Settings, Snapshot
+from job_controller.core.tally import merge_records, standing_pods
 from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import (
     AlreadyExists,
@@ -85,6 +88,7 @@ class Reconciler:
         self._caches = caches
         self._written = written
         self._next_progress: dict[Key, float] = {}
+        self._seen: dict[Key, tuple[str, Sightings]] = {}
 
     async def reconcile(self, key: Key) -> float | None:
         """Make one pass; return the seconds after which to look again, None for no need to.
@@ -100,6 +104,7 @@ class Reconciler:
             if job is None:
                 self._written.drop(key)
                 self._next_progress.pop(key, None)
+                self._seen.pop(key, None)
                 return wait
             waits = [
                 seconds for seconds in (wait, await self._pass(key, job)) if seconds is not None
@@ -110,21 +115,44 @@ class Reconciler:
 
     async def _pass(self, key: Key, job: Job) -> float | None:
         started = self._shell.clock.monotonic()
-        snapshot = self._snapshot(key, job)
+        snapshot = self._look(key, self._snapshot(key, job))
         plan = decide(snapshot, self._shell.clock.now())
         self._caches.took(key, self._shell.clock.monotonic() - started)
         plan = self._paced(key, job, plan)
-        try:
-            await self._carry_out(key, snapshot, plan)
-        except _RefusedError as refused:
-            snapshot = replace(
-                snapshot,
-                daemon_set=snapshot.daemon_set or await self._find_unlabelled(job),
-                refusal=refused.message,
-            )
-            plan = decide(snapshot, self._shell.clock.now())
-            await self._carry_out(key, snapshot, plan)
-        return plan.requeue_after
+        while True:
+            try:
+                await self._carry_out(key, snapshot, plan)
+            except _RefusedError as refused:
+                # What was refused is not asked for again in this pass: each round asks for less.
+                snapshot = await self._after_refusal(snapshot, refused)
+                plan = decide(snapshot, self._shell.clock.now())
+            else:
+                return plan.requeue_after
+
+    def _look(self, key: Key, snapshot: Snapshot) -> Snapshot:
+        """Return the snapshot with when this process first saw what timers count from."""
+        job = snapshot.job
+        uid, before = self._seen.get(key, ("", {}))
+        pods = standing_pods(snapshot)
+        failed = frozenset(
+            name for name, record in merge_records(snapshot).items() if record.state == FAILED
+        )
+        now = self._shell.clock.now()
+        seen = look(before if uid == job.uid else {}, pods, snapshot.nodes, failed, now)
+        self._seen[key] = job.uid, seen
+        return replace(snapshot, seen=seen)
+
+    async def _after_refusal(self, snapshot: Snapshot, refused: _RefusedError) -> Snapshot:
+        """Return the snapshot that knows of a refused write; raises if it knew already."""
+        if getattr(snapshot, refused.field):
+            assert refused.__cause__ is not None
+            raise refused.__cause__
+        if refused.field == "report_refusal":
+            return replace(snapshot, report_refusal=refused.message)
+        if refused.field == "pods_refusal":
+            return replace(snapshot, pods_refusal=refused.message)
+        found = snapshot.daemon_set or await self._find_unlabelled(snapshot.job)
+        return replace(snapshot, daemon_set=found, refusal=refused.message)
 
     def _paced(self, key: Key, job: Job, plan: Plan) -> Plan:
         """Return the plan, without what only tells progress if that was told a moment ago."""
@@ -162,7 +190,13 @@ class Reconciler:
         for action in plan.actions:
             logger.info("doing", action=type(action).__name__)
             started = clock.monotonic()
-            await self._do(key, job, action)
+            try:
+                await self._do(key, job, action)
+            except KubeError as error:
+                field = _REFUSAL_FIELDS.get(type(action))
+                if field is None or not _is_refusal(error):
+                    raise
+                raise _RefusedError(error, field) from error
             if isinstance(action, WriteReportStatus | WriteStatus):
                 recording += clock.monotonic() - started
         if recording:
@@ -235,10 +269,12 @@ class Reconciler:
     async def _write_report_status(
         self, key: Key, report: JobReport, status: Mapping[str, Any]
     ) -> None:
-        body = {
-            "metadata": {"uid": report.uid},
-            "status": merge_patch(report.status, status),
-        }
+        # A closing write must not overwrite what was said meanwhile of a run that has just ended:
+        # a leader that has just begun may not have seen it yet.
+        meta = {"uid": report.uid}
+        if status.get("phase") == PHASE_CANCELLED:
+            meta["resourceVersion"] = report.resource_version
+        body = {"metadata": meta, "status": merge_patch(report.status, status)}
         try:
             written = await self._shell.client.merge_patch(
                 JOB_REPORTS, report.name, body, report.namespace, subresource="status"
@@ -285,18 +321,13 @@ class Reconciler:
             body["metadata"] = {**body["metadata"], "uid": action.uid}
         elif not await self._still_wanted(job):
             return
-        try:
-            written = await self._shell.client.apply(
-                DAEMON_SETS,
-                job.daemon_set_name,
-                body,
-                job.namespace,
-                field_manager=names.FIELD_MANAGER,
-            )
-        except KubeError as error:
-            if _is_refusal(error):
-                raise _RefusedError(error) from error
-            raise
+        written = await self._shell.client.apply(
+            DAEMON_SETS,
+            job.daemon_set_name,
+            body,
+            job.namespace,
+            field_manager=names.FIELD_MANAGER,
+        )
         self._note(key, DAEMON_SETS, written)
 
     async def _still_wanted(self, job: Job) -> bool:
@@ -381,25 +412,46 @@ class Reconciler:
         self._written.wrote(key, watch, version)
 
 
-class _RefusedError(Exception):
-    """The API server will not take the DaemonSet as it is; trying again at once is no use."""
+_TOO_LARGE = 413
+_ABOUT_CONTENT = (
+    "failed to create typed patch object",
+    "request is too large",
+    "trying to send message larger than max",
+)
+# Which field of a snapshot says that such an action was refused.
+_REFUSAL_FIELDS: Mapping[type, str] = {
+    ApplyDaemonSet: "refusal",
+    CreateReport: "report_refusal",
+    WriteReportStatus: "report_refusal",
+    OpenGates: "pods_refusal",
+    DeletePods: "pods_refusal",
+}
 
-    def __init__(self, error: KubeError) -> None:
+
+class _RefusedError(Exception):
+    """The API server will not take a write as it is; to try it again at once is no use.
+
+    `field` is the field of a snapshot that says so.
+    """
+
+    def __init__(self, error: KubeError, field: str) -> None:
         super().__init__(error.message)
-        self.message = error.message
+        self.message = error.message or error.reason
+        self.field = field
 
 
 def _is_refusal(error: KubeError) -> bool:
     """Return whether the object itself is at fault, so that trying it again at once is no use.
 
-    A field that the schema does not know comes back as 500 from server-side apply, unlike from
-    any other write (apiserver endpoints/handlers/patch.go, applyPatcher).
+    Two such answers are 500: a field that the schema does not know, from server-side apply alone
+    (apiserver endpoints/handlers/patch.go, applyPatcher), and an object that etcd does not take
+    (etcd server/etcdserver/api/v3rpc, ErrGRPCRequestTooLarge; the client's own limit, of gRPC).
     """
     if isinstance(error, Forbidden) and error.is_namespace_ending:
         return False
-    return isinstance(error, Invalid | BadRequest | Forbidden) or (
-        error.status == 500 and "failed to create typed patch object" in error.message
-    )
+    if isinstance(error, Invalid | BadRequest | Forbidden) or error.status == _TOO_LARGE:
+        return True
+    return error.status == 500 and any(words in error.message for words in _ABOUT_CONTENT)
 
 
 def _gravity(error: Exception) -> int:

@@ -11,14 +11,19 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from job_controller.api import names
+from job_controller.api.affinity import matches_node
 from job_controller.api.job import Job
 from job_controller.api.objects import DaemonSet, Node, Pod
 from job_controller.api.report import Evidence, JobReport, NodeRecord
 from job_controller.api.times import format_time, parse_time
 
+# A complete Job whose time to live is over goes when this count agrees. What keeps it from being
+# counted exactly (a node that joined later and cannot get its pod) may do so for this long.
+OVERDUE_SECONDS = 600
 # States of nodes that have ended, in JobReport.status.nodeStates.
 _COMPLETED = "Completed"
 _FAILED = "Failed"
+_UNREACHABLE = "Unreachable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +47,27 @@ class Snapshot:
 class Count:
     """Where the run stands, in names of nodes.
 
-    `wanted` are the nodes on which the DaemonSet controller keeps a pod, `completed` those of
-    them that stand in the ledger by their UID, `failed` those of the rest that the controller
-    recorded as failed, `recorded` those whose end, whichever, stands in the controller's record.
-    `inexact` says why `wanted` is not known to be all of them, "" if it is.
+    Attributes:
+        wanted: The nodes on which the DaemonSet controller keeps a pod.
+        completed: Those of them that stand in the ledger by their UID.
+        failed: Those of the rest that the controller recorded as failed.
+        recorded: Those whose end, whichever, stands in the controller's record.
+        running: Those that have neither completed nor failed, whose task is at work, and which are
+            not on record as unreachable.
+        inexact: Why `wanted` is not known to be all wanted nodes, "" if it is.
     """
 
     wanted: frozenset[str]
     completed: frozenset[str]
     failed: frozenset[str]
     recorded: frozenset[str]
+    running: frozenset[str]
     inexact: str
+
+    @property
+    def active(self) -> frozenset[str]:
+        """The wanted nodes that have neither completed nor failed."""
+        return self.wanted - self.completed - self.failed
 
     @property
     def all_completed(self) -> bool:
@@ -127,6 +142,11 @@ def take_count(snapshot: Snapshot) -> Count:
     job, daemon_set = snapshot.job, snapshot.daemon_set
     pods = owned_pods(job, daemon_set, snapshot.pods)
     wanted = frozenset(pod.node_name for pod in pods if not pod.deleting and pod.node_name)
+    leaving = frozenset(
+        pod.node_name
+        for pod in pods
+        if pod.deleting and not pod.is_terminal and pod.node_name in snapshot.nodes
+    )
     completed = frozenset(name for name in wanted if _is_completed(name, snapshot))
     failed = frozenset(
         name for name in wanted - completed if _is_recorded(name, snapshot, {_FAILED})
@@ -134,7 +154,16 @@ def take_count(snapshot: Snapshot) -> Count:
     recorded = frozenset(
         name for name in wanted if _is_recorded(name, snapshot, {_COMPLETED, _FAILED})
     )
-    return Count(wanted, completed, failed, recorded, _inexactness(job, daemon_set, wanted))
+    inexact = _inexactness(snapshot, wanted, leaving - wanted)
+    running = frozenset(
+        pod.node_name
+        for pod in pods
+        if pod.node_name in wanted - completed - failed
+        and pod.container is not None
+        and pod.container.state == "running"
+        and not _is_recorded(pod.node_name, snapshot, {_UNREACHABLE})
+    )
+    return Count(wanted, completed, failed, recorded, running, inexact)
 
 
 def judge_ending(job: Job, count: Callable[[], Count], now: datetime) -> Ending:
@@ -155,21 +184,16 @@ def judge_ending(job: Job, count: Callable[[], Count], now: datetime) -> Ending:
     return Ending("the controller has yet to count it as complete")
 
 
-def allowed_failures(limit: int | str, wanted: int) -> int:
-    """Return how many of `wanted` nodes may fail: a number, or a percentage, rounded down."""
-    if isinstance(limit, int):
-        return limit
-    return int(limit.removesuffix("%")) * wanted // 100
-
-
 def _judge_complete(job: Job, count: Count, now: datetime) -> Ending:
-    disagreement = _disagreement(job, count)
-    if disagreement:
-        return Ending(disagreement)
     ttl_seconds = job.spec.ttl_seconds_after_finished
     if ttl_seconds is None and count.failed:
         return Ending("nodes failed, and it stays for inspection")
-    return _after(job, ttl_seconds or 0, now)
+    ending = _after(job, ttl_seconds or 0, now)
+    if not ending.may_delete:
+        return ending
+    overdue = _after(job, (ttl_seconds or 0) + OVERDUE_SECONDS, now)
+    disagreement = _disagreement(job, count, is_overdue=overdue.may_delete)
+    return Ending(disagreement, overdue.wake_at) if disagreement else ending
 
 
 def _judge_failed(job: Job, now: datetime) -> Ending:
@@ -206,29 +230,55 @@ def _is_recorded(name: str, snapshot: Snapshot, states: AbstractSet[str]) -> boo
     return record.uid == node.uid and record.state in states
 
 
-def _inexactness(job: Job, daemon_set: DaemonSet | None, wanted: frozenset[str]) -> str:
-    if daemon_set is None or not _is_owned(job, daemon_set):
+def _inexactness(snapshot: Snapshot, wanted: frozenset[str], leaving: frozenset[str]) -> str:
+    """Return why the wanted nodes are not known, "" if they are.
+
+    `leaving` are nodes whose only pod is being deleted: one that still matches is wanted, and its
+    next pod is yet to come. Equal numbers are no proof: the DaemonSet controller counts separately
+    nodes that want a pod (desired), those of them that have one (scheduled), and nodes that keep a
+    pod although they do not want one any more (misscheduled).
+    """
+    found = snapshot.daemon_set
+    if found is None or not _is_owned(snapshot.job, found):
         return "it has no DaemonSet"
-    if daemon_set.deleting:
-        return "its DaemonSet is being deleted"
-    if not daemon_set.is_observed:
-        return "the DaemonSet controller has yet to act on the newest spec"
-    if len(wanted) != daemon_set.desired:
-        return f"{daemon_set.desired} nodes are wanted and {len(wanted)} have a pod"
+    if unusable := _unusable(snapshot.job, found):
+        return unusable
+    if found.scheduled != found.desired:
+        return f"{found.desired} nodes should run a pod and {found.scheduled} do"
+    counted, present = found.scheduled + found.misscheduled, len(wanted | leaving)
+    if counted != present:
+        return f"the DaemonSet controller counts {counted} nodes with a pod, and {present} have one"
+    pod_spec = (found.spec.get("template") or {}).get("spec") or {}
+    for name in sorted(leaving):
+        if matches_node(pod_spec, name, snapshot.nodes[name].labels):
+            return f"the pod of {name} is being deleted, and another one follows"
     return ""
 
 
-def _disagreement(job: Job, count: Count) -> str:
-    """Return why this count does not agree that the Job is complete, "" if it does."""
-    if count.inexact:
+def _unusable(job: Job, found: DaemonSet) -> str:
+    """Return why the DaemonSet's counters say nothing of what the Job asks for, "" if they do."""
+    if found.deleting:
+        return "its DaemonSet is being deleted"
+    if not found.is_observed:
+        return "the DaemonSet controller has yet to act on the newest spec"
+    if found.nodes_hash != job.nodes_hash:
+        return "its DaemonSet was applied for another spec.nodes"
+    return ""
+
+
+def _disagreement(job: Job, count: Count, *, is_overdue: bool) -> str:
+    """Return why this count does not agree that the Job is complete, "" if it does.
+
+    The controller has counted it as complete. Nodes that came later are served, and a Job that is
+    kept waits for those at work; but none that came later keeps it for ever.
+    """
+    if count.inexact and not is_overdue:
         return count.inexact
-    if not count.wanted:
-        return "no node is wanted"
-    if count.completed | count.failed != count.wanted:
-        return f"{len(count.completed)} of {len(count.wanted)} nodes are completed"
-    allowed = allowed_failures(job.spec.failure_policy.max_failed_nodes, len(count.wanted))
-    if len(count.failed) > allowed:
-        return f"{len(count.failed)} nodes failed and {allowed} may"
+    if count.running if is_overdue else count.active:
+        done, wanted = len(count.completed), len(count.wanted)
+        return f"{done} of {wanted} nodes are completed"
+    if is_overdue or not count.wanted:
+        return ""
     return _untold(job, count)
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from job_controller.api import names
 from job_controller.api.times import parse_time
+
+# Ten years: the CRD's maximum for each number of seconds.
+SECONDS_LIMIT: Final = 315_360_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,16 @@ class NodeSelection:
     selector: Mapping[str, Any] | None = None
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+
+
+def nodes_hash(raw_spec: Mapping[str, Any]) -> str:
+    """Return a hash of `spec.nodes` in a raw Job spec, 16 hexadecimal digits.
+
+    The controller writes it on the DaemonSet that it applies for that selection; the terminator
+    computes it for itself and compares.
+    """
+    text = json.dumps(raw_spec.get("nodes") or {}, separators=(",", ":"), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +142,25 @@ class Job:
     def retry_token(self) -> str:
         """The value of the retry annotation: changing it lets failed nodes try again.
 
-        Taking the annotation away asks for nothing: the last value stays in force.
+        Removing the annotation asks for nothing: the last value stays in force. A value of more
+        than `names.RETRY_LIMIT` characters is shortened to its start and a hash of the whole.
         """
-        return self.annotations.get(names.ANNOTATION_RETRY) or self.status.get("retry") or ""
+        value = self.annotations.get(names.ANNOTATION_RETRY) or self.status.get("retry") or ""
+        return names.shorten(value, names.RETRY_LIMIT)
+
+    @property
+    def completion_token(self) -> str:
+        """The token that its tasks print, "" while that is the configured word of the moment.
+
+        The word that was configured when the Job started is kept in its status: the tasks that
+        run were told that one.
+        """
+        return self.spec.completion.token or self.status.get("completionToken") or ""
+
+    @property
+    def nodes_hash(self) -> str:
+        """The hash of `spec.nodes`, see `nodes_hash`."""
+        return nodes_hash(self.raw_spec)
 
     @property
     def daemon_set_name(self) -> str:
@@ -210,11 +240,11 @@ def parse_spec(raw: Mapping[str, Any]) -> JobSpec:
             failure_token=completion.get("failureToken") or None,
         ),
         backoff_limit=_or_default(raw.get("backoffLimit"), 6),
-        node_deadline_seconds=raw.get("nodeDeadlineSeconds"),
-        active_deadline_seconds=raw.get("activeDeadlineSeconds"),
+        node_deadline_seconds=_seconds(raw.get("nodeDeadlineSeconds")),
+        active_deadline_seconds=_seconds(raw.get("activeDeadlineSeconds")),
         failure_policy=_parse_failure_policy(raw.get("failurePolicy") or {}),
         failure_log_lines=_or_default(raw.get("failureLogLines"), 5),
-        ttl_seconds_after_finished=raw.get("ttlSecondsAfterFinished"),
+        ttl_seconds_after_finished=_seconds(raw.get("ttlSecondsAfterFinished")),
         suspend=bool(raw.get("suspend")),
         results=tuple(entry["name"] for entry in raw.get("results") or () if entry.get("name")),
     )
@@ -230,6 +260,11 @@ def _parse_failure_policy(raw: Mapping[str, Any]) -> FailurePolicy:
         ),
         pods=raw.get("pods") or "Keep",
     )
+
+
+def _seconds(value: int | None) -> int | None:
+    """Return a number of seconds, at most SECONDS_LIMIT: a later moment is none for `datetime`."""
+    return None if value is None else min(value, SECONDS_LIMIT)
 
 
 def _or_default(value: Any, default: Any) -> Any:

@@ -36,6 +36,12 @@ LABEL_JOB_UID: Final = f"{GROUP}/job-uid"
 # Which part of a sharded report an object is ("0" for the first).
 LABEL_SHARD: Final = f"{GROUP}/shard"
 
+# On the DaemonSet: the hash of the spec that was applied, and that of the Job's spec.nodes which it
+# was applied for. The first tells the controller, the second the terminator whether the DaemonSet
+# says what the Job says now.
+ANNOTATION_SPEC_HASH: Final = f"{GROUP}/spec-hash"
+ANNOTATION_NODES_HASH: Final = f"{GROUP}/nodes-hash"
+
 # Set to any new value, it lets the failed nodes of a run, and those only, try again.
 ANNOTATION_RETRY: Final = f"{GROUP}/retry"
 
@@ -72,6 +78,9 @@ PHASE_PAUSED: Final = "Paused"
 PHASE_SUCCEEDED: Final = "Succeeded"
 PHASE_FAILED: Final = "Failed"
 FINAL_PHASES: Final = (PHASE_SUCCEEDED, PHASE_FAILED)
+
+# Characters of a retry token that are kept in status and records (the CRDs' maxLength).
+RETRY_LIMIT: Final = 256
 
 # A label value and a DNS label hold 63 characters, an object name 253 (RFC 1123).
 LABEL_VALUE_LIMIT: Final = 63

@@ -9,15 +9,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from job_controller.api import names
 from job_controller.api.times import parse_time
 
+# What is kept of the words of a kubelet about a container that keeps the task from starting.
+BLOCKER_LIMIT: Final = 400
+
 
 @dataclass(frozen=True, slots=True)
 class DaemonSet:
-    """A DaemonSet: who owns it, what it wants, and its spec as the server keeps it (raw)."""
+    """A DaemonSet: its owner, its counters, and its spec as the server keeps it (raw).
+
+    The counters are numbers of nodes (k8s.io/api apps/v1 DaemonSetStatus): `desired` should run a
+    pod, `scheduled` are those of them that have one, `misscheduled` have a pod and should not.
+    A pod that is being deleted counts as long as its containers have not ended.
+    """
 
     namespace: str
     name: str
@@ -27,6 +35,8 @@ class DaemonSet:
     generation: int
     observed_generation: int
     desired: int
+    scheduled: int = 0
+    misscheduled: int = 0
     deleting: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -36,6 +46,11 @@ class DaemonSet:
     def is_observed(self) -> bool:
         """Whether `desired` speaks of the spec that stands now."""
         return self.observed_generation >= self.generation
+
+    @property
+    def nodes_hash(self) -> str:
+        """The hash of the `spec.nodes` that it was applied for, "" if it says none."""
+        return self.annotations.get(names.ANNOTATION_NODES_HASH, "")
 
     @property
     def is_gated(self) -> bool:
@@ -67,7 +82,10 @@ class Pod:
     """A pod of a Job's DaemonSet, or one that only carries the labels (see `owner_uid`).
 
     `started_at` is when the kubelet took it up. `disrupted` is the reason of a DisruptionTarget
-    condition (eviction, preemption, taint), `unschedulable` the scheduler's message.
+    condition (eviction, preemption, taint), `unschedulable` the scheduler's message. `blocker`
+    says which other container keeps the task from starting ("" for none), and `has_init_running`
+    whether an init container other than the task is at work. `hold_started`: a container
+    other than the task and the init containers has started.
     """
 
     namespace: str
@@ -86,7 +104,15 @@ class Pod:
     message: str = ""
     unschedulable: str = ""
     disrupted: str = ""
+    blocker: str = ""
+    has_init_running: bool = False
+    hold_started: bool = False
     container: Container | None = None
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether all its containers have ended for good."""
+        return self.phase in {"Succeeded", "Failed"}
 
     @property
     def is_gated(self) -> bool:
@@ -130,6 +156,8 @@ def parse_daemon_set(raw: Mapping[str, Any]) -> DaemonSet:
         generation=int(meta.get("generation") or 0),
         observed_generation=int(status.get("observedGeneration") or 0),
         desired=int(status.get("desiredNumberScheduled") or 0),
+        scheduled=int(status.get("currentNumberScheduled") or 0),
+        misscheduled=int(status.get("numberMisscheduled") or 0),
         deleting=bool(meta.get("deletionTimestamp")),
         labels=meta.get("labels") or {},
         annotations=meta.get("annotations") or {},
@@ -165,6 +193,9 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
             else ""
         ),
         disrupted=(disruption.get("reason") or "") if disruption.get("status") == "True" else "",
+        blocker=_blocker(status),
+        has_init_running=any("running" in (raw.get("state") or {}) for raw in _other_inits(status)),
+        hold_started=_hold_started(status),
         container=_task_container(status),
     )
 
@@ -214,6 +245,43 @@ def _task_container(status: Mapping[str, Any]) -> Container | None:
             if raw.get("name") == names.CONTAINER_NAME:
                 return _parse_container(raw)
     return None
+
+
+def _other_inits(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the statuses of the init containers that are not the task."""
+    found = status.get("initContainerStatuses") or ()
+    return [raw for raw in found if raw.get("name") != names.CONTAINER_NAME]
+
+
+def _blocker(status: Mapping[str, Any]) -> str:
+    """Return which init container fails or cannot start, and why, "" for none."""
+    for raw in _other_inits(status):
+        state = raw.get("state") or {}
+        waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
+        reason, message = waiting.get("reason") or "", waiting.get("message") or ""
+        if ended.get("exitCode"):
+            reason, message = f"exit {ended['exitCode']}", ended.get("message") or ""
+        if reason and reason not in {"PodInitializing", "ContainerCreating"}:
+            detail = f": {message}" if message else ""
+            return f"init container {raw.get('name')}: {reason}{detail}"[:BLOCKER_LIMIT]
+    return ""
+
+
+def _hold_started(status: Mapping[str, Any]) -> bool:
+    """Return whether a main container other than the task has started.
+
+    A kubelet starts main containers only after all init containers have ended with 0, and never
+    in a pod that is being deleted (kubernetes pkg/kubelet/pod_workers.go). A container that was
+    never started and is reported as terminated (ContainerStatusUnknown) has no startedAt.
+    """
+    for raw in status.get("containerStatuses") or ():
+        state = raw.get("state") or {}
+        ended = state.get("terminated") or {}
+        if raw.get("name") != names.CONTAINER_NAME and (
+            "running" in state or ended.get("startedAt")
+        ):
+            return True
+    return False
 
 
 def _parse_container(raw: Mapping[str, Any]) -> Container:

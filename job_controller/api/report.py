@@ -32,6 +32,7 @@ class Evidence:
     failed_at: str = ""
     results: Mapping[str, str] = field(default_factory=dict)
     last_lines: tuple[str, ...] = ()
+    attempt: int = 0
 
     @property
     def is_completed(self) -> bool:
@@ -71,8 +72,9 @@ class NodeRecord:
 
     `attempts` counts starts of the task, `attempts_before` those in pods before `pod_uid`. Of the
     starts in that pod `ended` are over, and of these `ignored` had an exit code that a rule
-    ignores. `retry` is the Job's retry token at the time: a failure recorded under another one
-    no longer holds. Times are metav1.Time strings.
+    ignores. `active_since` is from when nodeDeadlineSeconds counts, by the controller's clock; the
+    other times are the node's. `retry` is the Job's retry token at the time: a failure recorded
+    under another one no longer holds. Times are metav1.Time strings.
     """
 
     uid: str
@@ -86,6 +88,7 @@ class NodeRecord:
     exit_code: int | None = None
     started_at: str = ""
     finished_at: str = ""
+    active_since: str = ""
     pod_uid: str = ""
     retry: str = ""
 
@@ -102,6 +105,7 @@ class NodeRecord:
             "ignored": self.ignored,
             "startedAt": self.started_at,
             "finishedAt": self.finished_at,
+            "activeSince": self.active_since,
             "durationSeconds": self.duration_seconds,
             "podUID": self.pod_uid,
             "retry": self.retry,
@@ -132,6 +136,7 @@ def parse_record(raw: Mapping[str, Any]) -> NodeRecord:
         exit_code=raw.get("exitCode"),
         started_at=raw.get("startedAt") or "",
         finished_at=raw.get("finishedAt") or "",
+        active_since=raw.get("activeSince") or "",
         pod_uid=raw.get("podUID") or "",
         retry=raw.get("retry") or "",
     )

@@ -54,17 +54,37 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     tally = take_tally(snapshot, now)
     run = judge_run(snapshot, tally, now)
     work = _work(snapshot, tally, run)
-    status = next_status(job, tally, run, find_trouble(snapshot, tally), now)
+    trouble = find_trouble(snapshot, tally)
+    status = next_status(job, tally, run, trouble, now, ended_at=_ended_at(snapshot, run))
     record = _record(snapshot, tally, run, status)
     moments = [moment for moment in (tally.wake_at, run.wake_at) if moment is not None]
     waits = [max((moment - now).total_seconds(), 0.0) for moment in moments]
-    if snapshot.refusal:
+    if snapshot.refusal or snapshot.report_refusal or snapshot.pods_refusal or tally.is_altered:
         waits.append(_REFUSED_RETRY_SECONDS)
     return Plan(
-        actions=(*work, *record),
+        actions=tuple(action for action in (*work, *record) if not _is_refused(snapshot, action)),
         events=tuple(_events(snapshot, status, work)),
         requeue_after=min(waits, default=None),
     )
+
+
+def _is_refused(snapshot: Snapshot, action: Action) -> bool:
+    """Return whether the API server refused such a write a moment ago.
+
+    What does not depend on it goes on: above all the status, which says what is refused.
+    """
+    if isinstance(action, CreateReport | WriteReportStatus):
+        return bool(snapshot.report_refusal)
+    return isinstance(action, OpenGates | DeletePods) and bool(snapshot.pods_refusal)
+
+
+def _ended_at(snapshot: Snapshot, run: RunVerdict) -> str:
+    """Return when the run ended as its report has it, "" if the report does not say that it did."""
+    first = next((report for report in snapshot.reports if report.shard == 0), None)
+    if first is None or run.state != SUCCEEDED:
+        return ""
+    is_told = first.status.get("phase") == names.PHASE_SUCCEEDED
+    return str(first.status.get("completionTime") or "") if is_told else ""
 
 
 def _record(
@@ -81,7 +101,8 @@ def _record(
     told = first is not None and first.status.get("phase") == status["phase"]
     ended = run.state in {SUCCEEDED, LOST} and job.status.get("phase") == status["phase"] and told
     if ended and not tally.is_exact:
-        return []
+        seen = {**job.status, "observedGeneration": job.generation}
+        return [] if seen == job.status else [WriteStatus(seen)]
     if run.state == SUCCEEDED and told and not tally.is_exact:
         # The report has the whole story; the Job's status only has to say that it is over.
         kept = first.status.get("nodes") if first is not None else None
@@ -108,9 +129,15 @@ def _start(snapshot: Snapshot, now: datetime) -> Plan:
         return Plan(actions=() if status == job.status else (WriteStatus(status),))
     report = names.report_name(job.name, job.uid)
     return Plan(
-        actions=(WriteStatus(first_status(job, now)),),
+        actions=(WriteStatus(first_status(job, now, _word(snapshot))),),
         events=(Event("Normal", "Started", f"the run is recorded in JobReport {report}"),),
     )
+
+
+def _word(snapshot: Snapshot) -> str:
+    """Return the configured token, "" for a Job whose tasks print none."""
+    is_log = snapshot.job.spec.completion.mode == "Log"
+    return snapshot.settings.token if is_log else ""
 
 
 def _work(snapshot: Snapshot, tally: Tally, run: RunVerdict) -> list[Action]:

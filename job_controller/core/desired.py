@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from job_controller.api import names
+from job_controller.api.affinity import REQUIRED
 from job_controller.api.job import Job
 from job_controller.api.objects import DaemonSet
 from job_controller.core.merge import strategic_merge
@@ -19,7 +22,10 @@ TERMINATION_GRACE_SECONDS: Final = 10
 
 # The pause image's own user (kubernetes build/pause/Dockerfile), which every node can run.
 _NOBODY: Final = 65535
-_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+# The fields of a pod's spec that decide on which nodes a DaemonSet's pods run.
+_PLACEMENT: Final = ("affinity", "nodeName", "nodeSelector", "tolerations")
+# Fields whose values, or whose maps' values, are of type resource.Quantity.
+_QUANTITIES: Final = frozenset({"resources", "overhead", "sizeLimit", "divisor"})
 # Suffixes of resource.Quantity (k8s.io/apimachinery/pkg/api/resource/suffix.go).
 _QUANTITY_SUFFIXES: Final[Mapping[str, Decimal]] = {
     "n": Decimal("1e-9"),
@@ -48,6 +54,13 @@ def build_daemon_set(job: Job, *, gated: bool, settings: Settings) -> dict[str, 
     `updateStrategy: OnDelete` leaves running pods alone whenever the template changes.
     """
     labels = child_labels(job)
+    spec = {
+        # The UID is part of the selector: no pod made for another Job, or by hand with the
+        # well-known labels only, can be adopted.
+        "selector": {"matchLabels": labels},
+        "updateStrategy": {"type": "OnDelete"},
+        "template": build_pod_template(job, gated=gated, settings=settings),
+    }
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
@@ -55,6 +68,10 @@ def build_daemon_set(job: Job, *, gated: bool, settings: Settings) -> dict[str, 
             "name": job.daemon_set_name,
             "namespace": job.namespace,
             "labels": labels,
+            "annotations": {
+                names.ANNOTATION_SPEC_HASH: spec_hash(spec),
+                names.ANNOTATION_NODES_HASH: job.nodes_hash,
+            },
             "ownerReferences": [
                 {
                     "apiVersion": names.API_VERSION,
@@ -66,13 +83,7 @@ def build_daemon_set(job: Job, *, gated: bool, settings: Settings) -> dict[str, 
                 }
             ],
         },
-        "spec": {
-            # The UID is part of the selector: no pod made for another Job, or by hand with the
-            # well-known labels only, can be adopted.
-            "selector": {"matchLabels": labels},
-            "updateStrategy": {"type": "OnDelete"},
-            "template": build_pod_template(job, gated=gated, settings=settings),
-        },
+        "spec": spec,
     }
 
 
@@ -157,7 +168,7 @@ def _task_container(job: Job, token: str) -> dict[str, Any]:
             "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "spec.nodeName"}},
         },
         {"name": names.ENV_STATE, "value": names.STATE_MOUNT_PATH},
-        {"name": names.ENV_TOKEN, "value": spec.completion.token or token},
+        {"name": names.ENV_TOKEN, "value": job.completion_token or token},
     ]
     if all(rule.action != "Ignore" for rule in spec.failure_policy.rules):
         env.append({"name": names.ENV_ATTEMPTS_LIMIT, "value": str(spec.backoff_limit + 1)})
@@ -183,8 +194,8 @@ def _place(pod_spec: dict[str, Any], terms: Sequence[Mapping[str, Any]]) -> None
         return
     affinity = dict(pod_spec.get("affinity") or {})
     node_affinity = dict(affinity.get("nodeAffinity") or {})
-    required = node_affinity.get(_REQUIRED) or {}
-    node_affinity[_REQUIRED] = {
+    required = node_affinity.get(REQUIRED) or {}
+    node_affinity[REQUIRED] = {
         "nodeSelectorTerms": conjoin(terms, required.get("nodeSelectorTerms") or ())
     }
     affinity["nodeAffinity"] = node_affinity
@@ -192,39 +203,72 @@ def _place(pod_spec: dict[str, Any], terms: Sequence[Mapping[str, Any]]) -> None
 
 
 def is_current(live: DaemonSet, wanted: Mapping[str, Any]) -> bool:
-    """Return whether the live DaemonSet already holds everything that `wanted` says.
+    """Return whether the live DaemonSet is exactly what `wanted` says.
 
-    The server fills in defaults, so the test is "contains", field by field. Gates are compared
-    exactly: one that must go is a difference although nothing is missing.
+    The hash tells whether this spec is the one that was applied last, so that fields which are no
+    longer wanted count too. What others changed since shows in the spec itself: where pods may be
+    placed and the gates have to be equal, all other fields have to be contained, because the
+    server fills in defaults there.
     """
-    spec = wanted["spec"]
-    live_gates = _gates(live.spec)
+    annotations = wanted["metadata"]["annotations"]
     return (
-        live_gates == _gates(spec)
+        all(live.annotations.get(key) == value for key, value in annotations.items())
+        and _gates(live.spec) == _gates(wanted["spec"])
+        and is_placed(live, wanted)
         and _contains(live.labels, wanted["metadata"]["labels"])
-        and _contains(live.spec, spec)
+        and _contains(live.spec, wanted["spec"])
     )
 
 
+def is_placed(live: DaemonSet, wanted: Mapping[str, Any]) -> bool:
+    """Return whether the live DaemonSet puts pods on exactly the nodes that `wanted` does."""
+    a, b = _pod_spec(live.spec), _pod_spec(wanted["spec"])
+    return all(_pruned(a.get(key)) == _pruned(b.get(key)) for key in _PLACEMENT)
+
+
+def spec_hash(spec: Mapping[str, Any]) -> str:
+    """Return a hash of a DaemonSet's spec as it is applied, 16 hexadecimal digits."""
+    text = json.dumps(spec, separators=(",", ":"), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _pod_spec(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    return (spec.get("template") or {}).get("spec") or {}
+
+
+def _pruned(value: Any) -> Any:
+    """Return a value without what the server leaves out: null, "", empty maps and lists."""
+    if isinstance(value, Mapping):
+        found = {key: _pruned(inner) for key, inner in value.items()}
+        return {key: inner for key, inner in found.items() if inner is not None} or None
+    if isinstance(value, list):
+        return [_pruned(inner) for inner in value] or None
+    return None if value == "" else value
+
+
 def _gates(spec: Mapping[str, Any]) -> set[str]:
-    pod_spec = (spec.get("template") or {}).get("spec") or {}
-    return {g.get("name") or "" for g in pod_spec.get("schedulingGates") or ()}
+    return {gate.get("name") or "" for gate in _pod_spec(spec).get("schedulingGates") or ()}
 
 
-def _contains(live: Any, wanted: Any) -> bool:
+def _contains(live: Any, wanted: Any, *, in_quantities: bool = False) -> bool:
     if isinstance(wanted, Mapping):
         if not isinstance(live, Mapping):
             # The server leaves empty objects and lists out.
             return live is None and not wanted
-        return all(_contains(live.get(key), value) for key, value in wanted.items())
+        return all(
+            _contains(live.get(key), value, in_quantities=in_quantities or key in _QUANTITIES)
+            for key, value in wanted.items()
+        )
     if isinstance(wanted, list):
         if not isinstance(live, list):
             return live is None and not wanted
-        return len(live) == len(wanted) and all(map(_contains, live, wanted))
-    if isinstance(wanted, int | float | str) and isinstance(live, str | int | float):
-        return live == wanted or _same_quantity(live, wanted)
-    # "", 0 and false are left out of the stored object as well.
-    return bool(live == wanted) or (live is None and not wanted)
+        return len(live) == len(wanted) and all(
+            _contains(a, b, in_quantities=in_quantities) for a, b in zip(live, wanted, strict=True)
+        )
+    if live is None:
+        # "", 0 and false are left out of the stored object as well.
+        return not wanted
+    return bool(live == wanted) or (in_quantities and _same_quantity(live, wanted))
 
 
 def _same_quantity(live: Any, wanted: Any) -> bool:

@@ -6,7 +6,8 @@ another try; what is not the task's fault (an eviction, a node that cannot be re
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import re
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -14,6 +15,17 @@ from job_controller.api.job import JobSpec
 from job_controller.api.objects import Container, Node, Pod
 from job_controller.api.report import Evidence, NodeRecord
 from job_controller.api.times import format_time, parse_time
+from job_controller.core.sightings import (
+    Fact,
+    Sightings,
+    ended,
+    ended_count,
+    failed,
+    has_started,
+    not_ready,
+    not_started,
+    unschedulable,
+)
 from job_controller.core.words import brief
 
 WAITING: Final = "Waiting"
@@ -44,24 +56,35 @@ START_REASONS: Final = frozenset(
         "PostStartHookError",
     }
 )
-CRASH_REASON: Final = "CrashLoopBackOff"
+# Reasons of a pod that its node ended for its own sake (kubernetes pkg/kubelet/eviction,
+# nodeshutdown, preemption).
+DISRUPTED_REASONS: Final = frozenset({"Evicted", "NodeShutdown", "Terminated", "Preempting"})
 # These cannot change while the pod stands: no time is given for them to.
 HOPELESS_REASONS: Final = frozenset({"InvalidImageName", "ErrImageNeverPull"})
 
-# The time between a task's end and its token being in the ledger: a task that printed the token
-# and then exited has completed, and must not be judged by its exit meanwhile.
+# A task that printed the token and then exited has completed. So its exit is judged only when the
+# terminator has had the time to read the log and to enter the token: LEDGER_GRACE after the
+# controller saw the exit if the ledger says that the log of this attempt was read to its end, else
+# ABSENT_GRACE, which is longer than a terminator takes to restart and to get its lease (15 s).
 LEDGER_GRACE: Final = timedelta(seconds=5)
+ABSENT_GRACE: Final = timedelta(seconds=30)
 # The time between a node's failure and its last lines being in the ledger: its pod, if it is not
 # to be kept, goes after that.
 LINES_GRACE: Final = timedelta(seconds=10)
+# A pod on its node whose task has not started by then, without a known cause, is told about. An
+# image that is being pulled shows in the same way, so such a node fails late: after SILENT_FACTOR
+# times the start patience.
+TOLD_AFTER: Final = timedelta(seconds=45)
+SILENT_FACTOR: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long what may heal by itself is given, in seconds.
+    """How long what may heal by itself is given, in seconds, from when the controller saw it.
 
-    `start`: an image that cannot be pulled, a pod without room. `unreachable`: a node that is not
-    Ready, before it counts as unreachable.
+    `start`: a task that cannot start (its image cannot be pulled, the pod finds no room); three
+    times as long where nothing says why. `unreachable`: a node that is not Ready, before it counts
+    as unreachable.
     """
 
     start: float = 300.0
@@ -95,12 +118,16 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Court:
-    """What holds for all nodes of a Job: its spec, its retry token, the patience, the time."""
+    """What holds for all nodes of a Job: its spec, its retry token, the patience, the time.
+
+    `seen` is when the controller first saw what timers count from, see `sightings`.
+    """
 
     spec: JobSpec
     retry: str
     patience: Patience
     now: datetime
+    seen: Sightings = field(default_factory=dict)
 
     def judge(self, case: Case) -> Verdict:
         """Return where the node stands now."""
@@ -126,10 +153,10 @@ class Court:
         failure, ripe_at = self._failure(record, case)
         if failure is not None:
             return Verdict(_with_last_line(failure, case))
-        lost, lost_at = self._unreachable(record, case.node)
+        lost, lost_at = self._unreachable(record, case)
         if lost is not None:
             return Verdict(lost)
-        late, late_at = self._late_failure(record, case.pod)
+        late, late_at = self._late_failure(record, case)
         moments = [moment for moment in (ripe_at, lost_at, late_at) if moment is not None]
         return Verdict(late or record, wake_at=min(moments, default=None))
 
@@ -142,12 +169,17 @@ class Court:
         unwanted = self.spec.failure_policy.pods == "Delete" and record.pod_uid == case.pod.uid
         if not unwanted:
             return Verdict(record)
-        evidence, failed_at = case.evidence, parse_time(record.finished_at)
+        evidence = case.evidence
         told = evidence is not None and evidence.pod_uid == case.pod.uid
-        ripe = failed_at + LINES_GRACE if failed_at is not None else self.now
+        ripe = self._first_seen(failed(case.node)) + LINES_GRACE
         if told or self.now >= ripe:
             return Verdict(record, discard=True)
         return Verdict(record, wake_at=ripe)
+
+    def _first_seen(self, fact: Fact) -> datetime:
+        """Return when the controller first saw this, which is now if it did not before."""
+        sighting = self.seen.get(fact)
+        return sighting.first if sighting is not None else self.now
 
     def _known(self, case: Case) -> NodeRecord:
         record = case.record
@@ -167,30 +199,69 @@ class Court:
             ended=record.ended if same_pod else 0,
             ignored=record.ignored if same_pod else 0,
             started_at=record.started_at,
+            active_since=self._active_since(record, pod),
             pod_uid=pod.uid,
             retry=self.retry,
         )
         if container is None or not has_started(pod):
-            reason, message = _why_waiting(pod)
+            reason, message = _why_waiting(pod) or self._why_silent(case)
+            if not reason and record.reason == "PodRejected":
+                # The next pod of a node whose kubelet rejects them all.
+                reason, message = record.reason, record.message
             return replace(base, reason=reason, message=message)
-        code, ended = _last_code(container), _ended(container)
-        newly = ended - base.ended
+        code, count = _last_code(container), ended_count(container)
+        newly = count - base.ended
         # The kubelet keeps the last exit only: starts that nobody saw end count as it did. With
         # its back-off of ten seconds and more they are few.
         ignored = newly if newly > 0 and code is not None and self._action(code) == "Ignore" else 0
-        failing = ended > 0 and not self._is_success(code)
+        failing = count > 0 and not self._is_success(code)
         started = container.started_at or pod.started_at
         return replace(
             base,
             state=ACTIVE,
             attempts=base.attempts_before + container.restart_count + 1,
-            ended=max(ended, base.ended),
+            ended=max(count, base.ended),
             ignored=base.ignored + ignored,
             exit_code=code,
             started_at=record.started_at or (format_time(started) if started else ""),
             reason="Restarting" if failing else "",
             message=_end_words(container) if failing else "",
         )
+
+    def _was(self, case: Case, state: str, reason: str = "") -> bool:
+        """Return whether the node is on record in that state, for that reason if one is given."""
+        known = case.record
+        return (
+            known is not None
+            and known.uid == case.node.uid
+            and known.state == state
+            and known.retry == self.retry
+            and reason in {"", known.reason}
+        )
+
+    def _active_since(self, record: NodeRecord, pod: Pod) -> str:
+        """Return from when the node's deadline counts, by the controller's clock; "" for not yet.
+
+        On record only for Jobs that have such a deadline: it has to survive the controller.
+        """
+        if self.spec.node_deadline_seconds is None or record.active_since or not pod.bound:
+            return record.active_since
+        return format_time(self.now)
+
+    def _why_silent(self, case: Case) -> tuple[str, str]:
+        """Return reason and message for a pod on its node that has not started, nobody says why."""
+        pod = case.pod
+        if not pod.bound or pod.has_init_running:
+            return "", ""
+        told_at = self._first_seen(not_started(case.node)) + TOLD_AFTER
+        if self.now < told_at and not self._was(case, WAITING, "TaskNotStarted"):
+            return "", ""
+        state = pod.container.reason if pod.container is not None else ""
+        words = (
+            f"the pod is on its node and its task has not started ({state or 'no status'}): a "
+            "large image, or a volume that cannot be mounted; see `kubectl describe pod`"
+        )
+        return "TaskNotStarted", words
 
     def _is_success(self, code: int | None) -> bool:
         """Return whether a task that ended so has done its work, by the Job's own measure."""
@@ -206,40 +277,50 @@ class Court:
         code = record.exit_code
         if container is None or code is None or record.state != ACTIVE or self._is_success(code):
             return None, None
-        if pod.disrupted or pod.reason in {"Evicted", "NodeShutdown", "Preempting"}:
+        if pod.disrupted or pod.reason in DISRUPTED_REASONS:
             # Not the task's fault: the DaemonSet controller makes another pod.
             return None, None
         fatal = self._action(code) == "Fail"
         if not fatal and record.ended - record.ignored <= self.spec.backoff_limit:
             return None, None
         finished = container.finished_at or container.last_finished_at
-        if finished is not None and self.spec.completion.mode == "Log":
-            ripe = finished + LEDGER_GRACE
+        if self.spec.completion.mode == "Log":
+            was_read = (
+                evidence is not None
+                and evidence.pod_uid == pod.uid
+                and evidence.attempt >= record.ended
+            )
+            seen_at = self._first_seen(ended(pod, record.ended))
+            ripe = seen_at + (LEDGER_GRACE if was_read else ABSENT_GRACE)
             if self.now < ripe:
                 return None, ripe
         reason = "ExitCode" if fatal else "BackoffLimitExceeded"
         return _failed(record, reason, _end_words(container), at=finished), None
 
     def _unreachable(
-        self, record: NodeRecord, node: Node
+        self, record: NodeRecord, case: Case
     ) -> tuple[NodeRecord | None, datetime | None]:
-        """Return the record of a node that is gone from sight, or None and when it will be."""
+        """Return the record of a node that is not Ready for too long, or None and from when on.
+
+        A node that is on record as unreachable stays so until it is Ready, whatever this process
+        has seen of it.
+        """
+        node = case.node
         if node.ready or node.ready_since is None:
             return None, None
-        limit = node.ready_since + timedelta(seconds=self.patience.unreachable)
-        if self.now < limit:
+        limit = self._first_seen(not_ready(node)) + timedelta(seconds=self.patience.unreachable)
+        if self.now < limit and not self._was(case, UNREACHABLE):
             return None, limit
-        since = format_time(node.ready_since)
-        message = f"the node has not been Ready since {since}"
+        message = f"the node has not been Ready since {format_time(node.ready_since)}"
         return replace(record, state=UNREACHABLE, reason="NodeNotReady", message=message), None
 
     def _late_failure(
-        self, record: NodeRecord, pod: Pod
+        self, record: NodeRecord, case: Case
     ) -> tuple[NodeRecord | None, datetime | None]:
         """Return a failure by time: the node's deadline, or what keeps a task from starting."""
         limits: list[tuple[datetime, str, str]] = []
-        seconds = self.spec.node_deadline_seconds
-        began = parse_time(record.started_at) or pod.started_at
+        seconds, pod = self.spec.node_deadline_seconds, case.pod
+        began = parse_time(record.active_since)
         if seconds is not None and began is not None and not pod.is_gated:
             limits.append(
                 (
@@ -248,15 +329,25 @@ class Court:
                     f"not done within nodeDeadlineSeconds ({seconds} s)",
                 )
             )
-        since = (pod.started_at if pod.bound else None) or pod.created_at
-        if record.reason in _START_FAILURES and since is not None:
-            waiting = pod.container.reason if pod.container is not None else ""
-            patience = 0.0 if waiting in HOPELESS_REASONS else self.patience.start
-            limits.append((since + timedelta(seconds=patience), record.reason, record.message))
+        if record.reason in _START_FAILURES:
+            fact = not_started(case.node) if pod.bound else unschedulable(pod)
+            limit = self._first_seen(fact) + self._start_patience(record, pod)
+            reason = _START_FAILURES[record.reason]
+            limits.append((limit, reason, record.message))
+        elif record.state == WAITING and pod.bound and not pod.has_init_running:
+            # Only to look again when it is time to tell.
+            limits.append((self._first_seen(not_started(case.node)) + TOLD_AFTER, "", ""))
         for moment, reason, message in sorted(limits):
-            if moment <= self.now:
+            if reason and moment <= self.now:
                 return _failed(record, reason, message, at=self.now), None
-        return None, min((moment for moment, _, _ in limits), default=None)
+        return None, min((moment for moment, _, _ in limits if moment > self.now), default=None)
+
+    def _start_patience(self, record: NodeRecord, pod: Pod) -> timedelta:
+        waiting = pod.container.reason if pod.container is not None else ""
+        if waiting in HOPELESS_REASONS:
+            return timedelta(0)
+        factor = SILENT_FACTOR if record.reason == "TaskNotStarted" else 1
+        return timedelta(seconds=self.patience.start * factor)
 
     def _action(self, code: int) -> str:
         """Return what the first rule with this exit code says, `Retry` when none has it."""
@@ -266,7 +357,14 @@ class Court:
         return "Retry"
 
 
-_START_FAILURES: Final = frozenset({"ImagePullFailed", "ContainerStartFailed", "Unschedulable"})
+# Reasons of waiting nodes that become failures with time, and the reason of the failure.
+_START_FAILURES: Final = {
+    "ImagePullFailed": "ImagePullFailed",
+    "ContainerStartFailed": "ContainerStartFailed",
+    "PodRejected": "PodRejected",
+    "TaskNotStarted": "ContainerStartFailed",
+    "Unschedulable": "Unschedulable",
+}
 
 
 def _is_about(record: NodeRecord, pod: Pod) -> bool:
@@ -278,44 +376,41 @@ def _attempts_before(record: NodeRecord, pod: Pod) -> int:
     return record.attempts_before if _is_about(record, pod) else record.attempts
 
 
-def has_started(pod: Pod) -> bool:
-    """Return whether the task in the pod was started at least once."""
-    container = pod.container
-    if container is None:
-        return False
-    return (
-        container.state in {"running", "terminated"}
-        or container.restart_count > 0
-        or container.last_exit_code is not None
-    )
-
-
-def _ended(container: Container) -> int:
-    """Return how many starts of the task in this pod are over."""
-    newest = container.state == "terminated" or (
-        container.state == "waiting" and container.reason == CRASH_REASON
-    )
-    return container.restart_count + newest
-
-
 def _last_code(container: Container) -> int | None:
     return container.exit_code if container.exit_code is not None else container.last_exit_code
 
 
-def _why_waiting(pod: Pod) -> tuple[str, str]:
-    container = pod.container
-    reason = container.reason if container is not None and container.state == "waiting" else ""
+def _why_waiting(pod: Pod) -> tuple[str, str] | None:
+    """Return reason and message for what keeps the pod from starting, None if nothing says so."""
     if pod.is_gated:
         return "NotItsTurn", ""
+    return _why_not_created(pod) or _why_not_run(pod)
+
+
+def _why_not_created(pod: Pod) -> tuple[str, str] | None:
+    """Return what keeps the task's container from being created."""
+    container = pod.container
+    reason = container.reason if container is not None and container.state == "waiting" else ""
     if container is not None and reason in IMAGE_REASONS:
         return "ImagePullFailed", brief(container.message or reason)
     if container is not None and reason in START_REASONS:
         return "ContainerStartFailed", brief(container.message or reason)
-    if pod.disrupted:
-        return "Disrupted", brief(f"the pod was disrupted ({pod.disrupted}); another one follows")
+    return None
+
+
+def _why_not_run(pod: Pod) -> tuple[str, str] | None:
+    """Return what keeps the pod as a whole from running."""
+    if pod.disrupted or pod.reason in DISRUPTED_REASONS:
+        cause = pod.disrupted or pod.reason
+        return "Disrupted", brief(f"the pod was disrupted ({cause}); another one follows")
+    if pod.phase == "Failed":
+        detail = f": {pod.message}" if pod.message else ""
+        return "PodRejected", brief(f"the kubelet rejects the pod: {pod.reason}{detail}")
+    if pod.blocker:
+        return "ContainerStartFailed", brief(pod.blocker)
     if pod.unschedulable:
         return "Unschedulable", brief(pod.unschedulable)
-    return "", ""
+    return None
 
 
 def _completed(record: NodeRecord, case: Case) -> NodeRecord:
@@ -354,21 +449,28 @@ def _failed(
     )
 
 
+# A message that ends with a line of the task's log.
+_QUOTED: Final = re.compile(r": '.*'\Z", re.DOTALL)
+
+
 def _with_last_line(record: NodeRecord, case: Case) -> NodeRecord:
-    """Return the record with the last line the task wrote, which usually says why."""
+    """Return the record with the last line that the task wrote, which usually says why.
+
+    Once only: a kept pod is started again and writes other lines, which say nothing of this end.
+    """
     evidence = case.evidence
     if evidence is None or not evidence.last_lines or evidence.pod_uid != record.pod_uid:
         return record
-    line = f": '{brief(evidence.last_lines[-1], 120)}'"
-    if record.message.endswith(line):
+    if _QUOTED.search(record.message):
         return record
+    line = f": '{brief(evidence.last_lines[-1], 120)}'"
     return replace(record, message=record.message + line)
 
 
 def _end_words(container: Container) -> str:
     code = _last_code(container)
     reason = container.reason if container.state == "terminated" else container.last_reason
-    attempts = _ended(container)
+    attempts = ended_count(container)
     tries = f"after {attempts} attempts" if attempts > 1 else "at the first attempt"
     cause = f" ({reason})" if reason not in {"", "Error", "Completed"} else ""
     if code == 0:

@@ -21,9 +21,14 @@ def node_terms(nodes: NodeSelection) -> list[dict[str, Any]]:
     expressions = _expressions(nodes.selector or {})
     excluded = [_name_requirement("NotIn", name) for name in nodes.exclude]
     if nodes.include:
-        return [
-            _term(expressions, [_name_requirement("In", name), *excluded]) for name in nodes.include
-        ]
+        # A name that is included and excluded (the CRD refuses it) is excluded; the others need no
+        # exclusion, and the number of requirements stays that of the names.
+        gone = frozenset(nodes.exclude)
+        left = [name for name in nodes.include if name not in gone]
+        if left:
+            return [_term(expressions, [_name_requirement("In", name)]) for name in left]
+        nowhere = nodes.include[0]
+        return [_term((), [_name_requirement("In", nowhere), _name_requirement("NotIn", nowhere)])]
     term = _term(expressions, excluded)
     return [term] if term else []
 

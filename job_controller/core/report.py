@@ -23,6 +23,8 @@ _FINAL = frozenset({*names.FINAL_PHASES, PHASE_CANCELLED})
 REMOVED = "Removed"
 # What an object of 1.5 MiB holds with room to spare: about 1 KiB a node, ledger and record.
 NODES_PER_SHARD = 1000
+# Command and arguments are in the manifest too: more bytes of them than this are not repeated.
+ARGUMENTS_LIMIT = 16 * 1024
 
 
 def build_report(job: Job, shard: int = 0) -> dict[str, Any]:
@@ -31,15 +33,20 @@ def build_report(job: Job, shard: int = 0) -> dict[str, Any]:
     recorded: dict[str, Any] = {"image": spec.image}
     if not shard:
         recorded["manifest"] = job.manifest()
-    if spec.command:
-        recorded["command"] = list(spec.command)
-    if spec.args:
-        recorded["args"] = list(spec.args)
+    if _size(spec.command) + _size(spec.args) <= ARGUMENTS_LIMIT:
+        if spec.command:
+            recorded["command"] = list(spec.command)
+        if spec.args:
+            recorded["args"] = list(spec.args)
     if spec.mount_path:
         recorded["mountPath"] = spec.mount_path
     return new_report(
         namespace=job.namespace, job_name=job.name, job_uid=job.uid, shard=shard, spec=recorded
     )
+
+
+def _size(words: tuple[str, ...]) -> int:
+    return sum(len(word.encode()) for word in words)
 
 
 def missing_shards(snapshot: Snapshot, tally: Tally) -> list[int]:
@@ -135,7 +142,7 @@ def _share_out(
 
 
 def _summary(job_status: Mapping[str, Any], records: Mapping[str, NodeRecord]) -> dict[str, Any]:
-    taken = ("phase", "startTime", "completionTime", "nodes")
+    taken = ("phase", "observedGeneration", "startTime", "completionTime", "nodes")
     summary = {key: job_status[key] for key in taken if key in job_status}
     began = parse_time(job_status.get("startTime"))
     ended = parse_time(job_status.get("completionTime"))

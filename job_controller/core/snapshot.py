@@ -10,6 +10,7 @@ from job_controller.api.job import Job
 from job_controller.api.objects import DaemonSet, Node, Pod
 from job_controller.api.report import JobReport
 from job_controller.core.judge import Patience
+from job_controller.core.sightings import Sightings
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,9 @@ class Snapshot:
     `daemon_set` is the object of the Job's DaemonSet name, whoever owns it. `pods` are those its
     owner reference leads to. `pods_refused` is the last message of the DaemonSet controller that
     the API server would not take a pod, "" when there is none. `refusal` is what the API server
-    said when the DaemonSet itself was last applied, "" when it took it.
+    said when the DaemonSet itself was last applied, "" when it took it; `report_refusal` and
+    `pods_refusal` are the same for writes of JobReports and for changes of pods. `seen` is when
+    the controller first saw what its timers count from.
     """
 
     job: Job
@@ -45,6 +48,9 @@ class Snapshot:
     reports: tuple[JobReport, ...] = ()
     pods_refused: str = ""
     refusal: str = ""
+    report_refusal: str = ""
+    pods_refusal: str = ""
+    seen: Sightings = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 
 from job_controller.api import names
 from job_controller.api.job import Condition, Job
-from job_controller.api.times import format_time
+from job_controller.api.times import format_time, parse_time
 from job_controller.core.fold import fold
 from job_controller.core.judge import ACTIVE, COMPLETED, FAILED, UNREACHABLE, WAITING
 from job_controller.core.story import tell_progress
@@ -19,8 +19,11 @@ from job_controller.core.verdict import HELD, LOST, SUCCEEDED, RunVerdict
 _SUSPENDED_WORDS = "spec.suspend is true: no node starts its work; those that have started go on"
 
 
-def first_status(job: Job, now: datetime) -> dict[str, Any]:
-    """Return the status of a Job that starts: from here on what it runs cannot change."""
+def first_status(job: Job, now: datetime, token: str = "") -> dict[str, Any]:
+    """Return the status of a Job that starts: from here on what it runs cannot change.
+
+    `token` is the configured word, which is recorded for a Job that names none of its own.
+    """
     changes = [Condition(names.CONDITION_PROGRESSING, True, "Starting", "making the DaemonSet")]
     if job.condition(names.CONDITION_SUSPENDED) is not None:
         changes.append(Condition(names.CONDITION_SUSPENDED, False, "Resumed", "the run goes on"))
@@ -29,6 +32,7 @@ def first_status(job: Job, now: datetime) -> dict[str, Any]:
         "observedGeneration": job.generation,
         "startTime": format_time(now),
         "report": names.report_name(job.name, job.uid),
+        **({"completionToken": token} if token and not job.spec.completion.token else {}),
         "conditions": set_conditions(job, changes, now),
     }
 
@@ -45,9 +49,18 @@ def suspended_status(job: Job, now: datetime) -> dict[str, Any]:
 
 
 def next_status(
-    job: Job, tally: Tally, run: RunVerdict, trouble: Trouble | None, now: datetime
+    job: Job,
+    tally: Tally,
+    run: RunVerdict,
+    trouble: Trouble | None,
+    now: datetime,
+    *,
+    ended_at: str = "",
 ) -> dict[str, Any]:
-    """Return the status that follows; equal to the old one when nothing changed."""
+    """Return the status that follows; equal to the old one when nothing changed.
+
+    `ended_at` is when the run ended, if its report says so already.
+    """
     status: dict[str, Any] = {
         **job.status,
         "phase": _phase(job, tally, run),
@@ -62,10 +75,18 @@ def next_status(
         # A failed run that is tried again has not ended.
         status.pop("completionTime", None)
     elif "completionTime" not in status:
-        status["completionTime"] = (
-            completion_time(tally) if run.state == SUCCEEDED else ""
-        ) or format_time(now)
+        status["completionTime"] = ended_at or _end_time(job, tally, run, now)
     return status
+
+
+def _end_time(job: Job, tally: Tally, run: RunVerdict, now: datetime) -> str:
+    """Return when the run ended, by the controller's clock.
+
+    Nodes' clocks may be wrong: what they say counts between the start of the run and now.
+    """
+    said = parse_time(completion_time(tally)) if run.state == SUCCEEDED else None
+    began = parse_time(job.status.get("startTime")) or now
+    return format_time(min(max(said or now, began), now))
 
 
 def _conditions(

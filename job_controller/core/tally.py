@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from job_controller.api.objects import Node, Pod
+from job_controller.api.affinity import matches_node
+from job_controller.api.objects import DaemonSet, Node, Pod
 from job_controller.api.report import Evidence, NodeRecord
+from job_controller.core.desired import build_daemon_set, is_placed
 from job_controller.core.judge import COMPLETED, WAITING, Case, Court
 from job_controller.core.snapshot import Snapshot
 
@@ -44,14 +46,21 @@ class NodeTally:
 class Tally:
     """All wanted nodes by name, and whether the list is known to be whole.
 
-    `is_exact` is False while the DaemonSet controller has yet to act on the newest spec, or a
-    node that it wants has no pod yet: what is missing must not be taken for done. `resting` are
-    completed nodes without a pod at the moment: a node that completed stays counted whatever
-    becomes of its pod. `former` are pods of nodes that are gone, on nodes that have their names
-    now. `is_known` is False while there is no DaemonSet, or its controller has yet to look at it:
-    then nobody knows how many nodes are wanted. `is_shut` is whether every pod made from now on
-    waits at its gate: the DaemonSet controller has looked at a template that has one, or there is
-    no DaemonSet to make pods of. `wake_at` is when time alone may change the tally.
+    Attributes:
+        nodes: The nodes with a pod that is not being deleted.
+        desired: How many nodes are wanted: those that should run a pod, and those that should not
+            (an untolerated NoSchedule taint) and still have one.
+        is_exact: Whether `nodes` are all wanted nodes. False while the DaemonSet does not say what
+            the Job says, while its controller has yet to act on its newest spec, while a wanted
+            node has no pod, and while the only pod of a node that still matches is being deleted.
+        resting: Completed nodes that have no pod at the moment. They stay counted.
+        former: Pods of nodes that are gone, on nodes that have their names now.
+        is_known: False while there is no DaemonSet, or its controller has yet to look at it: then
+            the number of wanted nodes is unknown.
+        is_shut: Whether each pod created from now on waits at its scheduling gate: the DaemonSet
+            controller has looked at a template that has the gate, or there is no DaemonSet.
+        is_altered: Whether somebody changed where the DaemonSet's pods run since it was applied.
+        wake_at: When time alone may change the tally, None for never.
     """
 
     nodes: Mapping[str, NodeTally]
@@ -61,6 +70,7 @@ class Tally:
     former: tuple[Pod, ...] = ()
     is_known: bool = True
     is_shut: bool = True
+    is_altered: bool = False
     wake_at: datetime | None = None
 
     def names(self, *states: str) -> list[str]:
@@ -90,23 +100,19 @@ class Tally:
 def take_tally(snapshot: Snapshot, now: datetime) -> Tally:
     """Return where every wanted node stands.
 
-    A node is wanted when the DaemonSet controller keeps a pod there that is not being deleted.
-    Ledger and records are looked up by node UID: a node made anew under an old name starts anew.
+    A node is wanted while the DaemonSet controller keeps a pod there that is not being deleted.
+    Ledger and records are looked up by node UID: a node created again under its name starts again.
     """
     daemon_set = snapshot.owned_daemon_set
     job = snapshot.job
-    court = Court(job.spec, job.retry_token, snapshot.settings.patience, now)
+    court = Court(job.spec, job.retry_token, snapshot.settings.patience, now, snapshot.seen)
     ledger, records = merge_evidence(snapshot), merge_records(snapshot)
     nodes: dict[str, NodeTally] = {}
     former: list[Pod] = []
     wakes: list[datetime] = []
-    # Two pods of one node for a moment (a replacement beside a pod about to be removed): the
-    # younger one, which comes last, speaks for the node.
-    standing = {pod.node_name: pod for pod in sorted(snapshot.pods, key=_age) if not pod.deleting}
+    standing = standing_pods(snapshot)
     for name, pod in standing.items():
-        node = snapshot.nodes.get(name)
-        if node is None:
-            continue
+        node = snapshot.nodes[name]
         if is_of_former_node(pod, node):
             # Nobody else removes it: the DaemonSet controller goes by the node's name.
             former.append(pod)
@@ -118,17 +124,95 @@ def take_tally(snapshot: Snapshot, now: datetime) -> Tally:
         nodes[name] = NodeTally(name, verdict.record, pod, verdict.retire, verdict.discard)
         if verdict.wake_at is not None:
             wakes.append(verdict.wake_at)
-    desired = daemon_set.desired if daemon_set is not None else 0
+    placed = daemon_set is not None and _is_placed(snapshot, daemon_set)
+    leaving = _leaving(snapshot, standing)
+    desired = _count_desired(snapshot, daemon_set, leaving)
     return Tally(
         nodes=nodes,
         desired=desired,
-        is_exact=(daemon_set is not None and daemon_set.is_observed and len(nodes) == desired),
+        is_exact=daemon_set is not None
+        and daemon_set.is_observed
+        and placed
+        and not former
+        and _is_accounted_for(daemon_set, standing, leaving)
+        and not any(_still_matches(snapshot, name) for name in leaving),
         resting=_resting(snapshot, ledger, nodes, desired - len(nodes)),
         former=tuple(former),
         is_known=daemon_set is not None and daemon_set.observed_generation > 0,
         is_shut=daemon_set is None or (daemon_set.is_gated and daemon_set.is_observed),
+        is_altered=daemon_set is not None
+        and not placed
+        and daemon_set.nodes_hash == job.nodes_hash
+        and daemon_set.is_observed,
         wake_at=min(wakes, default=None),
     )
+
+
+def standing_pods(snapshot: Snapshot) -> dict[str, Pod]:
+    """Return the pod that speaks for each present node, by the node's name; none being deleted.
+
+    For a moment a node can have two (a replacement beside a pod about to be removed): the younger
+    one speaks for it.
+    """
+    return {
+        pod.node_name: pod
+        for pod in sorted(snapshot.pods, key=_age)
+        if not pod.deleting and pod.node_name in snapshot.nodes
+    }
+
+
+def _leaving(snapshot: Snapshot, standing: Mapping[str, Pod]) -> frozenset[str]:
+    """Return the nodes whose only pod is being deleted and has not ended."""
+    return frozenset(
+        pod.node_name
+        for pod in snapshot.pods
+        if pod.deleting
+        and not pod.is_terminal
+        and pod.node_name in snapshot.nodes
+        and pod.node_name not in standing
+    )
+
+
+def _is_placed(snapshot: Snapshot, daemon_set: DaemonSet) -> bool:
+    """Return whether the DaemonSet was applied for, and still has, the Job's choice of nodes."""
+    job = snapshot.job
+    if daemon_set.nodes_hash != job.nodes_hash:
+        return False
+    return is_placed(daemon_set, build_daemon_set(job, gated=True, settings=snapshot.settings))
+
+
+def _is_accounted_for(
+    daemon_set: DaemonSet, standing: Mapping[str, Pod], leaving: frozenset[str]
+) -> bool:
+    """Return whether the pods here are those that the DaemonSet controller counted last.
+
+    It counts nodes that should run a pod (desired), those of them with one (scheduled), and nodes
+    with a pod that they should not have (misscheduled); see `api.objects.DaemonSet`. Equal numbers
+    of nodes alone prove nothing: a wanted node without a pod and an unwanted one with a pod make
+    the same number.
+    """
+    return (
+        daemon_set.scheduled == daemon_set.desired
+        and len(standing) + len(leaving) == daemon_set.scheduled + daemon_set.misscheduled
+    )
+
+
+def _still_matches(snapshot: Snapshot, name: str) -> bool:
+    """Return whether the node may be wanted still, as far as its labels and its name tell."""
+    daemon_set, node = snapshot.owned_daemon_set, snapshot.nodes[name]
+    assert daemon_set is not None
+    pod_spec = (daemon_set.spec.get("template") or {}).get("spec") or {}
+    return matches_node(pod_spec, node.name, node.labels)
+
+
+def _count_desired(
+    snapshot: Snapshot, daemon_set: DaemonSet | None, leaving: frozenset[str]
+) -> int:
+    """Return how many nodes are wanted, without those whose pod goes because they are not."""
+    if daemon_set is None:
+        return 0
+    unwanted = sum(not _still_matches(snapshot, name) for name in leaving)
+    return daemon_set.desired + max(daemon_set.misscheduled - unwanted, 0)
 
 
 def _resting(

@@ -17,6 +17,8 @@ from job_controller.core.words import brief
 _NODE_TROUBLE = {
     "ImagePullFailed": ("ImagePullFailed", "cannot get the image"),
     "ContainerStartFailed": ("ContainerStartFailed", "cannot start the container"),
+    "PodRejected": ("PodRejected", "do not take the pod"),
+    "TaskNotStarted": ("TaskNotStarted", "have not started the task"),
     "Unschedulable": ("Unschedulable", "have no room for the pod"),
     "NodeNotReady": ("NodesUnreachable", "cannot be reached"),
     "Restarting": ("TaskFailing", "see the task fail and be started again"),
@@ -38,7 +40,11 @@ def find_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
     containers.
     """
     return (
-        _daemon_set_trouble(snapshot) or _placement_trouble(snapshot, tally) or _node_trouble(tally)
+        _daemon_set_trouble(snapshot)
+        or _write_trouble(snapshot)
+        or _altered_trouble(snapshot, tally)
+        or _placement_trouble(snapshot, tally)
+        or _node_trouble(tally)
     )
 
 
@@ -52,6 +58,33 @@ def _daemon_set_trouble(snapshot: Snapshot) -> Trouble | None:
             f"the API server refuses the DaemonSet: {brief(snapshot.refusal)}",
         )
     return None
+
+
+def _write_trouble(snapshot: Snapshot) -> Trouble | None:
+    """Return which other write the API server refuses: a quota, an admission policy, a size."""
+    if snapshot.report_refusal:
+        return Trouble(
+            "ReportRefused",
+            f"the API server refuses the JobReport: {brief(snapshot.report_refusal)}",
+        )
+    if snapshot.pods_refusal:
+        return Trouble(
+            "PodChangeRefused",
+            "the API server refuses to let pods start, or to delete pods of failed nodes: "
+            f"{brief(snapshot.pods_refusal)}",
+        )
+    return None
+
+
+def _altered_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
+    if not tally.is_altered:
+        return None
+    name = snapshot.job.daemon_set_name
+    return Trouble(
+        "DaemonSetAltered",
+        f"somebody changed on which nodes the pods of DaemonSet {name} run (affinity, nodeSelector "
+        "or tolerations), and applying it again does not mend it: remove what was added",
+    )
 
 
 def _foreign_trouble(found: DaemonSet) -> Trouble:

@@ -44,13 +44,23 @@ def judge_run(snapshot: Snapshot, tally: Tally, now: datetime) -> RunVerdict:
         return _again(job, names.CONDITION_COMPLETE, SUCCEEDED)
     if job.is_true(names.CONDITION_FAILED) and job.status.get("retry", "") == job.retry_token:
         return _again(job, names.CONDITION_FAILED, LOST)
+    run = _judge_open(snapshot, tally, now)
+    if run.state == SUCCEEDED and snapshot.report_refusal:
+        # The record outlives the Job, so the Job is not complete before the record says so.
+        return RunVerdict(RUNNING)
+    return run
+
+
+def _judge_open(snapshot: Snapshot, tally: Tally, now: datetime) -> RunVerdict:
+    """Return where a run stands that has not ended on record."""
+    job = snapshot.job
     if tally.is_complete:
         return RunVerdict(SUCCEEDED, "AllNodesCompleted", tell_completed(tally))
     return (
         _by_report(snapshot)
         or _by_nodes(job, tally)
         or _by_deadline(job, tally, now)
-        or RunVerdict(RUNNING, wake_at=deadline(job))
+        or RunVerdict(RUNNING, wake_at=deadline(job, now))
     )
 
 
@@ -61,13 +71,16 @@ def _again(job: Job, type_: str, state: str) -> RunVerdict:
 
 
 def _by_report(snapshot: Snapshot) -> RunVerdict | None:
-    """Return that the run has succeeded when its report says so already.
+    """Return that the run has succeeded when its report says so already, of this very spec.
 
     The report is written before the Job. A pass that sees the one and not the other (a crash
-    between the two, an answer that was lost) must not take back what was said.
+    between the two, an answer that was lost) must not take back what was said. What was said of an
+    older spec is no answer to the one that stands: the Job was changed in between.
     """
     first = next((report for report in snapshot.reports if report.shard == 0), None)
     if first is None or first.status.get("phase") != names.PHASE_SUCCEEDED:
+        return None
+    if first.status.get("observedGeneration", snapshot.job.generation) != snapshot.job.generation:
         return None
     failed = (first.status.get("nodes") or {}).get("failed")
     reason = "EnoughNodesCompleted" if failed else "AllNodesCompleted"
@@ -92,7 +105,7 @@ def _by_nodes(job: Job, tally: Tally) -> RunVerdict | None:
 
 
 def _by_deadline(job: Job, tally: Tally, now: datetime) -> RunVerdict | None:
-    limit = deadline(job)
+    limit = deadline(job, now)
     if limit is None or now < limit:
         return None
     seconds = job.spec.active_deadline_seconds
@@ -103,11 +116,12 @@ def _by_deadline(job: Job, tally: Tally, now: datetime) -> RunVerdict | None:
     return RunVerdict(LOST, "DeadlineExceeded", message)
 
 
-def deadline(job: Job) -> datetime | None:
+def deadline(job: Job, now: datetime) -> datetime | None:
     """Return when the run's deadline is, None for none, or none while it is suspended.
 
-    Time spent suspended, and the time before a retry, do not count: the clock starts anew when
-    the Suspended or the Failed condition went back to False.
+    Time spent suspended, and the time before a retry, do not count: the clock starts again when
+    the Suspended or the Failed condition goes back to False. While one of them is True and the run
+    is about to go on, that is now.
     """
     seconds = job.spec.active_deadline_seconds
     began = parse_time(job.status.get("startTime"))
@@ -116,7 +130,9 @@ def deadline(job: Job) -> datetime | None:
     for raw in job.status.get("conditions") or ():
         if raw.get("type") in {names.CONDITION_SUSPENDED, names.CONDITION_FAILED}:
             moved = parse_time(raw.get("lastTransitionTime"))
-            if raw.get("status") == "False" and moved is not None:
+            if raw.get("status") == "True":
+                began = now
+            elif moved is not None:
                 began = max(began, moved)
     return began + timedelta(seconds=seconds)
 

@@ -9,8 +9,10 @@ from job_controller.api.objects import Container, DaemonSet, Node, Pod
 from job_controller.api.report import Evidence, JobReport
 from job_controller.core.desired import build_daemon_set
 from job_controller.core.report import build_report
+from job_controller.core.sightings import look
 from job_controller.core.snapshot import Settings, Snapshot
 from job_controller.core.status import first_status
+from job_controller.core.tally import merge_records, standing_pods
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 START = NOW - timedelta(minutes=1)
@@ -78,6 +80,10 @@ class World:
     pods: list[Pod] = field(default_factory=list)
     evidence: dict[str, Evidence] = field(default_factory=dict)
     desired: int | None = None
+    scheduled: int | None = None
+    misscheduled: int = 0
+    # How long ago the controller saw first whatever its timers count from.
+    seen: timedelta | None = None
     gated: bool = False
     observed: bool = True
     has_daemon_set: bool = True
@@ -97,9 +103,19 @@ class World:
             generation=2,
             observed_generation=2 if self.observed else 1,
             desired=len(self.nodes) if self.desired is None else self.desired,
+            scheduled=self._scheduled(),
+            misscheduled=self.misscheduled,
             labels=body["metadata"]["labels"],
+            annotations=body["metadata"]["annotations"],
             spec=body["spec"],
         )
+
+    def _scheduled(self) -> int:
+        """Return how many nodes that should run a pod have one, unless the test says."""
+        if self.scheduled is not None:
+            return self.scheduled
+        there = {pod.node_name for pod in self.pods if not (pod.deleting and pod.is_terminal)}
+        return len(there & self.nodes.keys()) - self.misscheduled
 
     def report(self) -> JobReport:
         raw = build_report(self.job)
@@ -124,7 +140,17 @@ class World:
             pods_refused=self.pods_refused,
             refusal=self.refusal,
         )
-        return replace(snapshot, **changes)
+        snapshot = replace(snapshot, **changes)
+        return snapshot if self.seen is None else seen_before(snapshot, self.seen)
+
+
+def seen_before(snapshot: Snapshot, since: timedelta, now: datetime = NOW) -> Snapshot:
+    """Return the snapshot of a controller that has seen all of it for so long."""
+    failed = frozenset(
+        name for name, record in merge_records(snapshot).items() if record.state == "Failed"
+    )
+    pods = standing_pods(snapshot)
+    return replace(snapshot, seen=look({}, pods, snapshot.nodes, failed, now - since))
 
 
 def world(*node_names: str, running=True, **changes) -> World:

@@ -15,7 +15,12 @@ from job_controller.api.job import (
     parse_spec,
 )
 from job_controller.api.objects import DaemonSet
-from job_controller.core.desired import build_daemon_set, build_pod_template, is_current
+from job_controller.core.desired import (
+    build_daemon_set,
+    build_pod_template,
+    is_current,
+    is_placed,
+)
 from job_controller.core.snapshot import Settings
 from tests.unit.builders import make_job
 
@@ -36,16 +41,23 @@ def container(spec=SEED):
     return pod_spec(spec)["containers"][0]
 
 
-def live(body) -> DaemonSet:
-    """Return `body` as a server would keep it: defaults filled in, empty things left out."""
+def live(body, applied=None) -> DaemonSet:
+    """Return `body` as a server would keep it: defaults filled in, empty things left out.
+
+    `applied` is what was applied, if the server writes that in another way.
+    """
     spec = deepcopy(body["spec"])
     spec["revisionHistoryLimit"] = 10
     pod = spec["template"]["spec"]
     pod["restartPolicy"] = "Always"
     pod["dnsPolicy"] = "ClusterFirst"
     pod["containers"][0]["imagePullPolicy"] = "IfNotPresent"
+    meta = (applied or body)["metadata"]
     return DaemonSet(
-        "default", "x", "u", "1", "o", 1, 1, 1, labels=body["metadata"]["labels"], spec=spec
+        *("default", "x", "u", "1", "o", 1, 1, 1),
+        labels=meta["labels"],
+        annotations=meta["annotations"],
+        spec=spec,
     )
 
 
@@ -182,10 +194,13 @@ def test_include_makes_a_term_a_name_and_exclude_a_requirement_a_name():
         {"key": "pool", "operator": "In", "values": ["x"]},
         {"key": "gpu", "operator": "Exists"},
     ]
-    outs = [name_is("NotIn", "c"), name_is("NotIn", "d")]
     assert terms(nodes) == [
-        {"matchExpressions": expressions, "matchFields": [name_is("In", "a"), *outs]},
-        {"matchExpressions": expressions, "matchFields": [name_is("In", "b"), *outs]},
+        {"matchExpressions": expressions, "matchFields": [name_is("In", "a")]},
+        {"matchExpressions": expressions, "matchFields": [name_is("In", "b")]},
+    ]
+    outs = [name_is("NotIn", "c"), name_is("NotIn", "d")]
+    assert terms(replace(nodes, include=())) == [
+        {"matchExpressions": expressions, "matchFields": outs}
     ]
     assert terms(NodeSelection(exclude=("c",))) == [{"matchFields": [name_is("NotIn", "c")]}]
 
@@ -248,8 +263,61 @@ def test_quantities_are_compared_as_numbers(ours, kept):
         }
         return build(replace(SEED, template=template))
 
-    assert is_current(live(with_limit(kept)), with_limit(ours))
-    assert not is_current(live(with_limit("7")), with_limit(ours))
+    assert is_current(live(with_limit(kept), with_limit(ours)), with_limit(ours))
+    assert not is_current(live(with_limit("7"), with_limit(ours)), with_limit(ours))
+
+
+SELECTOR = {"matchLabels": {"zone": "a"}}
+WIDENED = [
+    ({"include": ["a"]}, {}),
+    ({"selector": SELECTOR}, {}),
+    ({"exclude": ["b"]}, {}),
+    ({"selector": SELECTOR, "exclude": ["b"]}, {"selector": SELECTOR}),
+    ({"selector": SELECTOR, "include": ["a"]}, {"include": ["a"]}),
+    ({"selector": {"matchLabels": {"v": "1.10"}}}, {"selector": {"matchLabels": {"v": "1.1"}}}),
+    ({"selector": {"matchLabels": {"v": "1000m"}}}, {"selector": {"matchLabels": {"v": "1"}}}),
+    ({"include": ["01"]}, {"include": ["1"]}),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), [*WIDENED, *((new, old) for old, new in WIDENED)])
+def test_every_change_of_the_selection_is_seen(old, new):
+    """One that only takes something away, and one that only looks like the same number."""
+
+    def of(nodes):
+        raw = {"image": "i", "nodes": nodes}
+        job = make_job(spec=parse_spec(raw), raw_spec=raw)
+        return build_daemon_set(job, gated=False, settings=Settings())
+
+    found = live(of(old), of(new))  # as if the hashes were those of the new one
+    assert not is_placed(found, of(new))
+    assert not is_current(found, of(new))
+    assert not is_current(live(of(old)), of(new))
+    assert is_current(live(of(new)), of(new))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("nodeSelector", {"pool": "x"}),
+        ("tolerations", [{"operator": "Exists"}]),
+        ("affinity", {"podAffinity": {}, "nodeAffinity": {"x": [1]}}),
+    ],
+)
+def test_a_choice_of_nodes_that_somebody_added_is_seen(field, value):
+    found = live(build())
+    found.spec["template"]["spec"][field] = value
+    assert not is_placed(found, build())
+
+
+def test_a_field_that_is_no_longer_applied_is_seen():
+    found = live(build(replace(SEED, template={"spec": {"priorityClassName": "high"}})))
+    assert not is_current(found, build())
+
+
+def test_a_job_whose_names_are_all_excluded_runs_nowhere():
+    found = terms(NodeSelection(include=("a",), exclude=("a", "b")))
+    assert found == [{"matchFields": [name_is("In", "a"), name_is("NotIn", "a")]}]
 
 
 def test_empty_things_that_the_server_leaves_out_are_no_difference():

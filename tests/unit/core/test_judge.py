@@ -9,15 +9,23 @@ from job_controller.api.job import Completion, FailurePolicy, FailureRule, JobSp
 from job_controller.api.objects import Container
 from job_controller.api.report import Evidence, NodeRecord
 from job_controller.core.judge import Case, Court, Patience
+from job_controller.core.sightings import look
 from tests.unit.builders import NOW, START, done, gated_pod, make_node, make_pod
 
 SPEC = JobSpec(image="i", backoff_limit=1)
 OLD = NOW - timedelta(seconds=30)
 
 
-def judge(pod=None, *, evidence=None, record=None, node=None, spec=SPEC, retry="", now=NOW):
-    court = Court(spec, retry, Patience(start=300, unreachable=60), now)
-    return court.judge(Case(node or make_node("a"), pod or make_pod("a"), evidence, record))
+def judge(  # noqa: PLR0913 - what a case is made of
+    pod=None, *, evidence=None, record=None, node=None, spec=SPEC, retry="", now=NOW, seen=30
+):
+    """Judge a node all of which the controller first saw `seen` seconds ago (None: at this look)."""
+    node, pod = node or make_node("a"), pod or make_pod("a")
+    failed = frozenset({"a"} if record is not None and record.state == "Failed" else ())
+    since = now - timedelta(seconds=seen or 0)
+    sightings = look({}, {"a": pod}, {"a": node}, failed, since)
+    court = Court(spec, retry, Patience(start=300, unreachable=60), now, sightings)
+    return court.judge(Case(node, pod, evidence, record))
 
 
 def with_container(**changes):
@@ -110,11 +118,23 @@ def test_an_attempt_under_way_is_not_counted_as_failed():
     assert judge(running).record.state == "Active"
 
 
-def test_the_ledger_is_given_time_before_an_exit_is_judged():
-    just = NOW - timedelta(seconds=2)
-    verdict = judge(crashed(restarts=5, at=just))
+@pytest.mark.parametrize("at", [OLD, NOW + timedelta(hours=1), NOW - timedelta(days=1)])
+def test_the_ledger_is_given_time_before_an_exit_is_judged(at):
+    """From when the controller saw the exit, whatever the clock of the node says."""
+    verdict = judge(crashed(restarts=5, at=at), seen=2)
     assert verdict.record.state == "Active"
-    assert verdict.wake_at == just + timedelta(seconds=5)
+    assert verdict.wake_at == NOW + timedelta(seconds=28)
+    assert judge(crashed(restarts=5, at=at), seen=30).record.state == "Failed"
+
+
+def test_an_exit_is_judged_sooner_when_the_log_of_that_attempt_was_read():
+    def read(attempt, seen):
+        evidence = Evidence("a-uid", pod_uid="pod-a-1", attempt=attempt)
+        return judge(crashed(restarts=5), evidence=evidence, seen=seen)
+
+    assert read(attempt=6, seen=5).record.state == "Failed"
+    assert read(attempt=6, seen=4).wake_at == NOW + timedelta(seconds=1)
+    assert read(attempt=5, seen=5).record.state == "Active"
 
 
 def test_mode_exit_needs_no_such_time():
@@ -214,6 +234,16 @@ def test_last_lines_that_arrive_later_are_added_once():
     assert judge(crashed(restarts=1), record=told, evidence=evidence).record == told
 
 
+def test_the_message_of_a_failed_node_does_not_grow_with_the_restarts_of_its_pod():
+    record = judge(crashed(restarts=1)).record
+    for second in range(20):
+        lines = (f"12:00:{second:02} disk full " + "x" * 200,)
+        evidence = Evidence("a-uid", pod_uid="pod-a-1", last_lines=lines)
+        record = judge(crashed(restarts=second), record=record, evidence=evidence).record
+        assert record.message.startswith("exit 2 after 2 attempts: '12:00:00 disk full")
+        assert len(record.message) < 200
+
+
 # --- what holds, and another try -----------------------------------------------------------
 
 
@@ -233,14 +263,13 @@ def test_a_retry_retires_the_pod_and_starts_afresh_with_the_next():
 
 def test_the_pod_of_a_failure_goes_when_it_has_told_its_last_lines():
     spec = replace(SPEC, failure_policy=FailurePolicy(pods="Delete"))
-    failed = judge(crashed(restarts=1, at=NOW - timedelta(seconds=6)), spec=spec).record
-    early = judge(crashed(restarts=1), record=failed, spec=spec)
+    failed = judge(crashed(restarts=1), spec=spec).record
+    early = judge(crashed(restarts=1), record=failed, spec=spec, seen=6)
     assert not early.discard
     assert early.wake_at == NOW + timedelta(seconds=4)
     evidence = Evidence("a-uid", pod_uid="pod-a-1", last_lines=("x",))
     assert judge(crashed(restarts=1), record=failed, spec=spec, evidence=evidence).discard
-    late = judge(crashed(restarts=1), record=failed, spec=spec, now=NOW + timedelta(seconds=9))
-    assert late.discard
+    assert judge(crashed(restarts=1), record=failed, spec=spec, seen=10).discard
     assert not judge(gated_pod("a"), record=failed, spec=spec).discard
     assert not judge(crashed(restarts=1), record=failed).discard
 
@@ -250,11 +279,14 @@ def test_the_pod_of_a_failure_goes_when_it_has_told_its_last_lines():
 
 def test_the_deadline_of_a_node():
     spec = replace(SPEC, node_deadline_seconds=90)
-    early = judge(with_container(started_at=START), spec=spec)
-    assert early.wake_at == START + timedelta(seconds=90)
-    late = judge(with_container(started_at=START), spec=spec, now=START + timedelta(seconds=90))
-    assert (late.record.state, late.record.reason) == ("Failed", "DeadlineExceeded")
-    assert late.record.message == "not done within nodeDeadlineSeconds (90 s)"
+    limit = NOW + timedelta(seconds=90)
+    for started_at in (START, NOW + timedelta(hours=1), NOW - timedelta(days=1)):
+        pod = with_container(started_at=started_at)
+        early = judge(pod, spec=spec)
+        assert (early.record.state, early.wake_at) == ("Active", limit)
+        late = judge(pod, spec=spec, now=limit, record=early.record)
+        assert (late.record.state, late.record.reason) == ("Failed", "DeadlineExceeded")
+        assert late.record.message == "not done within nodeDeadlineSeconds (90 s)"
     assert judge(gated_pod("a"), spec=spec).wake_at is None
 
 
@@ -269,9 +301,61 @@ def test_what_keeps_a_task_from_starting_fails_its_node_after_a_while(changes, r
     pod = replace(with_container(state="waiting", **changes), started_at=START)
     early = judge(pod)
     assert (early.record.state, early.record.reason) == ("Waiting", reason)
-    assert early.wake_at == START + timedelta(seconds=300)
-    late = judge(pod, now=START + timedelta(seconds=300)).record
+    assert early.wake_at == NOW + timedelta(seconds=270)
+    late = judge(pod, seen=300).record
     assert (late.state, late.reason) == ("Failed", reason)
+
+
+STUCK = [
+    (
+        {"blocker": "init container istio-init: CrashLoopBackOff: back-off"},
+        "ContainerStartFailed",
+        "init container istio-init: CrashLoopBackOff: back-off",
+    ),
+    (
+        {"phase": "Failed", "reason": "SysctlForbidden", "message": "forbidden sysctl: x"},
+        "PodRejected",
+        "the kubelet rejects the pod: SysctlForbidden: forbidden sysctl: x",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "reason", "message"), STUCK)
+def test_what_keeps_the_whole_pod_from_running_is_told_and_fails_its_node(changes, reason, message):
+    pod = replace(with_container(state="waiting", reason="PodInitializing"), **changes)
+    early = judge(pod, seen=None).record
+    assert (early.state, early.reason, early.message) == ("Waiting", reason, message)
+    late = judge(pod, seen=300).record
+    assert (late.state, late.reason, late.message) == ("Failed", reason, message)
+
+
+def test_a_rejected_pod_is_told_while_the_next_one_is_made():
+    rejected = make_pod("a", state="", phase="Failed", reason="AppArmor")
+    first = judge(rejected).record
+    following = judge(make_pod("a", state="", serial=2), record=first).record
+    assert (following.reason, following.message) == (first.reason, first.message)
+    assert judge(make_pod("a", serial=2), record=following).record.state == "Active"
+
+
+def test_a_pod_that_silently_does_not_start_is_told_within_a_minute_and_fails_late():
+    """A volume that cannot be mounted looks like a large image that is being pulled."""
+    pod = with_container(state="waiting", reason="ContainerCreating")
+    first = judge(pod, seen=None)
+    assert (first.record.state, first.record.reason) == ("Waiting", "")
+    assert first.wake_at == NOW + timedelta(seconds=45)
+    told = judge(pod, seen=45).record
+    assert (told.state, told.reason) == ("Waiting", "TaskNotStarted")
+    assert "ContainerCreating" in told.message
+    assert judge(pod, seen=None, record=told).record == told  # after a restart of the controller
+    assert judge(pod, seen=899).record.state == "Waiting"
+    late = judge(pod, seen=900).record
+    assert (late.state, late.reason) == ("Failed", "ContainerStartFailed")
+
+
+def test_an_init_container_at_work_is_no_trouble():
+    pod = replace(with_container(state="waiting", reason="PodInitializing"), has_init_running=True)
+    verdict = judge(pod, seen=9999)
+    assert (verdict.record.state, verdict.record.reason, verdict.wake_at) == ("Waiting", "", None)
 
 
 def test_what_cannot_heal_is_given_no_time():
@@ -281,8 +365,9 @@ def test_what_cannot_heal_is_given_no_time():
 
 def test_a_pod_without_room_fails_its_node_after_a_while():
     pod = make_pod("a", state="", bound=False, unschedulable="Insufficient cpu")
-    assert judge(pod).record.state == "Waiting"
-    record = judge(pod, now=NOW + timedelta(hours=1)).record
+    waited_at_its_gate = replace(pod, created_at=NOW - timedelta(hours=1))
+    assert judge(waited_at_its_gate).record.state == "Waiting"
+    record = judge(pod, seen=300).record
     assert (record.state, record.reason, record.message) == (
         "Failed",
         "Unschedulable",
@@ -291,13 +376,13 @@ def test_a_pod_without_room_fails_its_node_after_a_while():
 
 
 def test_a_node_out_of_sight_is_unreachable_and_not_failed():
-    gone = make_node("a", ready=False, ready_since=NOW - timedelta(seconds=50))
-    verdict = judge(node=gone)
+    gone = make_node("a", ready=False, ready_since=NOW - timedelta(days=1))
+    verdict = judge(node=gone, seen=50)
     assert verdict.record.state == "Active"
     assert verdict.wake_at == NOW + timedelta(seconds=10)
-    spec = replace(SPEC, node_deadline_seconds=1)
-    record = judge(node=gone, spec=spec, now=NOW + timedelta(seconds=10)).record
+    record = judge(node=gone, seen=60).record
     assert (record.state, record.reason) == ("Unreachable", "NodeNotReady")
+    assert judge(node=gone, seen=None, record=record).record.state == "Unreachable"
     back = judge(record=record).record
     assert back.state == "Active"
 

@@ -27,6 +27,7 @@ from tests.unit.builders import (
     make_job,
     make_node,
     make_pod,
+    seen_before,
     started,
     world,
 )
@@ -54,9 +55,12 @@ def reason_of(plan):
     return found
 
 
-def run(w, now=NOW):
-    """Decide, take over what the plan writes, and return the plan."""
-    plan = decide(w.snapshot(), now)
+def run(w, now=NOW, seen=timedelta(minutes=1)):
+    """Decide, take over what the plan writes, and return the plan.
+
+    `seen` is for how long the controller has seen all that is there.
+    """
+    plan = decide(seen_before(w.snapshot(), seen, now), now)
     for action in plan.actions:
         if isinstance(action, WriteStatus):
             w.job = replace(w.job, status=action.status)
@@ -232,10 +236,30 @@ def test_the_deadline_of_the_run_is_recomputed_and_fails_it():
 def test_suspended_time_does_not_count_toward_the_deadline():
     w = spec(world("a", gated=True), active_deadline_seconds=90, suspend=True)
     run(w)
-    assert deadline(w.job) is None
+    assert deadline(w.job, NOW) is None
     spec(w, suspend=False)
     run(w, NOW)
-    assert deadline(w.job) == NOW + timedelta(seconds=90)
+    assert deadline(w.job, NOW) == NOW + timedelta(seconds=90)
+
+
+@pytest.mark.parametrize("asked", ["resume", "retry"])
+def test_a_run_that_goes_on_after_its_deadline_has_the_whole_time_again(asked):
+    later = START + timedelta(hours=1)
+    w = spec(world("a", "b", gated=True, evidence={"a": done("a")}), active_deadline_seconds=90)
+    if asked == "resume":
+        run(spec(w, suspend=True), NOW)
+        spec(w, suspend=False)
+    else:
+        run(w, START + timedelta(seconds=90))
+        assert conditions(w)["Failed"] == ("True", "DeadlineExceeded")
+        w.job = replace(w.job, annotations={names.ANNOTATION_RETRY: "1"})
+    plan = run(w, later)
+    assert w.job.status["phase"] == "Running"
+    assert plan.requeue_after == 90.0
+    run(w, later + timedelta(seconds=89))
+    assert w.job.status["phase"] == "Running"
+    run(w, later + timedelta(seconds=91))
+    assert conditions(w)["Failed"] == ("True", "DeadlineExceeded")
 
 
 def test_a_job_suspended_before_its_start_makes_nothing():
@@ -310,7 +334,7 @@ def test_nodes_that_leave_are_kept_in_the_record_by_what_they_did():
 def test_a_node_that_merely_waits_is_on_record_only_once_the_run_has_ended():
     w = world("a", "b", "c", gated=True)
     w.pods = [make_pod("a"), make_pod("b", state="waiting"), gated_pod("c")]
-    run(w)
+    run(w, seen=timedelta(0))
     states = {name: raw["state"] for name, raw in w.report_status["nodeStates"].items()}
     assert states == {"a": "Active", "c": "Waiting"}  # the latter with a reason
     assert w.report_status["nodes"]["waiting"] == 2
@@ -364,7 +388,7 @@ def test_no_shard_takes_more_records_than_its_share(monkeypatch):
 
 def test_a_completed_node_is_not_counted_in_the_place_of_one_whose_pod_is_ending():
     """Of three nodes two are wanted: b, whose pod cannot end, and c. a completed, and was left."""
-    w = world("a", "b", "c", gated=True, desired=2, evidence={"a": done("a")})
+    w = world("a", "b", "c", gated=True, desired=2, scheduled=2, evidence={"a": done("a")})
     w.nodes["b"] = lost("b")
     w.pods = [replace(make_pod("b"), deleting=True), make_pod("c")]
     plan = run(w)

@@ -6,7 +6,8 @@ Its own, and not those of the core's tests: the two counts share no code, nor do
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from job_controller.api.job import Job, JobSpec
+from job_controller.api import names
+from job_controller.api.job import Job, JobSpec, nodes_hash
 from job_controller.api.objects import Container, DaemonSet, Node, Pod
 from job_controller.api.report import Evidence, JobReport
 
@@ -39,6 +40,8 @@ def make_daemon_set(desired, **changes) -> DaemonSet:
         generation=3,
         observed_generation=3,
         desired=desired,
+        scheduled=desired,
+        annotations={names.ANNOTATION_NODES_HASH: nodes_hash({})},
     )
     return replace(found, **changes)
 
