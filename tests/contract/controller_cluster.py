@@ -7,6 +7,7 @@ the ledger is written by the test, in the terminator's place.
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -27,8 +28,11 @@ from job_controller.kube.resources import (
 from job_controller.main import Controller
 from job_controller.metrics import Metrics
 from job_controller.runtime.clock import LoopClock
+from tests.contract.daemon_set_controller import collect_pods, keep_pods
 from tests.contract.fake_api import START, FakeApiServer, Request
 from tests.contract.fake_storage import Raw
+from tests.fakekube.daemon_set_objects import owned_pods
+from tests.fakekube.daemon_sets import node_of
 
 SET = "sample-daemonset-job"
 WRITES = {"POST", "PUT", "PATCH", "DELETE"}
@@ -96,7 +100,7 @@ class Cluster:
         return next((c for c in found if c["type"] == type_), {})
 
     def completed(self) -> int:
-        return (self.status().get("nodes") or {}).get("completed", 0)
+        return int((self.status().get("nodes") or {}).get("completed", 0))
 
     def is_settled(self) -> bool:
         """Whether every node has its pod, counted, and the gate is up."""
@@ -132,52 +136,16 @@ class Cluster:
     def _step(self) -> None:
         self._due = False
         self.server.collect_garbage()
-        nodes = [raw["metadata"]["name"] for raw in self.server.list(NODES)]
+        collect_pods(self.server)
         for found in self.server.list(DAEMON_SETS, names.MANAGED_SELECTOR):
-            self._keep(found, nodes)
+            keep_pods(self.server, found, partial(self._pod_name, found))
+            for pod in owned_pods(found, self.server.list(PODS)):
+                if self.starts_tasks and not gated(pod) and not pod.get("status"):
+                    self._start(pod)
 
-    def _keep(self, found: Raw, nodes: list[str]) -> None:
-        meta = found["metadata"]
-        own = [
-            pod
-            for pod in self.server.list(PODS)
-            if pod["metadata"]["ownerReferences"][0]["uid"] == meta["uid"]
-        ]
-        taken = {node_of(pod) for pod in own}
-        for node in nodes:
-            if node not in taken:
-                self._make_pod(found, node)
-        for pod in own:
-            if self.starts_tasks and not gated(pod) and not pod.get("status"):
-                self._start(pod)
-        wanted = {"observedGeneration": meta["generation"], "desiredNumberScheduled": len(nodes)}
-        if found.get("status") != wanted:
-            self.server.patch(DAEMON_SETS, meta["name"], {"status": wanted}, meta["namespace"])
-
-    def _make_pod(self, found: Raw, node: str) -> None:
+    def _pod_name(self, daemon_set: Raw) -> str:
         self._serial += 1
-        meta, template = found["metadata"], found["spec"]["template"]
-        term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-        self.server.put(
-            PODS,
-            {
-                "metadata": {
-                    "name": f"{meta['name']}-{self._serial}",
-                    "namespace": meta["namespace"],
-                    "labels": template["metadata"]["labels"],
-                    "ownerReferences": [
-                        {
-                            "kind": "DaemonSet",
-                            "name": meta["name"],
-                            "uid": meta["uid"],
-                            "controller": True,
-                        }
-                    ],
-                },
-                "spec": {**template["spec"], "affinity": {"nodeAffinity": required}},
-            },
-        )
+        return f"{daemon_set['metadata']['name']}-{self._serial}"
 
     def _start(self, pod: Raw) -> None:
         task = {
@@ -190,16 +158,11 @@ class Cluster:
             "status": {
                 "phase": "Running",
                 "startTime": self.stamp(),
+                "conditions": [{"type": "Ready", "status": "True"}],
                 "containerStatuses": [task],
             },
         }
         self.server.patch(PODS, pod["metadata"]["name"], body, pod["metadata"]["namespace"])
-
-
-def node_of(pod: Raw) -> str:
-    affinity = pod["spec"]["affinity"]["nodeAffinity"]
-    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    return term["matchFields"][0]["values"][0]
 
 
 def gated(pod_or_template: Raw) -> bool:

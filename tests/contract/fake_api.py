@@ -18,7 +18,7 @@ import json
 import re
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -301,7 +301,7 @@ class FakeApiServer:
 
     # --- looking -----------------------------------------------------------------------
 
-    def open_watches(self, resource: Resource | None = None) -> "list[Watch]":
+    def open_watches(self, resource: Resource | None = None) -> Sequence[Watch]:
         """Return the open watches, of one type if given."""
         return [watch for watch in self.watches if resource in (None, watch.resource)]
 
@@ -413,7 +413,8 @@ class FakeApiServer:
             namespace, rest = rest[1], rest[2:]
         for resource in self.resources:
             if (resource.group, resource.plural) == (group, rest[0]):
-                return resource, namespace, *[*rest[1:], "", ""][:2]
+                name, subresource = [*rest[1:], "", ""][:2]
+                return resource, namespace, name, subresource
         raise ApiError(404, "NotFound", "the server could not find the requested resource")
 
     def _patch(

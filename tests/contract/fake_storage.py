@@ -202,12 +202,12 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 def json_patch(target: Raw, operations: list[Raw]) -> Raw:
     """RFC 6902, as far as it is used: add, replace, remove, test."""
-    result: Any = copy.deepcopy(target)
+    result: Raw = copy.deepcopy(target)
     for operation in operations:
         *parents, last = [
             part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]
         ]
-        node = result
+        node: Any = result
         try:
             for part in parents:
                 node = node[int(part)] if isinstance(node, list) else node[part]

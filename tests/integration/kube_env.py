@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 ROOT = Path(__file__).resolve().parents[2]
 ADMIN_TOKEN = "integration-admin"
@@ -119,12 +119,12 @@ class KubeEnv:
     def get(self, kind: str, name: str, namespace: str | None = None) -> dict[str, Any]:
         """Return one object."""
         where = ["-n", namespace] if namespace else []
-        return json.loads(self.kubectl("get", kind, name, *where, "-o", "json"))
+        return _parse_object(self.kubectl("get", kind, name, *where, "-o", "json"))
 
     def apply(self, manifest: dict[str, Any], user: User | None = None) -> dict[str, Any]:
         """`kubectl apply` one manifest, given as JSON, and return the object."""
         out = self.kubectl("apply", "-o", "json", "-f", "-", input=json.dumps(manifest), user=user)
-        return json.loads(out)
+        return _parse_object(out)
 
     def patch_status(
         self, kind: str, name: str, namespace: str, status: dict[str, Any]
@@ -134,7 +134,7 @@ class KubeEnv:
             "patch", kind, name, "-n", namespace, "--subresource=status", "--type=merge",
             "-o", "json", "-p", json.dumps({"status": status}),
         )  # fmt: skip
-        return json.loads(out)
+        return _parse_object(out)
 
     def request(self, method: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
         """Send one request as administrator; return HTTP status and JSON. PATCH is a merge patch.
@@ -200,6 +200,11 @@ class KubeEnv:
 
     def _tls(self) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=str(self.folder / "certs" / "apiserver.crt"))
+
+
+def _parse_object(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text)
+    return found
 
 
 def find_binaries() -> Path:
@@ -327,7 +332,7 @@ def _probe(env: KubeEnv, path: str) -> int:
     )
     try:
         with urllib.request.urlopen(query, context=env._tls(), timeout=5) as answer:
-            return answer.status
+            return int(answer.status)
     except urllib.error.HTTPError as error:
         with error:
             return error.code
@@ -361,7 +366,8 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _name(process: subprocess.Popen[bytes]) -> str:
-    return Path(process.args[0]).name
+    # Typed for every form of Popen's first argument; here it is always a list.
+    return Path(cast("list[str]", process.args)[0]).name
 
 
 def _log_tail(env: KubeEnv, process: subprocess.Popen[bytes]) -> str:

@@ -194,13 +194,23 @@ class Stage:
         about = f"involvedObject.kind=Job,involvedObject.name={name}"
         return sorted(raw["reason"] for raw in await self.all(EVENTS, field_selector=about))
 
-    async def told(self, *reasons: str, name: str = "sample") -> None:
+    async def told(
+        self, *reasons: str, name: str = "sample", seconds: float = WAIT_SECONDS
+    ) -> None:
         """Return once there are events of these reasons about a Job."""
 
         async def look() -> bool:
             return set(reasons) <= set(await self.events(name))
 
-        await self.until(look, f"events {reasons}")
+        await self.until(look, f"events {reasons}", seconds)
+
+    async def started(self, node: str, times: int = 1, *, seconds: float = WAIT_SECONDS) -> None:
+        """Return once the task was started so often on a node."""
+
+        async def look() -> bool:
+            return self.world.executions[node] >= times
+
+        await self.until(look, f"start {times} on {node}", seconds)
 
     async def until(
         self, check: Callable[[], Awaitable[Any]], what: str, seconds: float = WAIT_SECONDS
@@ -218,7 +228,13 @@ class Stage:
             await asyncio.sleep(0.05)
 
     async def job_until(
-        self, check: Callable[[Raw], Any], what: str, name: str = "sample", **where: Any
+        self,
+        check: Callable[[Raw], Any],
+        what: str,
+        name: str = "sample",
+        *,
+        seconds: float = WAIT_SECONDS,
+        **where: Any,
     ) -> Raw:
         """Return the Job as soon as `check` holds of its status."""
 
@@ -226,20 +242,26 @@ class Stage:
             found = await self.find(JOBS, name, **where)
             return found if found is not None and check(found.get("status") or {}) else None
 
-        return await self.until(look, what)
+        found: Raw = await self.until(look, what, seconds)
+        return found
 
-    async def gone(self, resource: Resource, name: str, **where: Any) -> None:
+    async def gone(
+        self, resource: Resource, name: str, *, seconds: float = WAIT_SECONDS, **where: Any
+    ) -> None:
         async def look() -> bool:
             return await self.find(resource, name, **where) is None
 
-        await self.until(look, f"{resource.kind} {name} gone")
+        await self.until(look, f"{resource.kind} {name} gone", seconds)
 
-    async def reason(self, type_: str, reason: str, name: str = "sample") -> Raw:
+    async def reason(
+        self, type_: str, reason: str, name: str = "sample", *, seconds: float = WAIT_SECONDS
+    ) -> Raw:
         """Return the condition of a Job once it has this reason."""
         found = await self.job_until(
             lambda status: condition(status, type_).get("reason") == reason,
             f"{type_} with reason {reason}",
             name,
+            seconds=seconds,
         )
         return condition(found["status"], type_)
 
@@ -251,7 +273,7 @@ class Stage:
             if found is None or not is_gated(found["spec"]["template"]):
                 return False
             observed = (found.get("status") or {}).get("observedGeneration", 0)
-            return observed >= found["metadata"]["generation"]
+            return int(observed) >= int(found["metadata"]["generation"])
 
         await self.until(look, "the gate is up")
 

@@ -1,11 +1,13 @@
 """A small cluster on the fake API server: Jobs with their nodes, pods, logs and reports.
 
-It also plays the controller where a test says so: `agree` sets the Complete condition.
+It also plays the controller where a test says so: `agree` sets the Complete condition. Pods come
+and go as the test says; the status of every DaemonSet follows from them and from the nodes, as the
+DaemonSet controller writes it.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +19,10 @@ from job_controller.runtime.clock import LoopClock
 from terminator.config import Config
 from terminator.main import Options, Terminator
 from terminator.metrics import Metrics
+from tests.contract.daemon_set_controller import write_status
 from tests.contract.fake_api import START, FakeApiServer
+from tests.contract.fake_storage import Event
+from tests.fakekube.daemon_sets import REQUIRED
 
 LABELS = {"daemonset-job": "true"}
 LOG_PATH = "/log"
@@ -42,6 +47,18 @@ def terminated(code, restarts=0):
     return {"state": {"terminated": ended}, "restartCount": restarts}
 
 
+def _affinity(nodes: Iterable[str]) -> dict[str, Any]:
+    """Return the affinity of pods that are for these nodes and no others.
+
+    A term without requirements matches no node.
+    """
+    terms = [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+        for node in nodes
+    ]
+    return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms or [{}]}}}
+
+
 @dataclass
 class Run:
     """One Job in the fake cluster."""
@@ -55,6 +72,16 @@ class Run:
 
     def pod(self, node: str) -> str:
         return f"{self.name}-{node}"
+
+    @property
+    def daemon_set(self) -> str:
+        """The name of the DaemonSet."""
+        return names.daemon_set_name(self.name)
+
+    def choose(self, *nodes: str) -> None:
+        """Have the DaemonSet want these nodes, as far as they exist."""
+        body = {"spec": {"template": {"spec": {"affinity": _affinity(nodes)}}}}
+        self.server.patch(DAEMON_SETS, self.daemon_set, body, self.namespace)
 
     def log(self, node: str, *, previous: bool = False):
         return self.server.log(self.pod(node), self.namespace, previous=previous)
@@ -81,6 +108,7 @@ class Run:
                 "spec": {"nodeName": node},
                 "status": {
                     "phase": "Running",
+                    "conditions": [{"type": "Ready", "status": "True"}],
                     "containerStatuses": [{"name": names.CONTAINER_NAME, **running()}],
                 },
             },
@@ -109,15 +137,19 @@ class Run:
     def completed(self) -> set[str]:
         return {node for node, entry in self.evidence().items() if entry.get("completedAt")}
 
-    def agree(self, condition: str = "Complete", **status: Any) -> None:
+    def agree(
+        self, condition: str = "Complete", *, unknown: Collection[str] = (), **status: Any
+    ) -> None:
         """Do as the controller does when its count is complete: the record, then the Job.
 
         The record says of every node that it has completed, also of those that have yet to: what
-        is tested is that the terminator does not take the controller's word for it.
+        is tested is that the terminator does not take the controller's word for it. Nodes that are
+        `unknown` to the controller are left out.
         """
         states = {
             raw["metadata"]["name"]: {"uid": raw["metadata"]["uid"], "state": "Completed"}
             for raw in self.server.list(NODES)
+            if raw["metadata"]["name"] not in unknown
         }
         for raw in self.reports():
             name = raw["metadata"]["name"]
@@ -142,6 +174,25 @@ class Cluster:
     server: FakeApiServer
     client: KubeClient
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    _due: bool = False
+
+    def __post_init__(self) -> None:
+        self.server.storage.listeners.append(self._on_event)
+
+    def _on_event(self, _event: Event) -> None:
+        if not self._due:
+            self._due = True
+            asyncio.get_running_loop().call_soon(self._sync)
+
+    def _sync(self) -> None:
+        self._due = False
+        for found in self.server.list(DAEMON_SETS):
+            write_status(self.server, found)
+
+    def taint(self, node: str, effect: str, key: str = "example.com/maintenance") -> None:
+        """Put a taint on a node; effect "" takes it away."""
+        taints = [{"key": key, "effect": effect}] if effect else []
+        self.server.patch(NODES, node, {"spec": {"taints": taints}}, "")
 
     def add_node(self, name: str) -> None:
         if not self.server.exists(NODES, name):
@@ -158,6 +209,8 @@ class Cluster:
     ) -> Run:
         """Create a Job with everything the controller and Kubernetes make of it."""
         run = Run(self.server, name, namespace, nodes)
+        for node in nodes:
+            self.add_node(node)
         meta = {"name": name, "namespace": namespace, "generation": 1}
         job = self.server.put(JOBS, {"metadata": meta, "spec": {"image": "x", **spec}})
         run.uid = job["metadata"]["uid"]
@@ -166,19 +219,19 @@ class Cluster:
             DAEMON_SETS,
             {
                 "metadata": {
-                    "name": names.daemon_set_name(name),
+                    "name": run.daemon_set,
                     "namespace": namespace,
                     "generation": 1,
                     "labels": LABELS,
                     "ownerReferences": [owner],
                 },
-                "status": {"observedGeneration": 1, "desiredNumberScheduled": len(nodes)},
+                "spec": {"template": {"spec": {"affinity": _affinity(nodes)}}},
             },
         )
         run.daemon_set_uid = found["metadata"]["uid"]
         for node in nodes:
-            self.add_node(node)
             run.add_pod(node)
+        self._sync()
         if report:
             run.add_report()
         return run

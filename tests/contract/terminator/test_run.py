@@ -100,13 +100,11 @@ async def test_a_node_that_joins_late_is_waited_for(cluster, server):
     for node in run.nodes:
         run.log(node).write("done")
     await eventually(lambda: run.completed() == {"a", "b"})
-    server.patch(
-        DAEMON_SETS, f"{run.name}-daemonset-job", {"status": {"desiredNumberScheduled": 3}}
-    )
-    run.agree()
+    cluster.add_node("late")
+    run.choose("a", "b", "late")
+    run.agree(unknown={"late"})
     await asyncio.sleep(5)
     assert run.exists
-    cluster.add_node("late")
     run.add_pod("late")
     await asyncio.sleep(5)
     assert run.exists
