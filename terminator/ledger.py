@@ -16,6 +16,7 @@ from job_controller.api.job import Job
 from job_controller.api.report import (
     Evidence,
     JobReport,
+    find_evidence,
     merge_evidence,
     parse_report,
 )
@@ -83,8 +84,10 @@ class Ledger:
         replaced by what does not.
         """
         book = self._books.setdefault(job.uid, _Book(job))
+        # One node of each shard is looked up, and the shards are not merged: this is called for
+        # every node of a run.
         if stands(book.pending.get(node), evidence) or stands(
-            self._current(book).get(node), evidence
+            find_evidence(self._shards(book), node), evidence
         ):
             return False
         book.pending[node] = joined(book.pending.get(node), evidence)
