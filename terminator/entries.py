@@ -18,6 +18,10 @@ from terminator.tail import Findings, bounded_results, readable_lines
 # Nodes per report: 5,000 nodes with results stay well below etcd's 1.5 MiB per object.
 SHARD_NODES = 1000
 
+# Reasons that kubelets give a pod which they end: kubernetes pkg/kubelet/eviction/helpers.go,
+# nodeshutdown/nodeshutdown_manager.go (NodeShutdown before v1.23) and preemption/preemption.go.
+DISRUPTED_REASONS = frozenset({"Evicted", "NodeShutdown", "Preempting", "Terminated"})
+
 Entries = dict[str, Evidence]
 
 
@@ -60,9 +64,19 @@ def log_evidence(
 
 
 def has_succeeded(pod: Pod) -> bool:
-    """Return whether the task in the pod has ended with exit code 0."""
+    """Return whether the task in the pod has ended with exit code 0 of its own accord.
+
+    A task that is stopped may exit with code 0 as well, in answer to TERM: in a pod that is being
+    deleted, evicted, preempted or shut down with its node. There, the start of the container that
+    holds the pod is the proof: kubelets start it only after the task has succeeded, and never in a
+    pod that is to end. The times of the pod are of two clocks, and prove nothing.
+    """
     container = pod.container
-    return container is not None and container.state == "terminated" and container.exit_code == 0
+    if container is None or container.state != "terminated" or container.exit_code != 0:
+        return False
+    return pod.hold_started or not (
+        pod.deleting or pod.disrupted or pod.reason in DISRUPTED_REASONS
+    )
 
 
 def exit_evidence(pod: Pod, node_uid: str) -> Evidence:

@@ -68,6 +68,8 @@ class Pod:
 
     `started_at` is when the kubelet took it up. `disrupted` is the reason of a DisruptionTarget
     condition (eviction, preemption, taint), `unschedulable` the scheduler's message.
+    `hold_started`: a container besides the task has been started. In mode `Exit` the task is an
+    init container, so the kubelet starts another one only after the task succeeded.
     """
 
     namespace: str
@@ -87,6 +89,7 @@ class Pod:
     unschedulable: str = ""
     disrupted: str = ""
     container: Container | None = None
+    hold_started: bool = False
 
     @property
     def is_gated(self) -> bool:
@@ -166,6 +169,11 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
         ),
         disrupted=(disruption.get("reason") or "") if disruption.get("status") == "True" else "",
         container=_task_container(status),
+        hold_started=any(
+            _was_started(raw)
+            for raw in status.get("containerStatuses") or ()
+            if raw.get("name") != names.CONTAINER_NAME
+        ),
     )
 
 
@@ -214,6 +222,17 @@ def _task_container(status: Mapping[str, Any]) -> Container | None:
             if raw.get("name") == names.CONTAINER_NAME:
                 return _parse_container(raw)
     return None
+
+
+def _was_started(raw: Mapping[str, Any]) -> bool:
+    """Return whether a container runs or has run, by its status.
+
+    A kubelet that has lost a container calls it terminated (ContainerStatusUnknown), without
+    `startedAt`: that proves nothing.
+    """
+    states, last = raw.get("state") or {}, (raw.get("lastState") or {}).get("terminated") or {}
+    ended = states.get("terminated") or {}
+    return "running" in states or bool(ended.get("startedAt") or last.get("startedAt"))
 
 
 def _parse_container(raw: Mapping[str, Any]) -> Container:
