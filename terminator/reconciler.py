@@ -57,7 +57,8 @@ class Matchers:
 
     def of(self, job: Job) -> Matcher | None:
         """Return the Job's matcher, the same object as long as its tokens are the same."""
-        default = self._default_token()
+        # The word that the running pods were given, which may not be today's.
+        default = job.status.get("completionToken") or self._default_token()
         key = (job.spec.completion, job.spec.results, default)
         if key not in self._known and len(self._known) >= _MATCHERS_LIMIT:
             self._known.clear()
