@@ -10,11 +10,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from job_controller.api import names
+from job_controller.api import names, report
 from job_controller.api.affinity import matches_node
 from job_controller.api.job import Job
 from job_controller.api.objects import DaemonSet, Node, Pod
-from job_controller.api.report import Evidence, JobReport, NodeRecord
+from job_controller.api.report import Evidence, JobReport, NodeRecord, merge_evidence
 from job_controller.api.times import format_time, parse_time
 
 # A complete Job whose time to live is over goes when this count agrees. What keeps it from being
@@ -89,28 +89,17 @@ class Ending:
 
 
 def merge_ledger(job: Job, reports: Iterable[JobReport]) -> dict[str, Evidence]:
-    """Return the ledger of this run, all shards as one: node name to evidence.
-
-    Should a node stand in two shards, an entry that completes it wins, then the lower shard.
-    """
-    ledger: dict[str, Evidence] = {}
-    for report in _of_run(job, reports):
-        for name, entry in report.evidence.items():
-            if name not in ledger or (entry.is_completed and not ledger[name].is_completed):
-                ledger[name] = entry
-    return ledger
+    """Return the ledger of this run, all shards as one: node name to evidence."""
+    return merge_evidence(_of_run(job, reports))
 
 
 def merge_records(job: Job, reports: Iterable[JobReport]) -> dict[str, NodeRecord]:
     """Return what the controller recorded of this run's nodes, all shards as one."""
-    return {
-        name: record for report in _of_run(job, reports) for name, record in report.records.items()
-    }
+    return report.merge_records(_of_run(job, reports))
 
 
 def _of_run(job: Job, reports: Iterable[JobReport]) -> list[JobReport]:
-    own = [r for r in reports if r.job_uid == job.uid and r.namespace == job.namespace]
-    return sorted(own, key=lambda report: report.shard)
+    return [r for r in reports if r.job_uid == job.uid and r.namespace == job.namespace]
 
 
 def owned_pods(job: Job, daemon_set: DaemonSet | None, pods: Iterable[Pod]) -> list[Pod]:

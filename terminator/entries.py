@@ -60,9 +60,17 @@ def log_evidence(
 
 
 def has_succeeded(pod: Pod) -> bool:
-    """Return whether the task in the pod has ended with exit code 0."""
+    """Return whether the task in the pod has ended with exit code 0 of its own accord.
+
+    A task that is stopped may exit with code 0 as well, in answer to TERM: in a pod that is being
+    deleted, evicted, preempted or shut down with its node. There, the start of the container that
+    holds the pod is the proof: kubelets start it only after the task has succeeded, and never in a
+    pod that is to end. The times of the pod are of two clocks, and prove nothing.
+    """
     container = pod.container
-    return container is not None and container.state == "terminated" and container.exit_code == 0
+    if container is None or container.state != "terminated" or container.exit_code != 0:
+        return False
+    return pod.hold_started or not (pod.deleting or pod.is_disrupted)
 
 
 def exit_evidence(pod: Pod, node_uid: str) -> Evidence:

@@ -13,14 +13,19 @@ from dataclasses import dataclass, field
 from loguru import logger
 
 from job_controller.api.job import Job
-from job_controller.api.report import Evidence, JobReport, parse_report
+from job_controller.api.report import (
+    Evidence,
+    JobReport,
+    find_evidence,
+    merge_evidence,
+    parse_report,
+)
 from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import Conflict, Forbidden, KubeError, NotFound
 from job_controller.kube.reflector import is_newer
 from job_controller.kube.resources import JOB_REPORTS
 from job_controller.runtime.queue import WorkQueue
 from job_controller.runtime.worker import run_workers
-from terminator.ending import merge_ledger
 from terminator.entries import assign, joined, patch_body, stands
 from terminator.metrics import Metrics
 
@@ -79,8 +84,10 @@ class Ledger:
         replaced by what does not.
         """
         book = self._books.setdefault(job.uid, _Book(job))
+        # One node of each shard is looked up, and the shards are not merged: this is called for
+        # every node of a run.
         if stands(book.pending.get(node), evidence) or stands(
-            self._current(book).get(node), evidence
+            find_evidence(self._shards(book), node), evidence
         ):
             return False
         book.pending[node] = joined(book.pending.get(node), evidence)
@@ -91,7 +98,7 @@ class Ledger:
         """Return all that is known of a run: entered, written but not yet seen back, pending."""
         book = self._books.get(job.uid)
         if book is None:
-            return merge_ledger(job, self._reports_of(job))
+            return merge_evidence(self._reports(job))
         ledger = self._current(book)
         for node, evidence in book.pending.items():
             if not stands(ledger.get(node), evidence):
@@ -246,15 +253,19 @@ class Ledger:
     # --- what stands ---------------------------------------------------------------------
 
     def _current(self, book: _Book) -> dict[str, Evidence]:
-        return merge_ledger(book.job, self._shards(book))
+        return merge_evidence(self._shards(book))
 
     def _shards(self, book: _Book) -> list[JobReport]:
         """Return the run's reports, each as the cache has it or as we left it, if that is newer."""
         self._prune(book)
+        return [book.written.get(report.name, report) for report in self._reports(book.job)]
+
+    def _reports(self, job: Job) -> list[JobReport]:
+        """Return the run's cached reports: one in another namespace is nobody's business."""
         return [
-            book.written.get(report.name, report)
-            for report in self._reports_of(book.job)
-            if report.job_uid == book.job.uid
+            report
+            for report in self._reports_of(job)
+            if report.job_uid == job.uid and report.namespace == job.namespace
         ]
 
     def _prune(self, book: _Book) -> bool:

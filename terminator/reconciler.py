@@ -4,6 +4,7 @@ Shell, thin: counting is ``ending``'s, reading the scanner's, entering the ledge
 level-triggered: each look starts from the caches, whatever events came, and however often.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -52,22 +53,24 @@ class Matchers:
 
     def __init__(self, default_token: Callable[[], str]) -> None:
         self._default_token = default_token
-        self._known: dict[_Tokens, Matcher] = {}
-        self._refused: set[_Tokens] = set()
+        # The least recently used comes first; None for a token that makes no sense.
+        self._known: OrderedDict[_Tokens, Matcher | None] = OrderedDict()
 
     def of(self, job: Job) -> Matcher | None:
-        """Return the Job's matcher, the same object as long as its tokens are the same."""
-        default = self._default_token()
+        """Return the Job's matcher; equal tokens give equal matchers."""
+        # The word that the running pods were given, which may not be today's.
+        default = job.status.get("completionToken") or self._default_token()
         key = (job.spec.completion, job.spec.results, default)
-        if key not in self._known and len(self._known) >= _MATCHERS_LIMIT:
-            self._known.clear()
+        if key in self._known:
+            self._known.move_to_end(key)
+            return self._known[key]
+        if len(self._known) >= _MATCHERS_LIMIT:
+            self._known.popitem(last=False)
         try:
-            matcher = self._known.get(key) or Matcher.of(job.spec, default)
+            matcher = Matcher.of(job.spec, default)
         except ValueError as error:
-            if key not in self._refused:
-                self._refused.add(key)
-                logger.warning("the completion token cannot be used", error=str(error))
-            return None
+            logger.warning("the completion token cannot be used", error=str(error))
+            matcher = None
         self._known[key] = matcher
         return matcher
 

@@ -97,6 +97,8 @@ class Matcher:
 
     `token` None: nothing in the log completes a node (mode Exit). Of results, only those that
     `results` names are recognised: whatever else a task prints is nobody's business.
+
+    Matchers of the same parameters are equal: what was read with one holds for the other.
     """
 
     def __init__(
@@ -110,6 +112,7 @@ class Matcher:
         self._failure = _comparison("failureToken", failure_token, match) if failure_token else None
         self._results = frozenset(results)
         self._whole = match != CONTAINS
+        self._identity = (token, match, failure_token, self._results)
         # What must stand in a line's bytes for it to be looked at more closely. Lines with an
         # escape always are: it may stand inside the token.
         marks = [_PROTOCOL, b"\x1b", b"\xc2\x9b", b"\xc2\x9d"]
@@ -123,6 +126,14 @@ class Matcher:
         completion = spec.completion
         token = None if completion.mode == EXIT else completion.token or default_token
         return cls(token, completion.match, completion.failure_token, spec.results)
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both find the same in every line."""
+        return isinstance(other, Matcher) and self._identity == other._identity
+
+    def __hash__(self) -> int:
+        """Return a hash that equal matchers share."""
+        return hash(self._identity)
 
     def classify(self, line: bytes, *, truncated: bool = False) -> Finding | None:
         """Return what `line` (without its newline) means, None for an ordinary one.

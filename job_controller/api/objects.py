@@ -14,6 +14,10 @@ from typing import Any, Final
 from job_controller.api import names
 from job_controller.api.times import parse_time
 
+# Reasons that kubelets give a pod which they end for the sake of the node: kubernetes
+# pkg/kubelet/eviction/helpers.go, preemption/preemption.go, nodeshutdown/nodeshutdown_manager.go
+# (NodeShutdown before v1.23).
+DISRUPTED_REASONS: Final = frozenset({"Evicted", "NodeShutdown", "Preempting", "Terminated"})
 # What is kept of the words of a kubelet about a container that keeps the task from starting.
 BLOCKER_LIMIT: Final = 400
 
@@ -108,6 +112,11 @@ class Pod:
     has_init_running: bool = False
     hold_started: bool = False
     container: Container | None = None
+
+    @property
+    def is_disrupted(self) -> bool:
+        """Whether the cluster ends it for reasons that are not the task's."""
+        return bool(self.disrupted) or self.reason in DISRUPTED_REASONS
 
     @property
     def is_terminal(self) -> bool:
@@ -275,11 +284,10 @@ def _hold_started(status: Mapping[str, Any]) -> bool:
     never started and is reported as terminated (ContainerStatusUnknown) has no startedAt.
     """
     for raw in status.get("containerStatuses") or ():
-        state = raw.get("state") or {}
-        ended = state.get("terminated") or {}
-        if raw.get("name") != names.CONTAINER_NAME and (
-            "running" in state or ended.get("startedAt")
-        ):
+        state, last = raw.get("state") or {}, raw.get("lastState") or {}
+        ends = (state.get("terminated") or {}, last.get("terminated") or {})
+        has_started = "running" in state or any(end.get("startedAt") for end in ends)
+        if has_started and raw.get("name") != names.CONTAINER_NAME:
             return True
     return False
 

@@ -6,13 +6,17 @@ controller creates the object and writes `status` on the status subresource.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from job_controller.api import names
 from job_controller.api.times import parse_time
+
+# Which of two records of one node holds: states not named here come after these.
+_RECORD_RANKS: Final = {"Completed": 0, "Failed": 1}
+_LAST_RANK: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +196,54 @@ def parse_report(raw: Mapping[str, Any]) -> JobReport:
         status=raw.get("status") or {},
         created_at=parse_time(meta.get("creationTimestamp")),
     )
+
+
+def merge_evidence(reports: Iterable[JobReport]) -> dict[str, Evidence]:
+    """Return the ledger of one run, all shards as one: node name to evidence.
+
+    A node may stand in two shards: two leaders, one after the other, each wrote it to another one.
+    An entry that completes the node then wins, and else the one of the lower shard. The order of
+    `reports` does not matter. The terminator writes an entry to the lowest shard that has the node,
+    so a completion that is written later wins as well. This is the only rule for merging shards.
+    """
+    merged: dict[str, Evidence] = {}
+    for report in _by_shard(reports):
+        for name, entry in report.evidence.items():
+            known = merged.get(name)
+            if known is None or (entry.is_completed and not known.is_completed):
+                merged[name] = entry
+    return merged
+
+
+def find_evidence(reports: Iterable[JobReport], node: str) -> Evidence | None:
+    """Return what `merge_evidence` has of one node, without looking at any other."""
+    found = [report.evidence[node] for report in _by_shard(reports) if node in report.evidence]
+    return next((entry for entry in found if entry.is_completed), found[0] if found else None)
+
+
+def merge_records(reports: Iterable[JobReport]) -> dict[str, NodeRecord]:
+    """Return what the controller recorded of one run's nodes, all shards as one.
+
+    A node may stand in two shards while its record moves. `Completed` then wins, since it is final;
+    then `Failed`, which holds until another try is asked for; then the record of the lower shard.
+    The order of `reports` does not matter.
+    """
+    merged: dict[str, NodeRecord] = {}
+    for report in _by_shard(reports):
+        for name, record in report.records.items():
+            known = merged.get(name)
+            if known is None or _rank(record) < _rank(known):
+                merged[name] = record
+    return merged
+
+
+def _rank(record: NodeRecord) -> int:
+    return _RECORD_RANKS.get(record.state, _LAST_RANK)
+
+
+def _by_shard(reports: Iterable[JobReport]) -> list[JobReport]:
+    # The name only makes the order of two reports of one shard, which cannot be, a fixed one.
+    return sorted(reports, key=lambda report: (report.shard, report.name))
 
 
 def new_report(

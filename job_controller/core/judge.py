@@ -56,9 +56,6 @@ START_REASONS: Final = frozenset(
         "PostStartHookError",
     }
 )
-# Reasons of a pod that its node ended for its own sake (kubernetes pkg/kubelet/eviction,
-# nodeshutdown, preemption).
-DISRUPTED_REASONS: Final = frozenset({"Evicted", "NodeShutdown", "Terminated", "Preempting"})
 # These cannot change while the pod stands: no time is given for them to.
 HOPELESS_REASONS: Final = frozenset({"InvalidImageName", "ErrImageNeverPull"})
 
@@ -277,7 +274,7 @@ class Court:
         code = record.exit_code
         if container is None or code is None or record.state != ACTIVE or self._is_success(code):
             return None, None
-        if pod.disrupted or pod.reason in DISRUPTED_REASONS:
+        if pod.is_disrupted:
             # Not the task's fault: the DaemonSet controller makes another pod.
             return None, None
         fatal = self._action(code) == "Fail"
@@ -400,7 +397,7 @@ def _why_not_created(pod: Pod) -> tuple[str, str] | None:
 
 def _why_not_run(pod: Pod) -> tuple[str, str] | None:
     """Return what keeps the pod as a whole from running."""
-    if pod.disrupted or pod.reason in DISRUPTED_REASONS:
+    if pod.is_disrupted:
         cause = pod.disrupted or pod.reason
         return "Disrupted", brief(f"the pod was disrupted ({cause}); another one follows")
     if pod.phase == "Failed":

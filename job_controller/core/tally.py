@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from job_controller.api import report
 from job_controller.api.affinity import matches_node
 from job_controller.api.objects import DaemonSet, Node, Pod
 from job_controller.api.report import Evidence, NodeRecord
@@ -242,20 +243,12 @@ def _resting(
 
 def merge_evidence(snapshot: Snapshot) -> dict[str, Evidence]:
     """Return the ledger of the Job, all shards as one: node name to evidence."""
-    return {
-        name: evidence
-        for report in sorted(snapshot.reports, key=lambda r: r.shard)
-        for name, evidence in report.evidence.items()
-    }
+    return report.merge_evidence(snapshot.reports)
 
 
 def merge_records(snapshot: Snapshot) -> dict[str, NodeRecord]:
     """Return what was recorded of each node, all shards as one."""
-    return {
-        name: record
-        for report in sorted(snapshot.reports, key=lambda r: r.shard)
-        for name, record in report.records.items()
-    }
+    return report.merge_records(snapshot.reports)
 
 
 def is_of_former_node(pod: Pod, node: Node) -> bool:

@@ -326,6 +326,25 @@ async def test_exit_code_0_completes_where_the_job_says_so(cluster, server):
     assert run.completed() == {"a"}
 
 
+async def test_a_task_that_a_drain_stops_has_not_completed_whatever_its_exit_code(cluster, server):
+    run = cluster.add_job(nodes=("a", "b"), completion={"mode": "Exit"})
+    cluster.start()
+    for node in run.nodes:
+        run.set_container(node, running(), "initContainerStatuses")
+        target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+        body = {
+            "metadata": {"deletionTimestamp": "2030-01-01T00:00:30Z"},
+            "status": {"conditions": [target], "containerStatuses": []},
+        }
+        server.patch(PODS, run.pod(node), body)
+    hold = {"name": names.HOLD_CONTAINER_NAME, "state": {"running": {}}}
+    server.patch(PODS, run.pod("b"), {"status": {"containerStatuses": [hold]}})
+    for node in run.nodes:
+        run.set_container(node, terminated(0), "initContainerStatuses")
+    await asyncio.sleep(20)
+    assert run.completed() == {"b"}
+
+
 async def test_results_of_mode_exit_come_from_the_log(cluster, server):
     run = cluster.add_job(nodes=("a",), completion={"mode": "Exit"}, results=[{"name": "ip"}])
     cluster.start()

@@ -121,6 +121,25 @@ def test_only_a_pod_without_room_is_unschedulable(condition, told):
     assert pod.unschedulable == told
 
 
+@pytest.mark.parametrize(
+    ("status", "started"),
+    [
+        ({"state": {"running": {"startedAt": AT}}}, True),
+        ({"state": {"terminated": {"exitCode": 143, "startedAt": AT}}}, True),
+        ({"state": {"waiting": {}}, "lastState": {"terminated": {"startedAt": AT}}}, True),
+        ({"state": {"waiting": {"reason": "PodInitializing"}}}, False),
+        ({"state": {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown"}}}, False),
+        ({}, False),
+    ],
+)
+def test_the_container_that_holds_a_pod_has_started(status, started):
+    task = {"name": CONTAINER_NAME, "state": {"terminated": {"exitCode": 0, "startedAt": AT}}}
+    hold = {"name": "hold", **status}
+    raw = {"initContainerStatuses": [task], "containerStatuses": [hold]}
+    assert parse_pod(raw_pod(status=raw)).hold_started is started
+    assert not parse_pod(raw_pod(status={"containerStatuses": [task]})).hold_started
+
+
 # --- containers --------------------------------------------------------------------------
 
 

@@ -10,7 +10,11 @@ from hypothesis import strategies as st
 from job_controller.api.names import LABEL_JOB, LABEL_JOB_UID, LABEL_SHARD
 from job_controller.api.report import (
     Evidence,
+    JobReport,
     NodeRecord,
+    find_evidence,
+    merge_evidence,
+    merge_records,
     new_report,
     parse_evidence,
     parse_record,
@@ -161,3 +165,53 @@ def test_a_report_is_read_with_both_halves():
 def test_what_names_no_run_is_no_report(raw):
     with pytest.raises(ValueError, match=r"spec\.job\.uid"):
         parse_report(raw)
+
+
+NODE_NAMES = st.sampled_from(["a", "b", "c"])
+
+
+@st.composite
+def shards(draw):
+    """Return the shards of one run in any order; a node may stand in several."""
+    return [
+        JobReport(
+            namespace="default",
+            name=f"sample-{shard}",
+            uid=f"report-{shard}",
+            resource_version="1",
+            job_name="sample",
+            job_uid="job-uid",
+            shard=shard,
+            evidence=draw(st.dictionaries(NODE_NAMES, EVIDENCE)),
+            status={
+                "nodeStates": {
+                    name: record.to_raw()
+                    for name, record in draw(st.dictionaries(NODE_NAMES, RECORDS)).items()
+                }
+            },
+        )
+        for shard in draw(st.permutations(range(draw(st.integers(0, 3)))))
+    ]
+
+
+@given(shards(), st.randoms())
+def test_shards_merge_to_the_same_in_any_order(reports, random):
+    shuffled = list(reports)
+    random.shuffle(shuffled)
+    assert merge_evidence(shuffled) == merge_evidence(reports)
+    assert merge_records(shuffled) == merge_records(reports)
+    assert merge_evidence([*reports, *shuffled]) == merge_evidence(reports)
+
+
+@given(shards())
+def test_a_merged_node_is_what_the_best_of_its_shards_says(reports):
+    merged, records = merge_evidence(reports), merge_records(reports)
+    by_shard = sorted(reports, key=lambda report: report.shard)
+    for name in ("a", "b", "c"):
+        entries = [report.evidence[name] for report in by_shard if name in report.evidence]
+        completed = [entry for entry in entries if entry.is_completed]
+        assert merged.get(name) == next(iter(completed or entries), None)
+        assert find_evidence(reports, name) == merged.get(name)
+        found = [report.records[name] for report in by_shard if name in report.records]
+        ended = [r for state in ("Completed", "Failed") for r in found if r.state == state]
+        assert records.get(name) == next(iter(ended or found), None)

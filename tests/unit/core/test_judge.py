@@ -16,10 +16,10 @@ SPEC = JobSpec(image="i", backoff_limit=1)
 OLD = NOW - timedelta(seconds=30)
 
 
-def judge(  # noqa: PLR0913 - what a case is made of
+def judge(
     pod=None, *, evidence=None, record=None, node=None, spec=SPEC, retry="", now=NOW, seen=30
 ):
-    """Judge a node all of which the controller first saw `seen` seconds ago (None: at this look)."""
+    """Judge a node that the controller first saw `seen` seconds ago (None: at this look)."""
     node, pod = node or make_node("a"), pod or make_pod("a")
     failed = frozenset({"a"} if record is not None and record.state == "Failed" else ())
     since = now - timedelta(seconds=seen or 0)

@@ -138,6 +138,20 @@ def test_success_by_exit_code(container, expected):
     assert has_succeeded(make_pod("a", container=container)) is expected
 
 
+@pytest.mark.parametrize(
+    "ending",
+    [
+        {"deleting": True},
+        {"disrupted": "EvictionByEvictionAPI"},
+        *({"reason": reason} for reason in ("Evicted", "NodeShutdown", "Preempting", "Terminated")),
+    ],
+)
+def test_an_exit_of_a_pod_that_is_to_end_proves_nothing_unless_its_hold_has_started(ending):
+    pod = make_pod("a", container=Container("terminated", exit_code=0), **ending)
+    assert not has_succeeded(pod)
+    assert has_succeeded(replace(pod, hold_started=True))
+
+
 def test_evidence_of_an_exit():
     ended = Container("terminated", exit_code=0, finished_at=NOW)
     pod = make_pod("a", container=ended)
