@@ -66,9 +66,10 @@ def _tell(found, seconds):
     cpu = sum(os.times()[:4])  # the workers', which have ended, included
     print(f"{found.count} schedules in {seconds:.1f} s ({found.count / seconds:.0f}/s)")
     print(f"{cpu:.1f} s of CPU, {found.steps / max(found.count, 1):.0f} events each")
+    for name, seeds in sorted(found.known_seeds.items()):
+        print(f"known {name}: {len(seeds)} seeds, {seeds[:12]}")
     for title, counts in (
         ("excused (see oracle)", found.excused),
-        ("known (see known)", found.known),
         ("VIOLATED", found.kinds),
     ):
         for what, number in counts.most_common():

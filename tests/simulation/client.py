@@ -9,7 +9,7 @@ import asyncio
 
 from job_controller.api.report import parse_report
 from job_controller.kube.errors import Conflict, Forbidden, KubeError, Throttled, Unavailable
-from tests.simulation.server import DAEMON_SETS, REPORTS
+from tests.simulation.server import DAEMON_SETS, JOBS, REPORTS
 
 
 class Client:
@@ -43,7 +43,7 @@ class Client:
 
         def effect():
             self._world.oracle.ledger_read_at = read_at
-            self._world.oracle.entries_seen = entries
+            self._world.oracle.evidence.seen = entries
             return self._world.server.patch(
                 self._name,
                 resource.plural,
@@ -73,7 +73,9 @@ class Client:
         return await self._call("apply", DAEMON_SETS, name, effect, namespace)
 
     async def delete(self, resource, name, namespace=None, *, uid=None, **_):
-        view = self._world.oracle.view(self._process)
+        view = None
+        if resource.plural == JOBS:
+            view = self._world.oracle.completion.deletion_view(self._process, name, namespace)
 
         def effect():
             job = self._world.server.get(resource.plural, name, namespace)

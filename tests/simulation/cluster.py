@@ -1,16 +1,27 @@
 """The model of Kubernetes' own controllers: DaemonSets, the scheduler, both garbage collectors.
 
-The DaemonSet controller works from a view of the nodes that lags behind, and from the pods as they
-are (its expectations keep it from making two): one pod for each node that matches the template's
-affinity and has none, OnDelete, the template's gates as they are when it decides; it removes pods
-of nodes that no longer match, failed pods, and unbound pods of nodes that are gone; then it writes
-desiredNumberScheduled and observedGeneration. Not modelled: taints, its backoff for failed pods,
-its crashes, history of revisions.
+The DaemonSet controller takes its decisions from `tests.fakekube.daemon_sets`, on a view of the
+nodes that lags behind and the pods as they are (its expectations keep it from making two), and
+writes its status after it. Pods get the template's gates as they are when it decides. The scheduler
+binds to a node whose taints are tolerated. Not modelled: the DaemonSet controller's back-off for
+failed pods, its crashes, history of revisions.
 """
 
+from tests.fakekube import daemon_sets
 from tests.simulation.server import DAEMON_SETS, EVENTS, JOBS, NODES, PODS, controller_of, node_of
 
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+# What the DaemonSet controller takes over from the template; its affinity it makes itself.
+_OF_TEMPLATE = (
+    "schedulingGates",
+    "initContainers",
+    "containers",
+    "nodeSelector",
+    "tolerations",
+    "hostNetwork",
+    "terminationGracePeriodSeconds",
+)
+# How long the scheduler waits before it looks again at a pod that no node would take.
+RETRY_SECONDS = 2.0
 # The pod garbage collector's quarantine of nodes, shortened (40 s in Kubernetes).
 QUARANTINE_SECONDS = 20.0
 
@@ -59,7 +70,7 @@ class Cluster:
             self._touch(daemon_set)
 
     def _node_changed(self, raw, old, new):
-        if old is None or new is None or old["metadata"]["labels"] != new["metadata"]["labels"]:
+        if old is None or new is None or _placing(old) != _placing(new):
             self._later("nodes-view", "slow_daemon_sets", 0.01, 0.3, self._see, raw, new)
         if new is None:
             self._world.loop.call_later(
@@ -69,10 +80,8 @@ class Cluster:
     def _see(self, raw, new):
         name = raw["metadata"]["name"]
         current = self._server.get(NODES, name, "")
-        if current is None:
-            self._view.pop(name, None)
-        else:
-            self._view[name] = current
+        others = {key: node for key, node in self._view.items() if key != name}
+        self._view = others if current is None else {**others, name: current}
         self.touch_all()
 
     def _sync(self, key):
@@ -85,27 +94,20 @@ class Cluster:
             self._touch(daemon_set)  # one sync of a DaemonSet at a time, and it makes its pods
             return
         self._syncs += 1
-        wanted = {
-            n: raw["metadata"]["uid"] for n, raw in self._view.items() if matches(daemon_set, raw)
-        }
-        taken = set()
-        for pod in self._server.all(PODS):
-            if controller_of(pod) != uid:
-                continue
-            node = node_of(pod)
-            taken.add(node)
-            if "deletionTimestamp" in pod["metadata"]:
-                continue
-            is_failed = (pod.get("status") or {}).get("phase") == "Failed"
-            is_lost = node not in self._view and not pod["spec"].get("nodeName")
-            if is_failed or is_lost or (node in self._view and node not in wanted):
-                self._server.drop("daemonset-controller", PODS, pod)
-                if self._server.now(PODS, pod) is None:
-                    taken.discard(node)
-        for node in sorted(wanted.keys() - taken):
+        nodes = [self._view[name] for name in sorted(self._view)]
+        pods = [pod for pod in self._server.all(PODS) if controller_of(pod) == uid]
+        found = daemon_sets.sync(daemon_set, nodes, pods)
+        for pod in found.delete:
+            self._server.drop("daemonset-controller", PODS, pod)
+        for node in found.create:
             self._create(daemon_set, node)
         self._later(
-            "daemonset-controller", "", 0.0, 0.15, self._tell, self._syncs, daemon_set, wanted
+            "daemonset-controller",
+            "",
+            0.0,
+            0.15,
+            self._tell,
+            (self._syncs, daemon_set, self._view, found.counts),
         )
 
     def _create(self, daemon_set, node):
@@ -127,8 +129,8 @@ class Cluster:
         template = daemon_set["spec"]["template"]
         field = {"key": "metadata.name", "operator": "In", "values": [node]}
         terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
-        spec = {"affinity": {"nodeAffinity": {_REQUIRED: terms}}, "meant_for": node}
-        for part in ("schedulingGates", "initContainers", "containers"):
+        spec = {"affinity": {"nodeAffinity": {daemon_sets.REQUIRED: terms}}, "meant_for": node}
+        for part in _OF_TEMPLATE:
             if found := template["spec"].get(part):
                 spec[part] = found
         owner = {"kind": "DaemonSet", "name": meta["name"], "uid": meta["uid"], "controller": True}
@@ -142,9 +144,7 @@ class Cluster:
             "status": {"phase": "Pending"},
         }
         self._server.create("daemonset-controller", PODS, body, meta["namespace"])
-        current = self._server.now(DAEMON_SETS, daemon_set)
-        if node not in self._view or not matches(current, self._view[node]):
-            self._touch(daemon_set)  # as it hears of the new pod, it finds the node unwanted
+        self._touch(daemon_set)  # as it hears of the new pod
 
     def _refuse(self, daemon_set):
         meta = daemon_set["metadata"]
@@ -159,19 +159,19 @@ class Cluster:
         if self._server.get(EVENTS, name, meta["namespace"]) is None:
             self._server.create("daemonset-controller", EVENTS, body, meta["namespace"])
 
-    def _tell(self, number, daemon_set, wanted):
+    def _tell(self, outcome):
         """Write the status of a sync, unless that of a later one is written already."""
+        number, daemon_set, nodes, counts = outcome
         meta = daemon_set["metadata"]
         if self._told.get(meta["uid"], 0) > number:
             return
         self._told[meta["uid"]] = number
-        status = {
-            "observedGeneration": meta["generation"],
-            "desiredNumberScheduled": len(wanted),
-        }
+        status = {"observedGeneration": meta["generation"], **counts}
         if self._server.now(DAEMON_SETS, daemon_set) is None:
             return
-        self._world.oracle.daemon_set_synced(meta["uid"], wanted)
+        oracle, template = self._world.oracle, daemon_set["spec"]["template"]
+        oracle.completion.counted(controller_of(daemon_set), nodes)
+        oracle.gates.daemon_set_synced(meta["uid"], daemon_sets.wanted(template, nodes.values()))
         self._server.set_status("daemonset-controller", DAEMON_SETS, daemon_set, status)
 
     # --- pods ----------------------------------------------------------------------------
@@ -198,12 +198,33 @@ class Cluster:
         pod = self._server.now(PODS, unbound)
         if pod is None or pod["spec"].get("nodeName"):
             return
-        node, meta = node_of(pod), pod["metadata"]
-        if self._server.get(NODES, node, "") is not None:
-            body = {"spec": {"nodeName": node}}
+        meta, node = pod["metadata"], self._server.get(NODES, node_of(pod), "")
+        if node is not None and daemon_sets.placement(pod, node).should_run:
+            body = {"spec": {"nodeName": node["metadata"]["name"]}}
+            if (pod.get("status") or {}).get("conditions"):
+                scheduled = [{"type": "PodScheduled", "status": "True"}]
+                body["status"] = {"conditions": scheduled}
             self._server.patch("scheduler", PODS, meta["name"], body, namespace=meta["namespace"])
-        else:
-            self._world.loop.call_later(2.0, self._bind, pod)
+            return
+        if node is not None:
+            self._mark_unschedulable(pod)
+        self._world.loop.call_later(RETRY_SECONDS, self._bind, pod)
+
+    def _mark_unschedulable(self, pod):
+        """Tell that no node takes the pod, once."""
+        if (pod.get("status") or {}).get("conditions"):
+            return
+        oracle = self._world.oracle
+        oracle.records.blame(node_of(pod), oracle.job_of.get(pod["metadata"]["uid"]))
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": "0/1 nodes are available: 1 node(s) had untolerated taint(s)",
+            "lastTransitionTime": self._world.clock.stamp(),
+        }
+        status = {**(pod.get("status") or {}), "conditions": [condition]}
+        self._server.set_status("scheduler", PODS, pod, status)
 
     # --- garbage -------------------------------------------------------------------------
 
@@ -234,20 +255,6 @@ class Cluster:
         world.loop.call_later(delay, act, *args)
 
 
-def matches(daemon_set, node):
-    """Return whether a DaemonSet's pods may run on a node, by the template's required affinity."""
-    spec = daemon_set["spec"]["template"]["spec"]
-    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED)
-    if not required:
-        return True
-    return any(_term_holds(term, node) for term in required["nodeSelectorTerms"])
-
-
-def _term_holds(term, node):
-    meta = node["metadata"]
-    pairs = [(e, meta["labels"].get(e["key"])) for e in term.get("matchExpressions") or ()]
-    pairs += [(f, meta["name"]) for f in term.get("matchFields") or ()]
-    return all(
-        (value in rule["values"]) if rule["operator"] == "In" else (value not in rule["values"])
-        for rule, value in pairs
-    )
+def _placing(node):
+    """Return what of a node decides which pods it takes."""
+    return node["metadata"]["labels"], (node.get("spec") or {}).get("taints")

@@ -1,4 +1,5 @@
-"""From a seed to a schedule. All randomness of its content is here and in `features`.
+"""From a seed to a schedule. All randomness of its content is here, in
+`features` and in `hazards`.
 
 Most schedules have one theme, so that each kind of trouble is met often, and some have all. Times
 are drawn short rather than long: a run of three nodes is over within seconds.
@@ -7,6 +8,7 @@ are drawn short rather than long: a run of three nodes is over within seconds.
 from random import Random
 
 from tests.simulation.features import with_features
+from tests.simulation.hazards import with_hazards
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
 
 THEMES = (
@@ -33,7 +35,8 @@ FAULTS = ("before", "after", "conflict", "slow", "throttle")
 
 def draw(seed):
     """Return the schedule of a seed."""
-    return with_features(_Draw(Random(seed)).schedule(seed), Random(f"{seed}/features"))
+    schedule = with_features(_Draw(Random(seed)).schedule(seed), Random(f"{seed}/features"))
+    return with_hazards(schedule, Random(f"{seed}/hazards"))
 
 
 class _Draw:

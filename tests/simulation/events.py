@@ -4,6 +4,7 @@ Each is one small function by the name of its kind; see `schedule.Disturbance` f
 """
 
 from job_controller.api import names
+from tests.simulation.edits import edited
 from tests.simulation.kubelet import TURNS_UNKNOWN_SECONDS
 from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, node_of
 
@@ -104,7 +105,7 @@ def _down(world, d):
     if machine is None or not machine.is_up:
         return
     machine.go_down()
-    world.oracle.blame(d.what)
+    world.oracle.records.blame(d.what)
 
     def unknown():
         if not machine.is_up and not machine.is_gone:
@@ -132,6 +133,21 @@ def _zone(world, d):
         zone = "b" if raw["metadata"]["labels"]["zone"] == "a" else "a"
         body = {"metadata": {"labels": {"zone": zone}}}
         world.server.patch(USER, NODES, d.what, body, namespace="")
+
+
+def _taint(world, d):
+    """Put a taint of that effect on a node, for a while or for ever."""
+
+    def change(taints):
+        raw = world.server.get(NODES, d.what, "")
+        if raw is not None:
+            others = [t for t in raw.get("spec", {}).get("taints", ()) if t["effect"] != d.mode]
+            body = {"spec": {"taints": [*others, *taints] or None}}
+            world.server.patch(USER, NODES, d.what, body, namespace="")
+
+    change([{"key": f"sim/{d.mode}", "effect": d.mode}])
+    if d.seconds:
+        world.loop.call_later(d.seconds, change, [])
 
 
 def _logs(world, d):
@@ -210,6 +226,25 @@ def _select(world, d):
     _patch_job(world, d, {"spec": {"nodes": nodes}})
 
 
+def _edit(world, d):
+    """Change a field of a Job's spec, and change it back after a while if there is one."""
+    job = _job(world, d)
+    if job is None:
+        return
+    was = job["spec"].get(d.mode)
+    world.server.set_spec(USER, JOBS, job, edited(job["spec"], d.mode, d.what))
+
+    def back():
+        current = world.server.now(JOBS, job)
+        if current is not None:
+            spec = {key: value for key, value in current["spec"].items() if key != d.mode}
+            spec = spec if was is None else {**spec, d.mode: was}
+            world.server.set_spec(USER, JOBS, current, spec)
+
+    if d.seconds:
+        world.loop.call_later(d.seconds, back)
+
+
 def _delete_pod(world, d):
     for pod in world.server.all(PODS):
         if node_of(pod) == d.what and "deletionTimestamp" not in pod["metadata"]:
@@ -267,6 +302,7 @@ _KINDS = {
     "down": _down,
     "evict": _evict,
     "zone": _zone,
+    "taint": _taint,
     "log_fails": _logs,
     "log_late": _logs,
     "lose_lines": _logs,
@@ -280,6 +316,7 @@ _KINDS = {
     "suspend": _suspend,
     "retry": _retry,
     "select": _select,
+    "edit": _edit,
     "delete_pod": _delete_pod,
     "delete_daemon_set": _delete_daemon_set,
     "forge": _forge,

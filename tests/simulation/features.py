@@ -9,7 +9,16 @@ from dataclasses import replace
 from tests.simulation.schedule import FAILURE_TOKEN, JobPlan, Task
 
 # What users do to a Job; with several, each such disturbance is about one of them.
-ABOUT_A_JOB = {"delete_daemon_set", "suspend", "retry", "forge", "select", "delete_job", "again"}
+ABOUT_A_JOB = {
+    "delete_daemon_set",
+    "suspend",
+    "retry",
+    "forge",
+    "select",
+    "delete_job",
+    "again",
+    "edit",
+}
 # Another name, another namespace, or both.
 OTHERS = (("other", "default"), ("sample", "elsewhere"), ("third", "elsewhere"))
 NAMES = ("exit", "refusal", "results", "shards", "jobs")

@@ -26,6 +26,7 @@ class Feed:
         self._timer = None
         self._stalled_until = 0.0
         self._is_listing = True
+        self._lost_at = 0.0
         self._is_closed = False
         self._last = ()
         self.delivered_at = {}
@@ -58,7 +59,7 @@ class Feed:
         due = world.loop.moment + world.lag(self.name, 0.005, 0.1)
         if self._pending:
             due = max(due, self._pending[-1][0])
-        self._pending.append((max(due, self._stalled_until), kind, raw))
+        self._pending.append((max(due, self._stalled_until), kind, raw, world.loop.moment))
         self._arm()
 
     # --- the process's side --------------------------------------------------------------
@@ -73,7 +74,7 @@ class Feed:
             return
         now = self._world.loop.moment
         while self._pending and self._pending[0][0] <= now:
-            _, kind, raw = self._pending.popleft()
+            _, kind, raw, _ = self._pending.popleft()
             self._take(kind, raw)
         self._arm()
 
@@ -88,11 +89,18 @@ class Feed:
         """Whether something that has happened is not known here yet."""
         return self._is_listing or bool(self._pending)
 
+    @property
+    def known_until(self):
+        """The moment before which everything that happened is known here."""
+        if self._is_listing:
+            return self._lost_at
+        return self._pending[0][3] if self._pending else self._world.loop.moment
+
     def stall(self, seconds):
         """Deliver nothing for so long; what is on its way comes afterwards."""
         self._stalled_until = max(self._stalled_until, self._world.loop.moment + seconds)
         self._pending = deque(
-            (max(due, self._stalled_until), kind, raw) for due, kind, raw in self._pending
+            (max(due, self._stalled_until), *rest) for due, *rest in self._pending
         )
         if self._timer is not None:
             self._timer.cancel()
@@ -103,6 +111,7 @@ class Feed:
         """Lose the watch and everything on its way; list after so long."""
         if self._is_listing:
             return
+        self._lost_at = self.known_until
         self._is_listing = True
         self._pending.clear()
         self._world.loop.call_later(seconds, self._list)

@@ -1,13 +1,21 @@
 """Violations that are known defects of the code under test, reported and not mended yet.
 
-Each line goes away with its defect. They are counted apart, so that they hide nothing else.
+Each line goes away with its defect: its name, the invariant, and a pattern for what is said of it.
+They are counted apart, so that they hide nothing else.
 """
 
 import re
 
-KNOWN = ()
+KNOWN = (
+    ("A1", "complete|deletion|stuck|counts", r"its DaemonSet does not ask for it"),
+    ("A2", "complete|deletion|stuck|counts|gate", r"there were taints"),
+    ("A3", "complete|deletion", r"its DaemonSet is refused|spec.nodes was changed"),
+)
 
 
-def is_known(invariant, words):
-    """Return whether a violation is one of those."""
-    return any(invariant == kind and re.search(pattern, words) for kind, pattern in KNOWN)
+def finding_of(invariant, words):
+    """Return the name of the known defect that a violation is one of, "" for none."""
+    for name, invariants, pattern in KNOWN:
+        if re.fullmatch(invariants, invariant) and re.search(pattern, words):
+            return name
+    return ""

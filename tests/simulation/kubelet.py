@@ -139,7 +139,7 @@ class Run:
     def pull_fails(self, reason):
         if "running" in self.state or "terminated" in self.state:
             return
-        self.world.oracle.blame_run(self)
+        self.world.oracle.records.blame_run(self)
         self.write({"waiting": {"reason": reason, "message": "no such image"}})
         if reason == "ErrImagePull":
             self.machine.after(1.0, self.pull_fails, "ImagePullBackOff")
@@ -151,7 +151,7 @@ class Run:
         machine = self.machine
         machine.attempts[self.plan.key] += not self.is_forged
         self.logs[self.instance] = []
-        self.world.oracle.task_starts(self)
+        self.world.oracle.starts.task_starts(self)
         running = {"running": {"startedAt": self.world.clock.stamp()}}
         self.write(running, phase="" if self.is_init else "Running")
         instance = self.instance
@@ -181,7 +181,7 @@ class Run:
         if script.succeeds:
             self.world.oracle.task_succeeds(self)
         if script.refuses:
-            self.world.oracle.task_refuses(self)
+            self.world.oracle.records.task_refuses(self)
         for line in script.late_lines:
             self.say(line)
 
@@ -193,7 +193,7 @@ class Run:
         if log:
             visible = max(visible, log[-1][0])
         log.append((visible, self.world.clock.log_stamp(), text))
-        self.world.oracle.results.said(self, text)
+        self.world.oracle.evidence.results.said(self, text)
         if self.waiters:
             self.world.loop.call_at(visible, self.wake)
 
@@ -220,7 +220,7 @@ class Run:
         if is_success:
             self.world.oracle.task_succeeds(self)
         else:
-            self.world.oracle.task_failed(self)
+            self.world.oracle.records.task_failed(self)
         self.wake()
         self.write(dict(self.last))
         if is_success:
@@ -276,7 +276,7 @@ class Run:
     def over(self):
         """Nothing of this pod runs here any more; its logs are gone."""
         self.is_over = True
-        self.world.oracle.results.became_unreadable(self)
+        self.world.oracle.evidence.results.became_unreadable(self)
         self.machine.pods.pop(self.pod_uid, None)
         self.wake()
 

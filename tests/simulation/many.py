@@ -28,6 +28,7 @@ class Findings:
     known: Counter = field(default_factory=Counter)
     excused: Counter = field(default_factory=Counter)
     failures: list[int] = field(default_factory=list)
+    known_seeds: dict[str, list[int]] = field(default_factory=dict)
 
     def add(self, other):
         """Take in what became of the next range."""
@@ -37,6 +38,8 @@ class Findings:
         self.known.update(other.known)
         self.excused.update(other.excused)
         self.failures += other.failures
+        for name, seeds in other.known_seeds.items():
+            self.known_seeds.setdefault(name, []).extend(seeds)
 
 
 def run_many(seeds, *, workers, keeps_going, is_strict=False, block=BLOCK_SEEDS):
@@ -76,7 +79,10 @@ def _run_block(seeds, *, keeps_going, is_strict):
         found.count += 1
         found.steps += outcome.steps
         found.excused.update(outcome.excused)
-        found.known.update({kind for _, kind, _ in outcome.known})
+        names = {known.finding_of(*violation[1:]) for violation in outcome.known}
+        found.known.update(names)
+        for name in names:
+            found.known_seeds.setdefault(name, []).append(seed)
         if outcome.violations:
             found.kinds.update(outcome.kinds)
             found.failures.append(seed)

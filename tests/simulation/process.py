@@ -221,7 +221,9 @@ def virtual(world, decide):
         for action in plan.actions:
             if isinstance(action, WriteStatus) and action.status["phase"] == "Succeeded":
                 controller = world.processes["controller"]
-                world.oracle.status_views[snapshot.job.uid] = world.oracle.view(controller)
+                uid, generation = snapshot.job.uid, snapshot.job.generation
+                completion = world.oracle.completion
+                completion.views[uid] = completion.view(controller, uid, generation)
         return plan
 
     size = world.schedule.shard_nodes

@@ -6,9 +6,9 @@ A Job that completed is gone, and its report stands, closed and whole.
 """
 
 from tests.simulation.oracle import is_true, owned_by
+from tests.simulation.oracle.shards import node_states, reports_of, rest_faults
 from tests.simulation.process import START_PATIENCE_SECONDS
 from tests.simulation.server import JOBS, NODES, REPORTS
-from tests.simulation.shards import node_states, reports_of, rest_faults
 
 CLOSED = {"Succeeded", "Failed", "Cancelled"}
 
@@ -20,7 +20,7 @@ def judge_rest(world):
     for report in world.server.all(REPORTS):
         uid = report["spec"]["job"]["uid"]
         for node, entry in (report.get("evidence") or {}).items():
-            world.oracle.results.judge_whole(world.oracle.plans[uid], node, entry)
+            world.oracle.evidence.results.judge_whole(world.oracle.plans[uid], node, entry)
         if report["spec"].get("shard", 0):
             continue
         for words in rest_faults(world, uid):
@@ -47,7 +47,7 @@ def _judge_closed(world, report):
     nodes = status.get("nodes") or {}
     done = nodes.get("completed", 0) + nodes.get("failed", 0)
     if phase == "Succeeded" and done != nodes.get("desired"):
-        if uid in world.oracle.overtaken:
+        if uid in world.oracle.completion.overtaken:
             world.oracle.excused["report: overtaken"] += 1
             return
         violate("report", f"the Job was deleted as completed, the report says {phase}, {nodes}")
@@ -63,7 +63,7 @@ class _Rest:
         self.status = job.get("status") or {}
         self.daemon_set = world.oracle.daemon_set_of(self.uid)
         found = self.daemon_set
-        self.wanted = world.oracle.wanted(found) if found is not None else {}
+        self.wanted = world.oracle.completion.wanted(job)
         self.pods = owned_by(world.server, found) if found is not None else {}
         namespace = job["metadata"]["namespace"]
         report = world.server.get(REPORTS, self.status.get("report", ""), namespace) or {}
@@ -71,7 +71,8 @@ class _Rest:
         self.records = node_states(world, self.uid)
 
     def violate(self, invariant, words):
-        self.world.oracle.violate(invariant, words)
+        why = self.world.oracle.completion.explain(self.uid, self.wanted)
+        self.world.oracle.violate(invariant, words + why)
 
     def judge(self):
         if "startTime" not in self.status:
@@ -121,7 +122,9 @@ class _Rest:
     def is_kept_out(self, node):
         """Whether a node's task has ended well or refused, and there is no shard to enter it in."""
         run, oracle = self.run_of(node), self.world.oracle
-        if run is None or not {(run.pod_uid, run.instance)} & (oracle.printed | oracle.refused):
+        if run is None or not {(run.pod_uid, run.instance)} & (
+            oracle.records.printed | oracle.records.refused
+        ):
             return False
         ledgers = [report.get("evidence") or {} for report in reports_of(self.world, self.uid)]
         is_full = all(len(ledger) >= self.world.schedule.shard_nodes for ledger in ledgers)
@@ -145,7 +148,7 @@ class _Rest:
             return "waiting"
         # The kubelet keeps the log of one instance before the current one.
         instances = {(run.pod_uid, run.instance), (run.pod_uid, run.instance - 1)}
-        if instances & world.oracle.printed and machine.uid == self.wanted[node]:
+        if instances & world.oracle.records.printed and machine.uid == self.wanted[node]:
             self.violate("stuck", f"{node} has succeeded and is not in the ledger")
         return "active"
 

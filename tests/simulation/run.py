@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from loguru import logger
 
 from tests.simulation.events import create_job, strike
-from tests.simulation.known import is_known
+from tests.simulation.known import finding_of
 from tests.simulation.loop import VirtualLoop
 from tests.simulation.process import virtual
 from tests.simulation.rest import REST_SECONDS, judge_rest
@@ -59,7 +59,7 @@ def simulate(schedule, *, decide=None, is_tracing=False):
         for package in ("job_controller", "terminator"):
             logger.enable(package)
     oracle = world.oracle
-    known = tuple(v for v in oracle.violations if is_known(*v[1:]))
+    known = tuple(v for v in oracle.violations if finding_of(*v[1:]))
     return Outcome(
         tuple(v for v in oracle.violations if v not in known),
         known,

@@ -48,6 +48,7 @@ class NodePlan:
     name: str
     tasks: tuple[Task, ...] = (Task(),)
     zone: str = "a"
+    slot: str = "1"
     is_initial: bool = True
 
 

@@ -139,6 +139,13 @@ class Server:
             key = (old["metadata"]["namespace"], old["metadata"]["name"])
             self._changed(actor, plural, key, old, {**old, "status": status})
 
+    def set_spec(self, actor, plural, raw, spec):
+        """Replace the spec of the object as it stands now, if it still does (UID)."""
+        old = self.now(plural, raw)
+        if old is not None:
+            key = (old["metadata"]["namespace"], old["metadata"]["name"])
+            self._changed(actor, plural, key, old, {**old, "spec": spec})
+
     def drop(self, actor, plural, raw):
         """Delete the object as a user or a controller does, if it still stands."""
         if self.now(plural, raw) is not None:

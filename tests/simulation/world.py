@@ -183,8 +183,10 @@ class World:
     def register(self, name, zone):
         """Make the Node object."""
         since = self.clock.stamp()
+        plan = next(plan for plan in self.schedule.nodes if plan.name == name)
+        labels = {"zone": zone, "slot": plan.slot, "kubernetes.io/hostname": name}
         body = {
-            "metadata": {"name": name, "labels": {"zone": zone, "kubernetes.io/hostname": name}},
+            "metadata": {"name": name, "labels": labels},
             "status": {
                 "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}]
             },

@@ -9,7 +9,8 @@ A DaemonSet that is made anew while work is on record must have the gate from it
 the controller's watch had not yet brought that record (excused, `remade`).
 """
 
-from tests.simulation.server import DAEMON_SETS, JOBS, PODS, controller_of
+from tests.fakekube import daemon_sets
+from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, controller_of
 
 DUE_SECONDS = 8.0
 
@@ -24,6 +25,8 @@ class Gates:
         self._window = {}
         self._read_at = {}
         self._exact_since = {}
+        # By UID of the DaemonSet: UIDs by name of the nodes that its controller counts as wanted.
+        self._counted = {}
 
     def pod_written(self, old, new, read_at):
         """Note the birth of a pod, the opening of its gate, and what ends exactness."""
@@ -52,7 +55,7 @@ class Gates:
         """Note why pods of a new DaemonSet may be made without the gate, "" if they may not."""
         world, job_uid = self._world, controller_of(raw)
         self._window[raw["metadata"]["uid"]] = "window"
-        if not any(job == job_uid for job, _ in world.oracle.entered):
+        if not any(job == job_uid for job, _ in world.oracle.evidence.entered):
             return
         feed = world.processes["controller"].feeds.get("jobreports")
         decided = world.decided_at.get(job_uid, 0.0)
@@ -66,9 +69,10 @@ class Gates:
 
     # --- the bound -----------------------------------------------------------------------
 
-    def daemon_set_synced(self, uid):
+    def daemon_set_synced(self, uid, counted):
         """Begin to count the time in which the gate has to come, if every node has its pod."""
         world = self._world
+        self._counted[uid] = counted
         daemon_set = next(
             (d for d in world.server.all(DAEMON_SETS) if d["metadata"]["uid"] == uid), None
         )
@@ -81,15 +85,18 @@ class Gates:
     def _is_exact(self, daemon_set):
         world = self._world
         uid = daemon_set["metadata"]["uid"]
-        counted = world.oracle.synced.get(uid, {})
-        if not counted or counted != world.oracle.wanted(daemon_set):
+        counted, nodes = self._counted.get(uid, {}), world.server.all(NODES)
+        template = daemon_set["spec"]["template"]
+        if not counted or counted != daemon_sets.wanted(template, nodes):
             return False
         made = {}
         for pod in world.server.all(PODS):
-            if controller_of(pod) == uid and "deletionTimestamp" not in pod["metadata"]:
-                made[pod["spec"]["meant_for"]] = pod["metadata"]["creationTimestamp"]
-        nodes = {n["metadata"]["name"]: n["metadata"] for n in world.server.all("nodes")}
-        return all(made.get(n, "") >= nodes[n]["creationTimestamp"] for n in counted)
+            if controller_of(pod) != uid:
+                continue
+            if "deletionTimestamp" in pod["metadata"]:
+                return False
+            made[pod["spec"]["meant_for"]] = world.oracle.born[pod["metadata"]["uid"]]
+        return all(made.get(n, -1.0) >= world.oracle.born[counted[n]] for n in counted)
 
     def _check(self, uid, since):
         world = self._world
@@ -109,4 +116,7 @@ class Gates:
             if daemon_set["metadata"]["uid"] != uid or job is None:
                 continue
             if not daemon_set["spec"]["template"]["spec"].get("schedulingGates"):
-                world.oracle.violate("gate", f"not up {DUE_SECONDS:g} s after every node had a pod")
+                why = world.oracle.completion.explain(job_uid, ())
+                world.oracle.violate(
+                    "gate", f"not up {DUE_SECONDS:g} s after every node had a pod{why}"
+                )

@@ -1,0 +1,30 @@
+"""What users change in a Job's spec while it runs, as words in a disturbance.
+
+`mode` is the field of the spec, `what` its new value. For `nodes` that is a selection in words:
+`zone=a slot=1` are labels, `+n0 +n1` names to include, `-n2` one to exclude, nothing every node.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+Raw = Mapping[str, Any]
+
+
+def selection(words: str) -> dict[str, Any] | None:
+    """Return `spec.nodes` in its raw form, None for every node."""
+    found: dict[str, Any] = {}
+    for word in words.split():
+        if word[0] in "+-":
+            found.setdefault("include" if word[0] == "+" else "exclude", []).append(word[1:])
+        else:
+            key, _, value = word.partition("=")
+            selector = found.setdefault("selector", {"matchLabels": {}})
+            selector["matchLabels"][key] = value
+    return found or None
+
+
+def edited(spec: Raw, field: str, words: str) -> dict[str, Any]:
+    """Return a raw spec with a field set to what the words say; without it for no words."""
+    value = selection(words) if field == "nodes" else int(words) if words else None
+    changed = {key: kept for key, kept in spec.items() if key != field}
+    return changed if value is None else {**changed, field: value}

@@ -1,0 +1,51 @@
+"""Which nodes a user asked for: a Job's spec and the nodes, never an object that the product made.
+
+`spec.nodes` is read here once more and in another way than in the product: as a question about one
+node, not as node affinity. What `spec.template` asks of a node, and taints, are judged by the
+DaemonSet controller's rules (`tests.fakekube.daemon_sets`).
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from tests.fakekube import daemon_sets
+from tests.fakekube.daemon_sets import Placement
+
+Raw = Mapping[str, Any]
+
+_NOWHERE = Placement(should_run=False, should_continue=False)
+
+
+def selects(selection: Raw, node: Raw) -> bool:
+    """Return whether `spec.nodes` of a Job means a raw node."""
+    name = node["metadata"]["name"]
+    if selection.get("include") and name not in selection["include"]:
+        return False
+    if name in (selection.get("exclude") or ()):
+        return False
+    labels = node["metadata"].get("labels") or {}
+    selector = selection.get("selector") or {}
+    if not (selector.get("matchLabels") or {}).items() <= labels.items():
+        return False
+    return all(daemon_sets.matches(r, labels) for r in selector.get("matchExpressions") or ())
+
+
+def placement(spec: Raw, node: Raw) -> Placement:
+    """Return whether a Job of this raw spec is to start, or may go on, on a raw node."""
+    if not selects(spec.get("nodes") or {}, node):
+        return _NOWHERE
+    return daemon_sets.placement(spec.get("template") or {}, node)
+
+
+def wanted(spec: Raw, nodes: Iterable[Raw], occupied: Collection[str]) -> dict[str, str]:
+    """Return the UIDs, by name, of the nodes that a Job of this raw spec is for.
+
+    `occupied` are names of nodes with a pod of the Job: a taint NoSchedule that came after the pod
+    lets it stay, and the node has still to complete.
+    """
+    found = {}
+    for node in nodes:
+        name, wish = node["metadata"]["name"], placement(spec, node)
+        if wish.should_run or (wish.should_continue and name in occupied):
+            found[name] = node["metadata"]["uid"]
+    return found

@@ -1,0 +1,235 @@
+"""A Job is called complete, and deleted, only when every node that its user asked for is done.
+
+Which nodes these are, `intent` says: the Job's spec and the nodes. Three sentences bound what can
+be asked of programs that hear of everything late, and each is one that a user can be told:
+
+- A node counts from the moment the DaemonSet controller has counted it (`counted`, the nodes as it
+  had them when it last wrote the status), and the program that claims has heard of that.
+- A change of the spec counts from the generation that the claim names (status.observedGeneration),
+  whatever the DaemonSet says by then.
+- After `Complete`, when its time to live is over, a Job does not stay for a node that joined later
+  and has no pod of it yet, nor for one that failed. It stays for one that is at work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.fakekube import daemon_sets
+from tests.simulation import intent
+from tests.simulation.oracle import shards
+from tests.simulation.oracle.facts import is_true
+from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS
+
+Raw = Mapping[str, Any]
+
+# Disturbances that put taints on nodes.
+TAINTING = {"taint", "drain"}
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a program knew when it made a claim about a Job.
+
+    `generation` of the spec that the claim is about; `counted`, the nodes by name as the DaemonSet
+    controller had them, None when it had not looked; `until`, the moment up to which the program
+    had heard of everything.
+    """
+
+    generation: int
+    counted: Mapping[str, Raw] | None
+    until: float
+
+
+@dataclass(slots=True)
+class Completion:
+    """Hears of specs, counts and claims; `oracle` takes what is wrong."""
+
+    world: Any
+    oracle: Any
+    specs: dict[str, dict[int, Raw]] = field(default_factory=dict)
+    counts: dict[str, list[tuple[float, Mapping[str, Raw]]]] = field(default_factory=dict)
+    views: dict[str, View] = field(default_factory=dict)
+    claims: dict[str, View] = field(default_factory=dict)
+    overtaken: set[str] = field(default_factory=set)
+
+    # --- what is known ---------------------------------------------------------------------
+
+    def job_written(self, job: Raw) -> None:
+        """Note what a generation of a Job asks for."""
+        meta = job["metadata"]
+        self.specs.setdefault(meta["uid"], {})[meta["generation"]] = job["spec"]
+
+    def counted(self, job_uid: str, nodes: Mapping[str, Raw]) -> None:
+        """Note that the DaemonSet controller has told a count of these nodes."""
+        counts = self.counts.setdefault(job_uid, [])
+        if not counts or counts[-1][1] is not nodes:
+            counts.append((self.world.loop.moment, nodes))
+
+    def view(self, process: Any, job_uid: str, generation: int) -> View:
+        """Return what a process knows at this moment of a Job's nodes."""
+        until = min(process.feeds[p].known_until for p in (DAEMON_SETS, PODS, NODES))
+        counts = self.counts.get(job_uid, ())
+        # Who has not heard of the first one cannot know of fewer nodes.
+        known = [nodes for at, nodes in counts if at < until] or [nodes for _, nodes in counts[:1]]
+        return View(generation, known[-1] if known else None, until)
+
+    def deletion_view(self, process: Any, name: str, namespace: str) -> View | None:
+        """Return what a process knows when it asks for a Job's deletion, None for no such Job."""
+        job = process.cached(JOBS, name, namespace)
+        if job is None:
+            return None
+        return self.view(process, job.uid, int(job.status.get("observedGeneration") or 0))
+
+    # --- claims ----------------------------------------------------------------------------
+
+    def judge_claim(self, job: Raw) -> None:
+        """Judge that a run is called complete, once: where that is said first."""
+        uid = job["metadata"]["uid"]
+        if uid in self.claims:
+            return
+        view = self.claims[uid] = self.views[uid]
+        lacking = self._lacking("complete", job, view)
+        failed = {node for node in lacking if self.oracle.has_failed(job, node, lacking[node])}
+        spec = self._spec(uid, view.generation)
+        limit = tolerated_failures(spec, max(len(view.counted or ()), len(self.truth(job, view))))
+        if len(failed) > limit:
+            words = f"{sorted(failed)} failed and {limit} may{self.explain(uid, failed)}"
+            self.oracle.violate("complete", words)
+        for node in sorted(lacking.keys() - failed):
+            self._violate("complete", job, node)
+
+    def judge_deletion(self, job: Raw, view: View | None) -> None:
+        """Judge the deletion of a complete Job that is about to take effect."""
+        uid, spec = job["metadata"]["uid"], job["spec"]
+        if view is None:
+            self.oracle.violate("deletion", "by a program that does not know the Job")
+            return
+        lacking = self._lacking("deletion", job, view)
+        claim = self.claims.get(uid)
+        for node, node_uid in sorted(lacking.items()):
+            if self.oracle.has_failed(job, node, node_uid):
+                if "ttlSecondsAfterFinished" not in spec:
+                    words = f"{node} failed, and there is no time to live"
+                    self.oracle.violate("deletion", words + self.explain(uid, [node]))
+            elif claim is not None and self._joined_later(uid, claim, node, node_uid):
+                self.oracle.excused["deletion: a node joined after the end"] += 1
+            else:
+                self._violate("deletion", job, node)
+        truth = self.truth(job, view)
+        if any(not self.oracle.is_entered(uid, node, truth[node]) for node in truth):
+            self.overtaken.add(uid)
+
+    def truth(self, job: Raw, view: View) -> dict[str, str]:
+        """Return which nodes a Job is for now, in truth, by the spec that a view is about."""
+        uid = job["metadata"]["uid"]
+        nodes = self.world.server.all(NODES)
+        return intent.wanted(
+            self._spec(uid, view.generation), nodes, self._occupied(uid, view.until)
+        )
+
+    def wanted(self, job: Raw) -> dict[str, str]:
+        """Return which nodes a Job is for now, in truth, by its newest spec."""
+        uid, now = job["metadata"]["uid"], self.world.loop.moment
+        return intent.wanted(job["spec"], self.world.server.all(NODES), self._occupied(uid, now))
+
+    def _lacking(self, invariant: str, job: Raw, view: View) -> dict[str, str]:
+        """Return the nodes, with UIDs, that are wanted and have not completed."""
+        uid = job["metadata"]["uid"]
+        if view.counted is None:
+            self.oracle.violate(invariant, "the DaemonSet controller has not looked at it yet")
+            return {}
+        occupied = self._occupied(uid, view.until)
+        spec = self._spec(uid, view.generation)
+        counted = intent.wanted(spec, view.counted.values(), occupied)
+        truth = self.truth(job, view)
+        return {
+            node: node_uid
+            for node, node_uid in counted.items()
+            if truth.get(node) == node_uid and not self.oracle.is_entered(uid, node, node_uid)
+        }
+
+    def _joined_later(self, uid: str, claim: View, node: str, node_uid: str) -> bool:
+        """Return whether a node became one of the Job's by its own change, and has no pod of it."""
+        spec = self._spec(uid, claim.generation)
+        was = intent.wanted(spec, (claim.counted or {}).values(), ())
+        current = self.world.server.get(NODES, node, "")
+        fits_old_spec = bool(intent.wanted(spec, [current], ()))
+        return (
+            was.get(node) != node_uid
+            and fits_old_spec
+            and node not in self._occupied(uid, self.world.loop.moment)
+        )
+
+    def _spec(self, uid: str, generation: int) -> Raw:
+        return self.specs[uid][generation]
+
+    def _occupied(self, job_uid: str, until: float) -> set[str]:
+        """Return the nodes on which a pod of the Job, made before that moment, lives."""
+        born, job_of = self.oracle.born, self.oracle.job_of
+        return {
+            pod["spec"]["nodeName"]
+            for pod in self.world.server.all(PODS)
+            if pod["spec"].get("nodeName")
+            and job_of.get(pod["metadata"]["uid"]) == job_uid
+            and not daemon_sets.is_deleting(pod)
+            and not daemon_sets.is_terminal(pod)
+            and born[pod["metadata"]["uid"]] < until
+        }
+
+    def _violate(self, invariant: str, job: Raw, node: str) -> None:
+        """Report a node that has not completed, with what the model knows of the reason."""
+        why = self.explain(job["metadata"]["uid"], [node])
+        self.oracle.violate(invariant, f"{node} has not completed{why}")
+
+    def explain(self, job_uid: str, nodes: Iterable[str]) -> str:
+        """Return in words what the model knows of why a Job stands wrong with these nodes."""
+        server, daemon_set = self.world.server, self.oracle.daemon_set_of(job_uid)
+        if daemon_set is None:
+            return ", there is no DaemonSet"
+        template = daemon_set["spec"]["template"]
+        raws = [raw for node in nodes if (raw := server.get(NODES, node, ""))]
+        if not all(daemon_sets.placement(template, raw).should_continue for raw in raws):
+            refused = self.world.is_refused(DAEMON_SETS)
+            return (
+                ", its DaemonSet is refused" if refused else ", its DaemonSet does not ask for it"
+            )
+        struck = [d for d in self.world.schedule.disturbances if d.at <= self.world.loop.moment]
+        words = ""
+        if any(d.kind in TAINTING for d in struck):
+            words += ", there were taints"
+        if len({repr(spec.get("nodes")) for spec in self.specs[job_uid].values()}) > 1:
+            words += ", spec.nodes was changed"
+        return words
+
+    # --- reports ---------------------------------------------------------------------------
+
+    def judge_report(self, report: Raw) -> None:
+        """Judge a report that says Succeeded: the Job's status repeats it later."""
+        uid = report["spec"]["job"]["uid"]
+        if (report.get("status") or {}).get("phase") != "Succeeded" or uid in self.claims:
+            return
+        where = report["metadata"]["namespace"]
+        job = self.world.server.get(JOBS, report["spec"]["job"]["name"], where)
+        if job is not None and job["metadata"]["uid"] == uid:
+            self.judge_claim(job)
+
+    def judge_end(self, old: Raw, new: Raw) -> None:
+        """Judge a status that says Complete for the first time."""
+        if is_true(new, "Complete") and not is_true(old, "Complete"):
+            self.judge_claim(new)
+
+    def judge_left_report(self, job: Raw) -> None:
+        """Judge what a Job that is being deleted leaves: its report has to say so."""
+        reports = shards.reports_of(self.world, job["metadata"]["uid"])
+        phase = (reports[0].get("status") or {}).get("phase") if reports else None
+        if phase != "Succeeded":
+            self.oracle.violate("report", f"the Job is deleted and its report says {phase}")
+
+
+def tolerated_failures(spec: Raw, count: int) -> int:
+    """Return how many of `count` nodes may fail by the policy of a raw spec."""
+    limit = (spec.get("failurePolicy") or {}).get("maxFailedNodes", 0)
+    return limit if isinstance(limit, int) else int(limit.rstrip("%")) * count // 100

@@ -1,0 +1,160 @@
+"""The oracle as the rest of the model meets it: hears of everything and asks each invariant."""
+
+from collections import Counter
+
+from tests.simulation.oracle import gates, shards
+from tests.simulation.oracle.completion import Completion
+from tests.simulation.oracle.conventions import status_faults
+from tests.simulation.oracle.evidence import Evidence
+from tests.simulation.oracle.facts import is_true
+from tests.simulation.oracle.records import Records
+from tests.simulation.oracle.starts import Starts
+from tests.simulation.server import DAEMON_SETS, JOBS, PODS, REPORTS, controller_of
+
+OURS = ("controller", "terminator")
+
+
+class Oracle:
+    """Hears of everything; `violations` are (time, invariant, words), `excused` counts."""
+
+    def __init__(self, world):
+        self._world = world
+        self.violations = []
+        self.excused = Counter()
+        self.last_write_at = 0.0
+        self.our_writes = 0
+        # By UID: when an object was made in truth, the Job of a pod, the plan of a Job.
+        self.born = {}
+        self.job_of = {}
+        self.plans = {}
+        self.deleted_by_us = set()
+        self.ledger_read_at = {}
+        self.completion = Completion(world, self)
+        self.evidence = Evidence(world, self)
+        self.records = Records(world, self)
+        self.starts = Starts(world, self)
+        self.gates = gates.Gates(world)
+
+    def violate(self, invariant, words):
+        self.violations.append((round(self._world.loop.moment, 3), invariant, words))
+        self._world.note("ORACLE", f"VIOLATION {invariant}: {words}")
+
+    def _owner(self, pod):
+        """Return the UID of the Job that a pod's owners lead to, "" for none."""
+        for daemon_set in self._world.server.all(DAEMON_SETS):
+            if daemon_set["metadata"]["uid"] == controller_of(pod):
+                return controller_of(daemon_set)
+        return ""
+
+    # --- writes --------------------------------------------------------------------------
+
+    def written(self, actor, plural, old, new):
+        """Judge a write that changed something."""
+        self.last_write_at = self._world.loop.moment
+        if actor in OURS:
+            self.our_writes += 1
+        if old is None:
+            self.born[new["metadata"]["uid"]] = self._world.loop.moment
+        if plural == JOBS and new is not None:
+            self._job_written(old, new)
+        elif plural == REPORTS and new is not None:
+            self._report_written(old or {}, new)
+        elif plural == DAEMON_SETS and old is None:
+            self.gates.daemon_set_made(new)
+        elif plural == PODS:
+            if old is None:
+                self.job_of[new["metadata"]["uid"]] = self._owner(new)
+                self.starts.judge_pause(new)
+            self.gates.pod_written(old, new, self.ledger_read_at)
+
+    def _job_written(self, old, new):
+        self.completion.job_written(new)
+        meta = new["metadata"]
+        if old is None:
+            self.plans[meta["uid"]] = self._world.schedule.job(
+                f"{meta['namespace']}/{meta['name']}"
+            )
+            return
+        for words in status_faults(old, new):
+            self.violate("conventions", words)
+        self.completion.judge_end(old, new)
+        self.records.judge_end(old, new)
+        self.records.judge_count(old, new)
+
+    def _report_written(self, old, new):
+        self.evidence.judge(old, new)
+        self.records.judge(old, new)
+        self.completion.judge_report(new)
+        for words in (
+            *shards.evidence_faults(self._world, self.job_of, old, new),
+            *shards.record_faults(self._world, self.job_of, old, new),
+        ):
+            self.violate("shards", words)
+
+    def idle_write(self, process, what, sent_at):
+        """Judge a write that changed nothing."""
+        _, plural, name, namespace = what
+        known = process.cached(plural, name, namespace)
+        current = self._world.server.get(plural, name, namespace)
+        if known is None or current is None:
+            return
+        if known.resource_version != current["metadata"]["resourceVersion"]:
+            return
+        decided = sent_at
+        if process.name == "controller":
+            decided = self._world.decided_at.get(self.job_about(plural, current), sent_at)
+        delivered = process.feeds[plural].delivered_at.get((namespace, name), 0.0)
+        if delivered < min(decided, sent_at):
+            self.violate("idle write", f"{process.name}: {' '.join(what[:3])} changes nothing")
+
+    def job_about(self, plural, raw):
+        """Return the UID of the Job that an object belongs to, or is."""
+        if plural == REPORTS:
+            return raw["spec"]["job"]["uid"]
+        if plural == PODS:
+            return self.job_of.get(raw["metadata"]["uid"], "")
+        return raw["metadata"]["uid"] if plural == JOBS else controller_of(raw)
+
+    # --- deletion ------------------------------------------------------------------------
+
+    def before_delete(self, process, plural, job, uid, view):
+        """Judge the deletion of a Job that is about to take effect."""
+        if plural != JOBS or job is None or job["metadata"]["uid"] != uid:
+            return
+        if process.name != "terminator":
+            self.violate("deletion", f"{process.name} deletes the Job")
+        if is_true(job, "Failed"):
+            if "ttlSecondsAfterFinished" not in job["spec"]:
+                self.violate("deletion", "a failed Job without a time to live")
+            return
+        self.completion.judge_deletion(job, view)
+        for report in shards.reports_of(self._world, uid):
+            for node, entry in (report.get("evidence") or {}).items():
+                self.evidence.results.note_deletion(self.plans[uid], node, entry)
+        self.completion.judge_left_report(job)
+        self.deleted_by_us.add(uid)
+
+    # --- facts ---------------------------------------------------------------------------
+
+    def has_failed(self, job, node, node_uid):
+        """Whether it stands on record that the node failed (rightly: judged when written)."""
+        record = shards.node_states(self._world, job["metadata"]["uid"]).get(node) or {}
+        return record.get("state") == "Failed" and record.get("uid") == node_uid
+
+    def daemon_set_of(self, job_uid):
+        """Return the Job's DaemonSet, None if it has none."""
+        for daemon_set in self._world.server.all(DAEMON_SETS):
+            if controller_of(daemon_set) == job_uid:
+                return daemon_set
+        return None
+
+    def is_entered(self, job_uid, node, node_uid):
+        """Return whether the completion of this node stands in the ledger."""
+        return self.evidence.entered.get((job_uid, node), ("",))[0] == node_uid
+
+    # --- tasks ---------------------------------------------------------------------------
+
+    def task_succeeds(self, run):
+        """Hear of an instance that prints the token, or ends with 0 in mode Exit."""
+        self.evidence.task_succeeds(run)
+        self.records.task_succeeds(run)

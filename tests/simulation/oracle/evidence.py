@@ -1,0 +1,83 @@
+"""Evidence is true, stays, and gains nothing but results; see the package for what is excused."""
+
+from tests.simulation.oracle.results import Results
+from tests.simulation.server import NODES
+
+# How long evidence may be on its way from the log into the ledger.
+FLUSH_SECONDS = 5.0
+
+
+class Evidence:
+    """Hears of tokens and of what is written into reports."""
+
+    def __init__(self, world, oracle):
+        self._world = world
+        self._oracle = oracle
+        self.tokens = {}
+        self.entered = {}
+        self.seen = {}
+        self.results = Results(world)
+
+    def task_succeeds(self, run):
+        """Note that an instance prints the token, or ends with 0 in mode Exit."""
+        self.results.succeeded(run)
+        if job_uid := self._oracle.job_of.get(run.pod_uid):
+            node = run.machine
+            self.tokens.setdefault((node.name, node.uid), set()).add(job_uid)
+
+    def judge(self, old, new):
+        before, after = old.get("evidence") or {}, new.get("evidence") or {}
+        if before == after:
+            return
+        job_uid = new["spec"]["job"]["uid"]
+        for node, entry in after.items():
+            was = before.get(node) or {}
+            if entry != was and entry.get("completedAt"):
+                self._judge_completed(job_uid, node, was, entry)
+        for node, was in before.items():
+            if was.get("completedAt") and not (after.get(node) or {}).get("completedAt"):
+                current = self._world.server.get(NODES, node, "")
+                if current and current["metadata"]["uid"] == was.get("nodeUID"):
+                    self._oracle.violate("evidence", f"the entry of {node} was lost")
+
+    def _judge_completed(self, job_uid, node, was, entry):
+        """Judge an entry that completes a node."""
+        uid = entry.get("nodeUID")
+        if job_uid not in self.tokens.get((node, uid), ()):
+            if self._is_taken_for_former(job_uid, node):
+                self._oracle.excused["evidence: former node"] += 1
+                return
+            self._oracle.violate("evidence", f"{node} ({uid}) never printed the token for this Job")
+        self.results.judge_entry(self._oracle.plans[job_uid], node, entry)
+        if not was.get("completedAt") or was.get("nodeUID") != uid:
+            self.entered[job_uid, node] = (uid, entry.get("pod"), self._world.loop.moment)
+        elif not _has_only_gained_results(was, entry):
+            what = "results" if {**entry, "results": 0} == {**was, "results": 0} else "entry"
+            if what == "results" and self._oracle.plans[job_uid].is_exit:
+                # The logs of earlier attempts are read first, and what they declare is told too.
+                self._oracle.excused["results: of an earlier attempt, for a moment"] += 1
+            elif not self._had_seen(node, uid):
+                self._oracle.excused["evidence: unseen"] += 1
+            else:
+                self._oracle.violate("evidence", f"the {what} of {node} changed: {was} to {entry}")
+
+    def _had_seen(self, node, node_uid):
+        """Whether who sent the write that is being judged knew that the node had completed."""
+        entry = self.seen.get(node)
+        return entry is not None and entry.is_completed and entry.node_uid == node_uid
+
+    def _is_taken_for_former(self, job_uid, node):
+        """Whether the node did print the token, and the terminator cannot know its new UID yet."""
+        current = self._world.server.get(NODES, node, "")
+        if current is None or job_uid not in self.tokens.get(
+            (node, current["metadata"]["uid"]), ()
+        ):
+            return False
+        feed = self._world.processes["terminator"].feeds["nodes"]
+        learnt = feed.delivered_at.get(("", node), 0.0)
+        return feed.is_behind or learnt > self._world.loop.moment - FLUSH_SECONDS
+
+
+def _has_only_gained_results(was, entry):
+    before, after = was.get("results") or {}, entry.get("results") or {}
+    return before.items() <= after.items() and {**entry, "results": 0} == {**was, "results": 0}

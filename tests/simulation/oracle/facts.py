@@ -1,0 +1,27 @@
+"""Small questions about raw objects that several invariants ask."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tests.simulation.server import PODS, controller_of, node_of
+
+Raw = Mapping[str, Any]
+
+
+def is_true(job: Raw, type_: str, reason: str = "") -> bool:
+    """Return whether a condition of the raw Job is True, for that reason if one is given."""
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    return any(
+        c["type"] == type_ and c["status"] == "True" and reason in {"", c["reason"]}
+        for c in conditions
+    )
+
+
+def owned_by(server: Any, daemon_set: Raw) -> dict[str, Raw]:
+    """Return the pods of a DaemonSet that are not on their way out, by node."""
+    uid = daemon_set["metadata"]["uid"]
+    return {
+        node_of(pod): pod
+        for pod in server.all(PODS)
+        if controller_of(pod) == uid and "deletionTimestamp" not in pod["metadata"]
+    }

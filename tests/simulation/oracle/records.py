@@ -1,0 +1,113 @@
+"""Only what failed is called failed, and without churn no count of completed nodes goes down."""
+
+from tests.simulation.oracle.facts import is_true
+from tests.simulation.server import DAEMON_SETS, JOBS
+
+# What makes nodes that completed no longer wanted, or other nodes.
+CHURN = {"leave", "renew", "reregister", "zone", "select", "edit", "taint", "drain"}
+
+
+class Records:
+    """Hears of failing tasks and of what reports and Jobs say of nodes."""
+
+    def __init__(self, world, oracle):
+        self._world = world
+        self._oracle = oracle
+        self.blamed = set()
+        self.printed = set()
+        self.refused = set()
+        self._churns = any(d.kind in CHURN for d in world.schedule.disturbances)
+
+    # --- blame -----------------------------------------------------------------------------
+
+    def task_succeeds(self, run):
+        """Note that an instance prints the token, or ends with 0 in mode Exit."""
+        self.printed.add((run.pod_uid, run.instance))
+
+    def task_refuses(self, run):
+        """Note that an instance prints the failure token."""
+        self.refused.add((run.pod_uid, run.instance))
+        self.blame_run(run)
+
+    def task_failed(self, run):
+        """Note that an instance ended without having printed the token."""
+        if (run.pod_uid, run.instance) not in self.printed:
+            self.blame_run(run)
+
+    def blame_run(self, run):
+        """Note that this node may be called failed by the Job of this pod."""
+        self.blame(run.machine.name, self._oracle.job_of.get(run.pod_uid))
+
+    def blame(self, node, job_uid=None):
+        """Note that a node may be called failed or lost for something, by this Job or by all."""
+        self.blamed.add((node, job_uid))
+
+    def _is_innocent(self, node, job_uid):
+        if {(node, None), (node, job_uid)} & self.blamed:
+            return False
+        return "nodeDeadlineSeconds" not in self._oracle.plans[job_uid].spec
+
+    def judge(self, old, new):
+        before = (old.get("status") or {}).get("nodeStates") or {}
+        after = (new.get("status") or {}).get("nodeStates") or {}
+        job_uid = new["spec"]["job"]["uid"]
+        for node, record in after.items():
+            state = record.get("state")
+            if state == (before.get(node) or {}).get("state"):
+                continue
+            if state in {"Failed", "Unreachable"} and self._is_innocent(node, job_uid):
+                self._accuse(f"{node} is called {state}: {record.get('message')}")
+
+    def judge_end(self, old, new):
+        """Judge a Job that is called failed for the first time."""
+        uid = new["metadata"]["uid"]
+        if not is_true(new, "Failed") or is_true(old, "Failed"):
+            return
+        if "activeDeadlineSeconds" in new["spec"]:
+            return
+        if all(self._is_innocent(plan.name, uid) for plan in self._world.schedule.nodes):
+            self._accuse("the Job is called failed, and nothing has failed")
+
+    def _accuse(self, words):
+        if self._world.clear_from["terminator"] >= self._world.loop.moment - 6.0:
+            self._oracle.excused["failed: grace"] += 1
+        else:
+            self._oracle.violate("innocent", words)
+
+    # --- counts ----------------------------------------------------------------------------
+
+    def judge_count(self, old, new):
+        """A node counts once, whatever happens to its pod: without churn no count goes down."""
+        if self._churns:
+            return
+        before, after = (((job.get("status") or {}).get("nodes") or {}) for job in (old, new))
+        if after.get("completed", 0) >= before.get("completed", 0):
+            return
+        daemon_set = self._oracle.daemon_set_of(new["metadata"]["uid"])
+        is_stale = self._is_behind("controller", DAEMON_SETS, daemon_set)
+        if is_stale or self._was_news(daemon_set, JOBS, new):
+            self._oracle.excused["uncounted: stale"] += 1
+        else:
+            self._oracle.violate(
+                "uncounted", f"completed: {before['completed']} to {after['completed']}"
+            )
+
+    def _is_behind(self, who, plural, raw):
+        """Whether the cache of a process has another version of an object than the server."""
+        if raw is None:
+            return True
+        meta = raw["metadata"]
+        known = self._world.processes[who].cached(plural, meta["name"], meta["namespace"])
+        return known is None or known.resource_version != meta["resourceVersion"]
+
+    def _was_news(self, daemon_set, plural, raw):
+        """Whether the controller heard of the DaemonSet's state after deciding what to write.
+
+        The report is written before the Job's status, and both are of one decision.
+        """
+        meta = daemon_set["metadata"]
+        feed = self._world.processes["controller"].feeds[DAEMON_SETS]
+        delivered = feed.delivered_at.get((meta["namespace"], meta["name"]), 0.0)
+        return delivered >= self._world.decided_at.get(
+            self._oracle.job_about(plural, raw), delivered
+        )

@@ -1,0 +1,37 @@
+"""A completed node does not start again, and a Job that says it is suspended starts nothing."""
+
+from tests.simulation.oracle.facts import is_true
+from tests.simulation.server import JOBS
+
+
+class Starts:
+    """Hears of starting tasks and of new pods."""
+
+    def __init__(self, world, oracle):
+        self._world = world
+        self._oracle = oracle
+
+    def task_starts(self, run):
+        """Judge the start of an instance of the task."""
+        job_uid = self._oracle.job_of.get(run.pod_uid)
+        entry = self._oracle.evidence.entered.get((job_uid, run.machine.name))
+        if entry is None or entry[0] != run.machine.uid or entry[1] == run.pod_name:
+            return
+        if len(run.logs) > 1:
+            return  # the kubelet's own restart
+        verdict, words = self._oracle.gates.judge_start(run.pod_uid, job_uid, entry[2])
+        if verdict:
+            self._oracle.excused[f"started: {verdict}"] += 1
+        else:
+            self._oracle.violate("started again", f"{run.machine.name} in {run.pod_name}: {words}")
+
+    def judge_pause(self, pod):
+        """Judge the making of a pod: a Job that says it is suspended lets no more nodes start."""
+        if pod["spec"].get("schedulingGates"):
+            return
+        job_uid = self._oracle.job_of[pod["metadata"]["uid"]]
+        job = next((j for j in self._world.server.all(JOBS) if j["metadata"]["uid"] == job_uid), {})
+        # A run that a user has just resumed says so until the controller has written it.
+        asked = job.get("spec", {}).get("suspend") and is_true(job, "Suspended")
+        if asked or is_true(job, "Suspended", "FailedNodes"):
+            self._oracle.violate("suspended", f"{pod['metadata']['name']} is made without the gate")
