@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from job_controller.api import names, report
-from job_controller.api.affinity import matches_node
+from job_controller.api.affinity import NodeAffinity
 from job_controller.api.job import Job
 from job_controller.api.objects import DaemonSet, Node, Pod
 from job_controller.api.report import Evidence, JobReport, NodeRecord, merge_evidence
@@ -54,6 +54,7 @@ class Count:
         recorded: Those whose end, whichever, stands in the controller's record.
         running: Those that have neither completed nor failed, whose task is at work, and which are
             not on record as unreachable.
+        has_completions: Whether any node stands in the ledger as completed, wanted or not.
         inexact: Why `wanted` is not known to be all wanted nodes, "" if it is.
     """
 
@@ -62,6 +63,7 @@ class Count:
     failed: frozenset[str]
     recorded: frozenset[str]
     running: frozenset[str]
+    has_completions: bool
     inexact: str
 
     @property
@@ -152,7 +154,8 @@ def take_count(snapshot: Snapshot) -> Count:
         and pod.container.state == "running"
         and not _is_recorded(pod.node_name, snapshot, {_UNREACHABLE})
     )
-    return Count(wanted, completed, failed, recorded, running, inexact)
+    has_completions = any(entry.is_completed for entry in snapshot.ledger.values())
+    return Count(wanted, completed, failed, recorded, running, has_completions, inexact)
 
 
 def judge_ending(job: Job, count: Callable[[], Count], now: datetime) -> Ending:
@@ -237,10 +240,24 @@ def _inexactness(snapshot: Snapshot, wanted: frozenset[str], leaving: frozenset[
     counted, present = found.scheduled + found.misscheduled, len(wanted | leaving)
     if counted != present:
         return f"the DaemonSet controller counts {counted} nodes with a pod, and {present} have one"
-    pod_spec = (found.spec.get("template") or {}).get("spec") or {}
-    for name in sorted(leaving):
-        if matches_node(pod_spec, name, snapshot.nodes[name].labels):
+    return _mismatch(snapshot, found, wanted, leaving)
+
+
+def _mismatch(
+    snapshot: Snapshot, found: DaemonSet, wanted: frozenset[str], leaving: frozenset[str]
+) -> str:
+    """Return which pod does not fit the DaemonSet's choice of nodes, "" if all do.
+
+    A pod on a node that does not match is about to be deleted: the cache of pods is behind, and
+    equal numbers are a coincidence.
+    """
+    affinity = NodeAffinity((found.spec.get("template") or {}).get("spec") or {})
+    for name in sorted((wanted | leaving) & snapshot.nodes.keys()):
+        is_match = affinity.matches(name, snapshot.nodes[name].labels)
+        if is_match and name in leaving:
             return f"the pod of {name} is being deleted, and another one follows"
+        if not is_match and name in wanted:
+            return f"{name} is not selected any more, and its pod is about to be deleted"
     return ""
 
 
@@ -266,6 +283,8 @@ def _disagreement(job: Job, count: Count, *, is_overdue: bool) -> str:
     if count.running if is_overdue else count.active:
         done, wanted = len(count.completed), len(count.wanted)
         return f"{done} of {wanted} nodes are completed"
+    if not count.wanted and not count.has_completions:
+        return "no node is wanted, and none has completed"
     if is_overdue or not count.wanted:
         return ""
     return _untold(job, count)

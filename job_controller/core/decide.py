@@ -173,6 +173,9 @@ def _daemon_set(snapshot: Snapshot, tally: Tally, run: RunVerdict) -> list[Actio
     if snapshot.refusal or (found is not None and ours is None):
         # Refused as it is, or somebody else's: what becomes of it wakes us.
         return []
+    if snapshot.report_refusal and not snapshot.reports:
+        # No work without a place to record it.
+        return []
     wanted = build_daemon_set(
         snapshot.job, gated=wants_gate(snapshot, tally, run), settings=snapshot.settings
     )

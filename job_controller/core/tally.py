@@ -6,12 +6,12 @@ is deleted only when two counts, made by two programs from the same cluster, agr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from job_controller.api import report
-from job_controller.api.affinity import matches_node
+from job_controller.api.affinity import NodeAffinity
 from job_controller.api.objects import DaemonSet, Node, Pod
 from job_controller.api.report import Evidence, NodeRecord
 from job_controller.core.desired import build_daemon_set, is_placed
@@ -53,7 +53,8 @@ class Tally:
             (an untolerated NoSchedule taint) and still have one.
         is_exact: Whether `nodes` are all wanted nodes. False while the DaemonSet does not say what
             the Job says, while its controller has yet to act on its newest spec, while a wanted
-            node has no pod, and while the only pod of a node that still matches is being deleted.
+            node has no pod, while the only pod of a node that still matches is being deleted, and
+            while a node that does not match has a pod.
         resting: Completed nodes that have no pod at the moment. They stay counted.
         former: Pods of nodes that are gone, on nodes that have their names now.
         is_known: False while there is no DaemonSet, or its controller has yet to look at it: then
@@ -127,7 +128,8 @@ def take_tally(snapshot: Snapshot, now: datetime) -> Tally:
             wakes.append(verdict.wake_at)
     placed = daemon_set is not None and _is_placed(snapshot, daemon_set)
     leaving = _leaving(snapshot, standing)
-    desired = _count_desired(snapshot, daemon_set, leaving)
+    matching = _matching(snapshot, (*standing, *leaving))
+    desired = _count_desired(daemon_set, leaving - matching)
     return Tally(
         nodes=nodes,
         desired=desired,
@@ -136,7 +138,8 @@ def take_tally(snapshot: Snapshot, now: datetime) -> Tally:
         and placed
         and not former
         and _is_accounted_for(daemon_set, standing, leaving)
-        and not any(_still_matches(snapshot, name) for name in leaving),
+        # A pod on a node that does not match is about to be deleted: the cache of pods is behind.
+        and matching == standing.keys(),
         resting=_resting(snapshot, ledger, nodes, desired - len(nodes)),
         former=tuple(former),
         is_known=daemon_set is not None and daemon_set.observed_generation > 0,
@@ -198,22 +201,24 @@ def _is_accounted_for(
     )
 
 
-def _still_matches(snapshot: Snapshot, name: str) -> bool:
-    """Return whether the node may be wanted still, as far as its labels and its name tell."""
-    daemon_set, node = snapshot.owned_daemon_set, snapshot.nodes[name]
-    assert daemon_set is not None
-    pod_spec = (daemon_set.spec.get("template") or {}).get("spec") or {}
-    return matches_node(pod_spec, node.name, node.labels)
+def _matching(snapshot: Snapshot, names: Iterable[str]) -> frozenset[str]:
+    """Return which of these nodes may be wanted, as far as their labels and names tell."""
+    daemon_set = snapshot.owned_daemon_set
+    if daemon_set is None:
+        return frozenset()
+    affinity = NodeAffinity((daemon_set.spec.get("template") or {}).get("spec") or {})
+    return frozenset(name for name in names if affinity.matches(name, snapshot.nodes[name].labels))
 
 
-def _count_desired(
-    snapshot: Snapshot, daemon_set: DaemonSet | None, leaving: frozenset[str]
-) -> int:
-    """Return how many nodes are wanted, without those whose pod goes because they are not."""
+def _count_desired(daemon_set: DaemonSet | None, unwanted: frozenset[str]) -> int:
+    """Return how many nodes are wanted.
+
+    `unwanted` are the nodes whose pod is being deleted because they do not match any more: they
+    count as misscheduled until it is gone.
+    """
     if daemon_set is None:
         return 0
-    unwanted = sum(not _still_matches(snapshot, name) for name in leaving)
-    return daemon_set.desired + max(daemon_set.misscheduled - unwanted, 0)
+    return daemon_set.desired + max(daemon_set.misscheduled - len(unwanted), 0)
 
 
 def _resting(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from job_controller.api import names
+from job_controller.api.job import nodes_hash
 from job_controller.api.report import new_report
 from job_controller.kube.client import KubeClient
 from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, NODES, PODS
@@ -223,6 +224,7 @@ class Cluster:
                     "namespace": namespace,
                     "generation": 1,
                     "labels": LABELS,
+                    "annotations": {names.ANNOTATION_NODES_HASH: nodes_hash(spec)},
                     "ownerReferences": [owner],
                 },
                 "spec": {"template": {"spec": {"affinity": _affinity(nodes)}}},

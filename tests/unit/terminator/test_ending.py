@@ -199,6 +199,26 @@ def test_a_complete_job_none_of_whose_nodes_is_left_goes():
     assert obstacle(world(pods=[], daemon_set=replace(gone, observed_generation=2)))
 
 
+def test_a_complete_job_on_which_no_node_ever_worked_stays():
+    nothing = world(pods=[], ledger={}, daemon_set=make_daemon_set(0))
+    assert obstacle(nothing) == "no node is wanted, and none has completed"
+
+
+def test_a_pod_on_a_node_that_is_not_selected_stands_for_nobody():
+    """The selection moved from c to another node, whose pod this cache has yet to see."""
+    snapshot = world()
+    affinity = _without("c")
+    found = make_daemon_set(3, spec={"template": {"spec": {"affinity": affinity}}})
+    assert obstacle(replace(snapshot, daemon_set=found)) == (
+        "c is not selected any more, and its pod is about to be deleted"
+    )
+
+
+def _without(name):
+    rule = {"key": "metadata.name", "operator": "NotIn", "values": [name]}
+    return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": [rule]}]}}}
+
+
 def test_a_node_that_joined_a_complete_job_and_gets_no_pod_does_not_keep_it_for_ever():
     joined = make_daemon_set(4, scheduled=3)
     assert obstacle(world(daemon_set=joined)) == "4 nodes should run a pod and 3 do"
@@ -238,13 +258,11 @@ def test_a_tainted_node_with_a_pod_does_not_stand_for_one_without():
 
 def test_a_node_that_left_the_selection_does_not_keep_its_job_while_its_pod_goes():
     raw = {"nodes": {"exclude": ["c"]}}
-    rule = {"key": "metadata.name", "operator": "NotIn", "values": ["c"]}
-    affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": [rule]}]}}}
     found = make_daemon_set(
         2,
         misscheduled=1,
         annotations={names.ANNOTATION_NODES_HASH: nodes_hash(raw)},
-        spec={"template": {"spec": {"affinity": affinity}}},
+        spec={"template": {"spec": {"affinity": _without("c")}}},
     )
     pods = [make_pod("a"), make_pod("b"), make_pod("c", deleting=True)]
     snapshot = world(completed=("a", "b"), pods=pods, job=make_job(COMPLETE, raw_spec=raw))

@@ -1,0 +1,68 @@
+"""Whether a pod's spec chooses a node, by label and name."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from job_controller.api.affinity import REQUIRED, NodeAffinity
+from tests.fakekube import daemon_sets
+
+rules = st.builds(
+    lambda key, operator, values: {"key": key, "operator": operator, "values": values},
+    st.sampled_from("xy"),
+    st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist"]),
+    st.lists(st.sampled_from("12"), min_size=1, max_size=2),
+)
+fields = st.builds(
+    lambda operator, name: {"key": "metadata.name", "operator": operator, "values": [name]},
+    st.sampled_from(["In", "NotIn"]),
+    st.sampled_from("abc"),
+)
+terms = st.builds(
+    lambda expressions, names: {"matchExpressions": expressions, "matchFields": names},
+    st.lists(rules, max_size=2),
+    st.lists(fields, max_size=2),
+)
+
+
+@given(
+    st.lists(terms, min_size=1, max_size=4),
+    st.dictionaries(st.sampled_from("xy"), st.sampled_from("12")),
+    st.sampled_from("abc"),
+    st.dictionaries(st.sampled_from("xy"), st.sampled_from("12"), max_size=1),
+)
+def test_it_agrees_with_the_model_of_the_daemon_set_controller(found, labels, name, selector):
+    spec = {
+        "nodeSelector": selector,
+        "affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": found}}},
+    }
+    node = {"metadata": {"name": name, "labels": labels}}
+    assert NodeAffinity(spec).matches(name, labels) == daemon_sets.fits(spec, node)
+
+
+@pytest.mark.parametrize(
+    ("operator", "value", "expected"),
+    [
+        ("Gt", "5", True),
+        ("Gt", "4", False),
+        ("Lt", "3", True),
+        ("Lt", "x", False),
+        ("Gt", "", False),
+    ],
+)
+def test_labels_compare_as_numbers(operator, value, expected):
+    rule = {"key": "size", "operator": operator, "values": ["4"]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}
+    spec = {"affinity": {"nodeAffinity": {REQUIRED: terms}}}
+    assert NodeAffinity(spec).matches("n", {"size": value}) is expected
+
+
+def test_without_a_choice_every_node_matches():
+    assert NodeAffinity({}).matches("n", {})
+    assert not NodeAffinity({"nodeSelector": {"a": "1"}}).matches("n", {})
+
+
+def test_a_rule_that_makes_no_sense_matches_nothing():
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Odd"}]}]}
+    spec = {"affinity": {"nodeAffinity": {REQUIRED: terms}}}
+    assert not NodeAffinity(spec).matches("n", {"a": "1"})
