@@ -97,7 +97,7 @@ class Server:
         """Server-side apply of a DaemonSet; returns (object, changed)."""
         wanted, old = body["metadata"], self.get(DAEMON_SETS, name, namespace)
         spec = {"revisionHistoryLimit": 10, **body["spec"]}
-        meta = {"labels": wanted["labels"], "ownerReferences": wanted["ownerReferences"]}
+        meta = {key: wanted[key] for key in ("labels", "annotations", "ownerReferences")}
         if old is None:
             if wanted.get("uid"):
                 raise Conflict("uid mismatch: no existing object was found")
