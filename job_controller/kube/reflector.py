@@ -193,7 +193,6 @@ class Reflector(Generic[T]):
 
     async def _watch(self) -> None:
         """Follow events until the server ends the watch; raises what breaks it."""
-        started = self._clock.monotonic()
         low, high = SERVER_TIMEOUT_SECONDS
         async with self._client.watch(
             self._what.resource,
@@ -205,16 +204,28 @@ class Reflector(Generic[T]):
             server_timeout_seconds=low + int((high - low) * self._rng()),
             idle_timeout_seconds=self._idle_seconds,
         ) as events:
-            self.last_activity = self._clock.monotonic()
-            async for event in events:
-                self.last_activity = self._clock.monotonic()
-                self._apply(event)
-                # Not before: a server that lists well but refuses every watch would be listed
-                # five times a second.
-                self._backoff.reset()
-        if self._clock.monotonic() - started < SHORT_WATCH_SECONDS:
+            opened = self.last_activity = self._clock.monotonic()
+            try:
+                async for event in events:
+                    self.last_activity = self._clock.monotonic()
+                    self._apply(event)
+                    self._note_lasting(opened)
+            except Unavailable:
+                self._note_lasting(opened)
+                raise
+        if not self._note_lasting(opened):
             raise Unavailable("the server ended the watch at once", reason="ShortWatch")
+
+    def _note_lasting(self, opened: float) -> bool:
+        """Forget past failures if the watch has lasted; return whether it has.
+
+        Not before: a server that lists well, but refuses or ends every watch, with or without an
+        event, would be asked five times a second.
+        """
+        if self._clock.monotonic() - opened < SHORT_WATCH_SECONDS:
+            return False
         self._backoff.reset()
+        return True
 
     def _apply(self, event: Mapping[str, Any]) -> None:
         kind, raw = event.get("type"), event["object"]

@@ -217,6 +217,18 @@ async def test_watches_that_end_at_once_are_not_opened_in_a_tight_loop(server, f
     assert server.count("GET", "watch=") < 60
 
 
+async def test_watches_that_end_after_one_event_are_not_opened_in_a_tight_loop(server, follow):
+    follower = await follow()
+    server.requests.clear()
+    for number in range(1200):
+        server.put(PODS, pod("a", str(number)))
+        await asyncio.sleep(0.05)
+        server.drop_watches()
+    assert server.count("GET", "watch=") < 20
+    await asyncio.sleep(31)
+    assert follower.values() == {"a": "1199"}
+
+
 @pytest.mark.parametrize("status", [401, 403, 404, 429, 500, 503])
 async def test_trouble_with_the_list_is_tried_again(server, client, status):
     server.put(PODS, pod("a"))
