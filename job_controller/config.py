@@ -41,7 +41,7 @@ class Config:
     unreachable_patience_seconds: int = 60
     history_limit: int = 10
     history_seconds: int | None = None
-    probe_host: str = "0.0.0.0"  # noqa: S104 - the kubelet probes the pod's address
+    probe_host: str | None = None
     probe_port: int = 8080
     log_level: str = "INFO"
     log_json: bool = False
@@ -65,6 +65,7 @@ def parse_config(arguments: Sequence[str], environ: Mapping[str, str], hostname:
     add("--lease-namespace", default=environ.get("POD_NAMESPACE", ""), help="empty: no election")
     add("--workers", type=_positive, default=_number(environ, "WORKERS", 4, lowest=1))
     probe_port = _number(environ, "PROBE_PORT", 8080, highest=_HIGHEST_PORT)
+    add("--probe-host", default="", help="default: all addresses, IPv4 and IPv6")
     add("--probe-port", type=_port, default=probe_port, help="0: any")
     add(
         "--hold-image",
@@ -115,6 +116,7 @@ def parse_config(arguments: Sequence[str], environ: Mapping[str, str], hostname:
         unreachable_patience_seconds=args.unreachable_patience,
         history_limit=args.history_limit,
         history_seconds=args.history_seconds or None,
+        probe_host=args.probe_host or None,
         probe_port=args.probe_port,
         log_level=args.log_level,
         log_json=args.log_format == "json",

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from job_controller.api.objects import Pod
-from job_controller.api.report import Evidence, JobReport, untracked
+from job_controller.api.report import Evidence, JobReport, NodeRecord, untracked
 from job_controller.api.times import format_time
 from terminator.tail import Findings, bounded_results, readable_lines
 
@@ -30,23 +30,31 @@ def stands(entry: Evidence | None, wanted: Evidence) -> bool:
     if entry is None or entry.node_uid != wanted.node_uid:
         return False
     if not entry.is_completed:
-        return entry == wanted
+        return joined(entry, wanted) == entry
     return not wanted.is_completed or wanted.results.items() <= entry.results.items()
 
 
 def joined(entry: Evidence | None, wanted: Evidence) -> Evidence:
     """Return what to write where `entry` stands and `wanted` was found: nothing true gets lost."""
-    if entry is None or entry.node_uid != wanted.node_uid or not entry.is_completed:
+    if entry is None or entry.node_uid != wanted.node_uid:
         return wanted
-    return replace(entry, results={**entry.results, **wanted.results})
+    if entry.is_completed:
+        return replace(entry, results={**entry.results, **wanted.results})
+    if wanted.is_completed or wanted.failed_at or entry.pod_uid != wanted.pod_uid:
+        return wanted
+    # Two ends of one pod's task without a token: the newer one, and lines if there are any.
+    if entry.failed_at or entry.attempt > wanted.attempt:
+        return replace(entry, last_lines=entry.last_lines or wanted.last_lines)
+    return replace(wanted, last_lines=wanted.last_lines or entry.last_lines)
 
 
 def log_evidence(
-    pod: Pod, node_uid: str, found: Findings, failure_log_lines: int
+    pod: Pod, node_uid: str, found: Findings, failure_log_lines: int, *, with_attempt: bool
 ) -> Evidence | None:
     """Return what a pod's log proves about its node, None if nothing worth an entry.
 
-    The last lines are kept of a log that did not end with the token.
+    The last lines are kept of a log that did not end with the token, and `with_attempt` the number
+    of the start that it is of, with or without lines.
     """
     about = Evidence(node_uid, pod=pod.name, pod_uid=pod.uid)
     if found.completed_at:
@@ -54,9 +62,10 @@ def log_evidence(
             about, completed_at=found.completed_at, results=bounded_results(found.results)
         )
     lines = readable_lines(found.last_lines, failure_log_lines)
-    if not found.failed_at and not lines:
+    attempt = found.attempt if with_attempt and not found.failed_at else 0
+    if not found.failed_at and not lines and not attempt:
         return None
-    return replace(about, failed_at=found.failed_at, last_lines=lines)
+    return replace(about, failed_at=found.failed_at, last_lines=lines, attempt=attempt)
 
 
 def has_succeeded(pod: Pod) -> bool:
@@ -71,6 +80,14 @@ def has_succeeded(pod: Pod) -> bool:
     if container is None or container.state != "terminated" or container.exit_code != 0:
         return False
     return pod.hold_started or not (pod.deleting or pod.is_disrupted)
+
+
+def is_failure(record: NodeRecord, node_uid: str, retry_token: str) -> bool:
+    """Return whether the controller has this node on record as failed, and no retry was asked for.
+
+    A failure that was recorded under another retry token no longer holds.
+    """
+    return (record.state, record.uid, record.retry) == ("Failed", node_uid, retry_token)
 
 
 def exit_evidence(pod: Pod, node_uid: str) -> Evidence:

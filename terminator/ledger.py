@@ -105,6 +105,14 @@ class Ledger:
                 ledger[node] = joined(ledger.get(node), evidence)
         return ledger
 
+    def entry(self, job: Job, node: str) -> Evidence | None:
+        """Return what is known of one node of a run, without looking at any other."""
+        book = self._books.get(job.uid)
+        if book is None:
+            return find_evidence(self._reports(job), node)
+        standing, pending = find_evidence(self._shards(book), node), book.pending.get(node)
+        return standing if pending is None else joined(standing, pending)
+
     def has_pending(self, job: Job) -> bool:
         """Whether something of this run waits to be entered."""
         book = self._books.get(job.uid)

@@ -37,7 +37,7 @@ class Options:
     identity: str = "terminator"
     lease_namespace: str = ""
     lease_name: str = LEASE_NAME
-    probe_host: str = "0.0.0.0"  # noqa: S104 - the kubelet probes the pod's address
+    probe_host: str | None = None
     probe_port: int = 8081
 
 
@@ -57,7 +57,7 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str], hostname
     add("--config", default=environ.get("TERMINATOR_CONFIG") or DEFAULT_PATH, help="file to follow")
     add("--lease-namespace", default=environ.get("POD_NAMESPACE", ""), help="empty: no election")
     add("--lease-name", default=LEASE_NAME)
-    add("--probe-host", default="0.0.0.0")  # noqa: S104 - as above
+    add("--probe-host", default="", help="default: all addresses, IPv4 and IPv6")
     add("--probe-port", type=_port, default=environ.get("PROBE_PORT") or "8081", help="0: any")
     args = parser.parse_args(arguments)
     return Options(
@@ -67,7 +67,7 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str], hostname
         identity=environ.get("POD_NAME") or hostname,
         lease_namespace=args.lease_namespace,
         lease_name=args.lease_name,
-        probe_host=args.probe_host,
+        probe_host=args.probe_host or None,
         probe_port=args.probe_port,
     )
 

@@ -16,6 +16,7 @@ Pure: time is given (monotonic seconds), nothing is awaited. The rules, in their
 
 import math
 from dataclasses import dataclass
+from datetime import timedelta
 
 from job_controller.api.objects import Container
 from job_controller.runtime.backoff import exponential_seconds
@@ -37,6 +38,8 @@ RETRY_SECONDS = (0.25, 10.0)
 # A log that the kubelet says does not exist is asked for so often before it is given up; the next
 # restart, or a change of the pod, starts anew.
 ABSENT_LIMIT = 5
+# A line that is later than the end of its container by more than this is another container's.
+END_MARGIN = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,28 @@ class Wait:
 
 
 Step = Short | Wait
+
+
+def ended_attempt(
+    step: Short, container: Container, newest: Container | None, cursor: Cursor
+) -> int:
+    """Return which start of the task, from 1, a read of a log's end was about; 0 if in doubt.
+
+    `container` is the state that the step was taken for, `newest` what is known after the read, and
+    `cursor` the last line read. Between a task's end and the read, the kubelet may have started the
+    task again: then the log is that of another start. Its lines tell, since their times and that of
+    the end are of the node's one clock.
+    """
+    if newest is None or newest.restart_count != container.restart_count:
+        return 0
+    if step.previous:
+        return container.restart_count
+    finished_at = container.finished_at or container.last_finished_at
+    line_at = cursor.since
+    # Both are cut to whole seconds, and the last lines may be stamped after the end.
+    if finished_at is not None and line_at is not None and line_at > finished_at + END_MARGIN:
+        return 0
+    return container.restart_count + 1
 
 
 class Reading:

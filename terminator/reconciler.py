@@ -13,7 +13,7 @@ from loguru import logger
 
 from job_controller.api.job import Completion, Job
 from job_controller.api.objects import DaemonSet, Pod
-from job_controller.api.report import Evidence
+from job_controller.api.report import Evidence, parse_record
 from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import Conflict, KubeError, NotFound
 from job_controller.kube.resources import JOBS
@@ -29,7 +29,7 @@ from terminator.ending import (
     speaks_for,
     take_count,
 )
-from terminator.entries import exit_evidence, has_succeeded, log_evidence
+from terminator.entries import exit_evidence, has_succeeded, is_failure, log_evidence
 from terminator.ledger import Ledger
 from terminator.metrics import Metrics
 from terminator.scanner import Scanner, Target
@@ -157,13 +157,39 @@ class Reconciler:
         job = self._caches.job(key)
         if job is None or job.uid != target.job_uid:
             return
-        evidence = log_evidence(target.pod, target.node_uid, findings, job.spec.failure_log_lines)
-        if job.spec.completion.mode == EXIT and has_succeeded(target.pod):
+        is_exit = job.spec.completion.mode == EXIT
+        evidence = log_evidence(
+            target.pod,
+            target.node_uid,
+            findings,
+            job.spec.failure_log_lines,
+            with_attempt=not is_exit,
+        )
+        if is_exit and has_succeeded(target.pod):
             exited = exit_evidence(target.pod, target.node_uid)
             evidence = replace(exited, results=bounded_results(findings.results))
-        if evidence is not None:
+        if evidence is not None and not self._is_old_news(job, target.pod, evidence):
             self._enter(job, target.pod, evidence)
             self._hurry_if_last(job)
+
+    def _is_old_news(self, job: Job, pod: Pod, evidence: Evidence) -> bool:
+        """Return whether another end of a task without a token changes nothing any more.
+
+        The kubelet starts the task of a kept pod again and again. Once the controller has the node
+        on record as failed, for the retry token of now, the first last lines are enough.
+        """
+        if evidence.is_completed or evidence.failed_at:
+            return False
+        is_failed = any(
+            (raw := (report.status.get("nodeStates") or {}).get(pod.node_name)) is not None
+            and is_failure(parse_record(raw), evidence.node_uid, job.retry_token)
+            for report in self._caches.reports_of(job)
+        )
+        if not is_failed:
+            return False
+        entry = self._ledger.entry(job, pod.node_name)
+        has_lines = entry is not None and entry.pod_uid == pod.uid and bool(entry.last_lines)
+        return has_lines or not evidence.last_lines
 
     def _enter(self, job: Job, pod: Pod, evidence: Evidence) -> None:
         if self._ledger.enter(job, pod.node_name, evidence):

@@ -23,7 +23,7 @@ from job_controller.kube.errors import BadRequest, KubeError, NotFound, Unavaila
 from job_controller.runtime.clock import Clock
 from job_controller.runtime.queue import TICK_SECONDS
 from terminator.metrics import Metrics, read_error_reason
-from terminator.reading import Reading, Short, Wait
+from terminator.reading import Reading, Short, Wait, ended_attempt
 from terminator.spare import Spare
 from terminator.stream import LogParser
 from terminator.tail import WIDE_LINES, Findings, TailRead
@@ -321,6 +321,8 @@ class Scanner:
         if reading.found.is_final:
             return
         if is_end and self._is_current(entry):
+            newest = entry.container
+            reading.found.attempt = ended_attempt(step, container, newest, read.cursor)
             self._on_found(entry.job, entry.target, reading.found)
         if not reading.is_streaming:
             # A stream goes on from them; otherwise the next read brings them again.

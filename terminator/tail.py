@@ -53,6 +53,8 @@ class Findings:
     results: dict[str, str] = field(default_factory=dict)
     progress: Progress | None = None
     last_lines: tuple[bytes, ...] = ()
+    # The newest start of the task, from 1, whose end was read without a token; 0: none for sure.
+    attempt: int = 0
     # When each result was said: a short read that was under way while a stream brought newer lines
     # must not take back what they said.
     _said_at: dict[str, str] = field(default_factory=dict, repr=False, compare=False)

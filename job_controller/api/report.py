@@ -26,7 +26,9 @@ class Evidence:
     The node is completed when `completed_at` stands, for ever; `failed_at` (the failure token)
     and `last_lines` speak of one pod, `pod_uid`. Keyed in the ledger by node name, valid only for
     the node of this `node_uid`: a node made anew under the same name starts anew. Times are RFC
-    3339 as the kubelet wrote them. Texts are bounded and hold no control characters.
+    3339 as the kubelet wrote them. Texts are bounded and hold no control characters. `attempt` is
+    the newest start of the task in that pod, from 1, whose log was read to its end and has no
+    token; 0 when that is not known, and in mode `Exit`.
     """
 
     node_uid: str
@@ -53,6 +55,7 @@ class Evidence:
             "failedAt": self.failed_at,
             "results": dict(self.results),
             "lastLines": list(self.last_lines),
+            "attempt": self.attempt,
         }
         return {key: value for key, value in raw.items() if value}
 
@@ -67,6 +70,7 @@ def parse_evidence(raw: Mapping[str, Any]) -> Evidence:
         failed_at=str(raw.get("failedAt") or ""),
         results=raw.get("results") or {},
         last_lines=tuple(raw.get("lastLines") or ()),
+        attempt=int(raw.get("attempt") or 0),
     )
 
 

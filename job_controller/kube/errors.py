@@ -284,7 +284,8 @@ def _bounded_details(details: object) -> Mapping[str, Any]:
 def _retry_after_seconds(header: str | None, details: Mapping[str, Any]) -> float | None:
     # The API server sends whole seconds only; the HTTP-date form is not used there
     # (apimachinery pkg/api/errors, SuggestsClientDelay).
-    if header is not None and header.strip().isdecimal():
+    # Nought is no delay to keep to: whoever gets it falls back to a delay of its own.
+    if header is not None and header.strip().isdecimal() and float(header) > 0:
         return float(header)
     suggested = details.get("retryAfterSeconds")
     return float(suggested) if isinstance(suggested, int) and suggested > 0 else None

@@ -4,6 +4,8 @@ Layer: kube, the only one that may import an HTTP library. It decides nothing: w
 is alive and ready is asked of two callables, which must be cheap and must not block.
 """
 
+import errno
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -22,13 +24,16 @@ _SHUTDOWN_SECONDS = 0.5
 @asynccontextmanager
 async def serve_probes(
     *,
-    host: str,
+    host: str | None,
     port: int,
     live: Callable[[], bool],
     ready: Callable[[], bool],
     registry: CollectorRegistry,
 ) -> AsyncIterator[int]:
     """Serve the three paths while the context is open; yields the port (useful for `port` 0).
+
+    `host` None stands for all addresses of the pod, IPv4 and IPv6: the kubelet probes the pod's
+    first address, whichever family it is of.
 
     A probe answers 200 ``ok`` or 503 ``not ok``; a callable that raises is 503 too, and logged.
     Raises ConfigurationError when the address cannot be bound.
@@ -40,14 +45,35 @@ async def serve_probes(
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, host, port)
         try:
+            site = web.SockSite(runner, _listen(host, port))
             await site.start()
         except OSError as error:
-            raise ConfigurationError(f"cannot serve probes on {host}:{port}: {error}") from error
+            where = f"port {port}" if host is None else f"{host}:{port}"
+            raise ConfigurationError(f"cannot serve probes on {where}: {error}") from error
         yield int(runner.addresses[0][1])
     finally:
         await runner.cleanup()
+
+
+def _listen(host: str | None, port: int) -> socket.socket:
+    """Return a socket that listens; raises OSError.
+
+    One socket for both families, so that port 0 gives one port. Where the kernel has no IPv6, or
+    no address of it can be bound, it is a socket for IPv4 alone.
+    """
+    if host is not None:
+        family, _, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        return socket.create_server(address, family=family)
+    if socket.has_dualstack_ipv6():
+        try:
+            return socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL:
+                raise
+    return socket.create_server(("0.0.0.0", port))  # noqa: S104 - as the docstring says
 
 
 def _probe(name: str, check: Callable[[], bool]) -> _Handler:

@@ -9,6 +9,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Generic, TypeVar
 
 from loguru import logger
@@ -32,6 +33,12 @@ BACKOFF_SECONDS = (0.2, 30.0)
 # A watch that ended sooner than this counts as a failure: a server that accepts watches and ends
 # them at once must not be asked in a tight loop.
 SHORT_WATCH_SECONDS = 1.0
+# After so many watches that the server answered with 5xx, it is listed: the version that they begin
+# from may be the reason. It is when etcd was restored from a backup ("too large resource version").
+WATCH_REFUSALS_LIMIT = 3
+# So many bookmarks in a row below the known version say the same. One alone does not: the cache of
+# another API server may be a moment behind.
+LOW_BOOKMARKS_LIMIT = 2
 
 OnChange = Callable[[T | None, T | None], None]
 OnProgress = Callable[[str, str], None]
@@ -89,6 +96,8 @@ class Reflector(Generic[T]):
         self._backoff = Backoff(*BACKOFF_SECONDS, rng=rng)
         self._known: set[Key] = set()
         self._must_list = True
+        self._watch_refusals = 0
+        self._low_bookmarks = 0
         self._running = False
         self.store: Store[T] = Store(indexers) if store is None else store
         self.synced = asyncio.Event()
@@ -129,6 +138,7 @@ class Reflector(Generic[T]):
                     await self._pause(error)
                 except (Unavailable, Throttled) as error:
                     self._log_trouble(error, "lost the server, trying again")
+                    self._count_refusal(error)
                     await self._pause(error)
                 except KubeError as error:
                     self._log_trouble(error, "refused by the server, trying again")
@@ -162,9 +172,11 @@ class Reflector(Generic[T]):
             if continue_ is None:
                 version = str(metadata.get("resourceVersion") or "")
                 break
-        self._replace(found)
         # A list is the truth even if its version is lower than ours (etcd restored from a backup).
+        # Versions were given twice then, so that equal ones do not mean equal objects.
+        self._replace(found, went_back=_is_lower(version, self.resource_version))
         self._must_list = False
+        self._watch_refusals = 0
         self._set_version(version)
         self.synced.set()
 
@@ -180,12 +192,12 @@ class Reflector(Generic[T]):
             timeout_seconds=LIST_TIMEOUT_SECONDS,
         )
 
-    def _replace(self, found: Mapping[Key, tuple[str, T | None]]) -> None:
+    def _replace(self, found: Mapping[Key, tuple[str, T | None]], *, went_back: bool) -> None:
         for key in sorted(self._known.difference(found)):
             self._remove(key)
         for key, (uid, item) in found.items():
             if item is not None:
-                self._put(key, item)
+                self._put(key, item, is_certain=went_back)
             elif (old := self.store.get(key)) is not None and old.uid != uid:
                 self._remove(key)
 
@@ -193,7 +205,6 @@ class Reflector(Generic[T]):
 
     async def _watch(self) -> None:
         """Follow events until the server ends the watch; raises what breaks it."""
-        started = self._clock.monotonic()
         low, high = SERVER_TIMEOUT_SECONDS
         async with self._client.watch(
             self._what.resource,
@@ -205,23 +216,45 @@ class Reflector(Generic[T]):
             server_timeout_seconds=low + int((high - low) * self._rng()),
             idle_timeout_seconds=self._idle_seconds,
         ) as events:
-            self.last_activity = self._clock.monotonic()
-            async for event in events:
-                self.last_activity = self._clock.monotonic()
-                self._apply(event)
-                # Not before: a server that lists well but refuses every watch would be listed
-                # five times a second.
-                self._backoff.reset()
-        if self._clock.monotonic() - started < SHORT_WATCH_SECONDS:
+            opened = self.last_activity = self._clock.monotonic()
+            try:
+                async for event in events:
+                    self.last_activity = self._clock.monotonic()
+                    self._apply(event)
+                    self._note_lasting(opened)
+            except Unavailable:
+                self._note_lasting(opened)
+                raise
+        if not self._note_lasting(opened):
             raise Unavailable("the server ended the watch at once", reason="ShortWatch")
+
+    def _note_lasting(self, opened: float) -> bool:
+        """Forget past failures if the watch has lasted; return whether it has.
+
+        Not before: a server that lists well, but refuses or ends every watch, with or without an
+        event, would be asked five times a second.
+        """
+        if self._clock.monotonic() - opened < SHORT_WATCH_SECONDS:
+            return False
         self._backoff.reset()
+        self._watch_refusals = 0
+        return True
+
+    def _count_refusal(self, error: KubeError) -> None:
+        if error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            return  # no answer at all: the version is not the reason
+        self._watch_refusals += 1
+        if self._watch_refusals >= WATCH_REFUSALS_LIMIT:
+            self._must_list = True
 
     def _apply(self, event: Mapping[str, Any]) -> None:
         kind, raw = event.get("type"), event["object"]
         if kind == "ERROR":
             raise error_from_status(raw, request=f"watch {self._what.resource.plural}")
         version = str((raw.get("metadata") or {}).get("resourceVersion") or "")
-        if kind != "BOOKMARK":
+        if kind == "BOOKMARK":
+            self._check_bookmark(version)
+        else:
             # Events of one watch come in the order of their versions. One that is not newer than
             # what is known was delivered twice, or late: taking it would bring back the past.
             if not is_newer(version, self.resource_version):
@@ -233,6 +266,16 @@ class Reflector(Generic[T]):
                 self._put(key, item)
         if is_newer(version, self.resource_version):
             self._set_version(version)
+
+    def _check_bookmark(self, version: str) -> None:
+        """Raise Gone if the server's newest version is below ours, and stays so."""
+        if not _is_lower(version, self.resource_version):
+            self._low_bookmarks = 0
+            return
+        self._low_bookmarks += 1
+        if self._low_bookmarks >= LOW_BOOKMARKS_LIMIT:
+            self._low_bookmarks = 0
+            raise Gone(f"the server is at {version}, behind {self.resource_version}")
 
     # --- shared ------------------------------------------------------------------------
 
@@ -249,14 +292,14 @@ class Reflector(Generic[T]):
             ).warning("skipped an object that cannot be read")
             return None
 
-    def _put(self, key: Key, item: T) -> None:
+    def _put(self, key: Key, item: T, *, is_certain: bool = False) -> None:
         self._known.add(key)
         old = self.store.get(key)
         if old is not None and old.uid != item.uid:
             self._remove(key)
             self._known.add(key)
             old = None
-        if old is not None and old.resource_version == item.resource_version:
+        if old is not None and old.resource_version == item.resource_version and not is_certain:
             return
         self.store.put(item)
         self._on_change(old, item)
@@ -358,6 +401,11 @@ def is_newer(version: str, than: str) -> bool:
         return int(version) > int(than)
     except ValueError:
         return version != than
+
+
+def _is_lower(version: str, than: str) -> bool:
+    """Tell whether a resourceVersion is below another one; False for what is no integer."""
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 
 def _key(raw: RawObject) -> Key:

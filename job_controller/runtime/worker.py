@@ -23,19 +23,28 @@ async def run_workers(
     to `on_error` and the key is tried again. An exception of anything else, `on_error` included,
     is a defect of the program: all workers end and it is raised (in an ExceptionGroup).
     Cancellation ends the reconciliations in progress and is raised again.
+
+    Neither the queue nor a reconciliation without input or output suspends. So one key at a time
+    is begun, by whichever worker, and everything else that is ready in the event loop runs before
+    the next one: the renewal of a lease is late by one reconciliation, however many keys are ready.
     """
+    turn = asyncio.Lock()
     async with asyncio.TaskGroup() as group:
         for _ in range(count):
-            group.create_task(_work(queue, reconcile, on_error))
+            group.create_task(_work(queue, reconcile, on_error, turn))
 
 
-async def _work(queue: WorkQueue[K], reconcile: Reconcile[K], on_error: OnError[K]) -> None:
+async def _work(
+    queue: WorkQueue[K], reconcile: Reconcile[K], on_error: OnError[K], turn: asyncio.Lock
+) -> None:
     while True:
         try:
             key = await queue.get()
         except QueueClosed:
             return
         try:
+            async with turn:
+                await asyncio.sleep(0)
             await _process(queue, key, reconcile, on_error)
         finally:
             queue.done(key)

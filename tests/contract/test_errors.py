@@ -173,6 +173,8 @@ def test_details_are_kept_and_their_causes_bounded():
         ("7", {"retryAfterSeconds": 3}, 7.0),
         (None, {"retryAfterSeconds": 3}, 3.0),
         (None, {"retryAfterSeconds": 0}, None),
+        ("0", {}, None),
+        ("0", {"retryAfterSeconds": 3}, 3.0),
         ("Wed, 21 Oct 2015 07:28:00 GMT", {}, None),
         ("-1", {}, None),
         (None, {}, None),

@@ -1,5 +1,8 @@
 """The probe server over real sockets."""
 
+import errno
+import socket
+
 import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry, Counter
@@ -7,11 +10,13 @@ from prometheus_client import CollectorRegistry, Counter
 from job_controller.kube.errors import ConfigurationError
 from job_controller.kube.probes import serve_probes
 
+CHECKS = {"live": lambda: True, "ready": lambda: True}
 
-async def fetch(port, path):
+
+async def fetch(port, path, host="127.0.0.1"):
     async with (
         aiohttp.ClientSession() as session,
-        session.get(f"http://127.0.0.1:{port}{path}") as response,
+        session.get(f"http://{host}:{port}{path}") as response,
     ):
         return response.status, await response.text(), response.headers["Content-Type"]
 
@@ -51,6 +56,44 @@ async def test_metrics_are_those_of_the_given_registry():
     assert status == 200
     assert "nodes_seen_total 3.0" in text
     assert content_type.startswith("text/plain")
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="the kernel has no IPv6")
+async def test_without_a_host_both_families_are_served_on_one_port():
+    async with serve_probes(host=None, port=0, registry=CollectorRegistry(), **CHECKS) as port:
+        for host in ("127.0.0.1", "[::1]"):
+            for path in ("/healthz", "/readyz", "/metrics"):
+                assert (await fetch(port, path, host))[0] == 200
+        with pytest.raises(ConfigurationError, match=f"cannot serve probes on port {port}"):
+            async with serve_probes(host=None, port=port, registry=CollectorRegistry(), **CHECKS):
+                pass
+
+
+def without_addresses(address, *, family=socket.AF_INET, **options):
+    if family == socket.AF_INET6:
+        raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
+    return create_server(address, family=family, **options)
+
+
+create_server = socket.create_server
+
+
+@pytest.mark.parametrize(
+    ("name", "stand_in"),
+    [("has_dualstack_ipv6", lambda: False), ("create_server", without_addresses)],
+)
+async def test_a_machine_without_ipv6_serves_ipv4(monkeypatch, name, stand_in):
+    monkeypatch.setattr(socket, name, stand_in)
+    async with serve_probes(host=None, port=0, registry=CollectorRegistry(), **CHECKS) as port:
+        assert (await fetch(port, "/healthz"))[0] == 200
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="the kernel has no IPv6")
+async def test_one_host_alone_is_served():
+    async with serve_probes(host="::1", port=0, registry=CollectorRegistry(), **CHECKS) as port:
+        assert (await fetch(port, "/healthz", "[::1]"))[0] == 200
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await fetch(port, "/healthz")
 
 
 async def test_a_taken_port_is_a_clear_error():

@@ -217,6 +217,87 @@ async def test_watches_that_end_at_once_are_not_opened_in_a_tight_loop(server, f
     assert server.count("GET", "watch=") < 60
 
 
+async def test_watches_that_end_after_one_event_are_not_opened_in_a_tight_loop(server, follow):
+    follower = await follow()
+    server.requests.clear()
+    for number in range(1200):
+        server.put(PODS, pod("a", str(number)))
+        await asyncio.sleep(0.05)
+        server.drop_watches()
+    assert server.count("GET", "watch=") < 20
+    await asyncio.sleep(31)
+    assert follower.values() == {"a": "1199"}
+
+
+def restore(server):
+    """Bring etcd back from a backup: older versions, some of which are given a second time."""
+    server.put(PODS, pod("a", "1"))
+    before = server.storage.version
+    server.put(PODS, pod("a", "lost"))
+    server.put(PODS, pod("b", "lost"))
+    server.drop_watches()
+    return before
+
+
+async def test_watches_refused_again_and_again_lead_to_a_list(server, follow):
+    version = restore(server)
+    follower = await follow()
+    assert follower.values() == {"a": "lost", "b": "lost"}
+    server.storage.version = version
+    server.put(PODS, pod("a", "restored"))
+    server.storage.all(("", "pods")).pop(("default", "b"))
+    server.storage.history.clear()
+    server.requests.clear()
+    server.fail_next("GET", "watch=", 504, times=5, message="Too large resource version: 1003")
+    server.drop_watches()
+    await asyncio.sleep(3)
+    # Its version is that of the lost one.
+    assert follower.values() == {"a": "restored"}
+    assert int(follower.reflector.resource_version) < int(version) + 2
+    await asyncio.sleep(60)
+    assert 1 <= server.count("GET", "limit=") <= 2
+    server.put(PODS, pod("c"))
+    await asyncio.sleep(0.1)
+    assert follower.values() == {"a": "restored", "c": "1"}
+
+
+async def test_bookmarks_below_the_known_version_lead_to_a_list(server, follow):
+    version = restore(server)
+    follower = await follow()
+    server.storage.version = version - 1
+    server.silence_watches()  # nothing newer than what the watch began with
+    server.put(PODS, pod("a", "restored"))
+    server.storage.history.clear()
+    for watch in server.watches:
+        watch.silent = False
+    await asyncio.sleep(90)
+    assert follower.values()["a"] == "lost"
+    await asyncio.sleep(60)
+    assert follower.values()["a"] == "restored"
+
+
+async def test_one_bookmark_of_a_server_that_is_behind_leads_to_no_list(server, follow):
+    follower = await follow()
+    newest = server.storage.version
+    for _ in range(5):
+        server.storage.version = newest - 1
+        server.send_bookmarks()
+        server.storage.version = newest
+        server.send_bookmarks()
+        await asyncio.sleep(1)
+    assert server.count("GET", "limit=") == 1
+    assert follower.reflector.resource_version == str(newest)
+
+
+async def test_without_an_answer_nothing_is_listed(server, follow):
+    await follow()
+    server.requests.clear()
+    server.reset_next("GET", "watch=", times=8)
+    server.drop_watches()
+    await asyncio.sleep(300)
+    assert server.count("GET", "limit=") == 0
+
+
 @pytest.mark.parametrize("status", [401, 403, 404, 429, 500, 503])
 async def test_trouble_with_the_list_is_tried_again(server, client, status):
     server.put(PODS, pod("a"))

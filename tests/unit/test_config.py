@@ -48,6 +48,11 @@ def test_the_environment_is_that_of_the_deployment():
     )
 
 
+def test_probes_are_served_on_all_addresses_unless_one_is_given():
+    assert parse().probe_host is None
+    assert parse("--probe-host", "127.0.0.1").probe_host == "127.0.0.1"
+
+
 def test_arguments_speak_louder_than_the_environment():
     environ = {
         "KUBECONFIG": "/env", "WATCH_NAMESPACES": "env", "TERMINATION_WORD": "env",

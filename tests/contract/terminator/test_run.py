@@ -1,6 +1,7 @@
 """From a log line to a deleted Job, and what must not lead there."""
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
 
@@ -281,6 +282,58 @@ async def test_the_last_lines_of_a_failure_are_kept(cluster):
     run.set_container("a", running(restartCount=1))
     await eventually(lambda: run.completed() == {"a"})
     assert "lastLines" not in run.evidence()["a"]
+
+
+def fail(run, node, start, *lines):
+    """Let the task on a node end without a token, for the `start`-th time, from 1."""
+    run.server.logs.pop(("default", run.pod(node), "job-container", False), None)
+    run.log(node).write(*lines, at=datetime(2030, 1, 1, 0, 0, 9, tzinfo=UTC))
+    run.log(node).end()
+    run.set_container(node, terminated(1, restarts=start - 1))
+
+
+async def test_each_end_without_a_token_is_entered_with_its_number(cluster):
+    run = cluster.add_job(nodes=("a", "b"))
+    cluster.start()
+    for start in (1, 2):
+        fail(run, "a", start)
+        await eventually(lambda start=start: run.evidence().get("a", {}).get("attempt") == start)
+    assert "lastLines" not in run.evidence()["a"]
+    # Only its successor shows that this one was there.
+    run.log("b", previous=True).write("no")
+    run.set_container("b", running(restartCount=3))
+    await eventually(lambda: run.evidence().get("b", {}).get("attempt") == 3)
+    assert run.evidence()["b"]["lastLines"] == ["no"]
+    run.log("b").write("done")
+    await eventually(lambda: run.completed() == {"b"})
+    assert "attempt" not in run.evidence()["b"]
+
+
+async def test_restarts_of_a_node_that_is_recorded_as_failed_are_not_entered(cluster, server):
+    run = cluster.add_job(nodes=("a", "b"))
+    cluster.start()
+    for node in run.nodes:
+        fail(run, node, 1, *(["first"] if node == "a" else []))
+        await eventually(lambda node=node: run.evidence().get(node, {}).get("attempt") == 1)
+    states = {
+        node: {"uid": server.get(NODES, node)["metadata"]["uid"], "state": "Failed"}
+        for node in run.nodes
+    }
+    report = run.reports()[0]["metadata"]["name"]
+    server.patch(JOB_REPORTS, report, {"status": {"nodeStates": states}})
+    await asyncio.sleep(5)
+    before = server.count("PATCH", "/jobreports/")
+    for start in range(2, 6):
+        for node in run.nodes:
+            fail(run, node, start, f"start {start}")
+        await asyncio.sleep(30)
+    assert run.evidence()["a"]["lastLines"] == ["first"]
+    assert run.evidence()["b"]["lastLines"] == ["start 2"]  # the first that it wrote
+    assert server.count("PATCH", "/jobreports/") == before + 1
+    run.server.logs.pop(("default", run.pod("a"), "job-container", False))
+    run.log("a").write("done")
+    run.set_container("a", running(restartCount=5))
+    await eventually(lambda: run.completed() == {"a"})
 
 
 async def test_a_failure_token_fails_the_node_at_once(cluster, server):

@@ -39,6 +39,7 @@ EVIDENCE = st.builds(
     failed_at=TIMES,
     results=st.dictionaries(TEXTS, TEXTS, max_size=4),
     last_lines=st.lists(TEXTS, max_size=5).map(tuple),
+    attempt=COUNTS,
 )
 RECORDS = st.builds(
     NodeRecord,

@@ -94,6 +94,7 @@ async def test_failing_error_handler_ends_all_workers():
 
     async def reconcile(key):
         if key == "a":
+            await asyncio.sleep(1)  # "b" is begun meanwhile
             raise OSError("no")
         try:
             await asyncio.sleep(1000)

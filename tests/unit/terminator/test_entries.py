@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from job_controller.api.objects import Container
-from job_controller.api.report import Evidence, parse_evidence
+from job_controller.api.report import Evidence, NodeRecord, parse_evidence
 from terminator.entries import (
     assign,
     exit_evidence,
     has_succeeded,
+    is_failure,
     joined,
     log_evidence,
     patch_body,
@@ -111,18 +112,18 @@ def test_what_a_log_proves():
     pod = make_pod("a")
     about = Evidence("u", pod=pod.name, pod_uid=pod.uid)
     found = Findings(completed_at=STAMP, results={"ip": "1"}, last_lines=(b"x",))
-    assert log_evidence(pod, "u", found, 5) == replace(
+    assert log_evidence(pod, "u", found, 5, with_attempt=True) == replace(
         about, completed_at=STAMP, results={"ip": "1"}
     )
     failed = Findings(failed_at=STAMP, last_lines=(b"disk full",))
-    assert log_evidence(pod, "u", failed, 5) == replace(
+    assert log_evidence(pod, "u", failed, 5, with_attempt=True) == replace(
         about, failed_at=STAMP, last_lines=("disk full",)
     )
-    assert log_evidence(pod, "u", failed, 0) == replace(about, failed_at=STAMP)
+    assert log_evidence(pod, "u", failed, 0, with_attempt=True) == replace(about, failed_at=STAMP)
     ended = Findings(last_lines=(b"x",))
-    assert log_evidence(pod, "u", ended, 5) == replace(about, last_lines=("x",))
-    assert log_evidence(pod, "u", ended, 0) is None
-    assert log_evidence(pod, "u", Findings(), 5) is None
+    assert log_evidence(pod, "u", ended, 5, with_attempt=True) == replace(about, last_lines=("x",))
+    assert log_evidence(pod, "u", ended, 0, with_attempt=True) is None
+    assert log_evidence(pod, "u", Findings(), 5, with_attempt=True) is None
 
 
 @pytest.mark.parametrize(
@@ -161,6 +162,43 @@ def test_evidence_of_an_exit():
     assert exit_evidence(unknown, "u").is_completed
 
 
+def test_the_end_of_a_start_is_told_with_or_without_lines():
+    pod = make_pod("a")
+    silent = Findings(attempt=3)
+    assert log_evidence(pod, "u", silent, 5, with_attempt=True) == Evidence(
+        "u", pod=pod.name, pod_uid=pod.uid, attempt=3
+    )
+    assert log_evidence(pod, "u", silent, 5, with_attempt=False) is None
+    token = Findings(attempt=3, failed_at=STAMP)
+    assert not log_evidence(pod, "u", token, 5, with_attempt=True).attempt
+    assert not log_evidence(
+        pod, "u", Findings(attempt=3, completed_at=STAMP), 5, with_attempt=True
+    ).attempt
+
+
+def test_an_entry_goes_forward_in_attempts_and_keeps_lines():
+    first = Evidence("u", pod="p", pod_uid="p-uid", last_lines=("x",), attempt=1)
+    silent = replace(first, last_lines=(), attempt=2)
+    assert joined(first, silent) == replace(first, attempt=2)
+    assert not stands(first, silent)
+    later = replace(first, last_lines=("y",), attempt=2)
+    assert joined(first, later) == later
+    assert stands(later, first)
+    assert stands(replace(first, failed_at=STAMP), silent)
+    successor = replace(silent, pod_uid="q-uid", attempt=1)
+    assert joined(later, successor) == successor
+    assert joined(later, replace(first, completed_at=STAMP)).is_completed
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [({}, True), ({"state": "Active"}, False), ({"uid": "v"}, False), ({"retry": "1"}, False)],
+)
+def test_a_failure_holds_for_its_node_and_retry_token(change, expected):
+    record = replace(NodeRecord("u", "Failed", retry="2"), **change)
+    assert is_failure(record, "u", "2") is expected
+
+
 uids = st.sampled_from(["old", "new"])
 evidence = st.builds(
     Evidence,
@@ -170,6 +208,7 @@ evidence = st.builds(
     failed_at=st.sampled_from(["", STAMP]),
     results=st.dictionaries(st.sampled_from("xy"), st.sampled_from("12")),
     last_lines=st.sampled_from([(), ("a",), ("b", "c")]),
+    attempt=st.integers(0, 2),
 )
 
 
@@ -187,8 +226,11 @@ def test_writing_again_changes_nothing_and_a_completed_node_stays_so(found, limi
         old = before.get(node)
         if old is not None and old.node_uid == entry.node_uid and old.is_completed:
             assert after[node].completed_at == old.completed_at
-        else:
+        elif entry.is_completed or entry.failed_at or old is None or old.node_uid != entry.node_uid:
             assert after[node] == entry
+        else:
+            assert after[node].attempt == max(old.attempt, entry.attempt) or old.failed_at
+            assert after[node].last_lines or not (old.last_lines or entry.last_lines)
 
 
 def test_a_node_goes_to_the_shard_that_has_its_record_if_there_is_room():

@@ -16,6 +16,7 @@ from terminator.reading import (
     Reading,
     Short,
     Wait,
+    ended_attempt,
 )
 from terminator.spare import SPARE_BYTES, Spare
 from terminator.stream import Cursor, Line
@@ -236,6 +237,24 @@ def test_a_read_overtaken_by_a_restart_does_not_count():
     assert reading.cursor == Cursor()
     crashed = Container("terminated", restart_count=1, finished_at=NOW)
     assert reading.next_step(crashed, 2.0) == Short()
+
+
+def test_the_number_of_the_start_whose_end_was_read():
+    assert ended_attempt(Short(), ENDED, ENDED, SOME) == 1
+    assert ended_attempt(Short(), ENDED, waiting(0), Cursor()) == 1
+    assert ended_attempt(Short(), waiting(3), waiting(3), SOME) == 4
+    assert ended_attempt(Short(previous=True), running(2), running(2), LATEST) == 2
+    unknown = Container("terminated", exit_code=1)
+    assert ended_attempt(Short(), unknown, unknown, LATEST) == 1
+
+
+def test_a_read_that_a_restart_may_have_overtaken_has_no_number():
+    assert ended_attempt(Short(), ENDED, running(1), SOME) == 0
+    assert ended_attempt(Short(previous=True), running(1), running(2), SOME) == 0
+    assert ended_attempt(Short(), ENDED, None, SOME) == 0
+    # The task printed this two seconds after its end.
+    assert ended_attempt(Short(), ENDED, ENDED, LATEST) == 0
+    assert ended_attempt(Short(), ENDED, ENDED, LATER) == 1
 
 
 @pytest.mark.parametrize("container", [ENDED, running(1)])
