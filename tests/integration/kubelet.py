@@ -88,7 +88,7 @@ class NodeClock(SystemClock):
 class Kubelet:
     """What the kubelet of a node says of one pod.
 
-    `running` is the start of the task that runs now.
+    `running` is the start of the task that runs now; `idle` is set while none does.
     """
 
     admin: KubeClient
@@ -97,6 +97,7 @@ class Kubelet:
     restarts: int = 0
     is_over: bool = False
     running: Run | None = None
+    idle: asyncio.Event = field(default_factory=asyncio.Event)
     _init: Raw = field(default_factory=dict)
     _last: Raw = field(default_factory=dict)
     _waiting: Raw = field(default_factory=dict)
@@ -145,6 +146,7 @@ class Kubelet:
     async def started(self, run: Run) -> None:
         """Say that the task runs."""
         self.running = run
+        self.idle.clear()
         self._began = self.clock.now()
         self._init = {}
         phase = "Pending" if self.is_init else "Running"
@@ -153,6 +155,7 @@ class Kubelet:
     async def ended(self, run: Run) -> None:
         """Say how the task ended by itself."""
         self.running = None
+        self.idle.set()
         assert run.exit_code is not None
         terminated = self._terminated(run.exit_code, run.late)
         self.is_over = self.is_init and run.exit_code == 0
@@ -167,6 +170,7 @@ class Kubelet:
         container that never started, as the one behind the task in mode Exit, makes it Failed.
         """
         self.running = None
+        self.idle.set()
         succeeded = exit_code == 0 and not self.is_init
         terminated = self._terminated(exit_code, timedelta(0))
         await self._say({"terminated": terminated}, "Succeeded" if succeeded else "Failed")

@@ -385,8 +385,9 @@ class Life:
         if exit_code is None:
             end = datetime.fromisoformat(pod["metadata"]["deletionTimestamp"])
             # What the task does within its grace period counts as ever; then it is killed.
-            while now() < end and self.kubelet.running is not None:
-                await asyncio.sleep(0.05)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max((end - now()).total_seconds(), 0)):
+                    await self.kubelet.idle.wait()
             exit_code = KILLED_EXIT_CODE
         self.tasks[0].cancel()
         with contextlib.suppress(NotFound):
