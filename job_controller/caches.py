@@ -308,12 +308,12 @@ def cache_name(resource: str, namespace: str) -> str:
     return f"{resource}/{namespace}"
 
 
-def _standing(node: Node) -> tuple[str, bool, datetime | None]:
+def _standing(node: Node) -> tuple[Any, ...]:
     """Return what of a node matters to a Job whose pod there does not change.
 
     Heartbeats and images do not; there is one of either from each node every few minutes.
     """
-    return node.uid, node.ready, node.ready_since
+    return node.uid, node.ready, node.ready_since, node.taints
 
 
 def _slot(namespace: str, name: str) -> str:

@@ -285,9 +285,7 @@ def _disagreement(job: Job, count: Count, *, is_overdue: bool) -> str:
         return f"{done} of {wanted} nodes are completed"
     if not count.wanted and not count.has_completions:
         return "no node is wanted, and none has completed"
-    if is_overdue or not count.wanted:
-        return ""
-    return _untold(job, count)
+    return "" if is_overdue else _untold(job, count)
 
 
 def _untold(job: Job, count: Count) -> str:

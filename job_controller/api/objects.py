@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from job_controller.api import names
+from job_controller.api.taints import Taint, parse_taints
 from job_controller.api.times import parse_time
 
 # Reasons that kubelets give a pod which they end for the sake of the node: kubernetes
@@ -131,7 +132,10 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node: `ready_since` is when its Ready condition last flipped, to whatever it is now."""
+    """A node: `ready_since` is when its Ready condition last flipped, to whatever it is now.
+
+    `taints` are those that can keep pods off.
+    """
 
     name: str
     uid: str
@@ -139,6 +143,7 @@ class Node:
     created_at: datetime | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
     ready: bool = True
     ready_since: datetime | None = None
     deleting: bool = False
@@ -242,6 +247,7 @@ def parse_node(raw: Mapping[str, Any]) -> Node:
         created_at=parse_time(meta.get("creationTimestamp")),
         labels=meta.get("labels") or {},
         unschedulable=bool(spec.get("unschedulable")),
+        taints=parse_taints(spec.get("taints") or ()),
         ready=ready.get("status") == "True",
         ready_since=parse_time(ready.get("lastTransitionTime")),
         deleting=bool(meta.get("deletionTimestamp")),

@@ -148,7 +148,7 @@ def _work(snapshot: Snapshot, tally: Tally, run: RunVerdict) -> list[Action]:
     ]
     actions.extend(_daemon_set(snapshot, tally, run))
     over = (
-        *tally.former,
+        *tally.surplus,
         *(node.pod for _, node in sorted(tally.nodes.items()) if node.retire or node.discard),
     )
     if over:

@@ -14,6 +14,7 @@ from job_controller.api import report
 from job_controller.api.affinity import NodeAffinity
 from job_controller.api.objects import DaemonSet, Node, Pod
 from job_controller.api.report import Evidence, NodeRecord
+from job_controller.api.taints import is_tolerated
 from job_controller.core.desired import build_daemon_set, is_placed
 from job_controller.core.judge import COMPLETED, WAITING, Case, Court
 from job_controller.core.snapshot import Snapshot
@@ -56,7 +57,9 @@ class Tally:
             node has no pod, while the only pod of a node that still matches is being deleted, and
             while a node that does not match has a pod.
         resting: Completed nodes that have no pod at the moment. They stay counted.
-        former: Pods of nodes that are gone, on nodes that have their names now.
+        surplus: Pods that nobody else deletes: those of nodes that are gone, on nodes that have
+            their names now; and those that wait to be scheduled to a node whose taints they do not
+            tolerate. The DaemonSet controller keeps both, and counts their nodes.
         is_known: False while there is no DaemonSet, or its controller has yet to look at it: then
             the number of wanted nodes is unknown.
         is_shut: Whether each pod created from now on waits at its scheduling gate: the DaemonSet
@@ -69,7 +72,7 @@ class Tally:
     desired: int
     is_exact: bool
     resting: frozenset[str] = frozenset()
-    former: tuple[Pod, ...] = ()
+    surplus: tuple[Pod, ...] = ()
     is_known: bool = True
     is_shut: bool = True
     is_altered: bool = False
@@ -110,14 +113,13 @@ def take_tally(snapshot: Snapshot, now: datetime) -> Tally:
     court = Court(job.spec, job.retry_token, snapshot.settings.patience, now, snapshot.seen)
     ledger, records = merge_evidence(snapshot), merge_records(snapshot)
     nodes: dict[str, NodeTally] = {}
-    former: list[Pod] = []
+    surplus: list[Pod] = []
     wakes: list[datetime] = []
     standing = standing_pods(snapshot)
     for name, pod in standing.items():
         node = snapshot.nodes[name]
-        if is_of_former_node(pod, node):
-            # Nobody else removes it: the DaemonSet controller goes by the node's name.
-            former.append(pod)
+        if is_of_former_node(pod, node) or _is_kept_off(snapshot, pod, node):
+            surplus.append(pod)
             continue
         evidence = ledger.get(name)
         if evidence is not None and evidence.node_uid != node.uid:
@@ -136,12 +138,12 @@ def take_tally(snapshot: Snapshot, now: datetime) -> Tally:
         is_exact=daemon_set is not None
         and daemon_set.is_observed
         and placed
-        and not former
+        and not surplus
         and _is_accounted_for(daemon_set, standing, leaving)
         # A pod on a node that does not match is about to be deleted: the cache of pods is behind.
         and matching == standing.keys(),
         resting=_resting(snapshot, ledger, nodes, desired - len(nodes)),
-        former=tuple(former),
+        surplus=tuple(surplus),
         is_known=daemon_set is not None and daemon_set.observed_generation > 0,
         is_shut=daemon_set is None or (daemon_set.is_gated and daemon_set.is_observed),
         is_altered=daemon_set is not None
@@ -263,6 +265,19 @@ def is_of_former_node(pod: Pod, node: Node) -> bool:
         and node.created_at is not None
         and pod.created_at < node.created_at
     )
+
+
+def _is_kept_off(snapshot: Snapshot, pod: Pod, node: Node) -> bool:
+    """Return whether the pod waits to be scheduled to a node whose taints it does not tolerate.
+
+    The node got the taint after the pod was created. The DaemonSet controller would not create
+    the pod now, but lets it stay; deleted, it comes again when the taint has gone.
+    """
+    daemon_set = snapshot.owned_daemon_set
+    if pod.bound or not node.taints or daemon_set is None:
+        return False
+    pod_spec = (daemon_set.spec.get("template") or {}).get("spec") or {}
+    return not all(is_tolerated(taint, pod_spec) for taint in node.taints)
 
 
 def _age(pod: Pod) -> tuple[float, str]:

@@ -133,7 +133,7 @@ class Feed:
                 found[key] = (meta["uid"], self.reflector._read(raw))
                 self.delivered_at[key] = world.loop.moment
             # As Reflector._list does with the last page.
-            self.reflector._replace(found)
+            self.reflector._replace(found, went_back=False)
             self.reflector._set_version(str(world.server.version))
             self.reflector.synced.set()
 
