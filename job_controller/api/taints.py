@@ -11,6 +11,8 @@ _KEEPS_OFF: Final = frozenset({"NoSchedule", "NoExecute"})
 # What the pods of every DaemonSet tolerate
 # (kubernetes pkg/controller/daemon/util AddOrUpdateDaemonPodTolerations).
 _NODE: Final = "node.kubernetes.io"
+# Keys of taints by which Kubernetes tells the condition of a node.
+CONDITION_PREFIX: Final = f"{_NODE}/"
 _BY_DEFAULT: Final = frozenset(
     {
         (f"{_NODE}/not-ready", "NoExecute"),

@@ -250,8 +250,7 @@ class Court:
         pod = case.pod
         if not pod.bound or pod.has_init_running:
             return "", ""
-        told_at = self._first_seen(not_started(case.node)) + TOLD_AFTER
-        if self.now < told_at and not self._was(case, WAITING, "TaskNotStarted"):
+        if self.now < self._told_at(case.node) and not self._was(case, WAITING, "TaskNotStarted"):
             return "", ""
         state = pod.container.reason if pod.container is not None else ""
         words = (
@@ -259,6 +258,11 @@ class Court:
             "large image, or a volume that cannot be mounted; see `kubectl describe pod`"
         )
         return "TaskNotStarted", words
+
+    def _told_at(self, node: Node) -> datetime:
+        """Return when it is time to say that a task has not started, for a reason nobody gives."""
+        patience = min(TOLD_AFTER, timedelta(seconds=self.patience.start))
+        return self._first_seen(not_started(node)) + patience
 
     def _is_success(self, code: int | None) -> bool:
         """Return whether a task that ended so has done its work, by the Job's own measure."""
@@ -333,7 +337,7 @@ class Court:
             limits.append((limit, reason, record.message))
         elif record.state == WAITING and pod.bound and not pod.has_init_running:
             # Only to look again when it is time to tell.
-            limits.append((self._first_seen(not_started(case.node)) + TOLD_AFTER, "", ""))
+            limits.append((self._told_at(case.node), "", ""))
         for moment, reason, message in sorted(limits):
             if reason and moment <= self.now:
                 return _failed(record, reason, message, at=self.now), None

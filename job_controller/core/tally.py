@@ -14,7 +14,7 @@ from job_controller.api import report
 from job_controller.api.affinity import NodeAffinity
 from job_controller.api.objects import DaemonSet, Node, Pod
 from job_controller.api.report import Evidence, NodeRecord
-from job_controller.api.taints import is_tolerated
+from job_controller.api.taints import CONDITION_PREFIX, is_tolerated
 from job_controller.core.desired import build_daemon_set, is_placed
 from job_controller.core.judge import COMPLETED, WAITING, Case, Court
 from job_controller.core.snapshot import Snapshot
@@ -271,13 +271,18 @@ def _is_kept_off(snapshot: Snapshot, pod: Pod, node: Node) -> bool:
     """Return whether the pod waits to be scheduled to a node whose taints it does not tolerate.
 
     The node got the taint after the pod was created. The DaemonSet controller would not create
-    the pod now, but lets it stay; deleted, it comes again when the taint has gone.
+    the pod now, but lets it stay; deleted, it comes again when the taint has gone. Taints by which
+    Kubernetes says that a node is in trouble (not-ready, unreachable) do not count: such a node is
+    wanted, and unreachable.
     """
     daemon_set = snapshot.owned_daemon_set
     if pod.bound or not node.taints or daemon_set is None:
         return False
     pod_spec = (daemon_set.spec.get("template") or {}).get("spec") or {}
-    return not all(is_tolerated(taint, pod_spec) for taint in node.taints)
+    return not all(
+        is_tolerated(taint, pod_spec) or taint.key.startswith(CONDITION_PREFIX)
+        for taint in node.taints
+    )
 
 
 def _age(pod: Pod) -> tuple[float, str]:

@@ -80,7 +80,6 @@ async def pod_of(play, node):
 # --- the selection is widened (A1) -------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="A1")
 @pytest.mark.parametrize(
     ("before", "change"),
     [
@@ -119,7 +118,6 @@ async def test_a_node_that_a_wider_selection_lets_in_does_the_work(
         assert (await play.node_states())["b"]["state"] == "Completed"
 
 
-@pytest.mark.xfail(strict=True, reason="A1")
 async def test_values_that_are_the_same_quantity_are_different_labels(kube_env, namespace):
     go = asyncio.Event()
     behaviour = script(a=[Run(after=go)])
@@ -142,7 +140,6 @@ async def test_values_that_are_the_same_quantity_are_different_labels(kube_env, 
 # --- taints (A2) -------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="A2")
 async def test_a_tainted_node_does_not_stand_in_for_one_that_lost_its_pod(kube_env, namespace):
     template = {"spec": {"terminationGracePeriodSeconds": 3}}
     async with stage(kube_env, namespace, behaviour=script(c=[HOLD, Run()])) as play:
@@ -159,7 +156,6 @@ async def test_a_tainted_node_does_not_stand_in_for_one_that_lost_its_pod(kube_e
         assert play.world.executions == {"a": 1, "b": 1, "c": 2}
 
 
-@pytest.mark.xfail(strict=True, reason="A2")
 async def test_a_completed_node_that_is_tainted_does_not_keep_the_job(kube_env, namespace):
     go = asyncio.Event()
     async with stage(kube_env, namespace, behaviour=script(c=[Run(after=go)])) as play:
@@ -172,7 +168,6 @@ async def test_a_completed_node_that_is_tainted_does_not_keep_the_job(kube_env, 
         assert play.world.executions == {"a": 1, "b": 1, "c": 1}
 
 
-@pytest.mark.xfail(strict=True, reason="A2")
 async def test_a_node_at_work_that_is_tainted_is_waited_for(kube_env, namespace):
     go = asyncio.Event()
     async with stage(kube_env, namespace, behaviour=script(c=[Run(after=go)])) as play:
@@ -199,7 +194,6 @@ async def counted(play, *, misscheduled):
 # --- a refused DaemonSet (A3) ------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="A3")
 @pytest.mark.parametrize("finishes_first", [False, True], ids=["told-first", "at-once"])
 async def test_a_run_whose_changed_daemon_set_is_refused_is_not_complete(
     kube_env, namespace, finishes_first
@@ -210,10 +204,10 @@ async def test_a_run_whose_changed_daemon_set_is_refused_is_not_complete(
         await play.apply(spec(nodes={"include": [a, b]}))
         await completed(play, 1)
 
-        # The CRD's pattern takes this name, and the validation of DaemonSets does not.
-        await play.change(
-            JOBS, "sample", {"spec": {"nodes": {"include": None, "exclude": ["node..2"]}}}
-        )
+        # The CRD's pattern takes this key, and the validation of DaemonSets does not.
+        rule = {"key": "a..b/c", "operator": "DoesNotExist"}
+        wider = {"include": None, "selector": {"matchExpressions": [rule]}}
+        await play.change(JOBS, "sample", {"spec": {"nodes": wider}})
         if finishes_first:
             go.set()
         found = await play.reason("Progressing", "DaemonSetRefused", seconds=SOON)
@@ -222,7 +216,7 @@ async def test_a_run_whose_changed_daemon_set_is_refused_is_not_complete(
         await is_kept(play, 3)
         assert play.world.executions["c"] == 0
 
-        await play.change(JOBS, "sample", {"spec": {"nodes": {"exclude": None}}})
+        await play.change(JOBS, "sample", {"spec": {"nodes": {"selector": None}}})
         await play.gone(JOBS, "sample", seconds=SOON)
         assert play.world.executions == {"a": 1, "b": 1, "c": 1}
 
@@ -230,7 +224,6 @@ async def test_a_run_whose_changed_daemon_set_is_refused_is_not_complete(
 # --- a task that is told to stop (A4) ----------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="A4")
 @pytest.mark.parametrize("how", ["deleted", "evicted"])
 async def test_a_task_that_ends_with_0_when_it_is_told_to_stop_has_not_done_its_work(
     kube_env, namespace, how
@@ -259,7 +252,6 @@ async def test_a_task_that_ends_with_0_when_it_is_told_to_stop_has_not_done_its_
 # --- deadlines of runs (B1) --------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="B1")
 async def test_a_retry_after_the_deadline_tries_again(kube_env, namespace):
     behaviour = script(a=[FAILS, SUCCEEDS], b=[SUCCEEDS])
     async with stage(kube_env, namespace, nodes=("a", "b"), behaviour=behaviour) as play:
@@ -272,7 +264,6 @@ async def test_a_retry_after_the_deadline_tries_again(kube_env, namespace):
         assert play.world.executions == {"a": 2, "b": 1}
 
 
-@pytest.mark.xfail(strict=True, reason="B1")
 async def test_a_run_that_failed_by_its_deadline_is_given_its_time_anew_by_a_retry(
     kube_env, namespace
 ):
@@ -290,7 +281,6 @@ async def test_a_run_that_failed_by_its_deadline_is_given_its_time_anew_by_a_ret
         assert (await play.report())["status"]["phase"] == "Succeeded"
 
 
-@pytest.mark.xfail(strict=True, reason="B1")
 async def test_the_time_of_a_resumed_run_starts_anew(kube_env, namespace):
     go = asyncio.Event()
     async with stage(kube_env, namespace, behaviour=script(a=[Run(after=go)])) as play:
@@ -309,7 +299,6 @@ async def test_the_time_of_a_resumed_run_starts_anew(kube_env, namespace):
 # --- time to live (B5) -------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="B5")
 async def test_a_failed_run_without_pods_takes_a_time_to_live(kube_env, namespace):
     behaviour = script(a=[FAILS], b=[SUCCEEDS])
     async with stage(kube_env, namespace, nodes=("a", "b"), behaviour=behaviour) as play:
@@ -320,7 +309,6 @@ async def test_a_failed_run_without_pods_takes_a_time_to_live(kube_env, namespac
         await play.gone(JOBS, "sample", seconds=4)
 
 
-@pytest.mark.xfail(strict=True, reason="B5")
 async def test_a_completed_job_whose_nodes_have_left_goes_after_its_time_to_live(
     kube_env, namespace
 ):
@@ -332,7 +320,6 @@ async def test_a_completed_job_whose_nodes_have_left_goes_after_its_time_to_live
         assert (await play.report())["status"]["phase"] == "Succeeded"
 
 
-@pytest.mark.xfail(strict=True, reason="B5")
 async def test_a_completed_job_with_a_node_that_failed_later_goes_after_its_time_to_live(
     kube_env, namespace
 ):
@@ -356,16 +343,16 @@ NEVER_STARTS = {
 SETUP = {"spec": {"initContainers": [{"name": "setup", "image": "example/setup:v1"}]}}
 
 
-@pytest.mark.xfail(strict=True, reason="B6")
 @pytest.mark.parametrize("why", NEVER_STARTS)
 async def test_a_pod_that_never_starts_its_task_fails_its_node(kube_env, namespace, why):
     behaviour = script(a=[NEVER_STARTS[why]])
     async with stage(kube_env, namespace, controller=False, behaviour=behaviour) as play:
-        await play.start_controller(start_patience_seconds=3)
+        await play.start_controller(start_patience_seconds=1 if why == "volume" else 3)
         await play.apply(spec(template=SETUP) if why == "init" else spec())
         found = await play.reason("Failed", "FailedNodes", seconds=SOON + 2)
         assert play.world.name("a") in found["message"]
-        assert (await play.node_states())["a"]["reason"] == "ContainerStartFailed"
+        reason = "PodRejected" if why == "rejected" else "ContainerStartFailed"
+        assert (await play.node_states())["a"]["reason"] == reason
         if why == "init":
             assert "setup" in found["message"]
         if why == "rejected":
@@ -375,7 +362,6 @@ async def test_a_pod_that_never_starts_its_task_fails_its_node(kube_env, namespa
 # --- input at the edge (C5) --------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="C5")
 @pytest.mark.parametrize(
     "field", ["activeDeadlineSeconds", "nodeDeadlineSeconds", "ttlSecondsAfterFinished"]
 )
@@ -385,7 +371,6 @@ async def test_a_number_of_seconds_that_no_clock_can_count_is_refused(kube_env, 
             await play.apply(spec(**{field: MAX_INT64}))
 
 
-@pytest.mark.xfail(strict=True, reason="C5")
 async def test_a_long_retry_token_works(kube_env, namespace):
     behaviour = script(a=[FAILS, SUCCEEDS], b=[SUCCEEDS])
     async with stage(kube_env, namespace, nodes=("a", "b"), behaviour=behaviour) as play:
@@ -401,7 +386,6 @@ async def test_a_long_retry_token_works(kube_env, namespace):
 AHEAD_OR_BEHIND = pytest.mark.parametrize("skew", [HOUR, -HOUR], ids=["ahead", "behind"])
 
 
-@pytest.mark.xfail(strict=True, reason="B3")
 async def test_a_failure_on_a_node_whose_clock_is_ahead_is_told_soon(kube_env, namespace):
     failing = Run(lines=("no luck",), exit_code=1, late=FAST)
     async with stage(kube_env, namespace, behaviour=script(a=[failing, HOLD])) as play:
@@ -410,7 +394,6 @@ async def test_a_failure_on_a_node_whose_clock_is_ahead_is_told_soon(kube_env, n
         await play.reason("Failed", "FailedNodes", seconds=SOON + 2)
 
 
-@pytest.mark.xfail(strict=True, reason="B3")
 async def test_a_token_counts_before_the_exit_on_a_node_whose_clock_is_behind(kube_env, namespace):
     ends = Run(exit_code=1, late=FAST, back_off=60)
     async with stage(
@@ -431,7 +414,6 @@ async def test_a_token_counts_before_the_exit_on_a_node_whose_clock_is_behind(ku
         assert (await play.node_states())["a"]["state"] == "Completed"
 
 
-@pytest.mark.xfail(strict=True, reason="B3")
 @AHEAD_OR_BEHIND
 async def test_the_deadline_of_a_node_is_counted_by_one_clock(kube_env, namespace, skew):
     go = asyncio.Event()
@@ -444,7 +426,6 @@ async def test_the_deadline_of_a_node_is_counted_by_one_clock(kube_env, namespac
         assert (await play.node_states())["a"]["reason"] == "DeadlineExceeded"
 
 
-@pytest.mark.xfail(strict=True, reason="B3")
 @AHEAD_OR_BEHIND
 async def test_the_patience_with_an_image_is_counted_by_one_clock(kube_env, namespace, skew):
     wrong = Run(waiting="ErrImagePull", message="no such image: example/task:v1")
@@ -457,7 +438,6 @@ async def test_the_patience_with_an_image_is_counted_by_one_clock(kube_env, name
         await play.reason("Failed", "FailedNodes", seconds=SOON)
 
 
-@pytest.mark.xfail(strict=True, reason="B3")
 async def test_a_node_whose_clock_is_behind_is_given_the_time_to_be_ready_again(
     kube_env, namespace
 ):
@@ -473,7 +453,6 @@ async def test_a_node_whose_clock_is_behind_is_given_the_time_to_be_ready_again(
         await play.gone(JOBS, "sample", seconds=SOON)
 
 
-@pytest.mark.xfail(strict=True, reason="B3")
 @AHEAD_OR_BEHIND
 async def test_the_time_to_live_is_counted_by_one_clock(kube_env, namespace, skew):
     async with stage(kube_env, namespace, nodes=("a",)) as play:
