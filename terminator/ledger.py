@@ -60,17 +60,25 @@ class _Book:
 class Ledger:
     """The evidence of all runs on its way into their reports.
 
-    `reports_of(job)` returns the cached reports of a run. `flush_seconds` is how long evidence may
-    wait for more; it can be changed at any time.
+    `reports_of(job)` returns the cached reports of a run, and `has_job(uid)` whether the caches
+    have its Job. `flush_seconds` is how long evidence may wait for more; it can be changed at any
+    time.
     """
 
     def __init__(
-        self, client: KubeClient, metrics: Metrics, *, reports_of: ReportsOf, flush_seconds: float
+        self,
+        client: KubeClient,
+        metrics: Metrics,
+        *,
+        reports_of: ReportsOf,
+        has_job: Callable[[str], bool],
+        flush_seconds: float,
     ) -> None:
         self.flush_seconds = flush_seconds
         self._client = client
         self._metrics = metrics
         self._reports_of = reports_of
+        self._has_job = has_job
         self._books: dict[str, _Book] = {}
         self._queue: WorkQueue[str] = WorkQueue(
             base_seconds=BACKOFF_SECONDS[0], max_seconds=BACKOFF_SECONDS[1]
@@ -148,7 +156,7 @@ class Ledger:
         book = self._books.get(job_uid)
         if book is None:
             return
-        if not book.pending and not self._prune(book):
+        if self._is_over(book) or (not book.pending and not self._prune(book)):
             del self._books[job_uid]
         elif book.pending:
             self._queue.add_after(job_uid, self._delay(book))
@@ -183,6 +191,9 @@ class Ledger:
         book = self._books.get(uid)
         if book is None or not book.pending:
             return None
+        if self._is_over(book):
+            del self._books[uid]
+            return None
         rest = book.rests_until - asyncio.get_running_loop().time()
         if rest > 0 and not book.is_awaited:
             return rest
@@ -197,6 +208,7 @@ class Ledger:
         standing = {node for report in shards.values() for node in report.evidence}
         for node in (book.pending.keys() - assigned) & standing:
             del book.pending[node]  # it stands there already
+        roomless = book.pending.keys() - assigned
         loop = asyncio.get_running_loop()
         started = loop.time()
         results = await asyncio.gather(
@@ -215,6 +227,10 @@ class Ledger:
             if isinstance(result, BaseException):
                 book.is_awaited |= was_awaited
                 raise result
+        if not self._has_job(book.job.uid):
+            # Nobody makes room for them any more.
+            for node in roomless:
+                book.pending.pop(node, None)
         return ROOMLESS_SECONDS if book.pending else None
 
     async def _write(self, book: _Book, report: JobReport, entries: Mapping[str, Evidence]) -> None:
@@ -275,6 +291,10 @@ class Ledger:
             for report in self._reports_of(job)
             if report.job_uid == job.uid and report.namespace == job.namespace
         ]
+
+    def _is_over(self, book: _Book) -> bool:
+        """Return whether neither Job nor report is left: what is pending has nowhere to go."""
+        return not self._has_job(book.job.uid) and not self._reports(book.job)
 
     def _prune(self, book: _Book) -> bool:
         """Forget our own writes that the cache has caught up with; return whether some are left."""
