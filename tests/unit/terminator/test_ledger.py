@@ -1,11 +1,12 @@
 """What the ledger keeps of a run, and what it costs to enter a node."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from job_controller.api.report import Evidence
-from job_controller.kube.errors import KubeError, NotFound
+from job_controller.kube.errors import Invalid, KubeError, NotFound, TooLarge
 from terminator.entries import assign
 from terminator.ledger import Ledger
 from terminator.metrics import Metrics
@@ -125,3 +126,34 @@ async def test_what_finds_no_room_goes_with_the_job(running, monkeypatch):
     await asyncio.sleep(20)
     assert not cluster.ledger.has_pending(make_job())
     assert not cluster.ledger._queue.delayed
+
+
+# --- what the server refuses ------------------------------------------------------------
+
+
+async def test_a_report_that_takes_no_more_is_not_asked_for_each_node(running):
+    cluster = Cluster(make_report())
+    cluster.error = TooLarge("etcdserver: request is too large")
+    running(cluster)
+    for number in range(64):
+        cluster.ledger.enter(make_job(), f"n{number}", done(f"n{number}"))
+    await asyncio.sleep(50)
+    assert cluster.patches == 7  # 64, 32, 16, 8, 4, 2, 1
+    assert len(cluster.ledger.pending(make_job())) == 64
+    await asyncio.sleep(60)
+    assert cluster.patches == 14
+
+
+async def test_an_entry_that_is_refused_rests_and_keeps_no_other_out(running):
+    cluster = Cluster(make_report())
+    cluster.error = Invalid("spec is wrong")
+    running(cluster)
+    cluster.ledger.enter(make_job(), "a", done("a"))
+    await asyncio.sleep(10)
+    assert cluster.patches == 1
+    cluster.ledger.enter(make_job(), "b", done("b"))
+    await asyncio.sleep(10)
+    assert cluster.patches == 2
+    cluster.ledger.enter(make_job(), "a", replace(done("a"), results={"ip": "1"}))
+    await asyncio.sleep(10)
+    assert cluster.patches == 3
