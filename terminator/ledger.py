@@ -21,7 +21,7 @@ from job_controller.api.report import (
     parse_report,
 )
 from job_controller.kube.client import KubeClient
-from job_controller.kube.errors import Conflict, Forbidden, KubeError, NotFound
+from job_controller.kube.errors import Conflict, Forbidden, KubeError, NotFound, TooLarge
 from job_controller.kube.reflector import is_newer
 from job_controller.kube.resources import JOB_REPORTS
 from job_controller.runtime.queue import WorkQueue
@@ -33,6 +33,9 @@ WRITERS = 4
 BACKOFF_SECONDS = (0.25, 10.0)
 # While no report has room: the controller makes one, and its arrival wakes us sooner.
 ROOMLESS_SECONDS = 5.0
+# Before an entry that the server refused for what it says, or for the size of its report, is sent
+# again: somebody has to change something first.
+REFUSED_SECONDS = 60.0
 # The larger a report, the longer the API server takes to change it: half a second for a thousand
 # nodes on two busy cores, and as long for the watches of it. Evidence that nobody waits for rests
 # for so many times what the last write took, up to so many seconds for each node. Measured: 25
@@ -53,6 +56,8 @@ class _Book:
     written: dict[str, JobReport] = field(default_factory=dict)
     # By node, the report that a patch without an answer was to enter it in.
     tried: dict[str, str] = field(default_factory=dict)
+    # By node, when an entry that was refused may be sent again, in the loop's time.
+    refused: dict[str, float] = field(default_factory=dict)
     rests_until: float = 0.0  # in the loop's time
     is_awaited: bool = False  # somebody waits for what is pending: no rest
 
@@ -60,17 +65,25 @@ class _Book:
 class Ledger:
     """The evidence of all runs on its way into their reports.
 
-    `reports_of(job)` returns the cached reports of a run. `flush_seconds` is how long evidence may
-    wait for more; it can be changed at any time.
+    `reports_of(job)` returns the cached reports of a run, and `has_job(uid)` whether the caches
+    have its Job. `flush_seconds` is how long evidence may wait for more; it can be changed at any
+    time.
     """
 
     def __init__(
-        self, client: KubeClient, metrics: Metrics, *, reports_of: ReportsOf, flush_seconds: float
+        self,
+        client: KubeClient,
+        metrics: Metrics,
+        *,
+        reports_of: ReportsOf,
+        has_job: Callable[[str], bool],
+        flush_seconds: float,
     ) -> None:
         self.flush_seconds = flush_seconds
         self._client = client
         self._metrics = metrics
         self._reports_of = reports_of
+        self._has_job = has_job
         self._books: dict[str, _Book] = {}
         self._queue: WorkQueue[str] = WorkQueue(
             base_seconds=BACKOFF_SECONDS[0], max_seconds=BACKOFF_SECONDS[1]
@@ -91,6 +104,7 @@ class Ledger:
         ):
             return False
         book.pending[node] = joined(book.pending.get(node), evidence)
+        book.refused.pop(node, None)
         self._queue.add_after(job.uid, self._delay(book))
         return True
 
@@ -148,7 +162,7 @@ class Ledger:
         book = self._books.get(job_uid)
         if book is None:
             return
-        if not book.pending and not self._prune(book):
+        if self._is_over(book) or (not book.pending and not self._prune(book)):
             del self._books[job_uid]
         elif book.pending:
             self._queue.add_after(job_uid, self._delay(book))
@@ -183,6 +197,9 @@ class Ledger:
         book = self._books.get(uid)
         if book is None or not book.pending:
             return None
+        if self._is_over(book):
+            del self._books[uid]
+            return None
         rest = book.rests_until - asyncio.get_running_loop().time()
         if rest > 0 and not book.is_awaited:
             return rest
@@ -191,14 +208,16 @@ class Ledger:
     async def _flush(self, book: _Book) -> float | None:
         """Write what is pending of one run; raises the first error once all was tried."""
         was_awaited, book.is_awaited = book.is_awaited, False
-        shards = {report.name: report for report in self._shards(book)}
-        plan = assign(book.pending, shards.values(), tried=book.tried)
-        assigned = {node for entries in plan.values() for node in entries}
-        standing = {node for report in shards.values() for node in report.evidence}
-        for node in (book.pending.keys() - assigned) & standing:
-            del book.pending[node]  # it stands there already
         loop = asyncio.get_running_loop()
         started = loop.time()
+        shards = {report.name: report for report in self._shards(book)}
+        sent = {n: e for n, e in book.pending.items() if book.refused.get(n, started) <= started}
+        plan = assign(sent, shards.values(), tried=book.tried)
+        assigned = {node for entries in plan.values() for node in entries}
+        standing = {node for report in shards.values() for node in report.evidence}
+        for node in (sent.keys() - assigned) & standing:
+            del book.pending[node]  # it stands there already
+        roomless = sent.keys() - assigned
         results = await asyncio.gather(
             *(self._write(book, shards[name], entries) for name, entries in plan.items()),
             return_exceptions=True,
@@ -215,9 +234,17 @@ class Ledger:
             if isinstance(result, BaseException):
                 book.is_awaited |= was_awaited
                 raise result
-        return ROOMLESS_SECONDS if book.pending else None
+        if not self._has_job(book.job.uid):
+            # Nobody makes room for them any more.
+            for node in roomless:
+                book.pending.pop(node, None)
+        book.refused = {n: until for n, until in book.refused.items() if n in book.pending}
+        if book.refused.keys() == book.pending.keys():
+            return min((until - loop.time() for until in book.refused.values()), default=None)
+        return ROOMLESS_SECONDS
 
-    async def _write(self, book: _Book, report: JobReport, entries: Mapping[str, Evidence]) -> None:
+    async def _write(self, book: _Book, report: JobReport, entries: Mapping[str, Evidence]) -> bool:
+        """Enter evidence in one report; return whether the report takes no more."""
         log = logger.bind(namespace=report.namespace, job=report.job_name, report=report.name)
         book.tried.update(dict.fromkeys(entries, report.name))
         try:
@@ -226,10 +253,13 @@ class Ledger:
             )
         except KubeError as error:
             self._metrics.ledger_writes.labels("failed").inc()
-            if _is_about_content(error) and len(entries) > 1:
-                # One entry that the server refuses must not keep the others out.
-                await self._write_halves(book, report, entries)
-                return
+            if _is_about_content(error):
+                if len(entries) > 1:
+                    # One entry that the server refuses must not keep the others out.
+                    return await self._write_halves(book, report, entries)
+                self._refuse(book, entries)
+                log.warning("evidence was refused", nodes=sorted(entries), error=str(error))
+                return isinstance(error, TooLarge)
             level = "DEBUG" if error.is_retryable else "WARNING"
             log.bind(nodes=len(entries), error=str(error)).log(
                 level, "evidence could not be entered, trying again"
@@ -243,20 +273,30 @@ class Ledger:
             if book.pending.get(node) == evidence:
                 del book.pending[node]
         log.info("evidence entered", nodes=len(entries), first=min(entries))
+        return False
 
     async def _write_halves(
         self, book: _Book, report: JobReport, entries: Mapping[str, Evidence]
-    ) -> None:
+    ) -> bool:
         names = list(entries)
         middle = len(names) // 2
-        errors = []
+        is_full, errors = False, []
         for half in (names[:middle], names[middle:]):
+            if is_full:
+                self._refuse(book, half)
+                continue
             try:
-                await self._write(book, report, {name: entries[name] for name in half})
+                is_full = await self._write(book, report, {name: entries[name] for name in half})
             except KubeError as error:
                 errors.append(error)
         if errors:
             raise errors[0]
+        return is_full
+
+    def _refuse(self, book: _Book, nodes: Iterable[str]) -> None:
+        """Send these nodes' entries again in a while."""
+        until = asyncio.get_running_loop().time() + REFUSED_SECONDS
+        book.refused.update(dict.fromkeys(nodes, until))
 
     # --- what stands ---------------------------------------------------------------------
 
@@ -275,6 +315,10 @@ class Ledger:
             for report in self._reports_of(job)
             if report.job_uid == job.uid and report.namespace == job.namespace
         ]
+
+    def _is_over(self, book: _Book) -> bool:
+        """Return whether neither Job nor report is left: what is pending has nowhere to go."""
+        return not self._has_job(book.job.uid) and not self._reports(book.job)
 
     def _prune(self, book: _Book) -> bool:
         """Forget our own writes that the cache has caught up with; return whether some are left."""

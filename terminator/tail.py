@@ -34,12 +34,15 @@ _PARTIAL_BYTES = 4 * 1024
 LINES_KEPT = 20
 # One read asks at most so often: full, few, one, and one more for a doubt.
 _ASKS_LIMIT = 4
-# What one node may put into a report, in bytes of UTF-8: with 1,000 nodes to a report both
-# together, and what the controller adds, stay below the 1.5 MiB of an object in etcd.
+# What one node may put into a report, in bytes of JSON as etcd keeps it (see json_bytes): with
+# 1,000 nodes to a report both together, and what the controller adds, stay below the 1.5 MiB of an
+# object in etcd.
 RESULTS_BYTES = 400
 RESULTS_LIMIT = 16  # the CRD's
 LAST_LINES_BYTES = 400
 LAST_LINE_CHARACTERS = 160
+_SIX_BYTES = frozenset("<>&\u2028\u2029") | {chr(code) for code in range(0x20)}
+_TWO_BYTES = frozenset('"\\')
 # What is kept of a line until then: as many characters of any kind, escapes aside.
 LINE_HEAD_BYTES = 4 * LAST_LINE_CHARACTERS
 
@@ -95,6 +98,21 @@ class Findings:
             self.last_lines = (*self.last_lines, *heads)[-LINES_KEPT:]
 
 
+def json_bytes(text: str) -> int:
+    """Return how many bytes a text takes in JSON as Go writes it, quotes aside.
+
+    The API server writes objects of custom resources with encoding/json, which makes six bytes of
+    what HTML gives a meaning to, of U+2028 and U+2029, and of control characters.
+    """
+    size = len(text.encode("utf-8", "replace"))
+    for character in text:
+        if character in _SIX_BYTES:
+            size += 6 - len(character.encode())
+        elif character in _TWO_BYTES:
+            size += 1
+    return size
+
+
 def readable_lines(lines: Iterable[bytes], count: int) -> tuple[str, ...]:
     """Return the last `count` lines that say something, cleaned, each and all of them bounded."""
     kept: list[str] = []
@@ -107,7 +125,7 @@ def readable_lines(lines: Iterable[bytes], count: int) -> tuple[str, ...]:
             continue
         if len(text) > LAST_LINE_CHARACTERS:
             text = text[: LAST_LINE_CHARACTERS - 1] + "…"
-        room -= len(text.encode())
+        room -= json_bytes(text)
         if room < 0:
             break
         kept.append(text)
@@ -119,7 +137,7 @@ def bounded_results(results: Mapping[str, str]) -> dict[str, str]:
     kept: dict[str, str] = {}
     room = RESULTS_BYTES
     for name in sorted(results):
-        size = len(name) + len(results[name].encode())
+        size = json_bytes(name) + json_bytes(results[name])
         if size <= room and len(kept) < RESULTS_LIMIT:
             kept[name] = results[name]
             room -= size

@@ -68,6 +68,7 @@ class Watch:
             self._client,
             self._metrics,
             reports_of=self.caches.reports_of,
+            has_job=self.caches.has_job,
             flush_seconds=config.flush_interval,
         )
         reconciler = Reconciler(

@@ -12,6 +12,7 @@
         ├── AlreadyExists              409, reason AlreadyExists
         ├── Conflict                   409, any other reason; 422 for another object's UID
         ├── Gone                       410, a resourceVersion or continue token expired
+        ├── TooLarge                   413, or 500 of etcd for an object that it will not take
         ├── Invalid                    422
         ├── Throttled                  429
         └── Unavailable                5xx, 408; status 0 when there was no response at all
@@ -140,6 +141,12 @@ class Gone(KubeError):
     is_retryable = True
 
 
+class TooLarge(KubeError):
+    """413, or etcd's own refusal: what is to be written is too large, and always will be."""
+
+    default_status = 413
+
+
 class Invalid(KubeError):
     """422: validation refused the object; `message` and `details` name the fields."""
 
@@ -168,6 +175,7 @@ _BY_STATUS: Mapping[int, type[KubeError]] = {
     408: Unavailable,
     409: Conflict,
     410: Gone,
+    413: TooLarge,
     422: Invalid,
     429: Throttled,
 }
@@ -196,6 +204,8 @@ def error_from_status(
     reason = str(status.get("reason") or "")
     details = _bounded_details(status.get("details"))
     kind = Conflict if _is_of_another(details) else _class_for(code, reason)
+    if code == HTTPStatus.INTERNAL_SERVER_ERROR and _is_too_large(str(status.get("message") or "")):
+        kind = TooLarge
     limit = USER_MESSAGE_LIMIT if code in _USER_STATUSES else MESSAGE_LIMIT
     return kind(
         clean_text(str(status.get("message") or ""), limit),
@@ -255,6 +265,15 @@ def _is_of_another(details: Mapping[str, Any]) -> bool:
     return isinstance(causes, list) and any(
         isinstance(cause, dict) and cause.get("field") == "metadata.uid" for cause in causes
     )
+
+
+def _is_too_large(message: str) -> bool:
+    """Return whether a 500 is about the size of an object: the API server says no more than this.
+
+    etcd refuses requests of more than 1.5 MiB (server/etcdserver/v3_server.go), its client those of
+    more than 2 MiB (client/v3/options.go).
+    """
+    return "request is too large" in message or "message larger than max" in message
 
 
 def _class_for(code: int, reason: str) -> type[KubeError]:

@@ -16,7 +16,7 @@ from loguru import logger
 
 from job_controller.kube.client import WATCH_IDLE_SECONDS, KubeClient, RawObject
 from job_controller.kube.errors import Gone, KubeError, Throttled, Unavailable, error_from_status
-from job_controller.kube.resources import Resource
+from job_controller.kube.resources import EVENTS, Resource
 from job_controller.kube.store import Indexer, Key, Projected, Store
 from job_controller.runtime.backoff import Backoff
 from job_controller.runtime.clock import Clock
@@ -39,6 +39,12 @@ WATCH_REFUSALS_LIMIT = 3
 # So many bookmarks in a row below the known version say the same. One alone does not: the cache of
 # another API server may be a moment behind.
 LOW_BOOKMARKS_LIMIT = 2
+# The API server has no watch cache for events, and so no bookmarks: the known version stands still,
+# and is compacted by the time a watch ends. A list reads all events of the cluster from etcd. What
+# was missed between two watches, some 0.1 s, is done without: events are repeated by their writers,
+# and live for an hour, after which all are listed again.
+UNCACHED = frozenset({EVENTS})
+UNCACHED_LIST_SECONDS = 3600.0
 
 OnChange = Callable[[T | None, T | None], None]
 OnProgress = Callable[[str, str], None]
@@ -96,6 +102,8 @@ class Reflector(Generic[T]):
         self._backoff = Backoff(*BACKOFF_SECONDS, rng=rng)
         self._known: set[Key] = set()
         self._must_list = True
+        self._must_skip = False
+        self._listed_at = clock.monotonic()
         self._watch_refusals = 0
         self._low_bookmarks = 0
         self._running = False
@@ -129,12 +137,17 @@ class Reflector(Generic[T]):
         try:
             while True:
                 try:
-                    if self._must_list:
+                    if self._must_list or self._is_list_old():
                         await self._list()
+                    elif self._must_skip:
+                        await self._skip()
                     await self._watch()
                 except Gone as error:
-                    self._log_trouble(error, "history expired, listing again")
-                    self._must_list = True
+                    self._log_trouble(error, "history expired, beginning anew")
+                    if self._what.resource in UNCACHED:
+                        self._must_skip = True
+                    else:
+                        self._must_list = True
                     await self._pause(error)
                 except (Unavailable, Throttled) as error:
                     self._log_trouble(error, "lost the server, trying again")
@@ -175,10 +188,28 @@ class Reflector(Generic[T]):
         # A list is the truth even if its version is lower than ours (etcd restored from a backup).
         # Versions were given twice then, so that equal ones do not mean equal objects.
         self._replace(found, went_back=_is_lower(version, self.resource_version))
-        self._must_list = False
+        self._must_list = self._must_skip = False
+        self._listed_at = self._clock.monotonic()
         self._watch_refusals = 0
         self._set_version(version)
         self.synced.set()
+
+    def _is_list_old(self) -> bool:
+        age_seconds = self._clock.monotonic() - self._listed_at
+        return self._what.resource in UNCACHED and age_seconds >= UNCACHED_LIST_SECONDS
+
+    async def _skip(self) -> None:
+        """Go on from the server's newest version, which any list says: one of a single object."""
+        page = await self._client.list(
+            self._what.resource,
+            self._what.namespace,
+            limit=1,
+            metadata_only=True,
+            timeout_seconds=LIST_TIMEOUT_SECONDS,
+        )
+        self.last_activity = self._clock.monotonic()
+        self._must_skip = False
+        self._set_version(str((page.get("metadata") or {}).get("resourceVersion") or ""))
 
     async def _page(self, limit: int | None, continue_: str | None) -> RawObject:
         return await self._client.list(

@@ -17,6 +17,7 @@ from job_controller.kube.errors import (
     KubeError,
     OperatorError,
     Throttled,
+    TooLarge,
     Unavailable,
     clean_text,
     error_from_response,
@@ -190,3 +191,18 @@ def test_text_is_one_printable_line():
     assert clean_text("a\x1b[2J\r\n  b\u202e\x00c\tü ", 99) == "a [2J b c ü"
     assert clean_text("abcdef", 4) == "abc…"
     assert clean_text("", 4) == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (413, "Request entity too large: limit is 3145728"),
+        (500, "etcdserver: request is too large"),
+        (500, "rpc error: code = ResourceExhausted desc = trying to send message larger than max"),
+    ],
+)
+def test_what_is_too_large_is_not_worth_another_try(code, message):
+    error = error_from_response(code, status(code, "InternalError", message))
+    assert isinstance(error, TooLarge)
+    assert (error.status, error.is_retryable) == (code, False)
+    assert not isinstance(error_from_response(500, status(500, "InternalError", "no")), TooLarge)

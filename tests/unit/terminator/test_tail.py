@@ -1,5 +1,7 @@
 """A short read: what to ask, and what the answer proves. The kubelet is played by `answer`."""
 
+import json
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,11 +19,20 @@ from terminator.tail import (
     Findings,
     TailRead,
     bounded_results,
+    json_bytes,
     readable_lines,
 )
 from terminator.token import Matcher, Progress
 
 MATCHER = Matcher("done", "Line", "broken", ("ip", "n"))
+
+
+def go_bytes(text):
+    """Return the length of a text as encoding/json of Go writes it, without the quotes."""
+    written = json.dumps(text, ensure_ascii=False)[1:-1]
+    for character in "<>&\u2028\u2029":
+        written = written.replace(character, f"\\u{ord(character):04x}")
+    return len(written.encode())
 
 
 def at(number):
@@ -230,7 +241,7 @@ def test_last_lines_are_readable():
 def test_last_lines_fit(lines, count):
     kept = readable_lines(lines, count)
     assert len(kept) <= count
-    assert sum(len(line.encode()) for line in kept) <= LAST_LINES_BYTES
+    assert sum(go_bytes(line) for line in kept) <= LAST_LINES_BYTES
     assert all(line.isprintable() and line for line in kept)
 
 
@@ -239,8 +250,8 @@ def test_results_fit(results):
     kept = bounded_results(results)
     assert kept.items() <= results.items()
     assert len(kept) <= 16
-    assert sum(len(k) + len(v.encode()) for k, v in kept.items()) <= RESULTS_BYTES
-    if sum(len(k) + len(v.encode()) for k, v in results.items()) <= RESULTS_BYTES:
+    assert sum(go_bytes(k) + go_bytes(v) for k, v in kept.items()) <= RESULTS_BYTES
+    if sum(go_bytes(k) + go_bytes(v) for k, v in results.items()) <= RESULTS_BYTES:
         assert len(kept) == min(len(results), 16)
 
 
@@ -253,3 +264,22 @@ def test_a_token_near_the_end_is_found_and_nothing_else_is(before, after, has_to
     tail, asks = read(whole(*before, *token, *[b"z"] * after))
     assert bool(tail.found.completed_at) == has_token
     assert len(asks) <= 4
+
+
+@given(
+    st.text(
+        st.one_of(
+            st.sampled_from('<>&\u2028\u2029"\\\x7f\u00e9\U0001f600'),
+            st.characters(exclude_categories=["Cs"]),
+        )
+    )
+)
+def test_bytes_are_those_of_the_json_that_the_server_keeps(text):
+    assert json_bytes(text) >= go_bytes(text)
+    if all(character >= " " for character in text):
+        assert json_bytes(text) == go_bytes(text)
+
+
+def test_lines_full_of_escapes_take_no_more_room_than_others():
+    assert len(readable_lines([b"<" * 60] * 20, 20)) == LAST_LINES_BYTES // 360
+    assert bounded_results({"a": "<" * 100, "b": "1"}) == {"b": "1"}
