@@ -3,8 +3,8 @@
 The DaemonSet controller takes its decisions from `tests.fakekube.daemon_sets`, on a view of the
 nodes that lags behind and the pods as they are (its expectations keep it from making two), and
 writes its status after it. Pods get the template's gates as they are when it decides. The scheduler
-binds to a node whose taints are tolerated. Not modelled: the DaemonSet controller's back-off for
-failed pods, its crashes, history of revisions.
+binds to a node whose taints are tolerated. Not modelled: the DaemonSet controller's crashes,
+history of revisions.
 """
 
 from tests.fakekube import daemon_sets
@@ -20,6 +20,9 @@ _OF_TEMPLATE = (
     "hostNetwork",
     "terminationGracePeriodSeconds",
 )
+# The DaemonSet controller's back-off for failed pods.
+FIRST_PAUSE_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 900.0
 # How long the scheduler waits before it looks again at a pod that no node would take.
 RETRY_SECONDS = 2.0
 # The pod garbage collector's quarantine of nodes, shortened (40 s in Kubernetes).
@@ -38,6 +41,8 @@ class Cluster:
         self._serial = 0
         self._syncs = 0
         self._told = {}
+        # By DaemonSet and node: the pause for a failed pod, until when, and the pod's UID.
+        self._pauses = {}
 
     def changed(self, plural, old, new):
         """Hear of a write."""
@@ -98,7 +103,8 @@ class Cluster:
         pods = [pod for pod in self._server.all(PODS) if controller_of(pod) == uid]
         found = daemon_sets.sync(daemon_set, nodes, pods)
         for pod in found.delete:
-            self._server.drop("daemonset-controller", PODS, pod)
+            if not self._waits(daemon_set, pod):
+                self._server.drop("daemonset-controller", PODS, pod)
         for node in found.create:
             self._create(daemon_set, node)
         self._later(
@@ -109,6 +115,19 @@ class Cluster:
             self._tell,
             (self._syncs, daemon_set, self._view, found.counts),
         )
+
+    def _waits(self, daemon_set, pod):
+        """Return whether it is too early to remove a failed pod: the pause doubles each time."""
+        if not self._is_failed(pod):
+            return False
+        now, key = self._world.loop.moment, (daemon_set["metadata"]["uid"], node_of(pod))
+        pause, until, about = self._pauses.get(key, (FIRST_PAUSE_SECONDS / 2, 0.0, ""))
+        if about != pod["metadata"]["uid"]:
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            until = now + pause
+            self._pauses[key] = pause, until, pod["metadata"]["uid"]
+            self._world.loop.call_at(until, self._touch, daemon_set)
+        return now < until
 
     def _create(self, daemon_set, node):
         if (daemon_set["metadata"]["uid"], node) in self._creating:
@@ -199,7 +218,8 @@ class Cluster:
         if pod is None or pod["spec"].get("nodeName"):
             return
         meta, node = pod["metadata"], self._server.get(NODES, node_of(pod), "")
-        if node is not None and daemon_sets.placement(pod, node).should_run:
+        has_room = node is not None and self._world.has_room(node["metadata"]["name"])
+        if has_room and daemon_sets.placement(pod, node).should_run:
             body = {"spec": {"nodeName": node["metadata"]["name"]}}
             if (pod.get("status") or {}).get("conditions"):
                 scheduled = [{"type": "PodScheduled", "status": "True"}]

@@ -3,6 +3,8 @@
 Each is one small function by the name of its kind; see `schedule.Disturbance` for the fields.
 """
 
+from dataclasses import replace
+
 from job_controller.api import names
 from tests.simulation.edits import edited
 from tests.simulation.kubelet import TURNS_UNKNOWN_SECONDS
@@ -133,6 +135,39 @@ def _zone(world, d):
         zone = "b" if raw["metadata"]["labels"]["zone"] == "a" else "a"
         body = {"metadata": {"labels": {"zone": zone}}}
         world.server.patch(USER, NODES, d.what, body, namespace="")
+
+
+def _not_ready(world, d):
+    """Have a kubelet say that its node is not Ready, while everything goes on."""
+    world.set_ready(d.what, "False")
+    world.oracle.records.blame(d.what)
+    world.loop.call_later(d.seconds, world.set_ready, d.what, "True")
+
+
+def _no_room(world, d):
+    """Have the scheduler find no room on a node, or on any, for a while."""
+    world.fill(d.what, d.seconds)
+
+
+def _disrupt(world, d):
+    """Delete the pods of a node by way of the eviction API, or to make room for others."""
+    for pod in world.server.all(PODS):
+        if pod["spec"].get("nodeName") == d.what and "deletionTimestamp" not in pod["metadata"]:
+            condition = {"type": "DisruptionTarget", "status": "True", "reason": d.mode}
+            told = pod.get("status") or {}
+            kept = [c for c in told.get("conditions") or () if c["type"] != "DisruptionTarget"]
+            status = {**told, "conditions": [*kept, condition]}
+            world.server.set_status("scheduler", PODS, pod, status)
+            world.server.drop("scheduler", PODS, pod)
+
+
+def _drain(world, d):
+    """Do as a cluster autoscaler does before it removes a node; then it may think better of it."""
+    taint = replace(d, kind="taint", mode="NoSchedule")
+    _taint(world, taint)
+    _disrupt(world, replace(d, mode="EvictionByEvictionAPI"))
+    if not d.seconds:
+        world.loop.call_later(3.0, _leave, world, d)
 
 
 def _taint(world, d):
@@ -303,6 +338,10 @@ _KINDS = {
     "evict": _evict,
     "zone": _zone,
     "taint": _taint,
+    "not_ready": _not_ready,
+    "no_room": _no_room,
+    "disrupt": _disrupt,
+    "drain": _drain,
     "log_fails": _logs,
     "log_late": _logs,
     "lose_lines": _logs,

@@ -9,7 +9,7 @@ from dataclasses import replace
 from tests.simulation.edits import selection
 from tests.simulation.schedule import Disturbance
 
-NAMES = ("taints", "edits")
+NAMES = ("taints", "edits", "clocks", "endings", "deadlines", "lifetimes", "starts")
 
 
 def with_hazards(schedule, rng):
@@ -108,4 +108,153 @@ def _edits(schedule, rng):
     return schedule
 
 
-_HAZARDS = {"taints": _taints, "edits": _edits}
+# --- clocks ------------------------------------------------------------------------------
+
+NODE_SKEWS = (0, 0, 2, 7, 40, 400, 3600, 86400)
+API_SKEWS = (0, 0, 3, 60, 3600)
+
+
+def _clocks(schedule, rng):
+    """Return the schedule with clocks of nodes and API servers that differ from the programs'."""
+    nodes = [
+        replace(node, skew=float(rng.choice((-1, 1)) * rng.choice(NODE_SKEWS)))
+        for node in schedule.nodes
+    ]
+    base = float(rng.choice((-1, 1)) * rng.choice(API_SKEWS))
+    between = float(rng.choice((0, 0, 0, -1, 1, -2, 2)))
+    schedule = replace(schedule, nodes=tuple(nodes), api_skews=(base, base + between))
+    for _ in range(rng.choice((0, 0, 1, 2))):
+        seconds = float(rng.choice((1, 3, 20)))
+        flap = Disturbance(_when(schedule, rng), "not_ready", what=_node(schedule, rng))
+        schedule = _with(schedule, replace(flap, seconds=seconds))
+    return schedule
+
+
+# --- how tasks end and start -------------------------------------------------------------
+
+
+def _with_tasks(schedule, rng, share, adapt):
+    nodes = [
+        replace(node, tasks=tuple(adapt(t) if rng.random() < share else t for t in node.tasks))
+        for node in schedule.nodes
+    ]
+    return replace(schedule, nodes=tuple(nodes))
+
+
+DISRUPTIONS = ("EvictionByEvictionAPI", "EvictionByEvictionAPI", "PreemptionByScheduler")
+
+
+def _endings(schedule, rng):
+    """Return the schedule with tasks that end on TERM in their own way, and pods that have to."""
+    schedule = _with_tasks(
+        schedule, rng, 0.7, lambda t: replace(t, on_term=rng.choice(("clean", "clean", "deaf")))
+    )
+    if rng.random() < 0.3:
+        grace = {"terminationGracePeriodSeconds": rng.choice((0, 1, 30))}
+        schedule = _with_template(schedule, grace)
+    for _ in range(rng.choice((1, 2, 3))):
+        at, node = _when(schedule, rng), _node(schedule, rng)
+        kind = rng.choice(("disrupt", "disrupt", "drain", "delete_pod"))
+        mode = rng.choice(DISRUPTIONS) if kind == "disrupt" else ""
+        seconds = float(rng.choice((0, 5, 30))) if kind == "drain" else 0.0
+        schedule = _with(schedule, Disturbance(at, kind, what=node, mode=mode, seconds=seconds))
+    if rng.random() < 0.5:
+        job = schedule.jobs[0]
+        completion = {**job.spec.get("completion", {}), "mode": "Exit"}
+        job = replace(job, spec={**job.spec, "completion": completion})
+        schedule = replace(schedule, jobs=(job, *schedule.jobs[1:]))
+    return schedule
+
+
+def _starts(schedule, rng):
+    """Return the schedule with pods whose task does not start."""
+
+    def late(task):
+        kind = rng.choice(("mount", "init", "reject", "pull"))
+        after = 0.0 if kind == "reject" else float(rng.choice((0, 0, 5, 20, 60)))
+        return replace(task, kind=kind, after=after, times=rng.choice((1, 3, 99)))
+
+    schedule = _with_tasks(schedule, rng, 0.4, late)
+    if rng.random() < 0.5:
+        seconds = float(rng.choice((1, 5, 20, 60)))
+        full = Disturbance(_when(schedule, rng), "no_room", what=_node(schedule, rng))
+        schedule = _with(schedule, replace(full, seconds=seconds))
+    if rng.random() < 0.5:
+        seconds, key = float(rng.choice((10, 40, 60))), schedule.jobs[0].key
+        at = _when(schedule, rng)
+        schedule = _with(
+            schedule,
+            Disturbance(at, "suspend", key, seconds=seconds),
+            Disturbance(round(at + seconds, 2), "no_room", what="*", seconds=3.0),
+            Disturbance(round(at + 1, 2), "delete_pod", what=_node(schedule, rng)),
+        )
+    return schedule
+
+
+# --- times that users give ---------------------------------------------------------------
+
+
+def _set(schedule, **fields):
+    """Return the schedule with fields set in the first Job's spec."""
+    first, *rest = schedule.jobs
+    return replace(schedule, jobs=(replace(first, spec={**first.spec, **fields}), *rest))
+
+
+def _deadlines(schedule, rng):
+    """Return the schedule with deadlines, and with what gives a run its time again."""
+    key = schedule.jobs[0].key
+    seconds = rng.choice((10, 20, 40))
+    field = rng.choice(("activeDeadlineSeconds", "activeDeadlineSeconds", "nodeDeadlineSeconds"))
+    schedule = _set(schedule, **{field: seconds})
+    for _ in range(rng.choice((0, 1, 1, 2))):
+        at = round(rng.uniform(0, seconds + 30.0), 2)
+        kind = rng.choice(("retry", "retry", "suspend", "edit", "edit"))
+        if kind == "edit":
+            words = rng.choice(("", str(rng.choice((5, 20, 60)))))
+            change = Disturbance(at, "edit", key, words, field)
+        else:
+            span = float(rng.choice((2, 15, 60))) if kind == "suspend" else 0.0
+            change = Disturbance(at, kind, key, seconds=span)
+        schedule = _with(schedule, change)
+    if rng.random() < 0.5:
+        schedule = _with_tasks(schedule, rng, 0.3, lambda t: replace(t, kind="never"))
+    return schedule
+
+
+def _lifetimes(schedule, rng):
+    """Return the schedule with a time to live, changed meanwhile, and nodes that come and go."""
+    key = schedule.jobs[0].key
+    if rng.random() < 0.7:
+        schedule = _set(schedule, ttlSecondsAfterFinished=rng.choice((0, 3, 20)))
+    if rng.random() < 0.4:
+        policy = {**schedule.jobs[0].spec.get("failurePolicy", {}), "pods": "Delete"}
+        schedule = _set(schedule, failurePolicy=policy, backoffLimit=0)
+        fail = {"kind": "fail", "code": 1, "times": 99, "after": 1.0}
+        schedule = _with_tasks(schedule, rng, 0.3, lambda t: replace(t, **fail))
+    for _ in range(rng.choice((0, 1, 1, 2))):
+        at = _when(schedule, rng)
+        kind = rng.choice(("edit", "edit", "leave", "join", "zone"))
+        if kind == "edit":
+            words = rng.choice(("", "0", "3", "20"))
+            change = Disturbance(at, kind, key, words, "ttlSecondsAfterFinished")
+        else:
+            change = Disturbance(at, kind, what=_node(schedule, rng))
+        schedule = _with(schedule, change)
+    if rng.random() < 0.4:
+        *others, last = schedule.nodes
+        if others:
+            schedule = replace(schedule, nodes=(*others, replace(last, is_initial=False)))
+            at = _when(schedule, rng)
+            schedule = _with(schedule, Disturbance(at, "join", what=last.name))
+    return schedule
+
+
+_HAZARDS = {
+    "taints": _taints,
+    "edits": _edits,
+    "clocks": _clocks,
+    "endings": _endings,
+    "deadlines": _deadlines,
+    "lifetimes": _lifetimes,
+    "starts": _starts,
+}

@@ -22,18 +22,24 @@ TURNS_UNKNOWN_SECONDS = 4.0
 # for ever is not to keep a run from coming to rest.
 BACKOFF_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0)
 RESTARTS_LIMIT = 7
+# What follows from the start of a task is told by then.
+REST_SECONDS = 30.0
 
 
 class Machine:
     """One incarnation of a node: its kubelet, and the pods on it by UID."""
 
-    def __init__(self, world, name, uid, task):
+    def __init__(self, world, name, uid, task, skew=0.0):
         self.world = world
+        self.skew = skew
         self.name = name
         self.uid = uid
         self.task = task
         # How often the task of each Job, by its key, was started here.
         self.attempts = Counter()
+        self.rejected = Counter()
+        # Until when a pod here may start by itself, and what follows from that.
+        self.starts_by = 0.0
         self.is_up = True
         self.is_gone = False
         self.pods = {}
@@ -65,6 +71,10 @@ class Machine:
     def lag(self, low, high):
         return self.world.lag(f"kubelet/{self.name}", low, high)
 
+    def stamp(self):
+        """Return API time by this machine's clock."""
+        return self.world.clock.stamp(self.skew)
+
     # --- what the API says ---------------------------------------------------------------
 
     def pod_changed(self, pod):
@@ -77,7 +87,12 @@ class Machine:
             run = self.pods[uid]
             if not run.is_ending:
                 run.is_ending = True
-                self.after(self.lag(0.05, 1.5), run.end)
+                self.after(self.lag(0.05, 1.5), run.terminate)
+
+    def rejects(self, run):
+        """Return whether a pod is one of those that the kubelet rejects."""
+        self.rejected[run.plan.key] += 1
+        return not run.is_forged and self.rejected[run.plan.key] <= run.task.times
 
     def evict(self):
         """Evict the pods, as for want of memory."""
@@ -125,16 +140,43 @@ class Run:
         """Take the pod up: its start time, and the first instance or the image's trouble."""
         if self.pod() is None or self.is_ending:
             return
-        task = self.task
-        reason = "PodInitializing" if self.is_init else "ContainerCreating"
+        task, records = self.task, self.world.oracle.records
+        self.world.oracle.patience.admitted(self)
+        reason = "PodInitializing" if self.is_init or task.kind == "init" else "ContainerCreating"
+        if task.kind == "reject" and self.machine.rejects(self):
+            self.reject()
+            return
         self.write({"waiting": {"reason": reason}}, started=True)
+        if task.kind in {"mount", "init"} and self.attempts == 0:
+            records.blame_run(self)
+            if task.after > 0:
+                self.start_later(task.after)
+            return
         if task.kind == "pull" and self.attempts == 0:
             reason = "ErrImagePull"
             self.machine.after(0.3, self.pull_fails, reason)
             if task.after > 0:
-                self.machine.after(task.after, self.start)
+                self.start_later(task.after)
             return
         self.machine.after(self.machine.lag(0.05, 1.0), self.start)
+
+    def start_later(self, seconds):
+        """Start the task once what keeps it from starting is over."""
+        self.machine.starts_by = self.world.loop.moment + seconds + REST_SECONDS
+        self.machine.after(seconds, self.start)
+
+    def reject(self):
+        """Reject the pod, as the kubelet does with one whose sysctls are not allowed."""
+        self.world.oracle.records.blame_run(self)
+        pod = self.pod()
+        self.over()
+        status = {
+            "phase": "Failed",
+            "reason": "SysctlForbidden",
+            "message": 'forbidden sysctl: "net.core.somaxconn" not allowlisted',
+            "startTime": self.machine.stamp(),
+        }
+        self.world.server.set_status("kubelet", PODS, pod, status)
 
     def pull_fails(self, reason):
         if "running" in self.state or "terminated" in self.state:
@@ -150,9 +192,10 @@ class Run:
             return
         machine = self.machine
         machine.attempts[self.plan.key] += not self.is_forged
+        self.world.oracle.patience.started(self)
         self.logs[self.instance] = []
         self.world.oracle.starts.task_starts(self)
-        running = {"running": {"startedAt": self.world.clock.stamp()}}
+        running = {"running": {"startedAt": self.machine.stamp()}}
         self.write(running, phase="" if self.is_init else "Running")
         instance = self.instance
         script = write_script(
@@ -192,7 +235,7 @@ class Run:
         visible = self.world.loop.moment + late
         if log:
             visible = max(visible, log[-1][0])
-        log.append((visible, self.world.clock.log_stamp(), text))
+        log.append((visible, self.world.clock.log_stamp(self.machine.skew), text))
         self.world.oracle.evidence.results.said(self, text)
         if self.waiters:
             self.world.loop.call_at(visible, self.wake)
@@ -201,11 +244,8 @@ class Run:
         """End the instance with an exit code; the kubelet will start the next one."""
         if not self.is_running(instance):
             return
-        # The runtime tells of an end when the log has all of it.
-        now = self.world.loop.moment
-        log = self.logs[instance]
-        log[:] = [(min(visible, now), at, text) for visible, at, text in log]
-        stamp = self.world.clock.stamp()
+        self.show_log()
+        stamp = self.machine.stamp()
         reason = "Completed" if code == 0 else "Error"
         began = self.state["running"]["startedAt"]
         self.last = {
@@ -235,10 +275,15 @@ class Run:
             self.machine.after(0.2, self.back_off, instance)
         self.machine.after(pause, self.restart, instance)
 
+    def show_log(self):
+        """Make all of the log visible: the runtime tells of an end when the log has all of it."""
+        now, log = self.world.loop.moment, self.logs[self.instance]
+        log[:] = [(min(visible, now), at, text) for visible, at, text in log]
+
     def hold_pod(self):
         """Start the container that holds the pod once its init container has ended well."""
         if self.pod() is not None and not self.is_ending:
-            self.hold = {"running": {"startedAt": self.world.clock.stamp()}}
+            self.hold = {"running": {"startedAt": self.machine.stamp()}}
             self.write(self.state, phase="Running", last={})
 
     def back_off(self, instance):
@@ -251,8 +296,36 @@ class Run:
             self.logs.pop(self.instance - 2, None)
             self.start()
 
-    def end(self):
-        """The pod was deleted: end its container, then let the object go."""
+    # --- the end -------------------------------------------------------------------------
+
+    def terminate(self):
+        """Tell the task to end, as the pod is being deleted; its grace period has begun."""
+        grace = float(self.raw["spec"].get("terminationGracePeriodSeconds", 30))
+        on_term = self.task.on_term if "running" in self.state else ""
+        if on_term == "deaf":
+            self.machine.after(grace, self.end, 137)
+        elif on_term == "clean":
+            self.machine.after(min(self.machine.lag(0.1, 2.0), grace), self.end, 0)
+        else:
+            self.end(143)
+
+    def end(self, code):
+        """End the task's container with that code, tell it, and let the object go."""
+        if "running" in self.state and self.pod() is not None:
+            stamp, began = self.machine.stamp(), self.state["running"]["startedAt"]
+            self.show_log()
+            reason = "Completed" if code == 0 else "Error"
+            ended = {"exitCode": code, "reason": reason, "startedAt": began, "finishedAt": stamp}
+            self.wake()
+            if code == 0:
+                self.world.oracle.evidence.told_to_end.add(self.pod_uid)
+            self.write({"terminated": ended})
+            self.machine.after(self.machine.lag(0.01, 0.3), self.remove)
+        else:
+            self.remove()
+
+    def remove(self):
+        """Let the object of a pod go whose containers have ended."""
         pod = self.pod()
         self.over()
         if pod is not None:
@@ -307,7 +380,7 @@ class Run:
         old = pod.get("status") or {}
         status = {**old, "phase": phase or old.get("phase") or "Pending"}
         if started:
-            status.setdefault("startTime", self.world.clock.stamp())
+            status.setdefault("startTime", self.machine.stamp())
         shown = last if last is not None else (self.last if "terminated" not in state else {})
         status = with_containers(pod, status, self.container_status(state, shown), self.hold)
         self.world.server.set_status("kubelet", PODS, pod, status)

@@ -104,15 +104,17 @@ class SimClock:
             self._now = EPOCH + timedelta(seconds=self._at)
         return self._now
 
-    def stamp(self):
-        """Return the API server's time: whole seconds."""
+    def stamp(self, skew=0.0):
+        """Return API time in whole seconds, of a clock that is so many seconds ahead."""
+        if skew:
+            return format_time(EPOCH + timedelta(seconds=int(self._loop.moment + skew)))
         if self._second != int(self._loop.moment):
             self._second = int(self._loop.moment)
             self._stamp = format_time(EPOCH + timedelta(seconds=self._second))
         return self._stamp
 
-    def log_stamp(self):
+    def log_stamp(self, skew=0.0):
         """Return the kubelet's time in a log line: nine digits of fraction."""
-        micros = int(self._loop.moment * 1e6)
+        micros = int((self._loop.moment + skew) * 1e6)
         moment = EPOCH + timedelta(microseconds=micros)
         return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond:06d}000Z"

@@ -91,6 +91,9 @@ class _Rest:
         elif not has_ended:
             self.judge_reason(truth)
             self.judge_nodes(truth)
+        self.world.oracle.deadlines.judge_rest(self.job)
+        living = {n for n in truth if n in self.pods and truth[n] not in {"completed", "failed"}}
+        self.world.oracle.lifetime.judge_rest(self.job, is_at_work=has_ended and bool(living))
         if self.report.get("phase") != self.status.get("phase"):
             self.violate("report", f"{self.report.get('phase')}, Job {self.status.get('phase')}")
 
@@ -116,8 +119,11 @@ class _Rest:
     def has_former_pod(self, node):
         """Whether the pod was made for a node of this name that is no more."""
         raw, pod = self.world.server.get(NODES, node, ""), self.pods.get(node)
-        born = raw["metadata"]["creationTimestamp"]
-        return pod is not None and pod["metadata"]["creationTimestamp"] < born
+        if pod is None:
+            return False
+        born = self.world.oracle.born
+        # API times are whole seconds, of two servers' clocks.
+        return born[pod["metadata"]["uid"]] < born[raw["metadata"]["uid"]] - 4.0
 
     def is_kept_out(self, node):
         """Whether a node's task has ended well or refused, and there is no shard to enter it in."""
@@ -148,7 +154,9 @@ class _Rest:
             return "waiting"
         # The kubelet keeps the log of one instance before the current one.
         instances = {(run.pod_uid, run.instance), (run.pod_uid, run.instance - 1)}
-        if instances & world.oracle.records.printed and machine.uid == self.wanted[node]:
+        # A pod that a machine before this one has run has not proved anything about this one.
+        tokens = world.oracle.evidence.tokens.get((node, self.wanted[node]), ())
+        if instances & world.oracle.records.printed and self.uid in tokens:
             self.violate("stuck", f"{node} has succeeded and is not in the ledger")
         return "active"
 

@@ -23,12 +23,18 @@ class Task:
     then as `done`. `refuse`: prints the failure token `times` times, and then waits or ends with
     `code`; after that as `done`. `never`: runs for ever. `silent`: ends with 0 and without the
     token, always. `pull`: its image cannot be pulled for `after` seconds (0: ever), then as `done`.
+    `mount`: its volume cannot be mounted for so long, `init`: another init container fails for so
+    long. `reject`: the kubelet rejects the pod `times` times.
+
+    `on_term` is what it does when it is told to end: "" ends at once, with 143; `clean` ends with 0
+    after a while, its work undone; `deaf` works on until it is killed.
     """
 
     kind: str = "done"
     after: float = 1.0
     code: int = 0
     times: int = 0
+    on_term: str = ""
 
     @property
     def is_good(self):
@@ -38,17 +44,22 @@ class Task:
     def __str__(self):
         code = f" code {self.code}" if self.code else ""
         times = f" x{self.times}" if self.times else ""
-        return f"{self.kind} after {self.after:g}s{code}{times}"
+        term = f", {self.on_term} on TERM" if self.on_term else ""
+        return f"{self.kind} after {self.after:g}s{code}{times}{term}"
 
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """A node that is there from the beginning, or may join; tasks by incarnation, in turn."""
+    """A node that is there from the beginning, or may join; tasks by incarnation, in turn.
+
+    `zone` and `slot` are labels. Its kubelet's clock is `skew` seconds ahead of the programs'.
+    """
 
     name: str
     tasks: tuple[Task, ...] = (Task(),)
     zone: str = "a"
     slot: str = "1"
+    skew: float = 0.0
     is_initial: bool = True
 
 
@@ -101,7 +112,8 @@ class Disturbance:
 class Schedule:
     """One run, before it begins.
 
-    `streams` is the terminator's limit, `shard_nodes` how many nodes a shard of a report holds.
+    `streams` is the terminator's limit, `shard_nodes` how many nodes a shard of a report holds. The
+    clocks of the two API servers are `api_skews` seconds ahead of the programs'.
     """
 
     seed: int
@@ -111,6 +123,7 @@ class Schedule:
     calm: bool = False
     streams: int = 256
     shard_nodes: int = SHARD_NODES
+    api_skews: tuple[float, float] = (0.0, 0.0)
 
     @property
     def quiet_from(self):
@@ -131,9 +144,13 @@ class Schedule:
             when = f" at {job.created_at:g}" if job.created_at else ""
             lines.append(f"job {job.key}{when} spec {job.spec}")
             lines += [f"  on {node}: {task}" for node, task in job.tasks.items()]
+        if any(self.api_skews):
+            lines.append(f"API servers' clocks ahead by {self.api_skews}")
         for node in self.nodes:
             tasks = ", then ".join(map(str, node.tasks))
             when = "" if node.is_initial else " (joins when told)"
-            lines.append(f"node {node.name} zone {node.zone}{when}: {tasks}")
+            more = f" slot {node.slot}" if node.slot != "1" else ""
+            more += f" clock {node.skew:+g}s" if node.skew else ""
+            lines.append(f"node {node.name} zone {node.zone}{more}{when}: {tasks}")
         lines += [str(d) for d in self.disturbances]
         return lines

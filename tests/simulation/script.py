@@ -58,7 +58,7 @@ def _turn(plan, task, attempt, instance):
     """Return what of the task's plan holds for this instance."""
     if task.kind in {"fail", "refuse"} and attempt > task.times:
         return Task("done", task.after)
-    if task.kind == "pull":
+    if task.kind in {"pull", "mount", "init", "reject"}:
         return Task("done", PULLED_AFTER_SECONDS)
     if (task.kind == "once" and instance > 0) or (
         task.kind == "refuse" and "failureToken" not in plan.spec.get("completion", {})

@@ -39,6 +39,7 @@ class World:
         self._faults = []
         self._slowed = {}
         self._refused = {}
+        self._full = {}
         self._log_faults = {}
         self.clear_from = {"controller": 0.0, "terminator": 0.0}
         # Processes that do not know what became of a write of theirs, or of their predecessors'.
@@ -46,7 +47,7 @@ class World:
         self.machines = {}
         self.incarnations = {}
         self.oracle = Oracle(self)
-        self.server = Server(self.clock, self._written)
+        self.server = Server(self.clock, self._written, schedule.api_skews)
         self.cluster = Cluster(self)
         self.logs = Logs(self)
         self.processes = {"controller": ControllerProcess(self)}
@@ -134,6 +135,14 @@ class World:
     def is_refused(self, plural):
         return self._refused.get(plural, -1.0) > self.loop.moment
 
+    def fill(self, node, seconds):
+        """Leave no room for pods on a node ("*": on any) for so long."""
+        self._full[node] = self.loop.moment + seconds
+
+    def has_room(self, node):
+        ends = (self._full.get(name, -1.0) for name in (node, "*"))
+        return max(ends) <= self.loop.moment
+
     def disturb_logs(self, kind, node, seconds):
         self._log_faults[kind, node] = self.loop.moment + seconds
         self.trouble("terminator", seconds + 3.0)
@@ -174,7 +183,7 @@ class World:
         task = plan.tasks[number % len(plan.tasks)]
         if former := self.machines.get(name):
             former.is_gone = True  # it lost its Node object, and went down before it made another
-        machine = Machine(self, name, raw["metadata"]["uid"], task)
+        machine = Machine(self, name, raw["metadata"]["uid"], task, plan.skew)
         self.machines[name] = machine
         for pod in self.server.all(PODS):
             if pod["spec"].get("nodeName") == name:
@@ -182,8 +191,8 @@ class World:
 
     def register(self, name, zone):
         """Make the Node object."""
-        since = self.clock.stamp()
         plan = next(plan for plan in self.schedule.nodes if plan.name == name)
+        since = self.clock.stamp(plan.skew)
         labels = {"zone": zone, "slot": plan.slot, "kubernetes.io/hostname": name}
         body = {
             "metadata": {"name": name, "labels": labels},
@@ -194,12 +203,16 @@ class World:
         return self.server.create("kubelet", NODES, body, "")
 
     def set_ready(self, name, status):
+        """Have the node controller, or its kubelet, say whether a node is Ready."""
         raw = self.server.get(NODES, name, "")
         if raw is None:
             return
         conditions = raw["status"]["conditions"]
         if conditions[0]["status"] != status:
-            since = self.clock.stamp()
+            self.oracle.patience.node_ready(name, is_ready=status == "True")
+            machine = self.machines.get(name)
+            is_kubelet = status != "Unknown" and machine is not None
+            since = self.clock.stamp(machine.skew if is_kubelet else self.schedule.api_skews[0])
             ready = {"type": "Ready", "status": status, "lastTransitionTime": since}
             self.server.set_status("node-controller", NODES, raw, {"conditions": [ready]})
             self._mark_pods(name, status)

@@ -94,6 +94,7 @@ class Completion:
         lacking = self._lacking("complete", job, view)
         failed = {node for node in lacking if self.oracle.has_failed(job, node, lacking[node])}
         spec = self._spec(uid, view.generation)
+        self.oracle.lifetime.claimed(uid, self.truth(job, view).values())
         limit = tolerated_failures(spec, max(len(view.counted or ()), len(self.truth(job, view))))
         if len(failed) > limit:
             words = f"{sorted(failed)} failed and {limit} may{self.explain(uid, failed)}"
@@ -163,6 +164,11 @@ class Completion:
             and node not in self._occupied(uid, self.world.loop.moment)
         )
 
+    def newest(self, uid: str) -> Raw:
+        """Return the newest spec of a Job, which may be gone."""
+        specs = self.specs[uid]
+        return specs[max(specs)]
+
     def _spec(self, uid: str, generation: int) -> Raw:
         return self.specs[uid][generation]
 
@@ -202,6 +208,8 @@ class Completion:
             words += ", there were taints"
         if len({repr(spec.get("nodes")) for spec in self.specs[job_uid].values()}) > 1:
             words += ", spec.nodes was changed"
+        if any(key[0] == job_uid for key in self.oracle.patience.unstarted):
+            words += ", a task has not started"
         return words
 
     # --- reports ---------------------------------------------------------------------------

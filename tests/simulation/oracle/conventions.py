@@ -3,8 +3,8 @@
 PHASES = {"Pending", "Running", "Paused", "Succeeded", "Failed"}
 
 
-def status_faults(old, new):
-    """Return in words what is wrong with how a raw Job's status changed; an empty list is good."""
+def status_faults(old, new, now):
+    """Return in words what is wrong with how a raw Job's status changed by now; [] is good."""
     before, after = old.get("status") or {}, new.get("status") or {}
     if before == after:
         return []
@@ -21,6 +21,9 @@ def status_faults(old, new):
         faults.append(f"observedGeneration {seen}")
     if "startTime" in before and before["startTime"] != after.get("startTime"):
         faults.append("startTime changed")
+    finished = after.get("completionTime")
+    if finished and not after.get("startTime", "") <= finished <= now:
+        faults.append(f"completionTime {finished} not between {after.get('startTime')} and {now}")
     nodes = after.get("nodes") or {}
     if any(value < 0 for value in nodes.values() if isinstance(value, int)):
         faults.append(f"a negative count: {nodes}")

@@ -5,11 +5,14 @@ from collections import Counter
 from tests.simulation.oracle import gates, shards
 from tests.simulation.oracle.completion import Completion
 from tests.simulation.oracle.conventions import status_faults
+from tests.simulation.oracle.deadlines import Deadlines
 from tests.simulation.oracle.evidence import Evidence
 from tests.simulation.oracle.facts import is_true
+from tests.simulation.oracle.lifetime import Lifetime
+from tests.simulation.oracle.patience import Patience
 from tests.simulation.oracle.records import Records
 from tests.simulation.oracle.starts import Starts
-from tests.simulation.server import DAEMON_SETS, JOBS, PODS, REPORTS, controller_of
+from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, REPORTS, controller_of
 
 OURS = ("controller", "terminator")
 
@@ -23,6 +26,7 @@ class Oracle:
         self.excused = Counter()
         self.last_write_at = 0.0
         self.our_writes = 0
+        self.their_writes = 0
         # By UID: when an object was made in truth, the Job of a pod, the plan of a Job.
         self.born = {}
         self.job_of = {}
@@ -33,6 +37,9 @@ class Oracle:
         self.evidence = Evidence(world, self)
         self.records = Records(world, self)
         self.starts = Starts(world, self)
+        self.patience = Patience(world, self)
+        self.deadlines = Deadlines(world, self)
+        self.lifetime = Lifetime(world, self)
         self.gates = gates.Gates(world)
 
     def violate(self, invariant, words):
@@ -53,6 +60,8 @@ class Oracle:
         self.last_write_at = self._world.loop.moment
         if actor in OURS:
             self.our_writes += 1
+        else:
+            self.their_writes += 1
         if old is None:
             self.born[new["metadata"]["uid"]] = self._world.loop.moment
         if plural == JOBS and new is not None:
@@ -66,6 +75,7 @@ class Oracle:
                 self.job_of[new["metadata"]["uid"]] = self._owner(new)
                 self.starts.judge_pause(new)
             self.gates.pod_written(old, new, self.ledger_read_at)
+            self.patience.pod_written(old, new)
 
     def _job_written(self, old, new):
         self.completion.job_written(new)
@@ -75,8 +85,10 @@ class Oracle:
                 f"{meta['namespace']}/{meta['name']}"
             )
             return
-        for words in status_faults(old, new):
-            self.violate("conventions", words)
+        self.deadlines.job_written(old, new)
+        self.lifetime.job_written(old, new)
+        for words in status_faults(old, new, self._world.clock.stamp()):
+            self.violate("conventions", words + self.patience.skews())
         self.completion.judge_end(old, new)
         self.records.judge_end(old, new)
         self.records.judge_count(old, new)
@@ -118,11 +130,15 @@ class Oracle:
     # --- deletion ------------------------------------------------------------------------
 
     def before_delete(self, process, plural, job, uid, view):
-        """Judge the deletion of a Job that is about to take effect."""
+        """Judge a deletion that is about to take effect."""
+        if plural == PODS and job is not None and job["metadata"]["uid"] == uid:
+            self._judge_pod_deletion(job)
         if plural != JOBS or job is None or job["metadata"]["uid"] != uid:
             return
         if process.name != "terminator":
             self.violate("deletion", f"{process.name} deletes the Job")
+        generation = view.generation if view is not None else 0
+        self.lifetime.judge_deletion(job, generation)
         if is_true(job, "Failed"):
             if "ttlSecondsAfterFinished" not in job["spec"]:
                 self.violate("deletion", "a failed Job without a time to live")
@@ -133,6 +149,19 @@ class Oracle:
                 self.evidence.results.note_deletion(self.plans[uid], node, entry)
         self.completion.judge_left_report(job)
         self.deleted_by_us.add(uid)
+
+    def _judge_pod_deletion(self, pod):
+        """Judge that the controller has a reason to delete a pod: it costs its node's work."""
+        job_uid, node = self.job_of[pod["metadata"]["uid"]], pod["spec"]["meant_for"]
+        raw = self._world.server.get(NODES, node, "")
+        if raw is None or self.born[pod["metadata"]["uid"]] < self.born[raw["metadata"]["uid"]]:
+            return
+        spec = self.completion.newest(job_uid)
+        is_retried = any(d.kind == "retry" for d in self._world.schedule.disturbances)
+        if is_retried or spec.get("failurePolicy", {}).get("pods") == "Delete":
+            return
+        words = f"the pod of {node} is deleted for nothing{self.patience.skews()}"
+        self.violate("pod deletion", words)
 
     # --- facts ---------------------------------------------------------------------------
 
@@ -157,4 +186,5 @@ class Oracle:
     def task_succeeds(self, run):
         """Hear of an instance that prints the token, or ends with 0 in mode Exit."""
         self.evidence.task_succeeds(run)
+        self.lifetime.task_succeeds(self.job_of.get(run.pod_uid, ""), run.machine.uid)
         self.records.task_succeeds(run)

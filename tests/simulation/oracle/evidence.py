@@ -15,6 +15,8 @@ class Evidence:
         self._oracle = oracle
         self.tokens = {}
         self.entered = {}
+        # UIDs of pods whose task ended with 0 because it was told to.
+        self.told_to_end = set()
         self.seen = {}
         self.results = Results(world)
 
@@ -47,7 +49,10 @@ class Evidence:
             if self._is_taken_for_former(job_uid, node):
                 self._oracle.excused["evidence: former node"] += 1
                 return
-            self._oracle.violate("evidence", f"{node} ({uid}) never printed the token for this Job")
+            words = f"{node} ({uid}) never printed the token for this Job"
+            if entry.get("podUID") in self.told_to_end:
+                words += ", its task was told to end"
+            self._oracle.violate("evidence", words)
         self.results.judge_entry(self._oracle.plans[job_uid], node, entry)
         if not was.get("completedAt") or was.get("nodeUID") != uid:
             self.entered[job_uid, node] = (uid, entry.get("pod"), self._world.loop.moment)

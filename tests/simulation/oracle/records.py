@@ -53,6 +53,9 @@ class Records:
         job_uid = new["spec"]["job"]["uid"]
         for node, record in after.items():
             state = record.get("state")
+            was = before.get(node) or {}
+            if (state, record.get("uid")) != (was.get("state"), was.get("uid")):
+                self._oracle.patience.judge(job_uid, node, was, record)
             if state == (before.get(node) or {}).get("state"):
                 continue
             if state in {"Failed", "Unreachable"} and self._is_innocent(node, job_uid):
@@ -72,7 +75,7 @@ class Records:
         if self._world.clear_from["terminator"] >= self._world.loop.moment - 6.0:
             self._oracle.excused["failed: grace"] += 1
         else:
-            self._oracle.violate("innocent", words)
+            self._oracle.violate("innocent", words + self._oracle.patience.skews())
 
     # --- counts ----------------------------------------------------------------------------
 

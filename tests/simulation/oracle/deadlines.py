@@ -1,0 +1,66 @@
+"""A run fails by its deadline when that is over, and a retry or a resume gives it the time again.
+
+The time counts from the start of the run, and again from the write that says that it goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.simulation.oracle.facts import is_true
+from tests.simulation.oracle.patience import TOLERANCE_SECONDS
+
+Raw = Mapping[str, Any]
+
+# From the deadline to the word of it, when nothing is in the controller's way.
+TELLING_SECONDS = 20.0
+
+
+@dataclass(slots=True)
+class Deadlines:
+    """Hears of statuses; `began` by the UID of a Job."""
+
+    world: Any
+    oracle: Any
+    began: dict[str, float] = field(default_factory=dict)
+
+    def job_written(self, old: Raw, new: Raw) -> None:
+        """Judge a status of a Job."""
+        uid, now = new["metadata"]["uid"], self.world.loop.moment
+        before, after = old.get("status") or {}, new.get("status") or {}
+        if "startTime" in after and "startTime" not in before:
+            self.began[uid] = now
+        resumed = is_true(old, "Suspended") and not is_true(new, "Suspended")
+        asked = before.get("retry") != after.get("retry")
+        failed = is_true(new, "Failed", "DeadlineExceeded")
+        if failed and resumed:
+            self.oracle.violate("deadline", "resumed and failed by its deadline in one write")
+        elif failed and asked and is_true(old, "Failed"):
+            self.oracle.violate("deadline", "a retry was taken up and nothing was tried again")
+        elif failed and not is_true(old, "Failed"):
+            self._judge_end(new)
+        if resumed or (is_true(old, "Failed") and not is_true(new, "Failed")):
+            self.began[uid] = now
+
+    def _judge_end(self, job: Raw) -> None:
+        uid, generation = job["metadata"]["uid"], job["status"]["observedGeneration"]
+        seconds = self.oracle.completion.specs[uid][generation].get("activeDeadlineSeconds")
+        passed = self.world.loop.moment - self.began[uid]
+        if seconds is None:
+            self.oracle.violate("deadline", "failed by a deadline that there is not")
+        elif passed < seconds - TOLERANCE_SECONDS:
+            self.oracle.violate("deadline", f"failed after {passed:.1f} s and not {seconds} s")
+
+    def judge_rest(self, job: Raw) -> None:
+        """Judge that a run at rest is not past its deadline."""
+        seconds = job["spec"].get("activeDeadlineSeconds")
+        began = self.began.get(job["metadata"]["uid"])
+        if seconds is None or began is None or job["spec"].get("suspend"):
+            return
+        if any(is_true(job, type_) for type_ in ("Complete", "Failed", "Suspended")):
+            return
+        passed = self.world.loop.moment - began
+        if passed > seconds + TELLING_SECONDS:
+            self.oracle.violate("deadline", f"not failed after {passed:.0f} s, {seconds} s may be")

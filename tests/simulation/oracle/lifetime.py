@@ -1,0 +1,77 @@
+"""A Job that has ended stays for its time to live, and goes after it.
+
+The time counts from the completion of the last node that was wanted at the end, or from the word
+that the run has failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.simulation.oracle.facts import is_true
+from tests.simulation.oracle.patience import TOLERANCE_SECONDS
+
+Raw = Mapping[str, Any]
+
+# From the end of its time to a Job's deletion, when nothing is in the terminator's way.
+DELETING_SECONDS = 20.0
+
+
+@dataclass(slots=True)
+class Lifetime:
+    """Hears of ends and successes, by the UID of a Job."""
+
+    world: Any
+    oracle: Any
+    ended: dict[str, float] = field(default_factory=dict)
+    finished: dict[str, float] = field(default_factory=dict)
+    edited: dict[str, float] = field(default_factory=dict)
+    # By Job and node UID: when a task first succeeded.
+    succeeded: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def task_succeeds(self, job_uid: str, node_uid: str) -> None:
+        """Note when the task of a Job succeeded on a node."""
+        self.succeeded.setdefault((job_uid, node_uid), self.world.loop.moment)
+
+    def claimed(self, job_uid: str, node_uids: Iterable[str]) -> None:
+        """Note which nodes a Job was for when it was called complete."""
+        moments = [self.succeeded.get((job_uid, uid), -1e9) for uid in node_uids]
+        self.finished[job_uid] = max(moments, default=-1e9)
+
+    def job_written(self, old: Raw, new: Raw) -> None:
+        """Note when a Job ended, and when its spec was last changed."""
+        uid, now = new["metadata"]["uid"], self.world.loop.moment
+        if old["metadata"]["generation"] != new["metadata"]["generation"]:
+            self.edited[uid] = now
+        for type_ in ("Complete", "Failed"):
+            if is_true(new, type_) and not is_true(old, type_):
+                self.ended[uid] = now
+
+    def judge_deletion(self, job: Raw, generation: int) -> None:
+        """Judge that the deletion of an ended Job does not come too early."""
+        uid, now = job["metadata"]["uid"], self.world.loop.moment
+        spec = self.oracle.completion.specs[uid].get(generation, job["spec"])
+        seconds = spec.get("ttlSecondsAfterFinished") or 0
+        if is_true(job, "Failed"):
+            since = self.ended.get(uid, now)
+        else:
+            since = self.finished.get(uid, -1e9)
+        if now - since < seconds - TOLERANCE_SECONDS:
+            words = f"deleted after {now - since:.1f} s, its time to live is {seconds} s"
+            self.oracle.violate("lifetime", words + self.oracle.patience.skews())
+
+    def judge_rest(self, job: Raw, *, is_at_work: bool) -> None:
+        """Judge that a Job at rest is not one whose time is over."""
+        uid, seconds = job["metadata"]["uid"], job["spec"].get("ttlSecondsAfterFinished")
+        if seconds is None or uid not in self.ended or is_at_work:
+            return
+        if not (is_true(job, "Complete") or is_true(job, "Failed")):
+            return
+        since = max(self.ended[uid], self.edited.get(uid, 0.0))
+        passed = self.world.loop.moment - since
+        if passed > seconds + DELETING_SECONDS:
+            how = "Complete" if is_true(job, "Complete") else "Failed"
+            words = f"{how} and still there after {passed:.0f} s, its time to live is {seconds} s"
+            self.oracle.violate("lifetime", words)
