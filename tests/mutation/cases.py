@@ -42,7 +42,7 @@ class Case:
     spec: Any
     touched: frozenset[str]
     metadata: Raw = field(default_factory=dict)
-    task: Task = Task()
+    task: Task = field(default_factory=Task)
     changes: tuple[Change, ...] = ()
 
 
@@ -89,20 +89,19 @@ def _pairs() -> Iterator[Case]:
     def case(label: str, spec: Raw, *touched: str, **how: Any) -> Case:
         return Case(label, {"image": IMAGE, **spec}, frozenset(touched), **how)
 
-    for token in (*REGEX_EXAMPLES, "(", "x*", "a{1001}", "(?i)d\u00f6ne", "\\b", "[[:alpha:]]{900}"):
+    odd = ("(", "x*", "a{1001}", "(?i)d\u00f6ne", "\\b", "[[:alpha:]]{900}")
+    for token in (*REGEX_EXAMPLES, *odd):
         for key in ("token", "failureToken"):
             completion = {"match": "Regex", "token": "^ok$", key: token}
             yield case(f"regex {key} {token!r}", {"completion": completion}, key)
     for match in ("Line", "Contains"):
         for token in ("\u00a0", "\ufeffdone", "done\u200b", "a\u2028b", "\x85", "a\tb", "\\S"):
-            yield case(
-                f"{match} token {token!r}", {"completion": {"match": match, "token": token}}, "token"
-            )
+            completion = {"match": match, "token": token}
+            yield case(f"{match} token {token!r}", {"completion": completion}, "token")
     many = [f"node-{index}" for index in range(1000)]
-    yield case("include 300, exclude 100", {"nodes": {"include": many[:300], "exclude": many[400:500]}},
-               "nodes")  # fmt: skip
-    yield case("include 1000, exclude 20", {"nodes": {"include": many[:980], "exclude": many[980:]}},
-               "nodes")  # fmt: skip
+    for include, exclude in ((300, 100), (980, 20)):
+        nodes = {"include": many[:include], "exclude": many[-exclude:]}
+        yield case(f"include {include}, exclude {exclude}", {"nodes": nodes}, "nodes")
     yield case("args of 700 kB", {"args": ["x" * 700] * 1000}, "args")
     yield case("args of 700 kB of <", {"args": ["<" * 700] * 1000}, "args")
     yield case(

@@ -55,7 +55,9 @@ class Admin(KubeClient):
             await self._tell_refused(body, namespace or "", error)
             return dict(body)
 
-    async def _tell_refused(self, body: Mapping[str, Any], namespace: str, error: KubeError) -> None:
+    async def _tell_refused(
+        self, body: Mapping[str, Any], namespace: str, error: KubeError
+    ) -> None:
         (owner,) = body["metadata"]["ownerReferences"]
         about = {"apiVersion": "apps/v1", "kind": "DaemonSet", "namespace": namespace}
         event = {
@@ -117,7 +119,8 @@ class Complaints:
         if details := {k: v for k, v in extra.items() if k not in {"reconcile_id", "namespace"}}:
             words += f" {details}"
         if error := record["exception"]:
-            words += f"\n{str(message).strip()}"
+            frames = str(message).strip().splitlines()
+            words += "\n" + "\n".join(line for line in frames[-7:] if line.strip())
         is_defect = error is not None or record["level"].no >= logger.level("ERROR").no
         where = self.defects if is_defect else self.warnings
         found = where.setdefault(str(extra.get("job", "")), [])
@@ -145,7 +148,9 @@ class Cluster:
 async def open_cluster(env: KubeEnv) -> AsyncIterator[Cluster]:
     """Run both programs and the played nodes on a real API server, in two fresh namespaces."""
     complaints = Complaints()
-    sink = logger.add(complaints, level="WARNING", format="{message}", backtrace=False)
+    sink = logger.add(
+        complaints, level="WARNING", format="{message}", backtrace=False, diagnose=False
+    )
     logs, tasks, certs = Logs(), Tasks(), env.folder / "certs"
     await logs.start(certs / "apiserver.crt", certs / "apiserver.key")
     mark = uuid.uuid4().hex[:6]

@@ -70,11 +70,13 @@ def state_words(job: Raw | None, report: Raw | None) -> str:
         return f"the Job is gone; its report says {status.get('phase')}: {status.get('message')}"
     status = job.get("status") or {}
     lines = [
-        f"phase {status.get('phase')}, generation {job['metadata']['generation']}, observed "
-        f"{status.get('observedGeneration')}, nodes {status.get('nodes')}"
+        f"phase {status.get('phase')}, generation {job['metadata']['generation']}",
+        f"observed {status.get('observedGeneration')}, nodes {status.get('nodes')}",
     ]
-    for raw in status.get("conditions") or ():
-        lines.append(f"{raw['type']}={raw['status']} {raw['reason']}: {raw['message'][:300]}")
+    lines += [
+        f"{raw['type']}={raw['status']} {raw['reason']}: {raw['message'][:300]}"
+        for raw in status.get("conditions") or ()
+    ]
     return "\n".join(lines)
 
 

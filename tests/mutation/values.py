@@ -4,7 +4,7 @@ Two ways to have them: `edges` lists them for one field, and `draw` makes a whol
 schema with a random generator, which hypothesis provides in unit tests and a seed elsewhere.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Any
 
@@ -147,7 +147,7 @@ def _object_edges(path: str, schema: Schema) -> Iterator[tuple[str, Any]]:
             yield "key", {key: item(0)}
 
 
-def _one(path: str, schema: Schema):  # noqa: ANN202 - a function of an index
+def _one(path: str, schema: Schema) -> Callable[[int], Any]:
     """Return a function that gives a valid item, another one for another index."""
 
     def item(index: int) -> Any:
@@ -176,7 +176,9 @@ def _nested(depth: int) -> Any:
 # --- a whole value --------------------------------------------------------------------------
 
 
-def draw(random: Random, path: str, schema: Schema) -> Any:
+def draw(  # noqa: PLR0911 - one return for each kind of schema
+    random: Random, path: str, schema: Schema
+) -> Any:
     """Return a value that the schema accepts, more often at its edges than between them."""
     if schema.get("nullable") and random.random() < 0.1:
         return None

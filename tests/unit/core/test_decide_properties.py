@@ -103,7 +103,7 @@ def test_a_runtimes_long_reason_is_cut():
 
 @pytest.mark.parametrize("message", ["x" * 3000, "\N{LOBSTER}" * 3000, pytest.param(
     "<" * 3000, marks=pytest.mark.xfail(
-        reason="D5: six bytes for each <, >, & in the controller's half too", strict=True))])  # fmt: skip
+        reason="D5: <, > and & take six bytes each, in nodeStates too", strict=True))])  # fmt: skip
 def test_a_thousand_nodes_with_long_messages_fit_into_one_report(message):
     life = Life(Random(0), dict(IMAGE), nodes=0)
     for index in range(1000):
