@@ -4,8 +4,9 @@ Specs name nodes by their short names, `node-a`; the runner puts in the real one
 """
 
 import copy
+import dataclasses
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -22,28 +23,32 @@ IMAGE = "example/task:v1"
 class Change:
     """Something that happens to a Job while it runs: a merge patch, or a deletion.
 
-    `after` seconds since the one before. `what` is patch, pod, pods, daemonset or report: what is
+    `after` seconds since the one before, and not before `when`: "" at once, "at work" when a task
+    runs, "shut" when the gate is up. `what` is patch, pod, pods, daemonset or report: what is
     patched or deleted.
     """
 
     after: float
     what: str = "patch"
     body: Any = None
+    when: str = ""
 
 
 @dataclass(frozen=True)
 class Case:
     """A Job to apply, what its task does, and what happens to it meanwhile.
 
-    `touched` are the words of which a refusal has to name one.
+    `touched` are the words of which a refusal has to name one, and `field` is the path of the one
+    field at fault, where there is one.
     """
 
     label: str
     spec: Any
     touched: frozenset[str]
-    metadata: Raw = field(default_factory=dict)
-    task: Task = field(default_factory=Task)
+    metadata: Raw = dataclasses.field(default_factory=dict)
+    task: Task = dataclasses.field(default_factory=Task)
     changes: tuple[Change, ...] = ()
+    field: str = ""
 
 
 # --- edges of every field ----------------------------------------------------------------------
@@ -54,7 +59,7 @@ def edge_cases() -> Iterator[Case]:
     for each in fields():
         for word, value in edges(each.path, each.schema):
             spec = _with_image(each.spec_with(value))
-            yield Case(f"{each.path} {word}", spec, _names_of(each))
+            yield Case(f"{each.path} {word}", spec, _names_of(each), field=each.path)
     yield from _metadata_cases()
     yield from _pairs()
 
@@ -98,8 +103,8 @@ def _pairs() -> Iterator[Case]:
         for token in ("\u00a0", "\ufeffdone", "done\u200b", "a\u2028b", "\x85", "a\tb", "\\S"):
             completion = {"match": match, "token": token}
             yield case(f"{match} token {token!r}", {"completion": completion}, "token")
-    many = [f"node-{index}" for index in range(1000)]
-    for include, exclude in ((300, 100), (980, 20)):
+    many = [f"ip-10-0-{index}.eu-central-1.compute.internal" for index in range(2000)]
+    for include, exclude in ((300, 100), (1000, 20), (1000, 1000)):
         nodes = {"include": many[:include], "exclude": many[-exclude:]}
         yield case(f"include {include}, exclude {exclude}", {"nodes": nodes}, "nodes")
     yield case("args of 700 kB", {"args": ["x" * 700] * 1000}, "args")
@@ -210,7 +215,8 @@ def mutation(seed: int, number: int) -> Case:
         done.append(word)
     changes: tuple[Change, ...] = ()
     if not done or random.random() < 0.5:
-        changes = tuple(_change(random) for _ in range(random.randint(1, 4)))
+        changes = tuple(_change(random, base) for _ in range(random.randint(1, 4)))
+        task = dataclasses.replace(task, holds=random.random() < 0.6)
     notes = {names.ANNOTATION_RETRY: "0"} if random.random() < 0.1 else {}
     return Case(
         f"seed {seed}, number {number}: {'; '.join(done) or 'valid'}",
@@ -236,7 +242,7 @@ def _places(value: Any, path: str = "spec") -> Iterator[tuple[str, Any, Any]]:
 
 def _mutate(random: Random, spec: Raw) -> tuple[Raw, str, frozenset[str]]:
     """Return the spec with one thing changed, words for it, and the names of what was changed."""
-    if random.random() < 0.35:
+    if random.random() < 0.35 or not spec:
         each = random.choice(fields())
         value = random.choice(list(edges(each.path, each.schema)))[1]
         return _merged(spec, each.spec_with(value)), f"{each.path} = {value!r:.80}", _names_of(each)
@@ -302,37 +308,75 @@ _OPERATIONS: tuple[tuple[str, Callable[..., Any]], ...] = (
 # --- what happens to a Job while it runs --------------------------------------------------------
 
 
-def _change(random: Random) -> Change:
+def _change(random: Random, base: Raw) -> Change:
     after = random.choice((0.0, 0.0, 0.1, 0.3, 0.7, 1.5, 3.0))
+    when = random.choice(("", "", "at work", "shut"))
     if random.random() < 0.12:
-        return Change(after, random.choice(("pod", "pods", "daemonset", "report")))
+        return Change(after, random.choice(("pod", "pods", "daemonset", "report")), None, when)
+    if "nodes" in base and random.random() < 0.5:
+        return Change(after, body={"spec": {"nodes": random.choice(SELECTIONS)}}, when=when)
     if random.random() < 0.25:
         token = random.choice(("1", "2", "", "x" * 256, "x" * 257, "\N{LOBSTER}" * 5000, None))
-        return Change(after, body={"metadata": {"annotations": {names.ANNOTATION_RETRY: token}}})
+        notes = {"annotations": {names.ANNOTATION_RETRY: token}}
+        return Change(after, body={"metadata": notes}, when=when)
     key, values = random.choice(_PATCHES)
-    return Change(after, body={"spec": {key: random.choice(values)}})
+    return Change(after, body={"spec": {key: random.choice(values)}}, when=when)
+
+
+def change_cases() -> Iterator[Case]:
+    """Yield a running Job for each way to change its selection, there and back, and all else."""
+    for old in SELECTIONS[:-2]:
+        for new in SELECTIONS:
+            if new == old:
+                continue
+            there = Change(0, body={"spec": {"nodes": new}}, when="shut")
+            back = Change(1, body={"spec": {"nodes": old}})
+            spec = {"image": IMAGE, **({"nodes": old} if old else {})}
+            for label, changes in (("", (there,)), (" and back", (there, back))):
+                yield Case(
+                    f"change nodes {old!r:.60} to {new!r:.60}{label}",
+                    _without_null(spec),
+                    frozenset({"nodes"}),
+                    task=Task(holds=True),
+                    changes=changes,
+                )
+    for key, values in _PATCHES:
+        for value in values if key != "nodes" else ():
+            for task in (Task(holds=True), Task(holds=True, failures=2)):
+                yield Case(
+                    f"change {key} to {value!r:.40}, {task.failures} failures",
+                    {"image": IMAGE, "backoffLimit": 0},
+                    frozenset({key}),
+                    task=task,
+                    changes=(Change(0, body={"spec": {key: value}}, when="at work"),),
+                )
+
+
+def _without_null(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_null(each) for key, each in value.items() if each is not None}
+    return value
 
 
 _HUGE = 2**63 - 1
+# Ways to choose nodes, as merge patches that leave nothing of the way before. The API server
+# refuses the last ones: as a Job, as a DaemonSet.
+SELECTIONS: tuple[Any, ...] = (
+    None,
+    {"include": ["node-a"], "exclude": None, "selector": None},
+    {"include": None, "exclude": ["node-a"], "selector": None},
+    {"include": ["node-a", "node-b"], "exclude": ["node-c"]},
+    {"selector": {"matchLabels": {"zone": "y"}}, "include": None, "exclude": None},
+    {"selector": {"matchLabels": {"zone": "x"}}, "include": None, "exclude": None},
+    {"selector": {"matchLabels": {"os-version": "1.1"}}, "include": None, "exclude": None},
+    {"selector": {"matchLabels": {"os-version": "1.10"}}, "include": None, "exclude": None},
+    {"selector": {"matchLabels": {"zone": "nowhere"}}, "include": None, "exclude": None},
+    {"include": ["node..2"], "exclude": None, "selector": None},
+    {"exclude": ["node..2"], "include": None, "selector": None},
+    {"selector": {}, "include": [], "exclude": []},
+)
 _PATCHES: tuple[tuple[str, tuple[Any, ...]], ...] = (
-    (
-        "nodes",
-        (
-            None,
-            None,
-            {"include": ["node-a"], "exclude": None, "selector": None},
-            {"include": None, "exclude": ["node-a"], "selector": None},
-            {"include": ["node-a", "node-b"], "exclude": ["node-c"]},
-            {"selector": {"matchLabels": {"zone": "y"}}, "include": None, "exclude": None},
-            {"selector": {"matchLabels": {"zone": "x"}}, "include": None, "exclude": None},
-            {"selector": {"matchLabels": {"os-version": "1.1"}}, "include": None, "exclude": None},
-            {"selector": {"matchLabels": {"os-version": "1.10"}}, "include": None, "exclude": None},
-            {"selector": {"matchLabels": {"zone": "nowhere"}}, "include": None, "exclude": None},
-            {"include": ["node..2"], "exclude": None, "selector": None},
-            {"exclude": ["node..2"], "include": None, "selector": None},
-            {"selector": {}, "include": [], "exclude": []},
-        ),
-    ),
+    ("nodes", SELECTIONS),
     ("suspend", (True, False, False, None)),
     ("ttlSecondsAfterFinished", (0, 1, 3600, _HUGE, None)),
     ("activeDeadlineSeconds", (1, 3, 3600, _HUGE, None)),

@@ -11,7 +11,7 @@ from loguru import logger
 
 from tests.integration.kube_env import ROOT, KubeEnv, kube_env
 from tests.mutation import known
-from tests.mutation.cases import Case, edge_cases, mutation
+from tests.mutation.cases import Case, change_cases, edge_cases, mutation
 from tests.mutation.cluster import open_cluster
 from tests.mutation.runner import Result, Runner, summary
 
@@ -32,7 +32,8 @@ def main(arguments: list[str]) -> int:
     logger.remove()  # what matters of the programs' logs is in the results
     if options.strict:
         known.KNOWN = ()
-    cases = [case for case in edge_cases() if options.only in case.label] if options.edges else []
+    cases = [*edge_cases(), *change_cases()] if options.edges else []
+    cases = [case for case in cases if options.only in case.label]
     # The large ones stand side by side in their field; spread, they are hardly felt.
     Random(0).shuffle(cases)
     numbers = range(options.mutations) if options.number is None else [options.number]

@@ -59,7 +59,7 @@ def told(job: Raw) -> Told | None:
     progressing = condition(job, "Progressing")
     if progressing.get("status") == "False" and progressing.get("message"):
         words = f"{progressing['reason']}: {progressing['message']}"
-        return Told(words, is_final=progressing["reason"] == "DaemonSetRefused")
+        return Told(words, is_final=False)
     return None
 
 

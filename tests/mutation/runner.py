@@ -13,6 +13,7 @@ from typing import Any
 from job_controller.api import names
 from job_controller.kube.errors import Conflict, KubeError, NotFound
 from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, PODS
+from tests.integration.playing import is_gated
 from tests.mutation.cases import Case, Change
 from tests.mutation.cluster import NODES, Cluster
 from tests.mutation.known import finding
@@ -25,14 +26,19 @@ TOLD_SECONDS = 60.0
 POLL_SECONDS = 0.3
 # A state that may heal by itself has to stand for this long; one with a patience (five seconds
 # here, and the terminator's grace) for longer, since more is to come.
+FINAL_SECONDS = 0.5
 STANDS_SECONDS = 3.0
 PASSING_SECONDS = 20.0
 _PASSING = ("TaskFailing", "ImagePullFailed", "ContainerStartFailed", "Unschedulable")
 CONTROL_SECONDS = 45.0
+# How long a change waits for the moment in a Job's life that it is meant for.
+MOMENT_SECONDS = 15.0
 # Violations of one case that are shown; what raises in each pass is much the same each time.
 SHOWN = 3
 # What a KubeError says of the user's input and not of the server.
 _REFUSALS = (400, 403, 413, 422)
+# An object of megabytes is refused by etcd, in words of its own.
+_TOO_LARGE = ("request is too large", "larger than max")
 
 
 @dataclass
@@ -211,6 +217,7 @@ class Runner:
         uid = created["metadata"]["uid"]
         spec, was_over = created["spec"], False
         for change in case.changes:
+            await self._moment(name, change.when)
             await asyncio.sleep(change.after)
             try:
                 changed = await self._change(name, uid, change)
@@ -226,12 +233,29 @@ class Runner:
                 cluster.tasks.add(name, case.task, changed["spec"])
                 was_over = is_true(changed, "Complete")
                 spec = spec if was_over else changed["spec"]
+        cluster.tasks.release(name)
         job, report = await self._settle(result, uid)
         short = self._renamed(spec, cluster.play.world.short, back=True)
         if not was_over and result.outcome:
             result.violations += misjudged(short, job, self._short_report(report))
         result.violations += self._repetitions(result)
+        result.violations += _speechless(result)
         await self._clean_up(name, uid)
+
+    async def _moment(self, name: str, when: str) -> None:
+        """Return when a Job is where a change is to meet it, or does not seem to get there."""
+        loop, play = asyncio.get_running_loop(), self.cluster.play
+        end = loop.time() + MOMENT_SECONDS if when else 0.0
+        while loop.time() < end:
+            job = self._jobs.get(name) or {}
+            is_at_work = ((job.get("status") or {}).get("nodes") or {}).get("active")
+            if when == "at work" and is_at_work:
+                return
+            if when == "shut" and is_at_work:
+                found = await play.find(DAEMON_SETS, names.daemon_set_name(name))
+                if found is None or is_gated(found["spec"]["template"]):
+                    return
+            await asyncio.sleep(POLL_SECONDS)
 
     async def _change(self, name: str, uid: str, change: Change) -> Raw | None:
         """Do what a change says; return the Job after a patch."""
@@ -279,13 +303,14 @@ class Runner:
                 standing, stood_since = reason, loop.time()
             if state is not None:
                 passing = PASSING_SECONDS if reason in _PASSING else STANDS_SECONDS
-                if loop.time() - stood_since >= (0.5 if state.is_final else passing):
+                if loop.time() - stood_since >= (FINAL_SECONDS if state.is_final else passing):
                     result.outcome = f"told {reason}"
                     return job, report
             if loop.time() > began + TOLD_SECONDS:
                 warned = self.cluster.complaints.warnings.get(result.name)
                 result.violations.append(
-                    f"silent for {TOLD_SECONDS:g} s: {result.state}\nwarned: {warned}"
+                    f"silent for {TOLD_SECONDS:g} s: {result.state}\nwarned: {warned}\n"
+                    f"template: {_short(job['spec'].get('template')) if job else ''}"
                 )
                 return job, report
 
@@ -352,10 +377,19 @@ class Runner:
 
 
 def _refusal_problems(error: KubeError, words: frozenset[str]) -> Iterator[str]:
+    if any(words in error.message for words in _TOO_LARGE):
+        return
     if error.status not in _REFUSALS:
         yield f"refused with {error.status}: {error}"
     elif not names_a_field(error, words):
         yield f"the refusal names none of {sorted(words)}: {error}"
+
+
+def _speechless(result: Result) -> Iterator[str]:
+    """Yield that a refusal which a condition tells says nothing of the field that is at fault."""
+    last = result.case.field.replace("[]", "").replace("{}", "").rpartition(".")[2]
+    if last and result.outcome == "told DaemonSetRefused" and last not in result.state:
+        yield f"the condition does not name {last}"
 
 
 def _nobodys(words: str) -> Result:
