@@ -72,6 +72,13 @@ SEEDS ?= 100000
 simulate: $(VENV) ## simulated clusters, many more: SEEDS=1000000
 	.venv/bin/python -m tests.simulation --seeds $(SEEDS)
 
+.PHONY: mutate
+MUTATIONS ?= 500
+SEED ?= 0
+mutate: $(VENV) ## every edge of the API, and mutated Jobs: MUTATIONS=500 SEED=0
+	KUBEBUILDER_ASSETS=$$($(DEVCLUSTER) binaries) \
+	  .venv/bin/python -m tests.mutation --edges --mutations $(MUTATIONS) --seed $(SEED)
+
 .PHONY: clean
 clean: ## remove builds and caches of tools; cluster and .venv stay
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache htmlcov .coverage

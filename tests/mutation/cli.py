@@ -1,0 +1,74 @@
+"""The command line: run edges and mutations on a cluster of its own; show what fails."""
+
+# ruff: noqa: T201 - a command-line tool prints
+import argparse
+import asyncio
+import sys
+import time
+from random import Random
+
+from loguru import logger
+
+from tests.integration.kube_env import ROOT, KubeEnv, kube_env
+from tests.mutation import known
+from tests.mutation.cases import Case, change_cases, edge_cases, mutation
+from tests.mutation.cluster import open_cluster
+from tests.mutation.runner import Result, Runner, summary
+
+PROGRESS_SECONDS = 10.0
+
+
+def main(arguments: list[str]) -> int:
+    """Return 0 when every case held, 1 when one did not."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
+    parser.add_argument("--mutations", type=int, default=500, help="how many (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="which ones (%(default)s)")
+    parser.add_argument("--number", type=int, help="this one only of the mutations")
+    parser.add_argument("--edges", action="store_true", help="the edges of every field as well")
+    parser.add_argument("--only", default="", help="cases whose label has this text")
+    parser.add_argument("--at-once", type=int, default=30, help="Jobs side by side (%(default)s)")
+    parser.add_argument("--strict", action="store_true", help="known defects fail as well")
+    options = parser.parse_args(arguments)
+    logger.remove()  # what matters of the programs' logs is in the results
+    if options.strict:
+        known.KNOWN = ()
+    cases = [*edge_cases(), *change_cases()] if options.edges else []
+    cases = [case for case in cases if options.only in case.label]
+    # The large ones stand side by side in their field; spread, they are hardly felt.
+    Random(0).shuffle(cases)
+    numbers = range(options.mutations) if options.number is None else [options.number]
+    cases += [
+        case
+        for case in (mutation(options.seed, number) for number in numbers)
+        if options.only in case.label
+    ]
+    with kube_env(controllers=["clusterrole-aggregation-controller"]) as env:
+        env.kubectl("apply", "--server-side", "-k", str(ROOT / "deploy"))
+        env.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        return asyncio.run(_run(env, cases, options.at_once))
+
+
+async def _run(env: KubeEnv, cases: list[Case], at_once: int) -> int:
+    began = told = time.perf_counter()
+    done = failed = 0
+
+    def tell(result: Result) -> None:
+        nonlocal told, done, failed
+        done += 1
+        if result.new:
+            failed += 1
+            print(result.describe(), flush=True)
+        if time.perf_counter() - told > PROGRESS_SECONDS:
+            told = time.perf_counter()
+            print(f"{done}/{len(cases)}, {failed} failed, {told - began:.0f} s", file=sys.stderr)
+
+    async with open_cluster(env) as cluster:
+        runner = Runner(cluster, at_once)
+        await runner.run(cases, tell)
+        for result in runner.controls:
+            if result.new:
+                failed += 1
+                print(result.describe())
+        print(f"{len(cases)} cases in {time.perf_counter() - began:.0f} s, {failed} failed")
+        print("\n".join(summary(runner)))
+    return 1 if failed else 0

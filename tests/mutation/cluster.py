@@ -1,0 +1,177 @@
+"""The cluster of a run: API server, both programs, played nodes, and what the programs log."""
+
+import asyncio
+import contextlib
+import json
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from loguru import logger
+
+from job_controller.kube.client import KubeClient, RawObject
+from job_controller.kube.errors import AlreadyExists, Forbidden, Invalid, KubeError
+from job_controller.kube.resources import EVENTS, JOBS, NAMESPACES, PODS, Resource
+from job_controller.kube.transport import Call
+from tests.integration import stage as stages
+from tests.integration.kube_env import KubeEnv
+from tests.integration.playing import Logs, World
+from tests.integration.stage import Stage
+from tests.mutation.tasks import Tasks
+
+Raw = dict[str, Any]
+
+# The nodes and their labels; the oracle looks here for what a Job's spec.nodes chooses.
+NODES: Mapping[str, Mapping[str, str]] = {
+    "a": {"zone": "x", "disk": "ssd", "os-version": "1.10"},
+    "b": {"zone": "y", "os-version": "1.1"},
+    "c": {"zone": "x"},
+}
+# Patience in seconds: what does not heal is told within the minute that a Job is watched.
+PATIENCE = {"start_patience_seconds": 5, "unreachable_patience_seconds": 5}
+
+
+class Admin(KubeClient):
+    """An administrator's client, which plays a part of the DaemonSet controller: refused pods.
+
+    A pod that the API server does not take becomes an event of the DaemonSet (pkg/controller
+    RealPodControl), and nothing worse.
+    """
+
+    async def create(
+        self,
+        resource: Resource,
+        body: Mapping[str, Any],
+        namespace: str | None = None,
+        **how: Any,
+    ) -> RawObject:
+        """Create an object; for a pod that is refused, return what was asked for."""
+        try:
+            return await super().create(resource, body, namespace, **how)
+        except (Forbidden, Invalid) as error:
+            if resource is not PODS or how.get("subresource"):
+                raise
+            await self._tell_refused(body, namespace or "", error)
+            return dict(body)
+
+    async def _tell_refused(
+        self, body: Mapping[str, Any], namespace: str, error: KubeError
+    ) -> None:
+        (owner,) = body["metadata"]["ownerReferences"]
+        about = {"apiVersion": "apps/v1", "kind": "DaemonSet", "namespace": namespace}
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{owner['name'][:200]}.{owner['uid'][:13]}"},
+            "involvedObject": {**about, "name": owner["name"], "uid": owner["uid"]},
+            "type": "Warning",
+            "reason": "FailedCreate",
+            "message": f"Error creating: {error.message}"[:1024],
+            "source": {"component": "daemonset-controller"},
+        }
+        with contextlib.suppress(AlreadyExists):
+            await super().create(EVENTS, event, namespace)
+
+    async def create_job(self, namespace: str, manifest: Any) -> Raw:
+        """Create a Job of any JSON, also such that no other client would send."""
+        return await self._json(
+            Call(
+                "POST",
+                JOBS.path(namespace, None, None),
+                "create",
+                "jobs",
+                query={"fieldValidation": "Strict"},
+                body=json.dumps(manifest).encode(),
+                timeout_seconds=60,
+            )
+        )
+
+    async def patch_job(self, namespace: str, name: str, body: Any) -> Raw:
+        """Merge-patch a Job with any JSON."""
+        return await self._json(
+            Call(
+                "PATCH",
+                JOBS.path(namespace, name, None),
+                "patch",
+                "jobs",
+                query={"fieldValidation": "Strict"},
+                body=json.dumps(body).encode(),
+                content_type="application/merge-patch+json",
+                timeout_seconds=60,
+            )
+        )
+
+
+@dataclass
+class Complaints:
+    """What the programs logged that nobody should have to read."""
+
+    # By the name of the Job, "" where the record names none.
+    defects: dict[str, list[str]] = field(default_factory=dict)
+    warnings: dict[str, list[str]] = field(default_factory=dict)
+
+    def __call__(self, message: Any) -> None:
+        """Take a record of loguru."""
+        record = message.record
+        extra = record["extra"]
+        words = f"{record['level'].name} {record['name']}: {record['message']}"
+        if details := {k: v for k, v in extra.items() if k not in {"reconcile_id", "namespace"}}:
+            words += f" {details}"
+        if error := record["exception"]:
+            frames = str(message).strip().splitlines()
+            words += "\n" + "\n".join(line for line in frames[-7:] if line.strip())
+        is_defect = error is not None or record["level"].no >= logger.level("ERROR").no
+        where = self.defects if is_defect else self.warnings
+        found = where.setdefault(str(extra.get("job", "")), [])
+        if len(found) < 20 and words not in found:
+            found.append(words)
+
+
+@dataclass
+class Cluster:
+    """An open stage with a namespace for mutants and one for the control Job."""
+
+    play: Stage
+    admin: Admin
+    tasks: Tasks
+    complaints: Complaints
+    mutants: str
+    control: str
+
+    def node(self, short: str) -> str:
+        """Return the full name of a node."""
+        return self.play.world.name(short)
+
+
+@contextlib.asynccontextmanager
+async def open_cluster(env: KubeEnv) -> AsyncIterator[Cluster]:
+    """Run both programs and the played nodes on a real API server, in two fresh namespaces."""
+    complaints = Complaints()
+    sink = logger.add(
+        complaints, level="WARNING", format="{message}", backtrace=False, diagnose=False
+    )
+    logs, tasks, certs = Logs(), Tasks(), env.folder / "certs"
+    await logs.start(certs / "apiserver.crt", certs / "apiserver.key")
+    mark = uuid.uuid4().hex[:6]
+    mutants, control = f"mutants-{mark}", f"control-{mark}"
+    async with await Admin.connect(kubeconfig=str(env.kubeconfig), user_agent="world") as admin:
+        for name in (mutants, control):
+            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+            await admin.create(NAMESPACES, body)
+        world = World(admin, logs, (mutants, control), tasks)
+        played = asyncio.create_task(world.run())
+        play = Stage(env, admin, world, mutants, played)
+        try:
+            for node, labels in NODES.items():
+                await world.join(node, labels=labels)
+            await play.start_controller(**PATIENCE)
+            await play.start_terminator()
+            yield Cluster(play, admin, tasks, complaints, mutants, control)
+        finally:
+            await play.close()
+            played.cancel()
+            await asyncio.wait({played})
+            await stages._clear(admin, world)
+            await logs.stop()
+            logger.remove(sink)

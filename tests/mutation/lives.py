@@ -1,0 +1,370 @@
+"""Lives of a Job for the pure core: whatever a cluster may show, pass after pass.
+
+No server: the plan of one pass is carried out on raw objects, then something changes at random,
+and the next pass decides on what then stands. What is shown to the core is what the API server
+would let through, its texts at their longest and strangest.
+"""
+
+import json
+import traceback
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+from job_controller.api import names
+from job_controller.api.job import parse_job
+from job_controller.api.objects import parse_daemon_set, parse_node, parse_pod
+from job_controller.api.report import parse_report
+from job_controller.core.decide import decide
+from job_controller.core.plan import (
+    ApplyDaemonSet,
+    CreateReport,
+    DeleteDaemonSet,
+    DeletePods,
+    OpenGates,
+    Plan,
+    WriteReportStatus,
+    WriteStatus,
+)
+from job_controller.core.snapshot import Snapshot
+from tests.mutation.schema import OBJECT_BYTES, part, problems, stored_bytes
+from tests.mutation.values import draw, draw_object
+
+Raw = dict[str, Any]
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+_TEXTS = (
+    "",
+    "boom",
+    "two\nlines\x00 and \x1b[31mred",
+    "\N{LOBSTER}" * 2000,
+    "<&>" * 1000,
+    "x" * 5000,
+    "\u202e" + "'\"" * 300,
+)
+# A runtime's words for an end or a wait (container status), some of them known to the core.
+_REASONS = ("", "Error", "OOMKilled", "Completed", "StartError", "R" * 3000)
+_WAITS = (
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "CreateContainerError",
+    "CrashLoopBackOff",
+    "PodInitializing",
+    "ContainerCreating",
+    "W" * 3000,
+)
+RETRIES = (None, "", "1", "2", "\N{LOBSTER}" * 256, "x" * 256, "x" * 257, "x" * 100_000)
+_SECONDS = (0, 1, 4, 6, 11, 61, 301, 4000, 10**6)
+
+
+def stamp(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Life:
+    """One Job, its nodes and what belongs to it, as raw objects."""
+
+    def __init__(self, random: Random, spec: Raw | None = None, nodes: int | None = None) -> None:
+        self.random = random
+        self.now = NOW
+        self.serial = 0
+        name = random.choice(("a", "sample", "n" * 253, "a.b.c"))
+        drawn = draw_object(random, "spec", part("jobs", "spec"))
+        self.job: Raw = {
+            "metadata": {
+                "name": name,
+                "namespace": "default",
+                "uid": "12345678-1234-1234-1234-123456789012",
+                "resourceVersion": "1",
+                "generation": 1,
+                "creationTimestamp": stamp(NOW),
+                "annotations": {},
+            },
+            "spec": drawn if spec is None else spec,
+        }
+        count = random.randint(0, 5) if nodes is None else nodes
+        self.nodes = [self._node(index) for index in range(count)]
+        self.pods: list[Raw] = []
+        self.daemon_set: Raw | None = None
+        self.reports: list[Raw] = []
+        self.pods_refused = ""
+        self.refusal = ""
+
+    # --- a pass -------------------------------------------------------------------------
+
+    def step(self) -> Iterator[str]:
+        """Make one pass, carry out its plan and change something; yield what is wrong with it."""
+        try:
+            plan = decide(self.snapshot(), self.now)
+        except Exception:  # noqa: BLE001 - whatever it is, it is what we look for
+            yield f"decide raised: {traceback.format_exc()}"
+            return
+        yield from self.check(plan)
+        self.carry_out(plan)
+        self.change()
+
+    def snapshot(self) -> Snapshot:
+        """Return what a controller with fresh caches sees."""
+        return Snapshot(
+            job=parse_job(self.job),
+            daemon_set=parse_daemon_set(self.daemon_set) if self.daemon_set else None,
+            pods=tuple(map(parse_pod, self.pods)),
+            nodes={raw["metadata"]["name"]: parse_node(raw) for raw in self.nodes},
+            reports=tuple(map(parse_report, self.reports)),
+            pods_refused=self.pods_refused,
+            refusal=self.refusal,
+        )
+
+    def check(self, plan: Plan) -> Iterator[str]:
+        """Yield what of a plan the API server would not take as it is."""
+        for action in plan.actions:
+            match action:
+                case WriteStatus(status=status):
+                    yield from problems(part("jobs", "status"), status, "status")
+                    yield from _size("Job", {**self.job, "status": status})
+                case CreateReport(body=body):
+                    yield from problems(part("jobreports", "spec"), body["spec"], "report.spec")
+                    yield from _size("JobReport", body)
+                case WriteReportStatus(name=name, status=status):
+                    yield from problems(part("jobreports", "status"), status, "report.status")
+                    stored = next(r for r in self.reports if r["metadata"]["name"] == name)
+                    yield from _size("JobReport", {**stored, "status": status})
+                case ApplyDaemonSet(body=body):
+                    yield from _size("DaemonSet", body)
+                    json.dumps(body)
+        for event in plan.events:
+            if not 0 < len(event.reason) <= 128:
+                yield f"event.reason: {event.reason!r}"
+
+    # --- what becomes of a plan ---------------------------------------------------------
+
+    def carry_out(self, plan: Plan) -> None:  # noqa: C901 - one branch for each action
+        """Do what the plan says to the objects."""
+        for action in plan.actions:
+            match action:
+                case WriteStatus(status=status):
+                    self.job["status"] = json.loads(json.dumps(status))
+                case CreateReport(body=body):
+                    meta = {**body["metadata"], "uid": self._uid("report"), "resourceVersion": "1"}
+                    self.reports.append({**json.loads(json.dumps(body)), "metadata": meta})
+                case WriteReportStatus(name=name, status=status):
+                    stored = next(r for r in self.reports if r["metadata"]["name"] == name)
+                    stored["status"] = json.loads(json.dumps(status))
+                case ApplyDaemonSet(body=body):
+                    self._apply(body)
+                case DeleteDaemonSet():
+                    self.daemon_set, self.pods = None, []
+                case DeletePods(pods=pods):
+                    gone = {pod.uid for pod in pods}
+                    self.pods = [raw for raw in self.pods if raw["metadata"]["uid"] not in gone]
+                case OpenGates(pods=pods):
+                    due = {pod.uid for pod in pods}
+                    for raw in self.pods:
+                        if raw["metadata"]["uid"] in due:
+                            raw["spec"].pop("schedulingGates", None)
+
+    def _apply(self, body: Mapping[str, Any]) -> None:
+        old = self.daemon_set or {"metadata": {"uid": self._uid("set"), "generation": 0}}
+        meta = {
+            **body["metadata"],
+            "uid": old["metadata"]["uid"],
+            "generation": old["metadata"]["generation"] + 1,
+            "resourceVersion": str(self._next()),
+        }
+        self.daemon_set = {"metadata": meta, "spec": body["spec"], "status": old.get("status")}
+
+    # --- what changes -------------------------------------------------------------------
+
+    def change(self) -> None:
+        """Let time pass, and let the cluster do some of what a cluster does."""
+        random = self.random
+        self.now += timedelta(seconds=random.choice(_SECONDS))
+        for _ in range(random.randint(1, 3)):
+            random.choice(
+                (
+                    self._sync_daemon_set,
+                    self._sync_daemon_set,
+                    self._change_pod,
+                    self._change_pod,
+                    self._enter_evidence,
+                    self._enter_evidence,
+                    self._change_job,
+                    self._change_nodes,
+                    self._refuse,
+                    self._delete_something,
+                )
+            )()
+
+    def _sync_daemon_set(self) -> None:
+        """Do what the DaemonSet controller does: a pod for each node, and the counters."""
+        if self.daemon_set is None:
+            return
+        taken = {pod["spec"]["nodeName"] for pod in self.pods}
+        template = self.daemon_set["spec"]["template"]
+        for raw in self.nodes:
+            if raw["metadata"]["name"] not in taken:
+                self.pods.append(self._pod(raw["metadata"]["name"], template))
+        count = len(self.nodes)
+        self.daemon_set["status"] = {
+            "observedGeneration": self.daemon_set["metadata"]["generation"],
+            "desiredNumberScheduled": count,
+            "currentNumberScheduled": count,
+            "numberMisscheduled": 0,
+        }
+
+    def _change_pod(self) -> None:
+        if not self.pods:
+            return
+        random, pod = self.random, self.random.choice(self.pods)
+        moment = stamp(self.now - timedelta(seconds=random.choice(_SECONDS)))
+        ended = {
+            "exitCode": random.choice((0, 1, 3, 137, 255, 2**31 - 1, -1)),
+            "reason": random.choice(_REASONS),
+            "message": random.choice(_TEXTS),
+            "startedAt": moment,
+            "finishedAt": moment,
+        }
+        state = random.choice(
+            (
+                {"running": {"startedAt": moment}},
+                {"terminated": ended},
+                {"waiting": {"reason": random.choice(_WAITS), "message": random.choice(_TEXTS)}},
+                {},
+            )
+        )
+        task = {
+            "name": names.CONTAINER_NAME,
+            "state": state,
+            "lastState": random.choice(({}, {"terminated": ended})),
+            "restartCount": random.choice((0, 1, 6, 7, 1001, 10**6)),
+        }
+        where = random.choice(("containerStatuses", "initContainerStatuses"))
+        conditions = [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"},
+            {"type": "DisruptionTarget", "status": "True", "reason": random.choice(_REASONS)},
+        ]
+        conditions[0]["message"] = random.choice(_TEXTS)
+        pod["status"] = {
+            "phase": random.choice(("Pending", "Running", "Failed", "Succeeded", "Unknown")),
+            "startTime": moment,
+            "reason": random.choice(("", "Evicted", "NodeShutdown", "P" * 3000)),
+            "message": random.choice(_TEXTS),
+            "conditions": [each for each in conditions if random.random() < 0.3],
+            where: [task],
+        }
+
+    def _enter_evidence(self) -> None:
+        """Do what the terminator does: enter what a log said, within the ledger's bounds."""
+        if not (self.pods and self.reports):
+            return
+        random, pod = self.random, self.random.choice(self.pods)
+        node = pod["spec"]["nodeName"]
+        known = next((raw for raw in self.nodes if raw["metadata"]["name"] == node), None)
+        if known is None:
+            return
+        entry: Raw = {
+            "nodeUID": known["metadata"]["uid"],
+            "pod": pod["metadata"]["name"],
+            "podUID": pod["metadata"]["uid"],
+        }
+        moment = self.now - timedelta(seconds=random.choice(_SECONDS))
+        at = moment.strftime(random.choice(("%Y-%m-%dT%H:%M:%S.123456789Z", "%Y-%m-%dT%H:%M:%SZ")))
+        kind = random.random()
+        if kind < 0.3:
+            entry["completedAt"] = at
+        elif kind < 0.5:
+            entry["failedAt"] = at
+        lines = (*(text[:256] for text in _TEXTS), f"at {self._next()}: it fails")
+        entry["lastLines"] = [random.choice(lines) for _ in range(random.randint(0, 20))]
+        entry["results"] = draw(
+            random, "results", part("jobreports", "evidence")["additionalProperties"]["properties"]
+            ["results"],
+        )  # fmt: skip
+        random.choice(self.reports).setdefault("evidence", {})[node] = entry
+
+    def _change_job(self) -> None:
+        random, meta = self.random, self.job["metadata"]
+        if random.random() < 0.5:
+            token = random.choice(RETRIES)
+            meta["annotations"] = {} if token is None else {names.ANNOTATION_RETRY: token}
+            return
+        # What runs is fixed once the Job has started.
+        fixed = ("image", "command", "args", "mountPath", "template", "completion")
+        fresh = draw_object(random, "spec", part("jobs", "spec"))
+        kept = {key: value for key, value in self.job["spec"].items() if key in fixed}
+        self.job["spec"] = {key: v for key, v in fresh.items() if key not in fixed} | kept
+        meta["generation"] += 1
+
+    def _change_nodes(self) -> None:
+        random = self.random
+        if random.random() < 0.3:
+            self.nodes.append(self._node(self._next()))
+        elif self.nodes:
+            raw = random.choice(self.nodes)
+            moment = stamp(self.now - timedelta(seconds=random.choice(_SECONDS)))
+            status = random.choice(("True", "False", "Unknown"))
+            raw["status"] = {
+                "conditions": [{"type": "Ready", "status": status, "lastTransitionTime": moment}]
+            }
+
+    def _refuse(self) -> None:
+        self.refusal = self.random.choice(_TEXTS)
+        self.pods_refused = self.random.choice(_TEXTS)
+
+    def _delete_something(self) -> None:
+        random = self.random
+        match random.randint(0, 3):
+            case 0 if self.nodes:
+                self.nodes.remove(random.choice(self.nodes))
+            case 1 if self.pods:
+                self.pods.remove(random.choice(self.pods))
+            case 2 if self.pods:
+                random.choice(self.pods)["metadata"]["deletionTimestamp"] = stamp(self.now)
+            case 3:
+                self.daemon_set, self.pods = None, []
+
+    # --- objects ------------------------------------------------------------------------
+
+    def _node(self, index: int) -> Raw:
+        name = f"node-{index}" if index % 3 else f"{'n' * 240}-{index}"
+        return {
+            "metadata": {
+                "name": name,
+                "uid": self._uid("node"),
+                "resourceVersion": "1",
+                "creationTimestamp": stamp(NOW - timedelta(days=1)),
+            },
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        }
+
+    def _pod(self, node: str, template: Mapping[str, Any]) -> Raw:
+        assert self.daemon_set is not None
+        owner = {"kind": "DaemonSet", "uid": self.daemon_set["metadata"]["uid"]}
+        gates = (template.get("spec") or {}).get("schedulingGates")
+        spec = {"nodeName": node, **({"schedulingGates": list(gates)} if gates else {})}
+        return {
+            "metadata": {
+                "name": f"pod-{self._next()}",
+                "namespace": "default",
+                "uid": self._uid("pod"),
+                "resourceVersion": "1",
+                "creationTimestamp": stamp(self.now),
+                "ownerReferences": [{**owner, "controller": True}],
+            },
+            "spec": spec,
+        }
+
+    def _next(self) -> int:
+        self.serial += 1
+        return self.serial
+
+    def _uid(self, kind: str) -> str:
+        return f"{kind}-{self._next():028}"
+
+
+def _size(what: str, raw: Any) -> Iterator[str]:
+    size = stored_bytes(raw)
+    if size > OBJECT_BYTES:
+        yield f"{what}: {size} bytes, more than etcd takes"

@@ -1,0 +1,142 @@
+"""What a user has to be told of a Job, judged by what they asked for and by nothing else.
+
+A Job ends refused by a message that names the field, or completed on the nodes that its spec
+chooses, or in a state that its conditions tell. What is neither is a silent stop.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from job_controller.kube.errors import KubeError
+from tests.mutation.cluster import NODES
+
+Raw = dict[str, Any]
+
+# A time to live that is waited for; a Job with a longer one is looked at as it stands.
+SHORT_TTL_SECONDS = 10
+
+
+@dataclass(frozen=True)
+class Told:
+    """A state that says how it is with a Job. `is_final`: nothing but the user changes it."""
+
+    words: str
+    is_final: bool = True
+
+
+def names_a_field(error: KubeError, words: frozenset[str]) -> bool:
+    """Return whether a refusal names one of these fields; any field, where none is given."""
+    text = f"{error.message} {dict(error.details)}"
+    return any(word in text for word in words or {"spec", "metadata"})
+
+
+def condition(job: Raw, type_: str) -> Raw:
+    """Return a condition of a Job, empty when it has none of that type."""
+    found = (job.get("status") or {}).get("conditions") or ()
+    return next((raw for raw in found if raw["type"] == type_), {})
+
+
+def is_true(job: Raw, type_: str) -> bool:
+    """Return whether a condition is True."""
+    return condition(job, type_).get("status") == "True"
+
+
+def told(job: Raw) -> Told | None:
+    """Return the state that a Job's status tells its user, None as long as it tells none."""
+    status, spec = job.get("status") or {}, job["spec"]
+    if status.get("observedGeneration") != job["metadata"]["generation"]:
+        return None
+    stays = spec.get("ttlSecondsAfterFinished", -1) > SHORT_TTL_SECONDS
+    if is_true(job, "Complete"):
+        failed = (status.get("nodes") or {}).get("failed") and "ttlSecondsAfterFinished" not in spec
+        return Told("Complete") if stays or failed else None
+    if is_true(job, "Failed"):
+        lives = stays or "ttlSecondsAfterFinished" not in spec
+        return Told(f"Failed: {condition(job, 'Failed')['message']}") if lives else None
+    if is_true(job, "Suspended"):
+        return Told(f"Suspended: {condition(job, 'Suspended')['message']}")
+    progressing = condition(job, "Progressing")
+    if progressing.get("status") == "False" and progressing.get("message"):
+        words = f"{progressing['reason']}: {progressing['message']}"
+        return Told(words, is_final=False)
+    return None
+
+
+def state_words(job: Raw | None, report: Raw | None) -> str:
+    """Return what a user sees of a Job, in a few lines."""
+    if job is None:
+        status = (report or {}).get("status") or {}
+        return f"the Job is gone; its report says {status.get('phase')}: {status.get('message')}"
+    status = job.get("status") or {}
+    lines = [
+        f"phase {status.get('phase')}, generation {job['metadata']['generation']}",
+        f"observed {status.get('observedGeneration')}, nodes {status.get('nodes')}",
+    ]
+    lines += [
+        f"{raw['type']}={raw['status']} {raw['reason']}: {raw['message'][:300]}"
+        for raw in status.get("conditions") or ()
+    ]
+    return "\n".join(lines)
+
+
+# --- the nodes that a spec chooses ----------------------------------------------------------
+
+
+def chosen(spec: Raw) -> set[str]:
+    """Return the short names of the nodes that a Job's spec.nodes chooses."""
+    nodes = spec.get("nodes") or {}
+    include, exclude = nodes.get("include") or (), nodes.get("exclude") or ()
+    return {
+        short
+        for short, labels in NODES.items()
+        if (not include or f"node-{short}" in include)
+        and f"node-{short}" not in exclude
+        and _matches(nodes.get("selector") or {}, labels)
+    }
+
+
+def _matches(selector: Raw, labels: Mapping[str, str]) -> bool:
+    wanted = selector.get("matchLabels") or {}
+    if any(labels.get(key) != value for key, value in wanted.items()):
+        return False
+    return all(_holds(rule, labels) for rule in selector.get("matchExpressions") or ())
+
+
+def _holds(rule: Raw, labels: Mapping[str, str]) -> bool:
+    value, values = labels.get(rule["key"]), rule.get("values") or ()
+    return {
+        "In": value in values,
+        "NotIn": value not in values,
+        "Exists": value is not None,
+        "DoesNotExist": value is None,
+    }[rule["operator"]]
+
+
+def is_placed_by_nodes_alone(spec: Raw) -> bool:
+    """Return whether nothing but spec.nodes says where pods go."""
+    template = (spec.get("template") or {}).get("spec") or {}
+    return not template.get("affinity") and not template.get("nodeSelector")
+
+
+def misjudged(spec: Raw, job: Raw | None, report: Raw | None) -> Iterator[str]:
+    """Yield where what was told cannot be, by the nodes that the spec chooses.
+
+    `spec` is the newest one, with the nodes' short names. `report` names them the same way.
+    """
+    if not is_placed_by_nodes_alone(spec):
+        return
+    wanted = chosen(spec)
+    status = (report or {}).get("status") or {}
+    states = {node: raw["state"] for node, raw in (status.get("nodeStates") or {}).items()}
+    if job is not None:
+        reason = condition(job, "Progressing").get("reason")
+        if reason == "NoMatchingNodes" and wanted:
+            yield f"it says that no node matches, and {sorted(wanted)} do"
+        if not is_true(job, "Complete"):
+            return
+    elif status.get("phase") != "Succeeded":
+        return
+    missing = {node for node in wanted if states.get(node) not in {"Completed", "Failed"}}
+    if missing:
+        yield f"it completed without {sorted(missing)}: {states}"

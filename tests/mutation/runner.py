@@ -1,0 +1,417 @@
+"""Run cases side by side on one cluster, and say what became of each."""
+
+import asyncio
+import contextlib
+import copy
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from job_controller.api import names
+from job_controller.kube.errors import Conflict, KubeError, NotFound
+from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, PODS
+from tests.integration.playing import is_gated
+from tests.mutation.cases import Case, Change
+from tests.mutation.cluster import NODES, Cluster
+from tests.mutation.known import finding
+from tests.mutation.oracle import is_true, misjudged, names_a_field, state_words, told
+
+Raw = dict[str, Any]
+
+# A Job says within this time how it is with it.
+TOLD_SECONDS = 60.0
+POLL_SECONDS = 0.3
+# A state that may heal by itself has to stand for this long; one with a patience (five seconds
+# here, and the terminator's grace) for longer, since more is to come.
+FINAL_SECONDS = 0.5
+STANDS_SECONDS = 3.0
+PASSING_SECONDS = 20.0
+_PASSING = ("TaskFailing", "ImagePullFailed", "ContainerStartFailed", "Unschedulable")
+CONTROL_SECONDS = 45.0
+# How long a change waits for the moment in a Job's life that it is meant for.
+MOMENT_SECONDS = 15.0
+# Violations of one case that are shown; what raises in each pass is much the same each time.
+SHOWN = 3
+# What a KubeError says of the user's input and not of the server.
+_REFUSALS = (400, 403, 413, 422)
+# An object of megabytes is refused by etcd, in words of its own.
+_TOO_LARGE = ("request is too large", "larger than max")
+
+
+@dataclass
+class Result:
+    """What became of a case: in a word, in the words that the user was told, and what is wrong."""
+
+    case: Case
+    name: str
+    outcome: str = ""
+    state: str = ""
+    seconds: float = 0.0
+    violations: list[str] = field(default_factory=list)
+
+    @property
+    def new(self) -> list[str]:
+        """The violations that are no known defects."""
+        return [words for words in self.violations if not finding(words)]
+
+    def describe(self) -> str:
+        """Return all that is needed to see the violation again."""
+        manifest = {"metadata": {"name": self.name, **self.case.metadata}, "spec": self.case.spec}
+        lines = [f"--- {self.case.label}", f"manifest: {_short(manifest)}"]
+        lines += [f"task: {self.case.task}"]
+        lines += [
+            f"then after {change.after} s: {change.what} {_short(change.body)}"
+            for change in self.case.changes
+        ]
+        lines += [f"told after {self.seconds:.0f} s ({self.outcome}): {self.state}"]
+        for words in self.violations[:SHOWN]:
+            lines.append(f"VIOLATED ({finding(words) or 'new'}): {words}")
+        if len(self.violations) > SHOWN:
+            lines.append(f"and {len(self.violations) - SHOWN} more")
+        return "\n".join(lines)
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=True)
+    text = re.sub(r"(.{1,12}?)\1{20,}", r"\1…(many)…", text)
+    return text if len(text) <= 3000 else f"{text[:3000]}… ({len(text)} characters)"
+
+
+class Runner:
+    """Applies cases, watches what becomes of their Jobs, and cleans up after them."""
+
+    def __init__(self, cluster: Cluster, at_once: int = 30) -> None:
+        self.cluster = cluster
+        self.results: list[Result] = []
+        self.controls: list[Result] = []
+        self.longest_stall = 0.0
+        self._room = asyncio.Semaphore(at_once)
+        self._jobs: dict[str, Raw] = {}
+        self._reports: dict[str, Raw] = {}
+        self._polled_at = 0.0
+        self._polled = asyncio.Condition()
+        self._running: dict[str, Case] = {}
+
+    async def run(
+        self, cases: Iterable[Case], told_each: Callable[[Result], None] | None = None
+    ) -> list[Result]:
+        """Return the results of all cases; raises if a program or the played world ends."""
+        async with asyncio.TaskGroup() as group:
+            helpers = [
+                group.create_task(work)
+                for work in (self._poll(), self._control(), self._measure_stalls())
+            ]
+
+            async def one(index: int, case: Case) -> None:
+                try:
+                    result = await self._one(index, case)
+                finally:
+                    self._room.release()
+                self.results.append(result)
+                if told_each:
+                    told_each(result)
+
+            running = []
+            for index, case in enumerate(cases):
+                await self._room.acquire()
+                running.append(group.create_task(one(index, case)))
+            await asyncio.gather(*running)
+            # One more round of the control Job: nothing that was left behind may disturb it.
+            count = len(self.controls)
+            async with asyncio.timeout(2 * CONTROL_SECONDS):
+                while len(self.controls) < count + 2:  # noqa: ASYNC110 - a count, no event
+                    await asyncio.sleep(POLL_SECONDS)
+            for helper in helpers:
+                helper.cancel()
+        for words in self.cluster.complaints.defects.pop("", ()):
+            self.controls.append(_nobodys(words))
+        return self.results
+
+    # --- looking --------------------------------------------------------------------------
+
+    async def _poll(self) -> None:
+        loop, admin = asyncio.get_running_loop(), self.cluster.admin
+        while True:
+            play = self.cluster.play
+            for task in (play.played, *(process.task for process in play.processes)):
+                assert not task.done(), f"it ended by itself: {task}"
+            began = loop.time()
+            jobs = await admin.list(JOBS, self.cluster.mutants)
+            reports = await admin.list(JOB_REPORTS, self.cluster.mutants)
+            self._jobs = {raw["metadata"]["name"]: raw for raw in jobs.get("items") or ()}
+            self._reports = {
+                raw["spec"]["job"]["uid"]: raw
+                for raw in reports.get("items") or ()
+                if not raw["spec"].get("shard")
+            }
+            async with self._polled:
+                self._polled_at = began
+                self._polled.notify_all()
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _next_poll(self, since: float) -> None:
+        async with self._polled:
+            await self._polled.wait_for(lambda: self._polled_at > since)
+
+    async def _measure_stalls(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            before = loop.time()
+            await asyncio.sleep(0.05)
+            self.longest_stall = max(self.longest_stall, loop.time() - before - 0.05)
+
+    # --- the control Job --------------------------------------------------------------------
+
+    async def _control(self) -> None:
+        """Have one plain Job after the other completed in a namespace of its own."""
+        loop, number = asyncio.get_running_loop(), 0
+        while True:
+            number += 1
+            name = f"control-{number}"
+            case = Case(name, {"image": "example/task:v1"}, frozenset())
+            result, began = Result(case, name), loop.time()
+            await self.cluster.play.apply(name=name, namespace=self.cluster.control)
+            while await self.cluster.play.find(JOBS, name, self.cluster.control):
+                if loop.time() > began + CONTROL_SECONDS:
+                    others = [f"{n}: {each.label}" for n, each in self._running.items()]
+                    result.violations.append(f"the control Job is disturbed by one of {others}")
+                    break
+                await asyncio.sleep(POLL_SECONDS)
+            result.seconds = loop.time() - began
+            result.violations += self.cluster.complaints.defects.pop(name, ())
+            self.controls.append(result)
+
+    # --- one case -----------------------------------------------------------------------------
+
+    async def _one(self, index: int, case: Case) -> Result:
+        loop = asyncio.get_running_loop()
+        name = case.metadata.get("name") or f"m{index:05}"
+        result, began = Result(case, name), loop.time()
+        self._running[name] = case
+        try:
+            await self._live(result)
+        finally:
+            del self._running[name]
+            result.violations += self.cluster.complaints.defects.pop(name, ())
+        result.seconds = loop.time() - began
+        return result
+
+    async def _live(self, result: Result) -> None:
+        case, name, cluster = result.case, result.name, self.cluster
+        manifest = {
+            "apiVersion": names.API_VERSION,
+            "kind": names.JOB_KIND,
+            "metadata": {"name": name, **case.metadata},
+            "spec": self._renamed(case.spec, cluster.node),
+        }
+        try:
+            created = await cluster.admin.create_job(cluster.mutants, manifest)
+        except KubeError as error:
+            result.outcome, result.state = "refused", str(error)
+            result.violations += _refusal_problems(error, case.touched)
+            return
+        cluster.tasks.add(name, case.task, created["spec"])
+        uid = created["metadata"]["uid"]
+        spec, was_over = created["spec"], False
+        for change in case.changes:
+            await self._moment(name, change.when)
+            await asyncio.sleep(change.after)
+            try:
+                changed = await self._change(name, uid, change)
+            except NotFound:
+                break
+            except KubeError as error:
+                words = frozenset((change.body or {}).get("spec") or {"metadata": None})
+                result.violations += _refusal_problems(error, words)
+                continue
+            if changed is not None:
+                # Until the start what runs may change; what is asked for once a run is complete
+                # need not be done any more.
+                cluster.tasks.add(name, case.task, changed["spec"])
+                was_over = is_true(changed, "Complete")
+                spec = spec if was_over else changed["spec"]
+        cluster.tasks.release(name)
+        job, report = await self._settle(result, uid)
+        short = self._renamed(spec, cluster.play.world.short, back=True)
+        if not was_over and result.outcome:
+            result.violations += misjudged(short, job, self._short_report(report))
+        result.violations += self._repetitions(result)
+        result.violations += _speechless(result)
+        await self._clean_up(name, uid)
+
+    async def _moment(self, name: str, when: str) -> None:
+        """Return when a Job is where a change is to meet it, or does not seem to get there."""
+        loop, play = asyncio.get_running_loop(), self.cluster.play
+        end = loop.time() + MOMENT_SECONDS if when else 0.0
+        while loop.time() < end:
+            job = self._jobs.get(name) or {}
+            is_at_work = ((job.get("status") or {}).get("nodes") or {}).get("active")
+            if when == "at work" and is_at_work:
+                return
+            if when == "shut" and is_at_work:
+                found = await play.find(DAEMON_SETS, names.daemon_set_name(name))
+                if found is None or is_gated(found["spec"]["template"]):
+                    return
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _change(self, name: str, uid: str, change: Change) -> Raw | None:
+        """Do what a change says; return the Job after a patch."""
+        admin, namespace = self.cluster.admin, self.cluster.mutants
+        selector = f"{names.LABEL_JOB_UID}={uid}"
+        match change.what:
+            case "patch":
+                body = copy.deepcopy(change.body)
+                if isinstance(body.get("spec"), dict):
+                    body["spec"] = self._renamed(body["spec"], self.cluster.node)
+                body["metadata"] = {**(body.get("metadata") or {}), "uid": uid}
+                return await admin.patch_job(namespace, name, body)
+            case "daemonset":
+                resource, most = DAEMON_SETS, 1
+            case "report":
+                resource, most = JOB_REPORTS, 1
+            case other:
+                resource, most = PODS, 1 if other == "pod" else len(NODES)
+        found = (await admin.list(resource, namespace, label_selector=selector)).get("items") or ()
+        for raw in found[:most]:
+            with contextlib.suppress(NotFound, Conflict):
+                await admin.delete(resource, raw["metadata"]["name"], namespace)
+        return None
+
+    async def _settle(self, result: Result, uid: str) -> tuple[Raw | None, Raw | None]:
+        """Return Job and report once the user is told how it is with the Job, or time is up."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        since, stood_since, standing = began, began, ""
+        while True:
+            await self._next_poll(since)
+            since = self._polled_at
+            job, report = self._jobs.get(result.name), self._reports.get(uid)
+            if job is not None and job["metadata"]["uid"] != uid:
+                job = None
+            result.state = state_words(job, report)
+            if self.cluster.complaints.defects.get(result.name):
+                result.outcome = ""
+                return job, report
+            if job is None:
+                return None, await self._gone(result, uid)
+            state = told(job)
+            reason = state.words.partition(":")[0] if state else ""
+            if reason != standing:
+                standing, stood_since = reason, loop.time()
+            if state is not None:
+                passing = PASSING_SECONDS if reason in _PASSING else STANDS_SECONDS
+                if loop.time() - stood_since >= (FINAL_SECONDS if state.is_final else passing):
+                    result.outcome = f"told {reason}"
+                    return job, report
+            if loop.time() > began + TOLD_SECONDS:
+                warned = self.cluster.complaints.warnings.get(result.name)
+                result.violations.append(
+                    f"silent for {TOLD_SECONDS:g} s: {result.state}\nwarned: {warned}\n"
+                    f"template: {_short(job['spec'].get('template')) if job else ''}"
+                )
+                return job, report
+
+    async def _gone(self, result: Result, uid: str) -> Raw | None:
+        """Return the report of a Job that is gone, which has to say how it ended."""
+        report = self._reports.get(uid)
+        if report is None:
+            if not any(change.what == "report" for change in result.case.changes):
+                result.violations.append("the Job is gone and there is no report")
+            return None
+        phase = (report.get("status") or {}).get("phase")
+        result.outcome = f"gone, {phase}"
+        if phase not in {"Succeeded", "Failed"}:
+            result.violations.append(f"the Job is gone and its report says {phase}")
+        return report
+
+    def _repetitions(self, result: Result) -> Iterator[str]:
+        """Yield the nodes that did their work twice although nothing of the Job was deleted."""
+        changes = result.case.changes
+        keys = {key for change in changes for key in (change.body or {}).get("spec", ())}
+        if "nodes" in keys or any(change.what != "patch" for change in changes):
+            return
+        for node in NODES:
+            times = self.cluster.tasks.completions[result.name, node]
+            if times > 1:
+                yield f"node {node} did its work {times} times"
+
+    async def _clean_up(self, name: str, uid: str) -> None:
+        admin, namespace = self.cluster.admin, self.cluster.mutants
+        with contextlib.suppress(NotFound, Conflict):
+            await admin.delete(JOBS, name, namespace, uid=uid)
+        loop = asyncio.get_running_loop()
+        await self._next_poll(loop.time())
+        self.cluster.tasks.drop(name)
+        if report := self._reports.get(uid):
+            with contextlib.suppress(NotFound, Conflict):
+                await admin.delete(JOB_REPORTS, report["metadata"]["name"], namespace)
+
+    # --- names of nodes ---------------------------------------------------------------------
+
+    def _renamed(self, spec: Any, rename: Callable[[str], str], *, back: bool = False) -> Any:
+        """Return the spec with the nodes' real names for node-a, or the other way round."""
+        nodes = spec.get("nodes") if isinstance(spec, dict) else None
+        if not isinstance(nodes, dict):
+            return spec
+        table = {f"node-{short}": self.cluster.node(short) for short in NODES}
+        if back:
+            table = {real: short for short, real in table.items()}
+        changed = {
+            key: [table.get(each, each) if isinstance(each, str) else each for each in value]
+            if key in {"include", "exclude"} and isinstance(value, list)
+            else value
+            for key, value in nodes.items()
+        }
+        return {**spec, "nodes": changed}
+
+    def _short_report(self, report: Raw | None) -> Raw | None:
+        if report is None:
+            return None
+        status = report.get("status") or {}
+        short = self.cluster.play.world.short
+        states = {short(name): raw for name, raw in (status.get("nodeStates") or {}).items()}
+        return {**report, "status": {**status, "nodeStates": states}}
+
+
+def _refusal_problems(error: KubeError, words: frozenset[str]) -> Iterator[str]:
+    if any(words in error.message for words in _TOO_LARGE):
+        return
+    if error.status not in _REFUSALS:
+        yield f"refused with {error.status}: {error}"
+    elif not names_a_field(error, words):
+        yield f"the refusal names none of {sorted(words)}: {error}"
+
+
+def _speechless(result: Result) -> Iterator[str]:
+    """Yield that a refusal which a condition tells says nothing of the field that is at fault."""
+    last = result.case.field.replace("[]", "").replace("{}", "").rpartition(".")[2]
+    if last and result.outcome == "told DaemonSetRefused" and last not in result.state:
+        yield f"the condition does not name {last}"
+
+
+def _nobodys(words: str) -> Result:
+    case = Case("logged about no Job", {}, frozenset())
+    return Result(case, "", violations=[words])
+
+
+def summary(runner: Runner) -> list[str]:
+    """Return what a run came to, a line each."""
+    results = [*runner.results, *runner.controls]
+    outcomes = Counter(result.outcome or "not told" for result in runner.results)
+    known = Counter(finding(words) for result in results for words in result.violations)
+    known.pop("", None)
+    lines = [f"{count:5} {outcome}" for outcome, count in outcomes.most_common()]
+    seconds = [result.seconds for result in runner.controls if result.name]
+    lines.append(f"control Jobs: {len(seconds)}, the slowest took {max(seconds, default=0):.1f} s")
+    lines.append(f"the event loop stood still for {runner.longest_stall:.1f} s at most")
+    lines += [f"known: {name}: {count}" for name, count in known.most_common()]
+    warnings = Counter(
+        re.sub(r"[0-9a-f]{4,}|\d+", "#", words)[:160]
+        for each in runner.cluster.complaints.warnings.values()
+        for words in each
+    )
+    lines += [f"warned: {count} times: {words}" for words, count in warnings.most_common(12)]
+    return lines

@@ -1,0 +1,147 @@
+"""Whatever the API server accepts: `decide` never raises, and what it writes fits the CRDs."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from job_controller.api import names
+from tests.mutation.known import finding
+from tests.mutation.lives import Life, stamp
+
+PASSES = 14
+IMAGE = {"image": "example/task:v1"}
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(st.randoms(use_true_random=False))
+def test_no_life_of_a_job_is_too_much_for_decide_or_for_the_crds(random):
+    life = Life(random)
+    for _ in range(PASSES):
+        found = list(life.step())
+        assert [words for words in found if not finding(words)] == []
+        if any("decide raised" in words for words in found):
+            return  # a known defect; there is no plan to go on with
+
+
+def passes(life: Life, count: int = 6) -> Iterator[str]:
+    """Yield what is wrong with each of some passes over a quiet cluster."""
+    life.change = life._sync_daemon_set  # type: ignore[method-assign]
+    for _ in range(count):
+        life.now += timedelta(seconds=1)
+        yield from life.step()
+
+
+@pytest.mark.parametrize("field", ["activeDeadlineSeconds", "nodeDeadlineSeconds"])
+@pytest.mark.parametrize("seconds", [10**12, 2**63 - 1])
+@pytest.mark.xfail(reason="C5: timedelta raises OverflowError", strict=True)
+def test_the_longest_deadline_is_no_deadline(field, seconds):
+    life = Life(Random(0), {**IMAGE, field: seconds}, nodes=1)
+    found = list(passes(life, 3))
+    running(life)
+    assert [*found, *passes(life, 3)] == []
+
+
+@pytest.mark.parametrize("length", [256, pytest.param(257, marks=pytest.mark.xfail(
+    reason="C5: status.retry and nodeStates.retry take 256 characters", strict=True))])  # fmt: skip
+def test_a_retry_token_of_any_length_fits_the_status(length):
+    life = Life(Random(0), dict(IMAGE), nodes=1)
+    life.job["metadata"]["annotations"][names.ANNOTATION_RETRY] = "x" * length
+    assert list(passes(life)) == []
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param({"containers": [{"name": {}}]}, marks=pytest.mark.xfail(
+            reason="N1: strategic_merge raises TypeError", strict=True)),
+        pytest.param({"schedulingGates": [[]]}, marks=pytest.mark.xfail(
+            reason="N2: build_pod_template raises AttributeError", strict=True)),
+        pytest.param({"schedulingGates": ["x"]}, marks=pytest.mark.xfail(
+            reason="N2: build_pod_template raises AttributeError", strict=True)),
+        {"containers": ["x"]},
+        {"volumes": [None]},
+    ],
+)  # fmt: skip
+def test_a_template_that_is_no_pods_is_left_for_the_api_server_to_refuse(part):
+    spec = {**IMAGE, "template": {"spec": part}, "suspend": False}
+    assert list(passes(Life(Random(0), spec, nodes=1))) == []
+
+
+@pytest.mark.parametrize("affinity", ["x", 7, [1], {"nodeAffinity": "x"}, {"nodeAffinity": [1]}])
+@pytest.mark.xfail(reason="N4: placement takes an affinity for an object", strict=True)
+def test_an_affinity_that_is_no_object_is_left_for_the_api_server_to_refuse(affinity):
+    spec = {
+        **IMAGE,
+        "template": {"spec": {"affinity": affinity}},
+        "nodes": {"selector": {"matchLabels": {"a": "b"}}},
+    }
+    assert list(passes(Life(Random(0), spec, nodes=1))) == []
+
+
+@pytest.mark.xfail(reason="B2: the message grows with every restart of a kept pod", strict=True)
+def test_a_kept_failing_pod_never_outgrows_the_report():
+    life = Life(Random(0), {**IMAGE, "backoffLimit": 0}, nodes=1)
+    found = list(passes(life, 3))
+    for restart in range(30):
+        end(life, {"exitCode": 1, "reason": "Error"}, restart)
+        evidence(life, f"{'x' * 110} {restart}")
+        found += passes(life, 1)
+    assert found == []
+
+
+@pytest.mark.xfail(reason="N3: a container's reason goes into a message as it is", strict=True)
+def test_a_runtimes_long_reason_is_cut():
+    life = Life(Random(0), dict(IMAGE), nodes=1)
+    found = list(passes(life, 3))
+    end(life, {"exitCode": 1, "reason": "R" * 3000}, 0)
+    assert [*found, *passes(life, 3)] == []
+
+
+@pytest.mark.parametrize("message", ["x" * 3000, "\N{LOBSTER}" * 3000, pytest.param(
+    "<" * 3000, marks=pytest.mark.xfail(
+        reason="D5: <, > and & take six bytes each, in nodeStates too", strict=True))])  # fmt: skip
+def test_a_thousand_nodes_with_long_messages_fit_into_one_report(message):
+    life = Life(Random(0), dict(IMAGE), nodes=0)
+    for index in range(1000):
+        raw = life._node(1)
+        raw["metadata"]["name"] = f"ip-10-0-{index}.eu-central-1.compute.internal"
+        life.nodes.append(raw)
+    found = list(passes(life, 3))
+    waiting = {"waiting": {"reason": "ErrImagePull", "message": message}}
+    for pod in life.pods:
+        pod["status"] = {"containerStatuses": [{"name": names.CONTAINER_NAME, "state": waiting}]}
+    assert [*found, *passes(life, 2)] == []
+
+
+def running(life: Life) -> None:
+    """Have the task of every pod running."""
+    state = {"running": {"startedAt": stamp(life.now)}}
+    for pod in life.pods:
+        task = {"name": names.CONTAINER_NAME, "state": state}
+        pod["status"] = {"phase": "Running", "containerStatuses": [task]}
+
+
+def end(life: Life, terminated: dict, restarts: int) -> None:
+    """Have the task of every pod ended, some time ago."""
+    moment = stamp(life.now - timedelta(seconds=30))
+    state = {"terminated": {**terminated, "startedAt": moment, "finishedAt": moment}}
+    for pod in life.pods:
+        task = {"name": names.CONTAINER_NAME, "state": state, "restartCount": restarts}
+        pod["status"] = {"phase": "Running", "containerStatuses": [task]}
+
+
+def evidence(life: Life, line: str) -> None:
+    """Have a last line of every pod in the ledger."""
+    for pod in life.pods:
+        node = next(
+            n for n in life.nodes if n["metadata"]["name"] == pod["spec"]["nodeName"]
+        )["metadata"]  # fmt: skip
+        life.reports[0].setdefault("evidence", {})[node["name"]] = {
+            "nodeUID": node["uid"],
+            "podUID": pod["metadata"]["uid"],
+            "lastLines": [line],
+        }
