@@ -25,12 +25,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.soak_cluster import Cluster, CommandError, patiently, write_lines
-from benchmarks.soak_disturbances import KINDS, Disturbance, Disturber, draw_disturbances
+from benchmarks.soak_disturbances import Disturber
 from benchmarks.soak_driver import Driver
-from benchmarks.soak_jobs import Place, Wish, draw_burst, draw_wish, task_config_map
-from benchmarks.soak_plot import page, read_lines
+from benchmarks.soak_jobs import draw_burst, draw_wish
+from benchmarks.soak_plot import page, read_lines, summarise
 from benchmarks.soak_samples import SYSTEM, take_sample
-from benchmarks.soak_verdict import PROGRAMS, judge_programs
+from benchmarks.soak_schedule import KINDS, Disturbance, draw_disturbances
+from benchmarks.soak_verdict import PROGRAMS
+from benchmarks.soak_wish import Place, Wish, task_config_map
 from benchmarks.workload import fake_log
 from job_controller.kube.errors import AlreadyExists, KubeError, NotFound
 from job_controller.kube.resources import CONFIG_MAPS, DAEMON_SETS, JOB_REPORTS, NAMESPACES, PODS
@@ -280,32 +282,6 @@ async def soak(options: argparse.Namespace, folder: Path) -> None:
             with suppress(KubeError, NotFound):
                 await cluster.client.delete(NAMESPACES, name)
         await cluster.client.close()
-
-
-def summarise(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the verdict and the numbers of a run that are worth keeping."""
-    jobs = [line for line in lines if line["type"] == "job"]
-    samples = [line for line in lines if line["type"] == "sample"]
-    findings = judge_programs(samples)
-    problems = [
-        f"{line.get('job', '')}: {problem}"
-        for line in lines
-        for problem in line.get("problems", ())
-    ]
-    start = next(line for line in lines if line["type"] == "start")
-    return {
-        "what": "A long run of many Jobs with disturbances: does anything grow, or end wrongly?",
-        **{key: start[key] for key in ("hours", "seed", "real", "simulated")},
-        "minutes": round((lines[-1]["at"] - start["at"]) / 60, 1),
-        "jobs": dict(Counter(job["kind"] for job in jobs)),
-        "disturbances": dict(
-            Counter(line["kind"] for line in lines if line["type"] == "disturbance")
-        ),
-        "samples": len(samples),
-        "good": not problems and not any(f.result == "bad" for f in findings),
-        "series": [f"{f.program} {f.series}: {f.result}, {f.words}" for f in findings],
-        "problems": problems,
-    }
 
 
 def main() -> int:

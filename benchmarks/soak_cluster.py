@@ -12,9 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from benchmarks.soak_jobs import FOLDER
 from benchmarks.soak_nodes import NodeHistory
 from benchmarks.soak_oracle import Touch
+from benchmarks.soak_wish import FOLDER
 from devcluster import dockerd, fakenodes
 from devcluster.settings import Paths, find_paths
 from job_controller.kube.client import KubeClient

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.soak_cluster import Cluster, CommandError, parse_lines, patiently
-from benchmarks.soak_jobs import Step, Wish, manifest
 from benchmarks.soak_oracle import Run, judge
+from benchmarks.soak_wish import Step, Wish, manifest
 from job_controller.api import names
 from job_controller.api.times import parse_time
 from job_controller.kube.errors import AlreadyExists, KubeError, NotFound

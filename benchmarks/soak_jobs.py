@@ -1,87 +1,15 @@
-"""The Jobs of a soak run: what each asks for, what its user does meanwhile, how it must end.
-
-Nothing here talks to a cluster. Every Job runs one script on the nodes, which appends its starts
-and ends to a file of the Job on the node. Simulated nodes run nothing and always succeed.
-"""
+"""The kinds of Jobs of a soak run, and how one is drawn. Nothing here talks to a cluster."""
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
-from benchmarks.workload import RESULTS, TASK_IMAGE, TOLERATIONS
+from benchmarks.soak_wish import EVERY_NODE, Place, Step, Wish, plain_spec
+from benchmarks.workload import RESULTS
 
-FOLDER = "/var/tmp/daemonset-job-soak"  # noqa: S108 - on the nodes of a development cluster
-CONFIG_MAP = "soak-task"
 REAL = {"kubernetes.io/os": "linux"}
 SIMULATED = {"type": "kwok"}
-EVERY_NODE = "*"
-# Appends "WORD EPOCH" to the node's file: start, stopped (told to end), failed, end.
-SCRIPT = """#!/bin/sh
-# task FILE SECONDS BEHAVIOUR NODE EXIT-CODE-ON-TERM
-file=/basetarget/$1 code=$5
-say() { echo "$1 $(date +%s)" >>"$file"; }
-trap 'say stopped; exit "$code"' TERM
-say start
-sleep "$2" & wait $!
-case $3 in
-flaky) grep -q failed "$file" || { say failed; exit 3; } ;;
-broken) [ -e "$file.fixed" ] || { say failed; exit 3; } ;;
-hang) if [ "$4" = '*' ] || [ "$4" = "$NODE_NAME" ]; then sleep 86400 & wait $!; fi ;;
-noisy) yes 0123456789abcdef0123456789abcdef | head -c 1048576; echo ;;
-results) for r in RESULTS; do echo "dsjob:result $r"; done ;;
-esac
-say end
-""".replace("RESULTS", " ".join(f"{name}={value}" for name, value in RESULTS.items()))
-
-Phase = Literal["Succeeded", "Failed", "Cancelled"]
-When = Literal["created", "started", "Suspended", "Failed", "Complete"]
-Do = Literal["patch", "retry", "fix", "delete"]
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What the user does, `seconds` after the Job has come so far."""
-
-    when: When
-    seconds: float
-    do: Do
-    patch: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """One Job, and what its user expects of it."""
-
-    kind: str
-    namespace: str
-    name: str
-    file: str
-    """The file on each node in which its task counts."""
-    spec: Mapping[str, Any]
-    phase: Phase = "Succeeded"
-    """The phase of its report in the end."""
-    steps: Sequence[Step] = ()
-    leaves_by_itself: bool = True
-    """Whether the system deletes it."""
-    may_fail_on_nodes: bool = False
-    work_seconds: float = 0
-
-    @property
-    def has_unique_name(self) -> bool:
-        """Whether no other Job has this name; reports of others are left to the history limit."""
-        return not self.name.startswith("nightly-")
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where Jobs can run."""
-
-    namespaces: Sequence[str]
-    real: Sequence[str]
-    simulated: Sequence[str]
-
-
 Draft = Callable[[Wish, random.Random, Place], Wish]
 
 
@@ -285,7 +213,7 @@ def draw_wish(rng: random.Random, place: Place, number: int, *, kind: str = "") 
         namespace=rng.choice(place.namespaces),
         name=file,
         file=file,
-        spec=_plain_spec(file, seconds),
+        spec=plain_spec(file, seconds),
         work_seconds=seconds,
     )
     return KINDS[chosen][1](plain, rng, place)
@@ -299,39 +227,3 @@ def draw_burst(rng: random.Random, place: Place, number: int, size: int) -> list
         wish = draw_wish(rng, place, number + offset, kind="log")
         wishes.append(_with(wish, kind="burst", spec={"nodes": {"include": few}}))
     return wishes
-
-
-def manifest(wish: Wish) -> dict[str, Any]:
-    """Return the Job as its user applies it."""
-    return {
-        "apiVersion": "daemonset.darkowlzz.space/v1beta1",
-        "kind": "Job",
-        "metadata": {"name": wish.name, "namespace": wish.namespace},
-        "spec": dict(wish.spec),
-    }
-
-
-def task_config_map(namespace: str) -> dict[str, Any]:
-    """Return the ConfigMap with the script that every task runs."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": CONFIG_MAP, "namespace": namespace},
-        "data": {"task": SCRIPT},
-    }
-
-
-def _plain_spec(file: str, seconds: float) -> dict[str, Any]:
-    mounts = [{"name": "task", "mountPath": "/task.d"}]
-    return {
-        "image": TASK_IMAGE,
-        "args": [file, str(seconds), "good", EVERY_NODE, "143"],
-        "mountPath": FOLDER,
-        "template": {
-            "spec": {
-                "tolerations": TOLERATIONS,
-                "containers": [{"name": "job-container", "volumeMounts": mounts}],
-                "volumes": [{"name": "task", "configMap": {"name": CONFIG_MAP}}],
-            }
-        },
-    }

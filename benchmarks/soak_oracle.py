@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.soak_jobs import Wish
 from benchmarks.soak_nodes import NodeHistory, matches
+from benchmarks.soak_wish import Wish
 from benchmarks.workload import RESULTS
 
 # A node counts as wanted for certain once it has been so for this long: the DaemonSet controller

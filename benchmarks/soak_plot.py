@@ -1,4 +1,4 @@
-"""One HTML file with every series of a soak run, drawn as SVG; it needs nothing but a browser.
+"""The summary of a soak run, and one HTML file with every series of it, drawn as SVG.
 
     python -m benchmarks.soak_plot build/soak-…/soak.jsonl > soak.html
 
@@ -8,6 +8,7 @@ draws the file again, for example while the run is still going on.
 import html
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,32 @@ def _problems(lines: Iterable[Mapping[str, Any]]) -> list[str]:
         for problem in line.get("problems", ())
     ]
     return [f"<h2>Problems ({len(rows)})</h2><ul>{''.join(rows)}</ul>"]
+
+
+def summarise(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the verdict and the numbers of a run that are worth keeping."""
+    jobs = [line for line in lines if line["type"] == "job"]
+    samples = [line for line in lines if line["type"] == "sample"]
+    findings = judge_programs(samples)
+    problems = [
+        f"{line.get('job', '')}: {problem}"
+        for line in lines
+        for problem in line.get("problems", ())
+    ]
+    start = next(line for line in lines if line["type"] == "start")
+    return {
+        "what": "A long run of many Jobs with disturbances: does anything grow, or end wrongly?",
+        **{key: start[key] for key in ("hours", "seed", "real", "simulated")},
+        "minutes": round((lines[-1]["at"] - start["at"]) / 60, 1),
+        "jobs": dict(Counter(job["kind"] for job in jobs)),
+        "disturbances": dict(
+            Counter(line["kind"] for line in lines if line["type"] == "disturbance")
+        ),
+        "samples": len(samples),
+        "good": not problems and not any(f.result == "bad" for f in findings),
+        "series": [f"{f.program} {f.series}: {f.result}, {f.words}" for f in findings],
+        "problems": problems,
+    }
 
 
 def read_lines(file: Path) -> list[dict[str, Any]]:

@@ -4,9 +4,10 @@ import random
 
 import pytest
 
-from benchmarks.soak_jobs import Place, draw_wish
+from benchmarks.soak_jobs import draw_wish
 from benchmarks.soak_nodes import NodeHistory, matches
 from benchmarks.soak_oracle import Run, Touch, judge, wanted_nodes
+from benchmarks.soak_wish import Place
 
 PLACE = Place(("a",), ("n0", "n1"), ("fake-0",))
 BEGIN, END = 1000.0, 1040.0
