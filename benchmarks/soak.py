@@ -151,8 +151,8 @@ class Soak:
             driver = Driver(self._cluster, wish)
             try:
                 problems = await driver.drive()
-            except (KubeError, CommandError) as error:
-                problems = [f"the harness could not go on: {error}"]
+            except Exception as error:  # noqa: BLE001 - one Job must not end a run of hours
+                problems = [f"the harness could not go on: {error!r}"]
         if wish.has_unique_name:
             del self._names[wish.namespace, wish.name]
         run = driver.run
@@ -193,12 +193,15 @@ class Soak:
             await asyncio.sleep(period)
 
     async def _sample(self, *, idle: bool) -> None:
-        with suppress(KubeError, CommandError):  # there is a next one
+        try:
             line = await take_sample(self._cluster, time.time(), self._cluster.namespaces)
-            # Other people's Jobs are no idle time.
-            line["idle"] = idle and not line["cluster"]["foreign Jobs"]
-            line["active"] = len(self._jobs)
-            self._log(line)
+        except (KubeError, CommandError) as error:  # the API server is stopped; there is a next one
+            self._log({"type": "no sample", "at": time.time(), "words": str(error)})
+            return
+        # Other people's Jobs are no idle time.
+        line["idle"] = idle and not line["cluster"]["foreign Jobs"]
+        line["active"] = len(self._jobs)
+        self._log(line)
 
     async def _disturb(self, disturbances: Sequence[Disturbance]) -> None:
         """Do them at their times, on a clock that stands still while nothing shall happen."""
@@ -306,19 +309,31 @@ def main() -> int:
         options.only = options.only or list(KINDS)
     folder = ROOT / "build" / f"soak-{time.strftime('%Y%m%d-%H%M%S')}"
     folder.mkdir(parents=True)
+    has_finished = False
     try:
         asyncio.run(soak(options, folder))
+        has_finished = True
     except (SoakError, KubeError, CommandError) as error:
         print(f"soak: {error}", file=sys.stderr)
-        return 1
+    except KeyboardInterrupt:
+        print("soak: interrupted", file=sys.stderr)
+    finally:
+        is_good = _write_results(folder, options.out)
+    return 0 if has_finished and is_good else 1
+
+
+def _write_results(folder: Path, out: Path | None) -> bool:
+    """Write the summary and the curves of what there is; return whether all of it is good."""
     lines = read_lines(folder / "soak.jsonl")
+    if not lines:
+        return False
     summary = summarise(lines)
     text = json.dumps(summary, indent=1) + "\n"
     (folder / "soak.html").write_text(page(lines))
-    for file in filter(None, (folder / "summary.json", options.out)):
+    for file in filter(None, (folder / "summary.json", out)):
         file.write_text(text)
     print(f"{text}{folder}/soak.html")
-    return 0 if summary["good"] else 1
+    return bool(summary["good"])
 
 
 if __name__ == "__main__":

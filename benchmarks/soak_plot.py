@@ -173,6 +173,8 @@ def summarise(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def read_lines(file: Path) -> list[dict[str, Any]]:
     """Return the lines of a run; a last one that is still being written is left out."""
+    if not file.exists():
+        return []
     return [json.loads(line) for line in file.read_text().split("\n")[:-1]]
 
 

@@ -87,8 +87,8 @@ async def take_sample(cluster: Cluster, at: float, namespaces: Collection[str]) 
             if not any(known["life"] == process["life"] for known in processes):
                 processes.append(process)
         await _add_metrics(cluster, pod, processes)
-    jobs = (await cluster.client.list(JOBS, metadata_only=True))["items"]
-    reports = (await cluster.client.list(JOB_REPORTS, metadata_only=True))["items"]
+    jobs = (await cluster.client.list(JOBS, metadata_only=True))["items"] or ()
+    reports = (await cluster.client.list(JOB_REPORTS, metadata_only=True))["items"] or ()
     foreign = sum(job["metadata"]["namespace"] not in namespaces for job in jobs)
     return {
         "type": "sample",
