@@ -51,6 +51,7 @@ class Cluster:
         """The Jobs of this run's namespaces, by UID."""
         self.nodes: dict[str, Mapping[str, Any]] = {}
         self.looked_at = 0.0
+        """When the last look began: what was there before that, and is not in it, is gone."""
         self._kubeconfig = kubeconfig
         self._paths = Paths(root=kubeconfig.parent.parent, cache=find_paths().cache)
         self._looked = asyncio.Condition()
@@ -76,7 +77,6 @@ class Cluster:
             began = time.time()
             try:
                 jobs = (await self.client.list(JOBS, timeout_seconds=10))["items"]
-                at = time.time()
                 nodes = (await self.client.list(NODES, timeout_seconds=10))["items"]
             except KubeError:
                 self.history.blind.append((began, time.time() + RECOVERY_SECONDS))
@@ -88,7 +88,7 @@ class Cluster:
                 }
                 self.nodes = {node["metadata"]["name"]: node for node in nodes}
                 self.history.observe(time.time(), nodes)
-                self.looked_at = at
+                self.looked_at = began
             async with self._looked:
                 self._looked.notify_all()
             await asyncio.sleep(LOOK_SECONDS)

@@ -40,6 +40,8 @@ class Driver:
         """When each condition was first seen to be true."""
         self._last: Mapping[str, Any] = {}
         self._limit = 0.0
+        self._answered_at = 0.0
+        """When its creation was answered; a look that began before that may be without it."""
 
     async def drive(self) -> list[str]:
         """Return what was wrong with the Job."""
@@ -93,6 +95,7 @@ class Driver:
             created = await patiently(
                 lambda: self._cluster.client.get(JOBS, wish.name, wish.namespace)
             )
+        self._answered_at = time.time()
         self.run.uid = created["metadata"]["uid"]
         self.run.edits.append((self.run.created_at, wish.spec.get("nodes")))
         self._limit = time.time() + STUCK_SECONDS + wish.work_seconds
@@ -121,12 +124,10 @@ class Driver:
 
     async def _look(self) -> None:
         """Wait for the next look at the cluster and note what it shows of the Job."""
-        before = time.time()
         await self._cluster.looked()
         found = self._cluster.jobs.get(self.run.uid)
         if found is None:
-            # Only a list that was made after the Job was there can say that it is gone.
-            if self._cluster.looked_at > before:
+            if self._cluster.looked_at > self._answered_at:
                 self.run.gone_at = self._cluster.looked_at
             return
         self._last = found
