@@ -27,6 +27,7 @@ from typing import Any
 from benchmarks.soak_cluster import Cluster, CommandError, patiently, write_lines
 from benchmarks.soak_disturbances import Disturber
 from benchmarks.soak_driver import Driver
+from benchmarks.soak_jobs import KINDS as JOB_KINDS
 from benchmarks.soak_jobs import draw_burst, draw_wish
 from benchmarks.soak_plot import page, read_lines, summarise
 from benchmarks.soak_samples import SYSTEM, take_sample
@@ -65,6 +66,7 @@ class Soak:
         self._started = time.time()
         self._duration = options.hours * 3600
         self._idle = False
+        self._idle_times = 0
         self._number = 0
         self._jobs: set[asyncio.Task[None]] = set()
         self._names: dict[tuple[str, str], asyncio.Lock] = {}
@@ -133,11 +135,12 @@ class Soak:
         burst_at = time.time() + self._rng.expovariate(1 / BURST_EVERY)
         while time.time() < until:
             wishes: list[Wish] = []
-            if time.time() >= burst_at and place.simulated:
+            if time.time() >= burst_at and not self._options.kinds:
                 wishes = draw_burst(self._rng, place, self._number, BURST_SIZE)
                 burst_at = time.time() + self._rng.expovariate(1 / BURST_EVERY)
-            elif len(self._jobs) < self._options.jobs:
-                wishes = [draw_wish(self._rng, place, self._number)]
+            if not wishes and len(self._jobs) < self._options.jobs:
+                kind = self._rng.choice(self._options.kinds) if self._options.kinds else ""
+                wishes = [draw_wish(self._rng, place, self._number, kind=kind)]
             self._number += len(wishes)
             for wish in wishes:
                 task = asyncio.create_task(self._one_job(wish))
@@ -172,6 +175,7 @@ class Soak:
         if self._jobs:
             await asyncio.wait(self._jobs)
         self._idle = True
+        self._idle_times += 1
         await asyncio.sleep(max(IDLE_SECONDS, until - time.time()))
         for _ in range(IDLE_SAMPLES):
             await self._sample(idle=True)
@@ -199,7 +203,7 @@ class Soak:
             self._log({"type": "no sample", "at": time.time(), "words": str(error)})
             return
         # Other people's Jobs are no idle time.
-        line["idle"] = idle and not line["cluster"]["foreign Jobs"]
+        line["idle"] = self._idle_times if idle and not line["cluster"]["foreign Jobs"] else 0
         line["active"] = len(self._jobs)
         self._log(line)
 
@@ -295,16 +299,20 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=10, help="Jobs at a time, but for bursts")
     parser.add_argument("--interval", type=float, default=5, help="mean seconds between two Jobs")
     kinds = ", ".join(KINDS)
+    parser.add_argument("--kinds", default="", help=f"of these Jobs only: {', '.join(JOB_KINDS)}")
+    parser.add_argument("--calm", action="store_true", help="no disturbances at all")
     parser.add_argument("--only", default="", help=f"of these disturbances only: {kinds}")
     parser.add_argument("--without", default="", help="leave these disturbances out")
     parser.add_argument("--with-node-stop", action="store_true", help="stop real nodes, too")
     parser.add_argument("--out", type=Path, help="where to write the summary as well")
     options = parser.parse_args()
-    for name in ("only", "without"):
+    for name, known in (("kinds", JOB_KINDS), ("only", KINDS), ("without", KINDS)):
         chosen = [kind for kind in getattr(options, name).split(",") if kind]
-        if unknown := set(chosen) - set(KINDS):
-            parser.error(f"--{name} {', '.join(sorted(unknown))}: choose from {kinds}")
+        if unknown := set(chosen) - set(known):
+            parser.error(f"--{name} {', '.join(sorted(unknown))}: choose from {', '.join(known)}")
         setattr(options, name, chosen)
+    if options.calm:
+        options.without = list(KINDS)
     if options.with_node_stop:
         options.only = options.only or list(KINDS)
     folder = ROOT / "build" / f"soak-{time.strftime('%Y%m%d-%H%M%S')}"

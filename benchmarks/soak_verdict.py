@@ -104,9 +104,9 @@ def judge_growth(points: Sequence[Point], share: float, floor: float = 0) -> tup
         f"slope {sloped:+.2f} in {hours:.1f} h, "
         f"quarters {second:.2f} -> {last:.2f} (median {middle:.2f})"
     )
-    # Both have to show it: a step up that is taken back moves one of them, a leak moves both.
+    # A leak moves both; a late step up that stays moves the quarters only.
     limit = max(share * middle, floor)
-    return ("bad" if sloped > limit and last - second > limit / 2 else "good"), words
+    return ("bad" if max(sloped, last - second) > limit else "good"), words
 
 
 def judge_idle(values: Sequence[float], share: float, slack: float) -> tuple[Result, str]:
@@ -157,11 +157,20 @@ def judge_programs(samples: Sequence[Mapping[str, Any]]) -> list[Finding]:
             floor = RSS_FLOOR_MIB if series.key == "rss_mib" else 0
             result, words = judge_growth(points, series.growth, floor)
             findings.append(Finding(program, series.title, result, words))
-        idle = [y for _, y in series_points([s for s in life if s.get("idle")], series.key)]
-        if series.idle_share is not None and points:
+        idle = _idle_values(life, series.key)
+        if series.idle_share is not None and series_points(life, series.key):
             result, words = judge_idle(idle, series.idle_share, series.idle_slack)
             findings.append(Finding(program, f"{series.title}, idle", result, words))
     return findings
+
+
+def _idle_values(life: Sequence[Mapping[str, Any]], key: str) -> list[float]:
+    """Return the least value of each idle time, which is told by its number in the samples."""
+    values: dict[int, list[float]] = {}
+    for sample in life:
+        if sample.get("idle") and sample.get(key) is not None:
+            values.setdefault(sample["idle"], []).append(sample[key])
+    return [min(found) for found in values.values()]
 
 
 def _thinned(values: Sequence[float], limit: int = 8) -> list[float]:

@@ -27,7 +27,7 @@ def process(program="controller", life="n/1/1", **values):
     return {"program": program, "life": life, "cpu_seconds": 0.0, **values}
 
 
-def sample(number, *processes, idle=False):
+def sample(number, *processes, idle=0):
     return {"type": "sample", "at": number * MINUTE, "idle": idle, "processes": list(processes)}
 
 
@@ -62,6 +62,16 @@ def test_noise_a_warm_up_and_a_step_back_are_no_leak():
     assert judge_growth(points(400, lambda _: 90 + noise.uniform(-9, 9)), 0.10)[0] == "good"
     assert judge_growth(points(400, lambda n: 60 if n < 70 else 95), 0.10)[0] == "good"
     assert judge_growth(points(400, lambda n: 150 if 150 < n < 200 else 95), 0.10)[0] == "good"
+
+
+def test_a_late_step_up_that_stays_is_found():
+    assert judge_growth(points(400, lambda n: 95 if n < 300 else 130), 0.10)[0] == "bad"
+
+
+def test_the_values_of_one_idle_time_are_one():
+    lines = [sample(n, process(rss_mib=80, fds=20 + n), idle=n // 3) for n in range(3, 9)]
+    (found,) = [f for f in judge_programs(lines) if "descriptors" in f.series]
+    assert found.words == "23 -> 26"
 
 
 def test_a_growth_of_a_few_mebibytes_is_none():
@@ -106,11 +116,11 @@ def test_what_is_not_exported_is_not_judged():
 
 def test_a_leak_of_descriptors_is_found_at_idle_times_only():
     samples = [
-        sample(n, process(rss_mib=80, fds=20 + n if n % 10 else 20), idle=not n % 10)
+        sample(n, process(rss_mib=80, fds=20 + n if n % 10 else 20), idle=0 if n % 10 else n + 1)
         for n in range(100)
     ]
     assert not [f for f in judge_programs(samples) if f.result == "bad"]
-    samples.append(sample(100, process(rss_mib=80, fds=30), idle=True))
+    samples.append(sample(100, process(rss_mib=80, fds=30), idle=200))
     (bad,) = [f for f in judge_programs(samples) if f.result == "bad"]
     assert bad.series == "open file descriptors, idle"
 
