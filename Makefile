@@ -79,6 +79,14 @@ mutate: $(VENV) ## every edge of the API, and mutated Jobs: MUTATIONS=500 SEED=0
 	KUBEBUILDER_ASSETS=$$($(DEVCLUSTER) binaries) \
 	  .venv/bin/python -m tests.mutation --edges --mutations $(MUTATIONS) --seed $(SEED)
 
+.PHONY: soak
+HOURS ?= 8
+SOAK_ARGS ?=
+soak: $(VENV) ## many Jobs and disturbances, watched for growth: HOURS=8, SOAK_ARGS=
+	@$(DEVCLUSTER) up --nodes $(NODES) --fake-nodes $(if $(filter-out 0,$(FAKE_NODES)),$(FAKE_NODES),20)
+	@.venv/bin/python -m devcluster deploy
+	@eval "$$($(DEVCLUSTER) env)"; .venv/bin/python -m benchmarks.soak --hours $(HOURS) $(SOAK_ARGS)
+
 .PHONY: clean
 clean: ## remove builds and caches of tools; cluster and .venv stay
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache htmlcov .coverage
