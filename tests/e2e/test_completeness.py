@@ -1,0 +1,351 @@
+"""A Job is complete when every node that its user asked for has done the work, and not before.
+
+Each test holds the work of a node back and looks on while something happens to the nodes, to the
+pods or to the Job. What decides is a file that the task writes on its node at the end of its work.
+Tests with `tainted` need their nodes for themselves, the one that stops the controller the system.
+"""
+
+import json
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from tests.e2e.cluster import consistently, eventually, make_job
+from tests.e2e.jobs import (
+    GO,
+    assert_succeeded,
+    is_unfinished,
+    only_on,
+    patch_spec,
+    pod_on,
+    tainted,
+    wait_condition,
+    wait_unfinished,
+    working,
+)
+
+# How long a Job is watched that must not be over: it ends within a second or two if it is wrong.
+LOOK_SECONDS = 6
+# A task that takes its time to end once it was told to, until the test makes the file.
+STOPS_SLOWLY = "trap 'while [ ! -e /basetarget/release ]; do sleep 0.2; done; exit 1' TERM; " + GO
+STOPS_AT_ONCE = "trap 'exit 0' TERM; " + GO
+
+
+# --- spec.nodes is widened -----------------------------------------------------------------
+
+
+def hostname(node):
+    return {"matchLabels": {"kubernetes.io/hostname": node}}
+
+
+WIDENED = {
+    "no-nodes-for-selector": (lambda a, _: {"selector": hostname(a)}, '{"nodes":null}'),
+    "no-nodes-for-include": (lambda a, _: {"include": [a]}, '{"nodes":null}'),
+    "no-include": (lambda a, _: {"include": [a]}, '{"nodes":{"include":null}}'),
+    "empty-exclude": (lambda _, rest: {"exclude": rest}, '{"nodes":{"exclude":[]}}'),
+    "no-selector-beside-include": (
+        lambda a, rest: {"selector": hostname(a), "include": [a, *rest]},
+        '{"nodes":{"selector":null}}',
+    ),
+}
+
+
+@pytest.mark.parametrize("change", WIDENED)
+def test_nodes_that_a_restriction_kept_out_do_the_work_once_it_is_removed(
+    cluster, namespace, folder, change
+):
+    first, *rest = cluster.nodes
+    nodes, patch = WIDENED[change]
+    job = make_job("widened", namespace, nodes=nodes(first, rest), mountPath=folder, **working(GO))
+    cluster.apply(job)
+    eventually(lambda: cluster.runs(folder)[first] == 1, 60, "the first node at work")
+    cluster.wait_gate(namespace, "widened")
+    assert set(cluster.runs(folder).values()) == {0, 1}
+
+    patch_spec(cluster, namespace, "widened", patch)
+    cluster.on_node(first, f"touch {folder}/go")
+
+    wait_unfinished(
+        cluster,
+        namespace,
+        "widened",
+        lambda: set(cluster.runs(folder).values()) == {1},
+        "every node is at work",
+    )
+    cluster.on_all_nodes(f"touch {folder}/go")
+    assert_succeeded(cluster, namespace, "widened", folder, set(cluster.nodes))
+    assert set(cluster.runs(folder).values()) == {1}
+
+
+def test_nodes_added_while_the_controller_is_stopped_do_the_work(cluster, namespace, folder):
+    """The wider nodes and the last old node's completion are its news of one moment."""
+    first, second = cluster.nodes[:2]
+    nodes = {"include": [first]}
+    cluster.apply(make_job("away", namespace, nodes=nodes, mountPath=folder, **working(GO)))
+    eventually(lambda: cluster.runs(folder)[first] == 1, 60, "the first node at work")
+    cluster.wait_gate(namespace, "away")
+
+    with stopped_controller(cluster):
+        patch_spec(cluster, namespace, "away", json.dumps({"nodes": {"include": [first, second]}}))
+        cluster.on_node(first, f"touch {folder}/go")
+        eventually(lambda: cluster.completed(namespace, "away") == {first}, 30, "it completed")
+
+    wait_unfinished(
+        cluster,
+        namespace,
+        "away",
+        lambda: cluster.runs(folder)[second] == 1,
+        "the node that was added is at work",
+        120,
+    )
+    cluster.on_node(second, f"touch {folder}/go")
+    assert_succeeded(cluster, namespace, "away", folder, {first, second})
+
+
+@contextmanager
+def stopped_controller(cluster):
+    """Let the controller's process stand still while the block runs; its pod stays."""
+
+    def send(signal):
+        script = (
+            "for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline 2>/dev/null"
+            f" | grep -q '/bin/job-controller *$' && kill -{signal} ${{p#/proc/}} && echo sent;"
+            " done; true"
+        )
+        return "".join(cluster.on_all_nodes(script).values())
+
+    assert "sent" in send("STOP")
+    try:
+        yield
+    finally:
+        send("CONT")
+
+
+# --- the DaemonSet is refused --------------------------------------------------------------
+
+
+@contextmanager
+def refused_daemon_sets(cluster, namespace):
+    """Let the API server refuse changes of the specs of DaemonSets of this namespace."""
+    group = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": namespace}}
+    rule = {
+        "apiGroups": ["apps"],
+        "apiVersions": ["v1"],
+        "operations": ["UPDATE"],
+        "resources": ["daemonsets"],
+    }
+    policy = {
+        **group,
+        "kind": "ValidatingAdmissionPolicy",
+        "spec": {
+            "matchConstraints": {"resourceRules": [rule]},
+            "validations": [
+                {"expression": "object.spec == oldObject.spec", "message": "frozen for the audit"}
+            ],
+        },
+    }
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    binding = {
+        **group,
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "spec": {
+            "policyName": namespace,
+            "validationActions": ["Deny"],
+            "matchResources": {"namespaceSelector": selector},
+        },
+    }
+    (name,) = [d["metadata"]["name"] for d in cluster.get("daemonsets", "-n", namespace)["items"]]
+    trial = ("patch", "daemonset", name, "-n", namespace, "--dry-run=server", "--type=merge", "-p")
+    change = '{"spec":{"minReadySeconds":1}}'
+
+    def is_refused():
+        return "frozen for the audit" in cluster.run(*trial, change).stderr
+
+    cluster.apply(policy, binding)
+    try:
+        eventually(is_refused, 60, "the policy is in force")
+        yield
+    finally:
+        kinds = ("validatingadmissionpolicybinding", "validatingadmissionpolicy")
+        for kind in kinds:
+            cluster.kubectl("delete", kind, namespace, "--ignore-not-found")
+
+
+def test_a_run_is_not_complete_while_its_wider_daemon_set_is_refused(cluster, namespace, folder):
+    first, second = cluster.nodes[:2]
+    nodes = {"include": [first]}
+    cluster.apply(make_job("refused", namespace, nodes=nodes, mountPath=folder, **working(GO)))
+    eventually(lambda: cluster.runs(folder)[first] == 1, 60, "the first node at work")
+    cluster.wait_gate(namespace, "refused")
+
+    def is_told():
+        found = cluster.condition(namespace, "refused", "Progressing")
+        return found.get("reason") == "DaemonSetRefused" and found
+
+    with refused_daemon_sets(cluster, namespace):
+        wider = json.dumps({"nodes": {"include": [first, second]}})
+        patch_spec(cluster, namespace, "refused", wider)
+        told = eventually(is_told, 60, "the refusal is told")
+        assert (told["status"], "frozen for the audit" in told["message"]) == ("False", True)
+        cluster.on_node(first, f"touch {folder}/go")
+        done = {first}
+        eventually(lambda: cluster.completed(namespace, "refused") == done, 60, "it completed")
+        why = "the second node has not run"
+        consistently(lambda: is_unfinished(cluster, namespace, "refused", why), LOOK_SECONDS)
+        eventually(is_told, 30, "the refusal is still told")
+
+    wait_unfinished(
+        cluster,
+        namespace,
+        "refused",
+        lambda: cluster.runs(folder)[second] == 1,
+        "the second node is at work",
+        90,
+    )
+    cluster.on_node(second, f"touch {folder}/go")
+    assert_succeeded(cluster, namespace, "refused", folder, {first, second})
+
+
+def test_a_name_that_no_node_can_have_never_completes_a_run(cluster, namespace, folder):
+    """Refused with the Job or, at the latest, with its DaemonSet: it is said in either case."""
+    first, *rest = cluster.nodes
+    nodes = {"exclude": rest}
+    cluster.apply(make_job("named", namespace, nodes=nodes, mountPath=folder, **working(GO)))
+    eventually(lambda: cluster.runs(folder)[first] == 1, 60, "the first node at work")
+    cluster.wait_gate(namespace, "named")
+    body = '{"spec":{"nodes":{"exclude":["node..2"]}}}'
+
+    done = cluster.run("patch", "dsj", "named", "-n", namespace, "--type=merge", "-p", body)
+
+    if done.returncode == 0:
+        condition = "--for=jsonpath={.status.conditions[?(@.type=='Progressing')].reason}"
+        reason = f"{condition}=DaemonSetRefused"
+        cluster.kubectl("wait", reason, "dsj/named", "-n", namespace, "--timeout=60s")
+        cluster.on_node(first, f"touch {folder}/go")
+        eventually(lambda: cluster.completed(namespace, "named") == {first}, 60, "it completed")
+        why = "two nodes have not run"
+        consistently(lambda: is_unfinished(cluster, namespace, "named", why), LOOK_SECONDS)
+    else:
+        assert "spec.nodes.exclude" in done.stderr
+    patch_spec(cluster, namespace, "named", '{"nodes":null}')
+    cluster.on_all_nodes(f"touch {folder}/go")
+    assert_succeeded(cluster, namespace, "named", folder, set(cluster.nodes))
+
+
+# --- a node is tainted ---------------------------------------------------------------------
+
+
+def wait_taint_counted(cluster, namespace, name):
+    """Wait until the DaemonSet controller counts one node less.
+
+    A taint alone gives it no reason to look (syncNodeUpdate in pkg/controller/daemon, v1.34): the
+    next change of any of its pods does. So a pod is changed until it has.
+    """
+    daemon_set = ("daemonset", f"{name}-daemonset-job", "-n", namespace)
+    selector = ("pods", "-l", f"job={name}", "-n", namespace)
+
+    def is_counted():
+        mark = f"e2e.example.com/looked-at={time.monotonic_ns()}"
+        cluster.kubectl("annotate", *selector, "--overwrite", mark)
+        status = cluster.get(*daemon_set)["status"]
+        return status["desiredNumberScheduled"] == len(cluster.nodes) - 1
+
+    eventually(is_counted, 60, "the taint is counted")
+
+
+def test_a_node_at_work_is_waited_for_though_a_completed_one_is_tainted(cluster, namespace, folder):
+    slow, done = cluster.nodes[0], cluster.nodes[-1]
+    template = {"spec": {"terminationGracePeriodSeconds": 300}}
+    task = working(only_on(slow, STOPS_SLOWLY))
+    job = make_job("tainted", namespace, mountPath=folder, template=template, **task)
+    cluster.apply(job)
+    cluster.wait_only(namespace, "tainted", slow, folder)
+
+    with tainted(cluster, done):
+        wait_taint_counted(cluster, namespace, "tainted")
+        pod = pod_on(cluster, namespace, "tainted", slow)
+        cluster.kubectl("delete", "pod", pod, "-n", namespace, "--wait=false")
+        try:
+            why = "a node is at work"
+            consistently(lambda: is_unfinished(cluster, namespace, "tainted", why), LOOK_SECONDS)
+        finally:
+            cluster.on_node(slow, f"touch {folder}/release")
+        wait_unfinished(
+            cluster,
+            namespace,
+            "tainted",
+            lambda: cluster.runs(folder)[slow] == 2,
+            "the successor is at work",
+        )
+        consistently(lambda: is_unfinished(cluster, namespace, "tainted", why), 3)
+        cluster.on_node(slow, f"touch {folder}/go")
+        assert_succeeded(cluster, namespace, "tainted", folder, set(cluster.nodes))
+    assert cluster.runs(folder) == {n: (2 if n == slow else 1) for n in cluster.nodes}
+
+
+@pytest.mark.parametrize("which", ["completed", "at work"])
+def test_a_run_ends_though_one_of_its_nodes_is_tainted(cluster, namespace, folder, which):
+    slow, done = cluster.nodes[0], cluster.nodes[-1]
+    task = working(only_on(slow, GO))
+    cluster.apply(make_job("ends", namespace, mountPath=folder, **task))
+    cluster.wait_only(namespace, "ends", slow, folder)
+
+    with tainted(cluster, done if which == "completed" else slow):
+        wait_taint_counted(cluster, namespace, "ends")
+        cluster.on_node(slow, f"touch {folder}/go")
+        assert_succeeded(cluster, namespace, "ends", folder, set(cluster.nodes))
+    assert set(cluster.runs(folder).values()) == {1}
+
+
+def test_a_job_kept_by_its_time_to_live_goes_though_a_node_is_tainted(cluster, namespace, folder):
+    job = make_job("kept", namespace, mountPath=folder, ttlSecondsAfterFinished=15, **working(":"))
+    cluster.apply(job)
+    wait_condition(cluster, namespace, "kept", "Complete")
+
+    with tainted(cluster, cluster.nodes[-1]):
+        wait_taint_counted(cluster, namespace, "kept")
+        assert_succeeded(cluster, namespace, "kept", folder, set(cluster.nodes))
+
+
+# --- a task is stopped ---------------------------------------------------------------------
+
+
+def delete(cluster, namespace, pod):
+    cluster.kubectl("delete", "pod", pod, "-n", namespace, "--wait=false")
+
+
+def evict(cluster, namespace, pod):
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod, "namespace": namespace},
+    }
+    path = f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction"
+    cluster.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(body))
+
+
+@pytest.mark.parametrize("stop", [delete, evict])
+def test_a_task_that_ends_well_because_it_was_stopped_proves_nothing(
+    cluster, namespace, folder, stop
+):
+    slow = cluster.nodes[0]
+    others = set(cluster.nodes) - {slow}
+    task = working(only_on(slow, STOPS_AT_ONCE), end="exit 0")
+    completion = {"mode": "Exit"}
+    cluster.apply(make_job("clean", namespace, mountPath=folder, completion=completion, **task))
+    cluster.wait_only(namespace, "clean", slow, folder)
+
+    stop(cluster, namespace, pod_on(cluster, namespace, "clean", slow))
+
+    wait_unfinished(
+        cluster,
+        namespace,
+        "clean",
+        lambda: cluster.runs(folder)[slow] == 2,
+        "the successor is at work",
+    )
+    assert cluster.completed(namespace, "clean") == others
+    cluster.on_node(slow, f"touch {folder}/go")
+    assert_succeeded(cluster, namespace, "clean", folder, set(cluster.nodes))
+    assert set(cluster.runs(folder, "finished").values()) == {1}
