@@ -10,6 +10,9 @@ from tests.e2e.cluster import WAIT, Cluster, eventually
 RETRY = "daemonset.darkowlzz.space/retry"
 # The work of a task waits here until the test makes the file in the folder of the Job.
 GO = "while [ ! -e /basetarget/go ]; do sleep 0.2; done"
+STOPS_AT_ONCE = "trap 'exit 0' TERM; " + GO
+# How long a Job is watched that must not be over: it ends within a second or two if it is wrong.
+LOOK_SECONDS = 6
 
 
 # --- tasks ---------------------------------------------------------------------------------
