@@ -87,6 +87,10 @@ def test_failed_nodes_are_tried_again_after_the_deadline_of_the_run(
     cluster.on_node(bad, f"touch {folder}/fixed")
     retry(cluster, namespace, "later", "1")
 
+    def goes_on():
+        return cluster.condition(namespace, "later", stopped).get("status") != "True"
+
+    eventually(goes_on, 30, "the run goes on")
     assert_succeeded(cluster, namespace, "later", folder, set(cluster.nodes))
     assert set(cluster.runs(folder, "finished").values()) == {1}
 
@@ -109,9 +113,11 @@ def test_a_suspended_run_that_is_resumed_after_its_deadline_goes_on(cluster, nam
         return cluster.condition(namespace, "resumed", "Suspended").get("status") == "False"
 
     eventually(resumed, 30, "the run goes on")
-    consistently(
-        lambda: cluster.condition(namespace, "resumed", "Failed").get("status") != "True", 3
-    )
+
+    def has_failed():
+        return cluster.condition(namespace, "resumed", "Failed").get("status") == "True"
+
+    consistently(lambda: not has_failed(), 3, "the run does not fail")
     cluster.on_node(slow, f"touch {folder}/go")
     assert_succeeded(cluster, namespace, "resumed", folder, set(cluster.nodes))
     assert set(cluster.runs(folder).values()) == {1}
