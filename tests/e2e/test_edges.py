@@ -9,11 +9,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.e2e.cluster import SYSTEM, WAIT, consistently, eventually, make_job
+from tests.e2e.cluster import SYSTEM, TASK_IMAGE, WAIT, consistently, eventually, make_job
 from tests.e2e.jobs import (
     GO,
     RETRY,
     assert_succeeded,
+    is_unfinished,
     labelled,
     only_on,
     patch_spec,
@@ -153,45 +154,81 @@ def test_the_words_on_a_failed_node_stay_though_its_kept_pod_fails_again(
     assert state(cluster, namespace, "wordy", bad) == first
 
 
-def test_a_pod_that_cannot_start_its_task_is_told_within_a_minute(cluster, namespace, folder):
-    first, second = cluster.nodes[:2]
-    volume = {"name": "secrets", "secret": {"secretName": "never-made"}}
+def on_secret(name):
+    """Return a template whose task needs a Secret as a volume."""
     mount = {"name": "secrets", "mountPath": "/secrets"}
-    secret = {
+    return {
         "spec": {
-            "volumes": [volume],
+            "volumes": [{"name": "secrets", "secret": {"secretName": name}}],
             "containers": [{"name": "job-container", "volumeMounts": [mount]}],
         }
     }
-    prepare = {
-        "name": "prepare",
-        "image": "darkowlzz/daemonset-job-task:v0.1.0",
-        "command": ["sh", "-c", "exit 7"],
-    }
-    init = {"spec": {"initContainers": [prepare]}}
-    task = shell("echo done; " + WAIT)
-    cluster.apply(
-        make_job("secret", namespace, nodes={"include": [first]}, template=secret, **task),
-        make_job("init", namespace, nodes={"include": [second]}, template=init, **task),
-    )
-    began = time.monotonic()
 
-    def is_told(name):
-        reason = cluster.condition(namespace, name, "Progressing").get("reason")
-        return reason == "ContainerStartFailed"
+
+def behind(name, script):
+    """Return a template with an init container."""
+    init = {"name": name, "image": TASK_IMAGE, **shell(script)}
+    return {"spec": {"initContainers": [init]}}
+
+
+# A sysctl that no kubelet allows unless it is told to.
+FORBIDDEN = {"spec": {"securityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}}}
+
+# Template, reason, and words that the message has. A pod tells nothing of its volumes.
+NEVER_STARTED = {
+    "volume": (on_secret("never-made"), "TaskNotStarted", "ContainerCreating"),
+    "init": (behind("prepare", "exit 7"), "ContainerStartFailed", "init container prepare"),
+    "rejected": (FORBIDDEN, "PodRejected", "SysctlForbidden"),
+}
+
+
+def test_pods_that_cannot_start_their_task_are_told_within_a_minute(cluster, namespace):
+    task = shell("echo done; " + WAIT)
+    nodes = dict(zip(NEVER_STARTED, cluster.nodes, strict=False))
+    for name, (template, _, _) in NEVER_STARTED.items():
+        chosen = {"include": [nodes[name]]}
+        cluster.apply(make_job(name, namespace, nodes=chosen, template=template, **task))
+
+    def told():
+        return {
+            name: found
+            for name in NEVER_STARTED
+            if (found := cluster.condition(namespace, name, "Progressing")).get("reason")
+            == NEVER_STARTED[name][1]
+        }
 
     # A minute, and some seconds for the pods to be made and the words to be written.
-    eventually(lambda: is_told("secret") and is_told("init"), 75, "both are told")
+    found = eventually(lambda: len(t := told()) == len(NEVER_STARTED) and t, 75, "all are told")
+    for name, (_, reason, words) in NEVER_STARTED.items():
+        assert found[name]["status"] == "False"
+        assert nodes[name] in found[name]["message"]
+        assert words in found[name]["message"]
+        assert reason in reasons(cluster, namespace, name)
 
-    print(f"told after {time.monotonic() - began:.0f} s")  # noqa: T201 - for the log
-    for name, node in (("secret", first), ("init", second)):
-        found = cluster.condition(namespace, name, "Progressing")
-        assert found["status"] == "False"
-        assert node in found["message"]
-        assert "ContainerStartFailed" in reasons(cluster, namespace, name)
-    words = cluster.condition(namespace, "init", "Progressing")["message"]
-    assert "prepare" in words
-    assert "7" in words
+
+def test_no_work_starts_while_its_record_is_refused(cluster, namespace, folder):
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "full", "namespace": namespace},
+        "spec": {"hard": {"count/jobreports.daemonset.darkowlzz.space": "0"}},
+    }
+    cluster.apply(quota)
+    full = ("resourcequota", "full", "-n", namespace)
+    eventually(lambda: "hard" in cluster.get(*full).get("status", {}), 30, "the quota is counted")
+    cluster.apply(make_job("quiet", namespace, mountPath=folder, **working(":")))
+
+    def is_told():
+        found = cluster.condition(namespace, "quiet", "Progressing")
+        return found.get("reason") == "ReportRefused" and found
+
+    told = eventually(is_told, 30, "the refusal is told")
+    assert "quota" in told["message"]
+    consistently(lambda: is_unfinished(cluster, namespace, "quiet", "nothing is recorded"), 5)
+    assert set(cluster.runs(folder).values()) == {0}
+
+    cluster.kubectl("delete", *full)
+    assert_succeeded(cluster, namespace, "quiet", folder, set(cluster.nodes))
 
 
 # --- the time to live ------------------------------------------------------------------------
