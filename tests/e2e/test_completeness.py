@@ -114,32 +114,43 @@ def stopped_controller(cluster):
         send("CONT")
 
 
-# --- the DaemonSet is refused --------------------------------------------------------------
+# --- the API server refuses ----------------------------------------------------------------
+
+TRIAL = "e2e.example.com/trial"
+# Group and kind of what may not be changed, and the rule that says so, by what the Job tells then.
+REFUSED = {
+    "DaemonSetRefused": ("apps", "daemonsets", "object.spec == oldObject.spec"),
+    "PodChangeRefused": (
+        "",
+        "pods",
+        "has(object.spec.schedulingGates) == has(oldObject.spec.schedulingGates)",
+    ),
+}
 
 
 @contextmanager
-def refused_daemon_sets(cluster, namespace):
-    """Let the API server refuse changes of the specs of DaemonSets of this namespace."""
-    group = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": namespace}}
+def refused(cluster, namespace, group, kind, expression):
+    """Let the API server refuse updates of objects of this namespace that break a rule."""
+    head = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": namespace}}
+    message = "frozen for the audit"
     rule = {
-        "apiGroups": ["apps"],
+        "apiGroups": [group],
         "apiVersions": ["v1"],
         "operations": ["UPDATE"],
-        "resources": ["daemonsets"],
+        "resources": [kind],
     }
+    no_trial = f"!('{TRIAL}' in object.metadata.labels)"
     policy = {
-        **group,
+        **head,
         "kind": "ValidatingAdmissionPolicy",
         "spec": {
             "matchConstraints": {"resourceRules": [rule]},
-            "validations": [
-                {"expression": "object.spec == oldObject.spec", "message": "frozen for the audit"}
-            ],
+            "validations": [{"expression": e, "message": message} for e in (expression, no_trial)],
         },
     }
     selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
     binding = {
-        **group,
+        **head,
         "kind": "ValidatingAdmissionPolicyBinding",
         "spec": {
             "policyName": namespace,
@@ -147,24 +158,18 @@ def refused_daemon_sets(cluster, namespace):
             "matchResources": {"namespaceSelector": selector},
         },
     }
-    (name,) = [d["metadata"]["name"] for d in cluster.get("daemonsets", "-n", namespace)["items"]]
-    trial = ("patch", "daemonset", name, "-n", namespace, "--dry-run=server", "--type=merge", "-p")
-    change = '{"spec":{"minReadySeconds":1}}'
-
-    def is_refused():
-        return "frozen for the audit" in cluster.run(*trial, change).stderr
-
     cluster.apply(policy, binding)
+    trial = ("label", kind, "--all", "-n", namespace, "--dry-run=server", f"{TRIAL}=x")
     try:
-        eventually(is_refused, 60, "the policy is in force")
+        eventually(lambda: message in cluster.run(*trial).stderr, 60, "the policy is in force")
         yield
     finally:
-        kinds = ("validatingadmissionpolicybinding", "validatingadmissionpolicy")
-        for kind in kinds:
-            cluster.kubectl("delete", kind, namespace, "--ignore-not-found")
+        for name in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
+            cluster.kubectl("delete", name, namespace, "--ignore-not-found")
 
 
-def test_a_run_is_not_complete_while_its_wider_daemon_set_is_refused(cluster, namespace, folder):
+@pytest.mark.parametrize("reason", REFUSED)
+def test_a_run_is_not_complete_while_what_it_needs_is_refused(cluster, namespace, folder, reason):
     first, second = cluster.nodes[:2]
     nodes = {"include": [first]}
     cluster.apply(make_job("refused", namespace, nodes=nodes, mountPath=folder, **working(GO)))
@@ -173,14 +178,15 @@ def test_a_run_is_not_complete_while_its_wider_daemon_set_is_refused(cluster, na
 
     def is_told():
         found = cluster.condition(namespace, "refused", "Progressing")
-        return found.get("reason") == "DaemonSetRefused" and found
+        return found.get("reason") == reason and found
 
-    with refused_daemon_sets(cluster, namespace):
+    with refused(cluster, namespace, *REFUSED[reason]):
         wider = json.dumps({"nodes": {"include": [first, second]}})
         patch_spec(cluster, namespace, "refused", wider)
-        told = eventually(is_told, 60, "the refusal is told")
-        assert (told["status"], "frozen for the audit" in told["message"]) == ("False", True)
         cluster.on_node(first, f"touch {folder}/go")
+        what = "the refusal is told"
+        told = wait_unfinished(cluster, namespace, "refused", is_told, what)
+        assert (told["status"], "frozen for the audit" in told["message"]) == ("False", True)
         done = {first}
         eventually(lambda: cluster.completed(namespace, "refused") == done, 60, "it completed")
         why = "the second node has not run"
