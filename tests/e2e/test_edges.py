@@ -307,6 +307,18 @@ def test_a_time_that_no_clock_can_count_is_refused_by_its_field(cluster, namespa
     assert cluster.job(namespace, "endless") is None
 
 
+def test_a_thousand_names_beside_a_list_of_excluded_ones(cluster, namespace, folder):
+    """A rack by name, and a list of bad nodes that is the same for every Job."""
+    *first, last = cluster.nodes
+    nodes = {
+        "include": [*first, *(f"rack-1-node-{i:03}" for i in range(900))],
+        "exclude": [last, *(f"rack-2-node-{i:03}" for i in range(40))],
+    }
+    cluster.apply(make_job("rack", namespace, nodes=nodes, mountPath=folder, **working(":")))
+
+    assert_succeeded(cluster, namespace, "rack", folder, set(first))
+
+
 def test_a_retry_annotation_may_be_long(cluster, namespace, folder):
     """Two that differ only at their end are two."""
     bad = cluster.nodes[0]
