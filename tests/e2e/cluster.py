@@ -106,9 +106,15 @@ class Cluster:
     def wait_only(self, namespace: str, name: str, slow: str, folder: str) -> None:
         """Wait until all nodes but `slow` have completed a Job of `counting`, and that one works.
 
-        And until pods that are made from now on wait at the gate: the DaemonSet controller has
-        looked at a template that has it.
+        And until pods that are made from now on wait at the gate.
         """
+        others = set(self.nodes) - {slow}
+        eventually(lambda: self.completed(namespace, name) == others, 90, "the others completed")
+        eventually(lambda: self.runs(folder)[slow] == 1, 60, f"{slow} at work")
+        self.wait_gate(namespace, name)
+
+    def wait_gate(self, namespace: str, name: str) -> None:
+        """Wait until the DaemonSet controller has looked at a template that has the gate."""
 
         def is_shut() -> bool:
             found = self.get("daemonset", f"{name}-daemonset-job", "-n", namespace)
@@ -116,9 +122,6 @@ class Cluster:
             observed = found.get("status", {}).get("observedGeneration", 0)
             return "schedulingGates" in spec and observed >= found["metadata"]["generation"]
 
-        others = set(self.nodes) - {slow}
-        eventually(lambda: self.completed(namespace, name) == others, 90, "the others completed")
-        eventually(lambda: self.runs(folder)[slow] == 1, 60, f"{slow} at work")
         eventually(is_shut, 60, "the gate is up")
 
     def wait_gone(self, namespace: str, name: str, timeout: float = 90) -> None:
@@ -180,9 +183,9 @@ class Cluster:
             outputs = pool.map(lambda node: self.on_node(node, script), self.nodes)
             return dict(zip(self.nodes, outputs, strict=True))
 
-    def runs(self, folder: str) -> dict[str, int]:
-        """Return how often the work of `counting` ran on each node."""
-        outputs = self.on_all_nodes(f"cat {folder}/runs 2>/dev/null | wc -l")
+    def runs(self, folder: str, file: str = "runs") -> dict[str, int]:
+        """Return how often the work of `counting` ran on each node: the lines of that file."""
+        outputs = self.on_all_nodes(f"cat {folder}/{file} 2>/dev/null | wc -l")
         return {node: int(text) for node, text in outputs.items()}
 
     def kill(self, program: str) -> None:

@@ -7,33 +7,7 @@ import time
 import pytest
 
 from tests.e2e.cluster import WAIT, consistently, counting, eventually, make_job
-
-RETRY = "daemonset.darkowlzz.space/retry"
-GO = "while [ ! -e /basetarget/go ]; do sleep 0.2; done"
-
-
-def shell(script: str) -> dict:
-    return {"command": ["sh", "-c"], "args": [script]}
-
-
-def on(node: str, script: str, otherwise: str = "echo done; " + WAIT) -> dict:
-    """Return a task that does one thing on one node and another on the others."""
-    return shell(f'if [ "$NODE_NAME" = {node} ]; then {script}; else {otherwise}; fi')
-
-
-def wait_condition(cluster, namespace, name, type_, timeout=90):
-    cluster.kubectl(
-        "wait", f"--for=condition={type_}", f"dsj/{name}", "-n", namespace, f"--timeout={timeout}s"
-    )
-    return cluster.condition(namespace, name, type_)
-
-
-def state(cluster, namespace, name, node):
-    return cluster.report(namespace, name)["status"]["nodeStates"][node]
-
-
-def reasons(cluster, namespace, name):
-    return {event["reason"] for event in cluster.events(namespace, name)}
+from tests.e2e.jobs import GO, RETRY, on, reasons, shell, state, wait_condition
 
 
 def described_story(cluster, namespace):
