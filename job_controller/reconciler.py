@@ -49,6 +49,7 @@ from job_controller.kube.errors import (
     Invalid,
     KubeError,
     NotFound,
+    TooLarge,
 )
 from job_controller.kube.events import EventRecorder, ObjectReference
 from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, PODS, Resource
@@ -412,11 +413,9 @@ class Reconciler:
         self._written.wrote(key, watch, version)
 
 
-_TOO_LARGE = 413
 _ABOUT_CONTENT = (
     "failed to create typed patch object",
-    "request is too large",
-    "trying to send message larger than max",
+    "failed to convert new object",
 )
 # Which field of a snapshot says that such an action was refused.
 _REFUSAL_FIELDS: Mapping[type, str] = {
@@ -443,13 +442,12 @@ class _RefusedError(Exception):
 def _is_refusal(error: KubeError) -> bool:
     """Return whether the object itself is at fault, so that trying it again at once is no use.
 
-    Two such answers are 500: a field that the schema does not know, from server-side apply alone
-    (apiserver endpoints/handlers/patch.go, applyPatcher), and an object that etcd does not take
-    (etcd server/etcdserver/api/v3rpc, ErrGRPCRequestTooLarge; the client's own limit, of gRPC).
+    A field that the schema does not know, or of another type, comes back as 500 from server-side
+    apply, unlike from any other write (apiserver endpoints/handlers/patch.go, applyPatcher).
     """
     if isinstance(error, Forbidden) and error.is_namespace_ending:
         return False
-    if isinstance(error, Invalid | BadRequest | Forbidden) or error.status == _TOO_LARGE:
+    if isinstance(error, Invalid | BadRequest | Forbidden | TooLarge):
         return True
     return error.status == 500 and any(words in error.message for words in _ABOUT_CONTENT)
 

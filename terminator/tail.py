@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from job_controller.api.texts import json_bytes
 from terminator.stream import Cursor, Line, LogParser
 from terminator.token import Completed, Failed, Matcher, Progress, Result, printable
 
@@ -41,8 +42,6 @@ RESULTS_BYTES = 400
 RESULTS_LIMIT = 16  # the CRD's
 LAST_LINES_BYTES = 400
 LAST_LINE_CHARACTERS = 160
-_SIX_BYTES = frozenset("<>&\u2028\u2029") | {chr(code) for code in range(0x20)}
-_TWO_BYTES = frozenset('"\\')
 # What is kept of a line until then: as many characters of any kind, escapes aside.
 LINE_HEAD_BYTES = 4 * LAST_LINE_CHARACTERS
 
@@ -96,21 +95,6 @@ class Findings:
         if lines:
             heads = (line.data[:LINE_HEAD_BYTES] for line in lines[-LINES_KEPT:])
             self.last_lines = (*self.last_lines, *heads)[-LINES_KEPT:]
-
-
-def json_bytes(text: str) -> int:
-    """Return how many bytes a text takes in JSON as Go writes it, quotes aside.
-
-    The API server writes objects of custom resources with encoding/json, which makes six bytes of
-    what HTML gives a meaning to, of U+2028 and U+2029, and of control characters.
-    """
-    size = len(text.encode("utf-8", "replace"))
-    for character in text:
-        if character in _SIX_BYTES:
-            size += 6 - len(character.encode())
-        elif character in _TWO_BYTES:
-            size += 1
-    return size
 
 
 def readable_lines(lines: Iterable[bytes], count: int) -> tuple[str, ...]:

@@ -129,10 +129,9 @@ def build_pod_template(job: Job, *, gated: bool, settings: Settings) -> dict[str
     pod_spec = dict(template["spec"])
     _place(pod_spec, node_terms(spec.nodes))
     if gated:
-        gates = [
-            g for g in pod_spec.get("schedulingGates") or () if g.get("name") != names.TURN_GATE
-        ]
-        pod_spec["schedulingGates"] = [{"name": names.TURN_GATE}, *gates]
+        ours = {"name": names.TURN_GATE}
+        others = [gate for gate in pod_spec.get("schedulingGates") or () if gate != ours]
+        pod_spec["schedulingGates"] = [ours, *others]
     template["spec"] = pod_spec
     return template
 
@@ -192,9 +191,16 @@ def _task_container(job: Job, token: str) -> dict[str, Any]:
 def _place(pod_spec: dict[str, Any], terms: Sequence[Mapping[str, Any]]) -> None:
     if not terms:
         return
-    affinity = dict(pod_spec.get("affinity") or {})
-    node_affinity = dict(affinity.get("nodeAffinity") or {})
+    affinity = pod_spec.get("affinity") or {}
+    if not isinstance(affinity, Mapping):
+        return  # not an affinity at all: the API server refuses the DaemonSet and says why
+    node_affinity = affinity.get("nodeAffinity") or {}
+    if not isinstance(node_affinity, Mapping):
+        return
     required = node_affinity.get(REQUIRED) or {}
+    if not isinstance(required, Mapping):
+        return
+    affinity, node_affinity = dict(affinity), dict(node_affinity)
     node_affinity[REQUIRED] = {
         "nodeSelectorTerms": conjoin(terms, required.get("nodeSelectorTerms") or ())
     }
@@ -247,7 +253,8 @@ def _pruned(value: Any) -> Any:
 
 
 def _gates(spec: Mapping[str, Any]) -> set[str]:
-    return {gate.get("name") or "" for gate in _pod_spec(spec).get("schedulingGates") or ()}
+    gates = _pod_spec(spec).get("schedulingGates") or ()
+    return {str(gate.get("name") or "") for gate in gates if isinstance(gate, Mapping)}
 
 
 def _contains(live: Any, wanted: Any, *, in_quantities: bool = False) -> bool:

@@ -65,6 +65,8 @@ HOPELESS_REASONS: Final = frozenset({"InvalidImageName", "ErrImageNeverPull"})
 # ABSENT_GRACE, which is longer than a terminator takes to restart and to get its lease (15 s).
 LEDGER_GRACE: Final = timedelta(seconds=5)
 ABSENT_GRACE: Final = timedelta(seconds=30)
+# What is quoted of a reason that a container runtime gives for the end of a container.
+REASON_LIMIT: Final = 64
 # The time between a node's failure and its last lines being in the ledger: its pod, if it is not
 # to be kept, goes after that.
 LINES_GRACE: Final = timedelta(seconds=10)
@@ -241,9 +243,11 @@ class Court:
 
         On record only for Jobs that have such a deadline: it has to survive the controller.
         """
-        if self.spec.node_deadline_seconds is None or record.active_since or not pod.bound:
+        if self.spec.node_deadline_seconds is None or not pod.bound:
             return record.active_since
-        return format_time(self.now)
+        # Of pods that went before they had started anything, nothing counts.
+        has_begun = record.active_since and (record.attempts > 0 or _is_about(record, pod))
+        return record.active_since if has_begun else format_time(self.now)
 
     def _why_silent(self, case: Case) -> tuple[str, str]:
         """Return reason and message for a pod on its node that has not started, nobody says why."""
@@ -411,6 +415,9 @@ def _why_not_run(pod: Pod) -> tuple[str, str] | None:
         return "ContainerStartFailed", brief(pod.blocker)
     if pod.unschedulable:
         return "Unschedulable", brief(pod.unschedulable)
+    if pod.gates:
+        gates = brief(", ".join(sorted(pod.gates)), 200)
+        return "SchedulingGated", f"the pod waits at a scheduling gate of somebody else: {gates}"
     return None
 
 
@@ -473,7 +480,7 @@ def _end_words(container: Container) -> str:
     reason = container.reason if container.state == "terminated" else container.last_reason
     attempts = ended_count(container)
     tries = f"after {attempts} attempts" if attempts > 1 else "at the first attempt"
-    cause = f" ({reason})" if reason not in {"", "Error", "Completed"} else ""
+    cause = f" ({brief(reason, REASON_LIMIT)})" if reason not in {"", "Error", "Completed"} else ""
     if code == 0:
         return f"exit 0 without the token {tries}"
     return f"exit {code}{cause} {tries}"

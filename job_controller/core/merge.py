@@ -56,14 +56,21 @@ def _merge_value(key: str, old: Any, new: Any) -> Any:
 
 def _merge_named(old: Sequence[Any], new: Sequence[Any], name: str, *, replace: bool) -> list[Any]:
     merged = list(old)
-    places = {item.get(name): i for i, item in enumerate(merged) if isinstance(item, Mapping)}
+    places = {key: i for i, item in enumerate(merged) if (key := _key(item, name)) is not None}
     for item in new:
-        place = places.get(item.get(name)) if isinstance(item, Mapping) else None
+        key = _key(item, name)
+        place = places.get(key) if key is not None else None
         if place is None:
             merged.append(item)
         else:
             merged[place] = item if replace else strategic_merge(merged[place], item)
     return merged
+
+
+def _key(item: Any, name: str) -> str | int | None:
+    """Return what an item of a list is known by, None for one that the API server will refuse."""
+    key = item.get(name) if isinstance(item, Mapping) else None
+    return key if isinstance(key, str | int) else None
 
 
 def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

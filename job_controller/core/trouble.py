@@ -19,6 +19,7 @@ _NODE_TROUBLE = {
     "ContainerStartFailed": ("ContainerStartFailed", "cannot start the container"),
     "PodRejected": ("PodRejected", "do not take the pod"),
     "TaskNotStarted": ("TaskNotStarted", "have not started the task"),
+    "SchedulingGated": ("SchedulingGated", "wait at scheduling gates of somebody else"),
     "Unschedulable": ("Unschedulable", "have no room for the pod"),
     "NodeNotReady": ("NodesUnreachable", "cannot be reached"),
     "Restarting": ("TaskFailing", "see the task fail and be started again"),

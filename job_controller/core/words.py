@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-# Long enough for an image reference and a registry's sentence, short enough for `kubectl get`.
+from job_controller.api.texts import json_bytes
+
+# Long enough for an image reference and a registry's sentence, short enough for `kubectl get`, and
+# for a thousand of them in one report.
 DETAIL_LIMIT = 300
+_ELLIPSIS = "…"
 
 
 def brief(text: str, limit: int = DETAIL_LIMIT) -> str:
-    """Return `text` on one line, without control characters, cut to `limit` characters."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+    """Return `text` on one line, without control characters, cut to `limit` bytes.
+
+    The bytes are those of JSON as the API server writes it, six for a character such as `<`: with
+    plain text they are its characters.
+    """
+    line = " ".join("".join(c if c.isprintable() else " " for c in text[: limit * 8]).split())
+    if json_bytes(line) <= limit:
+        return line
+    room, kept = limit - len(_ELLIPSIS.encode()), 0
+    for character in line:
+        room -= json_bytes(character)
+        if room < 0:
+            break
+        kept += 1
+    return line[:kept] + _ELLIPSIS

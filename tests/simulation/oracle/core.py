@@ -152,6 +152,8 @@ class Oracle:
 
     def _judge_pod_deletion(self, pod):
         """Judge that the controller has a reason to delete a pod: it costs its node's work."""
+        if not pod["spec"].get("nodeName"):
+            return  # it has not done anything
         job_uid, node = self.job_of[pod["metadata"]["uid"]], pod["spec"]["meant_for"]
         raw = self._world.server.get(NODES, node, "")
         if raw is None or self.born[pod["metadata"]["uid"]] < self.born[raw["metadata"]["uid"]]:

@@ -24,6 +24,10 @@ TELLING_SECONDS = 20.0
 HOPELESS = ("InvalidImageName", "ErrImageNeverPull")
 BY_TIME = {"ImagePullFailed", "ContainerStartFailed", "Unschedulable"}
 
+# A node fails after so many times the start patience where nothing says why its task does not
+# start: a large image that is being pulled looks like that.
+SILENT_FACTOR = 3
+
 
 @dataclass(slots=True)
 class Patience:
@@ -103,7 +107,7 @@ class Patience:
     def _watch(self, key: tuple[str, str], node: str) -> None:
         since = self.unstarted.get(key)
         if since is not None:
-            limit = since + START_PATIENCE_SECONDS + TELLING_SECONDS
+            limit = since + SILENT_FACTOR * START_PATIENCE_SECONDS + TELLING_SECONDS
             at = max(limit, self.world.loop.moment)
             self.world.loop.call_at(at, self._check, key, node, since)
 
