@@ -12,11 +12,17 @@ KNOWN = (
     ("A3", "complete|deletion", r"its DaemonSet is refused|spec.nodes was changed"),
     ("A4", "evidence", r"its task was told to end"),
     ("B1", "deadline", r"resumed and failed|a retry was taken up"),
-    ("B3", "hasty|conventions|innocent|lifetime", r"clocks differ"),
+    ("B2", "message", r"characters"),
     ("B4", "hasty", r"\(Unschedulable\)"),
-    ("B5", "lifetime|stuck", r"still there"),
-    ("B6", "untold|stuck", r"not started"),
+    ("B5.1", "observed", r"is not on record"),
+    ("B5.1", "lifetime", r"Failed and still there"),
+    ("B5", "lifetime", r"Complete and still there"),
+    ("B6", "untold", r"not started"),
+    ("B6", "stuck", r"a task has not started"),
+    ("D12", "untold", r"is refused, and"),
+    ("D2", "results", r"much was printed"),
     ("D13", "pod deletion", r"clocks differ"),
+    ("B3", "hasty|conventions|innocent|lifetime|stuck", r"clocks differ"),
 )
 
 
