@@ -8,7 +8,14 @@ is under way when its process dies arrives all the same. Nothing a dead process 
 import asyncio
 
 from job_controller.api.report import parse_report
-from job_controller.kube.errors import Conflict, Forbidden, KubeError, Throttled, Unavailable
+from job_controller.kube.errors import (
+    Conflict,
+    Forbidden,
+    Invalid,
+    KubeError,
+    Throttled,
+    Unavailable,
+)
 from tests.simulation.server import DAEMON_SETS, JOBS, REPORTS
 
 
@@ -108,13 +115,18 @@ class Client:
 
         return await self._call("list", resource.plural, label_selector or name or "", effect)
 
-    async def read_pod_log(self, namespace, pod, *, previous=False, since_time=None, **_):
+    async def read_pod_log(
+        self, namespace, pod, *, previous=False, since_time=None, tail_lines=None, **_
+    ):
         world = self._world
         return await self._call(
             "log",
             "pods/log",
             pod,
-            lambda: (world.logs.read((namespace, pod), previous, since_time), True),
+            lambda: (
+                world.logs.read((namespace, pod), previous, since_time, tail_lines),
+                True,
+            ),
         )
 
     def pod_log(self, namespace, pod, *, since_time=None, **_):
@@ -152,6 +164,8 @@ class Client:
         world = self._world
         fault, seconds, sent_at = how
         error, result, changed = _fault(fault), None, True
+        if status := world.refused_write(self._name, what[0], what[1]):
+            error = _refusal(status)
         if error is None:
             try:
                 result, changed = effect()
@@ -187,6 +201,15 @@ def _fault(kind):
     if kind == "throttle":
         return Throttled("too many requests", retry_after_seconds=1.0)
     return None
+
+
+def _refusal(status):
+    """Return the error of a write that the API server refuses for what it is."""
+    if status == "403":
+        return Forbidden('admission webhook "policy.example.com" denied the request')
+    if status == "422":
+        return Invalid("spec: Invalid value: the policy says no")
+    return KubeError("Request entity too large: limit is 3145728", status=413)
 
 
 def _resolve(answer, result, error):

@@ -50,6 +50,12 @@ def _relist(world, d):
         feed.relist(d.seconds)
 
 
+def _list_late(world, d):
+    if feed := world.processes[d.who].feeds.get(d.what):
+        world.trouble(d.who, d.seconds)
+        feed.list_late(d.seconds)
+
+
 def _repeat(world, d):
     if feed := world.processes[d.who].feeds.get(d.what):
         feed.repeat()
@@ -135,6 +141,18 @@ def _zone(world, d):
         zone = "b" if raw["metadata"]["labels"]["zone"] == "a" else "a"
         body = {"metadata": {"labels": {"zone": zone}}}
         world.server.patch(USER, NODES, d.what, body, namespace="")
+
+
+def _reboot(world, d):
+    """Reboot a machine; it is not away for long enough to be missed."""
+    machine = world.machines.get(d.what)
+    if machine is not None and machine.is_up:
+        machine.reboot(d.seconds)
+
+
+def _refuse_write(world, d):
+    """Refuse writes of one kind: `what` is "verb resource", `mode` the status."""
+    world.refuse_write(d.who, d.what, d.mode, d.seconds)
 
 
 def _not_ready(world, d):
@@ -330,6 +348,7 @@ _KINDS = {
     "stall": _stall,
     "relist": _relist,
     "repeat": _repeat,
+    "list_late": _list_late,
     "join": _join,
     "leave": _leave,
     "renew": _renew,
@@ -339,6 +358,8 @@ _KINDS = {
     "zone": _zone,
     "taint": _taint,
     "not_ready": _not_ready,
+    "reboot": _reboot,
+    "refuse_write": _refuse_write,
     "no_room": _no_room,
     "disrupt": _disrupt,
     "drain": _drain,

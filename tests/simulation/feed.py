@@ -75,7 +75,10 @@ class Feed:
         now = self._world.loop.moment
         while self._pending and self._pending[0][0] <= now:
             _, kind, raw, _ = self._pending.popleft()
-            self._take(kind, raw)
+            if kind == "LIST":
+                self._replace(raw)
+            else:
+                self._take(kind, raw)
         self._arm()
 
     def _take(self, kind, raw):
@@ -116,6 +119,20 @@ class Feed:
         self._pending.clear()
         self._world.loop.call_later(seconds, self._list)
 
+    def list_late(self, seconds):
+        """Lose the watch; list at once, and get the answer, which is old by then, after so long."""
+        if self._is_listing or self._is_closed:
+            return
+        now, snapshot = self._world.loop.moment, self._snapshot()
+        self._lost_at = self.known_until
+        self._pending.clear()
+        self._pending.append((now + seconds, "LIST", snapshot, now))
+        self._stalled_until = max(self._stalled_until, now + seconds)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._arm()
+
     def repeat(self):
         """Deliver the last event once more."""
         if self._last and not self._is_closed:
@@ -124,18 +141,28 @@ class Feed:
     def _list(self):
         if self._is_closed:
             return
-        world, found = self._world, {}
         if self._is_listing:
             self._is_listing = False
-            for raw in world.server.select(self.plural, self._labels):
-                meta = raw["metadata"]
-                key = (meta["namespace"], meta["name"])
-                found[key] = (meta["uid"], self.reflector._read(raw))
-                self.delivered_at[key] = world.loop.moment
-            # As Reflector._list does with the last page.
-            self.reflector._replace(found, went_back=False)
-            self.reflector._set_version(str(world.server.version))
-            self.reflector.synced.set()
+            self._replace(self._snapshot())
+
+    def _snapshot(self):
+        """Return what a list answers now: its version and its items."""
+        server = self._world.server
+        return server.version, server.select(self.plural, self._labels)
+
+    def _replace(self, snapshot):
+        """Take the answer of a list."""
+        version, items = snapshot
+        found = {}
+        for raw in items:
+            meta = raw["metadata"]
+            key = (meta["namespace"], meta["name"])
+            found[key] = (meta["uid"], self.reflector._read(raw))
+            self.delivered_at[key] = self._world.loop.moment
+        # As Reflector._list does with the last page.
+        self.reflector._replace(found, went_back=False)
+        self.reflector._set_version(str(version))
+        self.reflector.synced.set()
 
     def close(self):
         self._is_closed = True

@@ -9,7 +9,18 @@ from dataclasses import replace
 from tests.simulation.edits import selection
 from tests.simulation.schedule import Disturbance
 
-NAMES = ("taints", "edits", "clocks", "endings", "deadlines", "lifetimes", "starts")
+NAMES = (
+    "taints",
+    "edits",
+    "clocks",
+    "endings",
+    "deadlines",
+    "lifetimes",
+    "starts",
+    "absences",
+    "refusals",
+    "noise",
+)
 
 
 def with_hazards(schedule, rng):
@@ -93,6 +104,9 @@ def _edits(schedule, rng):
     for _ in range(rng.choice((1, 1, 2, 3))):
         at, back = _when(schedule, rng), float(rng.choice((0, 0, 0, 1, 5, 20)))
         words = rng.choice(("", _selection(schedule, rng)))
+        if rng.random() < 0.15:
+            limit = Disturbance(at, "edit", job.key, rng.choice("0136"), "backoffLimit", back)
+            schedule = _with(schedule, limit)
         schedule = _with(schedule, Disturbance(at, "edit", job.key, words, "nodes", back))
         span = float(rng.choice((1, 3, 5, 20)))
         before = round(max(at - rng.uniform(0.0, 2.0), 0.0), 2)
@@ -249,7 +263,78 @@ def _lifetimes(schedule, rng):
     return schedule
 
 
+# --- what is away, late or refused -------------------------------------------------------
+
+RESOURCES = ("jobs", "daemonsets", "pods", "jobreports", "nodes")
+
+
+def _absences(schedule, rng):
+    """Return the schedule with long absences, long lags, lists that are old, and reboots."""
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        at, kind = _when(schedule, rng), rng.choice(("crash", "stall", "list_late", "reboot"))
+        who = rng.choice(("controller", "controller", "terminator"))
+        if kind == "reboot":
+            span = float(rng.choice((0.5, 3, 10, 40)))
+            found = Disturbance(at, kind, what=_node(schedule, rng), seconds=span)
+        elif kind == "crash":
+            found = Disturbance(at, kind, who, seconds=float(rng.choice((30, 60, 120))))
+        else:
+            span = float(rng.choice((2, 10, 30, 60)))
+            found = Disturbance(at, kind, who, rng.choice(RESOURCES), seconds=span)
+        schedule = _with(schedule, found)
+        if rng.random() < 0.4:
+            later = round(at + rng.uniform(0.1, 5.0), 2)
+            kind = rng.choice(("delete_pod", "leave", "renew", "reregister", "zone", "join"))
+            change = Disturbance(later, kind, what=_node(schedule, rng), seconds=2.0)
+            schedule = _with(schedule, change)
+    return schedule
+
+
+WRITES = (
+    ("controller", "delete pods"),
+    ("controller", "patch pods"),
+    ("controller", "create jobreports"),
+    ("controller", "patch status jobreports"),
+    ("controller", "apply daemonsets"),
+    ("controller", "patch status jobs"),
+    ("controller", "delete daemonsets"),
+    ("terminator", "patch jobreports"),
+    ("terminator", "delete jobs"),
+)
+
+
+def _refusals(schedule, rng):
+    """Return the schedule with writes that are refused for a while, or for ever."""
+    for _ in range(rng.choice((1, 1, 2))):
+        who, what = rng.choice(WRITES)
+        mode, seconds = rng.choice(("403", "422", "413")), float(rng.choice((0, 1, 5, 20, 60)))
+        at = 0.0 if rng.random() < 0.4 else _when(schedule, rng)
+        schedule = _with(schedule, Disturbance(at, "refuse_write", who, what, mode, seconds))
+    if rng.random() < 0.5:
+        key, at = schedule.jobs[0].key, _when(schedule, rng)
+        schedule = _with(
+            schedule, Disturbance(at, rng.choice(("retry", "suspend")), key, "", "", 5)
+        )
+    return schedule
+
+
+def _noise(schedule, rng):
+    """Return the schedule with tasks that print much, and last lines that never are the same."""
+    adapt = _with_tasks(schedule, rng, 0.7, lambda t: replace(t, noise=rng.choice((1, 120, 150))))
+    first, *rest = adapt.jobs
+    spec = {**first.spec, "results": [{"name": "a"}, {"name": "b"}]}
+    if rng.random() < 0.3:
+        fail = {"kind": "fail", "code": 1, "times": 99, "after": 0.2}
+        adapt = _with_tasks(adapt, rng, 0.3, lambda t: replace(t, **fail))
+        spec["failurePolicy"] = {"action": rng.choice(("Continue", "Pause"))}
+        spec["backoffLimit"] = 0
+    return replace(adapt, jobs=(replace(first, spec=spec), *rest))
+
+
 _HAZARDS = {
+    "absences": _absences,
+    "refusals": _refusals,
+    "noise": _noise,
     "taints": _taints,
     "edits": _edits,
     "clocks": _clocks,

@@ -7,15 +7,6 @@ They are counted apart, so that they hide nothing else.
 import re
 
 KNOWN = (
-    ("A1", "complete|deletion|stuck|counts", r"its DaemonSet does not ask for it"),
-    ("A2", "complete|deletion|stuck|counts|gate", r"there were taints"),
-    ("A3", "complete|deletion", r"its DaemonSet is refused|spec.nodes was changed"),
-    ("A4", "evidence", r"its task was told to end"),
-    ("B1", "deadline", r"resumed and failed|a retry was taken up"),
-    ("B3", "hasty|conventions|innocent|lifetime", r"clocks differ"),
-    ("B4", "hasty", r"\(Unschedulable\)"),
-    ("B5", "lifetime|stuck", r"still there"),
-    ("B6", "untold|stuck", r"not started"),
     ("D13", "pod deletion", r"clocks differ"),
 )
 

@@ -5,7 +5,7 @@ plan (see `script`) as the pod's one container or as init container before the o
 pod, graceful end of deleted pods, eviction, a node that hangs and comes back (nothing moves, Ready
 turns Unknown after a while), a machine that is replaced under the same name (its old pods, if they
 still exist, are started again), and one that is merely registered anew (its containers go on). Not
-modelled: reboots, probes, sidecars, trouble of the container that holds the pod, image garbage, a
+modelled: probes, sidecars, trouble of the container that holds the pod, image garbage, a
 kubelet that restarts.
 """
 
@@ -67,6 +67,18 @@ class Machine:
         for act, args in deferred:  # in their order
             delay += self.lag(0.0, 0.2)
             self.after(delay, act, *args)
+
+    def reboot(self, seconds):
+        """Go down and come back after so long, with all containers ended."""
+        self.go_down()
+
+        def boot():
+            if not self.is_gone and not self.is_up:
+                self.come_back()
+                for run in list(self.pods.values()):
+                    run.rebooted()
+
+        self.world.loop.call_later(seconds, boot)
 
     def lag(self, low, high):
         return self.world.lag(f"kubelet/{self.name}", low, high)
@@ -285,6 +297,31 @@ class Run:
         if self.pod() is not None and not self.is_ending:
             self.hold = {"running": {"startedAt": self.machine.stamp()}}
             self.write(self.state, phase="Running", last={})
+
+    def rebooted(self):
+        """Tell that the container died with its machine, and start it again in a new sandbox."""
+        pod = self.pod()
+        if pod is None or not self.logs:
+            return
+        if self.is_ending:
+            self.remove()
+            return
+        has_ended_well = self.is_init and self.state.get("terminated", {}).get("exitCode") == 0
+        if "running" in self.state:
+            began = self.state["running"]["startedAt"]
+            ended = {"exitCode": 255, "reason": "Unknown", "startedAt": began}
+            self.last = {"terminated": {**ended, "finishedAt": self.machine.stamp()}}
+            self.world.oracle.records.task_failed(self)
+        elif not has_ended_well:
+            return
+        self.instance += 1
+        self.logs.pop(self.instance - 2, None)
+        self.logs[self.instance] = []
+        self.hold = {"waiting": {"reason": "PodInitializing"}}
+        self.wake()
+        reason = "PodInitializing" if self.is_init else "ContainerCreating"
+        self.write({"waiting": {"reason": reason}}, last=self.last)
+        self.machine.after(self.machine.lag(0.1, 1.0), self.start)
 
     def back_off(self, instance):
         if self.instance == instance and self.pod() is not None and not self.is_ending:

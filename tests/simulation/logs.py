@@ -1,8 +1,9 @@
 """The model of the log endpoint: what a read or a stream of a pod's log gets, and when.
 
 Modelled: no log before the container has started, the instance before, lines that become visible
-late, `sinceTime`, nodes that cannot be asked, streams that end with the instance, that break, or
-that lose lines (as the kubelet's do on rotation). Not modelled: long logs, limits, partial lines.
+late, `sinceTime`, the last lines only, nodes that cannot be asked, streams that end with the
+instance, that break, or
+that lose lines (as the kubelet's do on rotation). Not modelled: limits of bytes, partial lines.
 """
 
 from job_controller.kube.errors import BadRequest, NotFound, Unavailable
@@ -15,8 +16,8 @@ class Logs:
     def __init__(self, world):
         self._world = world
 
-    def read(self, pod_key, previous, since):
-        """Return the bytes of an instance's log that are visible now."""
+    def read(self, pod_key, previous, since, tail=None):
+        """Return the bytes of an instance's log that are visible now, its last `tail` lines."""
         run = self._run(pod_key)
         instance = run.instance - 1 if previous else run.instance
         if "waiting" in run.state and not previous:
@@ -25,11 +26,12 @@ class Logs:
         if instance not in run.logs:
             raise BadRequest("previous terminated container not found" if previous else "waiting")
         now = self._world.loop.moment
-        return b"".join(
+        lines = [
             _line(stamp, text)
             for visible, stamp, text in run.logs[instance]
             if visible <= now and _is_since(stamp, since)
-        )
+        ]
+        return b"".join(lines if tail is None else lines[-tail:])
 
     async def follow(self, pod_key, since):
         """Yield the lines of the current instance as they become visible, until it ends."""

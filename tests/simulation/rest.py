@@ -10,18 +10,21 @@ from tests.simulation.oracle.shards import node_states, reports_of, rest_faults
 from tests.simulation.process import START_PATIENCE_SECONDS
 from tests.simulation.server import JOBS, NODES, REPORTS
 
+# Who is refused for good tries again within that time, or has given up.
+REFUSED_LATELY_SECONDS = 100.0
 CLOSED = {"Succeeded", "Failed", "Cancelled"}
 
 
 def judge_rest(world):
     """Tell the oracle of everything that is not as it must be."""
     jobs = world.server.all(JOBS)
+    is_refused = bool(world.refused_for_ever())
     living = {job["metadata"]["uid"] for job in jobs}
     for report in world.server.all(REPORTS):
         uid = report["spec"]["job"]["uid"]
-        for node, entry in (report.get("evidence") or {}).items():
+        for node, entry in (report.get("evidence") or {}).items() if not is_refused else ():
             world.oracle.evidence.results.judge_whole(world.oracle.plans[uid], node, entry)
-        if report["spec"].get("shard", 0):
+        if report["spec"].get("shard", 0) or is_refused:
             continue
         for words in rest_faults(world, uid):
             world.oracle.violate("shards", words)
@@ -76,10 +79,16 @@ class _Rest:
 
     def judge(self):
         if "startTime" not in self.status:
-            if not self.job["spec"].get("suspend"):
+            if not self.job["spec"].get("suspend") and not self.world.refused_for_ever():
                 self.violate("stuck", "the run was never started")
             return
         has_ended = is_true(self.job, "Complete") or is_true(self.job, "Failed")
+        if refused := self.world.refused_for_ever():
+            self.judge_refused(refused, has_ended=has_ended)
+            return
+        generation = self.job["metadata"]["generation"]
+        if self.status.get("observedGeneration") != generation:
+            self.violate("observed", f"generation {generation} is not on record")
         if self.is_in_the_way(has_ended):
             return
         truth = {node: self.state_of(node) for node in self.wanted}
@@ -96,6 +105,21 @@ class _Rest:
         self.world.oracle.lifetime.judge_rest(self.job, is_at_work=has_ended and bool(living))
         if self.report.get("phase") != self.status.get("phase"):
             self.violate("report", f"{self.report.get('phase')}, Job {self.status.get('phase')}")
+
+    def judge_refused(self, refused, *, has_ended):
+        """A write of the controller that is refused for good keeps the run: the Job must say so."""
+        if has_ended:
+            return
+        now = self.world.loop.moment
+        told = {c["type"]: c for c in self.status.get("conditions") or ()}.get("Progressing", {})
+        for who, what in refused:
+            verb, _, plural = what.rpartition(" ")
+            hit = self.world.refused_last.get((who, plural), -1e9)
+            if who != "controller" or plural == "jobs" or now - hit > REFUSED_LATELY_SECONDS:
+                continue
+            if told.get("status") != "False":
+                words = f"{verb} {plural} is refused, and Progressing says {told.get('reason')}"
+                self.violate("untold", words)
 
     def is_in_the_way(self, has_ended):
         """Whether something keeps nodes from being counted, and have it judged by itself."""

@@ -111,7 +111,11 @@ async def _rest(world):
     while world.loop.moment < end:
         processes = world.processes.values()
         # A process that has only just come back may have something to write yet.
-        last = max(world.oracle.last_write_at, *(process.started_at for process in processes))
+        last = max(
+            world.oracle.last_write_at,
+            world.quiet_from,
+            *(process.started_at for process in processes),
+        )
         quiet = world.loop.moment - last
         is_up = all(process.is_up for process in processes)
         is_due = any(machine.starts_by > world.loop.moment for machine in world.machines.values())

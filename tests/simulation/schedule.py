@@ -27,7 +27,8 @@ class Task:
     long. `reject`: the kubelet rejects the pod `times` times.
 
     `on_term` is what it does when it is told to end: "" ends at once, with 143; `clean` ends with 0
-    after a while, its work undone; `deaf` works on until it is killed.
+    after a while, its work undone; `deaf` works on until it is killed. It prints `noise` lines
+    before its last ones, and after them a long one if it fails.
     """
 
     kind: str = "done"
@@ -35,6 +36,7 @@ class Task:
     code: int = 0
     times: int = 0
     on_term: str = ""
+    noise: int = 0
 
     @property
     def is_good(self):
@@ -44,6 +46,7 @@ class Task:
     def __str__(self):
         code = f" code {self.code}" if self.code else ""
         times = f" x{self.times}" if self.times else ""
+        times += f" noise {self.noise}" if self.noise else ""
         term = f", {self.on_term} on TERM" if self.on_term else ""
         return f"{self.kind} after {self.after:g}s{code}{times}{term}"
 

@@ -39,6 +39,7 @@ def write_script(plan, task, *, attempt, instance, value):
     """
     turn = _turn(plan, task, attempt, instance)
     first, last = _results(plan, value)
+    last = _between(last, task.noise)
     lines = (b"working", *first)
     if turn.kind == "never":
         return Script(turn.after, lines)
@@ -49,9 +50,15 @@ def write_script(plan, task, *, attempt, instance, value):
         code = turn.code if turn.kind in {"exit", "once", "fail"} else 0
         return Script(turn.after, lines, last if code == 0 else (), code=code)
     if turn.kind in {"fail", "silent"}:
-        return Script(turn.after, lines, code=turn.code if turn.kind == "fail" else 0)
+        words = (b"attempt %d: %s" % (attempt, b"x" * 150),) if task.noise else ()
+        return Script(turn.after, (*lines, *words), code=turn.code if turn.kind == "fail" else 0)
     code = turn.code if turn.kind in {"exit", "once"} else None
     return Script(turn.after, lines, (*last, TOKEN), succeeds=True, code=code)
+
+
+def _between(last, noise):
+    """Return the last lines with noise after the results, before a token that follows them."""
+    return (*last, *(b"noise %d" % i for i in range(noise)))
 
 
 def _turn(plan, task, attempt, instance):

@@ -20,6 +20,7 @@ from tests.simulation.server import DAEMON_SETS, NODES, PODS, Server
 # How often a lag is long, and how many times as long it is then.
 ROUGH = 0.06
 ROUGH_FACTOR = 12.0
+FOR_EVER_SECONDS = 1e6
 
 
 class World:
@@ -39,6 +40,10 @@ class World:
         self._faults = []
         self._slowed = {}
         self._refused = {}
+        self._refused_writes = {}
+        self.quiet_from = 0.0
+        # When a write was last refused, by process and resource.
+        self.refused_last = {}
         self._full = {}
         self._log_faults = {}
         self.clear_from = {"controller": 0.0, "terminator": 0.0}
@@ -131,6 +136,27 @@ class World:
 
     def refuse(self, plural, seconds):
         self._refused[plural] = self.loop.moment + seconds
+
+    def refuse_write(self, who, what, mode, seconds):
+        """Refuse writes of a process: `what` is "verb resource", `mode` the status."""
+        self._refused_writes[who, what] = (mode, self.loop.moment + (seconds or FOR_EVER_SECONDS))
+        self.trouble(who, seconds + 35.0 if seconds else FOR_EVER_SECONDS)
+        if seconds:
+            # Who was refused for long tries again after a while only.
+            self.quiet_from = max(self.quiet_from, self.loop.moment + seconds + 35.0)
+
+    def refused_for_ever(self):
+        """Return the (process, "verb resource") of writes that are refused from now on."""
+        limit = self.loop.moment + FOR_EVER_SECONDS / 2
+        return [what for what, (_, end) in self._refused_writes.items() if end > limit]
+
+    def refused_write(self, who, verb, plural):
+        """Return the status with which a write is refused now, "" for none."""
+        mode, end = self._refused_writes.get((who, f"{verb} {plural}"), ("", -1.0))
+        if end <= self.loop.moment:
+            return ""
+        self.refused_last[who, plural] = self.loop.moment
+        return mode
 
     def is_refused(self, plural):
         return self._refused.get(plural, -1.0) > self.loop.moment

@@ -210,6 +210,7 @@ class Completion:
             words += ", spec.nodes was changed"
         if any(key[0] == job_uid for key in self.oracle.patience.unstarted):
             words += ", a task has not started"
+        words += self.oracle.patience.skews()
         return words
 
     # --- reports ---------------------------------------------------------------------------

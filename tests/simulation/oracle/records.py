@@ -5,6 +5,8 @@ from tests.simulation.server import DAEMON_SETS, JOBS
 
 # What makes nodes that completed no longer wanted, or other nodes.
 CHURN = {"leave", "renew", "reregister", "zone", "select", "edit", "taint", "drain"}
+# A cause and one line of a log. The schema allows 1,024 and refuses all of a report with more.
+LONGEST_MESSAGE = 512
 
 
 class Records:
@@ -43,21 +45,24 @@ class Records:
         self.blamed.add((node, job_uid))
 
     def _is_innocent(self, node, job_uid):
-        if {(node, None), (node, job_uid)} & self.blamed:
-            return False
-        return "nodeDeadlineSeconds" not in self._oracle.plans[job_uid].spec
+        return not {(node, None), (node, job_uid)} & self.blamed
 
     def judge(self, old, new):
+        """Judge what a report says of nodes."""
         before = (old.get("status") or {}).get("nodeStates") or {}
         after = (new.get("status") or {}).get("nodeStates") or {}
         job_uid = new["spec"]["job"]["uid"]
         for node, record in after.items():
             state = record.get("state")
             was = before.get(node) or {}
+            if len(record.get("message") or "") > LONGEST_MESSAGE:
+                self._oracle.violate("message", f"{node}: {len(record['message'])} characters")
             if (state, record.get("uid")) != (was.get("state"), was.get("uid")):
                 self._oracle.patience.judge(job_uid, node, was, record)
             if state == (before.get(node) or {}).get("state"):
                 continue
+            if state == "Failed" and record.get("reason") == "DeadlineExceeded":
+                self.blame(node, job_uid)  # `patience` has judged whether rightly so
             if state in {"Failed", "Unreachable"} and self._is_innocent(node, job_uid):
                 self._accuse(f"{node} is called {state}: {record.get('message')}")
 
@@ -66,8 +71,8 @@ class Records:
         uid = new["metadata"]["uid"]
         if not is_true(new, "Failed") or is_true(old, "Failed"):
             return
-        if "activeDeadlineSeconds" in new["spec"]:
-            return
+        if is_true(new, "Failed", "DeadlineExceeded"):
+            return  # see `deadlines`
         if all(self._is_innocent(plan.name, uid) for plan in self._world.schedule.nodes):
             self._accuse("the Job is called failed, and nothing has failed")
 

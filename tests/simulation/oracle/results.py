@@ -99,4 +99,6 @@ class Results:
             self._violate(words)
 
     def _violate(self, words):
+        if any(task.noise for node in self._world.schedule.nodes for task in node.tasks):
+            words += ", much was printed"
         self._world.oracle.violate("results", words)
