@@ -150,6 +150,13 @@ class Court:
     def _current(self, record: NodeRecord, case: Case) -> Verdict:
         """Return where a node stands that neither completed nor failed before."""
         failure, ripe_at = self._failure(record, case)
+        if (failure is not None or ripe_at is not None) and self._is_from_before(case):
+            # It failed before the retry that was asked for, and was not on record as failed yet:
+            # its next pod is the one to be tried.
+            assert case.record is not None
+            record = replace(record, retry=case.record.retry)
+            if failure is not None:
+                return Verdict(record, retire=True)
         if failure is not None:
             return Verdict(_with_last_line(failure, case))
         lost, lost_at = self._unreachable(record, case)
@@ -236,6 +243,16 @@ class Court:
             and known.state == state
             and known.retry == self.retry
             and reason in {"", known.reason}
+        )
+
+    def _is_from_before(self, case: Case) -> bool:
+        """Return whether the pod's record was written before the retry that was asked for last."""
+        known = case.record
+        return (
+            known is not None
+            and known.uid == case.node.uid
+            and known.pod_uid == case.pod.uid
+            and known.retry != self.retry
         )
 
     def _active_since(self, record: NodeRecord, pod: Pod) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from job_controller.api import names
 from job_controller.api.job import Condition, Job
-from job_controller.api.times import format_time, parse_time
+from job_controller.api.times import format_time
 from job_controller.core.fold import fold
 from job_controller.core.judge import ACTIVE, COMPLETED, FAILED, UNREACHABLE, WAITING
 from job_controller.core.story import tell_progress
@@ -75,18 +75,10 @@ def next_status(
         # A failed run that is tried again has not ended.
         status.pop("completionTime", None)
     elif "completionTime" not in status:
-        status["completionTime"] = ended_at or _end_time(job, tally, run, now)
+        # By the controller's clock: those of the nodes may be wrong, and a time to live counts from
+        # here. The report says it first, so that every pass, before and after a crash, agrees.
+        status["completionTime"] = ended_at or format_time(now)
     return status
-
-
-def _end_time(job: Job, tally: Tally, run: RunVerdict, now: datetime) -> str:
-    """Return when the run ended, by the controller's clock.
-
-    Nodes' clocks may be wrong: what they say counts between the start of the run and now.
-    """
-    said = parse_time(completion_time(tally)) if run.state == SUCCEEDED else None
-    began = parse_time(job.status.get("startTime")) or now
-    return format_time(min(max(said or now, began), now))
 
 
 def _conditions(
@@ -152,15 +144,6 @@ def count_nodes(tally: Tally) -> dict[str, Any]:
     return counts
 
 
-def completion_time(tally: Tally) -> str:
-    """Return when the last node completed, as its log has it; "" when nothing is known.
-
-    Taken from the evidence, not from the clock: every pass, before and after a crash, says the
-    same.
-    """
-    return max((node.record.finished_at for node in tally.nodes.values()), default="")
-
-
 def set_conditions(
     job: Job, changes: Sequence[Condition], now: datetime
 ) -> list[Mapping[str, Any]]:
@@ -194,7 +177,7 @@ def _is_paused(job: Job, tally: Tally, run: RunVerdict) -> bool:
     Whoever reads it may go on to add nodes. While the DaemonSet controller has yet to see the gate,
     a node that joins would start its work.
     """
-    if not job.spec.suspend and run.state != HELD:
+    if run.state in {SUCCEEDED, LOST} or (not job.spec.suspend and run.state != HELD):
         return False
     return tally.is_shut or job.is_true(names.CONDITION_SUSPENDED)
 

@@ -261,6 +261,21 @@ def test_a_retry_retires_the_pod_and_starts_afresh_with_the_next():
     assert (fresh.state, fresh.attempts, fresh.retry) == ("Active", 3, "2")
 
 
+def test_a_failure_from_before_a_retry_does_not_swallow_it():
+    """The task failed, its log was not known to be read yet, and somebody asked for a retry."""
+    active = judge(crashed(restarts=1), seen=2).record
+    assert active.state == "Active"
+    waiting = judge(crashed(restarts=1), record=active, retry="again", seen=5)
+    assert (waiting.record.state, waiting.retire) == ("Active", False)  # its token may be unread
+    verdict = judge(crashed(restarts=1), record=waiting.record, retry="again", seen=30)
+    assert verdict.retire
+    assert verdict.record.state == "Active"
+    fresh = judge(make_pod("a", serial=5), record=verdict.record, retry="again").record
+    assert (fresh.state, fresh.retry) == ("Active", "again")
+    again = judge(replace(crashed(restarts=1), uid="pod-a-5"), record=fresh, retry="again").record
+    assert again.state == "Failed"
+
+
 def test_the_pod_of_a_failure_goes_when_it_has_told_its_last_lines():
     spec = replace(SPEC, failure_policy=FailurePolicy(pods="Delete"))
     failed = judge(crashed(restarts=1), spec=spec).record
