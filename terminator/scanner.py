@@ -308,6 +308,10 @@ class Scanner:
             reading.short_failed(step, self._clock.monotonic(), is_absent=is_absent)
             self._metrics.short_reads.labels("failed").inc()
             self._note_error(entry, error)
+        except Exception as error:  # noqa: BLE001 - one log's trouble is nobody else's
+            if isinstance(step, Short):
+                reading.short_failed(step, self._clock.monotonic(), is_absent=False)
+            self._note_defect(entry, error)
         except asyncio.CancelledError:
             # Either everything ends, or there are too many slow reads: then later, not never.
             if isinstance(step, Short):
@@ -384,6 +388,8 @@ class Scanner:
         except KubeError as error:
             if not (isinstance(error, Unavailable) and error.reason in {"Timeout", "IdleTimeout"}):
                 self._note_error(entry, error)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._note_defect(entry, error)
         finally:
             entry.reading.stream_ended(self._clock.monotonic(), failed=failed)
 
@@ -489,9 +495,21 @@ class Scanner:
         except KubeError as error:
             self._note_error(entry, error)
             return isinstance(error, BadRequest | NotFound)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._note_defect(entry, error)
         return True
 
     # --- trouble -------------------------------------------------------------------------
+
+    def _note_defect(self, entry: _Entry, error: Exception) -> None:
+        """Log what no log should lead to; its pod is tried again ever more slowly."""
+        self._metrics.read_errors.labels("other").inc()
+        logger.bind(
+            namespace=entry.job[0],
+            job=entry.job[1],
+            pod=entry.target.pod.name,
+            node=entry.target.pod.node_name,
+        ).opt(exception=error).error("reading a pod's log failed")
 
     def _note_error(self, entry: _Entry, error: KubeError) -> None:
         reason = read_error_reason(error)
