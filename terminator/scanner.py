@@ -22,6 +22,7 @@ from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import BadRequest, KubeError, NotFound, Unavailable
 from job_controller.runtime.clock import Clock
 from job_controller.runtime.queue import TICK_SECONDS
+from terminator.back import BackRead
 from terminator.metrics import Metrics, read_error_reason
 from terminator.reading import Reading, Short, Wait, ended_attempt
 from terminator.spare import Spare
@@ -37,6 +38,10 @@ SHORT_TIMEOUT_SECONDS = 10.0
 # A silent stream is opened anew after this time: a dead connection would be silent for ever. The
 # periodic short read, and not this, is what catches a token that a dead stream kept.
 STREAM_IDLE_SECONDS = 300.0
+# How long results are looked for further back in a log, and the pauses between the tries: a node
+# whose task has completed is not entered before that.
+SEARCH_TIMEOUT_SECONDS = 10.0
+SEARCH_PAUSES_SECONDS = (0.25, 1.0, 0.0)
 # So many failures in a row are worth a warning.
 WARN_FAILURES = 5
 
@@ -78,7 +83,16 @@ class Limits:
 
 
 class _Entry:
-    __slots__ = ("due", "is_queued", "job", "reading", "stream", "target", "warned")
+    __slots__ = (
+        "due",
+        "is_queued",
+        "is_searched",
+        "job",
+        "reading",
+        "stream",
+        "target",
+        "warned",
+    )
 
     def __init__(self, job: JobKey, target: Target) -> None:
         self.job = job
@@ -87,12 +101,18 @@ class _Entry:
         self.reading = Reading(spread, is_live=target.is_live)
         self.stream: asyncio.Task[None] | None = None
         self.is_queued = False
+        self.is_searched = False  # its log is being read backwards for results
         self.warned = False
         self.due = float("inf")
 
     @property
     def container(self) -> Container | None:
         return self.target.pod.container
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether its findings are final, and nothing more is looked for."""
+        return self.reading.found.is_final and not self.is_searched
 
 
 class Scanner:
@@ -148,7 +168,7 @@ class Scanner:
     def is_waiting(self, job: JobKey) -> bool:
         """Whether anything that is still to be read could decide about a node of `job`."""
         entries = (self._entries.get(uid) for uid in self._by_job.get(job, ()))
-        return any(entry is not None and not entry.reading.found.is_final for entry in entries)
+        return any(entry is not None and not entry.is_decided for entry in entries)
 
     def is_behind(self, job: JobKey) -> bool:
         """Whether a log of `job` is known to have something that has not been read yet."""
@@ -177,7 +197,7 @@ class Scanner:
             return
         changed = entry.target.pod.container != target.pod.container
         entry.target = target
-        if entry.reading.found.is_final:
+        if entry.is_decided:
             self._on_found(job, target, entry.reading.found)
         elif changed:
             self._schedule(entry)
@@ -288,6 +308,10 @@ class Scanner:
             reading.short_failed(step, self._clock.monotonic(), is_absent=is_absent)
             self._metrics.short_reads.labels("failed").inc()
             self._note_error(entry, error)
+        except Exception as error:  # noqa: BLE001 - one log's trouble is nobody else's
+            if isinstance(step, Short):
+                reading.short_failed(step, self._clock.monotonic(), is_absent=False)
+            self._note_defect(entry, error)
         except asyncio.CancelledError:
             # Either everything ends, or there are too many slow reads: then later, not never.
             if isinstance(step, Short):
@@ -315,6 +339,8 @@ class Scanner:
             self._metrics.log_bytes.inc(len(answer))
             read.take(answer)
         self._metrics.short_reads.labels("done").inc()
+        if not read.is_whole and _lacks_results(entry, None if step.previous else container):
+            await self._search_results(entry, previous=step.previous)
         entry.warned = False
         now = self._clock.monotonic()
         is_end = reading.short_done(step, container, read.cursor, read.unfinished, now)
@@ -329,7 +355,7 @@ class Scanner:
             reading.found.last_lines = ()
 
     def _after_read(self, entry: _Entry) -> None:
-        if not self._is_current(entry):
+        if not self._is_current(entry) or entry.is_searched:
             return
         found = entry.reading.found
         if not found.is_final:
@@ -362,6 +388,8 @@ class Scanner:
         except KubeError as error:
             if not (isinstance(error, Unavailable) and error.reason in {"Timeout", "IdleTimeout"}):
                 self._note_error(entry, error)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._note_defect(entry, error)
         finally:
             entry.reading.stream_ended(self._clock.monotonic(), failed=failed)
 
@@ -403,12 +431,85 @@ class Scanner:
                     len(chunk), parser.cursor, self._clock.monotonic(), self._spare
                 )
                 if reading.found.is_final:
-                    self._after_read(entry)
+                    self._after_stream(entry)
                     return
                 if not go_on:
                     return
 
+    def _after_stream(self, entry: _Entry) -> None:
+        """Tell what a stream has found, once the results that it may lack were looked for."""
+        if self._group is not None and not entry.is_searched and _lacks_results(entry, None):
+            # A task of its own: the stream's ends with the pod, and what it found must not.
+            entry.is_searched = True
+            self._group.create_task(self._finish_stream(entry))
+        else:
+            self._after_read(entry)
+
+    async def _finish_stream(self, entry: _Entry) -> None:
+        try:
+            await self._search_results(entry)
+        finally:
+            self._after_read(entry)
+
+    # --- results -------------------------------------------------------------------------
+
+    async def _search_results(self, entry: _Entry, *, previous: bool = False) -> None:
+        """Read the log backwards for results, within bounds of bytes and time; never fails.
+
+        What was found is told even if the pod has gone meanwhile.
+        """
+        entry.is_searched = True
+        try:
+            async with asyncio.timeout(SEARCH_TIMEOUT_SECONDS):
+                for pause in SEARCH_PAUSES_SECONDS:
+                    if await self._try_search(entry, previous=previous):
+                        break
+                    await asyncio.sleep(pause)
+        except TimeoutError:
+            self._metrics.read_errors.labels("timeout").inc()
+        finally:
+            entry.is_searched = False
+            if not self._is_current(entry):
+                self._on_found(entry.job, entry.target, entry.reading.found)
+
+    async def _try_search(self, entry: _Entry, *, previous: bool) -> bool:
+        """Search once; return False if that is worth another try."""
+        pod, search = entry.target.pod, BackRead(entry.target.matcher, entry.reading.found)
+        try:
+            while search.ask is not None:
+                async with self._client.pod_log(
+                    pod.namespace,
+                    pod.name,
+                    container=CONTAINER_NAME,
+                    tail_lines=search.ask.lines,
+                    limit_bytes=search.ask.max_bytes,
+                    previous=previous,
+                    idle_timeout_seconds=SEARCH_TIMEOUT_SECONDS,
+                ) as chunks:
+                    search.begin()
+                    async for chunk in chunks:
+                        self._metrics.log_bytes.inc(len(chunk))
+                        if not search.feed(chunk):
+                            break
+                search.end()
+        except KubeError as error:
+            self._note_error(entry, error)
+            return isinstance(error, BadRequest | NotFound)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._note_defect(entry, error)
+        return True
+
     # --- trouble -------------------------------------------------------------------------
+
+    def _note_defect(self, entry: _Entry, error: Exception) -> None:
+        """Log what no log should lead to; its pod is tried again ever more slowly."""
+        self._metrics.read_errors.labels("other").inc()
+        logger.bind(
+            namespace=entry.job[0],
+            job=entry.job[1],
+            pod=entry.target.pod.name,
+            node=entry.target.pod.node_name,
+        ).opt(exception=error).error("reading a pod's log failed")
 
     def _note_error(self, entry: _Entry, error: KubeError) -> None:
         reason = read_error_reason(error)
@@ -428,3 +529,16 @@ class Scanner:
             log.warning("a pod's log cannot be read, trying again")
         else:
             log.debug("reading a pod's log failed")
+
+
+def _lacks_results(entry: _Entry, ended: Container | None) -> bool:
+    """Return whether the log shows a completed task, and not all results that its Job asks for.
+
+    In mode Exit there is no token, and the container that `ended` says whether the task completed.
+    """
+    matcher, found = entry.target.matcher, entry.reading.found
+    if not matcher.results - found.results.keys():
+        return False
+    if matcher.has_token:
+        return bool(found.completed_at)
+    return ended is not None and (ended.state, ended.exit_code) == ("terminated", 0)

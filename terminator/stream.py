@@ -130,15 +130,21 @@ class LogParser:
 
 
 def _split(raw: bytes) -> tuple[str, bytes]:
-    """Return a raw line's time, normalised, and the rest; ("", raw) without a time."""
+    """Return a raw line's time, normalised, and the rest; ("", raw) without a time.
+
+    What looks like a time may be the task's own: after a record of 16 KiB that `sinceTime` leaves
+    out, the kubelet sends the next one without a time before it.
+    """
     found = _STAMP.match(raw)
     if found is None:
         return "", raw
     whole, fraction, zone = found[1].decode(), (found[2] or b"").decode(), found[3]
-    if zone != b"Z":
-        try:
+    try:
+        if zone == b"Z":
+            datetime.fromisoformat(whole)
+        else:
             moment = datetime.fromisoformat(whole + zone.decode()).astimezone(UTC)
-        except (ValueError, OverflowError):
-            return "", raw
-        whole = moment.replace(tzinfo=None).isoformat()
+            whole = moment.replace(tzinfo=None).isoformat()
+    except (ValueError, OverflowError):
+        return "", raw
     return f"{whole}.{fraction:0<9}Z", raw[found.end() :]

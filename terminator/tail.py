@@ -30,7 +30,7 @@ TAIL_BYTES = 128 * 1024
 WIDE_BYTES = 256 * 1024
 # No runtime makes records of partial lines shorter than this (CRI-O 8 KiB, containerd 16 KiB);
 # used to bound how many records an answer can have consisted of.
-_PARTIAL_BYTES = 4 * 1024
+PARTIAL_BYTES = 4 * 1024
 # Lines of the end that are kept for a report; the CRD allows no more.
 LINES_KEPT = 20
 # One read asks at most so often: full, few, one, and one more for a doubt.
@@ -140,7 +140,7 @@ class TailRead:
 
     `found` is added to. With a `cursor`, only newer lines are looked at, and `cursor` moves on.
     `unfinished` is a last line without newline that would decide, if it stays as it is: pass it
-    on to the next read.
+    on to the next read. `is_whole` is whether the last answer was the whole log.
     """
 
     def __init__(
@@ -154,6 +154,7 @@ class TailRead:
         self.ask: Ask | None = Ask(TAIL_LINES, TAIL_BYTES)
         self.cursor = cursor or Cursor()
         self.unfinished: Line | None = None
+        self.is_whole = False
         self._matcher = matcher
         self._from = cursor
         self._confirmed = unfinished
@@ -169,7 +170,8 @@ class TailRead:
         lines = parser.feed(answer)
         is_cut = len(answer) >= ask.max_bytes
         newlines = answer.count(b"\n")
-        is_full = newlines + len(answer) // _PARTIAL_BYTES >= ask.lines
+        is_full = newlines + len(answer) // PARTIAL_BYTES >= ask.lines
+        self.is_whole = self._from is None and not is_cut and not is_full
         doubtful = lines[:1] if is_full and len(lines) == newlines else []
         self.found.add(self._matcher, lines[len(doubtful) :])
         if self._from is None:

@@ -96,7 +96,8 @@ class Matcher:
     be seen or would always be, and for an unknown `match`.
 
     `token` None: nothing in the log completes a node (mode Exit). Of results, only those that
-    `results` names are recognised: whatever else a task prints is nobody's business.
+    `results` names are recognised: whatever else a task prints is nobody's business. Both are kept,
+    as `has_token` and `results`.
 
     Matchers of the same parameters are equal: what was read with one holds for the other.
     """
@@ -110,9 +111,10 @@ class Matcher:
     ) -> None:
         self._token = _comparison("token", token, match) if token is not None else None
         self._failure = _comparison("failureToken", failure_token, match) if failure_token else None
-        self._results = frozenset(results)
+        self.results = frozenset(results)
+        self.has_token = token is not None
         self._whole = match != CONTAINS
-        self._identity = (token, match, failure_token, self._results)
+        self._identity = (token, match, failure_token, self.results)
         # What must stand in a line's bytes for it to be looked at more closely. Lines with an
         # escape always are: it may stand inside the token.
         marks = [_PROTOCOL, b"\x1b", b"\xc2\x9b", b"\xc2\x9d"]
@@ -151,7 +153,7 @@ class Matcher:
         if truncated or not text.startswith("dsjob:"):
             return None
         found = _protocol(text)
-        if isinstance(found, Result) and found.name not in self._results:
+        if isinstance(found, Result) and found.name not in self.results:
             return None
         return found
 

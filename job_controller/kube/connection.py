@@ -21,6 +21,7 @@ from kubernetes.aio.config.incluster_config import (
     SERVICE_TOKEN_FILENAME,
     InClusterConfigLoader,
 )
+from loguru import logger
 
 from job_controller.kube.errors import ConfigurationError
 from job_controller.runtime.clock import Clock, SystemClock
@@ -91,6 +92,40 @@ class TokenFile:
         if token:
             self._value = f"Bearer {token}"
         self._read_at = self._clock.monotonic()
+
+
+class CertificateAuthority:
+    """The authorities that a server is verified with, in a file that somebody else renews.
+
+    Looked at once a minute, like the token. A context that is in use keeps the authorities that it
+    was made with, so a changed file makes another one, for new connections.
+    """
+
+    def __init__(self, settings: Any, clock: Clock) -> None:
+        """Read the file of the settings now; ConfigurationError if that is impossible."""
+        self._settings = settings
+        self._path = Path(settings.ssl_ca_cert)
+        self._clock = clock
+        self._context = tls_context(settings)
+        self._content = self._path.read_bytes()
+        self._read_at = clock.monotonic()
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context for a new connection: of the file as it is, or as it last was good."""
+        if self._clock.monotonic() - self._read_at >= TOKEN_FILE_SECONDS:
+            self._read_at = self._clock.monotonic()
+            try:
+                self._read()
+            except (OSError, ConfigurationError) as error:
+                log = logger.bind(path=str(self._path), error=str(error))
+                log.warning("the certificate authorities cannot be read, keeping the former ones")
+        return self._context
+
+    def _read(self) -> None:
+        content = self._path.read_bytes()
+        if content != self._content:
+            self._context = tls_context(self._settings)
+            self._content = content
 
 
 class Kubeconfig:
@@ -166,6 +201,12 @@ class Connection:
     tls: ssl.SSLContext | None = None
     proxy: str | None = None
     server_hostname: str | None = None
+    authority: CertificateAuthority | None = None
+    """Makes the contexts of new connections, in place of `tls`, where authorities may change."""
+
+    def context(self) -> ssl.SSLContext | None:
+        """Return what a new connection is to be made with, None for the system's own settings."""
+        return self.tls if self.authority is None else self.authority.context()
 
 
 async def discover(
@@ -197,10 +238,12 @@ def in_cluster(
         loader.load_and_set(settings)
     except (ConfigException, OSError) as error:
         raise ConfigurationError(f"no usable service account: {error}") from error
+    authority = CertificateAuthority(settings, clock)
     return Connection(
         base_url=settings.host,
         credentials=TokenFile(token_path, clock),
-        tls=tls_context(settings),
+        tls=authority.context(),
+        authority=authority,
     )
 
 

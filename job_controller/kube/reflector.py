@@ -223,7 +223,9 @@ class Reflector(Generic[T]):
             timeout_seconds=LIST_TIMEOUT_SECONDS,
         )
 
-    def _replace(self, found: Mapping[Key, tuple[str, T | None]], *, went_back: bool) -> None:
+    def _replace(
+        self, found: Mapping[Key, tuple[str, T | None]], *, went_back: bool = False
+    ) -> None:
         for key in sorted(self._known.difference(found)):
             self._remove(key)
         for key, (uid, item) in found.items():

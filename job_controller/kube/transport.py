@@ -88,10 +88,7 @@ class Transport:
 
     def _session(self, connections: int) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=connections,
-                ssl=True if self._connection.tls is None else self._connection.tls,
-            ),
+            connector=aiohttp.TCPConnector(limit=connections),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={
                 "User-Agent": self._user_agent,
@@ -238,12 +235,15 @@ class Transport:
         url = URL(self._base_url + call.path, encoded=True)
         if call.query:
             url = url.with_query(call.query)
+        tls = self._connection.context()
         return session.request(
             call.method,
             url,
             data=_payload(call.body),
             headers=headers,
             proxy=self._connection.proxy,
+            # Connections of another context are not used for it, and are closed when idle.
+            ssl=True if tls is None else tls,
             server_hostname=self._connection.server_hostname,
             allow_redirects=False,
             read_bufsize=read_bufsize,

@@ -15,6 +15,7 @@ from job_controller.kube import connection
 from job_controller.kube.client import KubeClient
 from job_controller.kube.connection import (
     Anonymous,
+    CertificateAuthority,
     Connection,
     Kubeconfig,
     TokenFile,
@@ -377,6 +378,52 @@ async def test_renewed_client_certificate_is_used_for_new_connections(certificat
     )
     await there.credentials.renew(None)
     assert loaded == ["renewed.crt"]
+
+
+async def test_renewed_authorities_are_used_for_new_connections(certificates, clock, monkeypatch):
+    former = certificates / "former"
+    former.mkdir()
+    subject = ["-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj"]
+    openssl(former, "req", "-x509", *subject, "/CN=old", "-keyout", "ca.key", "-out", "ca.crt")
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(certificates / "server.crt", certificates / "server.key")
+    server = FakeApiServer()
+    host, port = (await server.start(tls)).removeprefix("https://").split(":")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
+    (certificates / "token").write_text("sa")
+    there = in_cluster(
+        clock, token_path=str(certificates / "token"), ca_path=str(former / "ca.crt")
+    )
+    async with KubeClient(connection=there) as client:
+        for _ in range(2):
+            with pytest.raises(Unavailable, match="certificate verify failed"):
+                await client.list(NODES)
+            # Half a file changes nothing.
+            (former / "ca.crt").write_bytes((certificates / "ca.crt").read_bytes()[:100])
+            clock.advance(60)
+            there.context()
+        (former / "ca.crt").write_bytes((certificates / "ca.crt").read_bytes())
+        clock.advance(59)
+        with pytest.raises(Unavailable, match="certificate verify failed"):
+            await client.list(NODES)
+        clock.advance(1)
+        await client.list(NODES)
+        async with client.watch(NODES, resource_version="0"):
+            pass
+        (former / "ca.crt").unlink()
+        clock.advance(60)
+        await client.list(NODES)
+    await server.stop()
+
+
+async def test_authorities_that_stay_the_same_keep_their_context(certificates, clock):
+    settings = Configuration()
+    settings.ssl_ca_cert = str(certificates / "ca.crt")
+    authority = CertificateAuthority(settings, clock)
+    first = authority.context()
+    clock.advance(60)
+    assert authority.context() is first
 
 
 async def test_anonymous_has_nothing_to_renew():

@@ -12,6 +12,7 @@ from terminator.config import Config
 from terminator.metrics import Metrics
 from terminator.reading import STREAM_BYTES
 from terminator.scanner import Limits, Scanner
+from terminator.stream import LogParser
 from tests.contract.fake_api import START
 from tests.contract.terminator.cluster import eventually
 
@@ -134,6 +135,32 @@ async def test_a_token_followed_by_much_else_is_found(cluster):
     for node in run.nodes:
         run.log(node).write("done", *["and now I idle"] * 1000)
     await eventually(lambda: run.completed() == {"a", "b"}, 6.0)
+
+
+@pytest.mark.parametrize("streams", [0, 8])
+async def test_a_log_that_cannot_be_dealt_with_is_nobody_elses_trouble(
+    cluster, monkeypatch, streams
+):
+    class Defect(LogParser):
+        def feed(self, chunk):
+            if b"poison" in chunk:
+                raise ValueError("a defect")
+            return super().feed(chunk)
+
+    monkeypatch.setattr("terminator.tail.LogParser", Defect)
+    monkeypatch.setattr("terminator.scanner.LogParser", Defect)
+    run = cluster.add_job(nodes=("a", "b"))
+    terminator, task = cluster.start(Config(max_streams=streams, resync_period=1000.0))
+    await asyncio.sleep(1)
+    run.log("a").write("poison")
+    await asyncio.sleep(20)
+    run.log("b").write("done")
+    await eventually(lambda: run.completed() == {"b"})
+    assert not task.done()
+    assert 2 < cluster.sample(terminator, "read_errors_total", reason="other") < 40
+    monkeypatch.undo()
+    run.log("a").write("done")
+    await eventually(lambda: run.completed() == {"a", "b"})
 
 
 @pytest.mark.timeout(30)

@@ -169,3 +169,13 @@ def test_interrupted_anywhere_and_resumed_nothing_is_lost_or_doubled(entries, da
         raw(*[entry for entry in entries if entry[0][:19] >= cursor.timestamp[:19]])
     )
     assert texts(seen) == texts(parse(blob)[0])
+
+
+@pytest.mark.parametrize(
+    "text", [b"9999-99-99T99:99:99Z boo", b"2026-02-31T00:00:00Z x", b"0000-01-01T00:00:00Z x"]
+)
+def test_what_only_looks_like_a_time_is_none(text):
+    parser = LogParser()
+    (line,) = parser.feed(text + b"\n")
+    assert (line.timestamp, line.data) == ("", text)
+    assert parser.cursor.since is None

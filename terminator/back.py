@@ -1,0 +1,126 @@
+"""Looking for results further back in a log than its end: bounded, whatever the log's size.
+
+Pure. A short read sees the last hundred lines. A task may print its results, then much else, and
+the token right after: nobody saw them go by. So once a task has completed, and a result that its
+Job asks for is missing, the log is read backwards in steps, each a request for more of the newest
+records. Three things make it more than that:
+
+- An answer begins with its oldest line, and ``limitBytes`` cuts its end. It is read up to the first
+  line that an earlier answer had, the seam. What does not reach the seam counts for nothing: in the
+  gap, the result may have been printed again.
+- The first line of an answer may be the rest of a longer one (see ``tail``). It counts only when it
+  is known to be the first one of the log.
+- How many records fit into the bytes that are left is estimated from those that were read.
+"""
+
+from terminator.stream import Line, LogParser
+from terminator.tail import PARTIAL_BYTES, WIDE_BYTES, WIDE_LINES, Ask, Findings
+from terminator.token import Completed, Matcher, Result
+
+# What is read of one pod's log for this, all steps together. It holds some ten thousand lines; and
+# what a thousand tasks cost that way, the streams of talkative ones cost besides (see ``spare``).
+BACK_BYTES = 1024 * 1024
+_ASKS_LIMIT = 8
+# A step of fewer records than this is not worth a request.
+_LEAST_LINES = 50
+_GROWTH = 3
+# The share of the bytes left that a step is planned for: older lines may be longer.
+_FILL = 0.8
+
+
+class BackRead:
+    """The search for what `found` lacks of the results that `matcher` knows.
+
+    While `ask` is not None: send it, call `begin`, give the answer to `feed` until that says that
+    it is enough, then call `end`. What is found goes into `found`.
+    """
+
+    def __init__(self, matcher: Matcher, found: Findings) -> None:
+        self._matcher = matcher
+        self._found = found
+        self._missing = matcher.results - found.results.keys()
+        self._left = BACK_BYTES
+        self._asks = 0
+        self._covered = 0  # records, from the end
+        self._seam = ""  # the time of the oldest line that is covered
+        self.ask: Ask | None = Ask(WIDE_LINES, WIDE_BYTES) if self._missing else None
+        self.begin()
+
+    def begin(self) -> None:
+        """Expect an answer to `ask`."""
+        self._parser = LogParser()
+        self._first: Line | None = None
+        self._oldest = ""
+        self._values: dict[str, str] = {}
+        self._bytes = self._lines = self._older = 0
+        self._is_met = False
+
+    def feed(self, chunk: bytes) -> bool:
+        """Take in more of an answer; return whether the rest of it matters."""
+        self._bytes += len(chunk)
+        self._left -= len(chunk)
+        for line in self._parser.feed(chunk):
+            self._lines += 1
+            if self._first is None:
+                self._first = line
+            elif line.timestamp and not self._take(line):
+                self._is_met = True
+                return False
+        return True
+
+    def end(self) -> None:
+        """Judge the answer; sets `ask` to the next request, or to None when the search is over."""
+        ask = self.ask
+        assert ask is not None
+        self._asks += 1
+        self.ask = None
+        is_cut = not self._is_met and self._bytes >= ask.max_bytes
+        if is_cut:
+            self._plan(ask.lines - self._covered - 1)
+            return
+        self._accept(self._values)
+        if self._is_whole(ask):
+            if self._first is not None:
+                self._accept(self._value(self._first))
+            return
+        self._covered, self._seam = ask.lines, self._oldest or self._seam
+        if self._missing:
+            self._plan(_GROWTH * self._covered)
+
+    def _take(self, line: Line) -> bool:
+        """Look at a line; return False at the first one of what is covered, or after the token."""
+        decided_at = self._found.completed_at
+        if self._seam and line.timestamp > self._seam:
+            return False
+        if decided_at and line.timestamp > decided_at:
+            return False
+        self._oldest = self._oldest or line.timestamp
+        self._older += not self._seam or line.timestamp < self._seam
+        self._values |= self._value(line)
+        found = self._matcher.classify(line.data, truncated=line.truncated)
+        return not (isinstance(found, Completed) and line.timestamp == decided_at)
+
+    def _value(self, line: Line) -> dict[str, str]:
+        found = self._matcher.classify(line.data, truncated=line.truncated)
+        if line.timestamp and isinstance(found, Result) and found.name in self._missing:
+            return {found.name: found.value}
+        return {}
+
+    def _accept(self, values: dict[str, str]) -> None:
+        for name in values.keys() & self._missing:
+            self._found.results[name] = values[name]
+        self._missing -= values.keys()
+
+    def _is_whole(self, ask: Ask) -> bool:
+        """Return whether the answer began with the first line of the log."""
+        if self._seam:
+            return not self._older
+        return not self._is_met and self._lines + self._bytes // PARTIAL_BYTES < ask.lines
+
+    def _plan(self, most: int) -> None:
+        """Ask for so many records beyond the covered ones as fit, `most` at most."""
+        max_bytes = max(self._left, 0)
+        fit = int(_FILL * max_bytes * max(self._lines, 1) / max(self._bytes, 1))
+        lines = min(most, fit)
+        if self._asks < _ASKS_LIMIT and lines >= _LEAST_LINES:
+            self.ask = Ask(self._covered + lines, max_bytes)
