@@ -285,6 +285,8 @@ async def soak(options: argparse.Namespace, folder: Path) -> None:
         for task in background:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
+        with suppress(CommandError):
+            await cluster.left_files()
         for name in cluster.namespaces:
             with suppress(KubeError, NotFound):
                 await cluster.client.delete(NAMESPACES, name)

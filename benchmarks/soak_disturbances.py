@@ -265,8 +265,9 @@ class Disturber:
     async def _kill(self, program: str) -> str:
         script = _for_each(f"*/bin/{program}' '*", "kill -9 $i; echo killed")
         outputs = [await self._cluster.on_node(n, script) for n in self._cluster.real_nodes()]
-        self.ended += 1
-        return f"{sum(output.count('killed') for output in outputs)} processes"
+        killed = sum(output.count("killed") for output in outputs)
+        self.ended += killed
+        return f"{killed} processes"
 
     async def _delete_system_pod(self, what: Disturbance) -> str:
         pods = (await self._client.list(PODS, SYSTEM, label_selector=SYSTEM_PODS))["items"]

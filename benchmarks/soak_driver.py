@@ -165,6 +165,7 @@ class Driver:
             elif step.do == "retry":
                 annotations = {names.ANNOTATION_RETRY: str(time.time())}
                 await self._patch({"metadata": {"annotations": annotations}})
+                self.run.retries += 1
             else:
                 await self._patch(step.patch)
         except NotFound:

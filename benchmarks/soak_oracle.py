@@ -49,6 +49,8 @@ class Run:
     gone_at: float | None = None
     kept_seconds: float | None = None
     """Seconds from its completionTime until it was gone."""
+    retries: int = 0
+    """How often the user asked for a retry: it ends the pods of failed nodes, at work or not."""
     resumed_at: float | None = None
     deleted: bool = False
     """Whether the user deleted it."""
@@ -170,7 +172,7 @@ def _judge_starts(run: Run, history: NodeHistory, touches: Sequence[Touch]) -> l
         if not any(matches(asked, node, label) for _, asked in run.edits for label in labels):
             found.append(f"{node} was never asked for, and its task started")
         reasons = [touch for touch in touches if _touches(touch, run, node, end)]
-        allowed = 1 + words["failed"] + len(reasons) + len(run.edits) - 1
+        allowed = words["failed"] + len(reasons) + run.retries + len(run.edits)
         if words["start"] > allowed:
             found.append(f"{node}: {words['start']} starts, {allowed} can be explained: {lines}")
         if run.resumed_at is not None and run.wish.spec.get("suspend"):

@@ -15,8 +15,6 @@ from typing import Any, Literal
 PROGRAMS = ("controller", "terminator")
 # Fewer samples say nothing: a quarter of them is then less than five.
 MINIMUM_SAMPLES = 20
-# A growth that is smaller than this is noise of the allocator, whatever its share.
-RSS_FLOOR_MIB = 4.0
 _POINTS = 400
 """Theil-Sen looks at every pair: of longer series, this many points evenly chosen."""
 
@@ -32,6 +30,8 @@ class Series:
     title: str
     growth: float | None = None
     """The share by which it may grow over a run."""
+    floor: float = 0
+    """The growth in its own unit that is noise, whatever its share."""
     idle_share: float | None = None
     """The share by which it may be higher at the last idle time than at the first."""
     idle_slack: float = 0
@@ -39,25 +39,25 @@ class Series:
 
 
 SERIES = (
-    Series("rss_mib", "resident memory, MiB", 0.10, 0.10, RSS_FLOOR_MIB),
-    Series("cpu", "CPU, seconds per minute", 0.30),
-    Series("threads", "threads", None, 0.0, 1),
-    Series("fds", "open file descriptors", None, 0.0, 4),
-    Series("sockets", "open sockets", None, 0.0, 4),
-    Series("asyncio_tasks", "asyncio tasks", None, 0.0, 2),
-    Series("streams_open", "open log streams", None, 0.0),
-    Series("targets", "pods whose log is read", None, 0.0),
-    Series("ledger_pending", "evidence not yet entered", None, 0.0),
-    Series("ledger_books", "Jobs with books in the ledger", None, 0.0, 1),
-    Series("queue_ready", "work queue: due", None, 0.0),
-    Series("queue_delayed", "work queue: waiting for their time", None, 0.10, 5),
-    Series("queue_failures", "work queue: keys with failures", None, 0.0),
-    Series("cache_jobs", "cached Jobs", None, 0.0),
-    Series("cache_daemonsets", "cached DaemonSets", None, 0.0),
-    Series("cache_pods", "cached pods", None, 0.0),
-    Series("cache_jobreports", "cached reports", None, 0.10, 40),
-    Series("cache_events", "cached events", None, 0.50, 50),
-    Series("high_water_keys", "Jobs with high-water marks", None, 0.10, 5),
+    Series("rss_mib", "resident memory, MiB", 0.10, 4.0, 0.10, 4.0),
+    Series("cpu", "CPU, seconds per minute", 0.30, 1.0),
+    Series("threads", "threads", idle_share=0.0, idle_slack=1),
+    Series("fds", "open file descriptors", idle_share=0.0, idle_slack=4),
+    Series("sockets", "open sockets", idle_share=0.0, idle_slack=4),
+    Series("asyncio_tasks", "asyncio tasks", idle_share=0.0, idle_slack=2),
+    Series("streams_open", "open log streams", idle_share=0.0),
+    Series("targets", "pods whose log is read", idle_share=0.0),
+    Series("ledger_pending", "evidence not yet entered", idle_share=0.0),
+    Series("ledger_books", "Jobs with books in the ledger", idle_share=0.0, idle_slack=1),
+    Series("queue_ready", "work queue: due", idle_share=0.0),
+    Series("queue_delayed", "work queue: waiting for their time", idle_share=0.10, idle_slack=5),
+    Series("queue_failures", "work queue: keys with failures", idle_share=0.0),
+    Series("cache_jobs", "cached Jobs", idle_share=0.0),
+    Series("cache_daemonsets", "cached DaemonSets", idle_share=0.0),
+    Series("cache_pods", "cached pods", idle_share=0.0),
+    Series("cache_jobreports", "cached reports", idle_share=0.10, idle_slack=40),
+    Series("cache_events", "cached events", idle_share=0.50, idle_slack=50),
+    Series("high_water_keys", "Jobs with high-water marks", idle_share=0.10, idle_slack=5),
 )
 
 
@@ -154,8 +154,7 @@ def judge_programs(samples: Sequence[Mapping[str, Any]]) -> list[Finding]:
         busy = [sample for sample in life if not sample.get("idle")]
         points = series_points(life if series.key == "cpu" else busy, series.key)
         if series.growth is not None and points:
-            floor = RSS_FLOOR_MIB if series.key == "rss_mib" else 0
-            result, words = judge_growth(points, series.growth, floor)
+            result, words = judge_growth(points, series.growth, series.floor)
             findings.append(Finding(program, series.title, result, words))
         idle = _idle_values(life, series.key)
         if series.idle_share is not None and series_points(life, series.key):

@@ -116,6 +116,15 @@ def test_a_second_start_needs_a_reason(history):
     assert judge(twice, history, [Touch(BEGIN - 99, "evicted", "a", twice.wish.name, "n0")])
 
 
+def test_a_retry_is_a_reason_for_another_start(history):
+    words = ("start", "failed", "start", "stopped", "start", "end")
+    lines = [(word, BEGIN + number) for number, word in enumerate(words)]
+    again = run("retry", starts={"n0": lines, "n1": lines})
+    assert len(judge(again, history, [])) == 2
+    again.retries = 1
+    assert judge(again, history, []) == []
+
+
 def test_a_failure_is_a_reason_for_another_start(history):
     lines = [("start", BEGIN), ("failed", BEGIN), ("start", BEGIN + 9), ("end", BEGIN + 10)]
     assert judge(run("flaky", starts={"n0": lines, "n1": lines}), history, []) == []
