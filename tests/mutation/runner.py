@@ -328,10 +328,14 @@ class Runner:
         return report
 
     def _repetitions(self, result: Result) -> Iterator[str]:
-        """Yield the nodes that did their work twice although nothing of the Job was deleted."""
+        """Yield the nodes that did their work twice although nobody gave cause for it.
+
+        Cause are deletions, changes of the selection, and a retry of a node that had failed.
+        """
         changes = result.case.changes
         keys = {key for change in changes for key in (change.body or {}).get("spec", ())}
-        if "nodes" in keys or any(change.what != "patch" for change in changes):
+        is_retried = any("metadata" in (change.body or {}) for change in changes)
+        if is_retried or "nodes" in keys or any(change.what != "patch" for change in changes):
             return
         for node in NODES:
             times = self.cluster.tasks.completions[result.name, node]
@@ -387,6 +391,8 @@ def _refusal_problems(error: KubeError, words: frozenset[str]) -> Iterator[str]:
 
 def _speechless(result: Result) -> Iterator[str]:
     """Yield that a refusal which a condition tells says nothing of the field that is at fault."""
+    if result.case.label.endswith(" null"):
+        return  # it takes away what is generated: the refusal speaks of what needs that
     last = result.case.field.replace("[]", "").replace("{}", "").rpartition(".")[2]
     if last and result.outcome == "told DaemonSetRefused" and last not in result.state:
         yield f"the condition does not name {last}"

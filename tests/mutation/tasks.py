@@ -101,7 +101,7 @@ def _line(completion: Mapping[str, Any]) -> str:
     token = completion.get("token") or "done"
     match completion.get("match"):
         case "Contains":
-            return f"it says {token} now"
+            return f"it says {token} today"
         case "Regex":
             return REGEX_EXAMPLES.get(token, token)
     return token
