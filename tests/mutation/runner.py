@@ -18,6 +18,7 @@ from tests.mutation.cases import Case, Change
 from tests.mutation.cluster import NODES, Cluster
 from tests.mutation.known import finding
 from tests.mutation.oracle import is_true, misjudged, names_a_field, state_words, told
+from tests.mutation.tasks import can_complete
 
 Raw = dict[str, Any]
 
@@ -306,6 +307,9 @@ class Runner:
                 if loop.time() - stood_since >= (FINAL_SECONDS if state.is_final else passing):
                     result.outcome = f"told {reason}"
                     return job, report
+            if loop.time() > began + TOLD_SECONDS and job and not can_complete(job["spec"]):
+                result.outcome = "runs for ever, as asked"
+                return job, report
             if loop.time() > began + TOLD_SECONDS:
                 warned = self.cluster.complaints.warnings.get(result.name)
                 result.violations.append(
