@@ -3,6 +3,7 @@
 # ruff: noqa: T201 - a command-line tool prints
 import argparse
 import asyncio
+import logging
 import sys
 import time
 from random import Random
@@ -30,6 +31,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--strict", action="store_true", help="known defects fail as well")
     options = parser.parse_args(arguments)
     logger.remove()  # what matters of the programs' logs is in the results
+    # The played kubelets' log server minds that a program hangs up.
+    logging.getLogger("aiohttp.server").disabled = True
     if options.strict:
         known.KNOWN = ()
     cases = [*edge_cases(), *change_cases()] if options.edges else []

@@ -160,18 +160,27 @@ async def open_cluster(env: KubeEnv) -> AsyncIterator[Cluster]:
             body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
             await admin.create(NAMESPACES, body)
         world = World(admin, logs, (mutants, control), tasks)
-        played = asyncio.create_task(world.run())
-        play = Stage(env, admin, world, mutants, played)
+        # With nodes of its own the control Job waits for the programs only, and not for a world
+        # that plays dozens of other Jobs.
+        beside = World(admin, logs, (control,))
+        played = [asyncio.create_task(beside.run())]
+        play = Stage(env, admin, world, mutants, played[0])
         try:
             for node, labels in NODES.items():
                 await world.join(node, labels=labels)
+                await beside.join(node, labels=labels)
             await play.start_controller(**PATIENCE)
             await play.start_terminator()
+            world.namespaces = (mutants,)
+            play.played = asyncio.create_task(world.run())
+            played.append(play.played)
             yield Cluster(play, admin, tasks, complaints, mutants, control)
         finally:
             await play.close()
-            played.cancel()
-            await asyncio.wait({played})
+            for task in played:
+                task.cancel()
+            await asyncio.wait(played)
             await stages._clear(admin, world)
+            await stages._clear(admin, beside)
             await logs.stop()
             logger.remove(sink)
