@@ -21,13 +21,12 @@ class NodeAffinity:
 
     def __init__(self, pod_spec: Mapping[str, Any]) -> None:
         """Read the parts of a pod's spec that choose nodes by label and name."""
-        self._selector: Mapping[str, str] = pod_spec.get("nodeSelector") or {}
-        node_affinity = (pod_spec.get("affinity") or {}).get("nodeAffinity") or {}
-        required = node_affinity.get(REQUIRED)
+        self._selector: Mapping[str, str] = _part(pod_spec, "nodeSelector")
+        required = _part(_part(_part(pod_spec, "affinity"), "nodeAffinity"), REQUIRED)
         self._is_open = not required
         self._by_name: dict[str, list[Mapping[str, Any]]] = {}
         self._others: list[Mapping[str, Any]] = []
-        for term in (required or {}).get("nodeSelectorTerms") or ():
+        for term in required.get("nodeSelectorTerms") or ():
             if name := _named(term):
                 self._by_name.setdefault(name, []).append(term)
             else:
@@ -41,6 +40,12 @@ class NodeAffinity:
         return self._is_open or any(
             _matches_term(term, {"metadata.name": name}, labels) for term in terms
         )
+
+
+def _part(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return an object inside another one, empty where there is none."""
+    found = raw.get(key)
+    return found if isinstance(found, Mapping) else {}
 
 
 def _named(term: Mapping[str, Any]) -> str:

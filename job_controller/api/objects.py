@@ -61,7 +61,7 @@ class DaemonSet:
     def is_gated(self) -> bool:
         """Whether pods made from now on wait for their turn."""
         pod_spec = ((self.spec.get("template") or {}).get("spec")) or {}
-        return any(g.get("name") == names.TURN_GATE for g in pod_spec.get("schedulingGates") or ())
+        return {"name": names.TURN_GATE} in (pod_spec.get("schedulingGates") or ())
 
 
 @dataclass(frozen=True, slots=True)
