@@ -197,7 +197,11 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
         phase=status.get("phase") or "Pending",
         created_at=parse_time(meta.get("creationTimestamp")),
         started_at=parse_time(status.get("startTime")),
-        gates=tuple(g.get("name") or "" for g in spec.get("schedulingGates") or ()),
+        gates=tuple(
+            str(gate.get("name") or "")
+            for gate in spec.get("schedulingGates") or ()
+            if isinstance(gate, Mapping)
+        ),
         deleting=bool(meta.get("deletionTimestamp")),
         reason=status.get("reason") or "",
         message=status.get("message") or "",

@@ -6,9 +6,7 @@ They are counted apart, so that they hide nothing else.
 
 import re
 
-KNOWN = (
-    ("D13", "pod deletion", r"clocks differ"),
-)
+KNOWN = (("D13", "pod deletion", r"clocks differ"),)
 
 
 def finding_of(invariant, words):

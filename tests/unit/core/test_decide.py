@@ -1,6 +1,7 @@
 """The decision, pass by pass. Time is a literal; nothing here acts."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -147,8 +148,19 @@ def test_complete_is_written_after_the_report_says_so_and_is_told():
     assert report["message"] == "2 of 2 nodes completed"
     assert condition(plan, "Complete")["status"] == "True"
     assert condition(plan, "Progressing")["status"] == "False"
-    assert status_of(plan)["completionTime"] == "2026-01-02T03:04:00Z"
+    assert status_of(plan)["completionTime"] == report["completionTime"] == "2026-01-02T03:04:05Z"
     assert [e.reason for e in plan.events] == ["Completed"]
+
+
+@pytest.mark.parametrize("at", ["2026-01-01T00:00:00.5Z", "2026-02-01T00:00:00.5Z"])
+def test_the_end_of_a_run_is_told_by_one_clock_and_once(at):
+    w = world("a", gated=True, evidence={"a": done("a", at=at)})
+    plan = decide(w.snapshot(), NOW)
+    assert status_of(plan)["completionTime"] == "2026-01-02T03:04:05Z"
+    # The process died between the two writes; the next one says what the report says.
+    w.report_status = plan.actions[0].status
+    later = decide(w.snapshot(), NOW + timedelta(seconds=9))
+    assert status_of(later)["completionTime"] == "2026-01-02T03:04:05Z"
 
 
 @pytest.mark.parametrize(
