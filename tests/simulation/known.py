@@ -22,6 +22,10 @@ KNOWN = (
     ("D12", "untold", r"is refused, and"),
     ("D2", "results", r"much was printed"),
     ("D13", "pod deletion", r"clocks differ"),
+    # A report's completionTime moves with every try to write the Job's status.
+    ("N1", "restless", r"writes are refused"),
+    # In mode Exit, a task that a reboot has started again replaces the results of the first time.
+    ("N2", "restless", r"after a reboot"),
     ("B3", "hasty|conventions|innocent|lifetime|stuck", r"clocks differ"),
 )
 
