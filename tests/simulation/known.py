@@ -6,7 +6,13 @@ They are counted apart, so that they hide nothing else.
 
 import re
 
-KNOWN = (("D13", "pod deletion", r"clocks differ"),)
+KNOWN = (
+    ("D13", "pod deletion", r"clocks differ"),
+    # A report's completionTime moves with every try to write the Job's status.
+    ("N1", "restless", r"writes are refused"),
+    # In mode Exit, a task that a reboot has started again replaces the results of the first time.
+    ("N2", "restless", r"after a reboot"),
+)
 
 
 def finding_of(invariant, words):

@@ -2,8 +2,8 @@
 
 Modelled: no log before the container has started, the instance before, lines that become visible
 late, `sinceTime`, the last lines only, nodes that cannot be asked, streams that end with the
-instance, that break, or
-that lose lines (as the kubelet's do on rotation). Not modelled: limits of bytes, partial lines.
+instance, that break, or that lose lines (as the kubelet's do on rotation). Not modelled: limits of
+bytes, partial lines.
 """
 
 from job_controller.kube.errors import BadRequest, NotFound, Unavailable

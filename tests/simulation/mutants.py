@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from job_controller import reconciler
 from job_controller.core import decide as decision
-from job_controller.core import judge, status, tally
+from job_controller.core import judge, status, tally, verdict
 from job_controller.core.plan import OpenGates, WriteStatus
 from job_controller.core.verdict import SUCCEEDED, RunVerdict
 from terminator import ending, ledger, reading
@@ -309,6 +309,47 @@ def pauses_early():
         yield
 
 
+@contextmanager
+def ignores_deadlines():
+    """A run never fails by its deadline."""
+    with patch.object(verdict, "deadline", lambda *_: None):
+        yield
+
+
+@contextmanager
+def ignores_lifetimes():
+    """A Job that has ended goes at once, whatever its time to live."""
+    with patch.object(ending, "_after", lambda *_: ending.Ending()):
+        yield
+
+
+@contextmanager
+def forgets_generations():
+    """The status says for ever that the first spec was observed."""
+    real = decision.next_status
+
+    def next_status(job, *rest):
+        found = real(job, *rest)
+        return {**found, "observedGeneration": job.status.get("observedGeneration", 1)}
+
+    with patch.object(decision, "next_status", next_status):
+        yield
+
+
+@contextmanager
+def never_gives_up():
+    """A task that cannot be started is given all the time there is."""
+    real = judge.Court._late_failure
+
+    def late(court, record, pod):
+        return real(
+            replace(court, patience=judge.Patience(1e6, court.patience.unreachable)), record, pod
+        )
+
+    with patch.object(judge.Court, "_late_failure", late):
+        yield
+
+
 MUTANTS = {
     mutant.__name__: mutant
     for mutant in (
@@ -332,5 +373,9 @@ MUTANTS = {
         believes_names,
         ignores_refusals,
         pauses_early,
+        ignores_deadlines,
+        ignores_lifetimes,
+        forgets_generations,
+        never_gives_up,
     )
 }

@@ -250,4 +250,5 @@ class _Rest:
         return run.is_at_work_for_ever or (ignores and not run.task.is_good)
 
 
-REST_SECONDS = START_PATIENCE_SECONDS + 15.0
+# A task that does not start, and nothing says why, fails its node after three times the patience.
+REST_SECONDS = 3 * START_PATIENCE_SECONDS + 15.0

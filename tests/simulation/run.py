@@ -127,7 +127,10 @@ async def _rest(world):
         ):
             return True
         await asyncio.sleep(5.0)
-    world.oracle.violate("restless", f"still writing {HORIZON_SECONDS:g} s after the last trouble")
+    words = f"still writing {HORIZON_SECONDS:g} s after the last trouble"
+    if world.refused_for_ever():
+        words += ", writes are refused"
+    world.oracle.violate("restless", words)
     return False
 
 
@@ -139,4 +142,7 @@ async def _restart(world):
     await asyncio.sleep(AFTER_RESTART_SECONDS)
     if world.oracle.our_writes != before and world.oracle.their_writes == theirs:
         count = world.oracle.our_writes - before
-        world.oracle.violate("restless", f"{count} writes after a restart at rest")
+        words = f"{count} writes after a restart at rest"
+        if any(d.kind == "reboot" for d in world.schedule.disturbances):
+            words += ", after a reboot"
+        world.oracle.violate("restless", words)

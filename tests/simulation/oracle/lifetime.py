@@ -47,7 +47,8 @@ class Lifetime:
             self.edited[uid] = now
         for type_ in ("Complete", "Failed"):
             if is_true(new, type_) and not is_true(old, type_):
-                self.ended[uid] = now
+                # The end is what the controller has decided, however long the write took.
+                self.ended[uid] = min(now, self.world.decided_at.get(uid, now))
 
     def judge_deletion(self, job: Raw, generation: int) -> None:
         """Judge that the deletion of an ended Job does not come too early."""
