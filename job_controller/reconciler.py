@@ -120,13 +120,16 @@ class Reconciler:
         plan = decide(snapshot, self._shell.clock.now())
         self._caches.took(key, self._shell.clock.monotonic() - started)
         plan = self._paced(key, job, plan)
+        done: list[Action] = []
         while True:
             try:
-                await self._carry_out(key, snapshot, plan)
+                await self._carry_out(key, snapshot, plan, done)
             except _RefusedError as refused:
-                # What was refused is not asked for again in this pass: each round asks for less.
+                # What was refused or done is not asked for again: each round asks for less.
                 snapshot = await self._after_refusal(snapshot, refused)
                 plan = decide(snapshot, self._shell.clock.now())
+                left = tuple(action for action in plan.actions if action not in done)
+                plan = replace(plan, actions=left)
             else:
                 return plan.requeue_after
 
@@ -184,8 +187,13 @@ class Reconciler:
         )
         return next(map(parse_daemon_set, page.get("items") or ()), None)
 
-    async def _carry_out(self, key: Key, snapshot: Snapshot, plan: Plan) -> None:
-        """Do the actions in order, then tell the events; the first failure ends it."""
+    async def _carry_out(
+        self, key: Key, snapshot: Snapshot, plan: Plan, done: list[Action]
+    ) -> None:
+        """Do the actions in order, adding them to `done`, then send the events.
+
+        The first failure ends it.
+        """
         clock, job = self._shell.clock, snapshot.job
         recording = 0.0
         for action in plan.actions:
@@ -198,6 +206,7 @@ class Reconciler:
                 if field is None or not _is_refusal(error):
                     raise
                 raise _RefusedError(error, field) from error
+            done.append(action)
             if isinstance(action, WriteReportStatus | WriteStatus):
                 recording += clock.monotonic() - started
         if recording:
@@ -396,7 +405,14 @@ class Reconciler:
 
     async def _delete_pod(self, key: Key, pod: Pod) -> None:
         with suppress(NotFound):
-            written = await self._shell.client.delete(PODS, pod.name, pod.namespace, uid=pod.uid)
+            written = await self._shell.client.delete(
+                PODS,
+                pod.name,
+                pod.namespace,
+                uid=pod.uid,
+                # One that waits to be scheduled goes only if that is still so.
+                resource_version=None if pod.bound else pod.resource_version,
+            )
             self._note(key, PODS, written)
 
     async def _delete_daemon_set(self, job: Job, uid: str) -> None:

@@ -260,7 +260,7 @@ class Court:
 
         On record only for Jobs that have such a deadline: it has to survive the controller.
         """
-        if self.spec.node_deadline_seconds is None or not pod.bound:
+        if self.spec.node_deadline_seconds is None or pod.started_at is None:
             return record.active_since
         # Of pods that went before they had started anything, nothing counts.
         has_begun = record.active_since and (record.attempts > 0 or _is_about(record, pod))

@@ -14,6 +14,7 @@ from job_controller.kube.errors import (
     Invalid,
     KubeError,
     Throttled,
+    TooLarge,
     Unavailable,
 )
 from tests.simulation.server import DAEMON_SETS, JOBS, REPORTS
@@ -79,13 +80,18 @@ class Client:
 
         return await self._call("apply", DAEMON_SETS, name, effect, namespace)
 
-    async def delete(self, resource, name, namespace=None, *, uid=None, **_):
+    async def delete(self, resource, name, namespace=None, *, uid=None, resource_version=None, **_):
         view = None
         if resource.plural == JOBS:
             view = self._world.oracle.completion.deletion_view(self._process, name, namespace)
 
         def effect():
             job = self._world.server.get(resource.plural, name, namespace)
+            if job is not None and resource_version not in (
+                None,
+                job["metadata"]["resourceVersion"],
+            ):
+                raise Conflict("the object has been modified")
             self._world.oracle.before_delete(self._process, resource.plural, job, uid, view)
             self._world.server.delete(
                 self._name, resource.plural, name, uid=uid, namespace=namespace
@@ -209,7 +215,7 @@ def _refusal(status):
         return Forbidden('admission webhook "policy.example.com" denied the request')
     if status == "422":
         return Invalid("spec: Invalid value: the policy says no")
-    return KubeError("Request entity too large: limit is 3145728", status=413)
+    return TooLarge("Request entity too large: limit is 3145728")
 
 
 def _resolve(answer, result, error):

@@ -48,10 +48,13 @@ class Patience:
         if new is None or new["spec"].get("schedulingGates"):
             return
         if old is None or old["spec"].get("schedulingGates"):
+            # The successor of a pod that went has waited at its gate, and the time begins again.
             name = new["spec"]["meant_for"]
             machine = self.world.machines.get(name)
             if machine is not None:
                 key = (self.oracle.job_of[new["metadata"]["uid"]], machine.uid)
+                if old is not None:
+                    self.unstarted.pop(key, None)
                 self.unstarted.setdefault(key, self.world.loop.moment)
 
     def admitted(self, run: Any) -> None:
