@@ -339,6 +339,8 @@ class Scanner:
             self._metrics.log_bytes.inc(len(answer))
             read.take(answer)
         self._metrics.short_reads.labels("done").inc()
+        if container.state != "running" or step.previous:
+            reading.found.forget_results_before(read.gap_ends_at)
         if not read.is_whole and _lacks_results(entry, None if step.previous else container):
             await self._search_results(entry, previous=step.previous)
         entry.warned = False
@@ -406,7 +408,7 @@ class Scanner:
         reading, pod, matcher = entry.reading, entry.target.pod, entry.target.matcher
         cursor = reading.cursor if reading.cursor.timestamp else None
         parser = LogParser(cursor)
-        is_first = True
+        is_first, gap_ends_at = True, ""
         async with self._client.pod_log(
             pod.namespace,
             pod.name,
@@ -424,6 +426,7 @@ class Scanner:
                     is_first = False
                     if not parser.met:
                         # It may be the rest of a longer line, see ``tail``; the next check tells.
+                        gap_ends_at = lines[0].timestamp
                         del lines[0]
                 reading.found.remember(lines)
                 reading.found.add(matcher, lines)
@@ -431,6 +434,7 @@ class Scanner:
                     len(chunk), parser.cursor, self._clock.monotonic(), self._spare
                 )
                 if reading.found.is_final:
+                    reading.found.forget_results_before(gap_ends_at)
                     self._after_stream(entry)
                     return
                 if not go_on:

@@ -90,6 +90,11 @@ class Findings:
                 case _:
                     pass
 
+    def forget_results_before(self, timestamp: str) -> None:
+        """Drop the results that were said before a gap: in it, they may have been said again."""
+        for name in [name for name, at in self._said_at.items() if at < timestamp]:
+            del self._said_at[name], self.results[name]
+
     def remember(self, lines: list[Line]) -> None:
         """Keep the heads of the last lines, in case it fails."""
         if lines:
@@ -155,6 +160,8 @@ class TailRead:
         self.cursor = cursor or Cursor()
         self.unfinished: Line | None = None
         self.is_whole = False
+        # The time of the first line after a gap to what was read before, "" for no gap.
+        self.gap_ends_at = ""
         self._matcher = matcher
         self._from = cursor
         self._confirmed = unfinished
@@ -173,7 +180,12 @@ class TailRead:
         is_full = newlines + len(answer) // PARTIAL_BYTES >= ask.lines
         self.is_whole = self._from is None and not is_cut and not is_full
         doubtful = lines[:1] if is_full and len(lines) == newlines else []
-        self.found.add(self._matcher, lines[len(doubtful) :])
+        certain = lines[len(doubtful) :]
+        self.found.add(self._matcher, certain)
+        follows_on = not is_full or (self._from is not None and parser.met)
+        self.gap_ends_at = certain[0].timestamp if certain and not follows_on else ""
+        if self.found.completed_at:
+            self.found.forget_results_before(self.gap_ends_at)
         if self._from is None:
             self.found.last_lines = ()
         self.found.remember(lines)

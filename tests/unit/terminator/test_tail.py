@@ -215,6 +215,25 @@ def test_words_of_the_kubelet_are_not_the_tasks():
     assert not tail.found.is_final
 
 
+def test_a_result_that_was_said_before_a_gap_is_dropped():
+    """In the gap the task may have said another value: a result is right, or it is missing."""
+    noise = [b"noise"] * 120
+    records = whole(b"dsjob:result ip=early", *noise, b"dsjob:result n=2", b"done")
+    found = Findings()
+    read(records[:1], found=found)
+    assert found.results == {"ip": "early"}
+    read(records, found=found)
+    assert (found.results, found.completed_at) == ({"n": "2"}, at(122))
+
+
+def test_a_result_is_kept_when_nothing_is_missing_since():
+    noise = [b"noise"] * 90
+    records = whole(b"dsjob:result ip=early", *noise, b"done")
+    tail, _ = read(records[:1])
+    tail, _ = read(records, cursor=tail.cursor, found=tail.found)
+    assert (tail.found.results, tail.found.completed_at) == ({"ip": "early"}, at(91))
+
+
 def test_last_lines_are_kept_bounded():
     found = Findings()
     read(whole(*[b"%d" % n for n in range(30)], b"z" * 10_000), found=found)
