@@ -17,7 +17,7 @@ KNOWN = (
     ("B5.1", "observed", r"is not on record"),
     ("B5.1", "lifetime", r"Failed and still there"),
     ("B5", "lifetime", r"Complete and still there"),
-    ("B6", "untold", r"not started"),
+    ("B6", "untold", r"\((mount|init|reject)\): not started"),
     ("B6", "stuck", r"a task has not started"),
     ("D12", "untold", r"is refused, and"),
     ("D2", "results", r"much was printed"),
@@ -26,7 +26,7 @@ KNOWN = (
     ("N1", "restless", r"writes are refused"),
     # In mode Exit, a task that a reboot has started again replaces the results of the first time.
     ("N2", "restless", r"after a reboot"),
-    ("B3", "hasty|conventions|innocent|lifetime|stuck", r"clocks differ"),
+    ("B3", "hasty|conventions|innocent|lifetime|stuck|untold|restless", r"clocks differ"),
 )
 
 
