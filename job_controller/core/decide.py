@@ -81,9 +81,10 @@ def _is_refused(snapshot: Snapshot, action: Action) -> bool:
 def _ended_at(snapshot: Snapshot, run: RunVerdict) -> str:
     """Return when the run ended as its report has it, "" if the report does not say that it did."""
     first = next((report for report in snapshot.reports if report.shard == 0), None)
-    if first is None or run.state != SUCCEEDED:
+    if first is None or run.state not in {SUCCEEDED, LOST}:
         return ""
-    is_told = first.status.get("phase") == names.PHASE_SUCCEEDED
+    phase = names.PHASE_SUCCEEDED if run.state == SUCCEEDED else names.PHASE_FAILED
+    is_told = first.status.get("phase") == phase
     return str(first.status.get("completionTime") or "") if is_told else ""
 
 

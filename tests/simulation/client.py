@@ -135,7 +135,9 @@ class Client:
             ),
         )
 
-    def pod_log(self, namespace, pod, *, since_time=None, **_):
+    def pod_log(self, namespace, pod, *, follow=False, since_time=None, **how):
+        if not follow:
+            return _Once(lambda: self.read_pod_log(namespace, pod, since_time=since_time, **how))
         return _Follow(self._world, self, (namespace, pod), since_time)
 
     # --- on the way ----------------------------------------------------------------------
@@ -225,6 +227,24 @@ def _resolve(answer, result, error):
         answer.set_result(result)
     else:
         answer.set_exception(error)
+
+
+class _Once:
+    """An answer of the log endpoint that is read as it comes, here in one piece."""
+
+    def __init__(self, read):
+        self._read = read
+
+    async def __aenter__(self):
+        answer = await self._read()
+
+        async def chunks():
+            yield answer
+
+        return chunks()
+
+    async def __aexit__(self, *_):
+        pass
 
 
 class _Follow:

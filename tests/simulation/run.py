@@ -145,4 +145,5 @@ async def _restart(world):
         words = f"{count} writes after a restart at rest"
         if any(d.kind == "reboot" for d in world.schedule.disturbances):
             words += ", after a reboot"
+        words += world.oracle.patience.skews()
         world.oracle.violate("restless", words)

@@ -9,6 +9,8 @@ managers, foreground deletion, finalizers, pages of lists.
 Objects are never changed once stored: a write makes a new dict that shares what is the same.
 """
 
+from collections.abc import Mapping
+from typing import Any
 from zlib import crc32
 
 from job_controller.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
@@ -218,7 +220,7 @@ def merge(old, patch):
     return new
 
 
-def controller_of(raw):
+def controller_of(raw: Mapping[str, Any]) -> str:
     """Return the UID of the controlling owner, "" for none."""
     for owner in raw["metadata"].get("ownerReferences") or ():
         if owner.get("controller"):
@@ -226,6 +228,6 @@ def controller_of(raw):
     return ""
 
 
-def node_of(pod):
+def node_of(pod: Mapping[str, Any]) -> str:
     """Return the node that a pod is on or meant for."""
     return pod["spec"].get("nodeName") or pod["spec"]["meant_for"]

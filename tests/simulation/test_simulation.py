@@ -12,6 +12,7 @@ from tests.simulation.draw import draw
 from tests.simulation.many import Findings, run_many
 from tests.simulation.mutants import DECIDE, MUTANTS
 from tests.simulation.run import simulate
+from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
 from tests.simulation.shrink import shrink
 
 SCHEDULES = 2000
@@ -36,6 +37,22 @@ def test_invariants_hold_in_every_schedule():
     assert not seeds, f"{findings.kinds}, see python -m tests.simulation --seed {seeds[0]}"
 
 
+def test_a_living_pod_that_is_long_gone_stands_for_no_other_node():
+    """As many nodes are wanted as before the edit, and the caches have as many living pods."""
+    schedule = Schedule(
+        0,
+        (NodePlan("n1"), NodePlan("n2", (Task("done", 3.0),))),
+        (JobPlan(spec={"image": "example/task:1", "nodes": {"include": ["n2"]}}),),
+        (
+            Disturbance(2.0, "stall", "controller", "pods", seconds=10.0),
+            Disturbance(2.0, "stall", "terminator", "pods", seconds=10.0),
+            Disturbance(3.2, "edit", "default/sample", "+n1", "nodes"),
+        ),
+        calm=True,
+    )
+    assert not simulate(schedule).violations
+
+
 def test_each_feature_is_in_many_of_the_schedules():
     counts = Counter()
     for schedule in map(draw, range(SCHEDULES)):
@@ -45,6 +62,11 @@ def test_each_feature_is_in_many_of_the_schedules():
         counts["refusals"] += any(task.kind == "refuse" for task in tasks)
         counts["shards"] += len(schedule.nodes) > schedule.shard_nodes
         counts["jobs"] += len(jobs) > 1
+        kinds = {d.kind for d in schedule.disturbances}
+        counts["taints"] += bool(kinds & {"taint", "drain"})
+        counts["edits"] += "edit" in kinds
+        counts["clocks"] += any(node.skew for node in schedule.nodes)
+        counts["refusals of writes"] += "refuse_write" in kinds
         counts["namespaces"] += len({job.namespace for job in jobs}) > 1
     assert min(counts.values()) >= FEATURED, counts
 

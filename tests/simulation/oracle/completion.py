@@ -203,15 +203,14 @@ class Completion:
                 ", its DaemonSet is refused" if refused else ", its DaemonSet does not ask for it"
             )
         struck = [d for d in self.world.schedule.disturbances if d.at <= self.world.loop.moment]
-        words = ""
+        words: str = ""
         if any(d.kind in TAINTING for d in struck):
             words += ", there were taints"
         if len({repr(spec.get("nodes")) for spec in self.specs[job_uid].values()}) > 1:
             words += ", spec.nodes was changed"
         if any(key[0] == job_uid for key in self.oracle.patience.unstarted):
             words += ", a task has not started"
-        words += self.oracle.patience.skews()
-        return words
+        return f"{words}{self.oracle.patience.skews()}"
 
     # --- reports ---------------------------------------------------------------------------
 

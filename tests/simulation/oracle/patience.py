@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.fakekube import daemon_sets
 from tests.simulation.oracle.facts import is_true
 from tests.simulation.process import START_PATIENCE_SECONDS, UNREACHABLE_PATIENCE_SECONDS
 from tests.simulation.server import JOBS, PODS
@@ -45,6 +46,13 @@ class Patience:
 
     def pod_written(self, old: Raw | None, new: Raw | None) -> None:
         """Note a pod that may start from now on: made without the gate, or opened."""
+        if new is None and old is not None and not daemon_sets.is_terminal(old):
+            # What had kept it from starting went with it; of a rejected pod it stays.
+            job_uid = self.oracle.job_of.get(old["metadata"]["uid"])
+            for key in [key for key in self.unstarted if key[0] == job_uid]:
+                machine = self.world.machines.get(old["spec"]["meant_for"])
+                if machine is not None and machine.uid == key[1]:
+                    del self.unstarted[key]
         if new is None or new["spec"].get("schedulingGates"):
             return
         if old is None or old["spec"].get("schedulingGates"):
@@ -134,7 +142,9 @@ class Patience:
         if not self._has_pod(job_uid, node) or self.oracle.has_failed(job, node, node_uid):
             return
         self.told.add(key)
-        self.oracle.violate("untold", f"{node}: not started for {now - since:.0f} s, not failed")
+        words = f"{node} ({machine.task.kind}): not started for {now - since:.0f} s, not failed"
+        words += self.skews()
+        self.oracle.violate("untold", words)
 
     def _has_pod(self, job_uid: str, node: str) -> bool:
         return any(

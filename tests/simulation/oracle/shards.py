@@ -6,6 +6,7 @@ one only. Pods that evidence and records name are pods of the report's own Job.
 """
 
 from collections import Counter
+from typing import Any
 
 from tests.simulation.server import REPORTS
 
@@ -46,7 +47,7 @@ def rest_faults(world, job_uid):
     return [f"{node} is on record {count} times" for node, count in counts.items() if count > 1]
 
 
-def reports_of(world, job_uid):
+def reports_of(world: Any, job_uid: str) -> list[dict[str, Any]]:
     """Return the raw reports of a run, the first shard first."""
     found = [r for r in world.server.all(REPORTS) if r["spec"]["job"]["uid"] == job_uid]
     return sorted(found, key=lambda report: report["spec"].get("shard", 0))
