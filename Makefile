@@ -8,6 +8,7 @@ CONTEXT ?=
 ARCHIVE ?=
 KEEP ?= 0
 PYTEST_ARGS ?=
+E2E_WORKERS ?= 3
 
 PYTHON ?= $(firstword $(foreach p,python3.11 python3.12 python3.13 python3,$(shell command -v $(p))))
 export CONTEXT PYTHON
@@ -64,7 +65,7 @@ test-contract: $(VENV) ## against a scripted API server in the same process
 test-integration: $(VENV) ## against a real kube-apiserver and etcd
 	KUBEBUILDER_ASSETS=$$($(DEVCLUSTER) binaries) $(PYTEST) tests/integration
 test-e2e: $(VENV) ## on real nodes: its own cluster comes, and goes unless KEEP=1
-	@devcluster/with-cluster $(KEEP) $(NODES) $(PYTEST) tests/e2e
+	@devcluster/with-cluster $(KEEP) $(NODES) tests/e2e/run $(E2E_WORKERS) $(PYTEST)
 test: check test-unit test-contract test-integration test-e2e ## everything
 
 .PHONY: simulate

@@ -70,6 +70,7 @@ def test_nodes_that_a_restriction_kept_out_do_the_work_once_it_is_removed(
     assert set(cluster.runs(folder).values()) == {1}
 
 
+@pytest.mark.alone
 def test_nodes_added_while_the_controller_is_stopped_do_the_work(cluster, namespace, folder):
     """The wider nodes and the last old node's completion are its news of one moment."""
     first, second = cluster.nodes[:2]

@@ -131,6 +131,7 @@ def test_a_node_that_takes_too_long_fails(cluster, namespace):
     assert state(cluster, namespace, "late", bad)["reason"] == "DeadlineExceeded"
 
 
+@pytest.mark.alone
 def test_an_image_that_cannot_be_pulled_fails_its_nodes(cluster, namespace, impatient):
     cluster.apply(make_job("image", namespace, image="localhost/nope:missing"))
 
@@ -141,6 +142,7 @@ def test_an_image_that_cannot_be_pulled_fails_its_nodes(cluster, namespace, impa
     assert "ImagePullFailed" in {record["reason"] for record in nodes.values()}
 
 
+@pytest.mark.alone
 def test_a_pod_without_room_fails_its_node(cluster, namespace, impatient):
     huge = {"name": "job-container", "resources": {"requests": {"cpu": "900"}}}
     template = {"spec": {"containers": [huge]}}
@@ -153,6 +155,7 @@ def test_a_pod_without_room_fails_its_node(cluster, namespace, impatient):
     assert "Unschedulable" in {record["reason"] for record in nodes.values()}
 
 
+@pytest.mark.alone
 def test_an_evicted_pod_is_no_failure(cluster, namespace, folder):
     slow = cluster.nodes[0]
     work = counting(before=f'[ "$NODE_NAME" = {slow} ] && {GO}')
@@ -178,6 +181,7 @@ def test_an_evicted_pod_is_no_failure(cluster, namespace, folder):
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_an_unreachable_node_is_told_apart_and_comes_back(cluster, namespace, folder, impatient):
     lost = cluster.nodes[-1]
     work = counting(before=GO)
@@ -209,6 +213,7 @@ def test_an_unreachable_node_is_told_apart_and_comes_back(cluster, namespace, fo
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_unreachable_nodes_count_in_the_budget_of_failures(cluster, namespace, impatient):
     lost = cluster.nodes[-1]
     cluster.apply(make_job("budget", namespace, **on(lost, WAIT)))
@@ -224,6 +229,7 @@ def test_unreachable_nodes_count_in_the_budget_of_failures(cluster, namespace, i
         cluster.kubectl("wait", "--for=condition=Ready", f"node/{lost}", "--timeout=90s")
 
 
+@pytest.mark.alone
 def test_a_deleted_node_leaves_the_count(cluster, namespace):
     gone = cluster.nodes[-1]
     cluster.apply(make_job("fewer", namespace, **on(gone, WAIT)))
@@ -318,6 +324,7 @@ def test_a_failed_run_is_opened_by_a_retry_of_its_failed_nodes_only(cluster, nam
     eventually(lambda: "Retrying" in reasons(cluster, namespace, "retry"))
 
 
+@pytest.mark.alone
 def test_the_deadline_of_the_run(cluster, namespace):
     slow = cluster.nodes[0]
     cluster.apply(make_job("deadline", namespace, activeDeadlineSeconds=20, **on(slow, WAIT)))

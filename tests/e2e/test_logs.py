@@ -207,6 +207,7 @@ LINES = 300_000
 LINE_BYTES = 100
 
 
+@pytest.mark.alone
 def test_rotation_while_a_task_prints_30_mb_loses_no_token(
     cluster, namespace, folder, tmp_path, record_property
 ):
@@ -256,6 +257,7 @@ def test_rotation_while_a_task_prints_30_mb_loses_no_token(
     print(f"a plain follow stream brought {len(arrived)} of {LINES} lines")  # noqa: T201
 
 
+@pytest.mark.alone
 def test_a_gibibyte_of_log_costs_what_two_lines_cost(cluster, namespace, folder, record_property):
     node = worker(cluster)
     free = int(cluster.on_node(node, "df --output=avail -k /var/log | tail -1"))

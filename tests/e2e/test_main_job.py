@@ -2,6 +2,7 @@
 
 import time
 
+import pytest
 import yaml
 
 from tests.e2e.cluster import TASK_IMAGE, WAIT, consistently, counting, eventually, make_job
@@ -78,6 +79,7 @@ def test_a_job_waits_for_its_last_node_however_long_it_takes(cluster, namespace,
     assert set(cluster.runs(folder).values()) == {1}
 
 
+@pytest.mark.alone
 def test_a_job_applied_before_its_node_exists_waits_and_serves_it(cluster, namespace, folder):
     late = cluster.nodes[-1]
     uid = cluster.get("node", late)["metadata"]["uid"]
@@ -105,6 +107,7 @@ def test_a_job_applied_before_its_node_exists_waits_and_serves_it(cluster, names
     assert cluster.runs(folder) == {n: (1 if n == late else 0) for n in cluster.nodes}
 
 
+@pytest.mark.alone
 def test_a_node_that_joins_during_the_run_is_done_too(cluster, namespace, folder):
     late, slow = cluster.nodes[-1], cluster.nodes[0]
     work = f'[ "$NODE_NAME" = {slow} ] && while [ ! -e /basetarget/go ]; do sleep 0.2; done'

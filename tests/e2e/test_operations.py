@@ -2,7 +2,11 @@
 
 import json
 
+import pytest
+
 from tests.e2e.cluster import CONTROLLER, SYSTEM, WAIT, counting, eventually, make_job
+
+pytestmark = pytest.mark.alone
 
 GO = "while [ ! -e /basetarget/go ]; do sleep 0.2; done"
 

@@ -22,6 +22,8 @@ from tests.e2e.jobs import (
     working,
 )
 
+pytestmark = pytest.mark.alone
+
 # A task that takes its time to end once it was told to, until the test makes the file.
 STOPS_SLOWLY = "trap 'while [ ! -e /basetarget/release ]; do sleep 0.2; done; exit 1' TERM; " + GO
 

@@ -193,6 +193,7 @@ def test_a_daemon_set_deleted_during_the_run_is_made_again(cluster, namespace, f
 
 
 @pytest.mark.parametrize("program", ["terminator", "job-controller"])
+@pytest.mark.alone
 def test_a_killed_process_goes_on_where_it_was(cluster, namespace, folder, program):
     slow = cluster.nodes[0]
     job = make_job("kill", namespace, mountPath=folder, **counting(before=only_slow_waits(slow)))
@@ -207,6 +208,7 @@ def test_a_killed_process_goes_on_where_it_was(cluster, namespace, folder, progr
     assert cluster.report(namespace, "kill")["status"]["phase"] == "Succeeded"
 
 
+@pytest.mark.alone
 def test_both_killed_before_the_first_completion(cluster, namespace, folder):
     cluster.apply(make_job("both", namespace, mountPath=folder, **counting()))
     cluster.kill("job-controller")
@@ -217,6 +219,7 @@ def test_both_killed_before_the_first_completion(cluster, namespace, folder):
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_the_api_server_going_away_for_a_minute(cluster, namespace, folder):
     control_plane = next(
         n["metadata"]["name"]
