@@ -159,7 +159,7 @@ async def open_cluster(env: KubeEnv) -> AsyncIterator[Cluster]:
         for name in (mutants, control):
             body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
             await admin.create(NAMESPACES, body)
-        world = World(admin, logs, (mutants, control), tasks)
+        world = tasks.world = World(admin, logs, (mutants, control), tasks)
         # With nodes of its own the control Job waits for the programs only, and not for a world
         # that plays dozens of other Jobs.
         beside = World(admin, logs, (control,))

@@ -166,6 +166,9 @@ class Life:
                             raw["spec"].pop("schedulingGates", None)
 
     def _apply(self, body: Mapping[str, Any]) -> None:
+        if not _is_taken(body["spec"]["template"]["spec"]):
+            self.refusal = "DaemonSet is invalid: spec.template.spec"
+            return
         old = self.daemon_set or {"metadata": {"uid": self._uid("set"), "generation": 0}}
         meta = {
             **body["metadata"],
@@ -362,6 +365,19 @@ class Life:
 
     def _uid(self, kind: str) -> str:
         return f"{kind}-{self._next():028}"
+
+
+def _is_taken(pod_spec: Mapping[str, Any]) -> bool:
+    """Return whether the API server takes what the core reads of a pod's spec again."""
+    affinity, selector = pod_spec.get("affinity") or {}, pod_spec.get("nodeSelector") or {}
+    gates = pod_spec.get("schedulingGates") or []
+    return (
+        isinstance(affinity, Mapping)
+        and isinstance(affinity.get("nodeAffinity") or {}, Mapping)
+        and isinstance(selector, Mapping)
+        and isinstance(gates, list)
+        and all(isinstance(gate, Mapping) and isinstance(gate.get("name"), str) for gate in gates)
+    )
 
 
 def _size(what: str, raw: Any) -> Iterator[str]:

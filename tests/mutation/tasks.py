@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.integration.playing import Run
+from tests.integration.playing import Run, World
 
 # A kubelet waits longer and longer before it starts a failed container again. Much shorter than
 # that, and long enough that the kept pods of many failed Jobs cost next to nothing.
@@ -47,6 +47,8 @@ class Tasks:
     def __init__(self) -> None:
         self._tasks: dict[str, tuple[Task, Mapping[str, Any]]] = {}
         self._released: dict[str, asyncio.Event] = {}
+        # The world that asks; set by whoever makes it.
+        self.world: World
         # By Job and node: starts of the task, and starts that were to complete the node.
         self.starts: Counter[tuple[str, str]] = Counter()
         self.completions: Counter[tuple[str, str]] = Counter()
@@ -68,18 +70,28 @@ class Tasks:
             self.starts.pop(key, None)
             self.completions.pop(key, None)
 
+    def _pod(self) -> str:
+        """Return the name of the pod whose played life is running."""
+        current = asyncio.current_task()
+        assert current is not None
+        if "/" in current.get_name():
+            return current.get_name().partition("/")[2]
+        return next(
+            life.pod["metadata"]["name"]
+            for life in self.world._lives.values()
+            if current in life.tasks
+        )
+
     def __call__(self, node: str, _start: int) -> Run:
         """Return what the task does that is started now (playing.Behaviour).
 
-        The world tells it the node only. Its asyncio task has the pod's name, which begins with
-        the Job's.
+        The world tells it the node only; the pod's name, which begins with the Job's, is found by
+        the asyncio task that asks.
         """
-        current = asyncio.current_task()
-        assert current is not None
-        pod = current.get_name().partition("/")[2]
+        pod = self._pod()
         job = pod.partition("-daemonset-job-")[0]
         # Of a Job with a long name the pod has the beginning only; it has no task of its own.
-        assert job in self._tasks or not _NUMBERED.match(pod), f"whose pod is {pod}?"
+        assert job in self._tasks or (pod and not _NUMBERED.match(pod)), f"whose pod is {pod!r}?"
         task, spec = self._tasks.get(job, (Task(), {}))
         if task.waiting:
             return Run(waiting=task.waiting, message="played")
