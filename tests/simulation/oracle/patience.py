@@ -131,6 +131,11 @@ class Patience:
         if clear + TELLING_SECONDS > now or not world.processes["controller"].is_up:
             world.loop.call_later(TELLING_SECONDS, self._check, key, node, since)
             return
+        # The patience counts again from a start of the controller (docs/reference/status.md).
+        due = world.processes["controller"].started_at + SILENT_FACTOR * START_PATIENCE_SECONDS
+        if due + TELLING_SECONDS > now:
+            world.loop.call_at(due + TELLING_SECONDS, self._check, key, node, since)
+            return
         machine = world.machines.get(node)
         job = next((j for j in world.server.all(JOBS) if j["metadata"]["uid"] == job_uid), None)
         if job is None or machine is None or machine.uid != node_uid or not machine.is_up:
