@@ -12,6 +12,8 @@ from job_controller.core.snapshot import Snapshot
 from job_controller.core.tally import NodeTally, Tally
 from job_controller.core.words import brief
 
+# A refusal gives its reason at its end: policies list all that is wrong. A condition has the room.
+_REFUSAL_LIMIT = 1024
 # Reasons of a node's record that need a person, the most telling first, as reasons of the
 # condition and in words after "2 of 3 nodes".
 _NODE_TROUBLE = {
@@ -56,7 +58,7 @@ def _daemon_set_trouble(snapshot: Snapshot) -> Trouble | None:
     if snapshot.refusal:
         return Trouble(
             "DaemonSetRefused",
-            f"the API server refuses the DaemonSet: {brief(snapshot.refusal)}",
+            f"the API server refuses the DaemonSet: {brief(snapshot.refusal, _REFUSAL_LIMIT)}",
         )
     return None
 
@@ -66,13 +68,14 @@ def _write_trouble(snapshot: Snapshot) -> Trouble | None:
     if snapshot.report_refusal:
         return Trouble(
             "ReportRefused",
-            f"the API server refuses the JobReport: {brief(snapshot.report_refusal)}",
+            "the API server refuses the JobReport: "
+            f"{brief(snapshot.report_refusal, _REFUSAL_LIMIT)}",
         )
     if snapshot.pods_refusal:
         return Trouble(
             "PodChangeRefused",
             "the API server refuses to let pods start, or to delete pods of failed nodes: "
-            f"{brief(snapshot.pods_refusal)}",
+            f"{brief(snapshot.pods_refusal, _REFUSAL_LIMIT)}",
         )
     return None
 
@@ -120,7 +123,8 @@ def _placement_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
     if snapshot.pods_refused and refused > 0:
         counts = f"{refused} of {tally.desired}"
         return Trouble(
-            "PodsRefused", f"{counts} pods cannot be created: {brief(snapshot.pods_refused)}"
+            "PodsRefused",
+            f"{counts} pods cannot be created: {brief(snapshot.pods_refused, _REFUSAL_LIMIT)}",
         )
     if stuck:
         return Trouble(

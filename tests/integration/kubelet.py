@@ -27,7 +27,7 @@ TEARDOWN_SECONDS = 0.5
 KILLED_EXIT_CODE = 137
 # A played kubelet reports an exit this late, so that no test has to sit through the time that the
 # terminator is given to read the log of a task that has ended (judge.LEDGER_GRACE).
-LATE = timedelta(seconds=7)
+LATE = timedelta(0)
 
 
 @dataclass(frozen=True)

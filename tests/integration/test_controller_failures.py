@@ -85,7 +85,7 @@ async def test_a_restart_within_the_limit_is_no_failure(kube_env, namespace):
 
 
 async def test_restarts_beyond_the_limit_fail_the_node(kube_env, namespace):
-    behaviour = script(a=[fails(1), fails(7), HOLD])
+    behaviour = script(a=[fails(1), fails(7, back_off=60.0)])
     async with stage(kube_env, namespace, behaviour=behaviour) as play:
         await play.apply(spec(backoffLimit=1))
         found = await failed(play)
@@ -170,18 +170,17 @@ async def test_an_image_that_cannot_be_pulled_is_told_and_mended(kube_env, names
 @pytest.mark.parametrize(
     "wrong",
     [
-        Run(waiting="ImagePullBackOff", message="no such image", since=timedelta(minutes=6)),
+        Run(waiting="ImagePullBackOff", message="no such image"),
         Run(waiting="InvalidImageName", message="no such image"),
-        Run(
-            waiting="CreateContainerConfigError", message="no such image", since=timedelta(hours=1)
-        ),
+        Run(waiting="CreateContainerConfigError", message="no such image"),
     ],
     ids=lambda run: run.waiting,
 )
 async def test_a_container_that_cannot_start_fails_the_node_when_patience_ends(
     kube_env, namespace, wrong
 ):
-    async with stage(kube_env, namespace, behaviour=script(a=[wrong])) as play:
+    async with stage(kube_env, namespace, behaviour=script(a=[wrong]), controller=False) as play:
+        await play.start_controller(start_patience_seconds=2)
         await play.apply(spec())
         assert "no such image" in (await failed(play))["message"]
         assert play.world.executions["a"] == 0
@@ -237,7 +236,9 @@ async def test_a_node_made_anew_under_the_same_name_is_another_node(kube_env, na
 
 
 async def test_an_unreachable_node_is_told_apart_and_counts_against_the_limit(kube_env, namespace):
-    async with stage(kube_env, namespace, behaviour=script(c=[HOLD])) as play:
+    behaviour = script(c=[HOLD])
+    async with stage(kube_env, namespace, behaviour=behaviour, controller=False) as play:
+        await play.start_controller(unreachable_patience_seconds=2)
         await play.apply(spec())
         await play.job_until(lambda s: (s.get("nodes") or {}).get("completed") == 2, "others done")
         await play.world.lose("c", since=timedelta(minutes=2))
@@ -248,7 +249,9 @@ async def test_an_unreachable_node_is_told_apart_and_counts_against_the_limit(ku
 
 async def test_an_unreachable_node_within_the_limit_is_waited_for(kube_env, namespace):
     go = asyncio.Event()
-    async with stage(kube_env, namespace, behaviour=script(c=[Run(after=go)])) as play:
+    behaviour = script(c=[Run(after=go)])
+    async with stage(kube_env, namespace, behaviour=behaviour, controller=False) as play:
+        await play.start_controller(unreachable_patience_seconds=2)
         await play.apply(spec(failurePolicy={"maxFailedNodes": 1}))
         await play.job_until(lambda s: (s.get("nodes") or {}).get("completed") == 2, "others done")
         await play.world.lose("c", since=timedelta(minutes=2))
