@@ -25,8 +25,7 @@ INIT_BACK_OFF_SECONDS = 1.0
 # ends is there to be seen meanwhile (a real one looks at its containers once a second).
 TEARDOWN_SECONDS = 0.5
 KILLED_EXIT_CODE = 137
-# A played kubelet reports an exit this late, so that no test has to sit through the time that the
-# terminator is given to read the log of a task that has ended (judge.LEDGER_GRACE).
+# How long ago a played kubelet says that a task ended.
 LATE = timedelta(0)
 
 
