@@ -8,6 +8,7 @@ CONTEXT ?=
 ARCHIVE ?=
 KEEP ?= 0
 PYTEST_ARGS ?=
+WORKERS ?= 2
 E2E_WORKERS ?= 3
 
 PYTHON ?= $(firstword $(foreach p,python3.11 python3.12 python3.13 python3,$(shell command -v $(p))))
@@ -61,9 +62,9 @@ check: $(VENV) ## ruff, mypy --strict, import rules
 test-unit: $(VENV) ## no input, no output, no sleep; simulated clusters included
 	$(PYTEST) tests/unit tests/simulation
 test-contract: $(VENV) ## against a scripted API server in the same process
-	$(PYTEST) tests/contract
+	$(PYTEST) tests/contract -n $(WORKERS)
 test-integration: $(VENV) ## against a real kube-apiserver and etcd
-	KUBEBUILDER_ASSETS=$$($(DEVCLUSTER) binaries) $(PYTEST) tests/integration
+	KUBEBUILDER_ASSETS=$$($(DEVCLUSTER) binaries) $(PYTEST) tests/integration -n $(WORKERS)
 test-e2e: $(VENV) ## on real nodes: its own cluster comes, and goes unless KEEP=1
 	@devcluster/with-cluster $(KEEP) $(NODES) tests/e2e/run $(E2E_WORKERS) $(PYTEST)
 test: check test-unit test-contract test-integration test-e2e ## everything

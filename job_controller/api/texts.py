@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-_SIX_BYTES: Final = frozenset("<>&\u2028\u2029") | {chr(code) for code in range(0x20)}
-_TWO_BYTES: Final = frozenset('"\\')
+_TWO_BYTES: Final = frozenset('"\\\n\r\t\b\f')
+_SIX_BYTES: Final = (
+    frozenset("<>&\u2028\u2029") | {chr(code) for code in range(0x20)}
+) - _TWO_BYTES
 
 
 def json_bytes(text: str) -> int:

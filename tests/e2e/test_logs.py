@@ -186,6 +186,7 @@ def test_a_token_in_the_log_of_the_previous_container_counts(cluster, namespace,
     succeeded(cluster, namespace, "crashing", cluster.nodes)
 
 
+@pytest.mark.alone
 def test_one_endless_line_before_the_token(cluster, namespace):
     node = worker(cluster)
     script = f"head -c {64 * MIB} /dev/zero | tr '\\0' x; echo; echo done"

@@ -296,7 +296,7 @@ def test_the_deadline_of_a_node():
     spec = replace(SPEC, node_deadline_seconds=90)
     limit = NOW + timedelta(seconds=90)
     for started_at in (START, NOW + timedelta(hours=1), NOW - timedelta(days=1)):
-        pod = with_container(started_at=started_at)
+        pod = replace(with_container(started_at=started_at), started_at=started_at)
         early = judge(pod, spec=spec)
         assert (early.record.state, early.wake_at) == ("Active", limit)
         late = judge(pod, spec=spec, now=limit, record=early.record)
