@@ -78,8 +78,10 @@ class Patience:
 
     def node_ready(self, name: str, *, is_ready: bool) -> None:
         """Note that a node is Ready or no longer so."""
-        if not is_ready:
-            self.not_ready[name] = self.world.loop.moment
+        if is_ready:
+            self.not_ready.pop(name, None)
+        else:
+            self.not_ready.setdefault(name, self.world.loop.moment)
 
     def _key(self, run: Any) -> tuple[str, str] | None:
         job_uid = self.oracle.job_of.get(run.pod_uid)
