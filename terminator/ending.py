@@ -54,6 +54,7 @@ class Count:
         recorded: Those whose end, whichever, stands in the controller's record.
         running: Those that have neither completed nor failed, whose task is at work, and which are
             not on record as unreachable.
+        has_failures: Whether any node is on record as failed, wanted or not.
         has_completions: Whether any node stands in the ledger as completed, wanted or not.
         inexact: Why `wanted` is not known to be all wanted nodes, "" if it is.
     """
@@ -63,6 +64,7 @@ class Count:
     failed: frozenset[str]
     recorded: frozenset[str]
     running: frozenset[str]
+    has_failures: bool
     has_completions: bool
     inexact: str
 
@@ -155,7 +157,13 @@ def take_count(snapshot: Snapshot) -> Count:
         and not _is_recorded(pod.node_name, snapshot, {_UNREACHABLE})
     )
     has_completions = any(entry.is_completed for entry in snapshot.ledger.values())
-    return Count(wanted, completed, failed, recorded, running, has_completions, inexact)
+    has_failures = any(
+        record.state == _FAILED and record.retry == job.retry_token
+        for record in snapshot.records.values()
+    )
+    return Count(
+        wanted, completed, failed, recorded, running, has_failures, has_completions, inexact
+    )
 
 
 def judge_ending(job: Job, count: Callable[[], Count], now: datetime) -> Ending:
@@ -178,7 +186,7 @@ def judge_ending(job: Job, count: Callable[[], Count], now: datetime) -> Ending:
 
 def _judge_complete(job: Job, count: Count, now: datetime) -> Ending:
     ttl_seconds = job.spec.ttl_seconds_after_finished
-    if ttl_seconds is None and count.failed:
+    if ttl_seconds is None and count.has_failures:
         return Ending("nodes failed, and it stays for inspection")
     ending = _after(job, ttl_seconds or 0, now)
     if not ending.may_delete:

@@ -238,7 +238,10 @@ class Ledger:
             # Nobody makes room for them any more.
             for node in roomless:
                 book.pending.pop(node, None)
-        book.refused = {n: until for n, until in book.refused.items() if n in book.pending}
+        now = loop.time()
+        book.refused = {
+            n: until for n, until in book.refused.items() if n in book.pending and until > now
+        }
         if book.refused.keys() == book.pending.keys():
             return min((until - loop.time() for until in book.refused.values()), default=None)
         return ROOMLESS_SECONDS

@@ -22,8 +22,8 @@ TERMINATION_GRACE_SECONDS: Final = 10
 
 # The pause image's own user (kubernetes build/pause/Dockerfile), which every node can run.
 _NOBODY: Final = 65535
-# The fields of a pod's spec that decide on which nodes a DaemonSet's pods run.
-_PLACEMENT: Final = ("affinity", "nodeName", "nodeSelector", "tolerations")
+# The fields of a pod spec that, beside nodeSelector, decide on which nodes pods of a DaemonSet run.
+_PLACEMENT: Final = ("affinity", "nodeName", "tolerations")
 # Fields whose values, or whose maps' values, are of type resource.Quantity.
 _QUANTITIES: Final = frozenset({"resources", "overhead", "sizeLimit", "divisor"})
 # Suffixes of resource.Quantity (k8s.io/apimachinery/pkg/api/resource/suffix.go).
@@ -229,6 +229,9 @@ def is_current(live: DaemonSet, wanted: Mapping[str, Any]) -> bool:
 def is_placed(live: DaemonSet, wanted: Mapping[str, Any]) -> bool:
     """Return whether the live DaemonSet puts pods on exactly the nodes that `wanted` does."""
     a, b = _pod_spec(live.spec), _pod_spec(wanted["spec"])
+    # An empty value is a value here: labels of roles have none.
+    if (a.get("nodeSelector") or {}) != (b.get("nodeSelector") or {}):
+        return False
     return all(_pruned(a.get(key)) == _pruned(b.get(key)) for key in _PLACEMENT)
 
 

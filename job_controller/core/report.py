@@ -88,7 +88,7 @@ def _is_telling(record: NodeRecord) -> bool:
     While a run goes on, such nodes are only counted: a large report is costly to write, and half of
     what would be written of a run that has just begun says nothing. Its last record has them all.
     """
-    return record.state != WAITING or bool(record.reason or record.attempts)
+    return record.state != WAITING or bool(record.reason or record.attempts or record.active_since)
 
 
 def _raw(records: Mapping[str, NodeRecord]) -> dict[str, Any]:

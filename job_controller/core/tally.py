@@ -98,6 +98,7 @@ class Tally:
         return (
             self.is_exact
             and self.desired > 0
+            and bool(self.nodes)
             and all(node.state in states for node in self.nodes.values())
         )
 

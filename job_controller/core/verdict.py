@@ -88,7 +88,13 @@ def _by_report(snapshot: Snapshot) -> RunVerdict | None:
 
 
 def _by_nodes(job: Job, tally: Tally) -> RunVerdict | None:
-    """Return what failed and unreachable nodes mean for the run, None when nothing yet."""
+    """Return what failed and unreachable nodes mean for the run, None when nothing yet.
+
+    While nobody knows how many nodes are wanted (the DaemonSet is created again), a percentage of
+    them says nothing.
+    """
+    if not tally.is_known:
+        return None
     failed, lost = tally.names(FAILED), tally.names(UNREACHABLE)
     policy = job.spec.failure_policy
     allowed = allowed_failures(policy.max_failed_nodes, tally.desired)

@@ -300,6 +300,7 @@ def test_every_change_of_the_selection_is_seen(old, new):
     ("field", "value"),
     [
         ("nodeSelector", {"pool": "x"}),
+        ("nodeSelector", {"node-role.kubernetes.io/control-plane": ""}),
         ("tolerations", [{"operator": "Exists"}]),
         ("affinity", {"podAffinity": {}, "nodeAffinity": {"x": [1]}}),
     ],

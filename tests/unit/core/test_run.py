@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from job_controller.api import names
-from job_controller.api.job import FailurePolicy
+from job_controller.api.job import FailurePolicy, NodeSelection
 from job_controller.api.objects import Container
 from job_controller.api.report import NodeRecord
 from job_controller.core.decide import decide
@@ -107,6 +107,38 @@ def test_fail_fast_fails_with_the_first_node_too_many():
     assert plan.events[0].message == "1 of 3 nodes failed: b exit 2 after 10 attempts"
     assert w.report_status["phase"] == "Failed"
     assert run(w).actions == ()
+
+
+def test_failures_within_a_percentage_do_not_fail_a_run_whose_daemon_set_is_made_again():
+    w = world(*(f"n{i}" for i in range(20)), gated=True)
+    w.pods[0] = failing("n0")
+    spec(w, failure_policy=FailurePolicy("FailFast", "10%"))
+    run(w)
+    assert w.job.status["phase"] == "Running"
+    w.has_daemon_set = False
+    run(w)
+    assert "Failed" not in conditions(w)
+
+
+def test_nodes_that_all_leave_at_once_complete_nothing():
+    """The last pod is being deleted, and the DaemonSet's counters are those of before."""
+    w = world("a", gated=True, evidence={})
+    w.job = replace(w.job, raw_spec={"nodes": {"selector": {"matchLabels": {"zone": "a"}}}})
+    selector = {"matchLabels": {"zone": "a"}}
+    spec(w, nodes=NodeSelection(selector=selector))
+    w.pods = [replace(make_pod("a"), deleting=True)]
+    run(w)
+    assert "Complete" not in conditions(w)
+
+
+def test_the_start_of_a_nodes_deadline_is_on_record_while_its_task_waits():
+    w = world("a", gated=True)
+    w.pods = [replace(make_pod("a", state="waiting"), started_at=START)]
+    spec(w, node_deadline_seconds=60)
+    run(w, seen=timedelta(0))
+    assert w.report_status["nodeStates"]["a"]["activeSince"] == "2026-01-02T03:04:05Z"
+    run(w, NOW + timedelta(seconds=61), seen=timedelta(0))
+    assert w.report_status["nodeStates"]["a"]["reason"] == "DeadlineExceeded"
 
 
 def test_many_failed_nodes_are_told_in_brief():

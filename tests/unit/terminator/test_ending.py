@@ -299,6 +299,19 @@ def test_a_complete_job_with_failed_nodes_stays_unless_it_says_otherwise():
     assert obstacle(snapshot) == "nodes failed, and it stays for inspection"
 
 
+def test_a_complete_job_stays_for_a_failed_node_that_has_left():
+    snapshot = with_failed(1)
+    spec = replace(snapshot.job.spec, ttl_seconds_after_finished=None)
+    gone = replace(
+        snapshot,
+        job=replace(snapshot.job, spec=spec),
+        pods=[make_pod("a"), make_pod("b")],
+        nodes={name: make_node(name) for name in "ab"},
+        daemon_set=make_daemon_set(2),
+    )
+    assert obstacle(gone) == "nodes failed, and it stays for inspection"
+
+
 @pytest.mark.parametrize("entry", [record(uid="other"), record(state="Active")])
 def test_only_nodes_recorded_as_failed_are_excused(entry):
     assert obstacle(with_failed(1, entry)) == "2 of 3 nodes are completed"
