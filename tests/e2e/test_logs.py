@@ -186,22 +186,6 @@ def test_a_token_in_the_log_of_the_previous_container_counts(cluster, namespace,
     succeeded(cluster, namespace, "crashing", cluster.nodes)
 
 
-@pytest.mark.alone
-def test_one_endless_line_before_the_token(cluster, namespace):
-    node = worker(cluster)
-    script = f"head -c {64 * MIB} /dev/zero | tr '\\0' x; echo; echo done"
-    job = make_job("endless", namespace, nodes={"include": [node]}, **shell(script))
-    terminator = Terminator(cluster)
-    pid, before = terminator.process()
-
-    cluster.apply(job)
-
-    cluster.wait_gone(namespace, "endless", 180)
-    succeeded(cluster, namespace, "endless", [node])
-    assert terminator.process()[0] == pid
-    assert terminator.process()[1] - before < 30 * 1024
-
-
 # --- what the kubelet does to logs -------------------------------------------------------
 
 LINES = 300_000
@@ -305,3 +289,19 @@ def test_a_gibibyte_of_log_costs_what_two_lines_cost(cluster, namespace, folder,
 def running(cluster, namespace, name):
     pods = cluster.pods(namespace, name)
     return pods and all(pod["status"]["phase"] == "Running" for pod in pods)
+
+
+@pytest.mark.alone
+def test_one_endless_line_before_the_token(cluster, namespace):
+    node = worker(cluster)
+    script = f"head -c {64 * MIB} /dev/zero | tr '\\0' x; echo; echo done"
+    job = make_job("endless", namespace, nodes={"include": [node]}, **shell(script))
+    terminator = Terminator(cluster)
+    pid, before = terminator.process()
+
+    cluster.apply(job)
+
+    cluster.wait_gone(namespace, "endless", 180)
+    succeeded(cluster, namespace, "endless", [node])
+    assert terminator.process()[0] == pid
+    assert terminator.process()[1] - before < 30 * 1024
