@@ -34,7 +34,9 @@ def succeeded(cluster, namespace, name, nodes):
 
 def worker(cluster) -> str:
     """Return a node that does not run the system's own pod, nor the control plane."""
-    busy = {pod["spec"]["nodeName"] for pod in cluster.get("pods", "-n", SYSTEM)["items"]}
+    pods = cluster.get("pods", "-n", SYSTEM)["items"]
+    staying = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+    busy = {pod["spec"].get("nodeName") for pod in staying}
     free = [n for n in cluster.nodes if n not in busy and not n.endswith("control-plane")]
     return free[0]
 
