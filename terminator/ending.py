@@ -157,10 +157,7 @@ def take_count(snapshot: Snapshot) -> Count:
         and not _is_recorded(pod.node_name, snapshot, {_UNREACHABLE})
     )
     has_completions = any(entry.is_completed for entry in snapshot.ledger.values())
-    has_failures = any(
-        record.state == _FAILED and record.retry == job.retry_token
-        for record in snapshot.records.values()
-    )
+    has_failures = any(r.has_failed(job.retry_token) for r in snapshot.records.values())
     return Count(
         wanted, completed, failed, recorded, running, has_failures, has_completions, inexact
     )
@@ -225,7 +222,7 @@ def _is_recorded(name: str, snapshot: Snapshot, states: AbstractSet[str]) -> boo
     node, record = snapshot.nodes.get(name), snapshot.records.get(name)
     if node is None or record is None or not node.uid:
         return False
-    if record.state == _FAILED and record.retry != snapshot.job.retry_token:
+    if record.state == _FAILED and not record.has_failed(snapshot.job.retry_token):
         return False
     return record.uid == node.uid and record.state in states
 
@@ -259,7 +256,7 @@ def _mismatch(
     A pod on a node that does not match is about to be deleted: the cache of pods is behind, and
     equal numbers are a coincidence.
     """
-    affinity = NodeAffinity((found.spec.get("template") or {}).get("spec") or {})
+    affinity = NodeAffinity(found.pod_spec)
     for name in sorted((wanted | leaving) & snapshot.nodes.keys()):
         is_match = affinity.matches(name, snapshot.nodes[name].labels)
         if is_match and name in leaving:

@@ -83,11 +83,8 @@ def has_succeeded(pod: Pod) -> bool:
 
 
 def is_failure(record: NodeRecord, node_uid: str, retry_token: str) -> bool:
-    """Return whether the controller has this node on record as failed, and no retry was asked for.
-
-    A failure that was recorded under another retry token no longer holds.
-    """
-    return (record.state, record.uid, record.retry) == ("Failed", node_uid, retry_token)
+    """Return whether the controller has this node on record as failed, for the retry of now."""
+    return record.uid == node_uid and record.has_failed(retry_token)
 
 
 def exit_evidence(pod: Pod, node_uid: str) -> Evidence:

@@ -59,7 +59,7 @@ class Matchers:
     def of(self, job: Job) -> Matcher | None:
         """Return the Job's matcher; equal tokens give equal matchers."""
         # The word that the running pods were given, which may not be today's.
-        default = job.status.get("completionToken") or self._default_token()
+        default = job.completion_token or self._default_token()
         key = (job.spec.completion, job.spec.results, default)
         if key in self._known:
             self._known.move_to_end(key)

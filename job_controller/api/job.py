@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from job_controller.api import names
+from job_controller.api.texts import json_hash
 from job_controller.api.times import parse_time
 
 # Ten years: the CRD's maximum for each number of seconds.
@@ -29,13 +29,12 @@ class NodeSelection:
 
 
 def nodes_hash(raw_spec: Mapping[str, Any]) -> str:
-    """Return a hash of `spec.nodes` in a raw Job spec, 16 hexadecimal digits.
+    """Return a hash of `spec.nodes` in a raw Job spec.
 
     The controller writes it on the DaemonSet that it applies for that selection; the terminator
     computes it for itself and compares.
     """
-    text = json.dumps(raw_spec.get("nodes") or {}, separators=(",", ":"), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return json_hash(raw_spec.get("nodes") or {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,10 +58,14 @@ class DaemonSet:
         return self.annotations.get(names.ANNOTATION_NODES_HASH, "")
 
     @property
+    def pod_spec(self) -> Mapping[str, Any]:
+        """The spec of its pods, as its template has it."""
+        return pod_spec_of(self.spec)
+
+    @property
     def is_gated(self) -> bool:
         """Whether pods made from now on wait for their turn."""
-        pod_spec = ((self.spec.get("template") or {}).get("spec")) or {}
-        return {"name": names.TURN_GATE} in (pod_spec.get("schedulingGates") or ())
+        return {"name": names.TURN_GATE} in (self.pod_spec.get("schedulingGates") or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +152,11 @@ class Node:
     ready_since: datetime | None = None
     deleting: bool = False
     namespace: str = ""
+
+
+def pod_spec_of(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the spec of the pods that a raw DaemonSet spec is a template for."""
+    return (spec.get("template") or {}).get("spec") or {}
 
 
 def controller_uid(meta: Mapping[str, Any]) -> str:

@@ -100,6 +100,13 @@ class NodeRecord:
     pod_uid: str = ""
     retry: str = ""
 
+    def has_failed(self, retry_token: str) -> bool:
+        """Return whether the node has failed, and no other try was asked for since.
+
+        A failure that was recorded under another retry token no longer holds.
+        """
+        return self.state == "Failed" and self.retry == retry_token
+
     def to_raw(self) -> dict[str, Any]:
         """Return the JSON form; what is unknown is left out."""
         raw = {

@@ -1,13 +1,23 @@
-"""How much room a text takes in an object that the API server keeps."""
+"""What becomes of a value as JSON: how much room a text takes in an object, and a hash."""
 
 from __future__ import annotations
 
-from typing import Final
+import hashlib
+import json
+from typing import Any, Final
+
+_HASH_CHARACTERS: Final = 16
 
 _TWO_BYTES: Final = frozenset('"\\\n\r\t\b\f')
 _SIX_BYTES: Final = (
     frozenset("<>&\u2028\u2029") | {chr(code) for code in range(0x20)}
 ) - _TWO_BYTES
+
+
+def json_hash(value: Any) -> str:
+    """Return a hash of a JSON value, 16 hexadecimal digits, whatever the order of its keys."""
+    text = json.dumps(value, separators=(",", ":"), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:_HASH_CHARACTERS]
 
 
 def json_bytes(text: str) -> int:

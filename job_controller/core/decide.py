@@ -80,7 +80,7 @@ def _is_refused(snapshot: Snapshot, action: Action) -> bool:
 
 def _ended_at(snapshot: Snapshot, run: RunVerdict) -> str:
     """Return when the run ended as its report has it, "" if the report does not say that it did."""
-    first = next((report for report in snapshot.reports if report.shard == 0), None)
+    first = snapshot.first_report
     if first is None or run.state not in {SUCCEEDED, LOST}:
         return ""
     phase = names.PHASE_SUCCEEDED if run.state == SUCCEEDED else names.PHASE_FAILED
@@ -98,7 +98,7 @@ def _record(
     and what is being removed says nothing of the run.
     """
     job = snapshot.job
-    first = next((report for report in snapshot.reports if report.shard == 0), None)
+    first = snapshot.first_report
     told = first is not None and first.status.get("phase") == status["phase"]
     ended = run.state in {SUCCEEDED, LOST} and job.status.get("phase") == status["phase"] and told
     if ended and not tally.is_exact:

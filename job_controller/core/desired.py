@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
@@ -11,7 +9,8 @@ from typing import Any, Final
 from job_controller.api import names
 from job_controller.api.affinity import REQUIRED
 from job_controller.api.job import Job
-from job_controller.api.objects import DaemonSet
+from job_controller.api.objects import DaemonSet, pod_spec_of
+from job_controller.api.texts import json_hash
 from job_controller.core.merge import strategic_merge
 from job_controller.core.placement import conjoin, node_terms
 from job_controller.core.snapshot import Settings
@@ -69,7 +68,7 @@ def build_daemon_set(job: Job, *, gated: bool, settings: Settings) -> dict[str, 
             "namespace": job.namespace,
             "labels": labels,
             "annotations": {
-                names.ANNOTATION_SPEC_HASH: spec_hash(spec),
+                names.ANNOTATION_SPEC_HASH: json_hash(spec),
                 names.ANNOTATION_NODES_HASH: job.nodes_hash,
             },
             "ownerReferences": [
@@ -228,21 +227,11 @@ def is_current(live: DaemonSet, wanted: Mapping[str, Any]) -> bool:
 
 def is_placed(live: DaemonSet, wanted: Mapping[str, Any]) -> bool:
     """Return whether the live DaemonSet puts pods on exactly the nodes that `wanted` does."""
-    a, b = _pod_spec(live.spec), _pod_spec(wanted["spec"])
+    a, b = live.pod_spec, pod_spec_of(wanted["spec"])
     # An empty value is a value here: labels of roles have none.
     if (a.get("nodeSelector") or {}) != (b.get("nodeSelector") or {}):
         return False
     return all(_pruned(a.get(key)) == _pruned(b.get(key)) for key in _PLACEMENT)
-
-
-def spec_hash(spec: Mapping[str, Any]) -> str:
-    """Return a hash of a DaemonSet's spec as it is applied, 16 hexadecimal digits."""
-    text = json.dumps(spec, separators=(",", ":"), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _pod_spec(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    return (spec.get("template") or {}).get("spec") or {}
 
 
 def _pruned(value: Any) -> Any:
@@ -256,7 +245,7 @@ def _pruned(value: Any) -> Any:
 
 
 def _gates(spec: Mapping[str, Any]) -> set[str]:
-    gates = _pod_spec(spec).get("schedulingGates") or ()
+    gates = pod_spec_of(spec).get("schedulingGates") or ()
     return {str(gate.get("name") or "") for gate in gates if isinstance(gate, Mapping)}
 
 

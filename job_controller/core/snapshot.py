@@ -54,6 +54,11 @@ class Snapshot:
     settings: Settings = field(default_factory=Settings)
 
     @property
+    def first_report(self) -> JobReport | None:
+        """The shard of the run's report that has its summary, None while there is none."""
+        return next((report for report in self.reports if report.shard == 0), None)
+
+    @property
     def owned_daemon_set(self) -> DaemonSet | None:
         """The Job's own, living DaemonSet: None when there is none, or it is somebody else's."""
         found = self.daemon_set

@@ -12,10 +12,11 @@ from datetime import datetime
 
 from job_controller.api import report
 from job_controller.api.affinity import NodeAffinity
+from job_controller.api.job import Job
 from job_controller.api.objects import DaemonSet, Node, Pod
 from job_controller.api.report import Evidence, NodeRecord
 from job_controller.api.taints import CONDITION_PREFIX, is_tolerated
-from job_controller.core.desired import build_daemon_set, is_placed
+from job_controller.core.desired import build_pod_template, is_placed
 from job_controller.core.judge import COMPLETED, WAITING, Case, Court
 from job_controller.core.snapshot import Snapshot
 
@@ -129,28 +130,26 @@ def take_tally(snapshot: Snapshot, now: datetime) -> Tally:
         nodes[name] = NodeTally(name, verdict.record, pod, verdict.retire, verdict.discard)
         if verdict.wake_at is not None:
             wakes.append(verdict.wake_at)
-    placed = daemon_set is not None and _is_placed(snapshot, daemon_set)
     leaving = _leaving(snapshot, standing)
     matching = _matching(snapshot, (*standing, *leaving))
     desired = _count_desired(daemon_set, leaving - matching)
+    # The DaemonSet, if its controller acts on what was applied for the Job's choice of nodes; and
+    # that, if nobody has changed the choice since.
+    applied = _applied(job, daemon_set)
+    placed = applied if applied is not None and _is_placed(snapshot, applied) else None
     return Tally(
         nodes=nodes,
         desired=desired,
-        is_exact=daemon_set is not None
-        and daemon_set.is_observed
-        and placed
+        is_exact=placed is not None
         and not surplus
-        and _is_accounted_for(daemon_set, standing, leaving)
+        and _is_accounted_for(placed, standing, leaving)
         # A pod on a node that does not match is about to be deleted: the cache of pods is behind.
         and matching == standing.keys(),
         resting=_resting(snapshot, ledger, nodes, desired - len(nodes)),
         surplus=tuple(surplus),
         is_known=daemon_set is not None and daemon_set.observed_generation > 0,
         is_shut=daemon_set is None or (daemon_set.is_gated and daemon_set.is_observed),
-        is_altered=daemon_set is not None
-        and not placed
-        and daemon_set.nodes_hash == job.nodes_hash
-        and daemon_set.is_observed,
+        is_altered=applied is not None and placed is None,
         wake_at=min(wakes, default=None),
     )
 
@@ -180,12 +179,17 @@ def _leaving(snapshot: Snapshot, standing: Mapping[str, Pod]) -> frozenset[str]:
     )
 
 
+def _applied(job: Job, daemon_set: DaemonSet | None) -> DaemonSet | None:
+    """Return the DaemonSet if its controller has seen what was applied for the Job's spec.nodes."""
+    if daemon_set is None or not daemon_set.is_observed:
+        return None
+    return daemon_set if daemon_set.nodes_hash == job.nodes_hash else None
+
+
 def _is_placed(snapshot: Snapshot, daemon_set: DaemonSet) -> bool:
-    """Return whether the DaemonSet was applied for, and still has, the Job's choice of nodes."""
-    job = snapshot.job
-    if daemon_set.nodes_hash != job.nodes_hash:
-        return False
-    return is_placed(daemon_set, build_daemon_set(job, gated=True, settings=snapshot.settings))
+    """Return whether the DaemonSet has the Job's choice of nodes, however it was changed since."""
+    template = build_pod_template(snapshot.job, gated=True, settings=snapshot.settings)
+    return is_placed(daemon_set, {"spec": {"template": template}})
 
 
 def _is_accounted_for(
@@ -209,7 +213,7 @@ def _matching(snapshot: Snapshot, names: Iterable[str]) -> frozenset[str]:
     daemon_set = snapshot.owned_daemon_set
     if daemon_set is None:
         return frozenset()
-    affinity = NodeAffinity((daemon_set.spec.get("template") or {}).get("spec") or {})
+    affinity = NodeAffinity(daemon_set.pod_spec)
     return frozenset(name for name in names if affinity.matches(name, snapshot.nodes[name].labels))
 
 
@@ -279,9 +283,8 @@ def _is_kept_off(snapshot: Snapshot, pod: Pod, node: Node) -> bool:
     daemon_set = snapshot.owned_daemon_set
     if pod.bound or not node.taints or daemon_set is None:
         return False
-    pod_spec = (daemon_set.spec.get("template") or {}).get("spec") or {}
     return not all(
-        is_tolerated(taint, pod_spec) or taint.key.startswith(CONDITION_PREFIX)
+        is_tolerated(taint, daemon_set.pod_spec) or taint.key.startswith(CONDITION_PREFIX)
         for taint in node.taints
     )
 

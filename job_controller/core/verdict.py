@@ -77,7 +77,7 @@ def _by_report(snapshot: Snapshot) -> RunVerdict | None:
     between the two, an answer that was lost) must not take back what was said. What was said of an
     older spec is no answer to the one that stands: the Job was changed in between.
     """
-    first = next((report for report in snapshot.reports if report.shard == 0), None)
+    first = snapshot.first_report
     if first is None or first.status.get("phase") != names.PHASE_SUCCEEDED:
         return None
     if first.status.get("observedGeneration", snapshot.job.generation) != snapshot.job.generation:

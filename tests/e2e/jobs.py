@@ -39,6 +39,22 @@ def only_on(node: str, script: str) -> str:
     return f'if [ "$NODE_NAME" = {node} ]; then {script}; fi'
 
 
+# --- refusals ------------------------------------------------------------------------------
+
+
+def set_quota(cluster: Cluster, namespace: str, name: str, **hard: str) -> None:
+    """Set a ResourceQuota, and wait until the API server keeps to it."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"hard": hard},
+    }
+    cluster.apply(body)
+    found = ("resourcequota", name, "-n", namespace)
+    eventually(lambda: "hard" in cluster.get(*found).get("status", {}), 30, "the quota is counted")
+
+
 # --- Jobs ----------------------------------------------------------------------------------
 
 

@@ -19,6 +19,7 @@ from tests.e2e.jobs import (
     only_on,
     patch_spec,
     reasons,
+    set_quota,
     shell,
     state,
     wait_condition,
@@ -207,15 +208,7 @@ def test_pods_that_cannot_start_their_task_are_told_within_a_minute(cluster, nam
 
 
 def test_no_work_starts_while_its_record_is_refused(cluster, namespace, folder):
-    quota = {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "full", "namespace": namespace},
-        "spec": {"hard": {"count/jobreports.daemonset.darkowlzz.space": "0"}},
-    }
-    cluster.apply(quota)
-    full = ("resourcequota", "full", "-n", namespace)
-    eventually(lambda: "hard" in cluster.get(*full).get("status", {}), 30, "the quota is counted")
+    set_quota(cluster, namespace, "full", **{"count/jobreports.daemonset.darkowlzz.space": "0"})
     cluster.apply(make_job("quiet", namespace, mountPath=folder, **working(":")))
 
     def is_told():
@@ -227,7 +220,7 @@ def test_no_work_starts_while_its_record_is_refused(cluster, namespace, folder):
     consistently(lambda: is_unfinished(cluster, namespace, "quiet", "nothing is recorded"), 5)
     assert set(cluster.runs(folder).values()) == {0}
 
-    cluster.kubectl("delete", *full)
+    cluster.kubectl("delete", "resourcequota", "full", "-n", namespace)
     assert_succeeded(cluster, namespace, "quiet", folder, set(cluster.nodes))
 
 

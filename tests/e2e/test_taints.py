@@ -16,6 +16,7 @@ from tests.e2e.jobs import (
     is_unfinished,
     only_on,
     pod_on,
+    set_quota,
     tainted,
     wait_condition,
     wait_unfinished,
@@ -83,15 +84,7 @@ def test_a_node_whose_pod_is_refused_is_waited_for_though_another_is_tainted(
     task = working(only_on(slow, STOPS_AT_ONCE))
     cluster.apply(make_job("refused", namespace, mountPath=folder, **task))
     cluster.wait_only(namespace, "refused", slow, folder)
-    quota = {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "full", "namespace": namespace},
-        "spec": {"hard": {"pods": "2"}},
-    }
-    cluster.apply(quota)
-    full = ("resourcequota", "full", "-n", namespace)
-    eventually(lambda: "hard" in cluster.get(*full).get("status", {}), 30, "the quota is counted")
+    set_quota(cluster, namespace, "full", pods="2")
 
     def is_told():
         found = cluster.condition(namespace, "refused", "Progressing")
@@ -104,7 +97,7 @@ def test_a_node_whose_pod_is_refused_is_waited_for_though_another_is_tainted(
         wait_unfinished(cluster, namespace, "refused", is_told, "the refusal is told")
         why = "a node has yet to do its work"
         consistently(lambda: is_unfinished(cluster, namespace, "refused", why), LOOK_SECONDS)
-        cluster.kubectl("delete", *full)
+        cluster.kubectl("delete", "resourcequota", "full", "-n", namespace)
         wait_unfinished(
             cluster,
             namespace,

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from tests.e2e.cluster import TASK_IMAGE, WAIT, consistently, counting, eventually, make_job
+from tests.e2e.jobs import set_quota
 
 GO = "while [ ! -e /basetarget/go ]; do sleep 0.2; done"
 
@@ -48,14 +49,7 @@ def test_an_image_that_does_not_exist_is_said(cluster, namespace):
 
 
 def test_a_quota_that_forbids_the_pods_is_said_and_its_end_is_noticed(cluster, namespace):
-    quota = {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "none", "namespace": namespace},
-        "spec": {"hard": {"pods": "0"}},
-    }
-    cluster.apply(quota)
-    eventually(lambda: cluster.find("quota", "none", "-n", namespace).get("status", {}).get("hard"))
+    set_quota(cluster, namespace, "none", pods="0")
     cluster.apply(make_job("squeezed", namespace, command=["sh", "-c"], args=["echo done;" + WAIT]))
 
     message = progressing(cluster, namespace, "squeezed", "PodsRefused")
