@@ -86,8 +86,8 @@ def _altered_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
     name = snapshot.job.daemon_set_name
     return Trouble(
         "DaemonSetAltered",
-        f"somebody changed on which nodes the pods of DaemonSet {name} run (affinity, nodeSelector "
-        "or tolerations), and applying it again does not mend it: remove what was added",
+        f"another client changed on which nodes the pods of DaemonSet {name} run (affinity, "
+        "nodeSelector or tolerations), and applying it again does not undo that: remove the change",
     )
 
 

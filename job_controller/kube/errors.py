@@ -303,7 +303,7 @@ def _bounded_details(details: object) -> Mapping[str, Any]:
 def _retry_after_seconds(header: str | None, details: Mapping[str, Any]) -> float | None:
     # The API server sends whole seconds only; the HTTP-date form is not used there
     # (apimachinery pkg/api/errors, SuggestsClientDelay).
-    # Nought is no delay to keep to: whoever gets it falls back to a delay of its own.
+    # Zero seconds are no delay: None has the caller use its own back-off.
     if header is not None and header.strip().isdecimal() and float(header) > 0:
         return float(header)
     suggested = details.get("retryAfterSeconds")
