@@ -173,6 +173,17 @@ class Caches:
         caches += [self._jobs, self._daemon_sets, self._pods, self._reports, self._notices]
         return caches
 
+    def sizes(self) -> dict[str, int]:
+        """Return how many objects each cache holds, by the plural of its resource."""
+        return {
+            NODES.plural: len(self._nodes.store),
+            JOBS.plural: len(self._jobs.store),
+            DAEMON_SETS.plural: len(self._daemon_sets.store),
+            PODS.plural: len(self._pods.store),
+            JOB_REPORTS.plural: len(self._reports.store),
+            EVENTS.plural: len(self._notices.store),
+        }
+
     # --- reading -----------------------------------------------------------------------
 
     def watched_as(self, namespace: str) -> str:

@@ -28,6 +28,7 @@ from job_controller.reconciler import Reconciler, Shell
 from job_controller.runtime.clock import SystemClock
 from job_controller.runtime.expectations import HighWater
 from job_controller.runtime.queue import WorkQueue
+from job_controller.runtime.sizes import Size, process_sizes
 from job_controller.runtime.worker import run_workers
 
 _EXIT_CONFIG = 2
@@ -57,6 +58,18 @@ class Controller:
             progress=self._advanced,
         )
         metrics.watch_jobs(self.caches.jobs)
+        metrics.watch_sizes(self.sizes())
+
+    def sizes(self) -> list[Size]:
+        """Return the gauges of what this process holds."""
+        return [
+            *process_sizes(lambda: self._queue, self.caches.sizes),
+            Size(
+                "high_water_keys",
+                "Jobs of which a write was not seen in the caches yet.",
+                lambda: len(self._written),
+            ),
+        ]
 
     async def run(self) -> None:
         """Follow the cluster and, while leading, act on it; runs until cancelled."""

@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 from job_controller.api import names
 from job_controller.api.job import Job
 from job_controller.api.times import parse_time
+from job_controller.runtime.sizes import Size, SizeCollector
 
 _PHASES = (
     names.PHASE_PENDING,
@@ -83,6 +84,10 @@ class Metrics:
     def watch_jobs(self, jobs: Callable[[], Iterable[Job]]) -> None:
         """Tell Jobs and nodes by state, read from the cache whenever the metrics are."""
         self.registry.register(_JobCollector(jobs))
+
+    def watch_sizes(self, sizes: Iterable[Size]) -> None:
+        """Tell how much the program holds, read whenever the metrics are."""
+        self.registry.register(SizeCollector("job_controller", sizes))
 
 
 class _JobCollector(Collector):

@@ -112,6 +112,16 @@ class Caches:
     def _namespaced(self) -> list[MultiReflector[Any]]:
         return [self._jobs, self._daemon_sets, self._pods, self._reports]
 
+    def sizes(self) -> dict[str, int]:
+        """Return how many objects each cache holds, by the plural of its resource."""
+        return {
+            NODES.plural: len(self._nodes.store),
+            JOBS.plural: len(self._jobs.store),
+            DAEMON_SETS.plural: len(self._daemon_sets.store),
+            PODS.plural: len(self._pods.store),
+            JOB_REPORTS.plural: len(self._reports.store),
+        }
+
     # --- reading -------------------------------------------------------------------------
 
     def job(self, key: JobKey) -> Job | None:

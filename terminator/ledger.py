@@ -90,6 +90,10 @@ class Ledger:
         )
         metrics.ledger_pending.set_function(self._count_pending)
 
+    def __len__(self) -> int:
+        """Return how many runs have something kept about them here."""
+        return len(self._books)
+
     def enter(self, job: Job, node: str, evidence: Evidence) -> bool:
         """Have `evidence` entered for `node` soon; returns whether it is new.
 

@@ -18,6 +18,9 @@ from job_controller.kube.lease import lead_for_ever
 from job_controller.kube.logs import configure_logging
 from job_controller.kube.probes import serve_probes
 from job_controller.runtime.clock import Clock, SystemClock
+from job_controller.runtime.queue import WorkQueue
+from job_controller.runtime.sizes import Size, process_sizes
+from terminator.caches import JobKey
 from terminator.config import DEFAULT_PATH, Config, ConfigError, load_config
 from terminator.metrics import Metrics
 from terminator.reload import follow_file, read_text
@@ -90,6 +93,18 @@ class Terminator:
         self._clock = clock
         self._scope_changed = asyncio.Event()
         self._watch = self._new_watch()
+        metrics.watch_sizes(self.sizes())
+
+    def sizes(self) -> list[Size]:
+        """Return the gauges of what this process holds."""
+        return [
+            *process_sizes(self._queue, self._cache_sizes),
+            Size(
+                "ledger_books",
+                "Runs of which the ledger keeps something.",
+                lambda: self._watch.ledger_books,
+            ),
+        ]
 
     @property
     def is_ready(self) -> bool:
@@ -115,6 +130,14 @@ class Terminator:
             if not scope.cancelled():
                 scope.result()
             self._watch = self._new_watch()
+
+    # Not bound methods of the watch: a change of scope replaces it.
+
+    def _queue(self) -> WorkQueue[JobKey]:
+        return self._watch.queue
+
+    def _cache_sizes(self) -> Mapping[str, int]:
+        return self._watch.caches.sizes()
 
     def apply(self, config: Config) -> None:
         """Take over a new configuration."""

@@ -17,7 +17,13 @@
 | terminator_config_reloads_total | - | configurations taken over while running |
 | terminator_config_reload_errors_total | - | configurations refused while running |
 | terminator_leader | - | 1 while this replica acts |
+| terminator_asyncio_tasks | - | asyncio tasks |
+| terminator_queue_keys | state: due, delayed, processing | Jobs in the work queue |
+| terminator_cache_objects | resource | objects in the caches |
+| terminator_ledger_books | - | runs of which the ledger keeps something |
 """
+
+from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
@@ -29,6 +35,7 @@ from job_controller.kube.errors import (
     Throttled,
     Unauthorized,
 )
+from job_controller.runtime.sizes import Size, SizeCollector
 
 _REASONS: tuple[tuple[type[KubeError], str], ...] = (
     (BadRequest, "not_started"),
@@ -89,6 +96,10 @@ class Metrics:
     def count_request(self, verb: str, resource: str, code: int, _seconds: float) -> None:
         """Count one request; `code` 0 means that no answer came."""
         self._requests.labels(verb, resource, str(code)).inc()
+
+    def watch_sizes(self, sizes: Iterable[Size]) -> None:
+        """Tell how much the program holds, read whenever the metrics are."""
+        self.registry.register(SizeCollector("terminator", sizes))
 
     def _gauge(self, name: str, text: str) -> Gauge:
         return Gauge(f"terminator_{name}", text, registry=self.registry)

@@ -45,7 +45,7 @@ class Watch:
         self._clock = clock
         self._metrics = metrics
         self._config = config
-        self._queue: WorkQueue[JobKey] = WorkQueue()
+        self.queue: WorkQueue[JobKey] = WorkQueue()
         self._next_look: dict[JobKey, float] = {}
         self._scanner: Scanner | None = None
         self._ledger: Ledger | None = None
@@ -56,6 +56,11 @@ class Watch:
             namespaces=config().namespaces,
             pod_label_selector=config().pod_label_selector,
         )
+
+    @property
+    def ledger_books(self) -> int:
+        """How many runs the ledger keeps something of; 0 while another replica leads."""
+        return len(self._ledger) if self._ledger is not None else 0
 
     async def lead(self) -> None:
         """Read, count, enter and delete until cancelled.
@@ -94,7 +99,7 @@ class Watch:
                 group.create_task(self._resync())
                 group.create_task(
                     run_workers(
-                        self._queue,
+                        self.queue,
                         self._logged(reconciler),
                         count=WORKERS,
                         on_error=self._failed,
@@ -108,7 +113,7 @@ class Watch:
     def look_at_all(self) -> None:
         """Have every Job looked at."""
         for job in self.caches.jobs():
-            self._queue.add((job.namespace, job.name))
+            self.queue.add((job.namespace, job.name))
 
     def apply(self, config: Config) -> None:
         """Take over what of a new configuration can be changed while leading."""
@@ -125,7 +130,7 @@ class Watch:
         delay = 0.0
         if in_crowd:
             delay = self._next_look.get(key, 0.0) - self._clock.monotonic()
-        self._queue.add_after(key, delay)
+        self.queue.add_after(key, delay)
 
     def report_changed(self, report: JobReport) -> None:
         """Tell the ledger of a report."""

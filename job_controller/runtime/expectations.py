@@ -30,6 +30,10 @@ class HighWater(Generic[K]):
         self._observed: dict[str, int] = {}
         self._written: dict[K, dict[str, tuple[int, float]]] = {}
 
+    def __len__(self) -> int:
+        """Return for how many keys something written was not seen yet."""
+        return len(self._written)
+
     def wrote(self, key: K, resource: str, resource_version: str) -> None:
         """Expect `resource` to be seen at `resource_version`, on behalf of `key`.
 

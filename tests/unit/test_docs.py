@@ -12,10 +12,12 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from job_controller.api import names
-from job_controller.config import parse_config
+from job_controller.config import Config, parse_config
+from job_controller.main import Controller
 from job_controller.metrics import Metrics as ControllerMetrics
-from terminator.config import _ENVIRONMENT, _FILE
-from terminator.main import parse_options
+from job_controller.runtime.clock import SystemClock
+from terminator.config import _ENVIRONMENT, _FILE, load_config
+from terminator.main import Options, Terminator, parse_options
 from terminator.metrics import Metrics as TerminatorMetrics
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -265,6 +267,9 @@ def test_every_setting_and_variable_is_in_the_reference():
     assert [name for name in sorted(wanted) if f"`{name}`" not in text] == []
 
 
+NO_CLIENT: Any = None
+
+
 def metric_names(registry: CollectorRegistry) -> set[str]:
     return {
         f"{family.name}_total" if family.type == "counter" else family.name
@@ -272,8 +277,9 @@ def metric_names(registry: CollectorRegistry) -> set[str]:
     }
 
 
-def test_every_metric_is_in_the_reference_and_no_other():
+async def test_every_metric_is_in_the_reference_and_no_other():
     controller, terminator = ControllerMetrics(), TerminatorMetrics()
-    controller.watch_jobs(lambda: ())
+    Controller(NO_CLIENT, Config(), controller)
+    Terminator(NO_CLIENT, Options(), load_config({}, None), terminator, SystemClock())
     wanted = metric_names(controller.registry) | metric_names(terminator.registry)
     assert set(rows("metrics.md")) == wanted

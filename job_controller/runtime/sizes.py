@@ -1,0 +1,67 @@
+"""Gauges of how much a program holds, so that an administrator sees what grows."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from job_controller.runtime.queue import WorkQueue
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """One gauge: its name without the program's prefix, its help text, and how to read it.
+
+    With a `label`, `read` returns a mapping from the label's values to numbers.
+    """
+
+    name: str
+    text: str
+    read: Callable[[], float | Mapping[str, int]]
+    label: str = ""
+
+
+def process_sizes(
+    queue: Callable[[], WorkQueue[tuple[str, str]]], objects: Callable[[], Mapping[str, int]]
+) -> list[Size]:
+    """Return the gauges that both programs have.
+
+    `queue` returns the work queue of this moment, `objects` the sizes of the caches by resource.
+    """
+
+    def keys() -> Mapping[str, int]:
+        now = queue()
+        return {"due": len(now), "delayed": now.delayed, "processing": now.processing}
+
+    return [
+        Size("asyncio_tasks", "asyncio tasks.", lambda: len(asyncio.all_tasks())),
+        Size("queue_keys", "Jobs in the work queue, by state.", keys, label="state"),
+        Size("cache_objects", "Objects in the caches, by resource.", objects, label="resource"),
+    ]
+
+
+class SizeCollector(Collector):
+    """Reads all sizes whenever somebody asks for the metrics; keeps nothing."""
+
+    def __init__(self, prefix: str, sizes: Iterable[Size]) -> None:
+        self._prefix = prefix
+        self._sizes = tuple(sizes)
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        """Return nothing: registering must not read."""
+        return ()
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """Return one gauge for each size."""
+        for size in self._sizes:
+            labels = [size.label] if size.label else []
+            family = GaugeMetricFamily(f"{self._prefix}_{size.name}", size.text, labels=labels)
+            found = size.read()
+            if isinstance(found, Mapping):
+                for value, number in found.items():
+                    family.add_metric([value], number)
+            else:
+                family.add_metric([], found)
+            yield family

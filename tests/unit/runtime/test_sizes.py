@@ -1,0 +1,30 @@
+import pytest
+from prometheus_client import CollectorRegistry
+
+from job_controller.runtime.queue import WorkQueue
+from job_controller.runtime.sizes import Size, SizeCollector, process_sizes
+
+pytestmark = pytest.mark.looptime
+
+
+async def test_sizes_are_those_of_the_moment_in_which_somebody_asks():
+    queue: WorkQueue[tuple[str, str]] = WorkQueue()
+    objects = {"pods": 1}
+    sizes = process_sizes(lambda: queue, lambda: objects)
+    registry = CollectorRegistry()
+    registry.register(SizeCollector("program", [*sizes, Size("books", "Books.", lambda: 7)]))
+
+    def value(name, **labels):
+        return registry.get_sample_value(f"program_{name}", labels)
+
+    assert value("queue_keys", state="due") == 0
+    queue.add(("ns", "a"))
+    queue.add_after(("ns", "b"), 5)
+    objects["pods"] = 2
+    assert value("queue_keys", state="due") == 1
+    assert value("queue_keys", state="delayed") == 1
+    assert value("queue_keys", state="processing") == 0
+    assert value("cache_objects", resource="pods") == 2
+    assert value("asyncio_tasks") == 1
+    assert value("books") == 7
+    queue.close()
