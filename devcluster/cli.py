@@ -60,6 +60,10 @@ def _images(paths: Paths, options: argparse.Namespace) -> None:
         show(str(archive))
 
 
+def _build(paths: Paths, options: argparse.Namespace) -> None:
+    show(str(images.build_folder(paths, options.folder, options.image)))
+
+
 def _deploy(paths: Paths, _: argparse.Namespace) -> None:
     deploy.deploy(paths)
 
@@ -137,6 +141,9 @@ def _parser() -> argparse.ArgumentParser:
     loader.add_argument("archives", nargs="+", type=Path, metavar="ARCHIVE")
     builder = _verb(verbs, "images", _images, "build the project's images into build/NAME.tar")
     builder.add_argument("names", nargs="*", metavar="NAME")
+    folder = _verb(verbs, "build", _build, "build the Dockerfile of a folder, as an example has it")
+    folder.add_argument("folder", type=Path)
+    folder.add_argument("image", help="the image's name, with its tag")
     _verb(verbs, "deploy", _deploy, "build and load the images, install deploy/ and wait for it")
     _verb(verbs, "undeploy", _undeploy, "delete what deploy/ made, Jobs included")
     _verb(verbs, "demo", _demo, "show the whole system at work")

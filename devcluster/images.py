@@ -1,5 +1,7 @@
 """The project's images, each as build/NAME.tar: built by docker, or by buildah without a pull."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +26,16 @@ NAMES = {
 WHEELHOUSE = "build/wheelhouse"
 
 
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """One image to build: `name` is its archive's, `context` the folder that COPY reads from."""
+
+    name: str
+    file: Path
+    context: Path
+    image: str
+
+
 class Builder(Protocol):
     """What turns a Dockerfile into an archive."""
 
@@ -37,8 +49,8 @@ class Builder(Protocol):
     def provide_own(self, image: str, archive: Path) -> None:
         """Make an image of ours, which another is built on, available."""
 
-    def build(self, recipe: Path, image: str, archive: Path, log: Path) -> None:
-        """Build an image from the repository's root and write it as an archive."""
+    def build(self, recipe: Recipe, file: Path, archive: Path, log: Path) -> None:
+        """Build a recipe, its Dockerfile read from `file`, and write the image as an archive."""
 
     def tidy(self) -> None:
         """Remove what only this run needed."""
@@ -65,21 +77,44 @@ def build(paths: Paths, names: Sequence[str]) -> list[Path]:
         builder = _choose(paths)
         try:
             for name in wanted:
-                _build(paths, builder, name)
+                _build(paths, builder, _own_recipe(paths, name))
         finally:
             builder.tidy()
     return [paths.build / f"{name}.tar" for name in wanted]
 
 
-def _build(paths: Paths, builder: Builder, name: str) -> str:
-    """Build one image unless its inputs are those of the last time; return their hash."""
-    file = paths.root / "images" / name / "Dockerfile"
-    if not file.exists():
-        message = f"{file.relative_to(paths.root)}: no such file"
+def build_folder(paths: Paths, folder: Path, image: str) -> Path:
+    """Build the Dockerfile in a folder, with the folder as context; return the archive.
+
+    Its bases may be the project's own images, which are built first where they changed.
+    """
+    name = folder.resolve().name
+    if name in NAMES:
+        message = f"{folder}: {name} is the name of one of the project's own images"
         raise DevclusterError(message)
-    text = file.read_text()
+    recipe = Recipe(name, folder / "Dockerfile", folder, dockerfile.full_name(image))
+    with locked(paths.cache, "images"):
+        builder = _choose(paths)
+        try:
+            _build(paths, builder, recipe)
+        finally:
+            builder.tidy()
+    return paths.build / f"{name}.tar"
+
+
+def _own_recipe(paths: Paths, name: str) -> Recipe:
+    file = paths.root / "images" / name / "Dockerfile"
+    return Recipe(name, file, paths.root, full_name(name))
+
+
+def _build(paths: Paths, builder: Builder, wanted: Recipe) -> str:
+    """Build one image unless its inputs are those of the last time; return their hash."""
+    if not wanted.file.exists():
+        message = f"{wanted.file}: no such file"
+        raise DevclusterError(message)
+    text = wanted.file.read_text()
     recipe = dockerfile.parse(text)
-    inputs: list[str | Path] = [text, builder.name, full_name(name)]
+    inputs: list[str | Path] = [text, builder.name, wanted.image]
     renamed: dict[str, str] = {}
     own: dict[str, str] = {}
     for base in recipe.bases:
@@ -87,14 +122,14 @@ def _build(paths: Paths, builder: Builder, name: str) -> str:
         parent = _own_image(renamed[base])
         if parent:
             own[parent] = renamed[base] = full_name(parent)
-            inputs.append(_build(paths, builder, parent))
+            inputs.append(_build(paths, builder, _own_recipe(paths, parent)))
     for source in recipe.sources:
         if source.rstrip("/") == WHEELHOUSE or source.startswith(f"{WHEELHOUSE}/"):
             inputs.append(wheelhouse.ensure(paths))
         else:
-            inputs += [source, *sorted(paths.root.glob(source.removeprefix("./").rstrip("/")))]
+            inputs += [source, *sorted(wanted.context.glob(source.removeprefix("./").rstrip("/")))]
     key = digest(inputs)
-    archive, mark = paths.build / f"{name}.tar", paths.build / f"{name}.inputs"
+    archive, mark = paths.build / f"{wanted.name}.tar", paths.build / f"{wanted.name}.inputs"
     if archive.exists() and mark.exists() and mark.read_text() == key:
         return key
     for base, full in renamed.items():
@@ -105,13 +140,13 @@ def _build(paths: Paths, builder: Builder, name: str) -> str:
         builder.provide_own(full, paths.build / f"{parent}.tar")
     mark.unlink(missing_ok=True)
     changes = {b: f for b, f in renamed.items() if builder.name == "buildah" or f in own.values()}
-    local = paths.build / f"{name}.Dockerfile"
+    local = paths.build / f"{wanted.name}.Dockerfile"
     local.parent.mkdir(parents=True, exist_ok=True)
     local.write_text(dockerfile.with_bases(text, changes))
-    log = paths.logs / f"image-{name}.log"
+    log = paths.logs / f"image-{wanted.name}.log"
     log.unlink(missing_ok=True)
-    with step(f"image {full_name(name)} ({builder.name})"), unfinished(archive) as work:
-        builder.build(local, full_name(name), work, log)
+    with step(f"image {wanted.image} ({builder.name})"), unfinished(archive) as work:
+        builder.build(wanted, local, work, log)
     mark.write_text(key)
     return key
 
@@ -157,14 +192,14 @@ class Docker:
         if not engine.has_image(image):
             shell.output(["docker", "load", "-q", "-i", archive], timeout_seconds=300)
 
-    def build(self, recipe: Path, image: str, archive: Path, log: Path) -> None:
+    def build(self, recipe: Recipe, file: Path, archive: Path, log: Path) -> None:
         """Build and save; the classic builder where buildx is not installed."""
         environment = {}
         if not shell.succeeds(["docker", "buildx", "version"]):
             environment["DOCKER_BUILDKIT"] = "0"
-        command = ["docker", "build", "--network=host", "-f", str(recipe), "-t", image]
-        shell.logged([*command, self.paths.root], log, env=environment)
-        shell.output(["docker", "save", "-o", archive, image], timeout_seconds=300)
+        command = ["docker", "build", "--network=host", "-f", str(file), "-t", recipe.image]
+        shell.logged([*command, recipe.context], log, env=environment)
+        shell.output(["docker", "save", "-o", archive, recipe.image], timeout_seconds=300)
 
     def tidy(self) -> None:
         """Leave docker's cache alone: it is the user's."""
@@ -187,7 +222,7 @@ class Buildah:
         """Import the archive."""
         self._import(image, archive, key=digest([archive]))
 
-    def build(self, recipe: Path, image: str, archive: Path, log: Path) -> None:
+    def build(self, recipe: Recipe, file: Path, archive: Path, log: Path) -> None:
         """Build without any pull, write the archive, and leave no container behind."""
         # Layers: two images of ours begin with the same steps, and the second finds them done.
         words = [
@@ -198,10 +233,18 @@ class Buildah:
             "--format=docker",
             "--quiet",
         ]
-        command = [*self._buildah(), *words, "-f", str(recipe), "-t", image, str(self.paths.root)]
+        command = [
+            *self._buildah(),
+            *words,
+            "-f",
+            str(file),
+            "-t",
+            recipe.image,
+            str(recipe.context),
+        ]
         shell.logged(command, log)
-        target = f"docker-archive:{archive}:{image}"
-        shell.logged([*self._buildah(), "push", "--quiet", image, target], log)
+        target = f"docker-archive:{archive}:{recipe.image}"
+        shell.logged([*self._buildah(), "push", "--quiet", recipe.image, target], log)
 
     def tidy(self) -> None:
         """Remove containers and layers without a name: of this run, and of interrupted ones."""

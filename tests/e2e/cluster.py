@@ -21,7 +21,7 @@ class Cluster:
 
     def __init__(self, kubeconfig: str, root: Path) -> None:
         self.kubeconfig = kubeconfig
-        self._root = root
+        self.root = root
         self.nodes: list[str] = sorted(
             node["metadata"]["name"]
             for node in self.get("nodes")["items"]
@@ -103,6 +103,16 @@ class Cluster:
             "items"
         ]
 
+    def evict(self, namespace: str, pod: str) -> None:
+        """Evict a pod, as `kubectl drain` does."""
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": namespace},
+        }
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction"
+        self.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
+
     def wait_only(self, namespace: str, name: str, slow: str, folder: str) -> None:
         """Wait until all nodes but `slow` have completed a Job of `counting`, and that one works.
 
@@ -168,7 +178,7 @@ class Cluster:
         """Run a shell script on a node, from outside of Kubernetes; return its output."""
         done = subprocess.run(
             [sys.executable, "-m", "devcluster", "exec", node, "--", "sh", "-c", script],
-            cwd=self._root,
+            cwd=self.root,
             text=True,
             capture_output=True,
             check=False,

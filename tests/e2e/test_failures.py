@@ -1,6 +1,5 @@
 """Failures on real nodes: what the user sees of each in status, event and report."""
 
-import json
 import re
 import time
 
@@ -163,15 +162,7 @@ def test_an_evicted_pod_is_no_failure(cluster, namespace, folder):
     cluster.wait_only(namespace, "evicted", slow, folder)
     pod = next(p for p in cluster.pods(namespace, "evicted") if p["spec"]["nodeName"] == slow)
     name = pod["metadata"]["name"]
-    eviction = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": name, "namespace": namespace},
-    }
-    cluster.kubectl(
-        "create", "--raw", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", "-f", "-",
-        stdin=json.dumps(eviction),
-    )  # fmt: skip
+    cluster.evict(namespace, name)
 
     eventually(lambda: cluster.runs(folder)[slow] == 2, 60, "the work started again")
     cluster.on_node(slow, f"touch {folder}/go")

@@ -9,7 +9,7 @@ from tests.e2e.cluster import TASK_IMAGE, WAIT, consistently, counting, eventual
 
 
 def test_the_seed_manifest_removes_its_folder_on_every_node_and_itself(cluster, namespace):
-    manifest = (cluster._root / "examples" / "01-cleanup" / "job.yaml").read_text()
+    manifest = (cluster.root / "examples" / "01-cleanup" / "job.yaml").read_text()
     assert yaml.safe_load(manifest) == {
         "apiVersion": "daemonset.darkowlzz.space/v1beta1",
         "kind": "Job",

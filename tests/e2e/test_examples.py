@@ -1,0 +1,59 @@
+"""The examples, as their READMEs tell people to use them. The first one is in test_main_job."""
+
+import subprocess
+import sys
+
+import yaml
+
+from tests.e2e.cluster import Cluster
+
+
+def example(cluster: Cluster, name: str) -> dict:
+    return yaml.safe_load((cluster.root / "examples" / name / "job.yaml").read_text())
+
+
+def devcluster(cluster: Cluster, *words: str) -> str:
+    """Run a verb of devcluster in the project's root and return what it printed last."""
+    command = [sys.executable, "-m", "devcluster", *words]
+    done = subprocess.run(
+        command, cwd=cluster.root, text=True, capture_output=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout.strip().splitlines()[-1]
+
+
+def test_an_image_made_of_scripts_writes_its_facts_on_every_node(cluster, namespace):
+    job = example(cluster, "02-script-image")
+    archive = devcluster(cluster, "build", "examples/02-script-image", job["spec"]["image"])
+    devcluster(cluster, "load", archive)
+    try:
+        job["metadata"]["namespace"] = namespace
+        cluster.apply(job)
+        cluster.wait_gone(namespace, "node-facts")
+
+        assert cluster.completed(namespace, "node-facts") == set(cluster.nodes)
+        kernels = cluster.on_all_nodes("uname -r")
+        for node, facts in cluster.on_all_nodes("cat /var/tmp/facts/node-facts").items():
+            found = dict(line.split("=", 1) for line in facts.splitlines())
+            assert found["node"] == node
+            assert found["kernel"] == kernels[node].strip()
+            assert int(found["cpus"]) >= 1
+    finally:
+        cluster.on_all_nodes("rm -rf /var/tmp/facts")
+
+
+def test_selected_nodes_are_cleaned_and_no_others(cluster, namespace, folder):
+    """As the example says, but for the folder: the nodes of a cluster may share /tmp."""
+    job = example(cluster, "03-selected-nodes")
+    left_alone, *workers = [node for node in cluster.nodes if "control-plane" not in node]
+    job["metadata"]["namespace"] = namespace
+    job["spec"]["mountPath"] = folder
+    job["spec"]["nodes"]["exclude"] = [left_alone]
+    cluster.on_all_nodes(f"mkdir -p {folder}/foo")
+
+    cluster.apply(job)
+    cluster.wait_gone(namespace, "cleanup-workers")
+
+    left = cluster.on_all_nodes(f"ls {folder}")
+    assert {node for node, text in left.items() if "foo" not in text} == set(workers)
+    assert cluster.completed(namespace, "cleanup-workers") == set(workers)

@@ -1,0 +1,171 @@
+"""What people put into `spec.template` and `spec.nodes`: each kind of it runs on real nodes."""
+
+import secrets
+
+import pytest
+
+from tests.e2e.cluster import Cluster, counting, eventually, make_job
+from tests.e2e.jobs import assert_succeeded, labelled, shell, wait_condition, working
+
+
+def template(container=None, **pod):
+    """Return a template with fields for the task's container and for the pod."""
+    task = {"name": "job-container", **(container or {})}
+    return {"spec": {"containers": [task], **pod}}
+
+
+def image_on_nodes(cluster: Cluster, part: str) -> str:
+    """Return an image that every node has, by a part of its name."""
+    found = [
+        {
+            name
+            for image in node["status"]["images"]
+            for name in image["names"]
+            if part in name and "@" not in name
+        }
+        for node in cluster.get("nodes")["items"]
+        if node["metadata"]["name"] in cluster.nodes
+    ]
+    return min(set.intersection(*found))
+
+
+def test_a_script_from_a_config_map_is_the_task(cluster, namespace, folder):
+    script = '#!/bin/sh\necho "$1 on $NODE_NAME" >> /basetarget/said\n'
+    config_map = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "script", "namespace": namespace},
+        "data": {"10-say": script},
+    }
+    cluster.apply(config_map)
+    mounted = template(
+        {"volumeMounts": [{"name": "script", "mountPath": "/task.d"}]},
+        volumes=[{"name": "script", "configMap": {"name": "script"}}],
+    )
+    cluster.apply(
+        make_job("scripted", namespace, mountPath=folder, args=["hello"], template=mounted)
+    )
+
+    cluster.wait_gone(namespace, "scripted")
+
+    said = cluster.on_all_nodes(f"cat {folder}/said")
+    assert said == {node: f"hello on {node}\n" for node in cluster.nodes}
+    assert cluster.report(namespace, "scripted")["status"]["phase"] == "Succeeded"
+
+
+def test_a_privileged_task_works_in_the_namespaces_of_its_node(cluster, namespace, folder):
+    """From the node's PID 1 into its namespaces, a file made there, and back again."""
+    host = (
+        f"nsenter -t 1 -m -u -i -n -p -- sh -c 'hostname > {folder}/host; id -u >> {folder}/host'"
+    )
+    privileged = template({"securityContext": {"privileged": True}}, hostPID=True)
+    cluster.apply(
+        make_job(
+            "on-the-host",
+            namespace,
+            template=privileged,
+            **shell(f"{host} && echo done; sleep 3600 & wait"),
+        )
+    )
+
+    cluster.wait_gone(namespace, "on-the-host")
+
+    assert cluster.report(namespace, "on-the-host")["status"]["phase"] == "Succeeded"
+    wanted = cluster.on_all_nodes("hostname")
+    assert cluster.on_all_nodes(f"cat {folder}/host") == {
+        node: f"{name}0\n" for node, name in wanted.items()
+    }
+
+
+@pytest.mark.parametrize("capability", ["SYS_ADMIN", "CAP_SYS_ADMIN"])
+def test_a_task_may_ask_for_a_capability_that_is_as_good_as_privileged(
+    cluster, namespace, folder, capability
+):
+    mighty = template({"securityContext": {"capabilities": {"add": [capability]}}})
+    cluster.apply(make_job("mighty", namespace, mountPath=folder, template=mighty, **working(":")))
+    assert_succeeded(cluster, namespace, "mighty", folder, set(cluster.nodes))
+
+
+def test_a_priority_class_reaches_the_pods(cluster, namespace, folder):
+    name = f"e2e-{secrets.token_hex(4)}"
+    cluster.apply(
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": name},
+            "value": 1000,
+        }
+    )
+    try:
+        cluster.apply(
+            make_job(
+                "first",
+                namespace,
+                mountPath=folder,
+                ttlSecondsAfterFinished=600,
+                template={"spec": {"priorityClassName": name}},
+                **counting(),
+            )
+        )
+        wait_condition(cluster, namespace, "first", "Complete")
+        assert {pod["spec"]["priority"] for pod in cluster.pods(namespace, "first")} == {1000}
+    finally:
+        cluster.kubectl("delete", "priorityclass", name)
+
+
+def test_an_image_of_another_distribution_completes_by_its_exit_code(cluster, namespace):
+    """CoreDNS' image: no shell, no run-once, another user, another distribution than ours."""
+    cluster.apply(
+        make_job(
+            "foreign",
+            namespace,
+            completion={"mode": "Exit"},
+            command=["/coredns"],
+            args=["-version"],
+            image=image_on_nodes(cluster, "coredns"),
+        )
+    )
+    cluster.wait_gone(namespace, "foreign")
+    assert cluster.completed(namespace, "foreign") == set(cluster.nodes)
+    assert cluster.report(namespace, "foreign")["status"]["phase"] == "Succeeded"
+
+
+def test_nodes_chosen_by_not_in_and_by_exclusion(cluster, namespace, folder):
+    first, second, *others = cluster.nodes
+    key = f"e2e.example.com/{secrets.token_hex(4)}"
+    nodes = {
+        "selector": {"matchExpressions": [{"key": key, "operator": "NotIn", "values": ["in"]}]},
+        "exclude": [second],
+    }
+    with labelled(cluster, key, first):
+        cluster.apply(make_job("chosen", namespace, mountPath=folder, nodes=nodes, **working(":")))
+        assert_succeeded(cluster, namespace, "chosen", folder, set(others))
+
+
+def test_evicted_while_it_ends_is_said(cluster, namespace, folder):
+    """The reason `Disrupted` stands in the report from the eviction until the next pod starts."""
+    node = cluster.nodes[0]
+    stops_slowly = "trap 'while [ ! -e /basetarget/release ]; do sleep 0.2; done; exit 1' TERM; "
+    task = working(stops_slowly + "while [ ! -e /basetarget/go ]; do sleep 0.2; done")
+    slow = {"spec": {"terminationGracePeriodSeconds": 300}}
+    cluster.apply(
+        make_job(
+            "evicted",
+            namespace,
+            mountPath=folder,
+            template=slow,
+            nodes={"include": [node]},
+            **task,
+        )
+    )
+    eventually(lambda: cluster.runs(folder)[node] == 1, 60, "at work")
+    (pod,) = cluster.pods(namespace, "evicted")
+    cluster.evict(namespace, pod["metadata"]["name"])
+
+    def reason():
+        states = cluster.report(namespace, "evicted")["status"].get("nodeStates", {})
+        return states.get(node, {}).get("reason")
+
+    eventually(lambda: reason() == "Disrupted", 30, "the eviction is said")
+    cluster.on_node(node, f"touch {folder}/release {folder}/go")
+    assert_succeeded(cluster, namespace, "evicted", folder, {node})
