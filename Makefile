@@ -53,7 +53,7 @@ undeploy: ## delete it again, Jobs included
 demo: $(VENV) ## the main job on real nodes, from nothing; KEEP=1 keeps the cluster
 	@devcluster/with-cluster $(KEEP) $(NODES) .venv/bin/python -m devcluster demo
 
-.PHONY: check test-unit test-contract test-integration test-e2e test
+.PHONY: check test-unit test-contract test-integration test-e2e test-e2e-long test
 check: $(VENV) ## ruff, mypy --strict, import rules
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
@@ -67,6 +67,8 @@ test-integration: $(VENV) ## against a real kube-apiserver and etcd
 	KUBEBUILDER_ASSETS=$$($(DEVCLUSTER) binaries) $(PYTEST) tests/integration -n $(WORKERS)
 test-e2e: $(VENV) ## on real nodes: its own cluster comes, and goes unless KEEP=1
 	@devcluster/with-cluster $(KEEP) $(NODES) tests/e2e/run $(E2E_WORKERS) $(PYTEST)
+test-e2e-long: $(VENV) ## those of the e2e tests that take minutes each, not in `make test`
+	@devcluster/with-cluster $(KEEP) $(NODES) $(PYTEST) tests/e2e -m on_demand
 test: check test-unit test-contract test-integration test-e2e ## everything
 
 .PHONY: simulate

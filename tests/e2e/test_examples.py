@@ -13,13 +13,13 @@ def example(cluster: Cluster, name: str) -> dict:
 
 
 def devcluster(cluster: Cluster, *words: str) -> str:
-    """Run a verb of devcluster in the project's root and return what it printed last."""
+    """Run a verb of devcluster in the project's root and return what it printed."""
     command = [sys.executable, "-m", "devcluster", *words]
     done = subprocess.run(
         command, cwd=cluster.root, text=True, capture_output=True, check=False, timeout=300
     )
     assert done.returncode == 0, done.stderr + done.stdout
-    return done.stdout.strip().splitlines()[-1]
+    return done.stdout.strip()
 
 
 def test_an_image_made_of_scripts_writes_its_facts_on_every_node(cluster, namespace):

@@ -154,7 +154,6 @@ def test_a_pod_without_room_fails_its_node(cluster, namespace, impatient):
     assert "Unschedulable" in {record["reason"] for record in nodes.values()}
 
 
-@pytest.mark.alone
 def test_an_evicted_pod_is_no_failure(cluster, namespace, folder):
     slow = cluster.nodes[0]
     work = counting(before=f'[ "$NODE_NAME" = {slow} ] && {GO}')

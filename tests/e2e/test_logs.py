@@ -244,6 +244,7 @@ def test_rotation_while_a_task_prints_30_mb_loses_no_token(
     print(f"a plain follow stream brought {len(arrived)} of {LINES} lines")  # noqa: T201
 
 
+@pytest.mark.on_demand
 @pytest.mark.alone
 def test_a_gibibyte_of_log_costs_what_two_lines_cost(cluster, namespace, folder, record_property):
     node = worker(cluster)

@@ -6,8 +6,6 @@ import pytest
 
 from tests.e2e.cluster import CONTROLLER, SYSTEM, WAIT, counting, eventually, make_job
 
-pytestmark = pytest.mark.alone
-
 GO = "while [ ! -e /basetarget/go ]; do sleep 0.2; done"
 
 
@@ -27,6 +25,7 @@ def metrics(cluster, pod, port):
     return dict(line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
 
 
+@pytest.mark.alone
 def test_two_replicas_take_turns_and_a_deleted_leader_is_replaced(cluster, namespace, folder):
     slow = cluster.nodes[0]
     work = counting(before=f'[ "$NODE_NAME" = {slow} ] && {GO}')
@@ -91,6 +90,7 @@ def test_metrics_tell_runs_and_their_duration(cluster, namespace):
     assert any(key.startswith("terminator_") for key in terminator)
 
 
+@pytest.mark.alone
 def test_history_is_kept_by_number_and_by_age(cluster, namespace):
     def run(name):
         cluster.apply(make_job(name, namespace, command=["sh", "-c"], args=["echo done;" + WAIT]))

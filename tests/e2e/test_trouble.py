@@ -212,7 +212,7 @@ def test_both_killed_before_the_first_completion(cluster, namespace, folder):
     assert set(cluster.runs(folder).values()) == {1}
 
 
-@pytest.mark.slow
+@pytest.mark.on_demand
 @pytest.mark.alone
 def test_the_api_server_going_away_for_a_minute(cluster, namespace, folder):
     control_plane = next(
