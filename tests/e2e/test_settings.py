@@ -62,8 +62,8 @@ def environment(cluster: Cluster, wanted: list[dict[str, str]], *containers: str
         cluster.kubectl("patch", *deployment, "--type=json", "-p", body)
         cluster.wait_for_system(1)
 
-    replace(changed)
     try:
+        replace(changed)
         yield
     finally:
         replace(before)
