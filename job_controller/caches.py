@@ -322,9 +322,11 @@ def cache_name(resource: str, namespace: str) -> str:
 def _standing(node: Node) -> tuple[Any, ...]:
     """Return what of a node matters to a Job whose pod there does not change.
 
-    Heartbeats and images do not; there is one of either from each node every few minutes.
+    Heartbeats and images do not; there is one of either from each node every few minutes. Labels do
+    where taints can keep the pod off: no DaemonSet shows that such a node does not match any more.
     """
-    return node.uid, node.ready, node.ready_since, node.taints
+    labels = node.labels if node.taints else None
+    return node.uid, node.ready, node.ready_since, node.taints, labels
 
 
 def _slot(namespace: str, name: str) -> str:

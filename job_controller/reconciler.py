@@ -21,6 +21,7 @@ from job_controller.api.job import Job
 from job_controller.api.objects import DaemonSet, Pod, parse_daemon_set
 from job_controller.api.report import JobReport, parse_report, untracked
 from job_controller.caches import Caches, Key, cache_name
+from job_controller.core.absence import find_held
 from job_controller.core.decide import decide
 from job_controller.core.judge import FAILED
 from job_controller.core.merge import merge_patch
@@ -142,7 +143,8 @@ class Reconciler:
             name for name, record in merge_records(snapshot).items() if record.state == FAILED
         )
         now = self._shell.clock.now()
-        seen = look(before if uid == job.uid else {}, pods, snapshot.nodes, failed, now)
+        held = find_held(snapshot, pods)
+        seen = look(before if uid == job.uid else {}, pods, snapshot.nodes, failed, now, held)
         self._seen[key] = job.uid, seen
         return replace(snapshot, seen=seen)
 

@@ -1,7 +1,7 @@
 """What the terminator knows of the cluster, and which Job a change concerns.
 
 Shell, over kube. Jobs, DaemonSets, pods by the label selector, JobReports, and of nodes only
-their metadata: name, UID and creation time are all that counting takes.
+their metadata: name, UID, labels and creation time are all that counting takes.
 """
 
 import asyncio
@@ -148,6 +148,10 @@ class Caches:
         """Return the nodes that these pods are on or meant for, by name."""
         found = (self._nodes.store.get(("", pod.node_name)) for pod in pods if pod.node_name)
         return {node.name: node for node in found if node is not None}
+
+    def nodes(self) -> Mapping[str, Node]:
+        """Return all nodes by name."""
+        return {node.name: node for node in self._nodes.store}
 
     def reports_of(self, job: Job) -> list[JobReport]:
         """Return the reports of this run, by the UID of its Job."""

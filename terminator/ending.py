@@ -16,13 +16,16 @@ from job_controller.api.job import Job
 from job_controller.api.objects import DaemonSet, Node, Pod
 from job_controller.api.report import Evidence, JobReport, NodeRecord, merge_evidence
 from job_controller.api.times import format_time, parse_time
+from terminator.choice import find_unchosen
 
-# A complete Job whose time to live is over goes when this count agrees. What keeps it from being
-# counted exactly (a node that joined later and cannot get its pod) may do so for this long.
+# A complete Job whose time to live is over goes when this count agrees. While no task is at work
+# (a node that joined later and cannot get its pod), what keeps it may do so for this long.
 OVERDUE_SECONDS = 600
-# States of nodes that have ended, in JobReport.status.nodeStates.
+# States of nodes in JobReport.status.nodeStates.
+_ACTIVE = "Active"
 _COMPLETED = "Completed"
 _FAILED = "Failed"
+_REMOVED = "Removed"
 _UNREACHABLE = "Unreachable"
 
 
@@ -31,8 +34,8 @@ class Snapshot:
     """One Job and what the caches hold around it.
 
     `pods` may hold any pods; what does not belong to the Job is passed over. `nodes` are the
-    current nodes by name, `ledger` the evidence of this run, and `records` what the controller
-    recorded of its nodes, both by name of the node.
+    current nodes by name, those without a pod too, `ledger` the evidence of this run, and `records`
+    what the controller recorded of its nodes, both by name of the node.
     """
 
     job: Job
@@ -52,8 +55,10 @@ class Count:
         completed: Those of them that stand in the ledger by their UID.
         failed: Those of the rest that the controller recorded as failed.
         recorded: Those whose end, whichever, stands in the controller's record.
-        running: Those that have neither completed nor failed, whose task is at work, and which are
-            not on record as unreachable.
+        absent: Other nodes that match and have completed or failed, without a pod. They are wanted
+            unless a taint that an administrator chose keeps pods off them, which is not known here.
+        running: Those wanted that have neither completed nor failed, whose pod is at work, between
+            two starts of the task too, and which are not on record as unreachable.
         has_failures: Whether any node is on record as failed, wanted or not.
         has_completions: Whether any node stands in the ledger as completed, wanted or not.
         inexact: Why `wanted` is not known to be all wanted nodes, "" if it is.
@@ -63,6 +68,7 @@ class Count:
     completed: frozenset[str]
     failed: frozenset[str]
     recorded: frozenset[str]
+    absent: frozenset[str]
     running: frozenset[str]
     has_failures: bool
     has_completions: bool
@@ -81,10 +87,14 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Whether the Job may be deleted now: if not, why in words, and when time alone changes it."""
+    """Whether the Job may be deleted now: if not, why in words, and when time alone changes it.
+
+    `is_overdue`: its time to live is over, and what keeps it may do so for a limited time only.
+    """
 
     obstacle: str = ""
     wake_at: datetime | None = None
+    is_overdue: bool = False
 
     @property
     def may_delete(self) -> bool:
@@ -147,50 +157,72 @@ def take_count(snapshot: Snapshot) -> Count:
     recorded = frozenset(
         name for name in wanted if _is_recorded(name, snapshot, {_COMPLETED, _FAILED})
     )
-    inexact = _inexactness(snapshot, wanted, leaving - wanted)
+    absent, undone = _absentees(snapshot, wanted)
+    inexact = _inexactness(snapshot, wanted, leaving - wanted) or undone
+    active = wanted - completed - failed
     running = frozenset(
         pod.node_name
         for pod in pods
-        if pod.node_name in wanted - completed - failed
-        and pod.container is not None
-        and pod.container.state == "running"
+        if pod.node_name in active
+        # Bound, and its containers have not ended for good: its task is being started, runs, or
+        # is about to be started again. One that never starts fails with time.
+        and pod.bound
+        and not pod.deleting
+        and not pod.is_terminal
         and not _is_recorded(pod.node_name, snapshot, {_UNREACHABLE})
     )
     has_completions = any(entry.is_completed for entry in snapshot.ledger.values())
     has_failures = any(r.has_failed(job.retry_token) for r in snapshot.records.values())
     return Count(
-        wanted, completed, failed, recorded, running, has_failures, has_completions, inexact
+        wanted=wanted,
+        completed=completed,
+        failed=failed,
+        recorded=recorded,
+        absent=absent,
+        running=running,
+        has_failures=has_failures,
+        has_completions=has_completions,
+        inexact=inexact,
     )
 
 
-def judge_ending(job: Job, count: Callable[[], Count], now: datetime) -> Ending:
+def judge_ending(
+    job: Job, count: Callable[[], Count], now: datetime, overdue_since: datetime | None = None
+) -> Ending:
     """Return whether the Job may be deleted; counts only when the answer depends on it.
 
     A complete one, once both counts agree and its time to live is over: at once, unless
     `ttlSecondsAfterFinished` says otherwise. One with failed nodes, be they within the limit, only
-    if that says so.
+    if that says so. `overdue_since` is since when each answer was that it is overdue, None if the
+    last one was not.
     """
     if job.deleting:
         return Ending("it is being deleted")
     if int(job.status.get("observedGeneration") or 0) != job.generation:
         return Ending("the controller has yet to act on the newest spec")
     if job.is_true(names.CONDITION_COMPLETE):
-        return _judge_complete(job, count(), now)
+        return _judge_complete(job, count(), now, overdue_since or now)
     if job.is_true(names.CONDITION_FAILED):
         return _judge_failed(job, now)
     return Ending("the controller has yet to count it as complete")
 
 
-def _judge_complete(job: Job, count: Count, now: datetime) -> Ending:
+def _judge_complete(job: Job, count: Count, now: datetime, overdue_since: datetime) -> Ending:
     ttl_seconds = job.spec.ttl_seconds_after_finished
     if ttl_seconds is None and count.has_failures:
         return Ending("nodes failed, and it stays for inspection")
     ending = _after(job, ttl_seconds or 0, now)
     if not ending.may_delete:
         return ending
-    overdue = _after(job, (ttl_seconds or 0) + OVERDUE_SECONDS, now)
-    disagreement = _disagreement(job, count, is_overdue=overdue.may_delete)
-    return Ending(disagreement, overdue.wake_at) if disagreement else ending
+    obstacle = _disagreement(job, count)
+    if not obstacle:
+        return Ending()
+    if count.running or not (count.wanted or count.has_completions):
+        return Ending(obstacle)
+    # The controller has counted it as complete. Nodes that came later are served, but none of them
+    # keeps it without end.
+    limit = overdue_since + timedelta(seconds=OVERDUE_SECONDS)
+    return Ending() if now >= limit else Ending(obstacle, limit, is_overdue=True)
 
 
 def _judge_failed(job: Job, now: datetime) -> Ending:
@@ -240,12 +272,46 @@ def _inexactness(snapshot: Snapshot, wanted: frozenset[str], leaving: frozenset[
         return "it has no DaemonSet"
     if unusable := _unusable(snapshot.job, found):
         return unusable
+    if unchosen := find_unchosen(snapshot.job, found, snapshot.nodes.values()):
+        return unchosen
     if found.scheduled != found.desired:
         return f"{found.desired} nodes should run a pod and {found.scheduled} do"
     counted, present = found.scheduled + found.misscheduled, len(wanted | leaving)
     if counted != present:
         return f"the DaemonSet controller counts {counted} nodes with a pod, and {present} have one"
     return _mismatch(snapshot, found, wanted, leaving)
+
+
+def _absentees(snapshot: Snapshot, wanted: frozenset[str]) -> tuple[frozenset[str], str]:
+    """Return the nodes without a pod that have ended, and in words one that has not, "" for none.
+
+    A node that is not Ready leaves the DaemonSet's counters once its pod has gone, and its work may
+    be undone. The controller's report says which nodes have begun; it calls a node removed that
+    does not count any more. Of taints nothing is known here.
+    """
+    found = snapshot.daemon_set
+    if found is None:
+        return frozenset(), ""
+    affinity = NodeAffinity(found.pod_spec)
+    ended: set[str] = set()
+    undone = ""
+    for name in sorted((snapshot.records.keys() | snapshot.ledger.keys()) - wanted):
+        node = snapshot.nodes.get(name)
+        if node is None or not affinity.matches(name, node.labels):
+            continue
+        if _is_completed(name, snapshot) or _is_recorded(name, snapshot, {_FAILED}):
+            ended.add(name)
+        elif not undone and _has_begun(name, snapshot):
+            undone = f"{name} has begun and not ended, and has no pod"
+    return frozenset(ended), undone
+
+
+def _has_begun(name: str, snapshot: Snapshot) -> bool:
+    """Return whether the node's task is on record as started, and the node not as removed."""
+    node, record = snapshot.nodes.get(name), snapshot.records.get(name)
+    if node is None or record is None or record.uid != node.uid or record.state == _REMOVED:
+        return False
+    return record.state in {_ACTIVE, _UNREACHABLE} or record.attempts > 0
 
 
 def _mismatch(
@@ -277,20 +343,16 @@ def _unusable(job: Job, found: DaemonSet) -> str:
     return ""
 
 
-def _disagreement(job: Job, count: Count, *, is_overdue: bool) -> str:
-    """Return why this count does not agree that the Job is complete, "" if it does.
-
-    The controller has counted it as complete. Nodes that came later are served, and a Job that is
-    kept waits for those at work; but none that came later keeps it for ever.
-    """
-    if count.inexact and not is_overdue:
+def _disagreement(job: Job, count: Count) -> str:
+    """Return why this count does not agree that the Job is complete, "" if it does."""
+    if count.inexact:
         return count.inexact
-    if count.running if is_overdue else count.active:
+    if count.active:
         done, wanted = len(count.completed), len(count.wanted)
         return f"{done} of {wanted} nodes are completed"
     if not count.wanted and not count.has_completions:
         return "no node is wanted, and none has completed"
-    return "" if is_overdue else _untold(job, count)
+    return _untold(job, count)
 
 
 def _untold(job: Job, count: Count) -> str:
@@ -298,10 +360,10 @@ def _untold(job: Job, count: Count) -> str:
     missing = len(count.wanted - count.recorded)
     if missing:
         return f"the report has yet to say how {missing} nodes ended"
-    told = job.counted_nodes
-    if told is not None and told != len(count.wanted):
+    told, least = job.counted_nodes, len(count.wanted)
+    if told is not None and not least <= told <= least + len(count.absent):
         # Nodes came or went since the controller's last word, which is also the report's.
-        return f"the controller counted {told} wanted nodes, of which there are {len(count.wanted)}"
+        return f"the controller counted {told} wanted nodes, of which there are {least}"
     return ""
 
 

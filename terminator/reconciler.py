@@ -97,6 +97,8 @@ class Reconciler:
         self._deleted: dict[JobKey, str] = {}
         # By key, the UID of a Job that could go but for its results, and since when.
         self._ripe: dict[JobKey, tuple[str, datetime]] = {}
+        # By key, the UID of a Job that is overdue, and since when this process has seen that.
+        self._overdue: dict[JobKey, tuple[str, datetime]] = {}
         # Set right after: the scanner needs `found`, and the reconciler needs the scanner.
         self.scanner: Scanner
 
@@ -109,6 +111,7 @@ class Reconciler:
         if job is None:
             self._deleted.pop(key, None)
             self._ripe.pop(key, None)
+            self._overdue.pop(key, None)
             self.scanner.set_targets(key, ())
             return None
         daemon_set = self._caches.daemon_set_of(job)
@@ -252,11 +255,16 @@ class Reconciler:
 
         def count() -> Count:
             ledger, records = merge_ledger(job, reports), merge_records(job, reports)
-            nodes = self._caches.nodes_of(pods)
+            nodes = self._caches.nodes()
             return take_count(Snapshot(job, daemon_set, pods, nodes, ledger, records))
 
         now = self._clock.now()
-        ending = judge_ending(job, count, now)
+        uid, since = self._overdue.get(key, (job.uid, now))
+        ending = judge_ending(job, count, now, since if uid == job.uid else now)
+        if not ending.is_overdue:
+            self._overdue.pop(key, None)
+        elif uid != job.uid or key not in self._overdue:
+            self._overdue[key] = job.uid, now
         if not ending.may_delete:
             logger.trace("the Job stays", because=ending.obstacle)
             wake_at = ending.wake_at

@@ -11,8 +11,8 @@ _KEEPS_OFF: Final = frozenset({"NoSchedule", "NoExecute"})
 # What the pods of every DaemonSet tolerate
 # (kubernetes pkg/controller/daemon/util AddOrUpdateDaemonPodTolerations).
 _NODE: Final = "node.kubernetes.io"
-# Keys of taints by which Kubernetes tells the condition of a node.
-CONDITION_PREFIX: Final = f"{_NODE}/"
+# How keys of taints begin by which Kubernetes, or its cloud controller, tells a node's condition.
+_CONDITION_PREFIXES: Final = (f"{_NODE}/", "node.cloudprovider.kubernetes.io/")
 _BY_DEFAULT: Final = frozenset(
     {
         (f"{_NODE}/not-ready", "NoExecute"),
@@ -34,6 +34,11 @@ class Taint:
     effect: str
     value: str = ""
 
+    @property
+    def is_condition(self) -> bool:
+        """Whether it tells a condition of the node that may pass; no administrator chose it."""
+        return self.key.startswith(_CONDITION_PREFIXES)
+
 
 def parse_taints(raw: Iterable[Mapping[str, Any]]) -> tuple[Taint, ...]:
     """Return the taints of a node's raw spec that can keep pods off."""
@@ -42,6 +47,11 @@ def parse_taints(raw: Iterable[Mapping[str, Any]]) -> tuple[Taint, ...]:
         for taint in raw
         if taint.get("effect") in _KEEPS_OFF
     )
+
+
+def untolerated(taints: Iterable[Taint], pod_spec: Mapping[str, Any]) -> tuple[Taint, ...]:
+    """Return the taints that keep daemon pods of this raw spec off a node."""
+    return tuple(taint for taint in taints if not is_tolerated(taint, pod_spec))
 
 
 def is_tolerated(taint: Taint, pod_spec: Mapping[str, Any]) -> bool:

@@ -65,6 +65,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
         actions=tuple(action for action in (*work, *record) if not _is_refused(snapshot, action)),
         events=tuple(_events(snapshot, status, work)),
         requeue_after=min(waits, default=None),
+        is_urgent=tally.has_unrecorded,
     )
 
 

@@ -14,6 +14,7 @@ from typing import Final
 from job_controller.api.job import JobSpec
 from job_controller.api.objects import Container, Node, Pod
 from job_controller.api.report import Evidence, NodeRecord
+from job_controller.api.taints import Taint
 from job_controller.api.times import format_time, parse_time
 from job_controller.core.sightings import (
     Fact,
@@ -92,12 +93,16 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is known about one wanted node; `pod` is the one that stands for it."""
+    """What is known about one wanted node; `pod` is the one that stands for it.
+
+    `held_by` is the taint by which a condition of the node keeps the pod from being scheduled.
+    """
 
     node: Node
     pod: Pod
     evidence: Evidence | None = None
     record: NodeRecord | None = None
+    held_by: Taint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,16 +330,16 @@ class Court:
         """Return the record of a node that is not Ready for too long, or None and from when on.
 
         A node that is on record as unreachable stays so until it is Ready, whatever this process
-        has seen of it.
+        has seen of it. A Ready node whose condition keeps the pod off is as good as not Ready.
         """
         node = case.node
-        if node.ready or node.ready_since is None:
+        if case.held_by is None and (node.ready or node.ready_since is None):
             return None, None
         limit = self._first_seen(not_ready(node)) + timedelta(seconds=self.patience.unreachable)
         if self.now < limit and not self._was(case, UNREACHABLE):
             return None, limit
-        message = f"the node has not been Ready since {format_time(node.ready_since)}"
-        return replace(record, state=UNREACHABLE, reason="NodeNotReady", message=message), None
+        reason, message = why_unreachable(node, case.held_by)
+        return replace(record, state=UNREACHABLE, reason=reason, message=message), None
 
     def _late_failure(
         self, record: NodeRecord, case: Case
@@ -387,6 +392,14 @@ _START_FAILURES: Final = {
     "TaskNotStarted": "ContainerStartFailed",
     "Unschedulable": "Unschedulable",
 }
+
+
+def why_unreachable(node: Node, held_by: Taint | None) -> tuple[str, str]:
+    """Return reason and message of a node that is not Ready, or that a taint keeps the pod off."""
+    if held_by is not None and (node.ready or node.ready_since is None):
+        return "NodeTainted", f"the node has the taint {held_by.key}, which keeps its pod off"
+    assert node.ready_since is not None
+    return "NodeNotReady", f"the node has not been Ready since {format_time(node.ready_since)}"
 
 
 def _is_about(record: NodeRecord, pod: Pod) -> bool:

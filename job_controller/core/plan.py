@@ -94,11 +94,15 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The outcome of a decision. `requeue_after` in seconds, None when only a change matters."""
+    """The outcome of a decision. `requeue_after` in seconds, None when only a change matters.
+
+    `is_urgent`: what it records cannot be seen later, so it is written at once.
+    """
 
     actions: tuple[Action, ...] = ()
     events: tuple[Event, ...] = ()
     requeue_after: float | None = None
+    is_urgent: bool = False
 
 
 # What of `status.nodes` may change as a run gets on without anything having gone wrong.
@@ -110,12 +114,12 @@ def without_progress(plan: Plan, old: Mapping[str, Any], seconds: float) -> Plan
     """Return the plan without the records that only tell that the run gets on, for later.
 
     `old` is the Job's status as it stands, `seconds` how long such records may wait; what they say
-    is found again by any later pass. A plan that touches pods, or that tells the end of the run or
-    a node that failed or is lost, is returned as it is: the report must say so first. Of any other
-    plan the reports wait, and the status too if it says nothing more than how many nodes wait, work
-    and have completed.
+    is found again by any later pass. A plan that is urgent or touches pods, or that tells the end
+    of the run or a node that failed or is lost, is returned as it is: the report must say so first.
+    Of any other plan the reports wait, and the status too if it says nothing more than how many
+    nodes wait, work and have completed.
     """
-    if not all(isinstance(action, _HARMLESS) for action in plan.actions):
+    if plan.is_urgent or not all(isinstance(action, _HARMLESS) for action in plan.actions):
         return plan
     new = next((a.status for a in plan.actions if isinstance(a, WriteStatus)), old)
     tells = _telling(new) != _telling(old)

@@ -99,13 +99,14 @@ def _next_records(snapshot: Snapshot, tally: Tally) -> dict[str, NodeRecord]:
     """Return every node's record, those of nodes that are no longer wanted included."""
     records = merge_records(snapshot)
     for name, record in list(records.items()):
-        if name in tally.nodes or not tally.is_exact:
+        if name in tally.nodes or name in tally.absent or not tally.is_exact:
             continue
         if record.state in {ACTIVE, UNREACHABLE}:
             words = "the node left before its task had ended"
             records[name] = replace(record, state=REMOVED, reason="NodeRemoved", message=words)
         elif record.state not in {COMPLETED, FAILED, REMOVED}:
             del records[name]
+    records.update(tally.absent)
     records.update({name: node.record for name, node in tally.nodes.items()})
     return records
 

@@ -7,7 +7,7 @@ pass. Losing them (a restart) is safe: each timer then counts again from its beg
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -47,7 +47,7 @@ def failed(node: Node) -> Fact:
 
 
 def not_ready(node: Node) -> Fact:
-    """Return the fact that the node is not Ready."""
+    """Return the fact that the node is not Ready, or that its condition keeps its pod off."""
     return node.uid, _NOT_READY
 
 
@@ -87,13 +87,15 @@ def look(
     nodes: Mapping[str, Node],
     failed_nodes: frozenset[str],
     now: datetime,
+    held: Collection[str] = (),
 ) -> dict[Fact, Sighting]:
     """Return the sightings after a look at the pods and nodes of a Job, by the node's name.
 
     What still holds keeps its first time; what no longer holds is dropped. `failed_nodes` are the
-    names of nodes that are on record as failed.
+    names of nodes that are on record as failed, `held` those of nodes that cannot take their pod
+    because of their condition.
     """
-    facts: set[Fact] = set()
+    facts: set[Fact] = {not_ready(nodes[name]) for name in held}
     settled: set[Fact] = set()
     for name, pod in pods.items():
         node = nodes[name]
@@ -107,7 +109,7 @@ def look(
             facts.add(not_started(node))
         elif pod.is_gated or has_started(pod):
             settled.add(not_started(node))
-        if pod.unschedulable and not pod.is_gated:
+        if pod.unschedulable and not pod.is_gated and name not in held:
             facts.add(unschedulable(pod))
     after = {fact: Sighting(before[fact].first if fact in before else now, now) for fact in facts}
     for fact, sighting in before.items():

@@ -28,7 +28,7 @@ def tell_failed(tally: Tally, allowed: int) -> str:
     failed, lost = tally.names(FAILED), tally.names(UNREACHABLE)
     parts = []
     if failed:
-        told = "; ".join(f"{name} {tally.nodes[name].record.message}" for name in failed[:_TOLD])
+        told = "; ".join(f"{name} {tally.record(name).message}" for name in failed[:_TOLD])
         more = f"; and {fold(failed[_TOLD:], limit=200)}" if len(failed) > _TOLD else ""
         parts.append(f"{len(failed)} of {tally.desired} nodes failed: {told}{more}")
     if lost:

@@ -7,7 +7,8 @@ is deleted only when two counts, made by two programs from the same cluster, agr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from job_controller.api import report
@@ -15,7 +16,14 @@ from job_controller.api.affinity import NodeAffinity
 from job_controller.api.job import Job
 from job_controller.api.objects import DaemonSet, Node, Pod
 from job_controller.api.report import Evidence, NodeRecord
-from job_controller.api.taints import CONDITION_PREFIX, is_tolerated
+from job_controller.api.taints import untolerated
+from job_controller.core.absence import (
+    Absence,
+    find_absence,
+    has_begun,
+    held_pods,
+    judge_absent,
+)
 from job_controller.core.desired import build_pod_template, is_placed
 from job_controller.core.judge import COMPLETED, WAITING, Case, Court
 from job_controller.core.snapshot import Snapshot
@@ -51,12 +59,14 @@ class Tally:
 
     Attributes:
         nodes: The nodes with a pod that is not being deleted.
-        desired: How many nodes are wanted: those that should run a pod, and those that should not
-            (an untolerated NoSchedule taint) and still have one.
-        is_exact: Whether `nodes` are all wanted nodes. False while the DaemonSet does not say what
-            the Job says, while its controller has yet to act on its newest spec, while a wanted
-            node has no pod, while the only pod of a node that still matches is being deleted, and
-            while a node that does not match has a pod.
+        desired: How many nodes are wanted: those that should run a pod, those that should not (an
+            untolerated NoSchedule taint) and still have one, and those in `absent`.
+        is_exact: Whether `nodes` and `absent` are all wanted nodes. False while the DaemonSet does
+            not say what the Job says, while its controller has yet to act on its newest spec, while
+            any other wanted node has no pod, while the only pod of a node that still matches is
+            being deleted, and while a node that does not match has a pod.
+        absent: The records of wanted nodes without a pod that a condition of their own keeps pods
+            off, such as not being Ready. The DaemonSet controller does not count them.
         resting: Completed nodes that have no pod at the moment. They stay counted.
         surplus: Pods that nobody else deletes: those of nodes that are gone, on nodes that have
             their names now; and those that wait to be scheduled to a node whose taints they do not
@@ -66,28 +76,39 @@ class Tally:
         is_shut: Whether each pod created from now on waits at its scheduling gate: the DaemonSet
             controller has looked at a template that has the gate, or there is no DaemonSet.
         is_altered: Whether somebody changed where the DaemonSet's pods run since it was applied.
+        has_unrecorded: Whether a node has begun, may lose its pod by its condition, and is not on
+            record as begun. Without the pod nothing else says that it has.
         wake_at: When time alone may change the tally, None for never.
     """
 
     nodes: Mapping[str, NodeTally]
     desired: int
     is_exact: bool
+    absent: Mapping[str, NodeRecord] = field(default_factory=dict)
     resting: frozenset[str] = frozenset()
     surplus: tuple[Pod, ...] = ()
     is_known: bool = True
     is_shut: bool = True
     is_altered: bool = False
+    has_unrecorded: bool = False
     wake_at: datetime | None = None
 
     def names(self, *states: str) -> list[str]:
         """Return the names of the nodes in those states, sorted; resting ones are completed."""
         found = {name for name, node in self.nodes.items() if node.state in states}
+        found |= {name for name, record in self.absent.items() if record.state in states}
         return sorted(found | self.resting if COMPLETED in states else found)
+
+    def record(self, name: str) -> NodeRecord:
+        """Return the record of a node that is in `nodes` or `absent`."""
+        node = self.nodes.get(name)
+        return node.record if node is not None else self.absent[name]
 
     @property
     def missing(self) -> int:
-        """How many wanted nodes have neither a pod nor completed."""
-        return max(self.desired - len(self.nodes) - len(self.resting), 0)
+        """How many wanted nodes have neither a pod nor completed, those in `absent` aside."""
+        known = len(self.nodes) + len(self.absent) + len(self.resting)
+        return max(self.desired - known, 0)
 
     @property
     def is_complete(self) -> bool:
@@ -99,16 +120,18 @@ class Tally:
         return (
             self.is_exact
             and self.desired > 0
-            and bool(self.nodes)
+            and bool(self.nodes or self.absent)
             and all(node.state in states for node in self.nodes.values())
+            and all(record.state in states for record in self.absent.values())
         )
 
 
 def take_tally(snapshot: Snapshot, now: datetime) -> Tally:
     """Return where every wanted node stands.
 
-    A node is wanted while the DaemonSet controller keeps a pod there that is not being deleted.
-    Ledger and records are looked up by node UID: a node created again under its name starts again.
+    A node is wanted while the DaemonSet controller keeps a pod there that is not being deleted; and
+    when it has begun, while nothing but its own condition keeps pods off it (see `absence`). Ledger
+    and records are looked up by node UID: a node created again under its name starts again.
     """
     daemon_set = snapshot.owned_daemon_set
     job = snapshot.job
@@ -118,6 +141,8 @@ def take_tally(snapshot: Snapshot, now: datetime) -> Tally:
     surplus: list[Pod] = []
     wakes: list[datetime] = []
     standing = standing_pods(snapshot)
+    held = held_pods(snapshot, standing)
+    has_unrecorded = False
     for name, pod in standing.items():
         node = snapshot.nodes[name]
         if is_of_former_node(pod, node) or _is_kept_off(snapshot, pod, node):
@@ -126,13 +151,28 @@ def take_tally(snapshot: Snapshot, now: datetime) -> Tally:
         evidence = ledger.get(name)
         if evidence is not None and evidence.node_uid != node.uid:
             evidence = None
-        verdict = court.judge(Case(node, pod, evidence, records.get(name)))
+        record = records.get(name)
+        verdict = court.judge(Case(node, pod, evidence, record, held.get(name)))
         nodes[name] = NodeTally(name, verdict.record, pod, verdict.retire, verdict.discard)
         if verdict.wake_at is not None:
             wakes.append(verdict.wake_at)
+        if not node.ready or pod.is_disrupted or pod.is_terminal:
+            is_recorded = has_begun(record if record and record.uid == node.uid else None)
+            has_unrecorded |= has_begun(verdict.record) and not is_recorded
+    absence = find_absence(snapshot, standing)
+    absent: dict[str, NodeRecord] = {}
+    for name, taint in absence.held.items():
+        absent[name], wake_at = judge_absent(
+            court, snapshot.nodes[name], taint, ledger.get(name), records.get(name)
+        )
+        if wake_at is not None:
+            wakes.append(wake_at)
     leaving = _leaving(snapshot, standing)
     matching = _matching(snapshot, (*standing, *leaving))
-    desired = _count_desired(daemon_set, leaving - matching)
+    present = standing.keys() | (leaving & matching)
+    desired = _with_absent(
+        _count_desired(daemon_set, leaving - matching), snapshot, absence, present
+    )
     # The DaemonSet, if its controller acts on what was applied for the Job's choice of nodes; and
     # that, if nobody has changed the choice since.
     applied = _applied(job, daemon_set)
@@ -142,14 +182,20 @@ def take_tally(snapshot: Snapshot, now: datetime) -> Tally:
         desired=desired,
         is_exact=placed is not None
         and not surplus
+        # Nothing keeps a pod off them, and the DaemonSet controller has yet to count them.
+        and not absence.due
         and _is_accounted_for(placed, standing, leaving)
         # A pod on a node that does not match is about to be deleted: the cache of pods is behind.
         and matching == standing.keys(),
-        resting=_resting(snapshot, ledger, nodes, desired - len(nodes)),
+        absent=absent,
+        resting=_resting(
+            snapshot, ledger, nodes.keys() | absent.keys(), desired - len(nodes) - len(absent)
+        ),
         surplus=tuple(surplus),
         is_known=daemon_set is not None and daemon_set.observed_generation > 0,
         is_shut=daemon_set is None or (daemon_set.is_gated and daemon_set.is_observed),
         is_altered=applied is not None and placed is None,
+        has_unrecorded=has_unrecorded,
         wake_at=min(wakes, default=None),
     )
 
@@ -228,20 +274,36 @@ def _count_desired(daemon_set: DaemonSet | None, unwanted: frozenset[str]) -> in
     return daemon_set.desired + max(daemon_set.misscheduled - len(unwanted), 0)
 
 
+def _with_absent(
+    counted: int, snapshot: Snapshot, absence: Absence, present: AbstractSet[str]
+) -> int:
+    """Return how many nodes are wanted with the absent ones, by the DaemonSet's count of the rest.
+
+    `present` are the nodes with a pod. While the DaemonSet's count is behind, it may have an absent
+    node already, or still.
+    """
+    daemon_set = snapshot.owned_daemon_set
+    if daemon_set is None or not (absence.held or absence.due):
+        return counted
+    without_pod = max(daemon_set.desired - daemon_set.scheduled, len(absence.due))
+    return max(counted, len(present | absence.held.keys()) + without_pod)
+
+
 def _resting(
-    snapshot: Snapshot, ledger: Mapping[str, Evidence], nodes: Mapping[str, NodeTally], room: int
+    snapshot: Snapshot, ledger: Mapping[str, Evidence], known: AbstractSet[str], room: int
 ) -> frozenset[str]:
     """Return the completed nodes without a pod, no more than there are wanted nodes without one.
 
-    Which nodes are wanted is known by their pods alone. A node that completed and lost its pod is
-    wanted as long as the count of wanted nodes leaves room for it.
+    `known` are the nodes that are counted already. Which of the others are wanted is not known. A
+    node that completed and lost its pod is wanted as long as the count of wanted nodes leaves room
+    for it.
     """
     if room <= 0:
         return frozenset()
     found = {
         name
         for name, evidence in ledger.items()
-        if name not in nodes
+        if name not in known
         and evidence.is_completed
         and (node := snapshot.nodes.get(name)) is not None
         and node.uid == evidence.node_uid
@@ -249,7 +311,7 @@ def _resting(
     # Where a pod is on its way out and the node has not completed, the room is that node's: another
     # pod follows. (Or the node is not wanted any more; then there is room once the pod is gone.)
     ending = {pod.node_name for pod in snapshot.pods if pod.deleting}
-    room -= len(ending - nodes.keys() - found)
+    room -= len(ending - known - found)
     return frozenset(sorted(found)[: max(room, 0)])
 
 
@@ -276,17 +338,15 @@ def _is_kept_off(snapshot: Snapshot, pod: Pod, node: Node) -> bool:
     """Return whether the pod waits to be scheduled to a node whose taints it does not tolerate.
 
     The node got the taint after the pod was created. The DaemonSet controller would not create
-    the pod now, but lets it stay; deleted, it comes again when the taint has gone. Taints by which
-    Kubernetes says that a node is in trouble (not-ready, unreachable) do not count: such a node is
-    wanted, and unreachable.
+    the pod now, but lets it stay; deleted, it comes again when the taint has gone. Taints that tell
+    a condition of the node (not-ready, unreachable, network-unavailable) do not count: such a node
+    is wanted, and unreachable.
     """
     daemon_set = snapshot.owned_daemon_set
     if pod.bound or not node.taints or daemon_set is None:
         return False
-    return not all(
-        is_tolerated(taint, daemon_set.pod_spec) or taint.key.startswith(CONDITION_PREFIX)
-        for taint in node.taints
-    )
+    taints = untolerated(node.taints, daemon_set.pod_spec)
+    return not all(taint.is_condition for taint in taints)
 
 
 def _age(pod: Pod) -> tuple[float, str]:

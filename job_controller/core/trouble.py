@@ -9,7 +9,7 @@ from job_controller.api.objects import DaemonSet
 from job_controller.core.fold import fold
 from job_controller.core.judge import ACTIVE, UNREACHABLE, WAITING
 from job_controller.core.snapshot import Snapshot
-from job_controller.core.tally import NodeTally, Tally
+from job_controller.core.tally import Tally
 from job_controller.core.words import brief
 
 # A refusal gives its reason at its end: policies list all that is wrong. A condition has the room.
@@ -24,6 +24,7 @@ _NODE_TROUBLE = {
     "SchedulingGated": ("SchedulingGated", "wait at scheduling gates of somebody else"),
     "Unschedulable": ("Unschedulable", "have no room for the pod"),
     "NodeNotReady": ("NodesUnreachable", "cannot be reached"),
+    "NodeTainted": ("NodesUnreachable", "cannot take the pod"),
     "Restarting": ("TaskFailing", "see the task fail and be started again"),
 }
 
@@ -114,12 +115,12 @@ def _placement_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
             "no node matches (spec.nodes, taints not tolerated by spec.template); the Job waits "
             "for one to join",
         )
-    if len(tally.nodes) >= tally.desired:
-        return None
     stuck = _stuck_nodes(snapshot, tally)
+    if len(tally.nodes) + len(tally.absent.keys() - set(stuck)) >= tally.desired:
+        return None
     # The event of a refusal stays when the refusal is over: pods whose absence has another reason
     # are not missing for that one.
-    refused = tally.missing - len(set(stuck) - tally.resting)
+    refused = tally.missing - len(set(stuck) - tally.resting - tally.absent.keys())
     if snapshot.pods_refused and refused > 0:
         counts = f"{refused} of {tally.desired}"
         return Trouble(
@@ -154,16 +155,17 @@ def _stuck_nodes(snapshot: Snapshot, tally: Tally) -> list[str]:
 
 
 def _node_trouble(tally: Tally) -> Trouble | None:
-    by_reason: dict[str, list[NodeTally]] = defaultdict(list)
-    for node in tally.nodes.values():
-        if node.state in {WAITING, ACTIVE, UNREACHABLE} and not node.retire:
-            by_reason[node.record.reason].append(node)
+    by_reason: dict[str, list[str]] = defaultdict(list)
+    open_ = {name: node.record for name, node in tally.nodes.items() if not node.retire}
+    for name, record in (*open_.items(), *tally.absent.items()):
+        if record.state in {WAITING, ACTIVE, UNREACHABLE}:
+            by_reason[record.reason].append(name)
     for reason, (condition, words) in _NODE_TROUBLE.items():
         if nodes := by_reason.get(reason):
-            names = fold((node.name for node in nodes), limit=200)
+            message = tally.record(nodes[0]).message
             return Trouble(
                 condition,
-                f"{len(nodes)} of {tally.desired} nodes {words} ({names}): "
-                f"{nodes[0].record.message}",
+                f"{len(nodes)} of {tally.desired} nodes {words} ({fold(nodes, limit=200)}): "
+                f"{message}",
             )
     return None

@@ -60,11 +60,15 @@ def placement(template: Raw, node: Raw) -> Placement:
     name = node["metadata"]["name"]
     if spec.get("nodeName") not in (None, "", name) or not fits(spec, node):
         return Placement(should_run=False, should_continue=False)
-    taints = (node.get("spec") or {}).get("taints") or ()
-    untolerated = {taint["effect"] for taint in taints if not _is_tolerated(taint, spec)}
-    if not untolerated & {"NoSchedule", "NoExecute"}:
-        return Placement(should_run=True, should_continue=True)
-    return Placement(should_run=False, should_continue="NoExecute" not in untolerated)
+    effects = {taint["effect"] for taint in keeping_off(template, node)}
+    return Placement(should_run=not effects, should_continue="NoExecute" not in effects)
+
+
+def keeping_off(template: Raw, node: Raw) -> list[Raw]:
+    """Return the raw taints of a raw node that keep pods of this raw pod template off it."""
+    taints, spec = (node.get("spec") or {}).get("taints") or (), template.get("spec") or {}
+    hard = [taint for taint in taints if taint["effect"] in {"NoSchedule", "NoExecute"}]
+    return [taint for taint in hard if not _is_tolerated(taint, spec)]
 
 
 def fits(spec: Raw, node: Raw) -> bool:

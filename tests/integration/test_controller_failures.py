@@ -264,6 +264,30 @@ async def test_an_unreachable_node_within_the_limit_is_waited_for(kube_env, name
         assert play.world.executions["c"] == 1
 
 
+async def test_a_lost_node_whose_pod_was_deleted_by_force_is_waited_for(kube_env, namespace):
+    behaviour = script(c=[HOLD, Run()])
+    async with stage(kube_env, namespace, behaviour=behaviour, controller=False) as play:
+        await play.start_controller(unreachable_patience_seconds=2)
+        await play.apply(spec(failurePolicy={"action": "Continue"}))
+        await play.job_until(lambda s: (s.get("nodes") or {}).get("completed") == 2, "others done")
+        await play.world.lose("c", since=timedelta(minutes=2))
+        (pod,) = (await play.pods())["c"]
+        await play.admin.delete(PODS, pod["metadata"]["name"], namespace, grace_seconds=0)
+
+        def is_waited_for(status):
+            nodes = status["nodes"]
+            return (nodes["desired"], nodes["unreachable"]) == (3, 1)
+
+        await play.job_until(is_waited_for, "c is waited for")
+        await asyncio.sleep(1)
+        assert not (await play.pods()).get("c")
+        assert is_waited_for((await play.find(JOBS, "sample"))["status"])
+        await play.world.recover("c")
+        await play.gone(JOBS, "sample")
+        assert play.world.name("c") in (await play.report())["evidence"]
+        assert play.world.executions["c"] == 2
+
+
 # --- runs --------------------------------------------------------------------------------
 
 

@@ -1,5 +1,5 @@
 """From a seed to a schedule. All randomness of its content is here, in
-`features` and in `hazards`.
+`features`, in `hazards` and in `conditions`.
 
 Most schedules have one theme, so that each kind of trouble is met often, and some have all. Times
 are drawn short rather than long: a run of three nodes is over within seconds.
@@ -7,6 +7,7 @@ are drawn short rather than long: a run of three nodes is over within seconds.
 
 from random import Random
 
+from tests.simulation.conditions import with_conditions
 from tests.simulation.features import with_features
 from tests.simulation.hazards import with_hazards
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
@@ -36,7 +37,8 @@ FAULTS = ("before", "after", "conflict", "slow", "throttle")
 def draw(seed):
     """Return the schedule of a seed."""
     schedule = with_features(_Draw(Random(seed)).schedule(seed), Random(f"{seed}/features"))
-    return with_hazards(schedule, Random(f"{seed}/hazards"))
+    schedule = with_hazards(schedule, Random(f"{seed}/hazards"))
+    return with_conditions(schedule, Random(f"{seed}/conditions"))
 
 
 class _Draw:

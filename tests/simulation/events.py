@@ -129,6 +129,34 @@ def _down(world, d):
         world.loop.call_later(d.seconds, back)
 
 
+def _shutdown(world, d):
+    """Shut a machine down with its kubelet's knowledge: it ends the pods first."""
+    machine = world.machines.get(d.what)
+    if machine is not None and machine.is_up:
+        world.set_ready(d.what, "False")
+        machine.shut_down()
+        _down(world, d)
+
+
+def _force_delete(world, d):
+    """Take the pods of a node out of the API; its kubelet ends them when it hears of it."""
+    machine = world.machines.get(d.what)
+    for pod in world.server.all(PODS):
+        if pod["spec"].get("nodeName") == d.what:
+            meta = pod["metadata"]
+            world.server.remove(USER, PODS, meta["name"], meta["namespace"])
+            if machine is not None and (run := machine.pods.get(meta["uid"])):
+                machine.after(machine.lag(0.05, 1.5), run.over)
+
+
+def _no_network(world, d):
+    """Have a cloud's controller say that a node has no network for a while, or for ever."""
+    world.set_network(d.what, is_there=False)
+    world.oracle.records.blame(d.what)
+    if d.seconds:
+        world.loop.call_later(d.seconds, lambda: world.set_network(d.what, is_there=True))
+
+
 def _evict(world, d):
     machine = world.machines.get(d.what)
     if machine is not None and machine.is_up:
@@ -194,11 +222,10 @@ def _taint(world, d):
     def change(taints):
         raw = world.server.get(NODES, d.what, "")
         if raw is not None:
-            others = [t for t in raw.get("spec", {}).get("taints", ()) if t["effect"] != d.mode]
-            body = {"spec": {"taints": [*others, *taints] or None}}
-            world.server.patch(USER, NODES, d.what, body, namespace="")
+            world.put_taints(USER, raw, key, taints)
 
-    change([{"key": f"sim/{d.mode}", "effect": d.mode}])
+    key = f"sim/{d.mode}"
+    change([{"key": key, "effect": d.mode}])
     if d.seconds:
         world.loop.call_later(d.seconds, change, [])
 
@@ -359,6 +386,9 @@ _KINDS = {
     "taint": _taint,
     "not_ready": _not_ready,
     "reboot": _reboot,
+    "shutdown": _shutdown,
+    "force_delete": _force_delete,
+    "no_network": _no_network,
     "refuse_write": _refuse_write,
     "no_room": _no_room,
     "disrupt": _disrupt,

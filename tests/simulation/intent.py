@@ -37,15 +37,35 @@ def placement(spec: Raw, node: Raw) -> Placement:
     return daemon_sets.placement(spec.get("template") or {}, node)
 
 
-def wanted(spec: Raw, nodes: Iterable[Raw], occupied: Collection[str]) -> dict[str, str]:
+def is_held(spec: Raw, node: Raw) -> bool:
+    """Return whether nothing but its own condition keeps pods of the Job off a raw node."""
+    template = spec.get("template") or {}
+    keys = [taint["key"] for taint in daemon_sets.keeping_off(template, node)]
+    return (
+        selects(spec.get("nodes") or {}, node)
+        and daemon_sets.fits(template.get("spec") or {}, node)
+        and bool(keys)
+        and all(key.startswith("node.kubernetes.io/") for key in keys)
+    )
+
+
+def wanted(
+    spec: Raw,
+    nodes: Iterable[Raw],
+    occupied: Collection[str],
+    begun: Collection[str] = (),
+) -> dict[str, str]:
     """Return the UIDs, by name, of the nodes that a Job of this raw spec is for.
 
     `occupied` are names of nodes with a pod of the Job: a taint NoSchedule that came after the pod
-    lets it stay, and the node has still to complete.
+    lets it stay, and the node has still to complete. `begun` are UIDs of nodes that have begun: one
+    whose own condition keeps pods off it has still to complete as well.
     """
     found = {}
     for node in nodes:
         name, wish = node["metadata"]["name"], placement(spec, node)
-        if wish.should_run or (wish.should_continue and name in occupied):
-            found[name] = node["metadata"]["uid"]
+        uid = node["metadata"]["uid"]
+        is_begun = uid in begun and is_held(spec, node)
+        if wish.should_run or (wish.should_continue and name in occupied) or is_begun:
+            found[name] = uid
     return found

@@ -2,11 +2,11 @@
 
 Modelled: start-up lag, container states and restart counts with back-off, `lastState`, tasks by
 plan (see `script`) as the pod's one container or as init container before the one that holds the
-pod, graceful end of deleted pods, eviction, a node that hangs and comes back (nothing moves, Ready
-turns Unknown after a while), a machine that is replaced under the same name (its old pods, if they
-still exist, are started again), and one that is merely registered anew (its containers go on). Not
-modelled: probes, sidecars, trouble of the container that holds the pod, image garbage, a
-kubelet that restarts.
+pod, graceful end of deleted pods, eviction, graceful shutdown, a node that hangs and comes back
+(nothing moves, Ready turns Unknown after a while), a machine that is replaced under the same name
+(its old pods, if they still exist, are started again), and one that is merely registered anew (its
+containers go on). Not modelled: probes, sidecars, trouble of the container that holds the pod,
+image garbage, a kubelet that restarts.
 """
 
 from collections import Counter
@@ -110,7 +110,13 @@ class Machine:
         """Evict the pods, as for want of memory."""
         for run in list(self.pods.values()):
             if run.pod() is not None and not run.is_ending:
-                run.evict()
+                run.end_for_node("Evicted", 137)
+
+    def shut_down(self):
+        """End the pods, as the kubelet does before its machine shuts down."""
+        for run in list(self.pods.values()):
+            if run.pod() is not None and not run.is_ending:
+                run.end_for_node("Terminated", 0 if run.task.on_term == "clean" else 143)
 
 
 class Run:
@@ -368,14 +374,17 @@ class Run:
         if pod is not None:
             self.world.server.remove("kubelet", PODS, self.pod_name, self.namespace)
 
-    def evict(self):
+    def end_for_node(self, reason, code):
+        """End the pod for the sake of the node: its task's container with that code."""
         pod = self.pod()
+        if code == 0:
+            self.world.oracle.evidence.told_to_end.add(self.pod_uid)
         self.over()
-        status = {**pod.get("status", {}), "phase": "Failed", "reason": "Evicted"}
+        status = {**pod.get("status", {}), "phase": "Failed", "reason": reason}
         status["conditions"] = [
             {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
         ]
-        killed = {"terminated": {"exitCode": 137, "reason": "Error"}}
+        killed = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed"}}
         if not (self.is_init and "terminated" in self.state):
             self.state = killed
         if "containerStatuses" in status:

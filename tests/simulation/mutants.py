@@ -350,6 +350,16 @@ def never_gives_up():
         yield
 
 
+@contextmanager
+def forgets_the_absent():
+    """A node whose pod has gone is wanted only if the DaemonSet controller counts it."""
+    with (
+        patch.object(tally, "find_absence", lambda *_: tally.Absence()),
+        patch.object(ending, "_absentees", lambda *_: (frozenset(), "")),
+    ):
+        yield
+
+
 MUTANTS = {
     mutant.__name__: mutant
     for mutant in (
@@ -377,5 +387,6 @@ MUTANTS = {
         ignores_lifetimes,
         forgets_generations,
         never_gives_up,
+        forgets_the_absent,
     )
 }

@@ -5,10 +5,11 @@ The run has ended, or waits, and the condition Progressing names a reason that i
 A Job that completed is gone, and its report stands, closed and whole.
 """
 
+from tests.simulation import intent
 from tests.simulation.oracle import is_true, owned_by
 from tests.simulation.oracle.shards import node_states, reports_of, rest_faults
 from tests.simulation.process import START_PATIENCE_SECONDS
-from tests.simulation.server import JOBS, NODES, REPORTS
+from tests.simulation.server import JOBS, NODES, PODS, REPORTS
 
 # Who is refused for good tries again within that time, or has given up.
 REFUSED_LATELY_SECONDS = 100.0
@@ -101,7 +102,13 @@ class _Rest:
             self.judge_reason(truth)
             self.judge_nodes(truth)
         self.world.oracle.deadlines.judge_rest(self.job)
-        living = {n for n in truth if n in self.pods and truth[n] not in {"completed", "failed"}}
+        # One that is away and has no pod keeps its Job for ten minutes.
+        living = {
+            node
+            for node, state in truth.items()
+            if state == "unreachable"
+            or (node in self.pods and state not in {"completed", "failed"})
+        }
         self.world.oracle.lifetime.judge_rest(self.job, is_at_work=has_ended and bool(living))
         if self.report.get("phase") != self.status.get("phase"):
             self.violate("report", f"{self.report.get('phase')}, Job {self.status.get('phase')}")
@@ -127,7 +134,7 @@ class _Rest:
             self.violate("former pod", f"{former}: the pod of a deleted node is in the way")
             return True
         down = [n for n in self.wanted if not self.world.machines[n].is_up]
-        if ending := sorted(node for node in down if node not in self.pods):
+        if ending := sorted(node for node in down if self.is_ending(node)):
             reasons = {c["reason"] for c in self.status["conditions"]}
             if not has_ended and "NodesUnreachable" not in reasons:
                 words = f"{ending}: down, the pod there cannot end: {sorted(reasons)}"
@@ -139,6 +146,11 @@ class _Rest:
         if kept_out := sorted(node for node in self.wanted if self.is_kept_out(node)):
             self.violate("stuck", f"no shard has room for {kept_out}")
         return bool(kept_out)
+
+    def is_ending(self, node):
+        """Whether the only pod of a node is being deleted."""
+        there = [pod for pod in self.world.server.all(PODS) if pod["spec"].get("nodeName") == node]
+        return node not in self.pods and bool(there)
 
     def has_former_pod(self, node):
         """Whether the pod was made for a node of this name that is no more."""
@@ -171,7 +183,7 @@ class _Rest:
         if record.get("state") == "Failed" and record.get("uid") == self.wanted[node]:
             return "failed"  # whether rightly so was judged when it was written
         machine = world.machines[node]
-        if not machine.is_up:
+        if not machine.is_up or self.is_held(node):
             return "unreachable"
         run = self.run_of(node)
         if run is None or not run.logs:
@@ -183,6 +195,12 @@ class _Rest:
         if instances & world.oracle.records.printed and self.uid in tokens:
             self.violate("stuck", f"{node} has succeeded and is not in the ledger")
         return "active"
+
+    def is_held(self, node):
+        """Whether the node's condition keeps off a pod that is yet to come, or to be scheduled."""
+        raw, pod = self.world.server.get(NODES, node, ""), self.pods.get(node)
+        is_bound = pod is not None and bool(pod["spec"].get("nodeName"))
+        return not is_bound and intent.is_held(self.job["spec"], raw)
 
     def is_entered(self, node):
         return self.world.oracle.is_entered(self.uid, node, self.wanted[node])

@@ -53,6 +53,38 @@ def test_a_living_pod_that_is_long_gone_stands_for_no_other_node():
     assert not simulate(schedule).violations
 
 
+def away(kind, seconds, *more, spec=None):
+    """Return a schedule of two nodes, one of which is away when the other one completes."""
+    policy = {"failurePolicy": {"action": "Continue"}}
+    return Schedule(
+        0,
+        (NodePlan("n1", (Task("done", 5.0),)), NodePlan("n2", (Task("done", 20.0),))),
+        (JobPlan(spec={"image": "example/task:1", **policy, **(spec or {})}),),
+        (Disturbance(3.0, kind, what="n2", seconds=seconds), *more),
+        calm=True,
+    )
+
+
+FORCED = Disturbance(8.0, "force_delete", what="n2")
+
+
+@pytest.mark.parametrize("seconds", [60.0, 0.0])
+@pytest.mark.parametrize(
+    "found", [("shutdown",), ("down", FORCED), ("no_network", FORCED)], ids=lambda found: found[0]
+)
+def test_a_node_that_is_away_and_has_no_pod_stays_wanted(found, seconds):
+    kind, *more = found
+    schedule = away(kind, seconds, *more)
+    assert not simulate(schedule).violations
+    with MUTANTS["forgets_the_absent"]():
+        assert simulate(schedule).kinds & {"complete", "counts", "stuck"}
+
+
+def test_a_node_that_an_administrator_tainted_as_well_does_not():
+    taint = Disturbance(4.0, "taint", what="n2", mode="NoSchedule")
+    assert not simulate(away("shutdown", 0.0, taint)).violations
+
+
 def test_each_feature_is_in_many_of_the_schedules():
     counts = Counter()
     for schedule in map(draw, range(SCHEDULES)):

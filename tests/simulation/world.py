@@ -21,6 +21,12 @@ from tests.simulation.server import DAEMON_SETS, NODES, PODS, Server
 ROUGH = 0.06
 ROUGH_FACTOR = 12.0
 FOR_EVER_SECONDS = 1e6
+# What the node lifecycle controller makes of the status of a node's Ready condition.
+READY_TAINTS = {
+    "False": "node.kubernetes.io/not-ready",
+    "Unknown": "node.kubernetes.io/unreachable",
+}
+NETWORK_TAINT = {"key": "node.kubernetes.io/network-unavailable", "effect": "NoSchedule"}
 
 
 class World:
@@ -235,13 +241,44 @@ class World:
             return
         conditions = raw["status"]["conditions"]
         if conditions[0]["status"] != status:
-            self.oracle.patience.node_ready(name, is_ready=status == "True")
+            fits = status == "True" and NETWORK_TAINT not in _taints(raw)
+            self.oracle.patience.node_ready(name, is_ready=fits)
             machine = self.machines.get(name)
             is_kubelet = status != "Unknown" and machine is not None
             since = self.clock.stamp(machine.skew if is_kubelet else self.schedule.api_skews[0])
             ready = {"type": "Ready", "status": status, "lastTransitionTime": since}
             self.server.set_status("node-controller", NODES, raw, {"conditions": [ready]})
             self._mark_pods(name, status)
+            delay = self.lag("node-controller", 0.01, 0.5)
+            self.loop.call_later(delay, self._taint_by_condition, name)
+
+    def set_network(self, name, *, is_there):
+        """Have a cloud's controller say whether a node has a network."""
+        raw = self.server.get(NODES, name, "")
+        if raw is not None:
+            taints = [] if is_there else [NETWORK_TAINT]
+            self.put_taints("cloud", raw, NETWORK_TAINT["key"], taints)
+            is_ready = raw["status"]["conditions"][0]["status"] == "True"
+            self.oracle.patience.node_ready(name, is_ready=is_ready and is_there)
+
+    def _taint_by_condition(self, name):
+        """Put the taint on a node that says that it is not Ready, or take it away.
+
+        The node lifecycle controller also puts one of the effect NoExecute, which pods of a
+        DaemonSet tolerate.
+        """
+        raw = self.server.get(NODES, name, "")
+        if raw is not None:
+            status = raw["status"]["conditions"][0]["status"]
+            key = READY_TAINTS.get(status)
+            taints = [{"key": key, "effect": "NoSchedule"}] if key else []
+            self.put_taints("node-controller", raw, "|".join(READY_TAINTS.values()), taints)
+
+    def put_taints(self, actor, raw, keys, taints):
+        """Replace the taints of a raw node with these keys ("a|b") by others."""
+        others = [t for t in _taints(raw) if t["key"] not in keys.split("|")]
+        body = {"spec": {"taints": [*others, *taints] or None}}
+        self.server.patch(actor, NODES, raw["metadata"]["name"], body, namespace="")
 
     def _mark_pods(self, node, status):
         """Take Ready from the pods that had it, as the node lifecycle controller does."""
@@ -251,6 +288,10 @@ class World:
                 ready = {"type": "Ready", "status": "True" if status == "True" else "False"}
                 told = {**told, "conditions": [ready]}
                 self.server.set_status("node-controller", PODS, pod, told)
+
+
+def _taints(node):
+    return (node.get("spec") or {}).get("taints") or []
 
 
 def _pod_words(pod):

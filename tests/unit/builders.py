@@ -7,6 +7,7 @@ from job_controller.api import names
 from job_controller.api.job import Job, JobSpec
 from job_controller.api.objects import Container, DaemonSet, Node, Pod
 from job_controller.api.report import Evidence, JobReport
+from job_controller.core.absence import find_held
 from job_controller.core.desired import build_daemon_set
 from job_controller.core.report import build_report
 from job_controller.core.sightings import look
@@ -150,7 +151,8 @@ def seen_before(snapshot: Snapshot, since: timedelta, now: datetime = NOW) -> Sn
         name for name, record in merge_records(snapshot).items() if record.state == "Failed"
     )
     pods = standing_pods(snapshot)
-    return replace(snapshot, seen=look({}, pods, snapshot.nodes, failed, now - since))
+    held = find_held(snapshot, pods)
+    return replace(snapshot, seen=look({}, pods, snapshot.nodes, failed, now - since, held))
 
 
 def world(*node_names: str, running=True, **changes) -> World:

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from job_controller.api.job import Job
+from job_controller.api.taints import Taint
 from job_controller.caches import CROWD_SECONDS, Caches, Notice, parse_notice
 from job_controller.core.desired import build_daemon_set
 from job_controller.kube.client import KubeClient
@@ -95,6 +96,7 @@ def test_a_refusal_of_pods_concerns_the_job_of_the_daemon_set(told):
 
 
 NODE = make_node("a", ready_since=NOW)
+TAINTED = replace(NODE, taints=(Taint("node.kubernetes.io/not-ready", "NoSchedule"),))
 
 
 @pytest.mark.parametrize(
@@ -106,8 +108,9 @@ NODE = make_node("a", ready_since=NOW)
         (NODE, replace(NODE, ready=False)),
         (replace(NODE, ready=False), NODE),
         (NODE, replace(NODE, ready_since=NOW + timedelta(1))),
+        (TAINTED, replace(TAINTED, labels={"a": "b"})),
     ],
-    ids=["joins", "leaves", "anew", "lost", "back", "flipped"],
+    ids=["joins", "leaves", "anew", "lost", "back", "flipped", "labelled"],
 )
 def test_what_a_run_counts_of_nodes_concerns_every_job(told, old, new):
     assert sorted(told.of(told.caches._node_changed, old, new)) == [(OTHER, SOON), (KEY, SOON)]

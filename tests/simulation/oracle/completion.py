@@ -1,8 +1,9 @@
 """A Job is called complete, and deleted, only when every node that its user asked for is done.
 
-Which nodes these are, `intent` says: the Job's spec and the nodes. Three sentences bound what can
+Which nodes these are, `intent` says: the Job's spec and the nodes. These sentences bound what can
 be asked of programs that hear of everything late, and each is one that a user can be told:
 
+- A node that has begun (see `begun`) counts while nothing but its own condition keeps pods off it.
 - A node counts from the moment the DaemonSet controller has counted it (`counted`, the nodes as it
   had them when it last wrote the status), and the program that claims has heard of that.
 - A change of the spec counts from the generation that the claim names (status.observedGeneration),
@@ -21,7 +22,7 @@ from tests.fakekube import daemon_sets
 from tests.simulation import intent
 from tests.simulation.oracle import shards
 from tests.simulation.oracle.facts import is_true
-from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS
+from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, REPORTS
 
 Raw = Mapping[str, Any]
 
@@ -35,12 +36,13 @@ class View:
 
     `generation` of the spec that the claim is about; `counted`, the nodes by name as the DaemonSet
     controller had them, None when it had not looked; `until`, the moment up to which the program
-    had heard of everything.
+    had heard of everything; `begun`, the UIDs of the nodes that it knew to have begun.
     """
 
     generation: int
     counted: Mapping[str, Raw] | None
     until: float
+    begun: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -74,7 +76,9 @@ class Completion:
         counts = self.counts.get(job_uid, ())
         # Who has not heard of the first one cannot know of fewer nodes.
         known = [nodes for at, nodes in counts if at < until] or [nodes for _, nodes in counts[:1]]
-        return View(generation, known[-1] if known else None, until)
+        told = min(until, process.feeds[REPORTS].known_until)
+        begun = self.oracle.begun.until(job_uid, told)
+        return View(generation, known[-1] if known else None, until, begun)
 
     def deletion_view(self, process: Any, name: str, namespace: str) -> View | None:
         """Return what a process knows when it asks for a Job's deletion, None for no such Job."""
@@ -128,13 +132,18 @@ class Completion:
         uid = job["metadata"]["uid"]
         nodes = self.world.server.all(NODES)
         return intent.wanted(
-            self._spec(uid, view.generation), nodes, self._occupied(uid, view.until)
+            self._spec(uid, view.generation),
+            nodes,
+            self._occupied(uid, view.until),
+            view.begun,
         )
 
     def wanted(self, job: Raw) -> dict[str, str]:
         """Return which nodes a Job is for now, in truth, by its newest spec."""
         uid, now = job["metadata"]["uid"], self.world.loop.moment
-        return intent.wanted(job["spec"], self.world.server.all(NODES), self._occupied(uid, now))
+        begun = self.oracle.begun.until(uid, now)
+        nodes = self.world.server.all(NODES)
+        return intent.wanted(job["spec"], nodes, self._occupied(uid, now), begun)
 
     def _lacking(self, invariant: str, job: Raw, view: View) -> dict[str, str]:
         """Return the nodes, with UIDs, that are wanted and have not completed."""
@@ -144,7 +153,7 @@ class Completion:
             return {}
         occupied = self._occupied(uid, view.until)
         spec = self._spec(uid, view.generation)
-        counted = intent.wanted(spec, view.counted.values(), occupied)
+        counted = intent.wanted(spec, view.counted.values(), occupied, view.begun)
         truth = self.truth(job, view)
         return {
             node: node_uid
@@ -155,9 +164,9 @@ class Completion:
     def _joined_later(self, uid: str, claim: View, node: str, node_uid: str) -> bool:
         """Return whether a node became one of the Job's by its own change, and has no pod of it."""
         spec = self._spec(uid, claim.generation)
-        was = intent.wanted(spec, (claim.counted or {}).values(), ())
+        was = intent.wanted(spec, (claim.counted or {}).values(), (), claim.begun)
         current = self.world.server.get(NODES, node, "")
-        fits_old_spec = bool(intent.wanted(spec, [current], ()))
+        fits_old_spec = bool(intent.wanted(spec, [current], (), {node_uid}))
         return (
             was.get(node) != node_uid
             and fits_old_spec

@@ -3,6 +3,7 @@
 from collections import Counter
 
 from tests.simulation.oracle import gates, shards
+from tests.simulation.oracle.begun import Begun
 from tests.simulation.oracle.completion import Completion
 from tests.simulation.oracle.conventions import status_faults
 from tests.simulation.oracle.deadlines import Deadlines
@@ -33,6 +34,7 @@ class Oracle:
         self.plans = {}
         self.deleted_by_us = set()
         self.ledger_read_at = {}
+        self.begun = Begun(world, self)
         self.completion = Completion(world, self)
         self.evidence = Evidence(world, self)
         self.records = Records(world, self)
@@ -96,6 +98,7 @@ class Oracle:
     def _report_written(self, old, new):
         self.evidence.judge(old, new)
         self.records.judge(old, new)
+        self.begun.judge_record(new)
         self.completion.judge_report(new)
         for words in (
             *shards.evidence_faults(self._world, self.job_of, old, new),

@@ -13,6 +13,7 @@ class Starts:
 
     def task_starts(self, run):
         """Judge the start of an instance of the task."""
+        self._oracle.begun.task_starts(run)
         job_uid = self._oracle.job_of.get(run.pod_uid)
         entry = self._oracle.evidence.entered.get((job_uid, run.machine.name))
         if entry is None or entry[0] != run.machine.uid or entry[1] == run.pod_name:

@@ -9,6 +9,7 @@ from job_controller.api import names
 from job_controller.api.job import FailurePolicy, NodeSelection
 from job_controller.api.objects import Container
 from job_controller.api.report import NodeRecord
+from job_controller.api.taints import Taint
 from job_controller.core.decide import decide
 from job_controller.core.plan import (
     ApplyDaemonSet,
@@ -421,6 +422,7 @@ def test_no_shard_takes_more_records_than_its_share(monkeypatch):
 def test_a_completed_node_is_not_counted_in_the_place_of_one_whose_pod_is_ending():
     """Of three nodes two are wanted: b, whose pod cannot end, and c. a completed, and was left."""
     w = world("a", "b", "c", gated=True, desired=2, scheduled=2, evidence={"a": done("a")})
+    w.nodes["a"] = replace(w.nodes["a"], taints=(Taint("maintenance", "NoSchedule"),))
     w.nodes["b"] = lost("b")
     w.pods = [replace(make_pod("b"), deleting=True), make_pod("c")]
     plan = run(w)

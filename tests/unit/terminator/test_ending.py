@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from job_controller.api import names
 from job_controller.api.affinity import REQUIRED
-from job_controller.api.job import FailurePolicy, nodes_hash
-from job_controller.api.objects import Node
+from job_controller.api.job import FailurePolicy, NodeSelection, nodes_hash
+from job_controller.api.objects import Container, Node
 from job_controller.api.report import Evidence, NodeRecord
 from terminator.ending import (
     Snapshot,
@@ -53,8 +53,8 @@ def world(names=NAMES, completed=NAMES, job=None, **changes):
     return replace(snapshot, **changes)
 
 
-def obstacle(snapshot, now=NOW):
-    return judge_ending(snapshot.job, lambda: take_count(snapshot), now).obstacle
+def obstacle(snapshot, now=NOW, overdue_since=None):
+    return judge_ending(snapshot.job, lambda: take_count(snapshot), now, overdue_since).obstacle
 
 
 def test_a_job_that_both_count_as_complete_may_go():
@@ -186,10 +186,10 @@ def test_a_failed_job_that_is_about_to_be_retried_stays():
     assert "about to try again" in ending(asked).obstacle
 
 
-def overdue(**changes):
-    """A Job whose time to live has been over for eleven minutes."""
+def over(**changes):
+    """A Job whose time to live has been over for an hour."""
     spec = {"ttl_seconds_after_finished": 5}
-    told = {"completionTime": "2026-01-02T02:53:00Z", "nodes": {"desired": 3}}
+    told = {"completionTime": "2026-01-02T02:03:00Z", "nodes": {"desired": 3}}
     return world(job=make_job(COMPLETE, spec=spec, status=told), **changes)
 
 
@@ -206,31 +206,141 @@ def test_a_complete_job_on_which_no_node_ever_worked_stays():
 
 def test_a_pod_on_a_node_that_is_not_selected_stands_for_nobody():
     """The selection moved from c to another node, whose pod this cache has yet to see."""
-    snapshot = world()
-    affinity = _without("c")
-    found = make_daemon_set(3, spec={"template": {"spec": {"affinity": affinity}}})
+    snapshot = world(job=without_c())
+    found = daemon_set_without_c(3)
     assert obstacle(replace(snapshot, daemon_set=found)) == (
         "c is not selected any more, and its pod is about to be deleted"
     )
 
 
-def _without(name):
-    rule = {"key": "metadata.name", "operator": "NotIn", "values": [name]}
-    return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": [rule]}]}}}
+def without_c():
+    spec = {"nodes": NodeSelection(exclude=("c",))}
+    return make_job(COMPLETE, spec=spec, raw_spec={"nodes": {"exclude": ["c"]}})
 
 
-def test_a_node_that_joined_a_complete_job_and_gets_no_pod_does_not_keep_it_for_ever():
-    joined = make_daemon_set(4, scheduled=3)
-    assert obstacle(world(daemon_set=joined)) == "4 nodes should run a pod and 3 do"
-    assert obstacle(overdue(daemon_set=joined)) == ""
+def daemon_set_without_c(desired, **changes):
+    rule = {"key": "metadata.name", "operator": "NotIn", "values": ["c"]}
+    affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": [rule]}]}}}
+    annotations = {names.ANNOTATION_NODES_HASH: nodes_hash({"nodes": {"exclude": ["c"]}})}
+    spec = {"template": {"spec": {"affinity": affinity}}}
+    return make_daemon_set(desired, annotations=annotations, spec=spec, **changes)
 
 
-def test_a_node_at_work_keeps_a_complete_job_however_long_its_time_is_over():
-    assert obstacle(overdue(completed=("a", "b"))) == "2 of 3 nodes are completed"
-    unreachable = {"c": record(state="Unreachable")}
-    assert obstacle(overdue(completed=("a", "b"), records=unreachable)) == ""
-    waiting = [make_pod("a"), make_pod("b"), make_pod("c", bound=False, container=None)]
-    assert obstacle(overdue(completed=("a", "b"), pods=waiting)) == ""
+def held(snapshot, overdue_since):
+    return judge_ending(snapshot.job, lambda: take_count(snapshot), NOW, overdue_since)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"daemon_set": make_daemon_set(4, scheduled=3)}, "4 nodes should run a pod and 3 do"),
+        (
+            {
+                "completed": ("a", "b"),
+                "pods": [*map(make_pod, "ab"), make_pod("c", bound=False, container=None)],
+            },
+            "2 of 3 nodes are completed",
+        ),
+        (
+            {"completed": ("a", "b"), "records": {"c": record(state="Unreachable")}},
+            "2 of 3 nodes are completed",
+        ),
+    ],
+)
+def test_a_node_that_is_not_at_work_keeps_a_job_for_ten_minutes_from_when_it_was_seen(
+    changes, words
+):
+    """The time to live may have been over for long: until now another node was at work."""
+    snapshot = over(**changes)
+    first = held(snapshot, None)
+    assert (first.obstacle, first.is_overdue) == (words, True)
+    assert first.wake_at == NOW + timedelta(minutes=10)
+    before = NOW - timedelta(minutes=9)
+    assert held(snapshot, before).wake_at == before + timedelta(minutes=10)
+    assert held(snapshot, NOW - timedelta(minutes=10)).may_delete
+
+
+def test_nothing_is_overdue_before_the_time_to_live_is_over():
+    job = with_ttl(COMPLETE, 65)
+    assert not ending(job).is_overdue
+    snapshot = world(job=job, daemon_set=make_daemon_set(4, scheduled=3))
+    assert not held(snapshot, None).is_overdue
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        Container("running"),
+        Container("waiting", reason="CrashLoopBackOff", restart_count=1, last_exit_code=1),
+        Container("waiting", reason="ContainerCreating"),
+        Container("waiting", reason="PodInitializing"),
+        Container("terminated", exit_code=1),
+        None,
+    ],
+)
+def test_a_node_at_work_keeps_a_complete_job_however_long_its_time_is_over(container):
+    pods = [*map(make_pod, "ab"), make_pod("c", container=container)]
+    found = held(over(completed=("a", "b"), pods=pods), NOW - timedelta(hours=1))
+    assert (found.obstacle, found.is_overdue) == ("2 of 3 nodes are completed", False)
+
+
+def test_a_pod_whose_containers_have_ended_for_good_is_not_at_work():
+    pods = [*map(make_pod, "ab"), make_pod("c", phase="Failed", container=Container("terminated"))]
+    assert held(over(completed=("a", "b"), pods=pods), NOW - timedelta(hours=1)).may_delete
+
+
+# --- nodes without a pod ----------------------------------------------------------------
+
+
+def without_pod_of_c(entry, **changes):
+    """The pod of c has gone, and the DaemonSet controller does not count c."""
+    snapshot = world(completed=("a", "b"), pods=[make_pod("a"), make_pod("b")])
+    records = {**snapshot.records, "c": entry}
+    return replace(snapshot, daemon_set=make_daemon_set(2), records=records, **changes)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        record(state="Active"),
+        record(state="Unreachable"),
+        replace(record(state="Waiting"), attempts=1),
+        replace(record(state="Failed"), attempts=1, retry="an older one"),
+    ],
+)
+def test_a_node_that_has_begun_and_lost_its_pod_keeps_its_job(entry):
+    snapshot = without_pod_of_c(entry)
+    count = take_count(snapshot)
+    assert not count.all_completed
+    assert obstacle(snapshot) == "c has begun and not ended, and has no pod"
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        record("an older node of that name", "Active"),
+        record(state="Waiting"),
+        replace(record(state="Removed"), attempts=1),
+    ],
+)
+def test_a_node_that_has_not_begun_or_does_not_count_any_more_keeps_no_job(entry):
+    assert not obstacle(without_pod_of_c(entry))
+
+
+def test_a_node_that_has_begun_and_is_gone_or_not_selected_keeps_no_job():
+    snapshot = without_pod_of_c(record(state="Active"))
+    nodes = {name: make_node(name) for name in "ab"}
+    assert not obstacle(replace(snapshot, nodes=nodes))
+    assert not obstacle(replace(snapshot, job=without_c(), daemon_set=daemon_set_without_c(2)))
+
+
+@pytest.mark.parametrize("told", [2, 3, 4])
+def test_nodes_that_have_ended_and_lost_their_pods_may_be_counted(told):
+    """Whether they are wanted, taints say, of which this count knows nothing."""
+    job = make_job(COMPLETE, status={"nodes": {"desired": told}})
+    snapshot = world(pods=[make_pod("a"), make_pod("b")], job=job, daemon_set=make_daemon_set(2))
+    assert take_count(snapshot).absent == {"c"}
+    assert bool(obstacle(snapshot)) == (told == 4)
 
 
 # --- nodes that should not have a pod, and pods on their way out ----------------------------
@@ -257,15 +367,9 @@ def test_a_tainted_node_with_a_pod_does_not_stand_for_one_without():
 
 
 def test_a_node_that_left_the_selection_does_not_keep_its_job_while_its_pod_goes():
-    raw = {"nodes": {"exclude": ["c"]}}
-    found = make_daemon_set(
-        2,
-        misscheduled=1,
-        annotations={names.ANNOTATION_NODES_HASH: nodes_hash(raw)},
-        spec={"template": {"spec": {"affinity": _without("c")}}},
-    )
     pods = [make_pod("a"), make_pod("b"), make_pod("c", deleting=True)]
-    snapshot = world(completed=("a", "b"), pods=pods, job=make_job(COMPLETE, raw_spec=raw))
+    snapshot = world(completed=("a", "b"), pods=pods, job=without_c())
+    found = daemon_set_without_c(2, misscheduled=1)
     assert obstacle(replace(snapshot, daemon_set=found)) == ""
 
 

@@ -1,0 +1,70 @@
+"""Whether a DaemonSet chooses all nodes that its Job asks for.
+
+Pure, and independent of the code that places the pods on purpose: `spec.nodes` is read here as a
+question about one node, not as node affinity to be merged.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from job_controller.api.affinity import REQUIRED, NodeAffinity
+from job_controller.api.job import Job
+from job_controller.api.objects import DaemonSet, Node
+
+
+class Selection:
+    """The nodes that a Job asks for: by `spec.nodes`, and what `spec.template` asks of a node."""
+
+    def __init__(self, job: Job) -> None:
+        """Read a Job's spec."""
+        nodes = job.spec.nodes
+        self._include = frozenset(nodes.include)
+        self._exclude = frozenset(nodes.exclude)
+        self._by_label = NodeAffinity(_label_spec(nodes.selector or {}))
+        self._by_template = NodeAffinity(_pod_spec(job))
+
+    def selects(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Return whether the Job asks for a node of that name and those labels."""
+        if name in self._exclude or (self._include and name not in self._include):
+            return False
+        return self._by_label.matches(name, labels) and self._by_template.matches(name, labels)
+
+
+def find_unchosen(job: Job, daemon_set: DaemonSet, nodes: Iterable[Node]) -> str:
+    """Return in words which node the Job asks for and its DaemonSet does not choose, "" for none.
+
+    Only labels, names and the Job's own tolerations are looked at. A DaemonSet that chooses more
+    nodes than the Job asks for leaves none undone.
+    """
+    kept = [_pruned(toleration) for toleration in daemon_set.pod_spec.get("tolerations") or ()]
+    if any(_pruned(wanted) not in kept for wanted in _pod_spec(job).get("tolerations") or ()):
+        return "its DaemonSet lacks a toleration of spec.template"
+    selection, affinity = Selection(job), NodeAffinity(daemon_set.pod_spec)
+    unchosen = (
+        node.name
+        for node in nodes
+        if not affinity.matches(node.name, node.labels)
+        and selection.selects(node.name, node.labels)
+    )
+    name = min(unchosen, default="")
+    return f"its DaemonSet does not choose {name}, which the Job asks for" if name else ""
+
+
+def _label_spec(selector: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a raw pod spec that chooses the nodes of a raw LabelSelector."""
+    spec: dict[str, Any] = {"nodeSelector": selector.get("matchLabels") or {}}
+    if rules := selector.get("matchExpressions"):
+        required = {"nodeSelectorTerms": [{"matchExpressions": rules}]}
+        spec["affinity"] = {"nodeAffinity": {REQUIRED: required}}
+    return spec
+
+
+def _pod_spec(job: Job) -> Mapping[str, Any]:
+    """Return the raw pod spec of `spec.template`, empty where there is none."""
+    found = job.spec.template.get("spec")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _pruned(toleration: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a toleration without what the server leaves out."""
+    return {key: value for key, value in toleration.items() if value not in (None, "")}

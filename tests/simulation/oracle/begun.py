@@ -1,0 +1,55 @@
+"""Which nodes have begun a Job's work, as far as the controller has to know.
+
+A node that has begun stays wanted when a condition of its own keeps pods off it. Who hears of
+everything late cannot know of a task whose pod went at once: a node counts from the moment that its
+start is on record, and at the latest KNOWN_SECONDS after the start of its task, unless the
+controller was in trouble within that time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.simulation.server import PODS
+
+Raw = Mapping[str, Any]
+
+KNOWN_SECONDS = 8.0
+
+
+@dataclass(slots=True)
+class Begun:
+    """Hears of starts and of records; moments by the UIDs of a Job and of a node."""
+
+    world: Any
+    oracle: Any
+    known: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def task_starts(self, run: Any) -> None:
+        """Hear of an instance of a task that starts."""
+        if job_uid := self.oracle.job_of.get(run.pod_uid):
+            now, key = self.world.loop.moment, (job_uid, run.machine.uid)
+            self.world.loop.call_later(KNOWN_SECONDS, self._note, key, run, now)
+
+    def _note(self, key: tuple[str, str], run: Any, since: float) -> None:
+        controller = self.world.processes["controller"]
+        was_well = controller.is_up and controller.started_at < since
+        is_there = self.world.server.now(PODS, run.raw) is not None
+        if was_well and is_there and self.world.clear_from["controller"] < since:
+            self.known.setdefault(key, self.world.loop.moment)
+
+    def judge_record(self, report: Raw) -> None:
+        """Note which nodes have begun by a report."""
+        job_uid = report["spec"]["job"]["uid"]
+        for record in ((report.get("status") or {}).get("nodeStates") or {}).values():
+            has_begun = record.get("state") in {"Active", "Unreachable", "Failed"}
+            if has_begun or record.get("attempts"):
+                self.known.setdefault((job_uid, record.get("uid")), self.world.loop.moment)
+
+    def until(self, job_uid: str, moment: float) -> frozenset[str]:
+        """Return the UIDs of the nodes that had begun a Job's work before a moment."""
+        return frozenset(
+            node for (job, node), at in self.known.items() if job == job_uid and at < moment
+        )

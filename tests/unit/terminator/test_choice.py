@@ -1,0 +1,96 @@
+"""Whether a DaemonSet chooses the nodes that its Job asks for."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from job_controller.api.affinity import REQUIRED
+from job_controller.api.job import NodeSelection
+from job_controller.core.placement import node_terms
+from terminator.choice import Selection, find_unchosen
+from tests.simulation import intent
+from tests.unit.terminator.builders import make_daemon_set, make_job, make_node
+
+NODES = [make_node("a", labels={"zone": "x"}), make_node("b", labels={"zone": "y"})]
+
+
+def affinity(terms):
+    return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}
+
+
+def found(daemon_pod_spec, template=None, **nodes):
+    template = {"spec": template} if template is not None else {}
+    job = make_job(spec={"nodes": NodeSelection(**nodes), "template": template})
+    daemon_set = make_daemon_set(2, spec={"template": {"spec": daemon_pod_spec}})
+    return find_unchosen(job, daemon_set, NODES)
+
+
+def test_a_daemon_set_that_chooses_every_node_leaves_none_out():
+    assert not found({})
+    assert not found({}, include=("a",))
+    assert not found({"nodeSelector": {"zone": "x"}}, selector={"matchLabels": {"zone": "x"}})
+
+
+def test_a_narrower_daemon_set_is_found_by_the_node_that_it_leaves_out():
+    rule = {"key": "metadata.name", "operator": "In", "values": ["a"]}
+    narrow = {"affinity": affinity([{"matchFields": [rule]}])}
+    assert found(narrow) == "its DaemonSet does not choose b, which the Job asks for"
+    assert found(narrow, include=("a", "b"))
+    assert not found(narrow, include=("a",))
+    assert not found(narrow, exclude=("b",))
+    assert found({"nodeSelector": {"zone": "x"}})
+
+
+def test_what_the_template_asks_of_a_node_narrows_the_choice_rightly():
+    narrow = {"nodeSelector": {"zone": "x"}}
+    assert not found(narrow, template=narrow)
+    assert found(narrow, template={"nodeSelector": {"zone": "y"}})
+    assert not found({}, template={"affinity": None})
+
+
+def test_a_toleration_that_was_taken_away_is_found():
+    toleration = {"key": "a", "operator": "Exists", "value": ""}
+    stored = {"key": "a", "operator": "Exists"}
+    template = {"tolerations": [toleration]}
+    assert not found({"tolerations": [stored, {"key": "b"}]}, template=template)
+    assert found({}, template=template) == "its DaemonSet lacks a toleration of spec.template"
+    assert not found({"tolerations": [stored]})
+
+
+values = st.lists(st.sampled_from("xy"), min_size=1, max_size=2, unique=True)
+rules = st.one_of(
+    st.builds(
+        lambda operator, found: {"key": "zone", "operator": operator, "values": found},
+        st.sampled_from(["In", "NotIn"]),
+        values,
+    ),
+    st.builds(
+        lambda operator: {"key": "zone", "operator": operator},
+        st.sampled_from(["Exists", "DoesNotExist"]),
+    ),
+)
+selectors = st.fixed_dictionaries(
+    {},
+    optional={
+        "matchLabels": st.fixed_dictionaries({}, optional={"zone": st.sampled_from("xy")}),
+        "matchExpressions": st.lists(rules, max_size=2),
+    },
+)
+some_names = st.lists(st.sampled_from("abc"), max_size=2, unique=True)
+
+
+@given(selectors, some_names, some_names, st.sampled_from("abc"), st.sampled_from([None, "x", "y"]))
+def test_it_reads_a_selection_as_the_model_and_as_the_controller_do(
+    selector, include, exclude, name, zone
+):
+    labels = {"zone": zone} if zone else {}
+    nodes = NodeSelection(selector, tuple(include), tuple(exclude))
+    ours = Selection(make_job(spec={"nodes": nodes})).selects(name, labels)
+    raw = {"selector": selector, "include": include, "exclude": exclude}
+    assert ours == intent.selects(raw, {"metadata": {"name": name, "labels": labels}})
+    # What the controller makes of it chooses the node as well.
+    job = make_job(spec={"nodes": nodes})
+    terms = node_terms(nodes)
+    placed = make_daemon_set(
+        1, spec={"template": {"spec": {"affinity": affinity(terms)} if terms else {}}}
+    )
+    assert not find_unchosen(job, placed, [make_node(name, labels=labels)])
