@@ -142,7 +142,8 @@ class Reconciler:
             name for name, record in merge_records(snapshot).items() if record.state == FAILED
         )
         now = self._shell.clock.now()
-        seen = look(before if uid == job.uid else {}, pods, snapshot.nodes, failed, now)
+        before = before if uid == job.uid else {}
+        seen = look(before, pods, snapshot.nodes, failed, now, job.retry_token)
         self._seen[key] = job.uid, seen
         return replace(snapshot, seen=seen)
 
