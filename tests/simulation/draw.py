@@ -1,5 +1,5 @@
 """From a seed to a schedule. All randomness of its content is here, in
-`features` and in `hazards`.
+`features`, `hazards` and `startings`.
 
 Most schedules have one theme, so that each kind of trouble is met often, and some have all. Times
 are drawn short rather than long: a run of three nodes is over within seconds.
@@ -10,6 +10,7 @@ from random import Random
 from tests.simulation.features import with_features
 from tests.simulation.hazards import with_hazards
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
+from tests.simulation.startings import with_startings
 
 THEMES = (
     "calm",
@@ -36,7 +37,8 @@ FAULTS = ("before", "after", "conflict", "slow", "throttle")
 def draw(seed):
     """Return the schedule of a seed."""
     schedule = with_features(_Draw(Random(seed)).schedule(seed), Random(f"{seed}/features"))
-    return with_hazards(schedule, Random(f"{seed}/hazards"))
+    schedule = with_hazards(schedule, Random(f"{seed}/hazards"))
+    return with_startings(schedule, Random(f"{seed}/startings"))
 
 
 class _Draw:
