@@ -318,10 +318,10 @@ class Court:
             return replace(failed, finished_at=f"{evidence.failed_at[:19]}Z"), None
         container = pod.container
         code = record.exit_code
-        if container is None or code is None or record.state != ACTIVE or self._is_success(code):
+        if container is None or code is None or record.state != ACTIVE:
             return None, None
-        if pod.is_disrupted:
-            # Not the task's fault: the DaemonSet controller makes another pod.
+        if self._is_success(code) or not record.ended or pod.is_disrupted:
+            # A disruption is not the task's fault: the DaemonSet controller makes another pod.
             return None, None
         fatal = self._action(code) == "Fail"
         if not fatal and record.ended - record.ignored <= self.spec.backoff_limit:
@@ -343,7 +343,13 @@ class Court:
             and evidence.pod_uid == pod.uid
             and evidence.attempt >= record.ended
         )
-        seen_at = self._first_seen(ended(pod, record.ended))
+        sighting = self.seen.get(ended(pod, record.ended))
+        if sighting is not None:
+            seen_at = sighting.first
+        else:
+            # It is on record from before this process, and the pod no longer shows it.
+            ours = (known.first for fact, known in self.seen.items() if fact.uid == pod.uid)
+            seen_at = min(ours, default=self.now)
         return seen_at + (LEDGER_GRACE if was_read else ABSENT_GRACE)
 
     def _unreachable(

@@ -446,6 +446,16 @@ def test_a_start_that_the_kubelet_has_yet_to_try_has_not_ended():
     assert judge(lost).record.ended == 1
 
 
+def test_an_end_that_the_pod_no_longer_shows_stays_on_record_and_is_judged():
+    """Its container was removed, and the controller has restarted since."""
+    known = judge(crashed()).record
+    pod = not_again("ContainerCreating")
+    early = judge(pod, record=known, seen=29, spec=replace(SPEC, backoff_limit=0))
+    assert (early.record.ended, early.wake_at) == (1, NOW + timedelta(seconds=1))
+    late = judge(pod, record=known, seen=30, spec=replace(SPEC, backoff_limit=0)).record
+    assert (late.state, late.reason) == ("Failed", "BackoffLimitExceeded")
+
+
 def test_a_task_that_does_not_start_again_is_told_within_a_minute_and_fails_late():
     """As after a reboot of its node, when a volume cannot be mounted any more."""
     pod = not_again("ContainerCreating", restarts=1)
