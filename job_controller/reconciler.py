@@ -38,7 +38,7 @@ from job_controller.core.plan import (
     without_progress,
 )
 from job_controller.core.report import PHASE_CANCELLED, closed_status, expired_reports
-from job_controller.core.sightings import Sightings, look
+from job_controller.core.sightings import Scene, Sightings, look
 from job_controller.core.snapshot import Settings, Snapshot
 from job_controller.core.tally import merge_records, standing_pods
 from job_controller.kube.client import KubeClient
@@ -143,8 +143,10 @@ class Reconciler:
             name for name, record in merge_records(snapshot).items() if record.state == FAILED
         )
         now = self._shell.clock.now()
+        before = before if uid == job.uid else {}
         held = find_held(snapshot, pods)
-        seen = look(before if uid == job.uid else {}, pods, snapshot.nodes, failed, now, held)
+        scene = Scene(pods, snapshot.nodes, failed, held, job.retry_token)
+        seen = look(before, scene, now)
         self._seen[key] = job.uid, seen
         return replace(snapshot, seen=seen)
 

@@ -93,8 +93,8 @@ class Pod:
     `started_at` is when the kubelet took it up. `disrupted` is the reason of a DisruptionTarget
     condition (eviction, preemption, taint), `unschedulable` the scheduler's message. `blocker`
     says which other container keeps the task from starting ("" for none), and `has_init_running`
-    whether an init container other than the task is at work. `hold_started`: a container
-    other than the task and the init containers has started.
+    whether an init container other than the task and sidecars is at work. `hold_started`: a
+    container other than the task and the init containers has started.
     """
 
     namespace: str
@@ -221,7 +221,7 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
         ),
         disrupted=(disruption.get("reason") or "") if disruption.get("status") == "True" else "",
         blocker=_blocker(status),
-        has_init_running=any("running" in (raw.get("state") or {}) for raw in _other_inits(status)),
+        has_init_running=_has_init_running(spec, status),
         hold_started=_hold_started(status),
         container=_task_container(status),
     )
@@ -293,6 +293,22 @@ def _blocker(status: Mapping[str, Any]) -> str:
             detail = f": {message}" if message else ""
             return f"init container {raw.get('name')}: {reason}{detail}"[:BLOCKER_LIMIT]
     return ""
+
+
+def _has_init_running(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+    """Return whether an init container other than the task is at work.
+
+    A sidecar (an init container with restartPolicy Always) runs as long as its pod does.
+    """
+    sidecars = {
+        container.get("name")
+        for container in spec.get("initContainers") or ()
+        if container.get("restartPolicy") == "Always"
+    }
+    return any(
+        "running" in (raw.get("state") or {}) and raw.get("name") not in sidecars
+        for raw in _other_inits(status)
+    )
 
 
 def _hold_started(status: Mapping[str, Any]) -> bool:

@@ -16,16 +16,23 @@ from job_controller.api.objects import Container, Node, Pod
 from job_controller.api.report import Evidence, NodeRecord
 from job_controller.api.taints import Taint
 from job_controller.api.times import format_time, parse_time
+from job_controller.core.causes import (
+    HOPELESS_REASONS,
+    ended_count,
+    find_cause,
+    has_started,
+    is_awaited,
+    is_backing_off,
+)
 from job_controller.core.sightings import (
+    SILENT,
     Fact,
     Sightings,
     ended,
-    ended_count,
     failed,
-    has_started,
     not_ready,
-    not_started,
-    unschedulable,
+    not_starting,
+    rejected,
 )
 from job_controller.core.words import brief
 
@@ -35,30 +42,6 @@ COMPLETED: Final = "Completed"
 FAILED: Final = "Failed"
 UNREACHABLE: Final = "Unreachable"
 STATES: Final = (WAITING, ACTIVE, COMPLETED, FAILED, UNREACHABLE)
-
-# Why a task container that should start does not (kubernetes pkg/kubelet/images/types.go and
-# pkg/kubelet/container/sync_result.go). Each needs a person; none heals by waiting alone.
-IMAGE_REASONS: Final = frozenset(
-    {
-        "ErrImagePull",
-        "ImagePullBackOff",
-        "ErrImageNeverPull",
-        "InvalidImageName",
-        "ImageInspectError",
-        "RegistryUnavailable",
-        "SignatureValidationFailed",
-    }
-)
-START_REASONS: Final = frozenset(
-    {
-        "CreateContainerConfigError",
-        "CreateContainerError",
-        "RunContainerError",
-        "PostStartHookError",
-    }
-)
-# These cannot change while the pod stands: no time is given for them to.
-HOPELESS_REASONS: Final = frozenset({"InvalidImageName", "ErrImageNeverPull"})
 
 # A task that printed the token and then exited has completed. So its exit is judged only when the
 # terminator has had the time to read the log and to enter the token: LEDGER_GRACE after the
@@ -138,11 +121,14 @@ class Court:
         record = self._known(case)
         if case.evidence is not None and case.evidence.is_completed:
             return Verdict(_completed(record, case))
-        if record.state == FAILED:
-            if record.retry == self.retry:
-                return self._lasting(_with_last_line(record, case), case)
-            if record.pod_uid == case.pod.uid:
-                return Verdict(record, retire=True)
+        if record.state == FAILED and record.retry == self.retry:
+            return self._lasting(_with_last_line(record, case), case)
+        if record.state == FAILED and record.pod_uid == case.pod.uid:
+            return Verdict(record, retire=True)
+        if record.retry != self.retry and (
+            record.state == FAILED or not _is_about(record, case.pod)
+        ):
+            # The first pod since the retry: nothing counts from before, but how often it was tried.
             record = NodeRecord(
                 uid=record.uid,
                 state=WAITING,
@@ -156,10 +142,7 @@ class Court:
         """Return where a node stands that neither completed nor failed before."""
         failure, ripe_at = self._failure(record, case)
         if (failure is not None or ripe_at is not None) and self._is_from_before(case):
-            # It failed before the retry that was asked for, and was not on record as failed yet:
-            # its next pod is the one to be tried.
-            assert case.record is not None
-            record = replace(record, retry=case.record.retry)
+            record = self._from_before(record, case)
             if failure is not None:
                 return Verdict(record, retire=True)
         if failure is not None:
@@ -168,8 +151,19 @@ class Court:
         if lost is not None:
             return Verdict(lost)
         late, late_at = self._late_failure(record, case)
+        if late is not None and self._is_from_before(case):
+            return Verdict(self._from_before(record, case), retire=True)
         moments = [moment for moment in (ripe_at, lost_at, late_at) if moment is not None]
         return Verdict(late or record, wake_at=min(moments, default=None))
+
+    @staticmethod
+    def _from_before(record: NodeRecord, case: Case) -> NodeRecord:
+        """Return the record of a node that failed before the retry that was asked for last.
+
+        It was not on record as failed yet: the next pod of the node is the one to be tried.
+        """
+        assert case.record is not None
+        return replace(record, retry=case.record.retry)
 
     def _lasting(self, record: NodeRecord, case: Case) -> Verdict:
         """Return the verdict on a node whose failure is on record, and on its pod.
@@ -215,8 +209,8 @@ class Court:
             retry=self.retry,
         )
         if container is None or not has_started(pod):
-            reason, message = _why_waiting(pod) or self._why_silent(case)
-            if not reason and record.reason == "PodRejected":
+            reason, message = self._why_waiting(case)
+            if record.reason == "PodRejected" and self._is_next(reason, case):
                 # The next pod of a node whose kubelet rejects them all.
                 reason, message = record.reason, record.message
             return replace(base, reason=reason, message=message)
@@ -227,6 +221,9 @@ class Court:
         ignored = newly if newly > 0 and code is not None and self._action(code) == "Ignore" else 0
         failing = count > 0 and not self._is_success(code)
         started = container.started_at or pod.started_at
+        reason, message = self._why_not_again(record, case, count)
+        if not reason and failing:
+            reason, message = "Restarting", _end_words(container)
         return replace(
             base,
             state=ACTIVE,
@@ -235,19 +232,39 @@ class Court:
             ignored=base.ignored + ignored,
             exit_code=code,
             started_at=record.started_at or (format_time(started) if started else ""),
-            reason="Restarting" if failing else "",
-            message=_end_words(container) if failing else "",
+            reason=reason,
+            message=message,
         )
 
-    def _was(self, case: Case, state: str, reason: str = "") -> bool:
-        """Return whether the node is on record in that state, for that reason if one is given."""
+    def _is_next(self, reason: str, case: Case) -> bool:
+        """Return whether a pod follows one that was rejected, and has yet to show anything."""
+        was_rejected = rejected(case.node, self.retry) in self.seen
+        return not reason or (was_rejected and reason == "NotItsTurn")
+
+    def _why_waiting(self, case: Case) -> tuple[str, str]:
+        """Return reason and message for what keeps the task from starting, "" for nothing."""
+        cause = find_cause(case.pod)
+        return (cause.reason, cause.message) if cause is not None else self._why_silent(case)
+
+    def _why_not_again(self, record: NodeRecord, case: Case, count: int) -> tuple[str, str]:
+        """Return reason and message for what keeps a task that has ended from starting again."""
+        pod = case.pod
+        if is_awaited(pod):
+            return self._why_waiting(case)
+        is_same = record.pod_uid == pod.uid and record.ended == count
+        if is_backing_off(pod) and is_same and record.reason in _NOT_CREATED:
+            # The kubelet backs off between two attempts to create the container.
+            return record.reason, record.message
+        return "", ""
+
+    def _was(self, case: Case, what: str) -> bool:
+        """Return whether the node is on record in that state, or for that reason."""
         known = case.record
         return (
             known is not None
             and known.uid == case.node.uid
-            and known.state == state
             and known.retry == self.retry
-            and reason in {"", known.reason}
+            and what in {known.state, known.reason}
         )
 
     def _is_from_before(self, case: Case) -> bool:
@@ -272,23 +289,29 @@ class Court:
         return record.active_since if has_begun else format_time(self.now)
 
     def _why_silent(self, case: Case) -> tuple[str, str]:
-        """Return reason and message for a pod on its node that has not started, nobody says why."""
-        pod = case.pod
-        if not pod.bound or pod.has_init_running:
+        """Return reason and message for a task that does not start, and nobody says why."""
+        pod, fact = case.pod, self._not_starting(case)
+        if fact is None or fact.what != SILENT:
             return "", ""
-        if self.now < self._told_at(case.node) and not self._was(case, WAITING, "TaskNotStarted"):
+        if self.now < self._told_at(fact) and not self._was(case, "TaskNotStarted"):
             return "", ""
         state = pod.container.reason if pod.container is not None else ""
+        again = " again" if has_started(pod) else ""
         words = (
-            f"the pod is on its node and its task has not started ({state or 'no status'}): a "
-            "large image, or a volume that cannot be mounted; see `kubectl describe pod`"
+            f"the pod is on its node and its task has not started{again} ({state or 'no status'}): "
+            "a large image, or a volume that cannot be mounted; see `kubectl describe pod`"
         )
         return "TaskNotStarted", words
 
-    def _told_at(self, node: Node) -> datetime:
+    def _not_starting(self, case: Case) -> Fact | None:
+        """Return which fact keeps the task from starting, if the start patience counts from one."""
+        if case.held_by is not None:
+            return None
+        return not_starting(case.node, case.pod, self.retry, self.seen)
+
+    def _told_at(self, silent: Fact) -> datetime:
         """Return when it is time to say that a task has not started, for a reason nobody gives."""
-        patience = min(TOLD_AFTER, timedelta(seconds=self.patience.start))
-        return self._first_seen(not_started(node)) + patience
+        return self._first_seen(silent) + min(TOLD_AFTER, timedelta(seconds=self.patience.start))
 
     def _is_success(self, code: int | None) -> bool:
         """Return whether a task that ended so has done its work, by the Job's own measure."""
@@ -302,27 +325,39 @@ class Court:
             return replace(failed, finished_at=f"{evidence.failed_at[:19]}Z"), None
         container = pod.container
         code = record.exit_code
-        if container is None or code is None or record.state != ACTIVE or self._is_success(code):
+        if container is None or code is None or record.state != ACTIVE:
             return None, None
-        if pod.is_disrupted:
-            # Not the task's fault: the DaemonSet controller makes another pod.
+        if self._is_success(code) or not record.ended or pod.is_disrupted:
+            # A disruption is not the task's fault: the DaemonSet controller makes another pod.
             return None, None
         fatal = self._action(code) == "Fail"
         if not fatal and record.ended - record.ignored <= self.spec.backoff_limit:
             return None, None
         finished = container.finished_at or container.last_finished_at
-        if self.spec.completion.mode == "Log":
-            was_read = (
-                evidence is not None
-                and evidence.pod_uid == pod.uid
-                and evidence.attempt >= record.ended
-            )
-            seen_at = self._first_seen(ended(pod, record.ended))
-            ripe = seen_at + (LEDGER_GRACE if was_read else ABSENT_GRACE)
-            if self.now < ripe:
-                return None, ripe
+        ripe = self._ripe_at(record, case)
+        if self.now < ripe:
+            return None, ripe
         reason = "ExitCode" if fatal else "BackoffLimitExceeded"
         return _failed(record, reason, _end_words(container), at=finished), None
+
+    def _ripe_at(self, record: NodeRecord, case: Case) -> datetime:
+        """Return when the newest end of the task may be judged: a token in its log comes first."""
+        if self.spec.completion.mode != "Log" or not record.ended:
+            return self.now
+        pod, evidence = case.pod, case.evidence
+        was_read = (
+            evidence is not None
+            and evidence.pod_uid == pod.uid
+            and evidence.attempt >= record.ended
+        )
+        sighting = self.seen.get(ended(pod, record.ended))
+        if sighting is not None:
+            seen_at = sighting.first
+        else:
+            # It is on record from before this process, and the pod no longer shows it.
+            ours = (known.first for fact, known in self.seen.items() if fact.uid == pod.uid)
+            seen_at = min(ours, default=self.now)
+        return seen_at + (LEDGER_GRACE if was_read else ABSENT_GRACE)
 
     def _unreachable(
         self, record: NodeRecord, case: Case
@@ -356,25 +391,30 @@ class Court:
                     f"not done within nodeDeadlineSeconds ({seconds} s)",
                 )
             )
-        if record.reason in _START_FAILURES:
-            fact = not_started(case.node) if pod.bound else unschedulable(pod)
-            limit = self._first_seen(fact) + self._start_patience(record, pod)
-            reason = _START_FAILURES[record.reason]
-            limits.append((limit, reason, record.message))
-        elif record.state == WAITING and pod.bound and not pod.has_init_running:
-            # Only to look again when it is time to tell.
-            limits.append((self._told_at(case.node), "", ""))
+        if (fact := self._not_starting(case)) is not None:
+            limits.append(self._start_limit(record, case, fact))
+        elif pod.is_gated and (before := self.seen.get(rejected(case.node, self.retry))):
+            limits.append((before.forgotten_at or self.now, "", ""))
         for moment, reason, message in sorted(limits):
             if reason and moment <= self.now:
                 return _failed(record, reason, message, at=self.now), None
         return None, min((moment for moment, _, _ in limits if moment > self.now), default=None)
 
-    def _start_patience(self, record: NodeRecord, pod: Pod) -> timedelta:
-        waiting = pod.container.reason if pod.container is not None else ""
-        if waiting in HOPELESS_REASONS:
-            return timedelta(0)
-        factor = SILENT_FACTOR if record.reason == "TaskNotStarted" else 1
-        return timedelta(seconds=self.patience.start * factor)
+    def _start_limit(self, record: NodeRecord, case: Case, fact: Fact) -> tuple[datetime, str, str]:
+        """Return when a task that does not start fails its node, with reason and message.
+
+        Without a reason: when to look again, since it is time to tell.
+        """
+        if record.reason not in _START_FAILURES or (
+            fact.what == SILENT and record.reason != "TaskNotStarted"
+        ):
+            return self._told_at(fact), "", ""
+        waiting = case.pod.container.reason if case.pod.container is not None else ""
+        factor = SILENT_FACTOR if fact.what == SILENT else waiting not in HOPELESS_REASONS
+        limit = self._first_seen(fact) + timedelta(seconds=self.patience.start * factor)
+        # A task that printed the token before its newest end has completed.
+        limit = max(limit, self._ripe_at(record, case))
+        return limit, _START_FAILURES[record.reason], record.message
 
     def _action(self, code: int) -> str:
         """Return what the first rule with this exit code says, `Retry` when none has it."""
@@ -392,6 +432,9 @@ _START_FAILURES: Final = {
     "TaskNotStarted": "ContainerStartFailed",
     "Unschedulable": "Unschedulable",
 }
+
+# Reasons for which a container is not created.
+_NOT_CREATED: Final = frozenset({"ImagePullFailed", "ContainerStartFailed"})
 
 
 def why_unreachable(node: Node, held_by: Taint | None) -> tuple[str, str]:
@@ -413,42 +456,6 @@ def _attempts_before(record: NodeRecord, pod: Pod) -> int:
 
 def _last_code(container: Container) -> int | None:
     return container.exit_code if container.exit_code is not None else container.last_exit_code
-
-
-def _why_waiting(pod: Pod) -> tuple[str, str] | None:
-    """Return reason and message for what keeps the pod from starting, None if nothing says so."""
-    if pod.is_gated:
-        return "NotItsTurn", ""
-    return _why_not_created(pod) or _why_not_run(pod)
-
-
-def _why_not_created(pod: Pod) -> tuple[str, str] | None:
-    """Return what keeps the task's container from being created."""
-    container = pod.container
-    reason = container.reason if container is not None and container.state == "waiting" else ""
-    if container is not None and reason in IMAGE_REASONS:
-        return "ImagePullFailed", brief(container.message or reason)
-    if container is not None and reason in START_REASONS:
-        return "ContainerStartFailed", brief(container.message or reason)
-    return None
-
-
-def _why_not_run(pod: Pod) -> tuple[str, str] | None:
-    """Return what keeps the pod as a whole from running."""
-    if pod.is_disrupted:
-        cause = pod.disrupted or pod.reason
-        return "Disrupted", brief(f"the pod was disrupted ({cause}); another one follows")
-    if pod.phase == "Failed":
-        detail = f": {pod.message}" if pod.message else ""
-        return "PodRejected", brief(f"the kubelet rejects the pod: {pod.reason}{detail}")
-    if pod.blocker:
-        return "ContainerStartFailed", brief(pod.blocker)
-    if pod.unschedulable:
-        return "Unschedulable", brief(pod.unschedulable)
-    if pod.gates:
-        gates = brief(", ".join(sorted(pod.gates)), 200)
-        return "SchedulingGated", f"the pod waits at a scheduling gate of somebody else: {gates}"
-    return None
 
 
 def _completed(record: NodeRecord, case: Case) -> NodeRecord:

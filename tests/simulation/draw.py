@@ -1,5 +1,5 @@
 """From a seed to a schedule. All randomness of its content is here, in
-`features`, in `hazards` and in `conditions`.
+`features`, `hazards`, `conditions` and `startings`.
 
 Most schedules have one theme, so that each kind of trouble is met often, and some have all. Times
 are drawn short rather than long: a run of three nodes is over within seconds.
@@ -11,6 +11,7 @@ from tests.simulation.conditions import with_conditions
 from tests.simulation.features import with_features
 from tests.simulation.hazards import with_hazards
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
+from tests.simulation.startings import with_startings
 
 THEMES = (
     "calm",
@@ -38,7 +39,8 @@ def draw(seed):
     """Return the schedule of a seed."""
     schedule = with_features(_Draw(Random(seed)).schedule(seed), Random(f"{seed}/features"))
     schedule = with_hazards(schedule, Random(f"{seed}/hazards"))
-    return with_conditions(schedule, Random(f"{seed}/conditions"))
+    schedule = with_conditions(schedule, Random(f"{seed}/conditions"))
+    return with_startings(schedule, Random(f"{seed}/startings"))
 
 
 class _Draw:

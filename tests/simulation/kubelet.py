@@ -5,14 +5,15 @@ plan (see `script`) as the pod's one container or as init container before the o
 pod, graceful end of deleted pods, eviction, graceful shutdown, a node that hangs and comes back
 (nothing moves, Ready turns Unknown after a while), a machine that is replaced under the same name
 (its old pods, if they still exist, are started again), and one that is merely registered anew (its
-containers go on). Not modelled: probes, sidecars, trouble of the container that holds the pod,
-image garbage, a kubelet that restarts.
+containers go on). Not modelled: probes, what sidecars do, trouble of the container that holds the
+pod, image garbage, a kubelet that restarts.
 """
 
 from collections import Counter
 
 from job_controller.api.names import CONTAINER_NAME
-from tests.simulation.podstatus import has_init_task, task_status, with_containers
+from tests.simulation.oracle.kept import BLOCKED, REJECTED, SILENT
+from tests.simulation.podstatus import has_init_task, sidecars, task_status, with_containers
 from tests.simulation.schedule import Task
 from tests.simulation.script import LAST_WORDS_SECONDS, write_script
 from tests.simulation.server import PODS, controller_of
@@ -24,6 +25,9 @@ BACKOFF_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0)
 RESTARTS_LIMIT = 7
 # What follows from the start of a task is told by then.
 REST_SECONDS = 30.0
+# Why a container is not created again, and after how many attempts nothing more is told of it.
+AGAIN = ("ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError", "CreateContainerError")
+AGAIN_LIMIT = 8
 
 
 class Machine:
@@ -145,6 +149,8 @@ class Run:
         self.state = {}
         self.last = {}
         self.hold = {"waiting": {"reason": "PodInitializing"}}
+        # The states of other init containers, by name.
+        self.inits = {}
         self.is_at_work_for_ever = False
         self.waiters = []
 
@@ -160,11 +166,21 @@ class Run:
             return
         task, records = self.task, self.world.oracle.records
         self.world.oracle.patience.admitted(self)
-        reason = "PodInitializing" if self.is_init or task.kind == "init" else "ContainerCreating"
+        has_inits = self.is_init or task.kind in {"init", "work"}
+        reason = "PodInitializing" if has_inits else "ContainerCreating"
         if task.kind == "reject" and self.machine.rejects(self):
             self.reject()
             return
+        self.inits = {name: {"running": {}} for name in sidecars(self.raw)}
+        self.world.oracle.patience.shows(self, SILENT)
         self.write({"waiting": {"reason": reason}}, started=True)
+        if task.kind == "work" and self.attempts == 0:
+            self.work(reason)
+            return
+        if task.kind == "slow" and self.attempts == 0:
+            self.machine.after(task.after, self.show, {"reason": "ErrImagePull"}, BLOCKED)
+            self.start_later(task.after + 2.0)
+            return
         if task.kind in {"mount", "init"} and self.attempts == 0:
             records.blame_run(self)
             if task.after > 0:
@@ -178,6 +194,42 @@ class Run:
             return
         self.machine.after(self.machine.lag(0.05, 1.0), self.start)
 
+    def work(self, reason):
+        """Have another init container at work: it fails once, and succeeds then."""
+        waiting, failed = {"reason": reason}, {"terminated": {"exitCode": 1, "reason": "Error"}}
+        steps = (
+            (0.3, {"running": {}}, ""),
+            (self.task.after, failed, BLOCKED),
+            (2.0, {"running": {}}, ""),
+            (3.0, {"terminated": {"exitCode": 0, "reason": "Completed"}}, SILENT),
+        )
+        at = 0.0
+        for seconds, state, kind in steps:
+            at += seconds
+            self.machine.after(at, self.show, waiting, kind, {"prepare": state})
+        self.start_later(at + 0.5)
+
+    def show(self, waiting, kind, inits=None):
+        """Tell what the task waits for, and in which states other init containers are."""
+        if "running" in self.state or self.pod() is None or self.is_ending:
+            return
+        self.inits.update(inits or {})
+        self.world.oracle.patience.shows(self, kind)
+        self.write({"waiting": waiting}, last=self.last)
+
+    def create_again(self, instance, count=0):
+        """Fail to create the container again; between the attempts the kubelet backs off."""
+        if self.instance != instance or self.pod() is None or self.is_ending:
+            return
+        if self.attempts > 1 or "running" in self.state:
+            return
+        reason = AGAIN[self.world.schedule.seed % len(AGAIN)]
+        hidden = {"reason": "CrashLoopBackOff"}
+        self.show({"reason": reason, "message": "not created again"}, BLOCKED)
+        self.machine.after(1.5, self.show, hidden, BLOCKED)
+        if count < AGAIN_LIMIT:
+            self.machine.after(3.0 + count, self.create_again, instance, count + 1)
+
     def start_later(self, seconds):
         """Start the task once what keeps it from starting is over."""
         self.machine.starts_by = self.world.loop.moment + seconds + REST_SECONDS
@@ -188,6 +240,7 @@ class Run:
         self.world.oracle.records.blame_run(self)
         pod = self.pod()
         self.over()
+        self.world.oracle.patience.shows(self, REJECTED)
         status = {
             "phase": "Failed",
             "reason": "SysctlForbidden",
@@ -197,9 +250,10 @@ class Run:
         self.world.server.set_status("kubelet", PODS, pod, status)
 
     def pull_fails(self, reason):
-        if "running" in self.state or "terminated" in self.state:
+        if "running" in self.state or "terminated" in self.state or self.is_over:
             return
         self.world.oracle.records.blame_run(self)
+        self.world.oracle.patience.shows(self, BLOCKED)
         self.write({"waiting": {"reason": reason, "message": "no such image"}})
         if reason == "ErrImagePull":
             self.machine.after(1.0, self.pull_fails, "ImagePullBackOff")
@@ -283,6 +337,13 @@ class Run:
         self.write(dict(self.last))
         if is_success:
             self.machine.after(self.machine.lag(0.05, 1.0), self.hold_pod)
+            return
+        if self.task.kind == "again" and self.attempts == 1:
+            self.machine.after(0.2, self.back_off, instance)
+            self.machine.after(1.0, self.create_again, instance)
+            if self.task.after > 0:
+                self.machine.starts_by = self.world.loop.moment + self.task.after + REST_SECONDS
+                self.machine.after(self.task.after, self.restart, instance)
             return
         restarts = self.instance
         if restarts >= RESTARTS_LIMIT:
@@ -396,6 +457,7 @@ class Run:
         """Nothing of this pod runs here any more; its logs are gone."""
         self.is_over = True
         self.world.oracle.evidence.results.became_unreadable(self)
+        self.world.oracle.patience.gone(self)
         self.machine.pods.pop(self.pod_uid, None)
         self.wake()
 
@@ -428,5 +490,9 @@ class Run:
         if started:
             status.setdefault("startTime", self.machine.stamp())
         shown = last if last is not None else (self.last if "terminated" not in state else {})
-        status = with_containers(pod, status, self.container_status(state, shown), self.hold)
+        inits = [
+            {"name": name, "state": found, "restartCount": 0} for name, found in self.inits.items()
+        ]
+        task = self.container_status(state, shown)
+        status = with_containers(pod, status, task, self.hold, inits)
         self.world.server.set_status("kubelet", PODS, pod, status)

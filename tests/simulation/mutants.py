@@ -9,7 +9,8 @@ from unittest.mock import patch
 
 from job_controller import reconciler
 from job_controller.core import decide as decision
-from job_controller.core import judge, status, tally, verdict
+from job_controller.core import judge, sightings, status, tally, verdict
+from job_controller.core.causes import has_started
 from job_controller.core.plan import OpenGates, WriteStatus
 from job_controller.core.verdict import SUCCEEDED, RunVerdict
 from terminator import ending, ledger, reading
@@ -360,6 +361,81 @@ def forgets_the_absent():
         yield
 
 
+@contextmanager
+def waits_for_restarts():
+    """A task that has been started is started again, whatever its container waits for."""
+
+    def is_awaited(pod):
+        return not has_started(pod)
+
+    with (
+        patch.object(judge, "is_awaited", is_awaited),
+        patch.object(sightings, "is_awaited", is_awaited),
+    ):
+        yield
+
+
+@contextmanager
+def counts_slow_pulls():
+    """What keeps a task from starting has done so from when its pod was silent."""
+    real = sightings.look
+
+    def look(before, *rest):
+        after = real(before, *rest)
+        for fact in [found for found in after if found.what == sightings.BLOCKED]:
+            silent = before.get(fact._replace(what=sightings.SILENT))
+            if silent is not None and silent.first < after[fact].first:
+                after[fact] = replace(after[fact], first=silent.first)
+        return after
+
+    with patch.object(reconciler, "look", look):
+        yield
+
+
+@contextmanager
+def _not_starting(adapt):
+    """What keeps a task from starting is found with other arguments."""
+    real = sightings.not_starting
+
+    def not_starting(*about):
+        return real(*adapt(*about))
+
+    with (
+        patch.object(judge, "not_starting", not_starting),
+        patch.object(sightings, "not_starting", not_starting),
+    ):
+        yield
+
+
+@contextmanager
+def counts_absences():
+    """The time counts in which a node is not Ready."""
+    with _not_starting(lambda node, *rest: (replace(node, ready=True), *rest)):
+        yield
+
+
+@contextmanager
+def counts_former_tries():
+    """The time before a retry counts."""
+    with _not_starting(lambda node, pod, _retry, seen: (node, pod, "", seen)):
+        yield
+
+
+@contextmanager
+def pardons_rejections():
+    """Rejections are forgotten with each pod that waits at its gate."""
+    real = sightings.look
+
+    def look(before, scene, now):
+        gated = {pod.node_name for pod in scene.pods.values() if pod.is_gated}
+        uids = {node.uid for name, node in scene.nodes.items() if name in gated}
+        kept = {f: s for f, s in before.items() if f.what != "rejected" or f.uid not in uids}
+        return real(kept, scene, now)
+
+    with patch.object(reconciler, "look", look):
+        yield
+
+
 MUTANTS = {
     mutant.__name__: mutant
     for mutant in (
@@ -388,5 +464,10 @@ MUTANTS = {
         forgets_generations,
         never_gives_up,
         forgets_the_absent,
+        waits_for_restarts,
+        counts_slow_pulls,
+        counts_absences,
+        counts_former_tries,
+        pardons_rejections,
     )
 }

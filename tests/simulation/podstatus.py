@@ -16,13 +16,23 @@ def has_init_task(pod):
 def task_status(pod):
     """Return the status of the task's container in a raw pod, empty if it has none yet."""
     group = "initContainerStatuses" if has_init_task(pod) else "containerStatuses"
-    found = (pod.get("status") or {}).get(group) or [{}]
-    return found[0]
+    found = (pod.get("status") or {}).get(group) or ()
+    return next((status for status in found if status["name"] == CONTAINER_NAME), {})
 
 
-def with_containers(pod, status, task, hold):
-    """Return a pod's status with that of its task, and of what holds the pod (a state)."""
+def sidecars(pod):
+    """Return the names of the pod's init containers that run as long as it does."""
+    containers = pod["spec"].get("initContainers") or ()
+    return [found["name"] for found in containers if found.get("restartPolicy") == "Always"]
+
+
+def with_containers(pod, status, task, hold, inits=()):
+    """Return a pod's status with that of its task, and of what holds the pod (a state).
+
+    `inits` are the statuses of init containers that come before the task.
+    """
     if not has_init_task(pod):
-        return {**status, "containerStatuses": [task]}
+        more = {"initContainerStatuses": list(inits)} if inits else {}
+        return {**status, **more, "containerStatuses": [task]}
     holding = {"name": HOLD_CONTAINER_NAME, "state": hold, "restartCount": 0}
-    return {**status, "initContainerStatuses": [task], "containerStatuses": [holding]}
+    return {**status, "initContainerStatuses": [*inits, task], "containerStatuses": [holding]}

@@ -24,7 +24,10 @@ class Task:
     `code`; after that as `done`. `never`: runs for ever. `silent`: ends with 0 and without the
     token, always. `pull`: its image cannot be pulled for `after` seconds (0: ever), then as `done`.
     `mount`: its volume cannot be mounted for so long, `init`: another init container fails for so
-    long. `reject`: the kubelet rejects the pod `times` times.
+    long. `reject`: the kubelet rejects the pod `times` times. `slow`: its image is pulled for
+    `after` seconds, one pull fails then, and the next one does not. `work`: another init container
+    is at work for so long, fails, and succeeds at its second attempt. `again`: ends once with
+    `code`, and its container cannot be created again for `after` seconds (0: ever).
 
     `on_term` is what it does when it is told to end: "" ends at once, with 143; `clean` ends with 0
     after a while, its work undone; `deaf` works on until it is killed. It prints `noise` lines

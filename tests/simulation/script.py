@@ -41,6 +41,8 @@ def write_script(plan, task, *, attempt, instance, value):
     first, last = _results(plan, value)
     last = _between(last, task.noise)
     lines = (b"working", *first)
+    if turn.kind == "again":
+        return Script(PULLED_AFTER_SECONDS, lines, code=turn.code)
     if turn.kind == "never":
         return Script(turn.after, lines)
     if turn.kind == "refuse":
@@ -65,7 +67,9 @@ def _turn(plan, task, attempt, instance):
     """Return what of the task's plan holds for this instance."""
     if task.kind in {"fail", "refuse"} and attempt > task.times:
         return Task("done", task.after)
-    if task.kind in {"pull", "mount", "init", "reject"}:
+    if task.kind == "again" and attempt == 1:
+        return task
+    if task.kind in {"pull", "mount", "init", "reject", "slow", "work", "again"}:
         return Task("done", PULLED_AFTER_SECONDS)
     if (task.kind == "once" and instance > 0) or (
         task.kind == "refuse" and "failureToken" not in plan.spec.get("completion", {})

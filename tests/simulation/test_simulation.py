@@ -25,6 +25,11 @@ RARE = {
     "ignores_the_past": 430,
     "counts_by_name": 260,
     "pauses_early": 2800,
+    "waits_for_restarts": 100,
+    "counts_slow_pulls": 30,
+    "counts_absences": 700,
+    "counts_former_tries": 430,
+    "pardons_rejections": 420,
 }
 
 

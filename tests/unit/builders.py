@@ -10,7 +10,7 @@ from job_controller.api.report import Evidence, JobReport
 from job_controller.core.absence import find_held
 from job_controller.core.desired import build_daemon_set
 from job_controller.core.report import build_report
-from job_controller.core.sightings import look
+from job_controller.core.sightings import Scene, look
 from job_controller.core.snapshot import Settings, Snapshot
 from job_controller.core.status import first_status
 from job_controller.core.tally import merge_records, standing_pods
@@ -152,7 +152,8 @@ def seen_before(snapshot: Snapshot, since: timedelta, now: datetime = NOW) -> Sn
     )
     pods = standing_pods(snapshot)
     held = find_held(snapshot, pods)
-    return replace(snapshot, seen=look({}, pods, snapshot.nodes, failed, now - since, held))
+    scene = Scene(pods, snapshot.nodes, failed, held, snapshot.job.retry_token)
+    return replace(snapshot, seen=look({}, scene, now - since))
 
 
 def world(*node_names: str, running=True, **changes) -> World:

@@ -34,7 +34,7 @@ CAMEL_CASE = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z]*)*")
 # what containers are in, the inner names of a verdict.
 NOT_FOR_USERS = {
     *("DaemonSet", "Error", "CrashLoopBackOff", "Evicted", "NodeShutdown", "Preempting"),
-    "Terminated",
+    *("Terminated", "ContainerStatusUnknown", "ContainerCreating", "PodInitializing"),
     *("Held", "In", "NotIn", "OnDelete", "RuntimeDefault"),
     *("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"),
 }

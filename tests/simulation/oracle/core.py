@@ -88,6 +88,7 @@ class Oracle:
             )
             return
         self.deadlines.job_written(old, new)
+        self.patience.job_written(old, new)
         self.lifetime.job_written(old, new)
         for words in status_faults(old, new, self._world.clock.stamp()):
             self.violate("conventions", words + self.patience.skews())

@@ -184,6 +184,14 @@ def test_an_init_container_can_be_the_task():
     assert pod.container == Container("running")
 
 
+@pytest.mark.parametrize(("policy", "is_running"), [(None, True), ("Always", False)])
+def test_a_sidecar_is_no_init_container_at_work(policy, is_running):
+    container = {"name": "proxy", **({"restartPolicy": policy} if policy else {})}
+    status = {"initContainerStatuses": [{"name": "proxy", "state": {"running": {}}}]}
+    pod = parse_pod(raw_pod({"initContainers": [container]}, status))
+    assert pod.has_init_running is is_running
+
+
 def test_a_state_that_is_not_known_is_unknown():
     assert parse_pod(with_task({})).container == Container("unknown")
     assert parse_pod(with_task({"state": {}})).container == Container("unknown")

@@ -11,7 +11,7 @@ from job_controller.api.report import Evidence, NodeRecord
 from job_controller.api.taints import Taint
 from job_controller.core.decide import decide
 from job_controller.core.plan import WriteReportStatus, WriteStatus
-from job_controller.core.sightings import look, not_ready, unschedulable
+from job_controller.core.sightings import UNSCHEDULABLE, Scene, look, not_ready
 from job_controller.core.tally import standing_pods, take_tally
 from tests.unit.builders import (
     NOW,
@@ -257,10 +257,10 @@ def test_a_pod_that_a_nodes_condition_keeps_off_is_not_a_failure():
 def test_the_patience_with_the_scheduler_begins_when_the_condition_has_passed():
     w = waiting(NO_NETWORK)
     pods, node = standing_pods(w.snapshot()), w.nodes["a"]
-    held = look({}, pods, w.nodes, frozenset(), NOW, held={"a"})
+    held = look({}, Scene(pods, w.nodes, held={"a"}), NOW)
     assert set(held) == {not_ready(node)}
-    free = look(held, pods, w.nodes, frozenset(), NOW, held=())
-    assert set(free) == {unschedulable(w.pods[0])}
+    free = look(held, Scene(pods, w.nodes), NOW)
+    assert [(fact.uid, fact.what) for fact in free] == [(w.pods[0].uid, UNSCHEDULABLE)]
 
 
 def test_a_node_that_may_lose_its_pod_is_recorded_at_once():

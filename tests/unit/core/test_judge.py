@@ -9,7 +9,7 @@ from job_controller.api.job import Completion, FailurePolicy, FailureRule, JobSp
 from job_controller.api.objects import Container
 from job_controller.api.report import Evidence, NodeRecord
 from job_controller.core.judge import Case, Court, Patience
-from job_controller.core.sightings import look
+from job_controller.core.sightings import Scene, look
 from tests.unit.builders import NOW, START, done, gated_pod, make_node, make_pod
 
 SPEC = JobSpec(image="i", backoff_limit=1)
@@ -23,7 +23,7 @@ def judge(
     node, pod = node or make_node("a"), pod or make_pod("a")
     failed = frozenset({"a"} if record is not None and record.state == "Failed" else ())
     since = now - timedelta(seconds=seen or 0)
-    sightings = look({}, {"a": pod}, {"a": node}, failed, since)
+    sightings = look({}, Scene({"a": pod}, {"a": node}, failed, retry=retry), since)
     court = Court(spec, retry, Patience(start=300, unreachable=60), now, sightings)
     return court.judge(Case(node, pod, evidence, record))
 
@@ -352,6 +352,19 @@ def test_a_rejected_pod_is_told_while_the_next_one_is_made():
     assert judge(make_pod("a", serial=2), record=following).record.state == "Active"
 
 
+def test_a_rejected_pod_is_told_while_the_next_one_waits_at_its_gate():
+    node = make_node("a")
+    rejected = make_pod("a", state="", phase="Failed", reason="AppArmor")
+    first = judge(rejected).record
+    before = look({}, Scene({"a": rejected}, {"a": node}), NOW)
+    seen = look(before, Scene({"a": gated_pod("a")}, {"a": node}), NOW)
+    court = Court(SPEC, "", Patience(), NOW, seen)
+    verdict = court.judge(Case(node, gated_pod("a"), record=first))
+    assert (verdict.record.reason, verdict.record.message) == (first.reason, first.message)
+    assert verdict.wake_at == NOW + timedelta(seconds=60)
+    assert judge(gated_pod("a"), record=first).record.reason == "NotItsTurn"
+
+
 def test_a_pod_that_silently_does_not_start_is_told_within_a_minute_and_fails_late():
     """A volume that cannot be mounted looks like a large image that is being pulled."""
     pod = with_container(state="waiting", reason="ContainerCreating")
@@ -376,6 +389,139 @@ def test_an_init_container_at_work_is_no_trouble():
 def test_what_cannot_heal_is_given_no_time():
     pod = with_container(state="waiting", reason="InvalidImageName", message="!")
     assert judge(pod).record.state == "Failed"
+
+
+AGAIN = [
+    ("ErrImagePull", "ImagePullFailed"),
+    ("ImagePullBackOff", "ImagePullFailed"),
+    ("CreateContainerConfigError", "ContainerStartFailed"),
+    ("CreateContainerError", "ContainerStartFailed"),
+    ("RunContainerError", "ContainerStartFailed"),
+]
+
+
+def not_again(reason, restarts=0, **changes):
+    pod = crashed(restarts=restarts, **changes)
+    return replace(pod, container=replace(pod.container, reason=reason, message="why"))
+
+
+@pytest.mark.parametrize(("reason", "told"), AGAIN)
+def test_what_keeps_a_task_that_ended_from_starting_again_is_told_and_fails_its_node(reason, told):
+    spec = replace(SPEC, backoff_limit=6)
+    early = judge(not_again(reason), spec=spec, seen=None)
+    record = early.record
+    assert (record.state, record.reason, record.message) == ("Active", told, "why")
+    assert (record.ended, record.exit_code) == (1, 2)
+    assert early.wake_at == NOW + timedelta(seconds=300)
+    late = judge(not_again(reason), spec=spec, seen=300).record
+    assert (late.state, late.reason, late.message) == ("Failed", told, "why")
+
+
+def test_an_end_counts_while_the_next_start_cannot_be_created():
+    record = judge(not_again("ErrImagePull", restarts=1)).record
+    assert (record.state, record.reason) == ("Failed", "BackoffLimitExceeded")
+    assert record.message == "exit 2 after 2 attempts"
+
+
+def test_the_back_off_between_two_attempts_to_create_a_container_changes_nothing():
+    node, spec = make_node("a"), replace(SPEC, backoff_limit=6)
+    told = judge(not_again("ErrImagePull"), spec=spec).record
+    seen = look({}, Scene({"a": not_again("ErrImagePull")}, {"a": node}), NOW)
+    for seconds in (100, 299):
+        now = NOW + timedelta(seconds=seconds)
+        seen = look(seen, Scene({"a": crashed()}, {"a": node}), now)
+        verdict = Court(spec, "", Patience(), now, seen).judge(Case(node, crashed(), record=told))
+        assert (verdict.record, verdict.wake_at) == (told, NOW + timedelta(seconds=300))
+    now = NOW + timedelta(seconds=300)
+    verdict = Court(spec, "", Patience(), now, seen).judge(Case(node, crashed(), record=told))
+    assert (verdict.record.state, verdict.record.reason) == ("Failed", "ImagePullFailed")
+    again = judge(crashed(restarts=1), spec=spec, record=told).record
+    assert (again.state, again.reason) == ("Active", "Restarting")
+
+
+def test_a_start_that_the_kubelet_has_yet_to_try_has_not_ended():
+    for reason in ("", "ContainerCreating", "PodInitializing"):
+        assert judge(not_again(reason, restarts=1)).record.ended == 1
+    lost = not_again("ErrImagePull", restarts=1, last_reason="ContainerStatusUnknown")
+    assert judge(lost).record.ended == 1
+
+
+def test_an_end_that_the_pod_no_longer_shows_stays_on_record_and_is_judged():
+    """Its container was removed, and the controller has restarted since."""
+    known = judge(crashed()).record
+    pod = not_again("ContainerCreating")
+    early = judge(pod, record=known, seen=29, spec=replace(SPEC, backoff_limit=0))
+    assert (early.record.ended, early.wake_at) == (1, NOW + timedelta(seconds=1))
+    late = judge(pod, record=known, seen=30, spec=replace(SPEC, backoff_limit=0)).record
+    assert (late.state, late.reason) == ("Failed", "BackoffLimitExceeded")
+
+
+def test_a_task_that_does_not_start_again_is_told_within_a_minute_and_fails_late():
+    """As after a reboot of its node, when a volume cannot be mounted any more."""
+    pod = not_again("ContainerCreating", restarts=1)
+    assert judge(pod, seen=44).record.reason == "Restarting"
+    told = judge(pod, seen=45).record
+    assert (told.state, told.reason) == ("Active", "TaskNotStarted")
+    assert "has not started again (ContainerCreating)" in told.message
+    late = judge(pod, seen=900).record
+    assert (late.state, late.reason) == ("Failed", "ContainerStartFailed")
+
+
+def test_a_token_that_is_yet_to_be_read_comes_before_a_container_that_cannot_be_created_again():
+    spec = replace(SPEC, backoff_limit=6)
+    pod = not_again("ErrImageNeverPull")
+    early = judge(pod, spec=spec, seen=29)
+    assert (early.record.state, early.wake_at) == ("Active", NOW + timedelta(seconds=1))
+    assert judge(pod, spec=spec, seen=30).record.state == "Failed"
+    assert judge(pod, spec=spec, evidence=done("a"), seen=30).record.state == "Completed"
+
+
+def test_a_node_that_is_not_ready_starts_nothing_and_no_start_fails_there():
+    gone = make_node("a", ready=False)
+    for pod in (
+        with_container(state="waiting", reason="ErrImagePull"),
+        with_container(state="waiting", reason="ContainerCreating"),
+        make_pod("a", state="", phase="Failed", reason="AppArmor"),
+        make_pod("a", state="", bound=False, unschedulable="untolerated taint"),
+        not_again("ErrImagePull"),
+    ):
+        verdict = judge(pod, node=gone, seen=9999, spec=replace(SPEC, backoff_limit=6))
+        assert verdict.record.state in {"Waiting", "Active"}
+        assert verdict.wake_at is None
+
+
+def test_an_init_container_that_is_at_work_keeps_a_failed_one_from_counting():
+    pod = with_container(state="waiting", reason="PodInitializing")
+    pod = replace(pod, blocker="init container sidecar: exit 1", has_init_running=True)
+    verdict = judge(pod, seen=9999)
+    assert (verdict.record.state, verdict.record.reason, verdict.wake_at) == ("Waiting", "", None)
+
+
+def test_a_failure_to_start_from_before_a_retry_does_not_swallow_it():
+    """It had all its time but a second when somebody asked for a retry."""
+    node, pod = make_node("a"), with_container(state="waiting", reason="ErrImagePull")
+    record = judge(pod, seen=299).record
+    seen = look({}, Scene({"a": pod}, {"a": node}), NOW - timedelta(seconds=299))
+    for seconds, state in ((0, "Waiting"), (299, "Waiting"), (300, "Failed")):
+        now = NOW + timedelta(seconds=seconds)
+        seen = look(seen, Scene({"a": pod}, {"a": node}, retry="again"), now)
+        record = (
+            Court(SPEC, "again", Patience(), now, seen).judge(Case(node, pod, None, record)).record
+        )
+        assert record.state == state
+
+
+def test_a_deadline_from_before_a_retry_does_not_swallow_it():
+    spec = replace(SPEC, node_deadline_seconds=90)
+    pod = replace(with_container(started_at=START), started_at=START)
+    active = judge(pod, spec=spec).record
+    now = NOW + timedelta(seconds=90)
+    verdict = judge(pod, spec=spec, record=active, retry="again", now=now)
+    assert (verdict.retire, verdict.record.state) == (True, "Active")
+    successor = replace(pod, uid="pod-a-2")
+    fresh = judge(successor, spec=spec, record=verdict.record, retry="again", now=now)
+    assert (fresh.record.state, fresh.wake_at) == ("Active", now + timedelta(seconds=90))
+    assert fresh.record.attempts == 2
 
 
 def test_a_pod_without_room_fails_its_node_after_a_while():

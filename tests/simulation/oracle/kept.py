@@ -1,0 +1,193 @@
+"""How long something has kept a task from starting; it is told, and fails its node, in time.
+
+Only the time counts in which the pod shows it and its node is Ready. It counts apart for each kind
+(see KINDS), from the newest try that a user asked for, and over the pods of a node that its kubelet
+rejects. After a long pause the controller may begin again, so `least` does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.simulation.oracle.facts import is_true
+from tests.simulation.oracle.shards import node_states
+from tests.simulation.process import START_PATIENCE_SECONDS
+from tests.simulation.server import JOBS, NODES
+
+BLOCKED, SILENT, REJECTED = KINDS = ("blocked", "silent", "rejected")
+# A task that does not start, and nothing says why, fails its node after so many times the patience:
+# a large image that is being pulled looks like that.
+SILENT_FACTOR = 3
+# From when it is time to tell of something to its being told.
+TELLING_SECONDS = 20.0
+# After a pause that is longer than this the controller may begin to count again.
+PAUSE_SECONDS = 50.0
+
+TOLD = {
+    BLOCKED: {"ImagePullFailed", "ContainerStartFailed"},
+    SILENT: {"TaskNotStarted"},
+    REJECTED: {"PodRejected"},
+}
+PATIENCE = {
+    BLOCKED: START_PATIENCE_SECONDS,
+    SILENT: SILENT_FACTOR * START_PATIENCE_SECONDS,
+    REJECTED: START_PATIENCE_SECONDS,
+}
+
+
+@dataclass(slots=True)
+class Count:
+    """Seconds that count: all of them (`most`), and those since the last long pause (`least`)."""
+
+    most: float = 0.0
+    least: float = 0.0
+    since: float | None = None
+    paused_at: float = 0.0
+
+    def go(self, now: float) -> None:
+        """Count from now on."""
+        if self.since is None:
+            self.least = self.least if now - self.paused_at < PAUSE_SECONDS else 0.0
+            self.since = now
+
+    def stop(self, now: float) -> None:
+        """Stand still from now on."""
+        if self.since is not None:
+            self.most += now - self.since
+            self.least += now - self.since
+            self.since, self.paused_at = None, now
+
+    def running(self, now: float) -> float:
+        """Return the seconds since it began to count the last time, 0 if it stands still."""
+        return now - self.since if self.since is not None else 0.0
+
+
+@dataclass(slots=True)
+class Kept:
+    """Hears of what pods show; `key` is the UIDs of a Job and of a node."""
+
+    world: Any
+    oracle: Any
+    counts: dict[tuple[str, str, str], Count] = field(default_factory=dict)
+    # By key: what the node's pod shows, the node's name, and the UID of the pod.
+    shown: dict[tuple[str, str], tuple[str, str, str]] = field(default_factory=dict)
+    told: set[tuple[str, str, str, str]] = field(default_factory=set)
+
+    # --- what happens ----------------------------------------------------------------------
+
+    def shows(self, key: tuple[str, str], kind: str, node: str, pod_uid: str) -> None:
+        """Note what the pod of a node shows from now on, "" for nothing that keeps its task."""
+        self._pause(key)
+        self.shown[key] = kind, node, pod_uid
+        if kind and self._is_ready(node):
+            self.counts.setdefault((*key, kind), Count()).go(self.world.loop.moment)
+            self._watch(key, kind)
+
+    def gone(self, key: tuple[str, str], pod_uid: str) -> None:
+        """Note that a pod goes: the next one begins again, unless this one was rejected."""
+        if key not in self.shown or self.shown[key][2] != pod_uid:
+            return
+        self._pause(key)
+        self.shown.pop(key, None)
+        for kind in (BLOCKED, SILENT):
+            self.counts.pop((*key, kind), None)
+
+    def started(self, key: tuple[str, str]) -> None:
+        """Note the start of a task."""
+        self.shown.pop(key, None)
+        for kind in KINDS:
+            self.counts.pop((*key, kind), None)
+
+    def node_ready(self, name: str, *, is_ready: bool) -> None:
+        """Note that a node is Ready from now on, or no longer so."""
+        for key, (kind, node, _) in list(self.shown.items()):
+            if node == name and not is_ready:
+                self._pause(key)
+            elif node == name and kind:
+                self.counts.setdefault((*key, kind), Count()).go(self.world.loop.moment)
+                self._watch(key, kind)
+
+    def retried(self, job_uid: str) -> None:
+        """Note that a user asked for another try."""
+        for key in [key for key in self.counts if key[0] == job_uid]:
+            del self.counts[key]
+        for key, shown in list(self.shown.items()):
+            if key[0] == job_uid:
+                self.shows(key, *shown)
+        self.told = {found for found in self.told if found[0] != job_uid}
+
+    def _pause(self, key: tuple[str, str]) -> None:
+        for kind in KINDS:
+            if count := self.counts.get((*key, kind)):
+                count.stop(self.world.loop.moment)
+
+    def _is_ready(self, node: str) -> bool:
+        raw = self.world.server.get(NODES, node, "")
+        return raw is not None and raw["status"]["conditions"][0]["status"] == "True"
+
+    # --- too early -------------------------------------------------------------------------
+
+    def passed(self, key: tuple[str, str], record: dict[str, Any]) -> tuple[float, float] | None:
+        """Return how long what failed a node has held, and how long it has to; None if unknown."""
+        if record.get("reason") == "PodRejected":
+            kind = REJECTED
+        elif "has not started" in str(record.get("message")):
+            kind = SILENT
+        elif record.get("reason") in TOLD[BLOCKED]:
+            kind = BLOCKED
+        else:
+            return None
+        now, count = self.world.loop.moment, self.counts.get((*key, kind))
+        clear = max(now - PATIENCE[kind] - 10.0, 0.0)
+        if count is None or self.world.clear_from["controller"] > clear:
+            return None
+        return count.most + count.running(now), PATIENCE[kind]
+
+    # --- too late --------------------------------------------------------------------------
+
+    def _watch(self, key: tuple[str, str], kind: str) -> None:
+        """Look again when it has to be told, and when it has to have failed the node."""
+        count, now = self.counts[*key, kind], self.world.loop.moment
+        told_after = START_PATIENCE_SECONDS if kind == SILENT else 0.0
+        for what, seconds in (
+            ("told", told_after - (0.0 if kind == BLOCKED else count.least)),
+            ("failed", PATIENCE[kind] - count.least),
+        ):
+            at = now + max(seconds, 0.0) + TELLING_SECONDS
+            self.world.loop.call_at(at, self._check, key, kind, what, count.since)
+
+    def _check(self, key: tuple[str, str], kind: str, what: str, since: float) -> None:
+        """Judge that by now it is on record, if it has held all the time."""
+        world, now = self.world, self.world.loop.moment
+        count, controller = self.counts.get((*key, kind)), world.processes["controller"]
+        if (
+            world.is_over
+            or count is None
+            or count.since != since
+            or (*key, kind, what) in self.told
+        ):
+            return
+        # The patience counts again from a start of the controller (docs/reference/status.md).
+        due = max(controller.started_at + PATIENCE[kind], world.clear_from["controller"])
+        if due + TELLING_SECONDS > now or not controller.is_up:
+            at = max(due, now) + TELLING_SECONDS
+            world.loop.call_at(at, self._check, key, kind, what, since)
+            return
+        job = next((j for j in world.server.all(JOBS) if j["metadata"]["uid"] == key[0]), None)
+        ends = ("Complete", "Failed", "Suspended")
+        if job is None or job["spec"].get("suspend") or any(is_true(job, end) for end in ends):
+            return
+        node = self.shown[key][1]
+        machine = world.machines.get(node)
+        if machine is None or machine.uid != key[1] or not machine.is_up:
+            return
+        record = node_states(world, key[0]).get(node) or {}
+        if self.oracle.has_failed(job, node, key[1]) or (
+            what == "told" and record.get("reason") in TOLD[kind]
+        ):
+            return
+        self.told.add((*key, kind, what))
+        words = f"{node} ({machine.task.kind}): {kind} for {count.least + now - since:.0f} s, "
+        words += f"not {what}: {record.get('state')} {record.get('reason')}"
+        self.oracle.violate("untold", words + self.oracle.patience.skews())

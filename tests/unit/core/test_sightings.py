@@ -1,0 +1,98 @@
+"""When the controller first saw what keeps a task from starting, and what of the time counts."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from job_controller.api.objects import Container
+from job_controller.core.sightings import Scene, ended, look, not_starting
+from tests.unit.builders import NOW, gated_pod, make_node, make_pod
+
+NODE = make_node("a")
+PULLING = make_pod("a", container=Container("waiting", "ContainerCreating"))
+NO_IMAGE = make_pod("a", container=Container("waiting", "ErrImagePull"))
+CRASHED = make_pod("a", container=Container("waiting", "CrashLoopBackOff", last_exit_code=1))
+REJECTED = make_pod("a", state="", phase="Failed", reason="AppArmor")
+FAILED_INIT = replace(PULLING, blocker="init container x: exit 1")
+AT_WORK = replace(PULLING, has_init_running=True)
+
+
+def counted(*sights, retry="", failed=()):
+    """Return how many seconds count at the end of a story of (seconds, pod, node or nothing)."""
+    seen, pod, node, now = {}, None, NODE, NOW
+    for seconds, pod_, *nodes in sights:
+        pod, node = pod_, (nodes or [NODE])[0]
+        seen = look(seen, Scene({"a": pod}, {"a": node}, failed, retry=retry), now)
+        now += timedelta(seconds=seconds)
+    fact = not_starting(node, pod, retry, seen)
+    return (now - seen[fact].first).total_seconds() if fact is not None else None
+
+
+def test_a_slow_pull_before_it_fails_does_not_count():
+    assert counted((200, PULLING), (30, NO_IMAGE)) == 30
+
+
+def test_what_holds_on_counts_however_rarely_it_is_looked_at():
+    assert counted((200, NO_IMAGE), (0, NO_IMAGE)) == 200
+    assert counted((200, REJECTED), (1, make_pod("a", state="", serial=2)), (5, REJECTED)) == 205
+
+
+def test_init_containers_at_work_do_not_count():
+    assert counted((500, AT_WORK)) is None
+    assert counted((20, PULLING), (30, AT_WORK), (10, PULLING)) == 30
+    assert counted((20, PULLING), (60, AT_WORK), (10, PULLING)) == 10
+
+
+def test_the_short_runs_of_an_init_container_that_fails_do_not_begin_its_time_again():
+    loop = [(40, FAILED_INIT), (20, AT_WORK)] * 4
+    assert counted(*loop, (1, FAILED_INIT)) == 161
+
+
+def test_the_time_of_a_node_that_is_not_ready_does_not_count():
+    away = make_node("a", ready=False)
+    assert counted((100, NO_IMAGE), (50, NO_IMAGE, away), (10, NO_IMAGE)) == 110
+    assert counted((100, NO_IMAGE), (60, NO_IMAGE, away), (10, NO_IMAGE)) == 10
+    assert counted((100, NO_IMAGE, away)) is None
+
+
+def test_rejections_count_over_gated_successors():
+    story = [
+        sight
+        for serial in range(0, 20, 2)
+        for sight in (
+            (30, replace(REJECTED, uid=f"pod-{serial}")),
+            (5, gated_pod("a", serial=serial)),
+        )
+    ]
+    assert counted(*story, (1, REJECTED)) == 301
+
+
+def test_a_task_that_starts_ends_the_rejections():
+    assert counted((100, REJECTED), (1, make_pod("a")), (10, REJECTED)) == 10
+
+
+def test_another_try_begins_again():
+    assert counted((100, REJECTED), (0, REJECTED)) == 100
+    seen = look({}, Scene({"a": REJECTED}, {"a": NODE}), NOW)
+    on_record = look(seen, Scene({"a": REJECTED}, {"a": NODE}, {"a"}), NOW)
+    assert not [fact for fact in on_record if fact.what == "rejected"]
+    fact = not_starting(NODE, NO_IMAGE, "2", {})
+    assert fact != not_starting(NODE, NO_IMAGE, "1", {})
+
+
+def test_the_next_pod_begins_again_unless_the_one_before_was_rejected():
+    assert counted((100, NO_IMAGE), (10, replace(NO_IMAGE, uid="pod-a-2"))) == 10
+
+
+def test_a_back_off_hides_whether_the_container_can_be_created():
+    again = replace(NO_IMAGE, container=replace(NO_IMAGE.container, last_exit_code=1))
+    assert counted((10, CRASHED)) is None
+    assert counted((10, CRASHED), (10, again), (140, CRASHED), (0, again)) == 150
+    next_one = replace(CRASHED, container=replace(CRASHED.container, restart_count=1))
+    assert counted((10, again), (10, next_one)) is None
+
+
+def test_how_many_starts_have_ended_never_goes_back():
+    seen = look({}, Scene({"a": CRASHED}, {"a": NODE}), NOW)
+    unclear = replace(PULLING, container=Container("waiting", "ContainerCreating"))
+    later = look(seen, Scene({"a": unclear}, {"a": NODE}), NOW + timedelta(seconds=9))
+    assert later[ended(CRASHED, 1)].first == NOW
