@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
 from job_controller.api import names
 from job_controller.core.desired import build_daemon_set, is_current
@@ -59,7 +59,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     record = _record(snapshot, tally, run, status)
     moments = [moment for moment in (tally.wake_at, run.wake_at) if moment is not None]
     waits = [max((moment - now).total_seconds(), 0.0) for moment in moments]
-    if snapshot.refusal or snapshot.report_refusal or snapshot.pods_refusal or tally.is_altered:
+    if snapshot.has_refusal or tally.is_altered:
         waits.append(_REFUSED_RETRY_SECONDS)
     return Plan(
         actions=tuple(action for action in (*work, *record) if not _is_refused(snapshot, action)),
@@ -73,9 +73,17 @@ def _is_refused(snapshot: Snapshot, action: Action) -> bool:
 
     What does not depend on it goes on: above all the status, which says what is refused.
     """
-    if isinstance(action, CreateReport | WriteReportStatus):
-        return bool(snapshot.report_refusal)
-    return isinstance(action, OpenGates | DeletePods) and bool(snapshot.pods_refusal)
+    match action:
+        case CreateReport() | WriteReportStatus():
+            return bool(snapshot.report_refusal)
+        case OpenGates():
+            return bool(snapshot.gates_refusal)
+        case DeletePods() | DeleteDaemonSet():
+            return bool(snapshot.deletion_refusal)
+        case ApplyDaemonSet() | WriteStatus():
+            return False  # the first is not asked for while it is refused, the second never is
+        case _ as unreachable:
+            assert_never(unreachable)
 
 
 def _ended_at(snapshot: Snapshot, run: RunVerdict) -> str:

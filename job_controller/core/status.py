@@ -13,7 +13,7 @@ from job_controller.core.fold import fold
 from job_controller.core.judge import ACTIVE, COMPLETED, FAILED, UNREACHABLE, WAITING
 from job_controller.core.story import tell_progress
 from job_controller.core.tally import Tally
-from job_controller.core.trouble import Trouble
+from job_controller.core.trouble import POD_CHANGE_REFUSED, Trouble
 from job_controller.core.verdict import HELD, LOST, SUCCEEDED, RunVerdict
 
 _SUSPENDED_WORDS = "spec.suspend is true: no node starts its work; those that have started go on"
@@ -107,7 +107,9 @@ def _progressing(job: Job, tally: Tally, run: RunVerdict, trouble: Trouble | Non
     if run.state == SUCCEEDED:
         return Condition(type_, False, "Completed", run.message)
     if run.state == LOST:
-        return Condition(type_, False, "Failed", run.message)
+        is_refused = trouble is not None and trouble.reason == POD_CHANGE_REFUSED
+        words = f"{run.message}; {trouble.message}" if trouble and is_refused else run.message
+        return Condition(type_, False, "Failed", words)
     if trouble is not None:
         return Condition(type_, False, trouble.reason, trouble.message)
     if _is_paused(job, tally, run):

@@ -5,6 +5,7 @@ import itertools
 
 import pytest
 
+from job_controller.api import names
 from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import Unavailable
 from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, LEASES, PODS
@@ -119,6 +120,32 @@ REFUSALS = {
         "failed to create typed patch object: .spec.template.spec.tolerance: not in schema",
     ),
 }
+
+
+async def test_a_deletion_that_is_refused_keeps_no_other_node_from_its_turn(server, cluster):
+    async with running(server):
+        cluster.apply(backoffLimit=0, failurePolicy={"action": "Continue"})
+        await until(cluster.is_settled)
+        cluster.fail("a")
+        await until(lambda: cluster.status()["nodes"]["failed"] == 1)
+        server.fail_next("DELETE", "/pods/", 403, 10_000, message="the policy says no")
+        retry = {"metadata": {"annotations": {names.ANNOTATION_RETRY: "1"}}}
+        server.patch(JOBS, "sample", retry)
+        await until(lambda: cluster.condition("Progressing")["reason"] == "PodChangeRefused")
+        assert "the policy says no" in cluster.condition("Progressing")["message"]
+
+        cluster.join("c")
+        await until(lambda: len(server.list(PODS)) == 3 and not gated(cluster.pod("c")), 20)
+        # Said once, and tried again: nothing else is written meanwhile.
+        await asyncio.sleep(30)
+        before, since = len(cluster.writes("/pods/")), server.storage.version
+        await asyncio.sleep(120)
+        assert 4 <= len(cluster.writes("/pods/")) - before <= 12
+        assert server.storage.version == since
+
+        server.faults.clear()
+        await until(lambda: len(server.list(PODS)) == 3 and not gated(cluster.pod("a")))
+        await until(lambda: cluster.status()["nodes"]["failed"] == 0)
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)
