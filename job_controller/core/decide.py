@@ -7,6 +7,8 @@ from datetime import datetime
 from typing import Any, Literal, assert_never
 
 from job_controller.api import names
+from job_controller.api.job import Job
+from job_controller.api.times import parse_time
 from job_controller.core.desired import build_daemon_set, is_current
 from job_controller.core.judge import FAILED
 from job_controller.core.plan import (
@@ -87,13 +89,30 @@ def _is_refused(snapshot: Snapshot, action: Action) -> bool:
 
 
 def _ended_at(snapshot: Snapshot, run: RunVerdict) -> str:
-    """Return when the run ended as its report has it, "" if the report does not say that it did."""
-    first = snapshot.first_report
+    """Return when the run ended as its report has it, "" if the report does not say that it did.
+
+    A report whose writes are refused may still tell of an earlier end: of an older spec, or before
+    a retry.
+    """
+    first, job = snapshot.first_report, snapshot.job
     if first is None or run.state not in {SUCCEEDED, LOST}:
         return ""
     phase = names.PHASE_SUCCEEDED if run.state == SUCCEEDED else names.PHASE_FAILED
-    is_told = first.status.get("phase") == phase
-    return str(first.status.get("completionTime") or "") if is_told else ""
+    told = first.status
+    if (told.get("phase"), told.get("observedGeneration")) != (phase, job.generation):
+        return ""
+    ended, reopened = parse_time(told.get("completionTime")), _reopened_at(job)
+    if ended is None or (reopened is not None and ended <= reopened):
+        return ""
+    return str(told["completionTime"])
+
+
+def _reopened_at(job: Job) -> datetime | None:
+    """Return when a failed run was last opened again by a retry, None if it never was."""
+    for raw in job.status.get("conditions") or ():
+        if raw.get("type") == names.CONDITION_FAILED and raw.get("status") == "False":
+            return parse_time(raw.get("lastTransitionTime"))
+    return None
 
 
 def _record(

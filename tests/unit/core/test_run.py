@@ -9,6 +9,7 @@ from job_controller.api import names
 from job_controller.api.job import FailurePolicy, NodeSelection
 from job_controller.api.objects import Container
 from job_controller.api.report import NodeRecord
+from job_controller.api.times import format_time
 from job_controller.core.decide import decide
 from job_controller.core.plan import (
     ApplyDaemonSet,
@@ -276,6 +277,54 @@ def test_a_deletion_that_is_refused_lets_gates_be_opened_and_a_gate_lets_pods_be
     assert "let pods start: no gates" in told["message"]
     assert "delete pods of failed nodes: no deletions" in told["message"]
     assert len(told["message"]) < 1200
+
+
+def completion_time(w):
+    return w.job.status["completionTime"]
+
+
+@pytest.mark.parametrize("later", [timedelta(hours=1), timedelta(0)])
+def test_a_second_failure_has_its_own_time_though_the_report_still_tells_of_the_first(later):
+    w = three()
+    run(w)
+    first = completion_time(w)
+    told = w.report_status
+    # The retry is on record in the Job; the report, whose writes are refused, says Failed.
+    w = retried(w)
+    flipped = [
+        {**c, "lastTransitionTime": format_time(NOW + later)} if c["type"] == "Failed" else c
+        for c in w.job.status["conditions"]
+    ]
+    w.job = replace(w.job, status={**w.job.status, "conditions": flipped})
+    w.report_status = told
+    w.pods[1] = replace(failing("b"), uid="pod-b-5")
+    again = NOW + timedelta(hours=2)
+    run(w, again)
+    assert conditions(w)["Failed"] == ("True", "FailedNodes")
+    assert completion_time(w) == format_time(again) != first
+
+
+def test_a_failure_that_only_the_report_tells_of_keeps_its_time_after_a_retry_too():
+    w = three()
+    run(w)
+    w = retried(w)
+    w.pods[1] = replace(failing("b"), uid="pod-b-5")
+    before = w.job
+    run(w, NOW + timedelta(hours=2))
+    w.job = before  # the process died between the two writes
+    run(w, NOW + timedelta(hours=3))
+    assert completion_time(w) == format_time(NOW + timedelta(hours=2))
+
+
+def test_an_end_that_the_report_tells_of_an_older_spec_is_no_end_of_this_one():
+    w = world("a", gated=True, evidence={"a": done("a")})
+    before = w.job
+    run(w)
+    w.job = replace(before, generation=2)
+    again = NOW + timedelta(hours=2)
+    run(w, again)
+    assert w.job.is_true(names.CONDITION_COMPLETE)
+    assert completion_time(w) == format_time(again)
 
 
 def test_a_retry_opens_a_failed_run_for_its_failed_nodes_only():
