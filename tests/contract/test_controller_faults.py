@@ -8,7 +8,7 @@ import pytest
 from job_controller.api import names
 from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import Unavailable
-from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, LEASES, PODS
+from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, LEASES, NODES, PODS
 from tests.contract.controller_cluster import (
     SET,
     Cluster,
@@ -380,6 +380,26 @@ async def test_a_cache_behind_our_own_opening_opens_no_gate_twice(server, cluste
             server.patch(JOBS, "sample", {"metadata": {"annotations": {"n": str(now())}}})
             await asyncio.sleep(5)
         assert len(cluster.writes("/pods/")) == 1
+
+
+async def test_a_label_that_is_heard_of_last_still_ends_the_run(server, cluster):
+    async with running(server):
+        await until(lambda: len(server.open_watches(NODES)) == 1)
+        cluster.apply(nodes={"selector": {"matchLabels": {"zone": "a"}}})
+        for node in ("a", "b"):
+            server.patch(NODES, node, {"metadata": {"labels": {"zone": "a"}}}, "")
+        cluster.join("c")
+        await until(cluster.is_settled)
+        await asyncio.sleep(5)
+        server.silence_watches(NODES)
+        server.patch(NODES, "c", {"metadata": {"labels": {"zone": "a"}}}, "")
+        await until(lambda: len(server.list(PODS)) == 3 and not gated(cluster.pod("c")))
+        for node in ("a", "b", "c"):
+            cluster.complete(node)
+        await asyncio.sleep(10)
+        # As far as the controller knows, the pod of c is about to be deleted.
+        assert cluster.condition("Complete") == {}
+        await until(lambda: cluster.condition("Complete").get("status") == "True")
 
 
 # --- two of them -------------------------------------------------------------------------

@@ -116,6 +116,26 @@ async def test_a_node_that_joins_late_is_waited_for(cluster, server):
     await eventually(lambda: not run.exists)
 
 
+async def test_a_label_that_is_heard_of_last_still_ends_the_run(cluster, server):
+    run = cluster.add_job()
+    zone = {"metadata": {"labels": {"zone": "a"}}}
+    for node in ("a", "b"):
+        server.patch(NODES, node, zone, "")
+    chosen = {"spec": {"template": {"spec": {"affinity": None, "nodeSelector": {"zone": "a"}}}}}
+    server.patch(DAEMON_SETS, run.daemon_set, chosen)
+    cluster.start()
+    await eventually(lambda: server.open_watches(NODES))
+    server.silence_watches(NODES)
+    server.patch(NODES, "c", zone, "")
+    run.agree()
+    for node in run.nodes:
+        run.log(node).write("done")
+    await eventually(lambda: run.completed() == set(run.nodes))
+    await asyncio.sleep(10)
+    assert run.exists  # as far as is known, the pod of c is about to be deleted
+    await eventually(lambda: not run.exists, 120.0)
+
+
 async def test_no_nodes_is_not_complete(cluster):
     run = cluster.add_job(nodes=())
     cluster.start()
