@@ -286,12 +286,24 @@ class Reconciler:
         return now < since + RESULTS_PATIENCE
 
     async def _delete(self, key: JobKey, job: Job, count: Count) -> None:
+        """Delete the Job as it was counted: one that was changed since then is counted again."""
         try:
             await self._client.delete(
-                JOBS, job.name, job.namespace, uid=job.uid, propagation="Background"
+                JOBS,
+                job.name,
+                job.namespace,
+                uid=job.uid,
+                resource_version=job.resource_version,
+                propagation="Background",
             )
-        except (NotFound, Conflict):
-            # Gone, or another Job of that name by now: what was to be deleted does not exist.
+        except Conflict:
+            # Its spec may name further nodes by now. What changed it has us look again: the cache
+            # has heard of it since this look began, or is about to. Once the run has ended, the
+            # controller writes only when something else has changed.
+            self._metrics.deletions.labels("changed").inc()
+            logger.debug("the Job was changed while it was counted, looking again")
+            return
+        except NotFound:
             self._metrics.deletions.labels("gone").inc()
         except KubeError:
             self._metrics.deletions.labels("failed").inc()

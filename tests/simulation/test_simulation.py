@@ -10,7 +10,7 @@ import pytest
 
 from tests.simulation.draw import draw
 from tests.simulation.many import Findings, run_many
-from tests.simulation.mutants import DECIDE, MUTANTS
+from tests.simulation.mutants import DECIDE, MUTANTS, forgets_versions
 from tests.simulation.run import simulate
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
 from tests.simulation.shrink import shrink
@@ -51,6 +51,33 @@ def test_a_living_pod_that_is_long_gone_stands_for_no_other_node():
         calm=True,
     )
     assert not simulate(schedule).violations
+
+
+def widened_at_the_last_moment():
+    """Return a schedule in which the terminator hears late of an edit before the Job's deletion."""
+    spec = {
+        "image": "example/task:1",
+        "nodes": {"selector": {"matchLabels": {"zone": "a"}}},
+        "ttlSecondsAfterFinished": 10,
+    }
+    watches = ("jobs", "daemonsets", "pods")
+    return Schedule(
+        0,
+        (NodePlan("n1"), NodePlan("n2", (Task("done", 3.0),), zone="b")),
+        (JobPlan(spec=spec),),
+        (
+            *(Disturbance(8.0, "stall", "terminator", what, seconds=30.0) for what in watches),
+            Disturbance(8.5, "select", "default/sample", "*"),
+        ),
+        calm=True,
+    )
+
+
+def test_a_job_that_is_widened_at_the_last_moment_is_not_deleted_as_it_was_counted():
+    assert not simulate(widened_at_the_last_moment()).violations
+    with forgets_versions():
+        (found,) = simulate(widened_at_the_last_moment()).violations
+    assert found[1:] == ("deletion", "n2 has not completed, spec.nodes was changed")
 
 
 def test_each_feature_is_in_many_of_the_schedules():
