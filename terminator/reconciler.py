@@ -14,6 +14,7 @@ from loguru import logger
 from job_controller.api.job import Completion, Job
 from job_controller.api.objects import DaemonSet, Pod
 from job_controller.api.report import Evidence, parse_record
+from job_controller.api.tokens import EXIT
 from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import Conflict, KubeError, NotFound
 from job_controller.kube.resources import JOBS
@@ -34,7 +35,7 @@ from terminator.ledger import Ledger
 from terminator.metrics import Metrics
 from terminator.scanner import Scanner, Target
 from terminator.tail import Findings, bounded_results
-from terminator.token import EXIT, Matcher
+from terminator.token import Matcher
 
 # Jobs of one token share a matcher, and with it what a regular expression has learnt; this many
 # different ones are kept.

@@ -25,10 +25,11 @@ from job_controller.core.plan import (
 )
 from job_controller.core.report import build_report, missing_shards, next_report_statuses
 from job_controller.core.snapshot import Snapshot
-from job_controller.core.status import first_status, next_status, suspended_status
+from job_controller.core.status import first_status, next_status, unstarted_status
 from job_controller.core.tally import Tally, take_tally
 from job_controller.core.trouble import find_trouble
 from job_controller.core.turns import due_pods, wants_gate
+from job_controller.core.validate import INVALID_TOKEN, find_token_mistake
 from job_controller.core.verdict import LOST, SUCCEEDED, RunVerdict, judge_run
 
 # A refusal by the API server (quota on DaemonSets, a webhook) sends no event when it ends.
@@ -152,14 +153,25 @@ def _start(snapshot: Snapshot, now: datetime) -> Plan:
     was changed since it was read: what is made next is what the user last said.
     """
     job = snapshot.job
-    if job.spec.suspend:
-        status = suspended_status(job, now)
-        return Plan(actions=() if status == job.status else (WriteStatus(status),))
+    mistake = find_token_mistake(snapshot)
+    if job.spec.suspend or mistake:
+        status = unstarted_status(job, now, mistake)
+        return Plan(
+            actions=() if status == job.status else (WriteStatus(status),),
+            events=tuple(_mistake_events(job, mistake)),
+        )
     report = names.report_name(job.name, job.uid)
     return Plan(
         actions=(WriteStatus(first_status(job, now, _word(snapshot))),),
         events=(Event("Normal", "Started", f"the run is recorded in JobReport {report}"),),
     )
+
+
+def _mistake_events(job: Job, mistake: str) -> list[Event]:
+    """Return the event of a mistake in the spec that has not been told yet."""
+    before = job.condition(names.CONDITION_PROGRESSING)
+    is_told = before is not None and (before.reason, before.message) == (INVALID_TOKEN, mistake)
+    return [Event("Warning", INVALID_TOKEN, mistake)] if mistake and not is_told else []
 
 
 def _word(snapshot: Snapshot) -> str:

@@ -10,6 +10,7 @@ from job_controller.core.fold import fold
 from job_controller.core.judge import ACTIVE, UNREACHABLE, WAITING
 from job_controller.core.snapshot import Snapshot
 from job_controller.core.tally import NodeTally, Tally
+from job_controller.core.validate import INVALID_TOKEN, find_token_mistake
 from job_controller.core.words import brief
 
 # A refusal gives its reason at its end: policies list all that is wrong. A condition has the room.
@@ -45,12 +46,19 @@ def find_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
     containers.
     """
     return (
-        _daemon_set_trouble(snapshot)
+        _spec_trouble(snapshot)
+        or _daemon_set_trouble(snapshot)
         or _write_trouble(snapshot)
         or _altered_trouble(snapshot, tally)
         or _placement_trouble(snapshot, tally)
         or _node_trouble(tally)
     )
+
+
+def _spec_trouble(snapshot: Snapshot) -> Trouble | None:
+    """Return a mistake in the spec of a run that was started by a version that did not look."""
+    mistake = find_token_mistake(snapshot)
+    return Trouble(INVALID_TOKEN, mistake) if mistake else None
 
 
 def _daemon_set_trouble(snapshot: Snapshot) -> Trouble | None:

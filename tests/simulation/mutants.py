@@ -356,7 +356,7 @@ def never_gives_up():
 def forgets_versions():
     """A Job's deletion names its UID alone, and not the version that was counted.
 
-    Too rare for any seed: a schedule of its own shows it, see test_simulation.
+    A schedule of its own shows it, too, see test_simulation.
     """
     real = Client.delete
 
@@ -395,5 +395,6 @@ MUTANTS = {
         ignores_lifetimes,
         forgets_generations,
         never_gives_up,
+        forgets_versions,
     )
 }

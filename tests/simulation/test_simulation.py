@@ -25,6 +25,7 @@ RARE = {
     "ignores_the_past": 430,
     "counts_by_name": 260,
     "pauses_early": 2800,
+    "forgets_versions": 1820,
 }
 
 
