@@ -30,7 +30,13 @@ from terminator.ending import (
     speaks_for,
     take_count,
 )
-from terminator.entries import exit_evidence, has_succeeded, is_failure, log_evidence
+from terminator.entries import (
+    exit_evidence,
+    has_succeeded,
+    is_failure,
+    is_of_last_end,
+    log_evidence,
+)
 from terminator.ledger import Ledger
 from terminator.metrics import Metrics
 from terminator.scanner import Scanner, Target
@@ -145,8 +151,8 @@ class Reconciler:
                 if not job.spec.results:
                     continue
             if entry is not None and entry.is_completed:
-                # In mode Exit the results of the pod that completed the node are still in its log.
-                if not (is_exit and job.spec.results and entry.pod_uid == pod.uid):
+                # In mode Exit the results of the start that completed it are still in the log.
+                if not (is_exit and job.spec.results and is_of_last_end(entry, pod)):
                     continue
             elif entry is not None and entry.failed_at and entry.pod_uid == pod.uid:
                 continue
@@ -167,11 +173,20 @@ class Reconciler:
             with_attempt=not is_exit,
         )
         if is_exit and has_succeeded(target.pod):
+            if self._is_of_later_start(job, target):
+                return
             exited = exit_evidence(target.pod, target.node_uid)
             evidence = replace(exited, results=bounded_results(findings.results))
         if evidence is not None and not self._is_old_news(job, target.pod, evidence):
             self._enter(job, target.pod, evidence)
             self._hurry_if_last(job)
+
+    def _is_of_later_start(self, job: Job, target: Target) -> bool:
+        """Return whether the node had completed before this start of the task, in mode Exit."""
+        entry = self._ledger.entry(job, target.pod.node_name)
+        if entry is None or not entry.is_completed or entry.node_uid != target.node_uid:
+            return False
+        return not is_of_last_end(entry, target.pod)
 
     def _is_old_news(self, job: Job, pod: Pod, evidence: Evidence) -> bool:
         """Return whether another end of a task without a token changes nothing any more.
