@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from job_controller.api import names
+from job_controller.api.affinity import changed_keys, label_keys
 from job_controller.api.job import Job, parse_job
 from job_controller.api.objects import (
     DaemonSet,
@@ -116,7 +117,10 @@ class Caches:
             DAEMON_SETS,
             parse_daemon_set,
             self._daemon_set_changed,
-            {"uid": lambda found: (found.uid,)},
+            {
+                "uid": lambda found: (found.uid,),
+                "node label": lambda found: label_keys(found.pod_spec),
+            },
             label_selector=names.MANAGED_SELECTOR,
         )
         self._pods = self._make(
@@ -265,6 +269,9 @@ class Caches:
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         if old is not None and new is not None and _standing(old) == _standing(new):
+            for label in sorted(changed_keys(old.labels, new.labels)):
+                for found in self._daemon_sets.store.by_index("node label", label):
+                    self._wake_user_of(found, in_crowd=True)
             return
         for job in self._jobs.store:
             self._wake_in_crowd((job.namespace, job.name))
@@ -320,13 +327,12 @@ def cache_name(resource: str, namespace: str) -> str:
 
 
 def _standing(node: Node) -> tuple[Any, ...]:
-    """Return what of a node matters to a Job whose pod there does not change.
+    """Return what of a node matters to every Job whose pod there does not change.
 
-    Heartbeats and images do not; there is one of either from each node every few minutes. Labels do
-    where taints can keep the pod off: no DaemonSet shows that such a node does not match any more.
+    Heartbeats and images do not; there is one of either from each node every few minutes. Labels
+    matter to the Jobs that choose nodes by them.
     """
-    labels = node.labels if node.taints else None
-    return node.uid, node.ready, node.ready_since, node.taints, labels
+    return node.uid, node.ready, node.ready_since, node.taints
 
 
 def _slot(namespace: str, name: str) -> str:

@@ -155,10 +155,13 @@ class Reconciler:
         if getattr(snapshot, refused.field):
             assert refused.__cause__ is not None
             raise refused.__cause__
-        if refused.field == "report_refusal":
-            return replace(snapshot, report_refusal=refused.message)
-        if refused.field == "pods_refusal":
-            return replace(snapshot, pods_refusal=refused.message)
+        match refused.field:
+            case "report_refusal":
+                return replace(snapshot, report_refusal=refused.message)
+            case "gates_refusal":
+                return replace(snapshot, gates_refusal=refused.message)
+            case "deletion_refusal":
+                return replace(snapshot, deletion_refusal=refused.message)
         found = snapshot.daemon_set or await self._find_unlabelled(snapshot.job)
         return replace(snapshot, daemon_set=found, refusal=refused.message)
 
@@ -442,8 +445,9 @@ _REFUSAL_FIELDS: Mapping[type, str] = {
     ApplyDaemonSet: "refusal",
     CreateReport: "report_refusal",
     WriteReportStatus: "report_refusal",
-    OpenGates: "pods_refusal",
-    DeletePods: "pods_refusal",
+    OpenGates: "gates_refusal",
+    DeletePods: "deletion_refusal",
+    DeleteDaemonSet: "deletion_refusal",
 }
 
 

@@ -1,7 +1,7 @@
 """What the terminator knows of the cluster, and which Job a change concerns.
 
 Shell, over kube. Jobs, DaemonSets, pods by the label selector, JobReports, and of nodes only
-their metadata: name, UID, labels and creation time are all that counting takes.
+their metadata: name, UID, creation time and labels are all that counting takes.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from job_controller.api import names
+from job_controller.api.affinity import changed_keys, label_keys
 from job_controller.api.job import Job, parse_job
 from job_controller.api.objects import (
     DaemonSet,
@@ -66,7 +67,10 @@ class Caches:
             DAEMON_SETS,
             parse_daemon_set,
             self._daemon_set_changed,
-            {"uid": lambda found: (found.uid,)},
+            {
+                "uid": lambda found: (found.uid,),
+                "node label": lambda found: label_keys(found.pod_spec),
+            },
             names.MANAGED_SELECTOR,
         )
         self._pods = self._make(
@@ -193,6 +197,10 @@ class Caches:
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         if old is not None and new is not None and old.uid == new.uid:
+            # Jobs that choose nodes by a label that changed; a heartbeat changes none.
+            for label in sorted(changed_keys(old.labels, new.labels)):
+                for found in self._daemon_sets.store.by_index("node label", label):
+                    self._wake_owner(found, in_crowd=True)
             return
         for job in self._jobs.store:
             self._listener.job_concerned((job.namespace, job.name), in_crowd=True)

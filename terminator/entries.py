@@ -96,6 +96,16 @@ def exit_evidence(pod: Pod, node_uid: str) -> Evidence:
     return Evidence(node_uid, completed_at=completed_at, pod=pod.name, pod_uid=pod.uid)
 
 
+def is_of_last_end(entry: Evidence, pod: Pod) -> bool:
+    """Return whether an entry of mode Exit is of the end of the task that the pod's status tells.
+
+    After a reboot the kubelet runs the task of a completed node again, in the same pod. What it
+    prints then is of another start, and the results of the first one stay.
+    """
+    ended = exit_evidence(pod, entry.node_uid)
+    return (entry.pod_uid, entry.completed_at) == (ended.pod_uid, ended.completed_at)
+
+
 def assign(
     pending: Mapping[str, Evidence],
     shards: Iterable[JobReport],

@@ -11,7 +11,7 @@
 | terminator_ledger_writes_total | result: done, failed | patches of reports |
 | terminator_ledger_entries_total | - | nodes entered in reports |
 | terminator_ledger_pending | - | nodes seen as completed and not yet entered |
-| terminator_deletions_total | result: done, gone, failed | Jobs deleted |
+| terminator_deletions_total | result: done, gone, changed, failed | Jobs deleted |
 | terminator_reconciles_total | result: done, retried, failed | looks at one Job |
 | terminator_requests_total | verb, resource, code | requests to the API server |
 | terminator_config_reloads_total | - | configurations taken over while running |
@@ -78,7 +78,7 @@ class Metrics:
             "ledger_pending", "Nodes seen as completed and not yet entered."
         )
         self.deletions = self._counter(
-            "deletions", "Jobs deleted.", result=("done", "gone", "failed")
+            "deletions", "Jobs deleted.", result=("done", "gone", "changed", "failed")
         )
         self.reconciles = self._counter(
             "reconciles", "Looks at one Job.", result=("done", "retried", "failed")

@@ -14,6 +14,7 @@ from loguru import logger
 from job_controller.api.job import Completion, Job
 from job_controller.api.objects import DaemonSet, Pod
 from job_controller.api.report import Evidence, parse_record
+from job_controller.api.tokens import EXIT
 from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import Conflict, KubeError, NotFound
 from job_controller.kube.resources import JOBS
@@ -29,12 +30,18 @@ from terminator.ending import (
     speaks_for,
     take_count,
 )
-from terminator.entries import exit_evidence, has_succeeded, is_failure, log_evidence
+from terminator.entries import (
+    exit_evidence,
+    has_succeeded,
+    is_failure,
+    is_of_last_end,
+    log_evidence,
+)
 from terminator.ledger import Ledger
 from terminator.metrics import Metrics
 from terminator.scanner import Scanner, Target
 from terminator.tail import Findings, bounded_results
-from terminator.token import EXIT, Matcher
+from terminator.token import Matcher
 
 # Jobs of one token share a matcher, and with it what a regular expression has learnt; this many
 # different ones are kept.
@@ -147,8 +154,8 @@ class Reconciler:
                 if not job.spec.results:
                     continue
             if entry is not None and entry.is_completed:
-                # In mode Exit the results of the pod that completed the node are still in its log.
-                if not (is_exit and job.spec.results and entry.pod_uid == pod.uid):
+                # In mode Exit the results of the start that completed it are still in the log.
+                if not (is_exit and job.spec.results and is_of_last_end(entry, pod)):
                     continue
             elif entry is not None and entry.failed_at and entry.pod_uid == pod.uid:
                 continue
@@ -169,11 +176,20 @@ class Reconciler:
             with_attempt=not is_exit,
         )
         if is_exit and has_succeeded(target.pod):
+            if self._is_of_later_start(job, target):
+                return
             exited = exit_evidence(target.pod, target.node_uid)
             evidence = replace(exited, results=bounded_results(findings.results))
         if evidence is not None and not self._is_old_news(job, target.pod, evidence):
             self._enter(job, target.pod, evidence)
             self._hurry_if_last(job)
+
+    def _is_of_later_start(self, job: Job, target: Target) -> bool:
+        """Return whether the node had completed before this start of the task, in mode Exit."""
+        entry = self._ledger.entry(job, target.pod.node_name)
+        if entry is None or not entry.is_completed or entry.node_uid != target.node_uid:
+            return False
+        return not is_of_last_end(entry, target.pod)
 
     def _is_old_news(self, job: Job, pod: Pod, evidence: Evidence) -> bool:
         """Return whether another end of a task without a token changes nothing any more.
@@ -294,12 +310,24 @@ class Reconciler:
         return now < since + RESULTS_PATIENCE
 
     async def _delete(self, key: JobKey, job: Job, count: Count) -> None:
+        """Delete the Job as it was counted: one that was changed since then is counted again."""
         try:
             await self._client.delete(
-                JOBS, job.name, job.namespace, uid=job.uid, propagation="Background"
+                JOBS,
+                job.name,
+                job.namespace,
+                uid=job.uid,
+                resource_version=job.resource_version,
+                propagation="Background",
             )
-        except (NotFound, Conflict):
-            # Gone, or another Job of that name by now: what was to be deleted does not exist.
+        except Conflict:
+            # Its spec may name further nodes by now. What changed it has us look again: the cache
+            # has heard of it since this look began, or is about to. Once the run has ended, the
+            # controller writes only when something else has changed.
+            self._metrics.deletions.labels("changed").inc()
+            logger.debug("the Job was changed while it was counted, looking again")
+            return
+        except NotFound:
             self._metrics.deletions.labels("gone").inc()
         except KubeError:
             self._metrics.deletions.labels("failed").inc()

@@ -5,20 +5,20 @@ terminals and containers put around text before they are compared.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-import re2
-
 from job_controller.api.job import JobSpec
+from job_controller.api.tokens import (
+    CONTAINS,
+    CONTROLS,
+    EDGE,
+    LINE,
+    REGEX,
+    build_comparisons,
+    looked_for,
+)
 
-LINE, CONTAINS, REGEX = "Line", "Contains", "Regex"
-EXIT = "Exit"
-# A regular expression looks at no line longer than this: it bounds what one line can cost, and
-# a token worth the name stands in a shorter one.
-REGEX_LINE_LIMIT = 4096
-# What RE2 may use for one pattern; its own default is 8 MiB, and there may be a Job for each.
-_PATTERN_BYTES = 1 << 20
 # A value may become an annotation or a label; 256 characters hold an address, a version, a digest.
 VALUE_LIMIT = 256
 
@@ -58,13 +58,6 @@ _ESCAPES = re.compile(
     r"|(?:\x1b\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
     r"|\x1b[ -/]*[0-~]"
 )
-# Blanks and control characters at the edges: CR of CRLF, NULs that log rotation by truncation
-# leaves behind, a byte order mark, Unicode's blanks.
-_EDGE = "".join(map(chr, range(0x21))) + "".join(
-    map(chr, (*range(0x7F, 0xA1), 0x1680, *range(0x2000, 0x200C), 0x2028, 0x2029))
-)
-_EDGE += "\u202f\u205f\u3000\ufeff"
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _PROTOCOL = b"dsjob:"
 _RESULT = re.compile(
     r"dsjob:result ([A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)=(.*)", re.DOTALL
@@ -77,12 +70,12 @@ def clean_line(line: bytes) -> str:
     text = line.decode("utf-8", "replace")
     if "\x1b" in text or "\x9b" in text or "\x9d" in text:
         text = _ESCAPES.sub("", text)
-    return text.strip(_EDGE)
+    return text.strip(EDGE)
 
 
 def printable(line: bytes) -> str:
     """Return the text of a line as a terminal, a report or an event may show it."""
-    text = _CONTROLS.sub(" ", clean_line(line))
+    text = CONTROLS.sub(" ", clean_line(line))
     # Invisible characters that change how the rest is shown (right-to-left overrides, marks).
     return "".join(c for c in text if c.isprintable() or c == " ").strip()
 
@@ -109,8 +102,7 @@ class Matcher:
         failure_token: str | None = None,
         results: Iterable[str] = (),
     ) -> None:
-        self._token = _comparison("token", token, match) if token is not None else None
-        self._failure = _comparison("failureToken", failure_token, match) if failure_token else None
+        self._token, self._failure = build_comparisons(token, match, failure_token)
         self.results = frozenset(results)
         self.has_token = token is not None
         self._whole = match != CONTAINS
@@ -118,7 +110,7 @@ class Matcher:
         # What must stand in a line's bytes for it to be looked at more closely. Lines with an
         # escape always are: it may stand inside the token.
         marks = [_PROTOCOL, b"\x1b", b"\xc2\x9b", b"\xc2\x9d"]
-        marks += [t.strip(_EDGE).encode() for t in (token, failure_token) if t]
+        marks += [t.strip(EDGE).encode() for t in (token, failure_token) if t]
         # The empty pattern is in every line: a regular expression has to look at all of them.
         self._marks = re.compile(b"" if match == REGEX else b"|".join(map(re.escape, marks)))
 
@@ -126,7 +118,7 @@ class Matcher:
     def of(cls, spec: JobSpec, default_token: str) -> "Matcher":
         """Return the matcher of a Job; `default_token` serves one that names no token."""
         completion = spec.completion
-        token = None if completion.mode == EXIT else completion.token or default_token
+        token = looked_for(completion, default_token)
         return cls(token, completion.match, completion.failure_token, spec.results)
 
     def __eq__(self, other: object) -> bool:
@@ -158,50 +150,10 @@ class Matcher:
         return found
 
 
-def _pattern(field: str, token: str) -> Callable[[str], bool]:
-    """Return the test of a regular expression, in time linear in the line whatever the pattern.
-
-    RE2 for that reason, and because it is what the API server checks the pattern with.
-    """
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = _PATTERN_BYTES
-    try:
-        pattern = re2.compile(token, options)
-    except re2.error as error:
-        reason = error.args[0].decode(errors="replace") if error.args else "not RE2 syntax"
-        raise ValueError(f"spec.completion.{field}: {reason}") from error
-    if pattern.search(""):
-        raise ValueError(
-            f"spec.completion.{field}: the pattern matches the empty line, and so any line"
-        )
-    return lambda text: len(text) <= REGEX_LINE_LIMIT and pattern.search(text) is not None
-
-
-def _comparison(field: str, token: str, match: str) -> Callable[[str], bool]:
-    wanted = token.strip(_EDGE)
-    if not wanted:
-        raise ValueError(f"spec.completion.{field} must not be blank")
-    if match == REGEX:
-        return _pattern(field, token)
-    if _CONTROLS.search(wanted):
-        raise ValueError(
-            f"spec.completion.{field} must not contain line breaks or control characters: it is "
-            f"looked for in one line"
-        )
-    if match == CONTAINS:
-        return lambda text: wanted in text
-    if match == LINE:
-        return lambda text: text == wanted
-    raise ValueError(
-        f"spec.completion.match {match!r} does not exist; use {LINE}, {CONTAINS} or {REGEX}"
-    )
-
-
 def _protocol(text: str) -> Finding | None:
     if found := _RESULT.fullmatch(text):
         # Too long is no result rather than a cut one: half an address is a wrong address.
-        value = _CONTROLS.sub("", found[2])
+        value = CONTROLS.sub("", found[2])
         return Result(found[1], value) if len(value) <= VALUE_LIMIT else None
     if found := _PROGRESS.fullmatch(text):
         done, total = int(found[1]), int(found[2])

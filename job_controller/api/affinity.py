@@ -42,6 +42,26 @@ class NodeAffinity:
         )
 
 
+def label_keys(pod_spec: Mapping[str, Any]) -> frozenset[str]:
+    """Return the keys of the node labels that the pods' node selector and required affinity name.
+
+    A node whose other labels change matches as it did before.
+    """
+    required = _part(_part(_part(pod_spec, "affinity"), "nodeAffinity"), REQUIRED)
+    return frozenset(_part(pod_spec, "nodeSelector")) | frozenset(
+        str(rule.get("key"))
+        for term in required.get("nodeSelectorTerms") or ()
+        for rule in term.get("matchExpressions") or ()
+    )
+
+
+def changed_keys(old: Mapping[str, str], new: Mapping[str, str]) -> frozenset[str]:
+    """Return the keys of the labels that one of two sets of labels lacks or has otherwise."""
+    if old == new:
+        return frozenset()
+    return frozenset(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+
+
 def _part(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """Return an object inside another one, empty where there is none."""
     found = raw.get(key)

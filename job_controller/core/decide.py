@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
 from job_controller.api import names
+from job_controller.api.job import Job
+from job_controller.api.times import parse_time
 from job_controller.core.desired import build_daemon_set, is_current
 from job_controller.core.judge import FAILED
 from job_controller.core.plan import (
@@ -23,10 +25,11 @@ from job_controller.core.plan import (
 )
 from job_controller.core.report import build_report, missing_shards, next_report_statuses
 from job_controller.core.snapshot import Snapshot
-from job_controller.core.status import first_status, next_status, suspended_status
+from job_controller.core.status import first_status, next_status, unstarted_status
 from job_controller.core.tally import Tally, take_tally
 from job_controller.core.trouble import find_trouble
 from job_controller.core.turns import due_pods, wants_gate
+from job_controller.core.validate import INVALID_TOKEN, find_token_mistake
 from job_controller.core.verdict import LOST, SUCCEEDED, RunVerdict, judge_run
 
 # A refusal by the API server (quota on DaemonSets, a webhook) sends no event when it ends.
@@ -59,7 +62,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     record = _record(snapshot, tally, run, status)
     moments = [moment for moment in (tally.wake_at, run.wake_at) if moment is not None]
     waits = [max((moment - now).total_seconds(), 0.0) for moment in moments]
-    if snapshot.refusal or snapshot.report_refusal or snapshot.pods_refusal or tally.is_altered:
+    if snapshot.has_refusal or tally.is_altered:
         waits.append(_REFUSED_RETRY_SECONDS)
     return Plan(
         actions=tuple(action for action in (*work, *record) if not _is_refused(snapshot, action)),
@@ -74,19 +77,44 @@ def _is_refused(snapshot: Snapshot, action: Action) -> bool:
 
     What does not depend on it goes on: above all the status, which says what is refused.
     """
-    if isinstance(action, CreateReport | WriteReportStatus):
-        return bool(snapshot.report_refusal)
-    return isinstance(action, OpenGates | DeletePods) and bool(snapshot.pods_refusal)
+    match action:
+        case CreateReport() | WriteReportStatus():
+            return bool(snapshot.report_refusal)
+        case OpenGates():
+            return bool(snapshot.gates_refusal)
+        case DeletePods() | DeleteDaemonSet():
+            return bool(snapshot.deletion_refusal)
+        case ApplyDaemonSet() | WriteStatus():
+            return False  # the first is not asked for while it is refused, the second never is
+        case _ as unreachable:
+            assert_never(unreachable)
 
 
 def _ended_at(snapshot: Snapshot, run: RunVerdict) -> str:
-    """Return when the run ended as its report has it, "" if the report does not say that it did."""
-    first = snapshot.first_report
+    """Return when the run ended as its report has it, "" if the report does not say that it did.
+
+    A report whose writes are refused may still tell of an earlier end: of an older spec, or before
+    a retry.
+    """
+    first, job = snapshot.first_report, snapshot.job
     if first is None or run.state not in {SUCCEEDED, LOST}:
         return ""
     phase = names.PHASE_SUCCEEDED if run.state == SUCCEEDED else names.PHASE_FAILED
-    is_told = first.status.get("phase") == phase
-    return str(first.status.get("completionTime") or "") if is_told else ""
+    told = first.status
+    if (told.get("phase"), told.get("observedGeneration")) != (phase, job.generation):
+        return ""
+    ended, reopened = parse_time(told.get("completionTime")), _reopened_at(job)
+    if ended is None or (reopened is not None and ended <= reopened):
+        return ""
+    return str(told["completionTime"])
+
+
+def _reopened_at(job: Job) -> datetime | None:
+    """Return when a failed run was last opened again by a retry, None if it never was."""
+    for raw in job.status.get("conditions") or ():
+        if raw.get("type") == names.CONDITION_FAILED and raw.get("status") == "False":
+            return parse_time(raw.get("lastTransitionTime"))
+    return None
 
 
 def _record(
@@ -126,14 +154,25 @@ def _start(snapshot: Snapshot, now: datetime) -> Plan:
     was changed since it was read: what is made next is what the user last said.
     """
     job = snapshot.job
-    if job.spec.suspend:
-        status = suspended_status(job, now)
-        return Plan(actions=() if status == job.status else (WriteStatus(status),))
+    mistake = find_token_mistake(snapshot)
+    if job.spec.suspend or mistake:
+        status = unstarted_status(job, now, mistake)
+        return Plan(
+            actions=() if status == job.status else (WriteStatus(status),),
+            events=tuple(_mistake_events(job, mistake)),
+        )
     report = names.report_name(job.name, job.uid)
     return Plan(
         actions=(WriteStatus(first_status(job, now, _word(snapshot))),),
         events=(Event("Normal", "Started", f"the run is recorded in JobReport {report}"),),
     )
+
+
+def _mistake_events(job: Job, mistake: str) -> list[Event]:
+    """Return the event of a mistake in the spec that has not been told yet."""
+    before = job.condition(names.CONDITION_PROGRESSING)
+    is_told = before is not None and (before.reason, before.message) == (INVALID_TOKEN, mistake)
+    return [Event("Warning", INVALID_TOKEN, mistake)] if mistake and not is_told else []
 
 
 def _word(snapshot: Snapshot) -> str:

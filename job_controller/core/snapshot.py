@@ -36,9 +36,10 @@ class Snapshot:
     `daemon_set` is the object of the Job's DaemonSet name, whoever owns it. `pods` are those its
     owner reference leads to. `pods_refused` is the last message of the DaemonSet controller that
     the API server would not take a pod, "" when there is none. `refusal` is what the API server
-    said when the DaemonSet itself was last applied, "" when it took it; `report_refusal` and
-    `pods_refusal` are the same for writes of JobReports and for changes of pods. `seen` is when
-    the controller first saw what its timers count from.
+    said when the DaemonSet itself was last applied, "" when it took it; `report_refusal`,
+    `gates_refusal` and `deletion_refusal` are the same for writes of JobReports, for the opening of
+    scheduling gates, and for the deletion of pods or of a failed run's DaemonSet. Each holds up
+    only what depends on it. `seen` is when the controller first saw what its timers count from.
     """
 
     job: Job
@@ -49,9 +50,16 @@ class Snapshot:
     pods_refused: str = ""
     refusal: str = ""
     report_refusal: str = ""
-    pods_refusal: str = ""
+    gates_refusal: str = ""
+    deletion_refusal: str = ""
     seen: Sightings = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
+
+    @property
+    def has_refusal(self) -> bool:
+        """Whether the API server refused any write a moment ago."""
+        refusals = (self.refusal, self.report_refusal, self.gates_refusal, self.deletion_refusal)
+        return any(refusals)
 
     @property
     def first_report(self) -> JobReport | None:

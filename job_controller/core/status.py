@@ -13,10 +13,12 @@ from job_controller.core.fold import fold
 from job_controller.core.judge import ACTIVE, COMPLETED, FAILED, UNREACHABLE, WAITING
 from job_controller.core.story import tell_progress
 from job_controller.core.tally import Tally
-from job_controller.core.trouble import Trouble
+from job_controller.core.trouble import POD_CHANGE_REFUSED, Trouble
+from job_controller.core.validate import INVALID_TOKEN
 from job_controller.core.verdict import HELD, LOST, SUCCEEDED, RunVerdict
 
 _SUSPENDED_WORDS = "spec.suspend is true: no node starts its work; those that have started go on"
+_RESUMED = Condition(names.CONDITION_SUSPENDED, False, "Resumed", "the run goes on")
 
 
 def first_status(job: Job, now: datetime, token: str = "") -> dict[str, Any]:
@@ -26,7 +28,7 @@ def first_status(job: Job, now: datetime, token: str = "") -> dict[str, Any]:
     """
     changes = [Condition(names.CONDITION_PROGRESSING, True, "Starting", "making the DaemonSet")]
     if job.condition(names.CONDITION_SUSPENDED) is not None:
-        changes.append(Condition(names.CONDITION_SUSPENDED, False, "Resumed", "the run goes on"))
+        changes.append(_RESUMED)
     return {
         "phase": names.PHASE_PENDING,
         "observedGeneration": job.generation,
@@ -37,14 +39,27 @@ def first_status(job: Job, now: datetime, token: str = "") -> dict[str, Any]:
     }
 
 
-def suspended_status(job: Job, now: datetime) -> dict[str, Any]:
-    """Return the status of a Job that is suspended before it has started."""
-    suspended = Condition(names.CONDITION_SUSPENDED, True, "Suspended", _SUSPENDED_WORDS)
+def unstarted_status(job: Job, now: datetime, mistake: str) -> dict[str, Any]:
+    """Return the status of a Job that does not start yet: suspended, or with a mistake in its spec.
+
+    `mistake` is what is wrong with its completion tokens, "" for nothing.
+    """
+    is_suspended = job.spec.suspend
+    changes = []
+    if mistake:
+        changes.append(Condition(names.CONDITION_PROGRESSING, False, INVALID_TOKEN, mistake))
+    elif job.condition(names.CONDITION_PROGRESSING) is not None:
+        changes.append(Condition(names.CONDITION_PROGRESSING, False, "Paused", _SUSPENDED_WORDS))
+    if is_suspended:
+        suspended = Condition(names.CONDITION_SUSPENDED, True, "Suspended", _SUSPENDED_WORDS)
+        changes.append(suspended)
+    elif job.condition(names.CONDITION_SUSPENDED) is not None:
+        changes.append(_RESUMED)
     return {
         **job.status,
-        "phase": names.PHASE_PAUSED,
+        "phase": names.PHASE_PAUSED if is_suspended else names.PHASE_PENDING,
         "observedGeneration": job.generation,
-        "conditions": set_conditions(job, (suspended,), now),
+        "conditions": set_conditions(job, changes, now),
     }
 
 
@@ -98,7 +113,7 @@ def _conditions(
     elif is_paused:
         changes.append(Condition(names.CONDITION_SUSPENDED, True, run.reason, run.message))
     elif job.is_true(names.CONDITION_SUSPENDED):
-        changes.append(Condition(names.CONDITION_SUSPENDED, False, "Resumed", "the run goes on"))
+        changes.append(_RESUMED)
     return changes
 
 
@@ -107,7 +122,9 @@ def _progressing(job: Job, tally: Tally, run: RunVerdict, trouble: Trouble | Non
     if run.state == SUCCEEDED:
         return Condition(type_, False, "Completed", run.message)
     if run.state == LOST:
-        return Condition(type_, False, "Failed", run.message)
+        is_refused = trouble is not None and trouble.reason == POD_CHANGE_REFUSED
+        words = f"{run.message}; {trouble.message}" if trouble and is_refused else run.message
+        return Condition(type_, False, "Failed", words)
     if trouble is not None:
         return Condition(type_, False, trouble.reason, trouble.message)
     if _is_paused(job, tally, run):

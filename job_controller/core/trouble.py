@@ -10,10 +10,13 @@ from job_controller.core.fold import fold
 from job_controller.core.judge import ACTIVE, UNREACHABLE, WAITING
 from job_controller.core.snapshot import Snapshot
 from job_controller.core.tally import Tally
+from job_controller.core.validate import INVALID_TOKEN, find_token_mistake
 from job_controller.core.words import brief
 
 # A refusal gives its reason at its end: policies list all that is wrong. A condition has the room.
 _REFUSAL_LIMIT = 1024
+# The reason of a trouble that a run can have after its end too: its pods may not be deleted.
+POD_CHANGE_REFUSED = "PodChangeRefused"
 # Reasons of a node's record that need a person, the most telling first, as reasons of the
 # condition and in words after "2 of 3 nodes".
 _NODE_TROUBLE = {
@@ -44,12 +47,19 @@ def find_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
     containers.
     """
     return (
-        _daemon_set_trouble(snapshot)
+        _spec_trouble(snapshot)
+        or _daemon_set_trouble(snapshot)
         or _write_trouble(snapshot)
         or _altered_trouble(snapshot, tally)
         or _placement_trouble(snapshot, tally)
         or _node_trouble(tally)
     )
+
+
+def _spec_trouble(snapshot: Snapshot) -> Trouble | None:
+    """Return a mistake in the spec of a run that was started by a version that did not look."""
+    mistake = find_token_mistake(snapshot)
+    return Trouble(INVALID_TOKEN, mistake) if mistake else None
 
 
 def _daemon_set_trouble(snapshot: Snapshot) -> Trouble | None:
@@ -65,20 +75,31 @@ def _daemon_set_trouble(snapshot: Snapshot) -> Trouble | None:
 
 
 def _write_trouble(snapshot: Snapshot) -> Trouble | None:
-    """Return which other write the API server refuses: a quota, an admission policy, a size."""
+    """Return which other writes the API server refuses: a quota, an admission policy, a size."""
     if snapshot.report_refusal:
         return Trouble(
             "ReportRefused",
             "the API server refuses the JobReport: "
             f"{brief(snapshot.report_refusal, _REFUSAL_LIMIT)}",
         )
-    if snapshot.pods_refusal:
-        return Trouble(
-            "PodChangeRefused",
-            "the API server refuses to let pods start, or to delete pods of failed nodes: "
-            f"{brief(snapshot.pods_refusal, _REFUSAL_LIMIT)}",
-        )
-    return None
+    words = _refused_pod_changes(snapshot)
+    return Trouble(POD_CHANGE_REFUSED, words) if words else None
+
+
+def _refused_pod_changes(snapshot: Snapshot) -> str:
+    """Return which changes of pods the API server refuses and why, "" for none.
+
+    Each of them holds up nothing of the other, so that both are told.
+    """
+    refusals = {
+        "to let pods start": snapshot.gates_refusal,
+        "to delete pods of failed nodes": snapshot.deletion_refusal,
+    }
+    told = {change: refusal for change, refusal in refusals.items() if refusal}
+    return "; ".join(
+        f"the API server refuses {change}: {brief(refusal, _REFUSAL_LIMIT // len(told))}"
+        for change, refusal in told.items()
+    )
 
 
 def _altered_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:

@@ -84,6 +84,14 @@ class Cluster:
         }
         self.server.patch(JOB_REPORTS, report["metadata"]["name"], {"evidence": {node: entry}})
 
+    def fail(self, node: str) -> None:
+        """Have the task on a node end with exit code 1."""
+        pod = self.pod(node)
+        (task,) = pod["status"]["containerStatuses"]
+        ended = {"terminated": {"exitCode": 1, "finishedAt": self.stamp()}}
+        body = {"status": {"containerStatuses": [{**task, "state": ended}]}}
+        self.server.patch(PODS, pod["metadata"]["name"], body)
+
     def stamp(self) -> str:
         return format_time(self.server.clock.now())
 

@@ -5,9 +5,10 @@ import itertools
 
 import pytest
 
+from job_controller.api import names
 from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import Unavailable
-from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, LEASES, PODS
+from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, LEASES, NODES, PODS
 from tests.contract.controller_cluster import (
     SET,
     Cluster,
@@ -119,6 +120,32 @@ REFUSALS = {
         "failed to create typed patch object: .spec.template.spec.tolerance: not in schema",
     ),
 }
+
+
+async def test_a_deletion_that_is_refused_keeps_no_other_node_from_its_turn(server, cluster):
+    async with running(server):
+        cluster.apply(backoffLimit=0, failurePolicy={"action": "Continue"})
+        await until(cluster.is_settled)
+        cluster.fail("a")
+        await until(lambda: cluster.status()["nodes"]["failed"] == 1)
+        server.fail_next("DELETE", "/pods/", 403, 10_000, message="the policy says no")
+        retry = {"metadata": {"annotations": {names.ANNOTATION_RETRY: "1"}}}
+        server.patch(JOBS, "sample", retry)
+        await until(lambda: cluster.condition("Progressing")["reason"] == "PodChangeRefused")
+        assert "the policy says no" in cluster.condition("Progressing")["message"]
+
+        cluster.join("c")
+        await until(lambda: len(server.list(PODS)) == 3 and not gated(cluster.pod("c")), 20)
+        # Said once, and tried again: nothing else is written meanwhile.
+        await asyncio.sleep(30)
+        before, since = len(cluster.writes("/pods/")), server.storage.version
+        await asyncio.sleep(120)
+        assert 4 <= len(cluster.writes("/pods/")) - before <= 12
+        assert server.storage.version == since
+
+        server.faults.clear()
+        await until(lambda: len(server.list(PODS)) == 3 and not gated(cluster.pod("a")))
+        await until(lambda: cluster.status()["nodes"]["failed"] == 0)
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)
@@ -353,6 +380,26 @@ async def test_a_cache_behind_our_own_opening_opens_no_gate_twice(server, cluste
             server.patch(JOBS, "sample", {"metadata": {"annotations": {"n": str(now())}}})
             await asyncio.sleep(5)
         assert len(cluster.writes("/pods/")) == 1
+
+
+async def test_a_label_that_is_heard_of_last_still_ends_the_run(server, cluster):
+    async with running(server):
+        await until(lambda: len(server.open_watches(NODES)) == 1)
+        cluster.apply(nodes={"selector": {"matchLabels": {"zone": "a"}}})
+        for node in ("a", "b"):
+            server.patch(NODES, node, {"metadata": {"labels": {"zone": "a"}}}, "")
+        cluster.join("c")
+        await until(cluster.is_settled)
+        await asyncio.sleep(5)
+        server.silence_watches(NODES)
+        server.patch(NODES, "c", {"metadata": {"labels": {"zone": "a"}}}, "")
+        await until(lambda: len(server.list(PODS)) == 3 and not gated(cluster.pod("c")))
+        for node in ("a", "b", "c"):
+            cluster.complete(node)
+        await asyncio.sleep(10)
+        # As far as the controller knows, the pod of c is about to be deleted.
+        assert cluster.condition("Complete") == {}
+        await until(lambda: cluster.condition("Complete").get("status") == "True")
 
 
 # --- two of them -------------------------------------------------------------------------

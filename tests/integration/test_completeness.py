@@ -221,6 +221,28 @@ async def test_a_run_whose_changed_daemon_set_is_refused_is_not_complete(
         assert play.world.executions == {"a": 1, "b": 1, "c": 1}
 
 
+# --- a token that the CRD cannot judge (D8) ----------------------------------------------
+
+
+async def test_a_pattern_that_is_too_large_is_told_and_may_be_changed_for_one_that_is_not(
+    kube_env, namespace
+):
+    async with stage(kube_env, namespace) as play:
+        large = {"token": "\\pL{900}", "match": "Regex"}
+        await play.apply(spec(completion=large))
+        found = await play.reason("Progressing", "InvalidCompletionToken", seconds=SOON)
+        assert found["status"] == "False"
+        assert "spec.completion.token: pattern too large" in found["message"]
+        await play.told("InvalidCompletionToken")
+        assert await play.all(DAEMON_SETS) == []
+        assert await play.pods() == {}
+        assert await play.report() is None
+
+        await play.change(JOBS, "sample", {"spec": {"completion": {"token": "^do+ne$"}}})
+        await play.gone(JOBS, "sample", seconds=SOON)
+        assert play.world.executions == {"a": 1, "b": 1, "c": 1}
+
+
 # --- a task that is told to stop (A4) ----------------------------------------------------
 
 

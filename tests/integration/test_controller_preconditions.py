@@ -102,6 +102,26 @@ async def test_a_deletion_that_names_another_uid_is_a_conflict(kube_env, namespa
         assert await client.get(JOBS, "sample", namespace)
 
 
+async def test_a_deletion_that_names_an_old_version_is_a_conflict(kube_env, namespace):
+    """So a Job whose spec was widened after it was counted is not deleted as it was."""
+    async with connected(kube_env) as client:
+        created = await client.create(JOBS, job(namespace), namespace)
+        wider = {"spec": {"nodes": {"exclude": ["x"]}}}
+        changed = await client.merge_patch(JOBS, "sample", wider, namespace)
+        status = {"status": {"phase": "Pending"}}
+        newest = await client.merge_patch(JOBS, "sample", status, namespace, subresource="status")
+        uid = created["metadata"]["uid"]
+        how = {"uid": uid, "propagation": "Background"}
+        for old in (created, changed):
+            version = old["metadata"]["resourceVersion"]
+            with pytest.raises(Conflict):
+                await client.delete(JOBS, "sample", namespace, resource_version=version, **how)
+        version = newest["metadata"]["resourceVersion"]
+        await client.delete(JOBS, "sample", namespace, resource_version=version, **how)
+        with pytest.raises(NotFound):
+            await client.get(JOBS, "sample", namespace)
+
+
 async def test_a_patch_that_changes_nothing_makes_no_new_version(kube_env, namespace):
     async with connected(kube_env) as client:
         made = await client.create(JOBS, job(namespace), namespace)

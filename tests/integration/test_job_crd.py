@@ -103,6 +103,26 @@ REFUSED = {
         "spec.completion.token must not be empty or blank: leave it out",
     ),
     "blank token": (completion(token="  ", match="Contains"), "must not be empty or blank"),
+    "token of Unicode's blanks": (
+        completion(token="\u00a0\u2003\u200b\ufeff"),
+        "spec.completion.token must not be empty or blank",
+    ),
+    "failure token of Unicode's blanks": (
+        completion(failureToken="\u3000\u2009\u1680"),
+        "spec.completion.failureToken must not be blank",
+    ),
+    "token with a line separator": (
+        completion(token="a\u2028b"),
+        "spec.completion.token must not contain line breaks",
+    ),
+    "token with an 8-bit control character": (
+        completion(token="a\u009bb"),
+        "or control characters",
+    ),
+    "failure token with a control character": (
+        completion(failureToken="a\x07b"),
+        "spec.completion.failureToken must not contain line breaks or control characters",
+    ),
     "token with a blank before": (completion(token=" done"), "must not begin or end with blanks"),
     "token with a blank after": (completion(token="all done\t"), "must not begin or end with"),
     "token with a line break": (

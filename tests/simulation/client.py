@@ -86,16 +86,11 @@ class Client:
             view = self._world.oracle.completion.deletion_view(self._process, name, namespace)
 
         def effect():
-            job = self._world.server.get(resource.plural, name, namespace)
-            if job is not None and resource_version not in (
-                None,
-                job["metadata"]["resourceVersion"],
-            ):
-                raise Conflict("the object has been modified")
-            self._world.oracle.before_delete(self._process, resource.plural, job, uid, view)
-            self._world.server.delete(
-                self._name, resource.plural, name, uid=uid, namespace=namespace
-            )
+            server, plural = self._world.server, resource.plural
+            server.check(plural, name, namespace=namespace, uid=uid, version=resource_version)
+            found = server.get(plural, name, namespace)
+            self._world.oracle.before_delete(self._process, plural, found, view)
+            server.delete(self._name, plural, name, namespace=namespace)
             return {}, True
 
         return await self._call("delete", resource.plural, name, effect, namespace)
@@ -148,7 +143,7 @@ class Client:
         world = self._world
         fault, seconds = world.take_fault(self._name, verb, plural)
         if fault == "conflict" and verb == "delete":
-            fault = "before"  # a conflict would mean another UID
+            fault = "before"  # a conflict would mean that the object was changed
         there = world.lag(self._name, 0.002, 0.03)
         if fault == "slow":
             there += seconds

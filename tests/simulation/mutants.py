@@ -13,8 +13,10 @@ from job_controller.core import judge, sightings, status, tally, verdict
 from job_controller.core.causes import has_started
 from job_controller.core.plan import OpenGates, WriteStatus
 from job_controller.core.verdict import SUCCEEDED, RunVerdict
+from job_controller.kube.resources import JOBS
 from terminator import ending, ledger, reading
 from terminator import reconciler as terminator
+from tests.simulation.client import Client
 
 # A defect of `decide` as a whole, for whoever runs the schedule to hand in.
 DECIDE = {}
@@ -436,6 +438,22 @@ def pardons_rejections():
         yield
 
 
+@contextmanager
+def forgets_versions():
+    """A Job's deletion names its UID alone, and not the version that was counted.
+
+    A schedule of its own shows it, too, see test_simulation.
+    """
+    real = Client.delete
+
+    async def delete(self, resource, *where, resource_version=None, **how):
+        version = None if resource == JOBS else resource_version
+        return await real(self, resource, *where, resource_version=version, **how)
+
+    with patch.object(Client, "delete", delete):
+        yield
+
+
 MUTANTS = {
     mutant.__name__: mutant
     for mutant in (
@@ -469,5 +487,6 @@ MUTANTS = {
         counts_absences,
         counts_former_tries,
         pardons_rejections,
+        forgets_versions,
     )
 }

@@ -117,10 +117,13 @@ class Server:
         new = {**old, "spec": spec, "metadata": {**old["metadata"], **meta}}
         return self._changed(actor, DAEMON_SETS, (namespace, name), old, new)
 
-    def delete(self, actor, plural, name, *, namespace, uid=None):
+    def check(self, plural, name, *, namespace, uid=None, version=None):
+        """Check the preconditions of a write; NotFound, Conflict."""
+        self._check(self._existing(plural, name, namespace), uid, version)
+
+    def delete(self, actor, plural, name, *, namespace):
         """Delete the object; a pod with a node lives on until its kubelet has ended it."""
         old = self._existing(plural, name, namespace)
-        self._check(old, uid, None)
         if plural == PODS and old["spec"].get("nodeName"):
             phase = old.get("status", {}).get("phase")
             if phase not in {"Failed", "Succeeded"}:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.simulation.draw import draw
 from tests.simulation.many import Findings, run_many
-from tests.simulation.mutants import DECIDE, MUTANTS
+from tests.simulation.mutants import DECIDE, MUTANTS, forgets_versions
 from tests.simulation.run import simulate
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
 from tests.simulation.shrink import shrink
@@ -30,6 +30,7 @@ RARE = {
     "counts_absences": 700,
     "counts_former_tries": 430,
     "pardons_rejections": 420,
+    "forgets_versions": 1820,
 }
 
 
@@ -88,6 +89,33 @@ def test_a_node_that_is_away_and_has_no_pod_stays_wanted(found, seconds):
 def test_a_node_that_an_administrator_tainted_as_well_does_not():
     taint = Disturbance(4.0, "taint", what="n2", mode="NoSchedule")
     assert not simulate(away("shutdown", 0.0, taint)).violations
+
+
+def widened_at_the_last_moment():
+    """Return a schedule in which the terminator hears late of an edit before the Job's deletion."""
+    spec = {
+        "image": "example/task:1",
+        "nodes": {"selector": {"matchLabels": {"zone": "a"}}},
+        "ttlSecondsAfterFinished": 10,
+    }
+    watches = ("jobs", "daemonsets", "pods")
+    return Schedule(
+        0,
+        (NodePlan("n1"), NodePlan("n2", (Task("done", 3.0),), zone="b")),
+        (JobPlan(spec=spec),),
+        (
+            *(Disturbance(8.0, "stall", "terminator", what, seconds=30.0) for what in watches),
+            Disturbance(8.5, "select", "default/sample", "*"),
+        ),
+        calm=True,
+    )
+
+
+def test_a_job_that_is_widened_at_the_last_moment_is_not_deleted_as_it_was_counted():
+    assert not simulate(widened_at_the_last_moment()).violations
+    with forgets_versions():
+        (found,) = simulate(widened_at_the_last_moment()).violations
+    assert found[1:] == ("deletion", "n2 has not completed, spec.nodes was changed")
 
 
 def test_each_feature_is_in_many_of_the_schedules():

@@ -6,8 +6,9 @@ from datetime import timedelta
 
 import pytest
 
+from job_controller.api.affinity import REQUIRED
 from job_controller.api.job import Job
-from job_controller.api.taints import Taint
+from job_controller.api.objects import parse_node
 from job_controller.caches import CROWD_SECONDS, Caches, Notice, parse_notice
 from job_controller.core.desired import build_daemon_set
 from job_controller.kube.client import KubeClient
@@ -96,7 +97,6 @@ def test_a_refusal_of_pods_concerns_the_job_of_the_daemon_set(told):
 
 
 NODE = make_node("a", ready_since=NOW)
-TAINTED = replace(NODE, taints=(Taint("node.kubernetes.io/not-ready", "NoSchedule"),))
 
 
 @pytest.mark.parametrize(
@@ -108,17 +108,65 @@ TAINTED = replace(NODE, taints=(Taint("node.kubernetes.io/not-ready", "NoSchedul
         (NODE, replace(NODE, ready=False)),
         (replace(NODE, ready=False), NODE),
         (NODE, replace(NODE, ready_since=NOW + timedelta(1))),
-        (TAINTED, replace(TAINTED, labels={"a": "b"})),
     ],
-    ids=["joins", "leaves", "anew", "lost", "back", "flipped", "labelled"],
+    ids=["joins", "leaves", "anew", "lost", "back", "flipped"],
 )
 def test_what_a_run_counts_of_nodes_concerns_every_job(told, old, new):
     assert sorted(told.of(told.caches._node_changed, old, new)) == [(OTHER, SOON), (KEY, SOON)]
 
 
-def test_a_heartbeat_concerns_nobody(told):
-    beaten = replace(NODE, resource_version="2", labels={"a": "b"})
-    assert told.of(told.caches._node_changed, NODE, beaten) == []
+def raw_node(version, beat):
+    """Return a Node as its kubelet writes it with every heartbeat."""
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-02T03:04:05Z"}
+    meta = {"name": "a", "uid": "a-uid", "labels": {"zone": "a"}, "annotations": {"beat": beat}}
+    return {
+        "metadata": {**meta, "resourceVersion": version},
+        "status": {
+            "conditions": [{**ready, "lastHeartbeatTime": beat}],
+            "images": [{"names": [f"image:{version}"], "sizeBytes": 1}],
+        },
+    }
+
+
+def test_a_heartbeat_concerns_nobody(w):
+    told = Told(w.job, make_job("other"), daemon_sets=[selecting(w)])
+    old = parse_node(raw_node("1", "2026-01-02T03:04:05Z"))
+    new = parse_node(raw_node("2", "2026-01-02T03:09:05Z"))
+    assert told.of(told.caches._node_changed, old, new) == []
+
+
+def selecting(w, **pod_spec):
+    """Return a DaemonSet whose pods are for nodes of a zone."""
+    rule = {"key": "zone", "operator": "In", "values": ["a"]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}
+    spec = {"affinity": {"nodeAffinity": {REQUIRED: terms}}, **pod_spec}
+    return replace(w.daemon_set(), spec={"template": {"spec": spec}})
+
+
+ZONED = replace(NODE, labels={"zone": "a", "pool": "x"})
+
+
+@pytest.mark.parametrize(
+    ("labels", "woken"),
+    [
+        ({"zone": "b", "pool": "x"}, [(KEY, SOON)]),
+        ({"pool": "x"}, [(KEY, SOON)]),
+        ({"zone": "a", "pool": "y"}, []),
+        ({"zone": "a", "pool": "x", "new": "1"}, []),
+        ({"zone": "a", "pool": "x"}, []),
+    ],
+    ids=["changed", "gone", "another", "more", "none"],
+)
+def test_a_label_concerns_the_jobs_that_choose_nodes_by_it(w, labels, woken):
+    told = Told(w.job, make_job("other"), daemon_sets=[selecting(w)])
+    changed = replace(ZONED, resource_version="2", labels=labels)
+    assert told.of(told.caches._node_changed, ZONED, changed) == woken
+
+
+def test_a_label_that_a_template_selects_by_concerns_its_job(w):
+    told = Told(w.job, daemon_sets=[selecting(w, nodeSelector={"pool": "x"})])
+    changed = replace(ZONED, labels={"zone": "a", "pool": "y"})
+    assert told.of(told.caches._node_changed, ZONED, changed) == [(KEY, SOON)]
 
 
 def test_pods_are_found_by_owner_and_not_by_label(told, w):

@@ -56,6 +56,26 @@ async def test_they_are_found_in_mode_exit(cluster, server):
     assert server.count("GET", f"/pods/{run.pod('b')}/log") == 1
 
 
+async def test_those_of_the_first_start_stay_when_a_reboot_starts_the_task_again(cluster, server):
+    run = cluster.add_job(nodes=("a", "b"), completion={"mode": "Exit"}, results=RESULTS)
+    cluster.start()
+    run.log("a").write(IP)
+    run.set_container("a", terminated(0), "initContainerStatuses")
+    server.patch(PODS, run.pod("a"), {"status": {"containerStatuses": []}})
+    await eventually(lambda: run.evidence().get("a", {}).get("results") == {"ip": "10.0.0.1"})
+    entry, writes = run.evidence()["a"], server.count("PATCH", "/jobreports/")
+
+    run.set_container("a", running(restartCount=1), "initContainerStatuses")
+    run.log("a").write("dsjob:result ip=10.0.0.2")
+    await asyncio.sleep(5)
+    again = terminated(0, restarts=1)
+    again["state"]["terminated"]["finishedAt"] = "2030-01-01T00:01:00Z"
+    run.set_container("a", again, "initContainerStatuses")
+    await asyncio.sleep(30)
+    assert run.evidence()["a"] == entry
+    assert server.count("PATCH", "/jobreports/") == writes
+
+
 async def test_they_are_found_in_the_log_before_a_restart(cluster):
     run = cluster.add_job(nodes=("a",), results=RESULTS)
     run.log("a", previous=True).write(IP, *MUCH, "done")

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from job_controller.api import names
+from job_controller.api.job import nodes_hash
 from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, LEASES, NODES, PODS
 from terminator.config import Config
 from terminator.main import LEASE_NAME, Options
@@ -26,9 +27,10 @@ async def test_a_job_is_deleted_once_both_counts_agree(cluster, server):
     assert entry["nodeUID"] == server.get(NODES, "a")["metadata"]["uid"]
     assert (entry["pod"], entry["podUID"]) == (run.pod("a"), pod["metadata"]["uid"])
     run.agree()
+    version = server.get(JOBS, run.name)["metadata"]["resourceVersion"]
     await eventually(lambda: not run.exists)
     (request,) = [request for request in server.requests if request.method == "DELETE"]
-    assert request.body["preconditions"] == {"uid": run.uid}
+    assert request.body["preconditions"] == {"uid": run.uid, "resourceVersion": version}
     assert request.body["propagationPolicy"] == "Background"
 
 
@@ -114,6 +116,26 @@ async def test_a_node_that_joins_late_is_waited_for(cluster, server):
     assert run.exists  # the report has yet to say so
     run.agree()
     await eventually(lambda: not run.exists)
+
+
+async def test_a_label_that_is_heard_of_last_still_ends_the_run(cluster, server):
+    run = cluster.add_job()
+    zone = {"metadata": {"labels": {"zone": "a"}}}
+    for node in ("a", "b"):
+        server.patch(NODES, node, zone, "")
+    chosen = {"spec": {"template": {"spec": {"affinity": None, "nodeSelector": {"zone": "a"}}}}}
+    server.patch(DAEMON_SETS, run.daemon_set, chosen)
+    cluster.start()
+    await eventually(lambda: server.open_watches(NODES))
+    server.silence_watches(NODES)
+    server.patch(NODES, "c", zone, "")
+    run.agree()
+    for node in run.nodes:
+        run.log(node).write("done")
+    await eventually(lambda: run.completed() == set(run.nodes))
+    await asyncio.sleep(10)
+    assert run.exists  # as far as is known, the pod of c is about to be deleted
+    await eventually(lambda: not run.exists, 120.0)
 
 
 async def test_no_nodes_is_not_complete(cluster):
@@ -204,18 +226,65 @@ async def test_a_job_of_the_same_name_that_follows_is_another_run(cluster, serve
     assert len(server.list(JOB_REPORTS)) == 2
 
 
+async def test_a_job_changed_at_the_last_moment_is_not_deleted_as_it_was_counted(cluster, server):
+    run = cluster.add_job(nodes=("a", "b"))
+    terminator, _ = cluster.start()
+    for node in run.nodes:
+        run.log(node).write("done")
+    await eventually(lambda: run.completed() == set(run.nodes))
+    run.agree(completionTime="2030-01-01T00:00:00Z")
+    server.silence_watches(JOBS)
+    server.patch(JOBS, run.name, {"spec": {"nodes": {"exclude": ["x"]}}})
+    await eventually(lambda: server.count("DELETE", "/jobs/") == 1)
+    await asyncio.sleep(5)
+    # It is not asked for again and again while nothing is heard of what has changed.
+    tries = server.count("DELETE", "/jobs/")
+    await asyncio.sleep(30)
+    assert server.count("DELETE", "/jobs/") == tries
+    assert cluster.sample(terminator, "deletions_total", result="changed") == tries
+    # Once it is heard of, the newest spec has to be observed and counted.
+    await asyncio.sleep(120)
+    assert run.exists
+    annotation = {names.ANNOTATION_NODES_HASH: nodes_hash({"nodes": {"exclude": ["x"]}})}
+    server.patch(DAEMON_SETS, run.daemon_set, {"metadata": {"annotations": annotation}})
+    run.agree(observedGeneration=2)
+    await eventually(lambda: not run.exists)
+    assert server.count("DELETE", "/jobs/") == tries + 1
+
+
+async def test_a_status_written_at_the_last_moment_delays_a_deletion_no_longer_than_its_event(
+    cluster, server
+):
+    run = cluster.add_job()
+    terminator, _ = cluster.start()
+    for node in run.nodes:
+        run.log(node).write("done")
+    await eventually(lambda: run.completed() == set(run.nodes))
+    server.delay_next("DELETE", "/jobs/", seconds=0.5)
+    run.agree()
+    await eventually(lambda: server.count("DELETE", "/jobs/") == 1)
+    # While the request is under way, so that its event is here before the answer.
+    server.patch(JOBS, run.name, {"status": {"phase": "Succeeded"}})
+    await eventually(lambda: not run.exists, 2.0)
+    assert cluster.sample(terminator, "deletions_total", result="changed") == 1
+    assert cluster.sample(terminator, "deletions_total", result="done") == 1
+
+
 async def test_a_job_replaced_at_the_last_moment_is_not_deleted(cluster, server):
     run = cluster.add_job()
     terminator, _ = cluster.start()
     for node in run.nodes:
         run.log(node).write("done")
     await eventually(lambda: run.completed() == set(run.nodes))
-    server.fail_next("DELETE", "/jobs/", 409, reason="Conflict")
     run.agree()
-    await eventually(lambda: server.count("DELETE", "/jobs/") == 1)
-    await asyncio.sleep(5)
+    server.silence_watches(JOBS)
+    server.remove(JOBS, run.name)
+    server.put(JOBS, {"metadata": {"name": run.name, "namespace": "default"}, "spec": {}})
+    await eventually(lambda: server.count("DELETE", "/jobs/"))
+    await asyncio.sleep(120)
     assert run.exists
-    assert cluster.sample(terminator, "deletions_total", result="gone") == 1
+    assert cluster.sample(terminator, "deletions_total", result="changed") >= 1
+    assert cluster.sample(terminator, "deletions_total", result="done") == 0
 
 
 async def test_own_tokens(cluster):

@@ -7,7 +7,7 @@ be asked of programs that hear of everything late, and each is one that a user c
 - A node counts from the moment the DaemonSet controller has counted it (`counted`, the nodes as it
   had them when it last wrote the status), and the program that claims has heard of that.
 - A change of the spec counts from the generation that the claim names (status.observedGeneration),
-  whatever the DaemonSet says by then.
+  whatever the DaemonSet says by then. A deletion is a claim about the newest one.
 - After `Complete`, when its time to live is over, a Job does not stay for a node that joined later
   and has no pod of it yet, nor for one that failed. It stays for one that is at work.
 """
@@ -15,7 +15,7 @@ be asked of programs that hear of everything late, and each is one that a user c
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.fakekube import daemon_sets
@@ -83,9 +83,7 @@ class Completion:
     def deletion_view(self, process: Any, name: str, namespace: str) -> View | None:
         """Return what a process knows when it asks for a Job's deletion, None for no such Job."""
         job = process.cached(JOBS, name, namespace)
-        if job is None:
-            return None
-        return self.view(process, job.uid, int(job.status.get("observedGeneration") or 0))
+        return self.view(process, job.uid, job.generation) if job is not None else None
 
     # --- claims ----------------------------------------------------------------------------
 
@@ -112,6 +110,7 @@ class Completion:
         if view is None:
             self.oracle.violate("deletion", "by a program that does not know the Job")
             return
+        view = replace(view, generation=job["metadata"]["generation"])
         lacking = self._lacking("deletion", job, view)
         claim = self.claims.get(uid)
         for node, node_uid in sorted(lacking.items()):

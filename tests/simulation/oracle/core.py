@@ -133,16 +133,18 @@ class Oracle:
 
     # --- deletion ------------------------------------------------------------------------
 
-    def before_delete(self, process, plural, job, uid, view):
-        """Judge a deletion that is about to take effect."""
-        if plural == PODS and job is not None and job["metadata"]["uid"] == uid:
-            self._judge_pod_deletion(job)
-        if plural != JOBS or job is None or job["metadata"]["uid"] != uid:
-            return
+    def before_delete(self, process, plural, raw, view):
+        """Judge the deletion of an object that is about to take effect."""
+        if plural == PODS:
+            self._judge_pod_deletion(raw)
+        if plural == JOBS:
+            self._judge_job_deletion(process, raw, view)
+
+    def _judge_job_deletion(self, process, job, view):
+        uid = job["metadata"]["uid"]
         if process.name != "terminator":
             self.violate("deletion", f"{process.name} deletes the Job")
-        generation = view.generation if view is not None else 0
-        self.lifetime.judge_deletion(job, generation)
+        self.lifetime.judge_deletion(job)
         if is_true(job, "Failed"):
             if "ttlSecondsAfterFinished" not in job["spec"]:
                 self.violate("deletion", "a failed Job without a time to live")

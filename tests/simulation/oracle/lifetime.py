@@ -50,11 +50,10 @@ class Lifetime:
                 # The end is what the controller has decided, however long the write took.
                 self.ended[uid] = min(now, self.world.decided_at.get(uid, now))
 
-    def judge_deletion(self, job: Raw, generation: int) -> None:
+    def judge_deletion(self, job: Raw) -> None:
         """Judge that the deletion of an ended Job does not come too early."""
         uid, now = job["metadata"]["uid"], self.world.loop.moment
-        spec = self.oracle.completion.specs[uid].get(generation, job["spec"])
-        seconds = spec.get("ttlSecondsAfterFinished") or 0
+        seconds = job["spec"].get("ttlSecondsAfterFinished") or 0
         if is_true(job, "Failed"):
             since = self.ended.get(uid, now)
         else:

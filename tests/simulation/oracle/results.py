@@ -25,6 +25,8 @@ class Results:
         self._printed = {}
         self._pods = {}
         self._successful = {}
+        # In mode Exit, by pod UID and time of a good end: the instances that ended then.
+        self._ended = {}
         self._unreadable = set()
         self._left_behind = set()
         self._impatient = set()
@@ -39,6 +41,9 @@ class Results:
     def succeeded(self, run):
         """Take note that the results of this instance are those of its node."""
         self._successful.setdefault(run.pod_uid, run.instance)
+        if run.is_init:
+            at = run.last["terminated"]["finishedAt"]
+            self._ended.setdefault((run.pod_uid, at), set()).add(run.instance)
 
     def became_unreadable(self, run):
         """Take note that nobody can read the logs of this pod any more."""
@@ -63,7 +68,9 @@ class Results:
         return self._pods.get((plan.key, node), ())
 
     def judge_whole(self, plan, node, entry):
-        """Judge whether an entry of a report that is at rest has all its results."""
+        """Judge whether an entry of a report that is at rest has all its results, and its own."""
+        if plan.is_exit:
+            self._judge_start(node, entry)
         if lacking := self._lacking(plan, entry):
             if entry["podUID"] in self._impatient:
                 self._world.oracle.excused["results: patience"] += 1
@@ -73,6 +80,14 @@ class Results:
                 self._world.oracle.excused["results: gone"] += 1
             else:
                 self._accuse(node, f"{node}: its task printed {lacking}, which is not there")
+
+    def _judge_start(self, node, entry):
+        """Judge that the results of an entry are those of the start of the task that it is of."""
+        ended = self._ended.get((entry.get("podUID"), entry.get("completedAt")))
+        printed = self._printed.get(entry.get("podUID"), {})
+        for name, value in (entry.get("results") or {}).items():
+            if ended and not any(printed.get(i, {}).get(name) == value for i in ended):
+                self._accuse(node, f"{node}: {name} is {value}, the node completed by {ended}")
 
     def note_deletion(self, plan, node, entry):
         """Note what the terminator deletes a Job without, though its pod is there to be read."""

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from job_controller.api.affinity import REQUIRED, NodeAffinity
+from job_controller.api.affinity import REQUIRED, NodeAffinity, changed_keys, label_keys
 from tests.fakekube import daemon_sets
 
 rules = st.builds(
@@ -38,6 +38,42 @@ def test_it_agrees_with_the_model_of_the_daemon_set_controller(found, labels, na
     }
     node = {"metadata": {"name": name, "labels": labels}}
     assert NodeAffinity(spec).matches(name, labels) == daemon_sets.fits(spec, node)
+
+
+@given(
+    st.lists(terms, min_size=1, max_size=4),
+    st.dictionaries(st.sampled_from("xy"), st.sampled_from("12")),
+    st.dictionaries(st.sampled_from("xy"), st.sampled_from("12")),
+    st.dictionaries(st.sampled_from("xy"), st.sampled_from("12"), max_size=1),
+)
+def test_a_node_matches_as_before_unless_a_label_changes_that_is_named(found, old, new, selector):
+    spec = {
+        "nodeSelector": selector,
+        "affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": found}}},
+    }
+    affinity = NodeAffinity(spec)
+    if affinity.matches("a", old) != affinity.matches("a", new):
+        assert label_keys(spec) & changed_keys(old, new)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "keys"),
+    [
+        ({}, {}, set()),
+        ({"x": "1", "y": "1"}, {"y": "1", "x": "1"}, set()),
+        ({"x": "1"}, {"x": "2", "y": ""}, {"x", "y"}),
+        ({"x": ""}, {}, {"x"}),
+    ],
+)
+def test_which_labels_changed(old, new, keys):
+    assert changed_keys(old, new) == keys
+
+
+def test_a_choice_by_name_names_no_label():
+    rule = {"key": "metadata.name", "operator": "In", "values": ["a"]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [rule]}]}
+    assert label_keys({"affinity": {"nodeAffinity": {REQUIRED: terms}}}) == frozenset()
+    assert label_keys({}) == frozenset()
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,14 @@ from datetime import timedelta
 import pytest
 
 from job_controller.api import names
+from job_controller.api.job import Completion, JobSpec
 from job_controller.core.decide import decide
 from job_controller.core.plan import (
     ApplyDaemonSet,
     CreateReport,
     DeletePods,
     OpenGates,
+    Plan,
     WriteReportStatus,
     WriteStatus,
 )
@@ -50,6 +52,60 @@ def test_a_new_job_is_first_recorded_as_started_and_nothing_else_happens():
     assert status["phase"] == "Pending"
     assert status["report"] == "sample-12345678"
     assert [e.reason for e in plan.events] == ["Started"]
+
+
+LARGE = Completion(token="\\pL{900}", match="Regex")
+
+
+def unstarted(**changes):
+    job = make_job(spec=JobSpec(image="example/task:1", **changes))
+    return world("a", job=job, has_daemon_set=False, has_report=False, running=False)
+
+
+def test_a_job_whose_token_cannot_be_used_does_not_start_and_says_why():
+    w = unstarted(completion=LARGE)
+    plan = decide(w.snapshot(), NOW)
+
+    assert kinds(plan) == ["WriteStatus"]
+    status = status_of(plan)
+    assert "startTime" not in status  # so that the token may still be changed
+    assert (status["phase"], status["observedGeneration"]) == ("Pending", 1)
+    progressing = condition(plan, "Progressing")
+    assert (progressing["status"], progressing["reason"]) == ("False", "InvalidCompletionToken")
+    assert "spec.completion.token: pattern too large" in progressing["message"]
+    assert len(progressing["message"]) < 1024
+    assert [(e.type, e.reason) for e in plan.events] == [("Warning", "InvalidCompletionToken")]
+    w.job = replace(w.job, status=status)
+    assert decide(w.snapshot(), NOW) == Plan()
+
+    w.job = replace(w.job, spec=JobSpec(image="example/task:1"), generation=2)
+    plan = decide(w.snapshot(), NOW)
+    assert status_of(plan)["startTime"]
+    assert condition(plan, "Progressing")["reason"] == "Starting"
+
+
+def test_a_suspended_job_whose_token_cannot_be_used_says_both():
+    w = unstarted(completion=LARGE, suspend=True)
+    plan = decide(w.snapshot(), NOW)
+    assert status_of(plan)["phase"] == "Paused"
+    assert condition(plan, "Suspended")["status"] == "True"
+    assert condition(plan, "Progressing")["reason"] == "InvalidCompletionToken"
+
+    w.job = replace(w.job, status=status_of(plan), spec=JobSpec(image="x", suspend=True))
+    plan = decide(w.snapshot(), NOW)
+    assert condition(plan, "Progressing")["reason"] == "Paused"
+    assert condition(plan, "Suspended")["status"] == "True"
+
+    w.job = replace(w.job, status=status_of(plan), spec=JobSpec(image="x", completion=LARGE))
+    plan = decide(w.snapshot(), NOW)
+    assert condition(plan, "Suspended")["status"] == "False"
+    assert status_of(plan)["phase"] == "Pending"
+
+
+def test_a_run_that_was_started_with_such_a_token_says_so_as_well():
+    w = world("a", gated=True)
+    w.job = replace(w.job, spec=replace(w.job.spec, completion=LARGE))
+    assert condition(decide(w.snapshot(), NOW), "Progressing")["reason"] == "InvalidCompletionToken"
 
 
 def test_a_started_job_gets_its_report_before_its_daemon_set():

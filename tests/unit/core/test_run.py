@@ -10,6 +10,7 @@ from job_controller.api.job import FailurePolicy, NodeSelection
 from job_controller.api.objects import Container
 from job_controller.api.report import NodeRecord
 from job_controller.api.taints import Taint
+from job_controller.api.times import format_time
 from job_controller.core.decide import decide
 from job_controller.core.plan import (
     ApplyDaemonSet,
@@ -226,6 +227,105 @@ def test_pods_of_a_failed_run_go_when_asked_and_told():
     plan = run(w)
     assert acts(plan, DeleteDaemonSet)
     assert [pod.node_name for pod in acts(plan, DeletePods)[0].pods] == ["b"]
+
+
+def test_pods_of_a_failed_run_that_may_not_be_deleted_are_told_and_hold_up_no_record():
+    w = spec(three(), failure_policy=FailurePolicy(pods="Delete"))
+    run(w)
+    plan = decide(w.snapshot(deletion_refusal="the policy says no"), NOW)
+    assert not acts(plan, DeleteDaemonSet)
+    assert not acts(plan, DeletePods)
+    (status,) = [a.status for a in acts(plan, WriteStatus)]
+    (told,) = [c for c in status["conditions"] if c["type"] == "Progressing"]
+    assert (told["status"], told["reason"]) == ("False", "Failed")
+    assert "delete pods of failed nodes: the policy says no" in told["message"]
+    assert plan.requeue_after is not None
+    assert plan.requeue_after <= 15.0
+
+
+def retried(w):
+    """Ask for a retry; return a world in which the failed node has its next pod, which waits."""
+    w.job = replace(w.job, annotations={names.ANNOTATION_RETRY: "1"})
+    run(w)
+    w.pods[1] = gated_pod("b", serial=5)
+    return w
+
+
+def test_a_deletion_that_is_refused_lets_gates_be_opened_and_a_gate_lets_pods_be_deleted():
+    w = retried(three("Continue"))
+    w.nodes["d"] = make_node("d")
+    w.pods.append(replace(failing("d"), deleting=False))
+    w.desired = w.scheduled = 4
+    w.job = replace(w.job, annotations={names.ANNOTATION_RETRY: "2"})
+    record = NodeRecord(uid="d-uid", state="Failed", pod_uid=w.pods[3].uid, retry="1")
+    w.report_status["nodeStates"]["d"] = record.to_raw()
+    refused = {"gates_refusal": "no gates", "deletion_refusal": "no deletions"}
+
+    everything = decide(w.snapshot(), NOW)
+    assert acts(everything, OpenGates)
+    assert acts(everything, DeletePods)
+    without_deletion = decide(w.snapshot(deletion_refusal="no deletions"), NOW)
+    assert acts(without_deletion, OpenGates) == acts(everything, OpenGates)
+    assert not acts(without_deletion, DeletePods)
+    without_gates = decide(w.snapshot(gates_refusal="no gates"), NOW)
+    assert acts(without_gates, DeletePods) == acts(everything, DeletePods)
+    assert not acts(without_gates, OpenGates)
+
+    both = decide(w.snapshot(**{key: f"{text} {'x' * 4000}" for key, text in refused.items()}), NOW)
+    (status,) = [a.status for a in acts(both, WriteStatus)]
+    (told,) = [c for c in status["conditions"] if c["type"] == "Progressing"]
+    assert told["reason"] == "PodChangeRefused"
+    assert "let pods start: no gates" in told["message"]
+    assert "delete pods of failed nodes: no deletions" in told["message"]
+    assert len(told["message"]) < 1200
+
+
+def completion_time(w):
+    return w.job.status["completionTime"]
+
+
+@pytest.mark.parametrize("later", [timedelta(hours=1), timedelta(0)])
+def test_a_second_failure_has_its_own_time_though_the_report_still_tells_of_the_first(later):
+    w = three()
+    run(w)
+    first = completion_time(w)
+    told = w.report_status
+    # The retry is on record in the Job; the report, whose writes are refused, says Failed.
+    w = retried(w)
+    flipped = [
+        {**c, "lastTransitionTime": format_time(NOW + later)} if c["type"] == "Failed" else c
+        for c in w.job.status["conditions"]
+    ]
+    w.job = replace(w.job, status={**w.job.status, "conditions": flipped})
+    w.report_status = told
+    w.pods[1] = replace(failing("b"), uid="pod-b-5")
+    again = NOW + timedelta(hours=2)
+    run(w, again)
+    assert conditions(w)["Failed"] == ("True", "FailedNodes")
+    assert completion_time(w) == format_time(again) != first
+
+
+def test_a_failure_that_only_the_report_tells_of_keeps_its_time_after_a_retry_too():
+    w = three()
+    run(w)
+    w = retried(w)
+    w.pods[1] = replace(failing("b"), uid="pod-b-5")
+    before = w.job
+    run(w, NOW + timedelta(hours=2))
+    w.job = before  # the process died between the two writes
+    run(w, NOW + timedelta(hours=3))
+    assert completion_time(w) == format_time(NOW + timedelta(hours=2))
+
+
+def test_an_end_that_the_report_tells_of_an_older_spec_is_no_end_of_this_one():
+    w = world("a", gated=True, evidence={"a": done("a")})
+    before = w.job
+    run(w)
+    w.job = replace(before, generation=2)
+    again = NOW + timedelta(hours=2)
+    run(w, again)
+    assert w.job.is_true(names.CONDITION_COMPLETE)
+    assert completion_time(w) == format_time(again)
 
 
 def test_a_retry_opens_a_failed_run_for_its_failed_nodes_only():

@@ -1,11 +1,21 @@
 """Whether a change is looked at alone and at once, or together with what else comes."""
 
+from dataclasses import replace
+
 import pytest
 
+from job_controller.api.objects import Node, parse_node
 from job_controller.kube.client import KubeClient
 from job_controller.runtime.clock import FakeClock
 from terminator.caches import Caches
-from tests.unit.terminator.builders import COMPLETE, NOW, make_job, make_pod, make_report
+from tests.unit.terminator.builders import (
+    COMPLETE,
+    NOW,
+    make_daemon_set,
+    make_job,
+    make_pod,
+    make_report,
+)
 
 KEY = ("default", "sample")
 
@@ -56,6 +66,46 @@ def test_a_report_whose_job_is_gone_concerns_its_key():
     caches, listener = caches_with(make_job(name="another"))
     caches._report_changed(None, make_report())
     assert listener.told == [(KEY, True)]
+
+
+def selecting(**pod_spec):
+    """Return a DaemonSet of the Job whose pods are for nodes of a zone."""
+    return replace(make_daemon_set(1), spec={"template": {"spec": pod_spec}})
+
+
+ZONED = Node("a", "a-uid", "1", labels={"zone": "a", "pool": "x"})
+
+
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [
+        ({"zone": "b", "pool": "x"}, [(KEY, True)]),
+        ({"pool": "x"}, [(KEY, True)]),
+        ({"zone": "a", "pool": "y"}, []),
+        ({"zone": "a", "pool": "x"}, []),
+    ],
+    ids=["changed", "gone", "another", "none"],
+)
+def test_a_label_concerns_the_jobs_that_choose_nodes_by_it(labels, told):
+    caches, listener = caches_with(make_job())
+    caches._jobs.store.put(make_job(name="other", uid="other"))
+    caches._daemon_sets.store.put(selecting(nodeSelector={"zone": "a"}))
+    caches._node_changed(ZONED, replace(ZONED, resource_version="2", labels=labels))
+    assert listener.told == told
+
+
+def test_a_heartbeat_concerns_nobody():
+    caches, listener = caches_with(make_job())
+    caches._daemon_sets.store.put(selecting(nodeSelector={"zone": "a"}))
+
+    def node(version, annotation):
+        meta = {"name": "a", "uid": "a-uid", "labels": {"zone": "a"}}
+        return parse_node(
+            {"metadata": {**meta, "resourceVersion": version, "annotations": {"beat": annotation}}}
+        )
+
+    caches._node_changed(node("1", "first"), node("2", "second"))
+    assert listener.told == []
 
 
 def test_a_pod_of_nobody_concerns_nobody():

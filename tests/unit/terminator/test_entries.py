@@ -1,6 +1,7 @@
 """What is written into which report. The server is played by `merged`, a JSON merge patch."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from terminator.entries import (
     exit_evidence,
     has_succeeded,
     is_failure,
+    is_of_last_end,
     joined,
     log_evidence,
     patch_body,
@@ -75,6 +77,20 @@ def test_stands():
     assert not stands(lines, replace(lines, last_lines=("y",)))
     assert not stands(a, replace(a, results={"ip": "1"}))
     assert stands(replace(a, results={"ip": "1", "n": "2"}), replace(a, results={"ip": "1"}))
+
+
+def test_an_entry_is_of_one_end_of_one_pods_task():
+    def ended(at, **changes):
+        container = Container("terminated", exit_code=0, finished_at=at)
+        return make_pod("a", container=container, **changes)
+
+    pod = ended(NOW)
+    entry = exit_evidence(pod, "a-uid")
+    assert is_of_last_end(entry, pod)
+    assert is_of_last_end(replace(entry, results={"ip": "1"}), pod)
+    assert not is_of_last_end(entry, ended(NOW + timedelta(seconds=1)))
+    assert not is_of_last_end(entry, ended(NOW, uid="another"))
+    assert not is_of_last_end(entry, make_pod("a", container=Container("running")))
 
 
 def test_a_result_found_later_joins_what_stands():

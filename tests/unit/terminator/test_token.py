@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from job_controller.api.job import Completion, JobSpec
+from job_controller.api.tokens import REGEX_LINE_LIMIT
 from terminator.token import (
-    REGEX_LINE_LIMIT,
     VALUE_LIMIT,
     Completed,
     Failed,
@@ -85,6 +85,7 @@ def test_the_head_of_a_longer_line_is_no_line():
         ("Contains", "done", b"DONE", None),
         ("Regex", r"^done in \d+ s$", b"done in 12 s\r", Completed()),
         ("Regex", r"^done in \d+ s$", b"done in x s", None),
+        ("Line", "all\tdone", b" all\tdone ", Completed()),
         ("Regex", "done", b"x" * REGEX_LINE_LIMIT + b"done", None),
         ("Line", "fertig ✓", "fertig ✓".encode(), Completed()),
         ("Line", " done ", b"done", Completed()),
@@ -160,6 +161,7 @@ def test_mode_exit_has_no_token():
         (("a\nb",), "token must not contain line breaks or control characters"),
         (("a\x1b[1mb", "Contains"), "must not contain line breaks or control"),
         (("(", "Regex"), "spec.completion.token: missing"),
+        (("\\pL{900}", "Regex"), "spec.completion.token: pattern too large"),
         (("done", "Glob"), "match 'Glob' does not exist; use Line, Contains or Regex"),
     ],
 )

@@ -1,0 +1,116 @@
+"""The completion tokens of a Job: what they can be, and how a line is compared with one.
+
+Pure. The terminator reads logs with these comparisons, and the controller builds them before a run
+starts: a token that the one cannot use becomes a condition of the Job by the other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final
+
+import re2
+
+from job_controller.api.job import Completion
+
+LINE, CONTAINS, REGEX = "Line", "Contains", "Regex"
+EXIT: Final = "Exit"
+# A regular expression looks at no line longer than this: it bounds what one line can cost, and
+# a token worth the name stands in a shorter one.
+REGEX_LINE_LIMIT: Final = 4096
+# What RE2 may use for one pattern; its own default is 8 MiB, and there may be a Job for each.
+_PATTERN_BYTES = 1 << 20
+# Blanks and control characters at the edges: CR of CRLF, NULs that log rotation by truncation
+# leaves behind, a byte order mark, Unicode's blanks.
+EDGE = "".join(map(chr, range(0x21))) + "".join(
+    map(chr, (*range(0x7F, 0xA1), 0x1680, *range(0x2000, 0x200C), 0x2028, 0x2029))
+)
+EDGE += "\u202f\u205f\u3000\ufeff"
+CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# What no line that is compared holds; a tab may stand within one.
+_UNSEEN = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
+
+Comparison = Callable[[str], bool]
+"""Whether a cleaned line is the token."""
+
+
+def looked_for(completion: Completion, default_token: str) -> str | None:
+    """Return the token that completes a node, None in mode Exit.
+
+    `default_token` serves a Job that names none.
+    """
+    return None if completion.mode == EXIT else completion.token or default_token
+
+
+def build_comparisons(
+    token: str | None, match: str, failure_token: str | None
+) -> tuple[Comparison | None, Comparison | None]:
+    """Return how lines are compared with the token and with the failure token, None for no token.
+
+    Raises ValueError, with the field and what is wrong, for a token that could never be seen or
+    would always be, and for an unknown `match`.
+    """
+    return (
+        _comparison("token", token, match) if token is not None else None,
+        _comparison("failureToken", failure_token, match) if failure_token else None,
+    )
+
+
+@lru_cache(maxsize=256)
+def find_mistake(completion: Completion, default_token: str) -> str:
+    """Return why the tokens of a Job cannot be used, "" if they can."""
+    token = looked_for(completion, default_token)
+    try:
+        build_comparisons(token, completion.match, completion.failure_token)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _pattern(field: str, token: str) -> Comparison:
+    """Return the test of a regular expression, in time linear in the line whatever the pattern.
+
+    RE2 for that reason, and because it is what the API server checks the pattern with.
+    """
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _PATTERN_BYTES
+    try:
+        pattern = re2.compile(token, options)
+    except re2.error as error:
+        reason = error.args[0].decode(errors="replace") if error.args else "not RE2 syntax"
+        fix = "correct the regular expression (RE2 syntax)"
+        if "too large" in reason:
+            fix = "write a smaller one: repetitions such as {1000} are multiplied out"
+        raise ValueError(f"spec.completion.{field}: {reason}: {fix}") from error
+    if pattern.search(""):
+        raise ValueError(
+            f"spec.completion.{field}: the pattern matches the empty line, and so any line: write "
+            "one that needs at least one character"
+        )
+    return lambda text: len(text) <= REGEX_LINE_LIMIT and pattern.search(text) is not None
+
+
+def _comparison(field: str, token: str, match: str) -> Comparison:
+    wanted = token.strip(EDGE)
+    if not wanted:
+        raise ValueError(
+            f"spec.completion.{field} must not be blank: lines are compared without blanks around "
+            "them, so it could never be seen"
+        )
+    if match == REGEX:
+        return _pattern(field, token)
+    if _UNSEEN.search(wanted):
+        raise ValueError(
+            f"spec.completion.{field} must not contain line breaks or control characters: it is "
+            f"looked for in one line"
+        )
+    if match == CONTAINS:
+        return lambda text: wanted in text
+    if match == LINE:
+        return lambda text: text == wanted
+    raise ValueError(
+        f"spec.completion.match {match!r} does not exist; use {LINE}, {CONTAINS} or {REGEX}"
+    )
