@@ -54,6 +54,28 @@ class Cursor(NamedTuple):
         return datetime.fromisoformat(self.timestamp[:19]).replace(tzinfo=UTC)
 
 
+class Stretch(NamedTuple):
+    """A part of a log that was read without a gap: the times of its first and its last line.
+
+    Both are "" for nothing at all.
+    """
+
+    first_at: str = ""
+    last_at: str = ""
+
+    def follows(self, earlier: "Stretch") -> bool:
+        """Return whether nothing is missing between `earlier` and this stretch."""
+        return bool(earlier.last_at) and self.first_at <= earlier.last_at
+
+    def joined(self, other: "Stretch") -> "Stretch":
+        """Return the newest part that is known without a gap, once `other` was read as well."""
+        if not other.last_at or (self.last_at and other.last_at < self.first_at):
+            return self  # an answer without lines, or one that newer ones have overtaken
+        if not other.follows(self):
+            return other
+        return Stretch(min(self.first_at, other.first_at), max(self.last_at, other.last_at))
+
+
 class LogParser:
     """Cuts the bytes of one response into lines; with a cursor, drops those known already.
 
