@@ -49,11 +49,17 @@ class InstanceLog:
         if may_wait and not part.follows(self._known):
             self._ahead = self._ahead.joined(part)
         else:
-            self._known = self._known.joined(part)
+            self._extend(part)
         if self._ahead.last_at and self._ahead.follows(self._known):
-            self._known = self._known.joined(self._ahead)
+            self._extend(self._ahead)
             self._ahead = Stretch()
+
+    def _extend(self, part: Stretch) -> None:
+        before, self._known = self._known, self._known.joined(part)
         self.found.forget_results_before(self._known.first_at)
+        if self._known is part and before.last_at == part.first_at:
+            # Of the lines of this time some are missing, and nobody can tell which.
+            self.found.forget_results_up_to(part.first_at)
 
 
 class StreamRead:
@@ -94,4 +100,5 @@ class StreamRead:
         found.remember(lines)
         found.add(self._matcher, lines)
         if self._first_at:
-            self._log.take_stream(Stretch(self._first_at, self._parser.cursor.timestamp))
+            stretch = Stretch(self._first_at, self._parser.cursor.timestamp, self._parser.met)
+            self._log.take_stream(stretch)

@@ -99,6 +99,10 @@ class Findings:
         """Drop the results that were said before a gap: in it, they may have been said again."""
         self._forget_results(lambda at: at < timestamp)
 
+    def forget_results_up_to(self, timestamp: str) -> None:
+        """Drop the results that were said before a gap or at the very moment in which it is."""
+        self._forget_results(lambda at: at <= timestamp)
+
     def _forget_results(self, is_void: Callable[[str], bool]) -> None:
         for name in [name for name, at in self._said_at.items() if is_void(at)]:
             del self._said_at[name], self.results[name]
@@ -200,7 +204,8 @@ class TailRead:
         self.found.remember(lines)
         if not is_cut:
             certain += self._take_unfinished(parser.finish())
-        self.stretch = self.stretch.joined(self._stretch_of(certain, parser))
+        has_met = parser.met and (not is_full or parser.met_after_others)
+        self.stretch = self.stretch.joined(self._stretch_of(certain, is_full, has_met))
         if ask.lines != WIDE_LINES or not is_cut:
             self.cursor = parser.cursor
         self.has_decided = self.found.is_final
@@ -210,18 +215,18 @@ class TailRead:
             self.ask = Ask(FEW_LINES if ask.lines > FEW_LINES + 1 else 1, TAIL_BYTES)
         elif self._decides(doubtful):
             self.ask = Ask(ask.lines + 1, ask.max_bytes)
-        elif is_full and not parser.met and ask.lines == TAIL_LINES:
+        elif is_full and self._from is not None and not has_met and ask.lines == TAIL_LINES:
             self.ask = Ask(WIDE_LINES, WIDE_BYTES)
 
-    def _stretch_of(self, certain: list[Line], parser: LogParser) -> Stretch:
+    def _stretch_of(self, certain: list[Line], is_full: bool, has_met: bool) -> Stretch:
         """Return the part of the log that an answer is.
 
         It begins with the line up to which the log was known before, if that is in it.
         """
         times = [line.timestamp for line in certain if line.timestamp]
-        if self._from is not None and parser.met:
+        if self._from is not None and has_met:
             times.insert(0, self._from.timestamp)
-        return Stretch(times[0], max(times)) if times else Stretch()
+        return Stretch(times[0], max(times), has_met or not is_full) if times else Stretch()
 
     def _take_unfinished(self, lines: list[Line]) -> list[Line]:
         """Look at a last line without newline; return it if it counts."""

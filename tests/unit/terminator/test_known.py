@@ -3,6 +3,7 @@
 The kubelet is played by `Log`: it serves the end of the newest file, and streams.
 """
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,9 +19,10 @@ def stamp(number):
 
 
 class Log:
-    """A log of which each line is a second later than the one before, and who reads it."""
+    """A log of some lines each second, all of the same time, and who reads it."""
 
-    def __init__(self):
+    def __init__(self, pace=1):
+        self.pace = pace
         self.lines = []
         self.file_begins = 0
         self.seen = InstanceLog()
@@ -34,13 +36,15 @@ class Log:
         self.file_begins = len(self.lines)
 
     def _bytes(self, begin, end):
-        return b"".join(f"{stamp(n)} ".encode() + self.lines[n] + b"\n" for n in range(begin, end))
+        return b"".join(
+            f"{stamp(n // self.pace)} ".encode() + self.lines[n] + b"\n" for n in range(begin, end)
+        )
 
     def _begin(self, since, count):
         begin = max(self.file_begins, len(self.lines) - count)
         if since is None:
             return begin
-        return next((n for n in range(begin, len(self.lines)) if n >= _number(since)), begin)
+        return max(begin, _number(since) * self.pace)
 
     def read(self, *, uses_cursor=False):
         cursor = self.seen.cursor if uses_cursor and self.seen.cursor.timestamp else None
@@ -122,6 +126,27 @@ def test_an_older_value_is_dropped_when_the_log_was_rotated():
     assert log.results == {}
 
 
+@pytest.mark.parametrize("uses_cursor", [False, True])
+def test_lines_of_one_time_do_not_hide_a_gap(uses_cursor):
+    log = Log(pace=1000)
+    log.write(IP)
+    log.read()
+    log.write(IP2, *noise(150), b"done")
+    log.read(uses_cursor=uses_cursor)
+    assert log.seen.found.completed_at
+    assert log.results == {}
+
+
+def test_a_log_of_one_line_that_is_read_again_is_known():
+    log = Log()
+    log.write(IP)
+    log.read()
+    log.read()
+    log.write(b"done")
+    log.read()
+    assert log.results == {"ip": "1"}
+
+
 def test_a_check_drops_nothing_that_a_stream_has_seen_without_a_gap():
     log = Log()
     log.write(IP)
@@ -201,9 +226,14 @@ def happen(log, what, how):
             log.rotate()
 
 
-@given(st.lists(steps, max_size=25), st.sampled_from([0, 3, 150]), st.booleans())
-def test_a_result_is_the_last_one_or_missing(history, after, by_stream):
-    log, last = Log(), {}
+@given(
+    st.lists(steps, max_size=25),
+    st.sampled_from([0, 3, 150]),
+    st.booleans(),
+    st.sampled_from([1, 1, 3, 300]),
+)
+def test_a_result_is_the_last_one_or_missing(history, after, by_stream, pace):
+    log, last = Log(pace), {}
     for what, how in history:
         if what == "write":
             log.write(*noise(how))

@@ -218,7 +218,7 @@ def test_words_of_the_kubelet_are_not_the_tasks():
 def stretch(records, cursor=None):
     """Return the times of the lines between which a read shows the log without a gap."""
     tail, _ = read(records, cursor)
-    return tuple(tail.stretch)
+    return tail.stretch[:2]
 
 
 def test_a_read_shows_its_lines_without_a_gap():
@@ -248,10 +248,10 @@ def test_a_last_line_without_newline_is_one_of_those_that_were_asked_for():
     records = [*whole(*[b"x"] * 150), (at(150), b"done", False)]
     first, _ = read(records)
     assert not first.is_whole
-    assert tuple(first.stretch) == (at(52), at(149))
+    assert first.stretch[:2] == (at(52), at(149))
     again, _ = read(records, unfinished=first.unfinished)
     assert again.has_decided
-    assert tuple(again.stretch) == (at(52), at(150))
+    assert again.stretch[:2] == (at(52), at(150))
 
 
 def test_a_result_after_the_token_is_dropped_when_the_token_is_read_later():
