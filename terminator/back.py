@@ -6,8 +6,10 @@ Job asks for is missing, the log is read backwards in steps, each a request for 
 records. Three things make it more than that:
 
 - An answer begins with its oldest line, and ``limitBytes`` cuts its end. It is read up to the first
-  line that an earlier answer had, the seam. What does not reach the seam counts for nothing: in the
-  gap, the result may have been printed again.
+  line that an earlier answer had, the seam; the first answer up to the line that ended the task's
+  work. What does not reach that line counts for nothing: in the gap, the result may have been
+  printed again. So nothing is taken from another log, of which all lines are later: the kubelet may
+  have begun another file, or the task again.
 - The first line of an answer may be the rest of a longer one (see ``tail``). It counts only when it
   is known to be the first one of the log.
 - How many records fit into the bytes that are left is estimated from those that were read.
@@ -31,19 +33,24 @@ _FILL = 0.8
 class BackRead:
     """The search for what `found` lacks of the results that `matcher` knows.
 
-    While `ask` is not None: send it, call `begin`, give the answer to `feed` until that says that
-    it is enough, then call `end`. What is found goes into `found`.
+    `until` is the time of the last line that matters: the token's, or the last one of a task that
+    has ended. While `ask` is not None: send it, call `begin`, give the answer to `feed` until that
+    says that it is enough, then call `end`. What is found goes into `found`. `is_elsewhere` is
+    whether this log has no line from before `until`.
     """
 
-    def __init__(self, matcher: Matcher, found: Findings) -> None:
+    def __init__(self, matcher: Matcher, found: Findings, until: str) -> None:
         self._matcher = matcher
         self._found = found
+        self._until = until
         self._missing = matcher.results - found.results.keys()
         self._left = BACK_BYTES
         self._asks = 0
         self._covered = 0  # records, from the end
-        self._seam = ""  # the time of the oldest line that is covered
-        self.ask: Ask | None = Ask(WIDE_LINES, WIDE_BYTES) if self._missing else None
+        self._seam = until  # the time of the oldest line that is covered
+        self._reach = ""  # the time of the oldest line of the answer before
+        self.is_elsewhere = False
+        self.ask: Ask | None = Ask(WIDE_LINES, WIDE_BYTES) if self._missing and until else None
         self.begin()
 
     def begin(self) -> None:
@@ -53,20 +60,15 @@ class BackRead:
         self._oldest = ""
         self._values: dict[str, str] = {}
         self._bytes = self._lines = self._older = 0
-        self._is_met = False
+        self._is_met = self._is_over = self._is_open = False
 
     def feed(self, chunk: bytes) -> bool:
         """Take in more of an answer; return whether the rest of it matters."""
         self._bytes += len(chunk)
         self._left -= len(chunk)
-        for line in self._parser.feed(chunk):
-            self._lines += 1
-            if self._first is None:
-                self._first = line
-            elif line.timestamp and not self._take(line):
-                self._is_met = True
-                return False
-        return True
+        self._is_open = chunk[-1:] != b"\n"
+        self._look(self._parser.feed(chunk))
+        return not self._is_over
 
     def end(self) -> None:
         """Judge the answer; sets `ask` to the next request, or to None when the search is over."""
@@ -75,30 +77,51 @@ class BackRead:
         self._asks += 1
         self.ask = None
         is_cut = not self._is_met and self._bytes >= ask.max_bytes
+        if not is_cut and not self._is_over:
+            self._look(self._parser.finish())
         if is_cut:
             self._plan(ask.lines - self._covered - 1)
             return
+        if not self._is_met:
+            return
         self._accept(self._values)
         if self._is_whole(ask):
-            if self._first is not None:
-                self._accept(self._value(self._first))
+            self._end_whole()
             return
         self._covered, self._seam = ask.lines, self._oldest or self._seam
+        self._reach = self._oldest or (self._first.timestamp if self._first else "")
         if self._missing:
             self._plan(_GROWTH * self._covered)
 
+    def _look(self, lines: list[Line]) -> None:
+        self._lines += len(lines)
+        for line in lines:
+            if self._is_over:
+                return
+            self._is_met = self._is_met or line.timestamp >= self._seam
+            if self._first is None:
+                self._first = line
+                self._is_over = line.timestamp > self._seam
+            elif line.timestamp:
+                self._is_over = not self._take(line)
+
     def _take(self, line: Line) -> bool:
         """Look at a line; return False at the first one of what is covered, or after the token."""
-        decided_at = self._found.completed_at
-        if self._seam and line.timestamp > self._seam:
-            return False
-        if decided_at and line.timestamp > decided_at:
+        if line.timestamp > self._seam:
             return False
         self._oldest = self._oldest or line.timestamp
-        self._older += not self._seam or line.timestamp < self._seam
+        self._older += line.timestamp < self._reach
         self._values |= self._value(line)
+        decided_at = self._found.completed_at
         found = self._matcher.classify(line.data, truncated=line.truncated)
         return not (isinstance(found, Completed) and line.timestamp == decided_at)
+
+    def _end_whole(self) -> None:
+        """Look at the first line of the log, as which it is known now."""
+        first = self._first
+        if first is not None and first.timestamp <= self._seam:
+            self._accept(self._value(first))
+        self.is_elsewhere = first is None or first.timestamp > self._until
 
     def _value(self, line: Line) -> dict[str, str]:
         found = self._matcher.classify(line.data, truncated=line.truncated)
@@ -113,9 +136,12 @@ class BackRead:
 
     def _is_whole(self, ask: Ask) -> bool:
         """Return whether the answer began with the first line of the log."""
-        if self._seam:
+        if not self._reach:
+            records = self._lines + self._is_open + self._bytes // PARTIAL_BYTES
+            return not self._is_over and records < ask.lines
+        if self._oldest:
             return not self._older
-        return not self._is_met and self._lines + self._bytes // PARTIAL_BYTES < ask.lines
+        return self._first is None or self._first.timestamp >= self._reach
 
     def _plan(self, most: int) -> None:
         """Ask for so many records beyond the covered ones as fit, `most` at most."""

@@ -5,7 +5,7 @@ room. An entry is written whole, with null for every field that stood there and 
 merge patch would keep those of a former node of the same name.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -112,12 +112,14 @@ def assign(
     limit: int = SHARD_NODES,
     *,
     tried: Mapping[str, str] | None = None,
+    full: Collection[str] = (),
 ) -> dict[str, Entries]:
     """Return what is new of `pending`, by name of the report that it goes to.
 
     A node stays in the shard that has its evidence, or that it was sent to before and may have
     reached (`tried`, report by node). Others go to the shard that has their record, if it has room,
     else to the first with room. What finds none stays pending until the controller makes one.
+    Reports that are `full` have no room, however few nodes they have.
     """
     ordered = sorted(shards, key=lambda report: report.shard)
     by_name = {report.name: report for report in ordered}
@@ -134,6 +136,7 @@ def assign(
         - len(report.evidence.keys() | {n for n, r in home.items() if r is report})
         for report in ordered
     }
+    room |= dict.fromkeys(full, 0)
     result: dict[str, Entries] = {}
     # Who has a place by its record goes first, so that no one else takes it.
     for node in sorted(pending, key=lambda node: (node not in on_record, node)):

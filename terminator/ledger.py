@@ -7,7 +7,7 @@ written again.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loguru import logger
@@ -36,6 +36,13 @@ ROOMLESS_SECONDS = 5.0
 # Before an entry that the server refused for what it says, or for the size of its report, is sent
 # again: somebody has to change something first.
 REFUSED_SECONDS = 60.0
+# A patch that is refused is sent again in two halves. So many refusals, four times what it takes to
+# find one entry among a thousand, are enough for once: what was not tried by then rests as well.
+REFUSALS_LIMIT = 40
+# How long the answer to our own patch counts for more than the cache. The cache comes to it as a
+# rule in a moment, and within 70 s if its watch is dead. It never does when etcd was restored from
+# a backup meanwhile: then what was written is lost, and has to be read and entered again.
+WRITTEN_SECONDS = 120.0
 # The larger a report, the longer the API server takes to change it: half a second for a thousand
 # nodes on two busy cores, and as long for the watches of it. Evidence that nobody waits for rests
 # for so many times what the last write took, up to so many seconds for each node. Measured: 25
@@ -47,17 +54,43 @@ REST_SECONDS = 10.0
 ReportsOf = Callable[[Job], Iterable[JobReport]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A report as our own patches left it, and until when it counts for more than the cache.
+
+    `base_version` is the version that the cache had before them.
+    """
+
+    report: JobReport
+    base_version: str
+    until: float  # in the loop's time
+
+    def is_over(self, cached: JobReport, now: float) -> bool:
+        """Return whether the cached report counts: it has caught up, is another one, or older."""
+        return (
+            now >= self.until
+            or cached.uid != self.report.uid
+            or not is_newer(self.report.resource_version, cached.resource_version)
+            # Older than what was patched: the server has gone back.
+            or is_newer(self.base_version, cached.resource_version)
+        )
+
+
 @dataclass(slots=True)
 class _Book:
     """One run: what waits to be entered, and the reports as our own patches left them."""
 
     job: Job
     pending: dict[str, Evidence] = field(default_factory=dict)
-    written: dict[str, JobReport] = field(default_factory=dict)
+    written: dict[str, _Written] = field(default_factory=dict)
     # By node, the report that a patch without an answer was to enter it in.
     tried: dict[str, str] = field(default_factory=dict)
     # By node, when an entry that was refused may be sent again, in the loop's time.
     refused: dict[str, float] = field(default_factory=dict)
+    # Nodes of which the entry was refused by itself. They are sent after all others.
+    suspects: set[str] = field(default_factory=set)
+    # By report, until when it takes no more nodes, in the loop's time.
+    full: dict[str, float] = field(default_factory=dict)
     rests_until: float = 0.0  # in the loop's time
     is_awaited: bool = False  # somebody waits for what is pending: no rest
 
@@ -109,6 +142,7 @@ class Ledger:
             return False
         book.pending[node] = joined(book.pending.get(node), evidence)
         book.refused.pop(node, None)
+        book.suspects.discard(node)
         self._queue.add_after(job.uid, self._delay(book))
         return True
 
@@ -216,7 +250,8 @@ class Ledger:
         started = loop.time()
         shards = {report.name: report for report in self._shards(book)}
         sent = {n: e for n, e in book.pending.items() if book.refused.get(n, started) <= started}
-        plan = assign(sent, shards.values(), tried=book.tried)
+        book.full = {name: until for name, until in book.full.items() if until > started}
+        plan = assign(sent, shards.values(), tried=book.tried, full=book.full)
         assigned = {node for entries in plan.values() for node in entries}
         standing = {node for report in shards.values() for node in report.evidence}
         for node in (sent.keys() - assigned) & standing:
@@ -246,13 +281,40 @@ class Ledger:
         book.refused = {
             n: until for n, until in book.refused.items() if n in book.pending and until > now
         }
+        book.suspects &= book.pending.keys()
         if book.refused.keys() == book.pending.keys():
             return min((until - loop.time() for until in book.refused.values()), default=None)
         return ROOMLESS_SECONDS
 
-    async def _write(self, book: _Book, report: JobReport, entries: Mapping[str, Evidence]) -> bool:
-        """Enter evidence in one report; return whether the report takes no more."""
+    async def _write(self, book: _Book, report: JobReport, entries: Mapping[str, Evidence]) -> None:
+        """Enter evidence in one report: together or, where the server refuses that, in parts.
+
+        One entry that the server refuses must not keep the others out.
+        """
+        parts = [sorted(entries, key=lambda node: (node in book.suspects, node))]
+        refusals = 0
+        while parts:
+            part = parts.pop()
+            error = await self._patch(book, report, {node: entries[node] for node in part})
+            if error is None:
+                continue
+            refusals += 1
+            middle = len(part) // 2
+            if middle and refusals < REFUSALS_LIMIT:
+                parts += [part[middle:], part[:middle]]
+                continue
+            self._refuse(book, report, part, error)
+            if isinstance(error, TooLarge) or refusals >= REFUSALS_LIMIT:
+                for rest in parts:
+                    self._refuse(book, report, rest, error)
+                return
+
+    async def _patch(
+        self, book: _Book, report: JobReport, entries: Mapping[str, Evidence]
+    ) -> KubeError | None:
+        """Send one patch; return the error if the server refuses what it says, raise any other."""
         log = logger.bind(namespace=report.namespace, job=report.job_name, report=report.name)
+        unsent = entries.keys() - book.tried.keys()
         book.tried.update(dict.fromkeys(entries, report.name))
         try:
             answer = await self._client.merge_patch(
@@ -261,12 +323,11 @@ class Ledger:
         except KubeError as error:
             self._metrics.ledger_writes.labels("failed").inc()
             if _is_about_content(error):
-                if len(entries) > 1:
-                    # One entry that the server refuses must not keep the others out.
-                    return await self._write_halves(book, report, entries)
-                self._refuse(book, entries)
-                log.warning("evidence was refused", nodes=sorted(entries), error=str(error))
-                return isinstance(error, TooLarge)
+                # What was never sent before is not in that report. Nor is what is refused alone: if
+                # it were there, there would be nothing to refuse.
+                for node in unsent if len(entries) > 1 else entries:
+                    book.tried.pop(node, None)
+                return error
             level = "DEBUG" if error.is_retryable else "WARNING"
             log.bind(nodes=len(entries), error=str(error)).log(
                 level, "evidence could not be entered, trying again"
@@ -274,35 +335,30 @@ class Ledger:
             raise
         self._metrics.ledger_writes.labels("done").inc()
         self._metrics.ledger_entries.inc(len(entries))
-        book.written[report.name] = parse_report(answer)
+        until = asyncio.get_running_loop().time() + WRITTEN_SECONDS
+        former = book.written.get(report.name)
+        base_version = report.resource_version if former is None else former.base_version
+        book.written[report.name] = _Written(parse_report(answer), base_version, until)
         for node, evidence in entries.items():
             book.tried.pop(node, None)
             if book.pending.get(node) == evidence:
                 del book.pending[node]
         log.info("evidence entered", nodes=len(entries), first=min(entries))
-        return False
+        return None
 
-    async def _write_halves(
-        self, book: _Book, report: JobReport, entries: Mapping[str, Evidence]
-    ) -> bool:
-        names = list(entries)
-        middle = len(names) // 2
-        is_full, errors = False, []
-        for half in (names[:middle], names[middle:]):
-            if is_full:
-                self._refuse(book, half)
-                continue
-            try:
-                is_full = await self._write(book, report, {name: entries[name] for name in half})
-            except KubeError as error:
-                errors.append(error)
-        if errors:
-            raise errors[0]
-        return is_full
-
-    def _refuse(self, book: _Book, nodes: Iterable[str]) -> None:
-        """Send these nodes' entries again in a while."""
+    def _refuse(
+        self, book: _Book, report: JobReport, nodes: Sequence[str], error: KubeError
+    ) -> None:
+        """Send these nodes' entries again in a while; to another report if this one is full."""
         until = asyncio.get_running_loop().time() + REFUSED_SECONDS
+        if len(nodes) == 1:
+            book.suspects.update(nodes)
+            logger.bind(
+                namespace=report.namespace, job=report.job_name, report=report.name
+            ).warning("evidence was refused", nodes=list(nodes), error=str(error))
+        if isinstance(error, TooLarge):
+            book.full[report.name] = until
+            nodes = [node for node in nodes if node in report.evidence]
         book.refused.update(dict.fromkeys(nodes, until))
 
     # --- what stands ---------------------------------------------------------------------
@@ -313,7 +369,8 @@ class Ledger:
     def _shards(self, book: _Book) -> list[JobReport]:
         """Return the run's reports, each as the cache has it or as we left it, if that is newer."""
         self._prune(book)
-        return [book.written.get(report.name, report) for report in self._reports(book.job)]
+        own = {name: written.report for name, written in book.written.items()}
+        return [own.get(report.name, report) for report in self._reports(book.job)]
 
     def _reports(self, job: Job) -> list[JobReport]:
         """Return the run's cached reports: one in another namespace is nobody's business."""
@@ -330,12 +387,11 @@ class Ledger:
     def _prune(self, book: _Book) -> bool:
         """Forget our own writes that the cache has caught up with; return whether some are left."""
         if book.written:
+            now = asyncio.get_running_loop().time()
             cached = {report.name: report for report in self._reports_of(book.job)}
             for name, own in list(book.written.items()):
                 seen = cached.get(name)
-                if seen is not None and (
-                    seen.uid != own.uid or not is_newer(own.resource_version, seen.resource_version)
-                ):
+                if seen is not None and own.is_over(seen, now):
                     del book.written[name]
         return bool(book.written)
 

@@ -12,6 +12,8 @@ Pure: time is given (monotonic seconds), nothing is awaited. The rules, in their
    file: a short read without a cursor looks again every ten seconds or so.
 5. When the container has ended, its end is read once more; after a restart, that of the instance
    before. A task that printed the token and then exited is completed.
+
+What one instance printed says nothing of another one: each has findings of its own.
 """
 
 import math
@@ -20,6 +22,7 @@ from datetime import timedelta
 
 from job_controller.api.objects import Container
 from job_controller.runtime.backoff import exponential_seconds
+from terminator.known import InstanceLog
 from terminator.spare import Spare
 from terminator.stream import Cursor, Line
 from terminator.tail import Findings
@@ -38,7 +41,7 @@ RETRY_SECONDS = (0.25, 10.0)
 # A log that the kubelet says does not exist is asked for so often before it is given up; the next
 # restart, or a change of the pod, starts anew.
 ABSENT_LIMIT = 5
-# A line that is later than the end of its container by more than this is another container's.
+# What was printed later than this after the end of an instance is of another one.
 END_MARGIN = timedelta(seconds=1)
 
 
@@ -62,40 +65,44 @@ Step = Short | Wait
 
 
 def ended_attempt(
-    step: Short, container: Container, newest: Container | None, cursor: Cursor
+    step: Short, container: Container, newest: Container | None, first_at: str
 ) -> int:
     """Return which start of the task, from 1, a read of a log's end was about; 0 if in doubt.
 
     `container` is the state that the step was taken for, `newest` what is known after the read, and
-    `cursor` the last line read. Between a task's end and the read, the kubelet may have started the
-    task again: then the log is that of another start. Its lines tell, since their times and that of
-    the end are of the node's one clock.
+    `first_at` the time of the first line that was read. Between a task's end and the read, the
+    kubelet may have started the task again: then the log is that of another start. Its lines tell,
+    since their times and that of the end are of the node's one clock. An empty log tells nothing,
+    but where it is the one before a restart: an older one nobody can read any more. Two restarts
+    within END_MARGIN there are not, since the kubelet waits before the second one.
     """
     if newest is None or newest.restart_count != container.restart_count:
         return 0
-    if step.previous:
-        return container.restart_count
-    finished_at = container.finished_at or container.last_finished_at
-    line_at = cursor.since
+    finished_at = container.last_finished_at
+    if not step.previous:
+        finished_at = container.finished_at or finished_at
+    attempt = container.restart_count + (not step.previous)
+    began_at = Cursor(first_at).since
+    if began_at is None or finished_at is None:
+        return attempt if step.previous else 0
     # Both are cut to whole seconds, and the last lines may be stamped after the end.
-    if finished_at is not None and line_at is not None and line_at > finished_at + END_MARGIN:
-        return 0
-    return container.restart_count + 1
+    margin = END_MARGIN if step.previous else timedelta()
+    return attempt if began_at <= finished_at + margin else 0
 
 
 class Reading:
     """What is known of reading one pod's log; `spread` in [0, 1) keeps pods from reading in step.
 
-    The scanner asks for the `next_step` and reports what became of it. `found` and `cursor` are
-    the results so far; the cursor belongs to the current instance of the container. Unless
-    `is_live`, only what has ended is read: nothing in a running task's log could decide.
+    The scanner asks for the `next_step` and reports what became of it. `log` is what was read of
+    the current instance of the container, `former` of the one before. Unless `is_live`, only what
+    has ended is read: nothing in a running task's log could decide.
     """
 
     def __init__(self, spread: float = 0.5, *, is_live: bool = True) -> None:
         self.is_live = is_live
-        self.found = Findings()
-        self.cursor = Cursor()
-        self.unfinished: Line | None = None
+        self.log = InstanceLog()
+        self.former = InstanceLog()
+        self.streamed = self.log  # which of them a stream is of
         self.is_chatty = False
         self.is_streaming = False
         # At most so long between two short reads of a log that is too much for a stream.
@@ -107,11 +114,33 @@ class Reading:
         self._failures = 0
         self._absences = 0
         self._retry_at = -math.inf
-        self._new_instance()
+        self._decided: Findings | None = None
+        self._start_anew()
 
-    def _new_instance(self) -> None:
-        self.cursor = Cursor()
-        self.unfinished = None
+    @property
+    def found(self) -> Findings:
+        """Return the findings that decide, else those of the current instance."""
+        return self._decided or self.log.found
+
+    def settle(self, log: InstanceLog) -> None:
+        """Let the findings in one instance's log decide, if they do: the first ones stay."""
+        if log.found.is_final and self._decided is None:
+            self._decided = log.found
+
+    def log_of(self, step: Short) -> InstanceLog:
+        """Return the log that a step reads."""
+        return self.former if step.previous else self.log
+
+    def _new_instance(self, restart_count: int) -> None:
+        # Of one that came and went unseen nothing was read.
+        is_next = restart_count == self._instance + 1
+        self.former = self.log if is_next else InstanceLog()
+        self.log = InstanceLog()
+        self._instance = restart_count
+        self._absences = 0
+        self._start_anew()
+
+    def _start_anew(self) -> None:
         self.is_chatty = False
         self._read_at: float | None = None
         self._checked_at = -math.inf
@@ -126,9 +155,7 @@ class Reading:
         if container is None or self.found.is_final:
             return Wait(math.inf)
         if container.restart_count > self._instance:
-            self._instance = container.restart_count
-            self._absences = 0
-            self._new_instance()
+            self._new_instance(container.restart_count)
         if now < self._retry_at:
             return Wait(self._retry_at)
         if container.state == "running":
@@ -169,13 +196,13 @@ class Reading:
         """
         self._failures = self._absences = 0
         if step.previous:
-            self._confirm(unfinished, now)
+            self._confirm(self.former, unfinished, now)
             if unfinished is None:
                 self._previous_read = container.restart_count - 1
             return unfinished is None
         if container.restart_count < self._instance:
             return False  # overtaken: that instance is history
-        self._confirm(unfinished, now)
+        self._confirm(self.log, unfinished, now)
         is_end = container.state != "running" and unfinished is None
         if is_end:
             self._ended_read = container.restart_count
@@ -184,13 +211,13 @@ class Reading:
         self._read_at = now
         if not step.use_cursor:
             self._checked_at = now
-        if cursor.timestamp and cursor == self.cursor:
+        if cursor.timestamp and cursor == self.log.cursor:
             self.is_chatty = False  # silent since the last look
-        self.cursor = max(self.cursor, cursor)
+        self.log.cursor = max(self.log.cursor, cursor)
         return is_end
 
-    def _confirm(self, unfinished: Line | None, now: float) -> None:
-        self.unfinished = unfinished
+    def _confirm(self, log: InstanceLog, unfinished: Line | None, now: float) -> None:
+        log.unfinished = unfinished
         if unfinished is not None:
             self._retry_at = now + RETRY_SECONDS[0]
 
@@ -210,6 +237,7 @@ class Reading:
     def stream_opened(self, now: float) -> None:
         """Record that a stream is being opened."""
         self.is_streaming = True
+        self.streamed = self.log
         self._stream_bytes = 0
         self._stream_was_new = False
         self._stream_at = now
@@ -223,8 +251,9 @@ class Reading:
         What it brings beyond its own budget is taken from `spare`.
         """
         self._stream_bytes += count
-        self._stream_was_new = self._stream_was_new or cursor > self.cursor
-        self.cursor = max(self.cursor, cursor)
+        log = self.streamed
+        self._stream_was_new = self._stream_was_new or cursor > log.cursor
+        log.cursor = max(log.cursor, cursor)
         budget = STREAM_BYTES + STREAM_BYTES_PER_SECOND * (now - self._stream_at)
         excess = self._stream_bytes - budget
         if excess > 0 and spare is not None and spare.take(min(count, math.ceil(excess)), now):
@@ -240,6 +269,7 @@ class Reading:
         may have ended without its status saying so yet.
         """
         self.is_streaming = False
+        self.streamed.stream_ended()
         self._poll_seconds = POLL_SECONDS[0]
         if not self.is_chatty:
             self._read_at = None

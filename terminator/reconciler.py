@@ -167,6 +167,10 @@ class Reconciler:
         job = self._caches.job(key)
         if job is None or job.uid != target.job_uid:
             return
+        # What is told of a pod that is gone must not replace what stands there of a newer node.
+        node = self._caches.nodes_of([target.pod]).get(target.pod.node_name)
+        if node is None or node.uid != target.node_uid:
+            return
         is_exit = job.spec.completion.mode == EXIT
         evidence = log_evidence(
             target.pod,

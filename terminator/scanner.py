@@ -23,12 +23,13 @@ from job_controller.kube.errors import BadRequest, KubeError, NotFound, Unavaila
 from job_controller.runtime.clock import Clock
 from job_controller.runtime.queue import TICK_SECONDS
 from terminator.back import BackRead
+from terminator.known import StreamRead
 from terminator.metrics import Metrics, read_error_reason
 from terminator.reading import Reading, Short, Wait, ended_attempt
 from terminator.spare import Spare
-from terminator.stream import LogParser
 from terminator.tail import WIDE_LINES, Findings, TailRead
 from terminator.token import Matcher
+from terminator.turns import Turns
 
 # A short read takes milliseconds. One that takes longer than this (an unreachable kubelet) gives
 # its place in the line to the next pod and goes on beside it, up to so many of them.
@@ -38,8 +39,9 @@ SHORT_TIMEOUT_SECONDS = 10.0
 # A silent stream is opened anew after this time: a dead connection would be silent for ever. The
 # periodic short read, and not this, is what catches a token that a dead stream kept.
 STREAM_IDLE_SECONDS = 300.0
-# How long results are looked for further back in a log, and the pauses between the tries: a node
-# whose task has completed is not entered before that.
+# How many logs are searched for results further back at a time, for how long each, and the pauses
+# between the tries: a node whose task has completed is not entered before that.
+SEARCHES = 16
 SEARCH_TIMEOUT_SECONDS = 10.0
 SEARCH_PAUSES_SECONDS = (0.25, 1.0, 0.0)
 # So many failures in a row are worth a warning.
@@ -86,9 +88,9 @@ class _Entry:
     __slots__ = (
         "due",
         "is_queued",
-        "is_searched",
         "job",
         "reading",
+        "search",
         "stream",
         "target",
         "warned",
@@ -100,8 +102,9 @@ class _Entry:
         spread = (crc32(target.pod.uid.encode()) & 0xFFFF) / 0x10000
         self.reading = Reading(spread, is_live=target.is_live)
         self.stream: asyncio.Task[None] | None = None
+        # Reads its log backwards for results; what was found is told after that.
+        self.search: asyncio.Task[None] | None = None
         self.is_queued = False
-        self.is_searched = False  # its log is being read backwards for results
         self.warned = False
         self.due = float("inf")
 
@@ -112,7 +115,7 @@ class _Entry:
     @property
     def is_decided(self) -> bool:
         """Whether its findings are final, and nothing more is looked for."""
-        return self.reading.found.is_final and not self.is_searched
+        return self.reading.found.is_final and self.search is None
 
 
 class Scanner:
@@ -120,7 +123,8 @@ class Scanner:
 
     `on_found(job, target, findings)` is called for a token, and when the end of an instance of
     the container that is over was read without one. For a token it is called again by every
-    `set_targets` that still names the pod: whoever asks has forgotten it.
+    `set_targets` that still names the pod: whoever asks has forgotten it. A token is also told of
+    a pod that is no longer named by then.
     """
 
     def __init__(
@@ -144,6 +148,7 @@ class Scanner:
         self._streams = 0
         self._spare = Spare()
         self._slow: set[asyncio.Task[None]] = set()
+        self._search_turns = Turns(SEARCHES)
         self._timers: list[tuple[float, int, _Entry]] = []
         self._sequence: Iterator[int] = count()
         self._timer_changed = asyncio.Event()
@@ -175,6 +180,8 @@ class Scanner:
         now = self._clock.monotonic()
         for uid in self._by_job.get(job, ()):
             if (entry := self._entries.get(uid)) is not None:
+                if entry.search is not None:
+                    return True
                 step = entry.reading.next_step(entry.target.pod.container, now)
                 if not isinstance(step, Wait) or math.isfinite(step.until):
                     return True
@@ -208,8 +215,9 @@ class Scanner:
             return
         self._spare.note(uid, talkative=False)
         self._wish.pop(uid, None)
-        if entry.stream is not None:
-            entry.stream.cancel()
+        for task in (entry.stream, entry.search):
+            if task is not None:
+                task.cancel()
 
     def _is_current(self, entry: _Entry) -> bool:
         return self._entries.get(entry.target.pod.uid) is entry
@@ -323,8 +331,9 @@ class Scanner:
 
     async def _do_short(self, entry: _Entry, step: Short, container: Container) -> None:
         reading, pod = entry.reading, entry.target.pod
-        cursor = reading.cursor if step.use_cursor and reading.cursor.timestamp else None
-        read = TailRead(entry.target.matcher, reading.found, cursor, reading.unfinished)
+        log = reading.log_of(step)
+        cursor = log.cursor if step.use_cursor and log.cursor.timestamp else None
+        read = TailRead(entry.target.matcher, log.found, cursor, log.unfinished)
         while read.ask is not None:
             answer = await self._client.read_pod_log(
                 pod.namespace,
@@ -339,35 +348,29 @@ class Scanner:
             self._metrics.log_bytes.inc(len(answer))
             read.take(answer)
         self._metrics.short_reads.labels("done").inc()
-        if container.state != "running" or step.previous:
-            reading.found.forget_results_before(read.gap_ends_at)
-        if not read.is_whole and _lacks_results(entry, None if step.previous else container):
-            await self._search_results(entry, previous=step.previous)
+        log.take_read(read, is_streaming=reading.is_streaming and reading.streamed is log)
+        reading.settle(log)
         entry.warned = False
         now = self._clock.monotonic()
         is_end = reading.short_done(step, container, read.cursor, read.unfinished, now)
         if reading.found.is_final:
+            if read.has_decided and reading.found is log.found:
+                self._conclude(entry, is_whole=read.is_whole, previous=step.previous)
             return
         if is_end and self._is_current(entry):
-            newest = entry.container
-            reading.found.attempt = ended_attempt(step, container, newest, read.cursor)
-            self._on_found(entry.job, entry.target, reading.found)
-        if not reading.is_streaming:
+            first_at = read.stretch.first_at
+            log.found.attempt = ended_attempt(step, container, entry.container, first_at)
+            if _lacks_results(entry, step, container) and not read.is_whole:
+                self._tell_with_results(entry, log.found, read.stretch.last_at, step.previous)
+            else:
+                self._on_found(entry.job, entry.target, log.found)
+        if not (reading.is_streaming and reading.streamed is log):
             # A stream goes on from them; otherwise the next read brings them again.
-            reading.found.last_lines = ()
+            log.found.last_lines = ()
 
     def _after_read(self, entry: _Entry) -> None:
-        if not self._is_current(entry) or entry.is_searched:
-            return
-        found = entry.reading.found
-        if not found.is_final:
+        if self._is_current(entry) and not entry.reading.found.is_final:
             self._schedule(entry)
-            return
-        self._wish.pop(entry.target.pod.uid, None)
-        if entry.stream is not None and entry.stream is not asyncio.current_task():
-            entry.stream.cancel()
-        self._metrics.tokens.labels("completed" if found.completed_at else "failed").inc()
-        self._on_found(entry.job, entry.target, found)
 
     # --- streams -------------------------------------------------------------------------
 
@@ -406,102 +409,132 @@ class Scanner:
 
     async def _follow(self, entry: _Entry) -> None:
         reading, pod, matcher = entry.reading, entry.target.pod, entry.target.matcher
-        cursor = reading.cursor if reading.cursor.timestamp else None
-        parser = LogParser(cursor)
-        is_first, gap_ends_at = True, ""
+        log = reading.streamed
+        stream = StreamRead(matcher, log)
         async with self._client.pod_log(
             pod.namespace,
             pod.name,
             container=CONTAINER_NAME,
             follow=True,
-            since_time=cursor.since if cursor is not None else None,
+            since_time=stream.since,
             # Where the log has outrun the cursor, the stream does not begin with all of it.
-            tail_lines=WIDE_LINES if cursor is not None else None,
+            tail_lines=WIDE_LINES if stream.since is not None else None,
             idle_timeout_seconds=STREAM_IDLE_SECONDS,
         ) as chunks:
             async for chunk in chunks:
                 self._metrics.log_bytes.inc(len(chunk))
-                lines = parser.feed(chunk)
-                if is_first and lines:
-                    is_first = False
-                    if not parser.met:
-                        # It may be the rest of a longer line, see ``tail``; the next check tells.
-                        gap_ends_at = lines[0].timestamp
-                        del lines[0]
-                reading.found.remember(lines)
-                reading.found.add(matcher, lines)
-                go_on = reading.stream_fed(
-                    len(chunk), parser.cursor, self._clock.monotonic(), self._spare
-                )
                 if reading.found.is_final:
-                    reading.found.forget_results_before(gap_ends_at)
-                    self._after_stream(entry)
+                    return
+                stream.take(chunk)
+                go_on = reading.stream_fed(
+                    len(chunk), stream.cursor, self._clock.monotonic(), self._spare
+                )
+                reading.settle(log)
+                if log.found.is_final:
+                    self._conclude(entry)
                     return
                 if not go_on:
                     return
 
-    def _after_stream(self, entry: _Entry) -> None:
-        """Tell what a stream has found, once the results that it may lack were looked for."""
-        if self._group is not None and not entry.is_searched and _lacks_results(entry, None):
-            # A task of its own: the stream's ends with the pod, and what it found must not.
-            entry.is_searched = True
-            self._group.create_task(self._finish_stream(entry))
-        else:
-            self._after_read(entry)
+    # --- what was found ------------------------------------------------------------------
 
-    async def _finish_stream(self, entry: _Entry) -> None:
-        try:
-            await self._search_results(entry)
-        finally:
-            self._after_read(entry)
+    def _conclude(self, entry: _Entry, *, is_whole: bool = False, previous: bool = False) -> None:
+        """Tell what a log says for good, once the results that it may lack were looked for.
+
+        The pod may be gone: what was found must not go with it.
+        """
+        found = entry.reading.found
+        if self._is_current(entry):
+            self._wish.pop(entry.target.pod.uid, None)
+        if entry.stream is not None and entry.stream is not asyncio.current_task():
+            entry.stream.cancel()
+        self._metrics.tokens.labels("completed" if found.completed_at else "failed").inc()
+        matcher = entry.target.matcher
+        if found.completed_at and not is_whole and matcher.results - found.results.keys():
+            self._tell_with_results(entry, found, found.completed_at, previous)
+        else:
+            self._tell(entry, found)
+
+    def _tell_with_results(
+        self, entry: _Entry, found: Findings, until: str, previous: bool
+    ) -> None:
+        """Tell what was found after a search for results; without it if the pod is gone."""
+        if self._group is None or not self._is_current(entry):
+            self._tell_gone(entry, found)
+            return
+        entry.search = self._group.create_task(self._search(entry, found, until, previous))
+        # A task that is cancelled before it began runs none of its own code.
+        entry.search.add_done_callback(partial(self._search_ended, entry, found))
+
+    def _search_ended(self, entry: _Entry, found: Findings, search: asyncio.Task[None]) -> None:
+        entry.search = None
+        if search.cancelled():
+            self._tell_gone(entry, found)
+        else:
+            self._tell(entry, found)
+
+    def _tell_gone(self, entry: _Entry, found: Findings) -> None:
+        """Tell what was found in a log that nobody can read any more.
+
+        That of a pod that still exists will be read, and searched, by whoever leads next.
+        """
+        if entry.target.pod.uid not in self._entries:
+            self._on_found(entry.job, entry.target, found)
+
+    def _tell(self, entry: _Entry, found: Findings) -> None:
+        if self._is_current(entry):
+            self._on_found(entry.job, entry.target, found)
+        else:
+            self._tell_gone(entry, found)
 
     # --- results -------------------------------------------------------------------------
 
-    async def _search_results(self, entry: _Entry, *, previous: bool = False) -> None:
-        """Read the log backwards for results, within bounds of bytes and time; never fails.
-
-        What was found is told even if the pod has gone meanwhile.
-        """
-        entry.is_searched = True
-        try:
-            async with asyncio.timeout(SEARCH_TIMEOUT_SECONDS):
-                for pause in SEARCH_PAUSES_SECONDS:
-                    if await self._try_search(entry, previous=previous):
-                        break
-                    await asyncio.sleep(pause)
-        except TimeoutError:
-            self._metrics.read_errors.labels("timeout").inc()
-        finally:
-            entry.is_searched = False
-            if not self._is_current(entry):
-                self._on_found(entry.job, entry.target, entry.reading.found)
-
-    async def _try_search(self, entry: _Entry, *, previous: bool) -> bool:
-        """Search once; return False if that is worth another try."""
-        pod, search = entry.target.pod, BackRead(entry.target.matcher, entry.reading.found)
-        try:
-            while search.ask is not None:
-                async with self._client.pod_log(
-                    pod.namespace,
-                    pod.name,
-                    container=CONTAINER_NAME,
-                    tail_lines=search.ask.lines,
-                    limit_bytes=search.ask.max_bytes,
-                    previous=previous,
-                    idle_timeout_seconds=SEARCH_TIMEOUT_SECONDS,
-                ) as chunks:
-                    search.begin()
-                    async for chunk in chunks:
-                        self._metrics.log_bytes.inc(len(chunk))
-                        if not search.feed(chunk):
+    async def _search(self, entry: _Entry, found: Findings, until: str, previous: bool) -> None:
+        """Read the log backwards for results, within bounds of bytes and time; never fails."""
+        async with self._search_turns.of(entry.job):
+            try:
+                async with asyncio.timeout(SEARCH_TIMEOUT_SECONDS):
+                    for pause in SEARCH_PAUSES_SECONDS:
+                        if await self._try_search(entry, found, until, previous):
                             break
-                search.end()
+                        await asyncio.sleep(pause)
+            except TimeoutError:
+                self._metrics.read_errors.labels("timeout").inc()
+
+    async def _try_search(self, entry: _Entry, found: Findings, until: str, previous: bool) -> bool:
+        """Search once; return False if that is worth another try."""
+        try:
+            is_elsewhere = await self._read_back(entry, found, until, previous)
+            if is_elsewhere and not previous:
+                # The task was started again meanwhile.
+                await self._read_back(entry, found, until, True)
         except KubeError as error:
             self._note_error(entry, error)
             return isinstance(error, BadRequest | NotFound)
         except Exception as error:  # noqa: BLE001 - as above
             self._note_defect(entry, error)
         return True
+
+    async def _read_back(self, entry: _Entry, found: Findings, until: str, previous: bool) -> bool:
+        """Search the log of one instance; return whether it is not the one that was meant."""
+        pod, search = entry.target.pod, BackRead(entry.target.matcher, found, until)
+        while search.ask is not None:
+            async with self._client.pod_log(
+                pod.namespace,
+                pod.name,
+                container=CONTAINER_NAME,
+                tail_lines=search.ask.lines,
+                limit_bytes=search.ask.max_bytes,
+                previous=previous,
+                idle_timeout_seconds=SEARCH_TIMEOUT_SECONDS,
+            ) as chunks:
+                search.begin()
+                async for chunk in chunks:
+                    self._metrics.log_bytes.inc(len(chunk))
+                    if not search.feed(chunk):
+                        break
+            search.end()
+        return search.is_elsewhere
 
     # --- trouble -------------------------------------------------------------------------
 
@@ -535,14 +568,9 @@ class Scanner:
             log.debug("reading a pod's log failed")
 
 
-def _lacks_results(entry: _Entry, ended: Container | None) -> bool:
-    """Return whether the log shows a completed task, and not all results that its Job asks for.
-
-    In mode Exit there is no token, and the container that `ended` says whether the task completed.
-    """
-    matcher, found = entry.target.matcher, entry.reading.found
-    if not matcher.results - found.results.keys():
+def _lacks_results(entry: _Entry, step: Short, ended: Container) -> bool:
+    """Return whether a task of mode Exit has completed, and its log lacks results so far."""
+    matcher, found = entry.target.matcher, entry.reading.log_of(step).found
+    if step.previous or matcher.has_token or not matcher.results - found.results.keys():
         return False
-    if matcher.has_token:
-        return bool(found.completed_at)
-    return ended is not None and (ended.state, ended.exit_code) == ("terminated", 0)
+    return (ended.state, ended.exit_code) == ("terminated", 0)

@@ -54,6 +54,36 @@ class Cursor(NamedTuple):
         return datetime.fromisoformat(self.timestamp[:19]).replace(tzinfo=UTC)
 
 
+class Stretch(NamedTuple):
+    """A part of a log that was read without a gap: the times of its first and its last line.
+
+    Both are "" for nothing at all. With `has_all_before`, no line of the same time as the first one
+    is missing before it: a log may have many lines of one time.
+    """
+
+    first_at: str = ""
+    last_at: str = ""
+    has_all_before: bool = False
+
+    def follows(self, earlier: "Stretch") -> bool:
+        """Return whether nothing is missing between `earlier` and this stretch."""
+        if self.has_all_before and self.first_at == earlier.last_at:
+            return True
+        return self.first_at < earlier.last_at
+
+    def joined(self, other: "Stretch") -> "Stretch":
+        """Return the newest part that is known without a gap, once `other` was read as well.
+
+        It is `other` itself if lines are missing before it.
+        """
+        if not other.last_at or (self.last_at and other.last_at < self.first_at):
+            return self  # an answer without lines, or one that newer ones have overtaken
+        if not other.follows(self):
+            return other
+        first_at, has_all = min((self.first_at, self[2]), (other.first_at, other[2]))
+        return Stretch(first_at, max(self.last_at, other.last_at), has_all)
+
+
 class LogParser:
     """Cuts the bytes of one response into lines; with a cursor, drops those known already.
 
@@ -61,12 +91,15 @@ class LogParser:
     has seen: the kubelet sends whole seconds again. From the first line after that, the seam,
     everything is new, even if a node's clock was set back in the meantime. `cursor` then
     tells where to go on, and `met` whether the old cursor's line was seen again, that is, whether
-    nothing is missing in between.
+    nothing is missing in between. `met_after_others`: lines before that time were seen as well, so
+    that all lines of exactly that time were.
     """
 
     def __init__(self, cursor: Cursor | None = None) -> None:
         self.cursor = cursor or Cursor()
         self.met = not self.cursor.timestamp
+        self.met_after_others = False
+        self._has_others = False
         self._old = self.cursor
         self._before_seam = bool(self.cursor.timestamp)
         self._equal = 0
@@ -119,9 +152,11 @@ class LogParser:
     def _passes_seam(self, timestamp: str) -> bool:
         """Return whether a line of that time is new, having only met lines that were known."""
         if timestamp < self._old.timestamp:  # "" too: a fragment of something known
+            self._has_others = self._has_others or bool(timestamp)
             return False
         if timestamp == self._old.timestamp:
             self.met = True
+            self.met_after_others = self._has_others
             self._equal += 1
             if self._equal <= self._old.seen:
                 return False

@@ -10,14 +10,17 @@ it more than a request, all of them the kubelet's (pkg/kubelet/kuberuntime/logs,
   ``done``. A token in the first line of a full answer is looked at again with one record more.
 - A last line without newline may be one that the task has ended so, or one that is still being
   written. It counts when a later read shows the same.
+
+Where an answer does not begin with what was read before, lines between the two are missing: the
+`stretch` of a read is what it brought without such a gap.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from job_controller.api.texts import json_bytes
-from terminator.stream import Cursor, Line, LogParser
+from terminator.stream import Cursor, Line, LogParser, Stretch
 from terminator.token import Completed, Failed, Matcher, Progress, Result, printable
 
 # Records that one read asks for: enough for a task that says a little after its token.
@@ -79,6 +82,8 @@ class Findings:
             match matcher.classify(line.data, truncated=line.truncated):
                 case Completed():
                     self.completed_at = line.timestamp
+                    # An answer that was read before this one may have been of newer lines.
+                    self._forget_results(lambda at: at > self.completed_at)
                 case Failed():
                     self.failed_at = line.timestamp
                 case Result(name, value):
@@ -92,7 +97,14 @@ class Findings:
 
     def forget_results_before(self, timestamp: str) -> None:
         """Drop the results that were said before a gap: in it, they may have been said again."""
-        for name in [name for name, at in self._said_at.items() if at < timestamp]:
+        self._forget_results(lambda at: at < timestamp)
+
+    def forget_results_up_to(self, timestamp: str) -> None:
+        """Drop the results that were said before a gap or at the very moment in which it is."""
+        self._forget_results(lambda at: at <= timestamp)
+
+    def _forget_results(self, is_void: Callable[[str], bool]) -> None:
+        for name in [name for name, at in self._said_at.items() if is_void(at)]:
             del self._said_at[name], self.results[name]
 
     def remember(self, lines: list[Line]) -> None:
@@ -145,7 +157,9 @@ class TailRead:
 
     `found` is added to. With a `cursor`, only newer lines are looked at, and `cursor` moves on.
     `unfinished` is a last line without newline that would decide, if it stays as it is: pass it
-    on to the next read. `is_whole` is whether the last answer was the whole log.
+    on to the next read. `is_whole` is whether the last answer was the whole log, `stretch` the
+    newest part of the log that the answers show without a gap, and `has_decided` whether they made
+    the findings final.
     """
 
     def __init__(
@@ -160,8 +174,8 @@ class TailRead:
         self.cursor = cursor or Cursor()
         self.unfinished: Line | None = None
         self.is_whole = False
-        # The time of the first line after a gap to what was read before, "" for no gap.
-        self.gap_ends_at = ""
+        self.stretch = Stretch()
+        self.has_decided = False
         self._matcher = matcher
         self._from = cursor
         self._confirmed = unfinished
@@ -173,43 +187,57 @@ class TailRead:
         assert ask is not None
         self._asks += 1
         self.ask = None
+        if self.found.is_final:
+            return  # somebody else was quicker
         parser = LogParser(self._from)
         lines = parser.feed(answer)
         is_cut = len(answer) >= ask.max_bytes
         newlines = answer.count(b"\n")
-        is_full = newlines + len(answer) // PARTIAL_BYTES >= ask.lines
+        records = newlines + (answer[-1:] not in {b"", b"\n"})  # the last one may be unfinished
+        is_full = records + len(answer) // PARTIAL_BYTES >= ask.lines
         self.is_whole = self._from is None and not is_cut and not is_full
         doubtful = lines[:1] if is_full and len(lines) == newlines else []
         certain = lines[len(doubtful) :]
         self.found.add(self._matcher, certain)
-        follows_on = not is_full or (self._from is not None and parser.met)
-        self.gap_ends_at = certain[0].timestamp if certain and not follows_on else ""
-        if self.found.completed_at:
-            self.found.forget_results_before(self.gap_ends_at)
         if self._from is None:
             self.found.last_lines = ()
         self.found.remember(lines)
         if not is_cut:
-            self._take_unfinished(parser.finish())
+            certain += self._take_unfinished(parser.finish())
+        has_met = parser.met and (not is_full or parser.met_after_others)
+        self.stretch = self.stretch.joined(self._stretch_of(certain, is_full, has_met))
         if ask.lines != WIDE_LINES or not is_cut:
             self.cursor = parser.cursor
+        self.has_decided = self.found.is_final
         if self.found.is_final or self._asks >= _ASKS_LIMIT:
             return
         if is_cut and ask.lines not in (1, WIDE_LINES):
             self.ask = Ask(FEW_LINES if ask.lines > FEW_LINES + 1 else 1, TAIL_BYTES)
         elif self._decides(doubtful):
             self.ask = Ask(ask.lines + 1, ask.max_bytes)
-        elif is_full and not parser.met and ask.lines == TAIL_LINES:
+        elif is_full and self._from is not None and not has_met and ask.lines == TAIL_LINES:
             self.ask = Ask(WIDE_LINES, WIDE_BYTES)
 
-    def _take_unfinished(self, lines: list[Line]) -> None:
+    def _stretch_of(self, certain: list[Line], is_full: bool, has_met: bool) -> Stretch:
+        """Return the part of the log that an answer is.
+
+        It begins with the line up to which the log was known before, if that is in it.
+        """
+        times = [line.timestamp for line in certain if line.timestamp]
+        if self._from is not None and has_met:
+            times.insert(0, self._from.timestamp)
+        return Stretch(times[0], max(times), has_met or not is_full) if times else Stretch()
+
+    def _take_unfinished(self, lines: list[Line]) -> list[Line]:
+        """Look at a last line without newline; return it if it counts."""
         self.found.remember(lines)
         if not self._decides(lines):
-            return
+            return []
         if lines == [self._confirmed]:
             self.found.add(self._matcher, lines)
-        else:
-            self.unfinished = lines[0]
+            return lines
+        self.unfinished = lines[0]
+        return []
 
     def _decides(self, lines: list[Line]) -> bool:
         trial = Findings()

@@ -7,6 +7,7 @@ import pytest
 from job_controller.kube.resources import PODS
 from terminator.back import BACK_BYTES
 from terminator.config import Config
+from terminator.scanner import SEARCH_TIMEOUT_SECONDS
 from terminator.tail import TAIL_LINES
 from tests.contract.terminator.cluster import eventually, running, terminated
 
@@ -131,3 +132,109 @@ async def test_a_completion_is_entered_though_the_pod_goes_during_the_search(
     assert run.completed() == set()
     server.remove(PODS, run.pod("a"))
     await eventually(lambda: run.completed() == {"a"}, 15.0)
+
+
+SEARCH = "tailLines=2000&limitBytes"
+
+
+async def test_a_token_that_was_being_read_when_its_pod_went_is_entered(cluster, server):
+    run = cluster.add_job(nodes=("a",))
+    run.log("a").write("done")
+    server.delay_next("GET", f"/pods/{run.pod('a')}/log", 5.0)
+    cluster.start()
+    await asyncio.sleep(1)
+    server.remove(PODS, run.pod("a"))
+    await eventually(lambda: run.completed() == {"a"})
+
+
+async def test_a_stopped_terminator_leaves_the_search_to_the_next_one(cluster, server):
+    run = cluster.add_job(nodes=("a",), results=RESULTS)
+    run.log("a").write(IP, *MUCH, "done")
+    server.delay_next("GET", SEARCH, 8.0)
+    _, task = cluster.start()
+    await asyncio.sleep(2)
+    await cluster.stop(task)
+    assert run.completed() == set()
+    cluster.start()
+    await eventually(lambda: run.completed() == {"a"})
+    assert run.evidence()["a"]["results"] == {"ip": "10.0.0.1"}
+
+
+async def test_a_search_gives_up_no_place_of_slow_reads(cluster, server, monkeypatch):
+    monkeypatch.setattr("terminator.scanner.SLOW_LIMIT", 0)
+    run = cluster.add_job(nodes=("a",), results=RESULTS)
+    run.log("a").write(IP, *MUCH, "done")
+    server.delay_next("GET", SEARCH, 5.0)
+    cluster.start()
+    await eventually(lambda: run.completed() == {"a"})
+    assert run.evidence()["a"]["results"] == {"ip": "10.0.0.1"}
+
+
+async def test_no_more_logs_are_searched_at_a_time_than_allowed(cluster, server, monkeypatch):
+    monkeypatch.setattr("terminator.scanner.SEARCHES", 2)
+    nodes = tuple(f"n{number}" for number in range(8))
+    many = cluster.add_job("many", nodes=nodes, results=RESULTS)
+    few = cluster.add_job("few", nodes=nodes[:1], results=RESULTS)
+    for run in (many, few):
+        for node in run.nodes:
+            run.log(node).write("begin", IP, *MUCH[:1500], "done")  # found by one request
+    pace = SEARCH_TIMEOUT_SECONDS - 1.0
+    server.delay_next("GET", SEARCH, pace, times=100)
+    cluster.start()
+    # Two of the many may be searched first, then one of each Job.
+    await eventually(lambda: few.completed() == {nodes[0]}, 2 * pace + 2)
+    assert len(many.completed()) <= 3
+    assert few.evidence()[nodes[0]]["results"] == {"ip": "10.0.0.1"}
+    # Nobody's time runs while it waits.
+    await eventually(lambda: many.completed() == set(nodes), 5 * pace)
+    assert all(entry["results"] for entry in many.evidence().values())
+
+
+@pytest.mark.parametrize("streams", [0, 8])
+async def test_what_a_start_that_failed_has_printed_is_not_told_of_the_next(cluster, streams):
+    run = cluster.add_job(nodes=("a",), results=[{"name": "ip"}, {"name": "n"}])
+    run.log("a").write("dsjob:result ip=failed", "dsjob:result n=1")
+    cluster.start(Config(max_streams=streams, resync_period=1000.0))
+    await asyncio.sleep(3)
+    run.log("a").end()
+    run.set_container("a", terminated(1))
+    await asyncio.sleep(3)
+    run.log("a", previous=True).write("dsjob:result ip=failed", "dsjob:result n=1")
+    run.server.logs.pop(("default", run.pod("a"), "job-container", False))
+    run.log("a").write("dsjob:result n=2")
+    run.set_container("a", running(restartCount=1))
+    await asyncio.sleep(3)
+    run.log("a").write("done")
+    await eventually(lambda: run.completed() == {"a"})
+    assert run.evidence()["a"]["results"] == {"n": "2"}
+
+
+async def test_results_that_a_stream_saw_are_kept_for_the_last_read_after_a_restart(cluster):
+    """Much was printed between the result and the token: more than is searched."""
+    run = cluster.add_job(nodes=("a",), results=RESULTS)
+    cluster.start()
+    await asyncio.sleep(1)
+    run.log("a").write(IP, *["x" * 100] * 20_000)
+    await asyncio.sleep(3)
+    ended = run.log("a")
+    run.log("a", previous=True).entries[:] = ended.entries
+    run.log("a", previous=True).write("done")
+    ended.end()
+    run.server.logs.pop(("default", run.pod("a"), "job-container", False))
+    run.log("a").write("once more")
+    run.set_container("a", running(restartCount=1))
+    await eventually(lambda: run.completed() == {"a"})
+    assert run.evidence()["a"]["results"] == {"ip": "10.0.0.1"}
+
+
+async def test_a_search_finds_the_log_of_a_task_that_was_started_again(cluster, server):
+    run = cluster.add_job(nodes=("a",), results=RESULTS)
+    run.log("a").write(IP, *MUCH, "done")
+    server.delay_next("GET", SEARCH, 3.0)
+    cluster.start()
+    await asyncio.sleep(1)
+    run.log("a", previous=True).entries[:] = run.log("a").entries
+    run.server.logs.pop(("default", run.pod("a"), "job-container", False))
+    run.log("a").write("dsjob:result ip=again")
+    await eventually(lambda: run.completed() == {"a"})
+    assert run.evidence()["a"]["results"] == {"ip": "10.0.0.1"}

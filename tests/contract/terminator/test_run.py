@@ -361,13 +361,18 @@ def fail(run, node, start, *lines):
     run.set_container(node, terminated(1, restarts=start - 1))
 
 
+def start_again(run, node, restarts):
+    """Let the kubelet start a task again that has ended without a word."""
+    run.log(node, previous=True).end()
+    run.set_container(node, running(restartCount=restarts))
+
+
 async def test_each_end_without_a_token_is_entered_with_its_number(cluster):
     run = cluster.add_job(nodes=("a", "b"))
     cluster.start()
     for start in (1, 2):
-        fail(run, "a", start)
+        fail(run, "a", start, "no")
         await eventually(lambda start=start: run.evidence().get("a", {}).get("attempt") == start)
-    assert "lastLines" not in run.evidence()["a"]
     # Only its successor shows that this one was there.
     run.log("b", previous=True).write("no")
     run.set_container("b", running(restartCount=3))
@@ -378,11 +383,29 @@ async def test_each_end_without_a_token_is_entered_with_its_number(cluster):
     assert "attempt" not in run.evidence()["b"]
 
 
+async def test_an_empty_log_is_said_to_be_of_an_end_only_once_the_next_start_is_seen(cluster):
+    """Before that, it may be the log of the next start, and the token in the one before."""
+    run = cluster.add_job(nodes=("a", "b"))
+    cluster.start()
+    for node in run.nodes:
+        fail(run, node, 1)
+    await asyncio.sleep(20)
+    assert run.evidence() == {}
+    start_again(run, "a", 1)
+    run.log("b", previous=True).write("done")
+    run.set_container("b", running(restartCount=1))
+    await eventually(lambda: run.completed() == {"b"})
+    await eventually(lambda: run.evidence().get("a", {}).get("attempt") == 1)
+    assert "lastLines" not in run.evidence()["a"]
+
+
 async def test_restarts_of_a_node_that_is_recorded_as_failed_are_not_entered(cluster, server):
     run = cluster.add_job(nodes=("a", "b"))
     cluster.start()
     for node in run.nodes:
         fail(run, node, 1, *(["first"] if node == "a" else []))
+        if node == "b":
+            start_again(run, node, 1)
         await eventually(lambda node=node: run.evidence().get(node, {}).get("attempt") == 1)
     states = {
         node: {"uid": server.get(NODES, node)["metadata"]["uid"], "state": "Failed"}

@@ -148,7 +148,7 @@ async def test_a_log_that_cannot_be_dealt_with_is_nobody_elses_trouble(
             return super().feed(chunk)
 
     monkeypatch.setattr("terminator.tail.LogParser", Defect)
-    monkeypatch.setattr("terminator.scanner.LogParser", Defect)
+    monkeypatch.setattr("terminator.known.LogParser", Defect)
     run = cluster.add_job(nodes=("a", "b"))
     terminator, task = cluster.start(Config(max_streams=streams, resync_period=1000.0))
     await asyncio.sleep(1)

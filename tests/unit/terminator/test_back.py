@@ -21,7 +21,8 @@ def search(lines, found=None, matcher=MATCHER, chunk=CHUNK):
     """Search a log of whole lines; return the findings, the bytes read, and the requests."""
     raw = [f"{stamp(n)} ".encode() + line + b"\n" for n, line in enumerate(lines)]
     found = found or Findings()
-    back, read, asks = BackRead(matcher, found), 0, 0
+    until = found.completed_at or stamp(len(lines) - 1)
+    back, read, asks = BackRead(matcher, found, until), 0, 0
     while back.ask is not None:
         asks += 1
         answer = b"".join(raw[-back.ask.lines :])[: back.ask.max_bytes]
@@ -88,11 +89,73 @@ def test_a_first_line_that_may_be_the_rest_of_a_longer_one_is_no_result():
     lines = [*[b"x"] * 3, b"dsjob:result ip=rest", *[b"y"] * 1999]
     exit_ = Matcher(None, "Line", None, ("ip",))
     raw = [f"{stamp(n)} ".encode() + line + b"\n" for n, line in enumerate(lines)]
-    back = BackRead(exit_, found := Findings())
+    back = BackRead(exit_, found := Findings(), stamp(len(lines) - 1))
     back.feed(b"".join(raw[-2000:]))
     back.end()
     assert found.results == {}
     assert back.ask is not None
+
+
+def answer(back, numbers, lines):
+    """Give an answer of lines to a search, with the numbers that are their times."""
+    back.begin()
+    text = zip(numbers, lines, strict=True)
+    back.feed(b"".join(f"{stamp(n)} ".encode() + line + b"\n" for n, line in text))
+    back.end()
+
+
+def test_nothing_is_taken_from_the_file_that_was_begun_after_the_token():
+    late = [b"dsjob:result ip=late", b"x", b"dsjob:result ip=later"]
+    back = BackRead(MATCHER, found := Findings(completed_at=stamp(5)), stamp(5))
+    answer(back, [6, 7, 8], late)
+    while back.ask is not None:
+        answer(back, [6, 7, 8], late)
+    assert found.results == {}
+    assert back.is_elsewhere
+
+
+def test_nothing_is_taken_from_a_file_that_was_begun_during_the_search():
+    lines = [b"x"] * 2000
+    back = BackRead(MATCHER, found := Findings(completed_at=stamp(4999)), stamp(4999))
+    answer(back, range(3000, 5000), [*lines[:-1], b"done"])
+    assert back.ask is not None
+    answer(back, [5000, 5001], [b"dsjob:result ip=late", b"x"])
+    assert (found.results, back.ask) == ({}, None)
+
+
+def test_nothing_is_taken_from_another_start_of_a_task_without_a_token():
+    exit_ = Matcher(None, "Line", None, ("ip",))
+    back = BackRead(exit_, found := Findings(), stamp(5))
+    answer(back, [6, 7], [b"dsjob:result ip=again", b"x"])
+    while back.ask is not None:
+        answer(back, [6, 7], [b"dsjob:result ip=again", b"x"])
+    assert found.results == {}
+    before = BackRead(exit_, found, stamp(5))
+    answer(before, [1, 2], [b"dsjob:result ip=before", b"x"])
+    assert (found.results, before.ask, before.is_elsewhere) == ({}, None, False)
+
+
+def test_a_first_line_among_as_many_as_were_asked_for_is_in_doubt_though_the_last_is_unfinished():
+    """Nothing before it is known: it may be the rest of a longer line."""
+    exit_ = Matcher(None, "Line", None, ("ip",))
+    back = BackRead(exit_, found := Findings(), stamp(1998))
+    lines = [b"dsjob:result ip=rest", *[b"y"] * 1998]
+    raw = [f"{stamp(n)} ".encode() + line + b"\n" for n, line in enumerate(lines)]
+    back.feed(b"".join(raw) + f"{stamp(1999)} ".encode() + b"unfinished")
+    back.end()
+    assert found.results == {}
+
+
+def test_a_token_without_newline_is_where_the_search_begins():
+    back = BackRead(MATCHER, found := Findings(completed_at=stamp(2)), stamp(2))
+    back.feed(f"{stamp(0)} x\n{stamp(1)} dsjob:result ip=1\n{stamp(2)} done".encode())
+    back.end()
+    assert found.results == {"ip": "1"}
+
+
+def test_a_token_that_much_was_printed_after_is_found():
+    lines = [b"x", b"dsjob:result ip=1", *[b"x"] * 500, b"done", *[b"idle"] * 5000]
+    assert search(lines, completed(lines))[0].results == {"ip": "1"}
 
 
 noise = st.sampled_from([b"x", b"y" * 200, b"z" * 3000])

@@ -8,7 +8,7 @@ import pytest
 from job_controller.api.report import Evidence
 from job_controller.kube.errors import Invalid, KubeError, NotFound, TooLarge
 from terminator.entries import assign
-from terminator.ledger import Ledger
+from terminator.ledger import REFUSALS_LIMIT, REFUSED_SECONDS, WRITTEN_SECONDS, Ledger
 from terminator.metrics import Metrics
 from tests.unit.terminator.builders import done, make_job, make_report
 
@@ -30,8 +30,11 @@ class Cluster:
     def __init__(self, *reports):
         self.reports = list(reports)
         self.has_job = True
+        self.stored = {}
         self.patches = 0
         self.error: KubeError | None = None
+        self.takes = None  # whether the report of that name takes these entries; None: no report
+        self.version = 1
         self.ledger = Ledger(
             self,
             Metrics(),
@@ -44,7 +47,25 @@ class Cluster:
         self.patches += 1
         if self.error is not None:
             raise self.error
-        raise NotFound("the report is gone")
+        if self.takes is None:
+            raise NotFound("the report is gone")
+        self.takes(name, body["evidence"])
+        return self._take(name, body["evidence"])
+
+    def _take(self, name, entries):
+        """Enter them, as the server does: the cache hears of it when a test says so."""
+        self.version += 1
+        self.stored.setdefault(name, {}).update(entries)
+        return {
+            "metadata": {
+                "name": name,
+                "namespace": "default",
+                "uid": next(r.uid for r in self.reports if r.name == name),
+                "resourceVersion": str(self.version),
+            },
+            "spec": {"job": {"name": "sample", "uid": "job-uid"}},
+            "evidence": self.stored[name],
+        }
 
 
 def make_ledger(reports):
@@ -157,3 +178,134 @@ async def test_an_entry_that_is_refused_rests_and_keeps_no_other_out(running):
     cluster.ledger.enter(make_job(), "a", replace(done("a"), results={"ip": "1"}))
     await asyncio.sleep(10)
     assert cluster.patches == 3
+
+
+def takes_all(_name, _entries):
+    pass
+
+
+def takes_none(_name, _entries):
+    raise Invalid("a policy says no")
+
+
+def enter_many(cluster, count):
+    for number in range(count):
+        cluster.ledger.enter(make_job(), f"n{number:03}", done(f"n{number:03}"))
+
+
+async def test_what_one_report_takes_no_more_goes_to_another(running):
+    def takes(name, entries):
+        if name == "sample-0":
+            raise TooLarge("etcdserver: request is too large")
+
+    cluster = Cluster(make_report())
+    cluster.takes = takes
+    running(cluster)
+    enter_many(cluster, 8)
+    await asyncio.sleep(5)
+    assert len(cluster.ledger.pending(make_job())) == 8
+    cluster.reports.append(make_report(shard=1))
+    cluster.ledger.report_changed("job-uid")
+    await asyncio.sleep(10)
+    assert len(cluster.stored["sample-1"]) == 8
+    assert not cluster.ledger.pending(make_job())
+
+
+async def test_an_entry_that_stands_in_a_report_that_takes_no_more_stays_there(running):
+    """Two entries of one node would say two things."""
+
+    def takes(name, entries):
+        if name == "sample-0":
+            raise TooLarge("etcdserver: request is too large")
+
+    began = Evidence("a-uid", last_lines=("x",))
+    cluster = Cluster(make_report({"a": began}), make_report(shard=1))
+    cluster.takes = takes
+    running(cluster)
+    cluster.ledger.enter(make_job(), "a", done("a"))
+    await asyncio.sleep(REFUSED_SECONDS - 5)
+    assert (cluster.patches, cluster.stored) == (1, {})
+    await asyncio.sleep(10)
+    assert cluster.patches == 2
+
+
+async def test_one_entry_among_many_that_is_refused_costs_few_patches(running):
+    def takes(_name, entries):
+        if "n500" in entries:
+            raise Invalid("a policy says no")
+
+    cluster = Cluster(make_report())
+    cluster.takes = takes
+    running(cluster)
+    enter_many(cluster, 999)
+    await asyncio.sleep(30)
+    assert cluster.ledger.pending(make_job()).keys() == {"n500"}
+    assert cluster.patches <= 21
+
+
+async def test_a_report_that_refuses_everything_is_sent_few_patches(running):
+    cluster = Cluster(make_report())
+    cluster.takes = takes_none
+    running(cluster)
+    enter_many(cluster, 999)
+    await asyncio.sleep(30)
+    assert cluster.patches == REFUSALS_LIMIT
+    assert len(cluster.ledger.pending(make_job())) == 999
+    await asyncio.sleep(REFUSED_SECONDS)
+    assert cluster.patches == 2 * REFUSALS_LIMIT
+
+
+async def test_of_many_entries_that_are_refused_no_other_is_kept_out_for_good(running):
+    def takes(_name, entries):
+        if any(int(node[1:]) % 20 == 0 for node in entries):
+            raise Invalid("a policy says no")
+
+    cluster = Cluster(make_report())
+    cluster.takes = takes
+    running(cluster)
+    enter_many(cluster, 400)
+    await asyncio.sleep(10 * REFUSED_SECONDS)
+    pending = cluster.ledger.pending(make_job())
+    assert pending.keys() == {f"n{number:03}" for number in range(0, 400, 20)}
+
+
+# --- what was written -------------------------------------------------------------------
+
+
+def cached(cluster, version, nodes=()):
+    """Let the cache have the report as it was at a version."""
+    evidence = {node: done(node) for node in nodes}
+    cluster.reports[:] = [make_report(evidence, resource_version=str(version))]
+    cluster.ledger.report_changed("job-uid")
+
+
+async def test_what_was_written_counts_before_the_cache_has_it(running):
+    cluster = Cluster(make_report(resource_version="10"))
+    cluster.takes, cluster.version = takes_all, 100
+    running(cluster)
+    for number, node in enumerate("abc"):
+        cluster.ledger.enter(make_job(), node, done(node))
+        await asyncio.sleep(2)
+        assert cluster.patches == number + 1
+        assert cluster.ledger.view(make_job()).keys() == set("abc"[: number + 1])
+        assert not cluster.ledger.enter(make_job(), node, done(node))
+        cached(cluster, 10 + number)  # the controller has written
+    cached(cluster, 103, "abc")
+    assert not cluster.ledger._books
+
+
+@pytest.mark.parametrize(("version", "seconds"), [(9, 0.0), (10, WRITTEN_SECONDS)])
+async def test_what_was_written_and_is_lost_is_entered_again(running, version, seconds):
+    """etcd was restored from a backup, of before what was patched or of before the patch."""
+    cluster = Cluster(make_report(resource_version="10"))
+    cluster.takes, cluster.version = takes_all, 100
+    running(cluster)
+    cluster.ledger.enter(make_job(), "a", done("a"))
+    await asyncio.sleep(2)
+    cached(cluster, version)
+    await asyncio.sleep(seconds)
+    assert cluster.ledger.view(make_job()) == {}
+    assert cluster.ledger.entry(make_job(), "a") is None
+    assert cluster.ledger.enter(make_job(), "a", done("a"))
+    await asyncio.sleep(2)
+    assert cluster.patches == 2

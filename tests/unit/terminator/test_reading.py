@@ -170,7 +170,7 @@ def test_a_stream_that_ends_is_followed_by_a_look_and_another_stream():
     reading = looked()
     reading.stream_opened(0.0)
     reading.stream_fed(100, LATER, 30.0)
-    assert reading.cursor == LATER
+    assert reading.log.cursor == LATER
     reading.stream_ended(30.0, failed=False)
     step = reading.next_step(RUNNING, 30.0)
     assert step == Short()
@@ -218,7 +218,7 @@ def test_after_a_restart_the_instance_before_is_read_once_and_first():
     assert reading.short_done(step, running(1), SOME, None, 5.0)
     step = reading.next_step(running(1), 5.0)
     assert step == Short()
-    assert reading.cursor == Cursor()  # times of another instance
+    assert reading.log.cursor == Cursor()  # times of another instance
     assert not reading.short_done(step, running(1), SOME, None, 5.0)
     assert isinstance(reading.next_step(running(1), 5.1), Wait)
 
@@ -234,27 +234,76 @@ def test_a_read_overtaken_by_a_restart_does_not_count():
     reading = looked()
     assert reading.next_step(running(1), 1.0) == Short(previous=True)
     assert not reading.short_done(Short(), ENDED, LATER, None, 1.0)
-    assert reading.cursor == Cursor()
+    assert reading.log.cursor == Cursor()
     crashed = Container("terminated", restart_count=1, finished_at=NOW)
     assert reading.next_step(crashed, 2.0) == Short()
 
 
+AT, AFTER, LONG_AFTER = SOME.timestamp, LATER.timestamp, LATEST.timestamp
+
+
 def test_the_number_of_the_start_whose_end_was_read():
-    assert ended_attempt(Short(), ENDED, ENDED, SOME) == 1
-    assert ended_attempt(Short(), ENDED, waiting(0), Cursor()) == 1
-    assert ended_attempt(Short(), waiting(3), waiting(3), SOME) == 4
-    assert ended_attempt(Short(previous=True), running(2), running(2), LATEST) == 2
-    unknown = Container("terminated", exit_code=1)
-    assert ended_attempt(Short(), unknown, unknown, LATEST) == 1
+    assert ended_attempt(Short(), ENDED, ENDED, AT) == 1
+    assert ended_attempt(Short(), waiting(3), waiting(3), AT) == 4
+    assert ended_attempt(Short(previous=True), running(2), running(2), AT) == 2
+    # Its last lines may be stamped after its end, and nobody can read what was before it.
+    assert ended_attempt(Short(previous=True), running(2), running(2), AFTER) == 2
+    assert ended_attempt(Short(previous=True), running(2), running(2), "") == 2
 
 
 def test_a_read_that_a_restart_may_have_overtaken_has_no_number():
-    assert ended_attempt(Short(), ENDED, running(1), SOME) == 0
-    assert ended_attempt(Short(previous=True), running(1), running(2), SOME) == 0
-    assert ended_attempt(Short(), ENDED, None, SOME) == 0
-    # The task printed this two seconds after its end.
-    assert ended_attempt(Short(), ENDED, ENDED, LATEST) == 0
-    assert ended_attempt(Short(), ENDED, ENDED, LATER) == 1
+    assert ended_attempt(Short(), ENDED, running(1), AT) == 0
+    assert ended_attempt(Short(previous=True), running(1), running(2), AT) == 0
+    assert ended_attempt(Short(), ENDED, None, AT) == 0
+    # The task printed this after its end.
+    assert ended_attempt(Short(), ENDED, ENDED, AFTER) == 0
+    assert ended_attempt(Short(previous=True), running(2), running(2), LONG_AFTER) == 0
+    unknown = Container("terminated", exit_code=1)
+    assert ended_attempt(Short(), unknown, unknown, LONG_AFTER) == 0
+
+
+@pytest.mark.parametrize("container", [ENDED, waiting(0), waiting(3)])
+def test_an_empty_log_may_be_that_of_the_next_start(container):
+    """It has printed nothing yet, and the log of the one that has ended was not read."""
+    assert ended_attempt(Short(), container, container, "") == 0
+
+
+def test_each_instance_has_findings_of_its_own():
+    reading = looked()
+    reading.log.found.results["ip"] = "first"
+    step = reading.next_step(running(1), 5.0)
+    assert step == Short(previous=True)
+    assert reading.found.results == {}
+    # What was seen of the one before is not read again, so it is kept for it.
+    assert reading.log_of(step).found.results == {"ip": "first"}
+    assert reading.log_of(step).cursor == SOME
+
+
+def test_of_an_instance_that_came_and_went_unseen_nothing_is_known():
+    reading = looked()
+    reading.log.found.results["ip"] = "first"
+    assert reading.next_step(running(2), 5.0) == Short(previous=True)
+    assert reading.former.found.results == {}
+
+
+def test_a_stream_that_outlives_its_instance_says_nothing_of_the_next():
+    reading = looked()
+    reading.stream_opened(0.0)
+    reading.next_step(running(1), 5.0)
+    reading.stream_fed(10, LATEST, 5.0)
+    assert (reading.former.cursor, reading.log.cursor) == (LATEST, Cursor())
+
+
+@pytest.mark.parametrize("previous", [True, False])
+def test_the_first_decision_in_any_log_is_the_last(previous):
+    reading = looked()
+    step = reading.next_step(running(1), 5.0)
+    read = reading.log_of(step) if previous else reading.log
+    reading.next_step(running(2), 5.0)  # while it was read
+    read.found.completed_at = AT
+    reading.settle(read)
+    assert reading.found is read.found
+    assert reading.next_step(running(2), 6.0) == FOREVER
 
 
 @pytest.mark.parametrize("container", [ENDED, running(1)])
@@ -262,7 +311,7 @@ def test_an_unfinished_line_is_looked_at_again_soon(container):
     reading = Reading()
     step = reading.next_step(container, 0.0)
     assert not reading.short_done(step, container, SOME, UNFINISHED, 0.0)
-    assert reading.unfinished == UNFINISHED
+    assert reading.log_of(step).unfinished == UNFINISHED
     assert reading.next_step(container, 0.1) == Wait(RETRY_SECONDS[0])
     assert reading.next_step(container, 0.3) == step
     assert reading.short_done(step, container, SOME, None, 0.3)

@@ -215,23 +215,57 @@ def test_words_of_the_kubelet_are_not_the_tasks():
     assert not tail.found.is_final
 
 
-def test_a_result_that_was_said_before_a_gap_is_dropped():
-    """In the gap the task may have said another value: a result is right, or it is missing."""
-    noise = [b"noise"] * 120
-    records = whole(b"dsjob:result ip=early", *noise, b"dsjob:result n=2", b"done")
-    found = Findings()
-    read(records[:1], found=found)
-    assert found.results == {"ip": "early"}
-    read(records, found=found)
-    assert (found.results, found.completed_at) == ({"n": "2"}, at(122))
+def stretch(records, cursor=None):
+    """Return the times of the lines between which a read shows the log without a gap."""
+    tail, _ = read(records, cursor)
+    return tail.stretch[:2]
 
 
-def test_a_result_is_kept_when_nothing_is_missing_since():
-    noise = [b"noise"] * 90
-    records = whole(b"dsjob:result ip=early", *noise, b"done")
-    tail, _ = read(records[:1])
-    tail, _ = read(records, cursor=tail.cursor, found=tail.found)
-    assert (tail.found.results, tail.found.completed_at) == ({"ip": "early"}, at(91))
+def test_a_read_shows_its_lines_without_a_gap():
+    assert stretch([]) == ("", "")
+    assert stretch(whole(b"a", b"b", b"c")) == (at(0), at(2))
+    # The first line of a full answer may be the rest of a longer one.
+    assert stretch(whole(*[b"x"] * 300)) == (at(201), at(299))
+    # Answers of long lines are cut: between the first and the last one, lines are missing.
+    assert stretch([(at(n), b"x" * 15_000, True) for n in range(40)]) == (at(34), at(39))
+
+
+def test_a_read_from_a_cursor_goes_on_from_there():
+    records = whole(*[b"x"] * 4000)
+    assert stretch(records[:90], Cursor(at(5), 1)) == (at(5), at(89))
+    assert stretch(records[:90], Cursor(at(89), 1)) == (at(89), at(89))
+    assert stretch(records[:1500], Cursor(at(5), 1)) == (at(5), at(1499))
+    assert stretch(records, Cursor(at(1999), 1)) == (at(2001), at(3999))
+
+
+def test_a_read_from_a_cursor_that_is_not_in_the_log_shows_what_is_there():
+    """The kubelet began another file: the answer is short, and lines are missing all the same."""
+    assert stretch(whole(*[b"x"] * 9)[4:], Cursor(at(0), 1)) == (at(4), at(8))
+
+
+def test_a_last_line_without_newline_is_one_of_those_that_were_asked_for():
+    """Of more lines than asked for: what was before them is not known."""
+    records = [*whole(*[b"x"] * 150), (at(150), b"done", False)]
+    first, _ = read(records)
+    assert not first.is_whole
+    assert first.stretch[:2] == (at(52), at(149))
+    again, _ = read(records, unfinished=first.unfinished)
+    assert again.has_decided
+    assert again.stretch[:2] == (at(52), at(150))
+
+
+def test_a_result_after_the_token_is_dropped_when_the_token_is_read_later():
+    records = whole(b"known", b"dsjob:result ip=1", b"done", *[b"y"] * 300, b"dsjob:result ip=2")
+    tail, asks = read(records, Cursor(at(0), 1))
+    assert (len(asks), tail.found.completed_at) == (2, at(2))
+    assert tail.found.results == {}
+
+
+def test_what_somebody_else_decided_stays():
+    found = Findings(completed_at=at(0), results={"ip": "1"})
+    tail, asks = read(whole(b"done", b"dsjob:result ip=2", b"broken"), found=found)
+    assert (len(asks), tail.has_decided) == (1, False)
+    assert found == Findings(completed_at=at(0), results={"ip": "1"})
 
 
 def test_last_lines_are_kept_bounded():

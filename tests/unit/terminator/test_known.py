@@ -1,0 +1,250 @@
+"""What is known of a log after any reads and streams of it: a result is the last one, or missing.
+
+The kubelet is played by `Log`: it serves the end of the newest file, and streams.
+"""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from terminator.known import InstanceLog, StreamRead
+from terminator.tail import TailRead
+from terminator.token import Matcher
+
+MATCHER = Matcher("done", "Line", None, ("ip", "n"))
+
+
+def stamp(number):
+    return f"2026-01-02T03:{number // 60:02}:{number % 60:02}.000000000Z"
+
+
+class Log:
+    """A log of some lines each second, all of the same time, and who reads it."""
+
+    def __init__(self, pace=1):
+        self.pace = pace
+        self.lines = []
+        self.file_begins = 0
+        self.seen = InstanceLog()
+        self.stream = None
+        self.sent = 0
+
+    def write(self, *lines):
+        self.lines += lines
+
+    def rotate(self):
+        self.file_begins = len(self.lines)
+
+    def _bytes(self, begin, end):
+        return b"".join(
+            f"{stamp(n // self.pace)} ".encode() + self.lines[n] + b"\n" for n in range(begin, end)
+        )
+
+    def _begin(self, since, count):
+        begin = max(self.file_begins, len(self.lines) - count)
+        if since is None:
+            return begin
+        return max(begin, _number(since) * self.pace)
+
+    def read(self, *, uses_cursor=False):
+        cursor = self.seen.cursor if uses_cursor and self.seen.cursor.timestamp else None
+        read = TailRead(MATCHER, self.seen.found, cursor)
+        while read.ask is not None:
+            begin = self._begin(cursor.since if cursor else None, read.ask.lines)
+            read.take(self._bytes(begin, len(self.lines))[: read.ask.max_bytes])
+        self.seen.take_read(read, is_streaming=self.stream is not None)
+        self.seen.cursor = max(self.seen.cursor, read.cursor)
+
+    def open(self):
+        self.stream = StreamRead(MATCHER, self.seen)
+        since = self.stream.since
+        self.sent = self._begin(since, 2000 if since is not None else len(self.lines))
+
+    def send(self, count):
+        end = min(self.sent + count, len(self.lines))
+        if not self.seen.found.is_final:
+            self.stream.take(self._bytes(self.sent, end))
+            self.seen.cursor = max(self.seen.cursor, self.stream.cursor)
+        self.sent = end
+
+    def close(self):
+        self.stream = None
+        self.seen.stream_ended()
+
+    @property
+    def results(self):
+        return self.seen.found.results
+
+
+def _number(moment):
+    return moment.minute * 60 + moment.second
+
+
+def noise(count):
+    return [b"noise"] * count
+
+
+IP = b"dsjob:result ip=1"
+IP2 = b"dsjob:result ip=2"
+
+
+def test_an_older_value_is_dropped_at_a_gap_that_later_reads_have_closed():
+    log = Log()
+    log.write(IP)
+    log.read()
+    log.write(IP2, *noise(150))
+    log.read()  # of the last hundred lines
+    log.write(b"done")
+    log.read(uses_cursor=True)  # goes on from there
+    assert log.seen.found.completed_at
+    assert log.results == {}
+
+
+def test_an_older_value_is_dropped_at_a_gap_before_a_stream():
+    log = Log()
+    log.write(IP)
+    log.read()
+    log.write(IP2, *noise(2500))
+    log.open()
+    log.send(9000)
+    log.close()
+    log.write(b"done")
+    log.read()
+    assert log.seen.found.completed_at
+    assert log.results == {}
+
+
+def test_an_older_value_is_dropped_when_the_log_was_rotated():
+    log = Log()
+    log.write(IP)
+    log.read()
+    log.write(IP2)
+    log.rotate()
+    log.write(b"x", b"done")
+    log.read(uses_cursor=True)
+    assert log.seen.found.completed_at
+    assert log.results == {}
+
+
+@pytest.mark.parametrize("uses_cursor", [False, True])
+def test_lines_of_one_time_do_not_hide_a_gap(uses_cursor):
+    log = Log(pace=1000)
+    log.write(IP)
+    log.read()
+    log.write(IP2, *noise(150), b"done")
+    log.read(uses_cursor=uses_cursor)
+    assert log.seen.found.completed_at
+    assert log.results == {}
+
+
+def test_a_log_of_one_line_that_is_read_again_is_known():
+    log = Log()
+    log.write(IP)
+    log.read()
+    log.read()
+    log.write(b"done")
+    log.read()
+    assert log.results == {"ip": "1"}
+
+
+def test_a_check_drops_nothing_that_a_stream_has_seen_without_a_gap():
+    log = Log()
+    log.write(IP)
+    log.open()
+    log.send(1)
+    log.write(*noise(300))
+    log.send(300)
+    log.read()
+    log.write(b"done")
+    log.read()
+    assert log.seen.found.completed_at
+    assert log.results == {"ip": "1"}
+
+
+def test_a_check_that_is_ahead_of_a_stream_drops_nothing_if_the_stream_follows():
+    log = Log()
+    log.write(IP)
+    log.read()
+    log.open()
+    log.write(*noise(300))
+    log.read()
+    assert log.results == {"ip": "1"}
+    log.send(400)
+    log.close()
+    log.write(b"done")
+    log.read()
+    assert log.results == {"ip": "1"}
+
+
+def test_a_stream_that_ends_before_it_has_come_to_what_was_checked_leaves_a_gap():
+    log = Log()
+    log.write(IP)
+    log.read()
+    log.open()
+    log.write(IP2, *noise(300))
+    log.read()
+    log.close()
+    log.write(b"done")
+    log.read()
+    assert log.seen.found.completed_at
+    assert log.results == {}
+
+
+def test_a_stream_of_a_whole_log_fills_the_gap_before_what_was_read():
+    log = Log()
+    log.open()
+    log.write(IP, *noise(300))
+    log.read()
+    log.send(400)
+    log.write(b"done")
+    log.send(1)
+    assert log.results == {"ip": "1"}
+
+
+steps = st.one_of(
+    st.tuples(st.just("write"), st.sampled_from([1, 60, 99, 100, 101, 150, 2100])),
+    st.tuples(st.just("result"), st.sampled_from(["ip", "n"])),
+    st.tuples(st.just("read"), st.booleans()),
+    st.tuples(st.just("open"), st.none()),
+    st.tuples(st.just("send"), st.sampled_from([1, 50, 400, 9000])),
+    st.tuples(st.just("close"), st.none()),
+    st.tuples(st.just("rotate"), st.none()),
+)
+
+
+def happen(log, what, how):
+    match what:
+        case "read":
+            log.read(uses_cursor=how)
+        case "open" if log.stream is None:
+            log.open()
+        case "send" if log.stream is not None:
+            log.send(how)
+        case "close" if log.stream is not None:
+            log.close()
+        case "rotate":
+            log.rotate()
+
+
+@given(
+    st.lists(steps, max_size=25),
+    st.sampled_from([0, 3, 150]),
+    st.booleans(),
+    st.sampled_from([1, 1, 3, 300]),
+)
+def test_a_result_is_the_last_one_or_missing(history, after, by_stream, pace):
+    log, last = Log(pace), {}
+    for what, how in history:
+        if what == "write":
+            log.write(*noise(how))
+        elif what == "result":
+            last[how] = str(len(log.lines))
+            log.write(f"dsjob:result {how}={last[how]}".encode())
+        else:
+            happen(log, what, how)
+    log.write(b"done", *noise(after), b"dsjob:result ip=late")
+    if by_stream and log.stream is not None:
+        log.send(100_000)
+    log.read()
+    if log.seen.found.is_final:
+        assert log.results.items() <= last.items()
