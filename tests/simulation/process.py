@@ -33,7 +33,8 @@ RESYNC_SECONDS = 60.0
 class _Nothing:
     """Takes any call and any attribute: metrics and events that nobody looks at."""
 
-    def __getattr__(self, _name):
+    def __getattr__(self, name):
+        setattr(self, name, self)  # found without a call the next time
         return self
 
     def __call__(self, *_args, **_kwargs):
