@@ -190,8 +190,10 @@ class Job:
 
     def is_true(self, type_: str) -> bool:
         """Return whether the condition of that type stands and is True."""
-        found = self.condition(type_)
-        return found is not None and found.status
+        for raw in self.status.get("conditions") or ():
+            if raw.get("type") == type_:
+                return bool(raw.get("status") == "True")
+        return False
 
 
 def parse_job(raw: Mapping[str, Any]) -> Job:

@@ -217,8 +217,11 @@ def merge_evidence(reports: Iterable[JobReport]) -> dict[str, Evidence]:
     `reports` does not matter. The terminator writes an entry to the lowest shard that has the node,
     so a completion that is written later wins as well. This is the only rule for merging shards.
     """
+    shards = _by_shard(reports)
+    if len(shards) == 1:
+        return dict(shards[0].evidence)
     merged: dict[str, Evidence] = {}
-    for report in _by_shard(reports):
+    for report in shards:
         for name, entry in report.evidence.items():
             known = merged.get(name)
             if known is None or (entry.is_completed and not known.is_completed):
@@ -239,8 +242,11 @@ def merge_records(reports: Iterable[JobReport]) -> dict[str, NodeRecord]:
     then `Failed`, which holds until another try is asked for; then the record of the lower shard.
     The order of `reports` does not matter.
     """
+    shards = _by_shard(reports)
+    if len(shards) == 1:
+        return dict(shards[0].records)
     merged: dict[str, NodeRecord] = {}
-    for report in _by_shard(reports):
+    for report in shards:
         for name, record in report.records.items():
             known = merged.get(name)
             if known is None or _rank(record) < _rank(known):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import Any, Final
 
 _HASH_CHARACTERS: Final = 16
 
 _TWO_BYTES: Final = frozenset('"\\\n\r\t\b\f')
-_SIX_BYTES: Final = (
-    frozenset("<>&\u2028\u2029") | {chr(code) for code in range(0x20)}
-) - _TWO_BYTES
+# Those, and what takes six bytes.
+_ESCAPED: Final = re.compile(r'["\\<>&\u2028\u2029\x00-\x1f]')
 
 
 def json_hash(value: Any) -> str:
@@ -27,9 +27,6 @@ def json_bytes(text: str) -> int:
     what HTML gives a meaning to, of U+2028 and U+2029, and of control characters.
     """
     size = len(text.encode("utf-8", "replace"))
-    for character in text:
-        if character in _SIX_BYTES:
-            size += 6 - len(character.encode())
-        elif character in _TWO_BYTES:
-            size += 1
+    for character in _ESCAPED.findall(text):
+        size += 1 if character in _TWO_BYTES else 6 - len(character.encode())
     return size

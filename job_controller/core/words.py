@@ -16,7 +16,10 @@ def brief(text: str, limit: int = DETAIL_LIMIT) -> str:
     The bytes are those of JSON as the API server writes it, six for a character such as `<`: with
     plain text they are its characters.
     """
-    line = " ".join("".join(c if c.isprintable() else " " for c in text[: limit * 8]).split())
+    head = text[: limit * 8]
+    if not head.isprintable():
+        head = "".join(c if c.isprintable() else " " for c in head)
+    line = " ".join(head.split())
     if json_bytes(line) <= limit:
         return line
     room, kept = limit - len(_ELLIPSIS.encode()), 0

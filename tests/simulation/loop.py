@@ -5,6 +5,7 @@ here reads a clock or does input or output, so a schedule runs the same way ever
 """
 
 import asyncio
+from contextvars import copy_context
 from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
 from itertools import count
@@ -29,6 +30,26 @@ class _NumberedTask(asyncio.Task):
         return self._hash
 
 
+class _Handle:
+    """A callback that is to run, unless it is cancelled by then; what asyncio.Handle is, in short.
+
+    asyncio's own asks the loop for its debug mode each time, and compares and hashes by its time.
+    """
+
+    __slots__ = ("args", "callback", "context")
+
+    def __init__(self, callback, args, context):
+        self.callback = callback
+        self.args = args
+        self.context = copy_context() if context is None else context
+
+    def cancel(self):
+        self.callback = self.args = None
+
+    def cancelled(self):
+        return self.callback is None
+
+
 class VirtualLoop(asyncio.BaseEventLoop):
     """The event loop, with the few hot methods of the base made for a clock that jumps.
 
@@ -47,36 +68,51 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def time(self):
         return self.moment
 
+    def get_debug(self):
+        return False
+
     def call_soon(self, callback, *args, context=None):
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = _Handle(callback, args, context)
         self._ready.append(handle)
         return handle
 
+    call_soon_threadsafe = call_soon  # there is one thread
+
     def call_later(self, delay, callback, *args, context=None):
-        return self.call_at(self.moment + delay, callback, *args, context=context)
+        handle = _Handle(callback, args, context)
+        heappush(self._scheduled, (self.moment + delay, next(self._number), handle))
+        return handle
 
     def call_at(self, when, callback, *args, context=None):
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
-        heappush(self._scheduled, (when, next(self._number), timer))
-        return timer
+        handle = _Handle(callback, args, context)
+        heappush(self._scheduled, (when, next(self._number), handle))
+        return handle
 
     def _run_once(self):
         ready, timers = self._ready, self._scheduled
-        if not ready and timers:
-            self.moment = max(self.moment, timers[0][0])
-        elif not ready:
-            raise StandstillError
-        # Timers due within a nanosecond are due: sums of floats are not exact.
-        due = self.moment + 1e-9
-        while timers and timers[0][0] <= due:
-            ready.append(heappop(timers)[2])
-        for _ in range(len(ready)):
-            handle = ready.popleft()
-            if not handle.cancelled():
-                handle._run()
-
-    def _timer_handle_cancelled(self, handle):
-        pass
+        while not self._stopping:
+            if ready:
+                pass
+            elif timers:
+                self.moment = max(self.moment, timers[0][0])
+            else:
+                raise StandstillError
+            # Timers due within a nanosecond are due: sums of floats are not exact.
+            due = self.moment + 1e-9
+            while timers and timers[0][0] <= due:
+                ready.append(heappop(timers)[2])
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                callback = handle.callback
+                if callback is None:
+                    continue
+                try:
+                    handle.context.run(callback, *handle.args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:  # noqa: BLE001 - as asyncio.Handle does
+                    words = f"Exception in callback {callback!r}"
+                    self.call_exception_handler({"message": words, "exception": error})
 
     def _process_events(self, event_list):
         pass

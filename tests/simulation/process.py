@@ -14,7 +14,6 @@ from unittest.mock import patch
 from job_controller import main, reconciler
 from job_controller.api.names import LABEL_MANAGED, LABEL_MANAGED_VALUE
 from job_controller.config import Config as ControllerConfig
-from job_controller.core import decide as decision
 from job_controller.core import report
 from job_controller.core.plan import WriteStatus
 from terminator import entries
@@ -22,25 +21,13 @@ from terminator.config import Config as TerminatorConfig
 from terminator.watch import Watch
 from tests.simulation.client import Client
 from tests.simulation.feed import Feed
+from tests.simulation.quick import NOTHING, quick
 
 MANAGED = {LABEL_MANAGED: LABEL_MANAGED_VALUE}
 # Shorter than the defaults, so that a run in trouble comes to rest sooner.
 START_PATIENCE_SECONDS = 30.0
 UNREACHABLE_PATIENCE_SECONDS = 12.0
 RESYNC_SECONDS = 60.0
-
-
-class _Nothing:
-    """Takes any call and any attribute: metrics and events that nobody looks at."""
-
-    def __getattr__(self, _name):
-        return self
-
-    def __call__(self, *_args, **_kwargs):
-        return self
-
-
-NOTHING = _Nothing()
 
 
 class Process:
@@ -189,23 +176,6 @@ class TerminatorProcess(Process):
         self.start()
 
 
-def _remembering(is_current):
-    """Return `is_current`, which is pure, with its last answer about each DaemonSet kept.
-
-    It is asked at every pass, mostly about what has not changed, and it is the dearest of all.
-    """
-    answers = {}
-
-    def remembered(live, wanted):
-        version, asked, answer = answers.get(live.uid, ("", None, False))
-        if version != live.resource_version or asked != wanted:
-            answer = is_current(live, wanted)
-            answers[live.uid] = live.resource_version, wanted, answer
-        return answer
-
-    return remembered
-
-
 @contextmanager
 def virtual(world, decide):
     """Put the model in place of what `main.Controller` makes, and `decide` in the core's.
@@ -228,7 +198,7 @@ def virtual(world, decide):
 
     size = world.schedule.shard_nodes
     with (
-        patch.object(decision, "is_current", _remembering(decision.is_current)),
+        quick(),
         patch.object(report, "NODES_PER_SHARD", size),
         patch.object(entries.assign, "__defaults__", (size,)),
         patch.object(main, "SystemClock", lambda: world.clock),

@@ -1,0 +1,123 @@
+"""What makes a run cheap and changes nothing in it: quiet loggers, answers that are remembered.
+
+Pure functions of the product are asked the same questions at every pass, mostly about objects that
+have not changed since. Here their answers are kept for the length of a run, by the identity of the
+raw object that they are read from: the model's server never changes an object that it has stored.
+"""
+
+import sys
+from contextlib import contextmanager
+from functools import cache
+
+from loguru import logger
+
+from job_controller.api import job as jobs
+from job_controller.core import decide as decision
+from job_controller.core import report, tally
+from terminator import ending
+
+
+class Nothing:
+    """Takes any call and any attribute: loggers, metrics and events that nobody looks at."""
+
+    def __getattr__(self, name):
+        setattr(self, name, self)  # found without a call the next time
+        return self
+
+    def __call__(self, *_args, **_kwargs):
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_error):
+        return None
+
+
+NOTHING = Nothing()
+
+
+class _NoId:
+    """Stands for uuid4(): what a pass is called in the logs."""
+
+    hex = "00000000"
+
+
+@contextmanager
+def quick():
+    """Have the product's loggers say nothing and its pure functions remember, for one run."""
+    patches = [*_quiet(), *_remembering()]
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]
+    for owner, name, value in patches:
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for owner, name, value in before:
+            setattr(owner, name, value)
+
+
+def _quiet():
+    """Return what stands in for that of the product's modules which only serves its logs."""
+    found = []
+    for module in _modules():
+        if vars(module).get("logger") is logger:
+            found.append((module, "logger", NOTHING))
+        if "uuid4" in vars(module):
+            found.append((module, "uuid4", _NoId))
+    return found
+
+
+@cache
+def _modules():
+    """Return the product's modules."""
+    return [
+        module
+        for name, module in sorted(sys.modules.items())
+        if name.partition(".")[0] in {"job_controller", "terminator"}
+    ]
+
+
+def _remembering():
+    """Return the functions that remember: by what their answers depend on, objects and values."""
+
+    def of_job(job, *, gated, settings):
+        return (job.raw_spec,), (job.uid, job.completion_token, gated, settings)
+
+    return [
+        (owner, name, _remembered(getattr(owner, name), key))
+        for owner, name, key in (
+            (decision, "build_daemon_set", of_job),
+            (
+                decision,
+                "is_current",
+                lambda live, wanted: ((live.spec, live.labels, live.annotations, wanted), ()),
+            ),
+            (tally, "build_pod_template", of_job),
+            (
+                tally,
+                "is_placed",
+                lambda live, wanted: ((live.spec, wanted["spec"]["template"]), ()),
+            ),
+            (tally, "NodeAffinity", lambda pod_spec: ((pod_spec,), ())),
+            (ending, "NodeAffinity", lambda pod_spec: ((pod_spec,), ())),
+            (report, "tell_run", lambda told, records: ((), (repr(told), tuple(records.items())))),
+            (jobs, "nodes_hash", lambda raw_spec: ((raw_spec,), ())),
+            (jobs, "parse_spec", lambda raw_spec: ((raw_spec,), ())),
+        )
+    ]
+
+
+def _remembered(function, key):
+    answers = {}
+
+    def remembered(*args, **how):
+        objects, values = key(*args, **how)
+        at = (*map(id, objects), values)
+        found = answers.get(at)
+        if found is None:
+            # The objects are kept as well: an id is an object's own only as long as that lives.
+            found = answers[at] = function(*args, **how), objects
+        return found[0]
+
+    return remembered
