@@ -417,6 +417,7 @@ class KubeClient:
             call,
             idle_timeout_seconds=idle_timeout_seconds if follow else timeout_seconds,
             buffer_bytes=LOG_BUFFER_BYTES,
+            limit_bytes=limit_bytes,
         ) as chunks:
             yield chunks
 
@@ -435,6 +436,7 @@ class KubeClient:
     ) -> bytes:
         """Return the *first* `max_bytes` of what was asked for, in one short request.
 
+        No more is read, whatever is sent: the API server copies what a kubelet answers.
         An answer of exactly `max_bytes` was cut, possibly inside a line: go on with `since_time`
         of its last line. `tail_lines` counts the log's entries, of at most 16 KiB each, so it
         bounds the answer as well.
@@ -456,6 +458,8 @@ class KubeClient:
                 accept="*/*",
                 timeout_seconds=timeout_seconds,
                 retry_throttled=True,
+                limit_bytes=max_bytes,
+                may_cut=True,
             )
         )
 

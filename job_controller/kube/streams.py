@@ -23,13 +23,20 @@ EVENT_LIMIT_BYTES = 32 * 1024 * 1024
 class ByteStream(AsyncIterator[bytes]):
     """The body of one response in chunks of at most 64 KiB; raises Unavailable if it breaks off.
 
-    An iterator object rather than an async generator: it may be left at any point without
-    something to close.
+    It ends after `limit_bytes`, whatever is sent beyond them. An iterator object rather than an
+    async generator: it may be left at any point without something
+    to close.
     """
 
     def __init__(
-        self, response: aiohttp.ClientResponse, *, request: str, idle_timeout_seconds: float | None
+        self,
+        response: aiohttp.ClientResponse,
+        *,
+        request: str,
+        idle_timeout_seconds: float | None,
+        limit_bytes: int | None = None,
     ) -> None:
+        self._left = limit_bytes
         self._content = response.content
         self._request = request
         self._idle = idle_timeout_seconds
@@ -38,6 +45,8 @@ class ByteStream(AsyncIterator[bytes]):
         return self
 
     async def __anext__(self) -> bytes:
+        if self._left == 0:
+            raise StopAsyncIteration
         with translated(self._request):
             try:
                 async with asyncio.timeout(self._idle) as limit:
@@ -52,6 +61,9 @@ class ByteStream(AsyncIterator[bytes]):
                 ) from error
         if not chunk:
             raise StopAsyncIteration
+        if self._left is not None:
+            chunk = chunk[: self._left]
+            self._left -= len(chunk)
         return chunk
 
 

@@ -120,6 +120,9 @@ class FakeApiServer:
         self.bookmarks = True
         self.expired_as_event = False
         self.continue_expired = False
+        # What is sent, again and again, in answer to requests whose path?query this matches.
+        self.endless: tuple[re.Pattern[str], bytes] | None = None
+        self.sent_bytes = 0
         self.url = ""
         self._runner: web.AppRunner | None = None
 
@@ -332,7 +335,10 @@ class FakeApiServer:
             return self._cut(http)
         try:
             self._check(request, fault)
-            response = await self._route(http, request)
+            if self.endless and self.endless[0].search(request.path):
+                response = await self._serve_endless(http, self.endless[1])
+            else:
+                response = await self._route(http, request)
         except ApiError as error:
             response = _status(error, fault.retry_after if fault else None)
         except ConnectionError:
@@ -360,6 +366,22 @@ class FakeApiServer:
                     self.faults.remove(fault)
                 return fault
         return None
+
+    def answer_endlessly(self, path_regex: str, chunk: bytes) -> None:
+        """Answer matching requests with 200 and `chunk` again and again, for as long as one reads.
+
+        As a broken server does, or a kubelet that minds no limit. `sent_bytes` counts them.
+        """
+        self.endless = re.compile(path_regex), chunk
+
+    async def _serve_endless(self, http: web.Request, chunk: bytes) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(http)
+        with contextlib.suppress(ConnectionError):
+            while True:
+                await response.write(chunk)
+                self.sent_bytes += len(chunk)
+        return response
 
     @staticmethod
     def _cut(http: web.Request) -> web.Response:

@@ -12,6 +12,7 @@ from job_controller.kube.errors import BadRequest, Gone, NotFound, Unavailable
 from job_controller.kube.reflector import Reflector
 from job_controller.kube.resources import NODES, PODS
 from job_controller.kube.streams import CHUNK_BYTES, EventStream, LineSplitter
+from job_controller.kube.transport import ANSWER_TOO_LARGE, Call
 
 STARTED = {"container": "job-container"}
 
@@ -214,6 +215,42 @@ async def test_short_read_is_bounded(server, client):
         "default", "p", **STARTED, max_bytes=50, tail_lines=1, timestamps=False
     )
     assert tail == b"done\n"
+
+
+async def test_short_read_of_a_log_that_goes_on_for_ever_ends_at_its_limit(server, client):
+    server.answer_endlessly("/log", b"x" * (1 << 20))
+    tracemalloc.start()
+    async with asyncio.timeout(20):
+        for _ in range(3):  # the connection is not used again
+            read = await client.read_pod_log("default", "p", **STARTED, max_bytes=100_000)
+            assert read == b"x" * 100_000
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # Server and client together, with what lies in the sockets between them.
+    assert peak < 8 << 20
+    assert server.sent_bytes < 64 << 20
+
+
+async def test_answer_without_an_end_is_unavailable(server, client):
+    server.answer_endlessly("/nodes", b" " * (1 << 20))
+    call = Call("GET", NODES.path(None, "n"), "get", "nodes", limit_bytes=2 << 20)
+    tracemalloc.start()
+    async with asyncio.timeout(20):
+        with pytest.raises(Unavailable) as caught:
+            await client._transport.send(call)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert caught.value.reason == ANSWER_TOO_LARGE
+    assert peak < 8 << 20
+    assert len(server.requests) == 1
+    # What is asked for without a limit of its own has one too.
+    assert Call("GET", "/", "get", "nodes").limit_bytes < 1 << 27
+
+
+async def test_log_read_as_a_stream_ends_at_its_limit(server, client):
+    server.answer_endlessly("/log", b"x" * 100_000)
+    async with asyncio.timeout(20):
+        assert await collect(client, limit_bytes=150_000) == b"x" * 150_000
 
 
 async def test_chunks_and_memory_are_bounded_for_one_endless_line(server, client):
