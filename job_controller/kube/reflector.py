@@ -8,7 +8,6 @@ while it was disconnected. The rules are those of client-go's tools/cache/reflec
 import asyncio
 import random
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Generic, TypeVar
 
@@ -16,19 +15,19 @@ from loguru import logger
 
 from job_controller.kube.client import WATCH_IDLE_SECONDS, KubeClient, RawObject
 from job_controller.kube.errors import Gone, KubeError, Throttled, Unavailable, error_from_status
+from job_controller.kube.pager import Pager, Selection
 from job_controller.kube.resources import EVENTS, Resource
 from job_controller.kube.store import Indexer, Key, Projected, Store
+from job_controller.kube.streams import MALFORMED_EVENT
+from job_controller.kube.unreadable import Unreadable
 from job_controller.runtime.backoff import Backoff
 from job_controller.runtime.clock import Clock
 
 T = TypeVar("T", bound=Projected)
 
-# client-go's page size (tools/pager, defaultPageSize).
-PAGE_LIMIT = 500
 # The server ends a watch after a random time in this range, so that a restarted API server does
 # not keep what another one should carry (client-go: 5 to 10 minutes).
 SERVER_TIMEOUT_SECONDS = (300, 600)
-LIST_TIMEOUT_SECONDS = 60.0
 BACKOFF_SECONDS = (0.2, 30.0)
 # A watch that ended sooner than this counts as a failure: a server that accepts watches and ends
 # them at once must not be asked in a tight loop.
@@ -46,29 +45,23 @@ LOW_BOOKMARKS_LIMIT = 2
 UNCACHED = frozenset({EVENTS})
 UNCACHED_LIST_SECONDS = 3600.0
 
+# The key of an object of which not even the name was found.
+_NAMELESS: Key = ("", "")
+
 OnChange = Callable[[T | None, T | None], None]
+OnUnreadable = Callable[[Unreadable], None]
 OnProgress = Callable[[str, str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Which objects of a resource type a reflector holds; `namespace` None means all of them."""
-
-    resource: Resource
-    namespace: str | None = None
-    label_selector: str | None = None
-    field_selector: str | None = None
-    metadata_only: bool = False
 
 
 class Reflector(Generic[T]):
     """Keeps `store` equal to the cluster and tells `on_change(old, new)` of every difference.
 
     `project` makes a small frozen object of the raw JSON, which is then dropped. If it raises
-    ValueError (or trips over a missing or odd field) the object is skipped with a log line, and
-    what was known of it before stays: unreadable is not deleted. `on_change` gets (None, new) for
-    an addition, (old, new) for a change, (old, None) for a deletion; a replaced UID is a deletion
-    and an addition. It must be quick and must not raise; what it raises ends `run`.
+    ValueError (or trips over a missing or odd field), or the JSON cannot be parsed, the object is
+    skipped: it is logged, noted in `store.unreadable` and told to `on_unreadable`, once for each
+    version. What was known of it before stays: unreadable is not deleted. `on_change` gets
+    (None, new) for an addition, (old, new) for a change, (old, None) for a deletion; a replaced UID
+    is a deletion and an addition. It must be quick and must not raise; what it raises ends `run`.
     `on_progress(namespace, resource_version)` is told how far the cache has come, after the
     change itself; the namespace is empty if all are watched.
     """
@@ -88,6 +81,7 @@ class Reflector(Generic[T]):
         indexers: Mapping[str, Indexer[T]] | None = None,
         store: Store[T] | None = None,
         on_progress: OnProgress | None = None,
+        on_unreadable: OnUnreadable | None = None,
         idle_timeout_seconds: float = WATCH_IDLE_SECONDS,
         rng: Callable[[], float] = random.random,
     ) -> None:
@@ -96,11 +90,13 @@ class Reflector(Generic[T]):
         self._project = project
         self._on_change = on_change
         self._on_progress = on_progress
+        self._on_unreadable = on_unreadable
         self._clock = clock
         self._idle_seconds = idle_timeout_seconds
         self._rng = rng
         self._backoff = Backoff(*BACKOFF_SECONDS, rng=rng)
         self._known: set[Key] = set()
+        self._pager = Pager(client, self._what)
         self._must_list = True
         self._must_skip = False
         self._listed_at = clock.monotonic()
@@ -152,6 +148,9 @@ class Reflector(Generic[T]):
                 except (Unavailable, Throttled) as error:
                     self._log_trouble(error, "lost the server, trying again")
                     self._count_refusal(error)
+                    if error.reason == MALFORMED_EVENT:
+                        # Nobody knows which version comes after it; from this one it comes again.
+                        self._must_list = True
                     await self._pause(error)
                 except KubeError as error:
                     self._log_trouble(error, "refused by the server, trying again")
@@ -164,26 +163,23 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> None:
         """Replace the store by what is in the cluster now."""
-        found: dict[Key, tuple[str, T | None]] = {}
-        continue_: str | None = None
-        limit: int | None = PAGE_LIMIT
+        found: dict[Key, T | Unreadable] = {}
+        continue_, is_whole = "", False
         while True:
             try:
-                page = await self._page(limit, continue_)
+                page = await (self._pager.whole() if is_whole else self._pager.page(continue_))
             except Gone:
-                if continue_ is None:
+                if not continue_:
                     raise
                 # A slow pagination outlives its snapshot. What was read belongs to that snapshot,
                 # so all of it is read again in one answer (client-go: FullListIfExpired).
-                found, continue_, limit = {}, None, None
+                found, continue_, is_whole = {}, "", True
                 continue
             self.last_activity = self._clock.monotonic()
-            for raw in page.get("items") or ():
-                found[_key(raw)] = (_uid(raw), self._read(raw))
-            metadata = page.get("metadata") or {}
-            continue_ = metadata.get("continue") or None
-            if continue_ is None:
-                version = str(metadata.get("resourceVersion") or "")
+            for raw in page.items:
+                found[_key(raw)] = self._read(raw)
+            version, continue_ = page.resource_version, page.continue_
+            if not continue_:
                 break
         # A list is the truth even if its version is lower than ours (etcd restored from a backup).
         # Versions were given twice then, so that equal ones do not mean equal objects.
@@ -200,39 +196,23 @@ class Reflector(Generic[T]):
 
     async def _skip(self) -> None:
         """Go on from the server's newest version, which any list says: one of a single object."""
-        page = await self._client.list(
-            self._what.resource,
-            self._what.namespace,
-            limit=1,
-            metadata_only=True,
-            timeout_seconds=LIST_TIMEOUT_SECONDS,
-        )
+        page = await self._pager.newest()
         self.last_activity = self._clock.monotonic()
         self._must_skip = False
-        self._set_version(str((page.get("metadata") or {}).get("resourceVersion") or ""))
+        self._set_version(page.resource_version)
 
-    async def _page(self, limit: int | None, continue_: str | None) -> RawObject:
-        return await self._client.list(
-            self._what.resource,
-            self._what.namespace,
-            label_selector=self._what.label_selector,
-            field_selector=self._what.field_selector,
-            limit=limit,
-            continue_=continue_,
-            metadata_only=self._what.metadata_only,
-            timeout_seconds=LIST_TIMEOUT_SECONDS,
-        )
-
-    def _replace(
-        self, found: Mapping[Key, tuple[str, T | None]], *, went_back: bool = False
-    ) -> None:
-        for key in sorted(self._known.difference(found)):
-            self._remove(key)
-        for key, (uid, item) in found.items():
-            if item is not None:
-                self._put(key, item, is_certain=went_back)
-            elif (old := self.store.get(key)) is not None and old.uid != uid:
+    def _replace(self, found: Mapping[Key, T | Unreadable], *, went_back: bool = False) -> None:
+        if _NAMELESS not in found:  # otherwise it may be any of them
+            for key in sorted(self._known.difference(found)):
                 self._remove(key)
+        for key, item in found.items():
+            if not isinstance(item, Unreadable):
+                self._put(key, item, is_certain=went_back)
+                continue
+            old = self.store.get(key)
+            if old is not None and item.uid and old.uid != item.uid:
+                self._remove(key)
+            self._mark(key, item)
 
     # --- watch -------------------------------------------------------------------------
 
@@ -284,7 +264,7 @@ class Reflector(Generic[T]):
         kind, raw = event.get("type"), event["object"]
         if kind == "ERROR":
             raise error_from_status(raw, request=f"watch {self._what.resource.plural}")
-        version = str((raw.get("metadata") or {}).get("resourceVersion") or "")
+        version = _version(raw)
         if kind == "BOOKMARK":
             self._check_bookmark(version)
         else:
@@ -295,7 +275,9 @@ class Reflector(Generic[T]):
             key = _key(raw)
             if kind == "DELETED":
                 self._remove(key)
-            elif (item := self._read(raw)) is not None:
+            elif isinstance(item := self._read(raw), Unreadable):
+                self._mark(key, item)
+            else:
                 self._put(key, item)
         if is_newer(version, self.resource_version):
             self._set_version(version)
@@ -312,21 +294,34 @@ class Reflector(Generic[T]):
 
     # --- shared ------------------------------------------------------------------------
 
-    def _read(self, raw: RawObject) -> T | None:
+    def _read(self, raw: RawObject | Unreadable) -> T | Unreadable:
+        if isinstance(raw, Unreadable):
+            return raw
         try:
             return self._project(raw)
-        except (ValueError, TypeError, LookupError, AttributeError) as error:
-            namespace, name = _key(raw)
-            logger.bind(
-                resource=self._what.resource.plural,
-                namespace=namespace,
-                name=name,
-                error=repr(error),
-            ).warning("skipped an object that cannot be read")
-            return None
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+            return Unreadable.of(raw, repr(error))
+
+    def _mark(self, key: Key, item: Unreadable) -> None:
+        """Note that an object cannot be read, and say so once for each version of it."""
+        self._known.add(key)
+        before = self.store.unreadable.get(key)
+        self.store.unreadable[key] = item
+        if before is not None and before.resource_version == item.resource_version:
+            return
+        logger.bind(
+            resource=self._what.resource.plural,
+            namespace=item.namespace,
+            name=item.name,
+            resource_version=item.resource_version,
+            error=item.error,
+        ).warning("skipped an object that cannot be read")
+        if self._on_unreadable is not None:
+            self._on_unreadable(item)
 
     def _put(self, key: Key, item: T, *, is_certain: bool = False) -> None:
         self._known.add(key)
+        self.store.unreadable.pop(key, None)
         old = self.store.get(key)
         if old is not None and old.uid != item.uid:
             self._remove(key)
@@ -441,10 +436,19 @@ def _is_lower(version: str, than: str) -> bool:
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 
-def _key(raw: RawObject) -> Key:
-    metadata = raw.get("metadata") or {}
+def _key(raw: RawObject | Unreadable) -> Key:
+    if isinstance(raw, Unreadable):
+        return raw.namespace, raw.name
+    metadata = _metadata(raw)
     return str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
 
 
-def _uid(raw: RawObject) -> str:
-    return str((raw.get("metadata") or {}).get("uid") or "")
+def _version(raw: RawObject | Unreadable) -> str:
+    if isinstance(raw, Unreadable):
+        return raw.resource_version
+    return str(_metadata(raw).get("resourceVersion") or "")
+
+
+def _metadata(raw: RawObject) -> Mapping[str, Any]:
+    metadata = raw.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}

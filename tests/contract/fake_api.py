@@ -70,6 +70,7 @@ class Fault:
     delay_seconds: float = 0.0
     reset: bool = False
     lose_answer: bool = False
+    body: bytes | None = None
 
 
 @dataclass(eq=False)
@@ -272,6 +273,10 @@ class FakeApiServer:
         """Carry the next matching requests out, then cut the connection instead of answering."""
         self.faults.append(Fault(method, re.compile(path_regex), times, lose_answer=True))
 
+    def answer_next(self, method: str, path_regex: str, body: bytes, times: int = 1) -> None:
+        """Answer the next matching requests with 200 and these bytes."""
+        self.faults.append(Fault(method, re.compile(path_regex), times, body=body))
+
     def drop_watches(self, resource: Resource | None = None) -> None:
         """End the open watches."""
         for watch in self.open_watches(resource):
@@ -337,6 +342,8 @@ class FakeApiServer:
             self._check(request, fault)
             if self.endless and self.endless[0].search(request.path):
                 response = await self._serve_endless(http, self.endless[1])
+            elif fault is not None and fault.body is not None:
+                response = web.Response(body=fault.body, content_type="application/json")
             else:
                 response = await self._route(http, request)
         except ApiError as error:
@@ -471,7 +478,8 @@ class FakeApiServer:
             # Only a version the patch itself names is a precondition.
             named = (request.body.get("metadata") or {}).get("resourceVersion")
             new["metadata"]["resourceVersion"] = named or old_version
-        return _answer(self.storage.update(resource, key, new, subresource))
+        stored = self.storage.update(resource, key, new, subresource)
+        return _answer(partial(stored) if "PartialObject" in http.headers["Accept"] else stored)
 
     def _list(self, http: web.Request, resource: Resource, namespace: str) -> web.Response:
         query = http.query
@@ -634,7 +642,19 @@ class FakeApiServer:
 
 def event_line(type_: str, raw: Raw) -> bytes:
     """Return a watch event as it goes over the wire."""
-    return json.dumps({"type": type_, "object": raw}).encode() + b"\n"
+    return on_the_wire({"type": type_, "object": raw}) + b"\n"
+
+
+# A value of this form is sent as lists within lists, so many levels deep: more than Python can hold.
+DEEP = re.compile(rb'"@deep:(\d+)"')
+# And this one as no JSON at all.
+BROKEN = "@broken"
+
+
+def on_the_wire(raw: Raw) -> bytes:
+    """Return an object as it is sent, what cannot be read in it included."""
+    text = json.dumps(raw).encode().replace(f'"{BROKEN}"'.encode(), b'"\xff"')
+    return DEEP.sub(lambda found: b"[" * int(found[1]) + b"]" * int(found[1]), text)
 
 
 def partial(raw: Raw) -> Raw:
@@ -665,7 +685,7 @@ def _decode(body: bytes) -> Any:
 
 def _answer(raw: Raw, status: int = 200) -> web.Response:
     # A file-like body, since aiohttp warns of bytes beyond 1 MiB.
-    body = io.BytesIO(json.dumps(raw).encode())
+    body = io.BytesIO(on_the_wire(raw))
     return web.Response(body=body, status=status, content_type="application/json")
 
 
