@@ -36,6 +36,7 @@ from job_controller.kube.resources import (
     Resource,
 )
 from job_controller.kube.store import Indexer, Projected, Store
+from job_controller.kube.unreadable import Unreadable
 from job_controller.runtime.clock import Clock
 
 T = TypeVar("T", bound=Projected)
@@ -111,6 +112,7 @@ class Caches:
             parse_job,
             self._job_changed,
             {"daemon_set": lambda job: (_slot(job.namespace, job.daemon_set_name),)},
+            on_unreadable=lambda found: wake((found.namespace, found.name), 0.0),
         )
         self._daemon_sets = self._make(
             DAEMON_SETS,
@@ -175,14 +177,21 @@ class Caches:
 
     def sizes(self) -> dict[str, int]:
         """Return how many objects each cache holds, by the plural of its resource."""
-        return {
-            NODES.plural: len(self._nodes.store),
-            JOBS.plural: len(self._jobs.store),
-            DAEMON_SETS.plural: len(self._daemon_sets.store),
-            PODS.plural: len(self._pods.store),
-            JOB_REPORTS.plural: len(self._reports.store),
-            EVENTS.plural: len(self._notices.store),
-        }
+        return {name: len(store) for name, store in self._stores()}
+
+    def unreadable(self) -> dict[str, int]:
+        """Return how many objects each cache lacks because they cannot be read."""
+        return {name: len(store.unreadable) for name, store in self._stores()}
+
+    def _stores(self) -> list[tuple[str, Store[Any]]]:
+        return [
+            (NODES.plural, self._nodes.store),
+            (JOBS.plural, self._jobs.store),
+            (DAEMON_SETS.plural, self._daemon_sets.store),
+            (PODS.plural, self._pods.store),
+            (JOB_REPORTS.plural, self._reports.store),
+            (EVENTS.plural, self._notices.store),
+        ]
 
     # --- reading -----------------------------------------------------------------------
 
@@ -197,6 +206,14 @@ class Caches:
     def jobs(self) -> list[Job]:
         """Return all Jobs."""
         return self._jobs.store.values()
+
+    def unreadable_job(self, key: Key) -> Unreadable | None:
+        """Return what is known of the Job of that key if it cannot be read."""
+        return self._jobs.store.unreadable.get(key)
+
+    def unreadable_keys(self) -> list[Key]:
+        """Return the keys of all Jobs that cannot be read."""
+        return list(self._jobs.store.unreadable)
 
     def reported_keys(self) -> set[Key]:
         """Return the keys of all Jobs, living or gone, that have a report."""
@@ -292,6 +309,7 @@ class Caches:
         label_selector: str | None = None,
         field_selector: str | None = None,
         idle_seconds: float = WATCH_IDLE_SECONDS,
+        on_unreadable: Callable[[Unreadable], None] | None = None,
     ) -> MultiReflector[T]:
         def one(namespace: str | None, store: Store[T]) -> Reflector[T]:
             return Reflector(
@@ -305,6 +323,7 @@ class Caches:
                 clock=self._clock,
                 store=store,
                 idle_timeout_seconds=idle_seconds,
+                on_unreadable=on_unreadable,
                 on_progress=lambda where, version: self._progress(resource.plural, where, version),
             )
 

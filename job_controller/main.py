@@ -63,7 +63,7 @@ class Controller:
     def sizes(self) -> list[Size]:
         """Return the gauges of what this process holds."""
         return [
-            *process_sizes(lambda: self._queue, self.caches.sizes),
+            *process_sizes(lambda: self._queue, lambda: self.caches),
             Size(
                 "high_water_keys",
                 "Jobs of which a write was not seen in the caches yet.",
@@ -105,7 +105,7 @@ class Controller:
         """Look at every Job once, then at those that change."""
         for job in self.caches.jobs():
             self._queue.add((job.namespace, job.name))
-        for key in self.caches.reported_keys():
+        for key in (*self.caches.reported_keys(), *self.caches.unreadable_keys()):
             self._queue.add(key)
         reconciler = Reconciler(
             Shell(

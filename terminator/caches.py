@@ -114,13 +114,20 @@ class Caches:
 
     def sizes(self) -> dict[str, int]:
         """Return how many objects each cache holds, by the plural of its resource."""
-        return {
-            NODES.plural: len(self._nodes.store),
-            JOBS.plural: len(self._jobs.store),
-            DAEMON_SETS.plural: len(self._daemon_sets.store),
-            PODS.plural: len(self._pods.store),
-            JOB_REPORTS.plural: len(self._reports.store),
-        }
+        return {name: len(store) for name, store in self._stores()}
+
+    def unreadable(self) -> dict[str, int]:
+        """Return how many objects each cache lacks because they cannot be read."""
+        return {name: len(store.unreadable) for name, store in self._stores()}
+
+    def _stores(self) -> list[tuple[str, Store[Any]]]:
+        return [
+            (NODES.plural, self._nodes.store),
+            (JOBS.plural, self._jobs.store),
+            (DAEMON_SETS.plural, self._daemon_sets.store),
+            (PODS.plural, self._pods.store),
+            (JOB_REPORTS.plural, self._reports.store),
+        ]
 
     # --- reading -------------------------------------------------------------------------
 

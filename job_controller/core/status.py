@@ -15,6 +15,7 @@ from job_controller.core.story import tell_progress
 from job_controller.core.tally import Tally
 from job_controller.core.trouble import Trouble
 from job_controller.core.verdict import HELD, LOST, SUCCEEDED, RunVerdict
+from job_controller.core.words import brief
 
 _SUSPENDED_WORDS = "spec.suspend is true: no node starts its work; those that have started go on"
 
@@ -39,12 +40,38 @@ def first_status(job: Job, now: datetime, token: str = "") -> dict[str, Any]:
 
 def suspended_status(job: Job, now: datetime) -> dict[str, Any]:
     """Return the status of a Job that is suspended before it has started."""
-    suspended = Condition(names.CONDITION_SUSPENDED, True, "Suspended", _SUSPENDED_WORDS)
+    changes = [Condition(names.CONDITION_SUSPENDED, True, "Suspended", _SUSPENDED_WORDS)]
+    if job.condition(names.CONDITION_PROGRESSING) is not None:  # it could not be read before
+        words = Condition(names.CONDITION_PROGRESSING, False, "Paused", _SUSPENDED_WORDS)
+        changes.append(words)
     return {
         **job.status,
         "phase": names.PHASE_PAUSED,
         "observedGeneration": job.generation,
-        "conditions": set_conditions(job, (suspended,), now),
+        "conditions": set_conditions(job, changes, now),
+    }
+
+
+def unreadable_status(job: Job, error: str, now: datetime) -> dict[str, Any]:
+    """Return the status of a Job that cannot be read, of which `job` holds what is known.
+
+    Its other conditions stay. It is said once of each generation: in other words it would be said
+    again and again, since each writing makes another version that cannot be read.
+    """
+    found = job.condition(names.CONDITION_PROGRESSING)
+    is_told = found is not None and found.reason == "Unreadable"
+    if is_told and job.status.get("observedGeneration") == job.generation:
+        return dict(job.status)
+    words = (
+        f"the controller cannot read this Job, and does nothing for it: {brief(error)}; "
+        "change its spec, or delete it and create it again"
+    )
+    unread = Condition(names.CONDITION_PROGRESSING, False, "Unreadable", words)
+    return {
+        "phase": names.PHASE_PENDING,
+        **job.status,
+        "observedGeneration": job.generation,
+        "conditions": set_conditions(job, (unread,), now),
     }
 
 

@@ -52,7 +52,8 @@ class Unreadable:
         said = status if isinstance(status, Mapping) else {}
         generation = found.get("generation")
         return cls(
-            clean_text(str(error), MESSAGE_LIMIT),
+            # Without the place in the text, which says nothing of the object.
+            clean_text(str(getattr(error, "msg", error)), MESSAGE_LIMIT),
             namespace=str(found.get("namespace") or ""),
             name=str(found.get("name") or ""),
             uid=str(found.get("uid") or ""),

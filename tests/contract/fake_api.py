@@ -645,7 +645,7 @@ def event_line(type_: str, raw: Raw) -> bytes:
     return on_the_wire({"type": type_, "object": raw}) + b"\n"
 
 
-# A value of this form is sent as lists within lists, so many levels deep: more than Python can hold.
+# A value of this form is sent as lists within lists, so many levels deep: Python cannot hold them.
 DEEP = re.compile(rb'"@deep:(\d+)"')
 # And this one as no JSON at all.
 BROKEN = "@broken"

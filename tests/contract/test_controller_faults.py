@@ -70,6 +70,53 @@ async def test_an_undisturbed_run_makes_these_writes_and_no_others(server, clust
     assert len(versions) == 1 + len(cluster.writes("/jobs/"))
 
 
+# --- what cannot be read -----------------------------------------------------------------
+
+
+async def test_a_job_that_cannot_be_read_is_told_so_and_holds_up_no_other(server, cluster):
+    deep = {"suspend": True, "template": {"spec": {"containers": [{"x": "@deep:1100"}]}}}
+    async with running(server):
+        cluster.apply("deep", **deep)
+        await until(lambda: cluster.condition("Progressing", "deep"))
+        condition = cluster.condition("Progressing", "deep")
+        assert (condition["status"], condition["reason"]) == ("False", "Unreadable")
+        assert "delete it and create it again" in condition["message"]
+        assert cluster.status("deep")["observedGeneration"] == 1
+        cluster.apply()
+        await until(cluster.is_settled)
+        await asyncio.sleep(600)
+        assert len(cluster.writes("/jobs/deep")) == 1
+    # After a restart it is as unreadable, and nothing is new to say.
+    async with running(server):
+        await finish(cluster)
+        assert len(cluster.writes("/jobs/deep")) == 1
+        # Another generation of it is told of once more.
+        cluster.apply("deep", **deep, image="other")
+        await until(lambda: cluster.status("deep")["observedGeneration"] == 2)
+        await asyncio.sleep(60)
+        assert len(cluster.writes("/jobs/deep")) == 2
+        # Mended, it is taken up as any other.
+        cluster.apply("deep", suspend=True)
+        await until(lambda: cluster.condition("Suspended", "deep"))
+        assert cluster.condition("Progressing", "deep")["reason"] == "Paused"
+        assert cluster.status("deep")["phase"] == "Paused"
+        server.remove(JOBS, "deep")
+
+
+async def test_a_job_that_became_unreadable_is_left_alone(server, cluster):
+    async with running(server):
+        cluster.apply("sample", suspend=True)
+        await until(lambda: cluster.condition("Suspended"))
+        cluster.apply("sample", template={"spec": {"volumes": ["@deep:1100"]}})
+        await until(lambda: cluster.condition("Progressing").get("reason") == "Unreadable")
+        assert cluster.condition("Suspended")["status"] == "True"  # as it was
+        await asyncio.sleep(600)
+        assert server.list(DAEMON_SETS) == []
+        cluster.apply("sample")
+        await until(cluster.is_settled)
+        await finish(cluster)
+
+
 # --- conflicts ---------------------------------------------------------------------------
 
 
