@@ -299,7 +299,9 @@ class Reflector(Generic[T]):
             return raw
         try:
             return self._project(raw)
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        except ValueError as error:
+            return Unreadable.of(raw, error)
+        except (TypeError, LookupError, AttributeError, RecursionError) as error:
             return Unreadable.of(raw, repr(error))
 
     def _mark(self, key: Key, item: Unreadable) -> None:

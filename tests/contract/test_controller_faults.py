@@ -73,8 +73,11 @@ async def test_an_undisturbed_run_makes_these_writes_and_no_others(server, clust
 # --- what cannot be read -----------------------------------------------------------------
 
 
-async def test_a_job_that_cannot_be_read_is_told_so_and_holds_up_no_other(server, cluster):
-    deep = {"suspend": True, "template": {"spec": {"containers": [{"x": "@deep:1100"}]}}}
+@pytest.mark.parametrize("levels", [900, 1100])
+async def test_a_job_that_is_nested_too_deep_is_told_so_and_holds_up_no_other(
+    server, cluster, levels
+):
+    deep = {"template": {"spec": {"containers": [{"x": f"@deep:{levels}"}]}}}
     async with running(server):
         cluster.apply("deep", **deep)
         await until(lambda: cluster.condition("Progressing", "deep"))

@@ -28,6 +28,21 @@ async def test_a_write_that_fails_is_tried_again(cluster, server, status):
     assert cluster.sample(terminator, "ledger_pending") == 0
 
 
+async def test_a_job_that_cannot_be_read_holds_up_no_other(cluster, server):
+    deep = {"template": {"spec": {"containers": [{"x": "@deep:1100"}]}}}
+    meta = {"namespace": "elsewhere", "name": "deep"}
+    server.put(JOBS, {"metadata": meta, "spec": deep})
+    terminator, _ = cluster.start()
+    await eventually(lambda: terminator.is_ready)
+    run = cluster.add_job()
+    server.put(JOBS, {"metadata": meta | {"name": "deep-2"}, "spec": deep})
+    print_tokens(run)
+    await eventually(lambda: run.completed() == set(run.nodes))
+    run.agree()
+    await eventually(lambda: not run.exists)
+    assert cluster.sample(terminator, "unreadable_objects", resource="jobs") == 2
+
+
 async def test_a_connection_that_breaks_in_a_write_is_survived(cluster, server):
     run = cluster.add_job()
     cluster.start()
