@@ -169,29 +169,36 @@ class Caches:
         """Whether every cache has held a complete list."""
         return all(cache.has_synced for cache in self._all())
 
+    @property
+    def healthy(self) -> bool:
+        """Whether every cache is complete, and follows the cluster."""
+        return all(cache.healthy for cache in self._all())
+
     def _all(self) -> list[MultiReflector[Any] | Reflector[Any]]:
+        return list(self._by_resource().values())
+
+    def _by_resource(self) -> dict[str, MultiReflector[Any] | Reflector[Any]]:
         # A stand-in for a variadic generic: what differs between them is of no interest here.
-        caches: list[MultiReflector[Any] | Reflector[Any]] = [self._nodes]
-        caches += [self._jobs, self._daemon_sets, self._pods, self._reports, self._notices]
-        return caches
+        return {
+            NODES.plural: self._nodes,
+            JOBS.plural: self._jobs,
+            DAEMON_SETS.plural: self._daemon_sets,
+            PODS.plural: self._pods,
+            JOB_REPORTS.plural: self._reports,
+            EVENTS.plural: self._notices,
+        }
 
     def sizes(self) -> dict[str, int]:
         """Return how many objects each cache holds, by the plural of its resource."""
-        return {name: len(store) for name, store in self._stores()}
+        return {name: len(cache.store) for name, cache in self._by_resource().items()}
 
     def unreadable(self) -> dict[str, int]:
         """Return how many objects each cache lacks because they cannot be read."""
-        return {name: len(store.unreadable) for name, store in self._stores()}
+        return {name: len(cache.store.unreadable) for name, cache in self._by_resource().items()}
 
-    def _stores(self) -> list[tuple[str, Store[Any]]]:
-        return [
-            (NODES.plural, self._nodes.store),
-            (JOBS.plural, self._jobs.store),
-            (DAEMON_SETS.plural, self._daemon_sets.store),
-            (PODS.plural, self._pods.store),
-            (JOB_REPORTS.plural, self._reports.store),
-            (EVENTS.plural, self._notices.store),
-        ]
+    def silence(self) -> dict[str, float]:
+        """Return for how many seconds each cache has had no answer of the API server."""
+        return {name: cache.silence_seconds for name, cache in self._by_resource().items()}
 
     # --- reading -----------------------------------------------------------------------
 

@@ -191,7 +191,7 @@ async def run(config: Config) -> None:
             host=config.probe_host,
             port=config.probe_port,
             live=lambda: not running.done(),
-            ready=lambda: controller.caches.has_synced,
+            ready=lambda: controller.caches.healthy,
             registry=metrics.registry,
         ) as port:
             logger.info("started", probe_port=port, namespaces=",".join(config.namespaces) or "all")

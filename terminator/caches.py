@@ -109,25 +109,34 @@ class Caches:
         """Whether every cache has held a complete list."""
         return self._nodes.has_synced and all(cache.has_synced for cache in self._namespaced())
 
+    @property
+    def healthy(self) -> bool:
+        """Whether every cache is complete, and follows the cluster."""
+        return all(cache.healthy for cache in self._by_resource().values())
+
     def _namespaced(self) -> list[MultiReflector[Any]]:
         return [self._jobs, self._daemon_sets, self._pods, self._reports]
 
+    def _by_resource(self) -> dict[str, MultiReflector[Any] | Reflector[Any]]:
+        return {
+            NODES.plural: self._nodes,
+            JOBS.plural: self._jobs,
+            DAEMON_SETS.plural: self._daemon_sets,
+            PODS.plural: self._pods,
+            JOB_REPORTS.plural: self._reports,
+        }
+
     def sizes(self) -> dict[str, int]:
         """Return how many objects each cache holds, by the plural of its resource."""
-        return {name: len(store) for name, store in self._stores()}
+        return {name: len(cache.store) for name, cache in self._by_resource().items()}
 
     def unreadable(self) -> dict[str, int]:
         """Return how many objects each cache lacks because they cannot be read."""
-        return {name: len(store.unreadable) for name, store in self._stores()}
+        return {name: len(cache.store.unreadable) for name, cache in self._by_resource().items()}
 
-    def _stores(self) -> list[tuple[str, Store[Any]]]:
-        return [
-            (NODES.plural, self._nodes.store),
-            (JOBS.plural, self._jobs.store),
-            (DAEMON_SETS.plural, self._daemon_sets.store),
-            (PODS.plural, self._pods.store),
-            (JOB_REPORTS.plural, self._reports.store),
-        ]
+    def silence(self) -> dict[str, float]:
+        """Return for how many seconds each cache has had no answer of the API server."""
+        return {name: cache.silence_seconds for name, cache in self._by_resource().items()}
 
     # --- reading -------------------------------------------------------------------------
 

@@ -108,8 +108,8 @@ class Terminator:
 
     @property
     def is_ready(self) -> bool:
-        """Whether every cache has held a complete list."""
-        return self._watch.caches.has_synced
+        """Whether every cache has held a complete list, and follows the cluster."""
+        return self._watch.caches.healthy
 
     async def run(self) -> None:
         """Follow the cluster and, while leading, act on it; runs until cancelled.

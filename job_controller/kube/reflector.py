@@ -32,6 +32,9 @@ BACKOFF_SECONDS = (0.2, 30.0)
 # A watch that ended sooner than this counts as a failure: a server that accepts watches and ends
 # them at once must not be asked in a tight loop.
 SHORT_WATCH_SECONDS = 1.0
+# A reflector that had no answer for so long, beyond the time for which its watch may be silent, has
+# lost the cluster. Rolling API servers, and the longest back-off, take much less.
+LOST_SECONDS = 300.0
 # After so many watches that the server answered with 5xx, it is listed: the version that they begin
 # from may be the reason. It is when etcd was restored from a backup ("too large resource version").
 WATCH_REFUSALS_LIMIT = 3
@@ -107,6 +110,7 @@ class Reflector(Generic[T]):
         self.synced = asyncio.Event()
         self.resource_version = ""
         self.last_activity = clock.monotonic()
+        self._watch_opened: float | None = None
 
     @property
     def has_synced(self) -> bool:
@@ -114,14 +118,26 @@ class Reflector(Generic[T]):
         return self.synced.is_set()
 
     @property
-    def healthy(self) -> bool:
-        """Whether it runs, has synced, and heard from the server recently.
+    def silence_seconds(self) -> float:
+        """How long ago the server last answered: by a page, an event, a bookmark or a watch.
 
-        Recently: within the time in which a silent watch is found out and replaced, twice. False
-        while the API server is away, too: good for readiness, not for restarting the process.
+        A watch is an answer once it has lasted a second, events or not: where nothing changes and
+        there are no bookmarks, nothing else comes.
         """
-        silence = self._clock.monotonic() - self.last_activity
-        return self._running and self.has_synced and silence < 2 * self._idle_seconds
+        now = self._clock.monotonic()
+        opened = self._watch_opened
+        if opened is None or now - opened < SHORT_WATCH_SECONDS:
+            return now - self.last_activity
+        return now - max(self.last_activity, opened)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether it runs, has synced, and had an answer of the server within some minutes.
+
+        False while the API server is away, too: good for readiness, not for restarting the process.
+        """
+        is_lost = self.silence_seconds >= self._idle_seconds + LOST_SECONDS
+        return self._running and self.has_synced and not is_lost
 
     def observed_version(self, namespace: str) -> str:  # noqa: ARG002 - see MultiReflector
         """Return the resourceVersion up to which objects of `namespace` are known, or ""."""
@@ -229,17 +245,20 @@ class Reflector(Generic[T]):
             server_timeout_seconds=low + int((high - low) * self._rng()),
             idle_timeout_seconds=self._idle_seconds,
         ) as events:
-            opened = self.last_activity = self._clock.monotonic()
+            opened = self._watch_opened = self._clock.monotonic()
             try:
                 async for event in events:
-                    self.last_activity = self._clock.monotonic()
                     self._apply(event)
+                    self.last_activity = self._clock.monotonic()
                     self._note_lasting(opened)
             except Unavailable:
                 self._note_lasting(opened)
                 raise
+            finally:
+                self._watch_opened = None
         if not self._note_lasting(opened):
             raise Unavailable("the server ended the watch at once", reason="ShortWatch")
+        self.last_activity = self._clock.monotonic()
 
     def _note_lasting(self, opened: float) -> bool:
         """Forget past failures if the watch has lasted; return whether it has.
@@ -249,6 +268,7 @@ class Reflector(Generic[T]):
         """
         if self._clock.monotonic() - opened < SHORT_WATCH_SECONDS:
             return False
+        self.last_activity = max(self.last_activity, opened)
         self._backoff.reset()
         self._watch_refusals = 0
         return True
@@ -391,13 +411,17 @@ class MultiReflector(Generic[T]):
 
     @property
     def healthy(self) -> bool:
-        """Whether every reflector is healthy."""
-        return all(reflector.healthy for reflector in self.reflectors)
+        """Whether all have synced, and one is healthy at least.
+
+        If the others are not, it is for something of their namespaces, such as a role that is gone
+        with its namespace: no reason to call the whole program unready. Their silence is told.
+        """
+        return self.has_synced and any(reflector.healthy for reflector in self.reflectors)
 
     @property
-    def last_activity(self) -> float:
-        """Return when the quietest reflector last heard from the server (monotonic seconds)."""
-        return min(reflector.last_activity for reflector in self.reflectors)
+    def silence_seconds(self) -> float:
+        """The longest silence of all, see Reflector."""
+        return max(reflector.silence_seconds for reflector in self.reflectors)
 
     def observed_version(self, namespace: str) -> str:
         """Return the resourceVersion up to which objects of `namespace` are known, or "".

@@ -35,6 +35,10 @@ class Caches(Protocol):
         """Return how many objects each cache lacks because they cannot be read."""
         ...
 
+    def silence(self) -> Mapping[str, float]:
+        """Return for how many seconds each cache has had no answer of the API server."""
+        ...
+
 
 def process_sizes(
     queue: Callable[[], WorkQueue[tuple[str, str]]], caches: Callable[[], Caches]
@@ -58,6 +62,12 @@ def process_sizes(
             "unreadable_objects",
             "Objects that exist and that cannot be read, by resource.",
             lambda: caches().unreadable(),
+            label="resource",
+        ),
+        Size(
+            "watch_silence_seconds",
+            "Seconds since the API server last answered a list or a watch, by resource.",
+            lambda: caches().silence(),
             label="resource",
         ),
     ]

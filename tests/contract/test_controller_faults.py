@@ -1,13 +1,17 @@
 """The controller when the API server does what API servers do. All times are the loop's own."""
 
 import asyncio
+import contextlib
 import itertools
 
 import pytest
 
+from job_controller.config import Config
 from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import Unavailable
 from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, LEASES, PODS
+from job_controller.main import Controller
+from job_controller.metrics import Metrics
 from tests.contract.controller_cluster import (
     SET,
     Cluster,
@@ -68,6 +72,34 @@ async def test_an_undisturbed_run_makes_these_writes_and_no_others(server, clust
     # to a change that changes nothing.
     versions = [event.version for event in server.storage.history if event.kind[1] == "jobs"]
     assert len(versions) == 1 + len(cluster.writes("/jobs/"))
+
+
+# --- readiness ---------------------------------------------------------------------------
+
+
+async def test_one_watch_that_is_refused_for_minutes_makes_it_unready_and_back(server, cluster):
+    async with KubeClient(server.url) as client:
+        metrics = Metrics()
+        controller = Controller(client, Config(), metrics)
+        task = asyncio.create_task(controller.run())
+        assert not controller.caches.healthy
+        await until(lambda: controller.caches.healthy)
+        await asyncio.sleep(2000)
+        assert controller.caches.healthy
+        server.fail_next("GET", "/jobreports", 403, times=10_000)
+        server.drop_watches()
+        await asyncio.sleep(360)
+        assert controller.caches.healthy
+        await asyncio.sleep(20)
+        assert not controller.caches.healthy
+        name = "job_controller_watch_silence_seconds"
+        assert metrics.registry.get_sample_value(name, {"resource": "jobreports"}) > 370
+        assert metrics.registry.get_sample_value(name, {"resource": "jobs"}) < 70
+        server.faults.clear()
+        await until(lambda: controller.caches.healthy)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
 
 
 # --- what cannot be read -----------------------------------------------------------------

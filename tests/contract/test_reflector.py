@@ -619,14 +619,70 @@ async def test_failing_on_change_ends_the_reflector(server, client):
         await reflector.run()
 
 
-async def test_silence_without_a_server_is_unhealthy(server, follow):
+async def test_silence_without_a_server_is_unhealthy_until_it_answers(server, follow):
     follower = await follow()
+    reflector = follower.reflector
     server.fail_next("GET", "/pods", 503, times=10_000)
     server.drop_watches()
-    await asyncio.sleep(130)
-    assert follower.reflector.healthy
-    await asyncio.sleep(20)
+    await asyncio.sleep(350)
+    assert reflector.healthy
+    await asyncio.sleep(30)
+    assert not reflector.healthy
+    assert reflector.silence_seconds > 370
+    server.faults.clear()
+    await asyncio.sleep(35)
+    assert reflector.healthy
+    assert reflector.silence_seconds < 70
+
+
+async def test_watch_that_gives_the_same_event_again_and_again_is_unhealthy(server, follow):
+    """As it was with events that could not be parsed: opened, broken, opened, and so on."""
+    follower = await follow()
+    server.bookmark_seconds = None
+    server.answer_next("GET", "limit=", b"<html>", times=10_000)
+    server.answer_next("GET", "watch=", b"{not json}\n", times=10_000)
+    server.drop_watches()
+    await asyncio.sleep(380)
     assert not follower.reflector.healthy
+
+
+@pytest.mark.parametrize("bookmarks", [False, True])
+async def test_where_nothing_happens_a_watch_that_lasts_is_healthy(server, follow, bookmarks):
+    server.bookmarks = bookmarks
+    follower = await follow()
+    for _ in range(60):
+        await asyncio.sleep(17)
+        assert follower.reflector.healthy
+        assert follower.reflector.silence_seconds < 75
+
+
+async def test_forbidden_namespace_is_silent_and_the_others_are_healthy(server, client):
+    def make(namespace, store):
+        return Reflector(
+            client,
+            PODS,
+            namespace=namespace,
+            project=project,
+            on_change=lambda old, new: None,
+            clock=server.clock,
+            store=store,
+        )
+
+    multi = MultiReflector(["one", "two"], make)
+    task = asyncio.create_task(multi.run())
+    await multi.wait_synced()
+    server.fail_next("GET", "/namespaces/two/pods", 403, times=10_000)
+    server.drop_watches()
+    await asyncio.sleep(400)
+    assert multi.healthy
+    assert multi.silence_seconds > 390
+    server.fail_next("GET", "/namespaces/one/pods", 503, times=10_000)
+    server.drop_watches()
+    await asyncio.sleep(400)
+    assert not multi.healthy
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 @pytest.mark.parametrize(
@@ -656,7 +712,7 @@ async def test_multi_reflector_holds_the_wanted_namespaces(server, client, names
     assert sorted(item.name for item in multi.store.by_index("owner", "o")) == expected
     assert multi.has_synced
     assert multi.healthy
-    assert multi.last_activity > 0
+    assert multi.silence_seconds < 70
     assert len(multi.reflectors) == max(1, len(set(namespaces)))
     assert multi.observed_version("one")
     assert bool(multi.observed_version("three")) == ("c" in expected)

@@ -43,6 +43,18 @@ async def test_a_job_that_cannot_be_read_holds_up_no_other(cluster, server):
     assert cluster.sample(terminator, "unreadable_objects", resource="jobs") == 2
 
 
+async def test_a_watch_that_is_refused_for_minutes_makes_it_unready_and_back(cluster, server):
+    terminator, _ = cluster.start()
+    await eventually(lambda: terminator.is_ready)
+    server.fail_next("GET", "/jobreports", 503, times=10_000)
+    server.drop_watches()
+    await asyncio.sleep(380)
+    assert not terminator.is_ready
+    assert cluster.sample(terminator, "watch_silence_seconds", resource="jobreports") > 370
+    server.faults.clear()
+    await eventually(lambda: terminator.is_ready, 60)
+
+
 async def test_a_connection_that_breaks_in_a_write_is_survived(cluster, server):
     run = cluster.add_job()
     cluster.start()

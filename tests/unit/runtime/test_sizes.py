@@ -16,6 +16,9 @@ class Caches:
     def unreadable(self):
         return {"pods": 3}
 
+    def silence(self):
+        return {"pods": 1.5}
+
 
 async def test_sizes_are_those_of_the_moment_in_which_somebody_asks():
     queue: WorkQueue[tuple[str, str]] = WorkQueue()
@@ -36,6 +39,7 @@ async def test_sizes_are_those_of_the_moment_in_which_somebody_asks():
     assert value("queue_keys", state="processing") == 0
     assert value("cache_objects", resource="pods") == 2
     assert value("unreadable_objects", resource="pods") == 3
+    assert value("watch_silence_seconds", resource="pods") == 1.5
     assert value("asyncio_tasks") == 1
     assert value("books") == 7
     queue.close()
