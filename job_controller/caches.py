@@ -25,7 +25,7 @@ from job_controller.api.objects import (
 from job_controller.api.report import JobReport, parse_report
 from job_controller.api.times import parse_time
 from job_controller.kube.client import WATCH_IDLE_SECONDS, KubeClient
-from job_controller.kube.reflector import MultiReflector, Reflector
+from job_controller.kube.reflector import MultiReflector, Reflector, wait_synced
 from job_controller.kube.resources import (
     DAEMON_SETS,
     EVENTS,
@@ -160,22 +160,26 @@ class Caches:
                 group.create_task(cache.run())
 
     async def wait_synced(self) -> None:
-        """Return once every cache has held a complete list."""
-        for cache in self._all():
-            await (cache.synced.wait() if isinstance(cache, Reflector) else cache.wait_synced())
+        """Return once the nodes, and all caches of one namespace, have held a complete list."""
+        await self._nodes.synced.wait()
+        await wait_synced(self._namespaced(), self._namespaces)
 
-    @property
-    def has_synced(self) -> bool:
-        """Whether every cache has held a complete list."""
-        return all(cache.has_synced for cache in self._all())
+    def has_synced(self, namespace: str) -> bool:
+        """Return whether all that concerns Jobs of a namespace has been listed."""
+        return self._nodes.has_synced and all(
+            cache.reflector_for(namespace).has_synced for cache in self._namespaced()
+        )
 
     @property
     def healthy(self) -> bool:
-        """Whether every cache is complete, and follows the cluster."""
+        """Whether every cache follows the cluster, in one of the namespaces at least."""
         return all(cache.healthy for cache in self._all())
 
     def _all(self) -> list[MultiReflector[Any] | Reflector[Any]]:
         return list(self._by_resource().values())
+
+    def _namespaced(self) -> list[MultiReflector[Any]]:
+        return [self._jobs, self._daemon_sets, self._pods, self._reports, self._notices]
 
     def _by_resource(self) -> dict[str, MultiReflector[Any] | Reflector[Any]]:
         # A stand-in for a variadic generic: what differs between them is of no interest here.

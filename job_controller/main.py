@@ -102,7 +102,7 @@ class Controller:
         self._metrics.is_leader.set(leading)
 
     async def _work(self) -> None:
-        """Look at every Job once, then at those that change."""
+        """Look at every Job once, then at those that change or whose namespace is listed later."""
         for job in self.caches.jobs():
             self._queue.add((job.namespace, job.name))
         for key in (*self.caches.reported_keys(), *self.caches.unreadable_keys()):

@@ -53,6 +53,7 @@ from job_controller.kube.errors import (
     TooLarge,
 )
 from job_controller.kube.events import EventRecorder, ObjectReference
+from job_controller.kube.reflector import UNSYNCED_SECONDS
 from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, PODS, Resource
 from job_controller.kube.unreadable import Unreadable
 from job_controller.metrics import Metrics
@@ -98,6 +99,8 @@ class Reconciler:
 
         Raises KubeError when a write failed in a way that only trying again can mend.
         """
+        if not self._caches.has_synced(key[0]):
+            return UNSYNCED_SECONDS
         if not self._written.is_ready(key):
             return _STALE_RETRY_SECONDS
         started = time.perf_counter()

@@ -20,7 +20,7 @@ from job_controller.api.objects import (
 )
 from job_controller.api.report import JobReport, parse_report
 from job_controller.kube.client import KubeClient
-from job_controller.kube.reflector import MultiReflector, Reflector
+from job_controller.kube.reflector import MultiReflector, Reflector, wait_synced
 from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, NODES, PODS, Resource
 from job_controller.kube.store import Indexer, Projected, Store
 from job_controller.runtime.clock import Clock
@@ -99,19 +99,19 @@ class Caches:
                 group.create_task(cache.run())
 
     async def wait_synced(self) -> None:
-        """Return once every cache has held a complete list."""
+        """Return once the nodes, and all caches of one namespace, have held a complete list."""
         await self._nodes.synced.wait()
-        for cache in self._namespaced():
-            await cache.wait_synced()
+        await wait_synced(self._namespaced(), self._namespaces)
 
-    @property
-    def has_synced(self) -> bool:
-        """Whether every cache has held a complete list."""
-        return self._nodes.has_synced and all(cache.has_synced for cache in self._namespaced())
+    def has_synced(self, namespace: str) -> bool:
+        """Return whether all that concerns Jobs of a namespace has been listed."""
+        return self._nodes.has_synced and all(
+            cache.reflector_for(namespace).has_synced for cache in self._namespaced()
+        )
 
     @property
     def healthy(self) -> bool:
-        """Whether every cache is complete, and follows the cluster."""
+        """Whether every cache follows the cluster, in one of the namespaces at least."""
         return all(cache.healthy for cache in self._by_resource().values())
 
     def _namespaced(self) -> list[MultiReflector[Any]]:

@@ -108,7 +108,7 @@ class Terminator:
 
     @property
     def is_ready(self) -> bool:
-        """Whether every cache has held a complete list, and follows the cluster."""
+        """Whether every cache has held a complete list and follows the cluster, see `Caches`."""
         return self._watch.caches.healthy
 
     async def run(self) -> None:

@@ -35,6 +35,8 @@ SHORT_WATCH_SECONDS = 1.0
 # A reflector that had no answer for so long, beyond the time for which its watch may be silent, has
 # lost the cluster. Rolling API servers, and the longest back-off, take much less.
 LOST_SECONDS = 300.0
+# After this time a Job is looked at again whose namespace has not been listed completely.
+UNSYNCED_SECONDS = 1.0
 # After so many watches that the server answered with 5xx, it is listed: the version that they begin
 # from may be the reason. It is when etcd was restored from a backup ("too large resource version").
 WATCH_REFUSALS_LIMIT = 3
@@ -404,19 +406,18 @@ class MultiReflector(Generic[T]):
         """Return the reflectors, one or more."""
         return list(self._by_namespace.values()) if self._all is None else [self._all]
 
-    @property
-    def has_synced(self) -> bool:
-        """Whether every namespace was listed."""
-        return all(reflector.has_synced for reflector in self.reflectors)
+    def reflector_for(self, namespace: str) -> Reflector[T]:
+        """Return the reflector that covers a namespace; KeyError if it is not followed."""
+        return self._all or self._by_namespace[namespace]
 
     @property
     def healthy(self) -> bool:
-        """Whether all have synced, and one is healthy at least.
+        """Whether one of them is at least.
 
         If the others are not, it is for something of their namespaces, such as a role that is gone
         with its namespace: no reason to call the whole program unready. Their silence is told.
         """
-        return self.has_synced and any(reflector.healthy for reflector in self.reflectors)
+        return any(reflector.healthy for reflector in self.reflectors)
 
     @property
     def silence_seconds(self) -> float:
@@ -428,19 +429,33 @@ class MultiReflector(Generic[T]):
 
         Per namespace, because one watch knows nothing of how far another one has come.
         """
-        reflector = self._all or self._by_namespace.get(namespace)
-        return reflector.resource_version if reflector is not None else ""
-
-    async def wait_synced(self) -> None:
-        """Return once every namespace was listed; waits for ever if one cannot be."""
-        for reflector in self.reflectors:
-            await reflector.synced.wait()
+        is_followed = self._all is not None or namespace in self._by_namespace
+        return self.reflector_for(namespace).resource_version if is_followed else ""
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
         async with asyncio.TaskGroup() as group:
             for reflector in self.reflectors:
                 group.create_task(reflector.run())
+
+
+async def wait_synced(caches: Iterable[MultiReflector[Any]], namespaces: Iterable[str]) -> None:
+    """Return once all caches have listed one of the namespaces; none given means all in one.
+
+    One and not every one: a namespace that cannot be listed, since its role is gone with it, must
+    not keep the others waiting for ever.
+    """
+
+    async def listed(namespace: str) -> None:
+        for cache in caches:
+            await cache.reflector_for(namespace).synced.wait()
+
+    waiting = [asyncio.create_task(listed(name)) for name in list(namespaces) or [""]]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()
 
 
 def is_newer(version: str, than: str) -> bool:

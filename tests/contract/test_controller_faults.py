@@ -102,6 +102,18 @@ async def test_one_watch_that_is_refused_for_minutes_makes_it_unready_and_back(s
             await task
 
 
+async def test_a_namespace_that_is_forbidden_from_the_start_is_its_own_trouble(server, cluster):
+    server.fail_next("GET", "/namespaces/two/pods", 403, times=10_000)
+    cluster.apply()
+    cluster.apply("other", namespace="two")
+    async with running(server, namespaces=("default", "two")):
+        await finish(cluster)
+        # What is not known completely is not acted on.
+        assert cluster.writes("/namespaces/two/") == []
+        server.faults.clear()
+        await until(lambda: server.exists(DAEMON_SETS, "other-daemonset-job", "two"))
+
+
 # --- what cannot be read -----------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ import pytest
 from loguru import logger
 
 from job_controller.kube import pager
-from job_controller.kube.reflector import MultiReflector, Reflector, is_newer
+from job_controller.kube.reflector import MultiReflector, Reflector, is_newer, wait_synced
 from job_controller.kube.resources import EVENTS, NODES, PODS
 from tests.contract.fake_api import BROKEN, event_line
 
@@ -670,7 +670,8 @@ async def test_forbidden_namespace_is_silent_and_the_others_are_healthy(server, 
 
     multi = MultiReflector(["one", "two"], make)
     task = asyncio.create_task(multi.run())
-    await multi.wait_synced()
+    await wait_synced([multi], ["one"])
+    await wait_synced([multi], ["two"])
     server.fail_next("GET", "/namespaces/two/pods", 403, times=10_000)
     server.drop_watches()
     await asyncio.sleep(400)
@@ -704,13 +705,12 @@ async def test_multi_reflector_holds_the_wanted_namespaces(server, client, names
         )
 
     multi = MultiReflector(namespaces, make, indexers={"owner": lambda item: [item.owner]})
-    assert not multi.has_synced
+    assert not multi.healthy
     task = asyncio.create_task(multi.run())
-    await multi.wait_synced()
+    await wait_synced([multi], namespaces)
     await asyncio.sleep(100)
     assert sorted(item.name for item in multi.store) == expected
     assert sorted(item.name for item in multi.store.by_index("owner", "o")) == expected
-    assert multi.has_synced
     assert multi.healthy
     assert multi.silence_seconds < 70
     assert len(multi.reflectors) == max(1, len(set(namespaces)))

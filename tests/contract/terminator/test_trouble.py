@@ -55,6 +55,22 @@ async def test_a_watch_that_is_refused_for_minutes_makes_it_unready_and_back(clu
     await eventually(lambda: terminator.is_ready, 60)
 
 
+async def test_a_namespace_that_is_forbidden_from_the_start_is_its_own_trouble(cluster, server):
+    server.fail_next("GET", "/namespaces/two/jobreports", 403, times=10_000)
+    run = cluster.add_job()
+    other = cluster.add_job("other", namespace="two")
+    terminator, _ = cluster.start(Config(namespaces=("default", "two")))
+    for each in (run, other):
+        print_tokens(each)
+    await eventually(lambda: run.completed() == set(run.nodes))
+    run.agree()
+    await eventually(lambda: not run.exists)
+    assert terminator.is_ready
+    assert server.count("GET", "/namespaces/two/pods/.*/log") == 0
+    server.faults.clear()
+    await eventually(lambda: other.completed() == set(other.nodes), 60)
+
+
 async def test_a_connection_that_breaks_in_a_write_is_survived(cluster, server):
     run = cluster.add_job()
     cluster.start()
