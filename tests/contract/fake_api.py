@@ -122,7 +122,7 @@ class FakeApiServer:
         self.expired_as_event = False
         self.continue_expired = False
         # What is sent, again and again, in answer to requests whose path?query this matches.
-        self.endless: tuple[re.Pattern[str], bytes] | None = None
+        self.endless: tuple[re.Pattern[str], bytes, float] | None = None
         self.sent_bytes = 0
         self.url = ""
         self._runner: web.AppRunner | None = None
@@ -341,7 +341,7 @@ class FakeApiServer:
         try:
             self._check(request, fault)
             if self.endless and self.endless[0].search(request.path):
-                response = await self._serve_endless(http, self.endless[1])
+                response = await self._serve_endless(http, *self.endless[1:])
             elif fault is not None and fault.body is not None:
                 response = web.Response(body=fault.body, content_type="application/json")
             else:
@@ -374,20 +374,25 @@ class FakeApiServer:
                 return fault
         return None
 
-    def answer_endlessly(self, path_regex: str, chunk: bytes) -> None:
+    def answer_endlessly(
+        self, path_regex: str, chunk: bytes, *, pause_seconds: float = 0.0
+    ) -> None:
         """Answer matching requests with 200 and `chunk` again and again, for as long as one reads.
 
         As a broken server does, or a kubelet that minds no limit. `sent_bytes` counts them.
         """
-        self.endless = re.compile(path_regex), chunk
+        self.endless = re.compile(path_regex), chunk, pause_seconds
 
-    async def _serve_endless(self, http: web.Request, chunk: bytes) -> web.StreamResponse:
+    async def _serve_endless(
+        self, http: web.Request, chunk: bytes, pause_seconds: float
+    ) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(http)
         with contextlib.suppress(ConnectionError):
             while True:
                 await response.write(chunk)
                 self.sent_bytes += len(chunk)
+                await asyncio.sleep(pause_seconds)
         return response
 
     @staticmethod

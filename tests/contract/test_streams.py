@@ -285,6 +285,28 @@ async def test_answer_without_an_end_is_unavailable(server, client):
     assert Call("GET", "/", "get", "nodes").limit_bytes < 1 << 27
 
 
+@pytest.mark.looptime(end=1000)
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda client: client.get(NODES, "n"),
+        lambda client: client.list(NODES),
+        lambda client: client.page(NODES, limit=1),
+        lambda client: client.merge_patch(NODES, "n", {}),
+        lambda client: client.create(NODES, {}),
+        lambda client: client.delete(NODES, "n"),
+        lambda client: client.read_pod_log("default", "p", **STARTED, max_bytes=1000),
+    ],
+)
+async def test_answer_that_trickles_is_a_timeout(server, client, ask):
+    server.answer_endlessly("/", b" ", pause_seconds=1)
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(Unavailable) as caught:
+        await ask(client)
+    assert caught.value.reason == "Timeout"
+    assert asyncio.get_running_loop().time() - began == pytest.approx(30, abs=0.5)
+
+
 async def test_log_read_as_a_stream_ends_at_its_limit(server, client):
     server.answer_endlessly("/log", b"x" * 100_000)
     async with asyncio.timeout(20):
