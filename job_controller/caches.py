@@ -26,7 +26,7 @@ from job_controller.api.objects import (
 from job_controller.api.report import JobReport, parse_report
 from job_controller.api.times import parse_time
 from job_controller.kube.client import WATCH_IDLE_SECONDS, KubeClient
-from job_controller.kube.reflector import MultiReflector, Reflector
+from job_controller.kube.reflector import MultiReflector, Reflector, wait_synced
 from job_controller.kube.resources import (
     DAEMON_SETS,
     EVENTS,
@@ -37,6 +37,7 @@ from job_controller.kube.resources import (
     Resource,
 )
 from job_controller.kube.store import Indexer, Projected, Store
+from job_controller.kube.unreadable import Unreadable
 from job_controller.runtime.clock import Clock
 
 T = TypeVar("T", bound=Projected)
@@ -112,6 +113,7 @@ class Caches:
             parse_job,
             self._job_changed,
             {"daemon_set": lambda job: (_slot(job.namespace, job.daemon_set_name),)},
+            on_unreadable=lambda found: wake((found.namespace, found.name), 0.0),
         )
         self._daemon_sets = self._make(
             DAEMON_SETS,
@@ -162,31 +164,49 @@ class Caches:
                 group.create_task(cache.run())
 
     async def wait_synced(self) -> None:
-        """Return once every cache has held a complete list."""
-        for cache in self._all():
-            await (cache.synced.wait() if isinstance(cache, Reflector) else cache.wait_synced())
+        """Return once the nodes, and all caches of one namespace, have held a complete list."""
+        await self._nodes.synced.wait()
+        await wait_synced(self._namespaced(), self._namespaces)
+
+    def has_synced(self, namespace: str) -> bool:
+        """Return whether all that concerns Jobs of a namespace has been listed."""
+        return self._nodes.has_synced and all(
+            cache.reflector_for(namespace).has_synced for cache in self._namespaced()
+        )
 
     @property
-    def has_synced(self) -> bool:
-        """Whether every cache has held a complete list."""
-        return all(cache.has_synced for cache in self._all())
+    def healthy(self) -> bool:
+        """Whether every cache follows the cluster, in one of the namespaces at least."""
+        return all(cache.healthy for cache in self._all())
 
     def _all(self) -> list[MultiReflector[Any] | Reflector[Any]]:
+        return list(self._by_resource().values())
+
+    def _namespaced(self) -> list[MultiReflector[Any]]:
+        return [self._jobs, self._daemon_sets, self._pods, self._reports, self._notices]
+
+    def _by_resource(self) -> dict[str, MultiReflector[Any] | Reflector[Any]]:
         # A stand-in for a variadic generic: what differs between them is of no interest here.
-        caches: list[MultiReflector[Any] | Reflector[Any]] = [self._nodes]
-        caches += [self._jobs, self._daemon_sets, self._pods, self._reports, self._notices]
-        return caches
+        return {
+            NODES.plural: self._nodes,
+            JOBS.plural: self._jobs,
+            DAEMON_SETS.plural: self._daemon_sets,
+            PODS.plural: self._pods,
+            JOB_REPORTS.plural: self._reports,
+            EVENTS.plural: self._notices,
+        }
 
     def sizes(self) -> dict[str, int]:
         """Return how many objects each cache holds, by the plural of its resource."""
-        return {
-            NODES.plural: len(self._nodes.store),
-            JOBS.plural: len(self._jobs.store),
-            DAEMON_SETS.plural: len(self._daemon_sets.store),
-            PODS.plural: len(self._pods.store),
-            JOB_REPORTS.plural: len(self._reports.store),
-            EVENTS.plural: len(self._notices.store),
-        }
+        return {name: len(cache.store) for name, cache in self._by_resource().items()}
+
+    def unreadable(self) -> dict[str, int]:
+        """Return how many objects each cache lacks because they cannot be read."""
+        return {name: len(cache.store.unreadable) for name, cache in self._by_resource().items()}
+
+    def silence(self) -> dict[str, float]:
+        """Return for how many seconds each cache has had no answer of the API server."""
+        return {name: cache.silence_seconds for name, cache in self._by_resource().items()}
 
     # --- reading -----------------------------------------------------------------------
 
@@ -201,6 +221,14 @@ class Caches:
     def jobs(self) -> list[Job]:
         """Return all Jobs."""
         return self._jobs.store.values()
+
+    def unreadable_job(self, key: Key) -> Unreadable | None:
+        """Return what is known of the Job of that key if it cannot be read."""
+        return self._jobs.store.unreadable.get(key)
+
+    def unreadable_keys(self) -> list[Key]:
+        """Return the keys of all Jobs that cannot be read."""
+        return list(self._jobs.store.unreadable)
 
     def reported_keys(self) -> set[Key]:
         """Return the keys of all Jobs, living or gone, that have a report."""
@@ -299,6 +327,7 @@ class Caches:
         label_selector: str | None = None,
         field_selector: str | None = None,
         idle_seconds: float = WATCH_IDLE_SECONDS,
+        on_unreadable: Callable[[Unreadable], None] | None = None,
     ) -> MultiReflector[T]:
         def one(namespace: str | None, store: Store[T]) -> Reflector[T]:
             return Reflector(
@@ -312,6 +341,7 @@ class Caches:
                 clock=self._clock,
                 store=store,
                 idle_timeout_seconds=idle_seconds,
+                on_unreadable=on_unreadable,
                 on_progress=lambda where, version: self._progress(resource.plural, where, version),
             )
 

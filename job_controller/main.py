@@ -63,7 +63,7 @@ class Controller:
     def sizes(self) -> list[Size]:
         """Return the gauges of what this process holds."""
         return [
-            *process_sizes(lambda: self._queue, self.caches.sizes),
+            *process_sizes(lambda: self._queue, lambda: self.caches),
             Size(
                 "high_water_keys",
                 "Jobs of which a write was not seen in the caches yet.",
@@ -102,10 +102,10 @@ class Controller:
         self._metrics.is_leader.set(leading)
 
     async def _work(self) -> None:
-        """Look at every Job once, then at those that change."""
+        """Look at every Job once, then at those that change or whose namespace is listed later."""
         for job in self.caches.jobs():
             self._queue.add((job.namespace, job.name))
-        for key in self.caches.reported_keys():
+        for key in (*self.caches.reported_keys(), *self.caches.unreadable_keys()):
             self._queue.add(key)
         reconciler = Reconciler(
             Shell(
@@ -191,7 +191,7 @@ async def run(config: Config) -> None:
             host=config.probe_host,
             port=config.probe_port,
             live=lambda: not running.done(),
-            ready=lambda: controller.caches.has_synced,
+            ready=lambda: controller.caches.healthy,
             registry=metrics.registry,
         ) as port:
             logger.info("started", probe_port=port, namespaces=",".join(config.namespaces) or "all")

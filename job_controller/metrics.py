@@ -23,8 +23,16 @@ _PHASES = (
 )
 _RESULTS = ("done", "retried", "failed")
 _STATES = ("waiting", "active", "completed", "failed", "unreachable")
-# Jobs that are told one by one, the oldest first; the sums speak of all of them.
+# Jobs of which the nodes are given one by one; the sums are of all of them.
 JOBS_LIMIT = 100
+# Which Jobs come first there: those that work, then those that are about to, then the others.
+_RANKS = {
+    names.PHASE_RUNNING: 0,
+    names.PHASE_PENDING: 1,
+    names.PHASE_PAUSED: 2,
+    names.PHASE_FAILED: 3,
+    names.PHASE_SUCCEEDED: 4,
+}
 
 
 class Metrics:
@@ -102,12 +110,11 @@ class _JobCollector(Collector):
         states = dict.fromkeys(_STATES, 0)
         by_job = GaugeMetricFamily(
             "job_controller_job_nodes",
-            f"Nodes of a Job, by state; of the {JOBS_LIMIT} oldest Jobs.",
+            f"Nodes of a Job, by state; of {JOBS_LIMIT} Jobs, those that run first.",
             labels=["namespace", "job", "state"],
         )
-        jobs = sorted(self._jobs(), key=_age)
-        for place, job in enumerate(jobs):
-            phase = job.status.get("phase") or names.PHASE_PENDING
+        for place, job in enumerate(_in_order(self._jobs())):
+            phase = _phase(job)
             phases[phase] = phases.get(phase, 0) + 1
             nodes = job.status.get("nodes") or {}
             for state in _STATES:
@@ -124,6 +131,24 @@ class _JobCollector(Collector):
         for state, count in states.items():
             by_state.add_metric([state], count)
         return (by_phase, by_state, by_job)
+
+
+def _in_order(jobs: Iterable[Job]) -> list[Job]:
+    """Return the Jobs by phase, and of one phase one of each namespace after the other.
+
+    So nobody's Jobs, however many or old, keep those of other namespaces off the list.
+    """
+    places: dict[tuple[str, int], int] = {}
+    keyed = []
+    for job in sorted(jobs, key=_age):
+        own = job.namespace, _RANKS.get(_phase(job), len(_RANKS))
+        places[own] = places.get(own, 0) + 1
+        keyed.append((own[1], places[own], job))
+    return [job for _, _, job in sorted(keyed, key=lambda each: each[:2])]
+
+
+def _phase(job: Job) -> str:
+    return str(job.status.get("phase") or names.PHASE_PENDING)
 
 
 def _age(job: Job) -> tuple[float, str, str]:

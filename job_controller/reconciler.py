@@ -17,7 +17,7 @@ from typing import Any, assert_never
 from loguru import logger
 
 from job_controller.api import names
-from job_controller.api.job import Job
+from job_controller.api.job import Job, parse_spec
 from job_controller.api.objects import DaemonSet, Pod, parse_daemon_set
 from job_controller.api.report import JobReport, parse_report, untracked
 from job_controller.caches import Caches, Key, cache_name
@@ -40,6 +40,7 @@ from job_controller.core.plan import (
 from job_controller.core.report import PHASE_CANCELLED, closed_status, expired_reports
 from job_controller.core.sightings import Scene, Sightings, look
 from job_controller.core.snapshot import Settings, Snapshot
+from job_controller.core.status import unreadable_status
 from job_controller.core.tally import merge_records, standing_pods
 from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import (
@@ -53,7 +54,9 @@ from job_controller.kube.errors import (
     TooLarge,
 )
 from job_controller.kube.events import EventRecorder, ObjectReference
+from job_controller.kube.reflector import UNSYNCED_SECONDS
 from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, PODS, Resource
+from job_controller.kube.unreadable import Unreadable
 from job_controller.metrics import Metrics
 from job_controller.runtime.clock import Clock
 from job_controller.runtime.expectations import HighWater
@@ -97,10 +100,15 @@ class Reconciler:
 
         Raises KubeError when a write failed in a way that only trying again can mend.
         """
+        if not self._caches.has_synced(key[0]):
+            return UNSYNCED_SECONDS
         if not self._written.is_ready(key):
             return _STALE_RETRY_SECONDS
         started = time.perf_counter()
         try:
+            if (unread := self._caches.unreadable_job(key)) is not None:
+                await self._tell_unreadable(key, unread)
+                return None
             job = self._caches.job(key)
             wait = await self._keep_history(key, job)
             if job is None:
@@ -248,20 +256,43 @@ class Reconciler:
 
     # --- the Job -----------------------------------------------------------------------
 
-    async def _write_status(self, key: Key, job: Job, status: Mapping[str, Any]) -> None:
+    async def _write_status(
+        self, key: Key, job: Job, status: Mapping[str, Any], *, metadata_only: bool = False
+    ) -> None:
         body = {
             "metadata": {"resourceVersion": job.resource_version, "uid": job.uid},
             "status": merge_patch(job.status, status),
         }
         try:
             written = await self._shell.client.merge_patch(
-                JOBS, job.name, body, job.namespace, subresource="status"
+                JOBS,
+                job.name,
+                body,
+                job.namespace,
+                subresource="status",
+                metadata_only=metadata_only,
             )
         except NotFound:
             # Deleted meanwhile: nothing is left to say about it.
             return
         self._note(key, JOBS, written)
         self._shell.metrics.count_end(job.status, status)
+
+    async def _tell_unreadable(self, key: Key, unread: Unreadable) -> None:
+        """Say in the status of a Job that cannot be read that nothing is done for it, and why."""
+        job = Job(
+            namespace=unread.namespace,
+            name=unread.name,
+            uid=unread.uid,
+            resource_version=unread.resource_version,
+            generation=unread.generation,
+            spec=parse_spec({}),
+            status=unread.status,
+        )
+        status = unreadable_status(job, unread.error, self._shell.clock.now())
+        if status != job.status:
+            # The answer would be as unreadable.
+            await self._write_status(key, job, status, metadata_only=True)
 
     # --- the report --------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from job_controller.api.objects import (
 )
 from job_controller.api.report import JobReport, parse_report
 from job_controller.kube.client import KubeClient
-from job_controller.kube.reflector import MultiReflector, Reflector
+from job_controller.kube.reflector import MultiReflector, Reflector, wait_synced
 from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, NODES, PODS, Resource
 from job_controller.kube.store import Indexer, Projected, Store
 from job_controller.runtime.clock import Clock
@@ -103,28 +103,44 @@ class Caches:
                 group.create_task(cache.run())
 
     async def wait_synced(self) -> None:
-        """Return once every cache has held a complete list."""
+        """Return once the nodes, and all caches of one namespace, have held a complete list."""
         await self._nodes.synced.wait()
-        for cache in self._namespaced():
-            await cache.wait_synced()
+        await wait_synced(self._namespaced(), self._namespaces)
+
+    def has_synced(self, namespace: str) -> bool:
+        """Return whether all that concerns Jobs of a namespace has been listed."""
+        return self._nodes.has_synced and all(
+            cache.reflector_for(namespace).has_synced for cache in self._namespaced()
+        )
 
     @property
-    def has_synced(self) -> bool:
-        """Whether every cache has held a complete list."""
-        return self._nodes.has_synced and all(cache.has_synced for cache in self._namespaced())
+    def healthy(self) -> bool:
+        """Whether every cache follows the cluster, in one of the namespaces at least."""
+        return all(cache.healthy for cache in self._by_resource().values())
 
     def _namespaced(self) -> list[MultiReflector[Any]]:
         return [self._jobs, self._daemon_sets, self._pods, self._reports]
 
+    def _by_resource(self) -> dict[str, MultiReflector[Any] | Reflector[Any]]:
+        return {
+            NODES.plural: self._nodes,
+            JOBS.plural: self._jobs,
+            DAEMON_SETS.plural: self._daemon_sets,
+            PODS.plural: self._pods,
+            JOB_REPORTS.plural: self._reports,
+        }
+
     def sizes(self) -> dict[str, int]:
         """Return how many objects each cache holds, by the plural of its resource."""
-        return {
-            NODES.plural: len(self._nodes.store),
-            JOBS.plural: len(self._jobs.store),
-            DAEMON_SETS.plural: len(self._daemon_sets.store),
-            PODS.plural: len(self._pods.store),
-            JOB_REPORTS.plural: len(self._reports.store),
-        }
+        return {name: len(cache.store) for name, cache in self._by_resource().items()}
+
+    def unreadable(self) -> dict[str, int]:
+        """Return how many objects each cache lacks because they cannot be read."""
+        return {name: len(cache.store.unreadable) for name, cache in self._by_resource().items()}
+
+    def silence(self) -> dict[str, float]:
+        """Return for how many seconds each cache has had no answer of the API server."""
+        return {name: cache.silence_seconds for name, cache in self._by_resource().items()}
 
     # --- reading -------------------------------------------------------------------------
 

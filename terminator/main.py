@@ -20,7 +20,7 @@ from job_controller.kube.probes import serve_probes
 from job_controller.runtime.clock import Clock, SystemClock
 from job_controller.runtime.queue import WorkQueue
 from job_controller.runtime.sizes import Size, process_sizes
-from terminator.caches import JobKey
+from terminator.caches import Caches, JobKey
 from terminator.config import DEFAULT_PATH, Config, ConfigError, load_config
 from terminator.metrics import Metrics
 from terminator.reload import follow_file, read_text
@@ -98,7 +98,7 @@ class Terminator:
     def sizes(self) -> list[Size]:
         """Return the gauges of what this process holds."""
         return [
-            *process_sizes(self._queue, self._cache_sizes),
+            *process_sizes(self._queue, self._caches),
             Size(
                 "ledger_books",
                 "Runs of which the ledger keeps something.",
@@ -108,8 +108,8 @@ class Terminator:
 
     @property
     def is_ready(self) -> bool:
-        """Whether every cache has held a complete list."""
-        return self._watch.caches.has_synced
+        """Whether every cache has held a complete list and follows the cluster, see `Caches`."""
+        return self._watch.caches.healthy
 
     async def run(self) -> None:
         """Follow the cluster and, while leading, act on it; runs until cancelled.
@@ -136,8 +136,8 @@ class Terminator:
     def _queue(self) -> WorkQueue[JobKey]:
         return self._watch.queue
 
-    def _cache_sizes(self) -> Mapping[str, int]:
-        return self._watch.caches.sizes()
+    def _caches(self) -> Caches:
+        return self._watch.caches
 
     def apply(self, config: Config) -> None:
         """Take over a new configuration."""

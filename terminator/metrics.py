@@ -20,6 +20,8 @@
 | terminator_asyncio_tasks | - | asyncio tasks |
 | terminator_queue_keys | state: due, delayed, processing | Jobs in the work queue |
 | terminator_cache_objects | resource | objects in the caches |
+| terminator_unreadable_objects | resource | objects that cannot be read |
+| terminator_watch_silence_seconds | resource | seconds since the API server answered |
 | terminator_ledger_books | - | runs of which the ledger keeps something |
 """
 

@@ -17,6 +17,7 @@ from job_controller.api.report import Evidence, parse_record
 from job_controller.api.tokens import EXIT
 from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import Conflict, KubeError, NotFound
+from job_controller.kube.reflector import UNSYNCED_SECONDS
 from job_controller.kube.resources import JOBS
 from job_controller.runtime.clock import Clock
 from terminator.caches import Caches, JobKey
@@ -114,6 +115,8 @@ class Reconciler:
 
         Returns the seconds until the next look is worth while, if no event comes first.
         """
+        if not self._caches.has_synced(key[0]):
+            return UNSYNCED_SECONDS
         job = self._caches.job(key)
         if job is None:
             self._deleted.pop(key, None)

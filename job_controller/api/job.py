@@ -14,6 +14,9 @@ from job_controller.api.times import parse_time
 
 # Ten years: the CRD's maximum for each number of seconds.
 SECONDS_LIMIT: Final = 315_360_000
+# A pod's spec has some 15 levels. What is nested a thousand levels deep ends in RecursionError
+# wherever it is compared, merged or written as JSON.
+DEPTH_LIMIT: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +200,15 @@ class Job:
 
 
 def parse_job(raw: Mapping[str, Any]) -> Job:
-    """Return the Job in a raw object. Raises ValueError when it is not one (no name, no UID)."""
+    """Return the Job in a raw object.
+
+    Raises ValueError when it is not one (no name, no UID), or when its spec is nested too deep.
+    """
     meta = raw.get("metadata") or {}
     if not meta.get("name") or not meta.get("uid"):
         raise ValueError("a Job without metadata.name or metadata.uid")
+    if _is_deep(raw.get("spec")):
+        raise ValueError(f"its spec is nested more than {DEPTH_LIMIT} levels deep")
     return Job(
         namespace=meta.get("namespace") or "",
         name=meta["name"],
@@ -214,6 +222,21 @@ def parse_job(raw: Mapping[str, Any]) -> Job:
         status=raw.get("status") or {},
         raw_spec=raw.get("spec") or {},
     )
+
+
+def _is_deep(value: object) -> bool:
+    """Return whether `value` has more than DEPTH_LIMIT levels; level by level, not recursively."""
+    level = [value]
+    for _ in range(DEPTH_LIMIT + 1):
+        inner = [
+            node.values() if isinstance(node, Mapping) else node
+            for node in level
+            if isinstance(node, Mapping | list)
+        ]
+        if not inner:
+            return False
+        level = [child for children in inner for child in children]
+    return True
 
 
 def parse_spec(raw: Mapping[str, Any]) -> JobSpec:

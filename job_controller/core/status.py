@@ -16,6 +16,7 @@ from job_controller.core.tally import Tally
 from job_controller.core.trouble import POD_CHANGE_REFUSED, Trouble
 from job_controller.core.validate import INVALID_TOKEN
 from job_controller.core.verdict import HELD, LOST, SUCCEEDED, RunVerdict
+from job_controller.core.words import brief
 
 _SUSPENDED_WORDS = "spec.suspend is true: no node starts its work; those that have started go on"
 _RESUMED = Condition(names.CONDITION_SUSPENDED, False, "Resumed", "the run goes on")
@@ -60,6 +61,29 @@ def unstarted_status(job: Job, now: datetime, mistake: str) -> dict[str, Any]:
         "phase": names.PHASE_PAUSED if is_suspended else names.PHASE_PENDING,
         "observedGeneration": job.generation,
         "conditions": set_conditions(job, changes, now),
+    }
+
+
+def unreadable_status(job: Job, error: str, now: datetime) -> dict[str, Any]:
+    """Return the status of a Job that cannot be read, of which `job` holds what is known.
+
+    Its other conditions stay. It is said once of each generation: in other words it would be said
+    again and again, since each writing makes another version that cannot be read.
+    """
+    found = job.condition(names.CONDITION_PROGRESSING)
+    is_told = found is not None and found.reason == "Unreadable"
+    if is_told and job.status.get("observedGeneration") == job.generation:
+        return dict(job.status)
+    words = (
+        f"the controller cannot read this Job, and does nothing for it: {brief(error)}; "
+        "change its spec, or delete it and create it again"
+    )
+    unread = Condition(names.CONDITION_PROGRESSING, False, "Unreadable", words)
+    return {
+        "phase": names.PHASE_PENDING,
+        **job.status,
+        "observedGeneration": job.generation,
+        "conditions": set_conditions(job, (unread,), now),
     }
 
 

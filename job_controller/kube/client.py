@@ -8,6 +8,7 @@ What a caller keeps of them, it turns into its own small types at once.
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
@@ -18,7 +19,8 @@ from job_controller.kube.connection import Anonymous, Connection, discover
 from job_controller.kube.errors import Unavailable
 from job_controller.kube.resources import PODS, Resource
 from job_controller.kube.streams import ByteStream, EventStream
-from job_controller.kube.transport import Call, OnRequest, Transport
+from job_controller.kube.transport import ANSWER_LIMIT_BYTES, Call, OnRequest, Transport
+from job_controller.kube.unreadable import Unreadable, read_list
 
 DEFAULT_TIMEOUT_SECONDS = 30.0
 # More than any terminator follows at a time; the operating system's limit on open files comes
@@ -30,9 +32,23 @@ LOG_BUFFER_BYTES = 16 * 1024
 # (apiserver storage/cacher, defaultBookmarkFrequency).
 WATCH_IDLE_SECONDS = 70.0
 
+# The reason of the Unavailable that is raised for an answer that is no JSON object.
+MALFORMED_ANSWER = "MalformedAnswer"
+
+_JSON = "application/json"
 _PARTIAL = "as={kind};g=meta.k8s.io;v=v1"
 
 RawObject = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a list, and how many bytes it had; `continue_` is empty in the last one."""
+
+    items: Sequence[RawObject | Unreadable]
+    resource_version: str
+    continue_: str
+    size_bytes: int
 
 
 class KubeClient:
@@ -139,23 +155,62 @@ class KubeClient:
 
         With `metadata_only` the items are PartialObjectMetadata.
         """
-        return await self._json(
-            Call(
-                "GET",
-                resource.path(namespace),
-                "list",
-                resource.plural,
-                query=_query(
-                    labelSelector=label_selector,
-                    fieldSelector=field_selector,
-                    limit=limit,
-                    resourceVersion=resource_version,
-                    **{"continue": continue_},
-                ),
-                accept=_accept("PartialObjectMetadataList") if metadata_only else _JSON,
-                timeout_seconds=timeout_seconds,
-                retry_throttled=True,
-            )
+        call = _list_call(
+            resource,
+            namespace,
+            _query(
+                labelSelector=label_selector,
+                fieldSelector=field_selector,
+                limit=limit,
+                resourceVersion=resource_version,
+                **{"continue": continue_},
+            ),
+            metadata_only=metadata_only,
+            timeout_seconds=timeout_seconds,
+        )
+        return await self._json(call)
+
+    async def page(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        limit: int | None = None,
+        continue_: str | None = None,
+        metadata_only: bool = False,
+        limit_bytes: int = ANSWER_LIMIT_BYTES,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    ) -> Page:
+        """Return one page of a list, in which an object that cannot be parsed is Unreadable.
+
+        Unavailable with reason ANSWER_TOO_LARGE beyond `limit_bytes`, and with MALFORMED_ANSWER if
+        it is no list at all.
+        """
+        call = _list_call(
+            resource,
+            namespace,
+            _query(
+                labelSelector=label_selector,
+                fieldSelector=field_selector,
+                limit=limit,
+                **{"continue": continue_},
+            ),
+            metadata_only=metadata_only,
+            timeout_seconds=timeout_seconds,
+            limit_bytes=limit_bytes,
+        )
+        body = await self._transport.send(call)
+        try:
+            metadata, items = await read_list(body)
+        except ValueError as error:
+            raise Unavailable(str(error), reason=MALFORMED_ANSWER, request=call.title) from error
+        return Page(
+            items=items,
+            resource_version=str(metadata.get("resourceVersion") or ""),
+            continue_=str(metadata.get("continue") or ""),
+            size_bytes=len(body),
         )
 
     @asynccontextmanager
@@ -174,7 +229,8 @@ class KubeClient:
     ) -> AsyncIterator[EventStream]:
         """Open a watch and yield its events as raw dicts, bookmarks and ERROR events included.
 
-        It ends normally when the server ends it. `timeout_seconds` bounds opening it,
+        The object of an event is Unreadable if it cannot be parsed. It ends normally when the
+        server ends it. `timeout_seconds` bounds opening it,
         `idle_timeout_seconds` every silence. Raises Gone for an expired `resource_version` if the
         server says so at once; it may also say it in an ERROR event.
         """
@@ -259,12 +315,14 @@ class KubeClient:
         namespace: str | None = None,
         *,
         subresource: str | None = None,
+        metadata_only: bool = False,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> RawObject:
         """Apply an RFC 7386 merge patch and return the object: None deletes, lists are replaced.
 
         A ``metadata.resourceVersion`` or ``metadata.uid`` in `body` is a precondition (Conflict);
         for the status of a custom resource the version alone, the server ignores the rest there.
+        With `metadata_only` the answer is a PartialObjectMetadata.
         """
         return await self._patch(
             resource.path(namespace, name, subresource),
@@ -273,6 +331,7 @@ class KubeClient:
             "application/merge-patch+json",
             {"fieldValidation": "Strict"},
             timeout_seconds,
+            accept=_accept("PartialObjectMetadata") if metadata_only else _JSON,
         )
 
     async def json_patch(
@@ -417,6 +476,7 @@ class KubeClient:
             call,
             idle_timeout_seconds=idle_timeout_seconds if follow else timeout_seconds,
             buffer_bytes=LOG_BUFFER_BYTES,
+            limit_bytes=limit_bytes,
         ) as chunks:
             yield chunks
 
@@ -435,6 +495,7 @@ class KubeClient:
     ) -> bytes:
         """Return the *first* `max_bytes` of what was asked for, in one short request.
 
+        No more is read, whatever is sent: the API server copies what a kubelet answers.
         An answer of exactly `max_bytes` was cut, possibly inside a line: go on with `since_time`
         of its last line. `tail_lines` counts the log's entries, of at most 16 KiB each, so it
         bounds the answer as well.
@@ -456,6 +517,8 @@ class KubeClient:
                 accept="*/*",
                 timeout_seconds=timeout_seconds,
                 retry_throttled=True,
+                limit_bytes=max_bytes,
+                may_cut=True,
             )
         )
 
@@ -469,6 +532,8 @@ class KubeClient:
         content_type: str,
         query: Mapping[str, str],
         timeout_seconds: float,
+        *,
+        accept: str = _JSON,
     ) -> RawObject:
         return await self._json(
             Call(
@@ -479,6 +544,7 @@ class KubeClient:
                 query=query,
                 body=body,
                 content_type=content_type,
+                accept=accept,
                 timeout_seconds=timeout_seconds,
                 retry_throttled=True,
             )
@@ -489,13 +555,32 @@ class KubeClient:
         try:
             parsed = orjson.loads(body)
         except ValueError as error:
-            raise Unavailable(str(error), reason="MalformedAnswer", request=call.title) from error
+            raise Unavailable(str(error), reason=MALFORMED_ANSWER, request=call.title) from error
         if not isinstance(parsed, dict):
-            raise Unavailable("not an object", reason="MalformedAnswer", request=call.title)
+            raise Unavailable("not an object", reason=MALFORMED_ANSWER, request=call.title)
         return parsed
 
 
-_JSON = "application/json"
+def _list_call(
+    resource: Resource,
+    namespace: str | None,
+    query: Mapping[str, str],
+    *,
+    metadata_only: bool,
+    timeout_seconds: float,
+    limit_bytes: int = ANSWER_LIMIT_BYTES,
+) -> Call:
+    return Call(
+        "GET",
+        resource.path(namespace),
+        "list",
+        resource.plural,
+        query=query,
+        accept=_accept("PartialObjectMetadataList") if metadata_only else _JSON,
+        timeout_seconds=timeout_seconds,
+        retry_throttled=True,
+        limit_bytes=limit_bytes,
+    )
 
 
 def _accept(kind: str) -> str:

@@ -8,7 +8,6 @@ while it was disconnected. The rules are those of client-go's tools/cache/reflec
 import asyncio
 import random
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Generic, TypeVar
 
@@ -16,23 +15,28 @@ from loguru import logger
 
 from job_controller.kube.client import WATCH_IDLE_SECONDS, KubeClient, RawObject
 from job_controller.kube.errors import Gone, KubeError, Throttled, Unavailable, error_from_status
+from job_controller.kube.pager import Pager, Selection
 from job_controller.kube.resources import EVENTS, Resource
 from job_controller.kube.store import Indexer, Key, Projected, Store
+from job_controller.kube.streams import MALFORMED_EVENT
+from job_controller.kube.unreadable import Unreadable
 from job_controller.runtime.backoff import Backoff
 from job_controller.runtime.clock import Clock
 
 T = TypeVar("T", bound=Projected)
 
-# client-go's page size (tools/pager, defaultPageSize).
-PAGE_LIMIT = 500
 # The server ends a watch after a random time in this range, so that a restarted API server does
 # not keep what another one should carry (client-go: 5 to 10 minutes).
 SERVER_TIMEOUT_SECONDS = (300, 600)
-LIST_TIMEOUT_SECONDS = 60.0
 BACKOFF_SECONDS = (0.2, 30.0)
 # A watch that ended sooner than this counts as a failure: a server that accepts watches and ends
 # them at once must not be asked in a tight loop.
 SHORT_WATCH_SECONDS = 1.0
+# A reflector that had no answer for so long, beyond the time for which its watch may be silent, has
+# lost the cluster. Rolling API servers, and the longest back-off, take much less.
+LOST_SECONDS = 300.0
+# After this time a Job is looked at again whose namespace has not been listed completely.
+UNSYNCED_SECONDS = 1.0
 # After so many watches that the server answered with 5xx, it is listed: the version that they begin
 # from may be the reason. It is when etcd was restored from a backup ("too large resource version").
 WATCH_REFUSALS_LIMIT = 3
@@ -46,29 +50,23 @@ LOW_BOOKMARKS_LIMIT = 2
 UNCACHED = frozenset({EVENTS})
 UNCACHED_LIST_SECONDS = 3600.0
 
+# The key of an object of which not even the name was found.
+_NAMELESS: Key = ("", "")
+
 OnChange = Callable[[T | None, T | None], None]
+OnUnreadable = Callable[[Unreadable], None]
 OnProgress = Callable[[str, str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Which objects of a resource type a reflector holds; `namespace` None means all of them."""
-
-    resource: Resource
-    namespace: str | None = None
-    label_selector: str | None = None
-    field_selector: str | None = None
-    metadata_only: bool = False
 
 
 class Reflector(Generic[T]):
     """Keeps `store` equal to the cluster and tells `on_change(old, new)` of every difference.
 
     `project` makes a small frozen object of the raw JSON, which is then dropped. If it raises
-    ValueError (or trips over a missing or odd field) the object is skipped with a log line, and
-    what was known of it before stays: unreadable is not deleted. `on_change` gets (None, new) for
-    an addition, (old, new) for a change, (old, None) for a deletion; a replaced UID is a deletion
-    and an addition. It must be quick and must not raise; what it raises ends `run`.
+    ValueError (or trips over a missing or odd field), or the JSON cannot be parsed, the object is
+    skipped: it is logged, noted in `store.unreadable` and told to `on_unreadable`, once for each
+    version. What was known of it before stays: unreadable is not deleted. `on_change` gets
+    (None, new) for an addition, (old, new) for a change, (old, None) for a deletion; a replaced UID
+    is a deletion and an addition. It must be quick and must not raise; what it raises ends `run`.
     `on_progress(namespace, resource_version)` is told how far the cache has come, after the
     change itself; the namespace is empty if all are watched.
     """
@@ -88,6 +86,7 @@ class Reflector(Generic[T]):
         indexers: Mapping[str, Indexer[T]] | None = None,
         store: Store[T] | None = None,
         on_progress: OnProgress | None = None,
+        on_unreadable: OnUnreadable | None = None,
         idle_timeout_seconds: float = WATCH_IDLE_SECONDS,
         rng: Callable[[], float] = random.random,
     ) -> None:
@@ -96,11 +95,13 @@ class Reflector(Generic[T]):
         self._project = project
         self._on_change = on_change
         self._on_progress = on_progress
+        self._on_unreadable = on_unreadable
         self._clock = clock
         self._idle_seconds = idle_timeout_seconds
         self._rng = rng
         self._backoff = Backoff(*BACKOFF_SECONDS, rng=rng)
         self._known: set[Key] = set()
+        self._pager = Pager(client, self._what)
         self._must_list = True
         self._must_skip = False
         self._listed_at = clock.monotonic()
@@ -111,6 +112,7 @@ class Reflector(Generic[T]):
         self.synced = asyncio.Event()
         self.resource_version = ""
         self.last_activity = clock.monotonic()
+        self._watch_opened: float | None = None
 
     @property
     def has_synced(self) -> bool:
@@ -118,14 +120,26 @@ class Reflector(Generic[T]):
         return self.synced.is_set()
 
     @property
-    def healthy(self) -> bool:
-        """Whether it runs, has synced, and heard from the server recently.
+    def silence_seconds(self) -> float:
+        """How long ago the server last answered: by a page, an event, a bookmark or a watch.
 
-        Recently: within the time in which a silent watch is found out and replaced, twice. False
-        while the API server is away, too: good for readiness, not for restarting the process.
+        A watch is an answer once it has lasted a second, events or not: where nothing changes and
+        there are no bookmarks, nothing else comes.
         """
-        silence = self._clock.monotonic() - self.last_activity
-        return self._running and self.has_synced and silence < 2 * self._idle_seconds
+        now = self._clock.monotonic()
+        opened = self._watch_opened
+        if opened is None or now - opened < SHORT_WATCH_SECONDS:
+            return now - self.last_activity
+        return now - max(self.last_activity, opened)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether it runs, has synced, and had an answer of the server within some minutes.
+
+        False while the API server is away, too: good for readiness, not for restarting the process.
+        """
+        is_lost = self.silence_seconds >= self._idle_seconds + LOST_SECONDS
+        return self._running and self.has_synced and not is_lost
 
     def observed_version(self, namespace: str) -> str:  # noqa: ARG002 - see MultiReflector
         """Return the resourceVersion up to which objects of `namespace` are known, or ""."""
@@ -152,6 +166,9 @@ class Reflector(Generic[T]):
                 except (Unavailable, Throttled) as error:
                     self._log_trouble(error, "lost the server, trying again")
                     self._count_refusal(error)
+                    if error.reason == MALFORMED_EVENT:
+                        # Nobody knows which version comes after it; from this one it comes again.
+                        self._must_list = True
                     await self._pause(error)
                 except KubeError as error:
                     self._log_trouble(error, "refused by the server, trying again")
@@ -164,26 +181,23 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> None:
         """Replace the store by what is in the cluster now."""
-        found: dict[Key, tuple[str, T | None]] = {}
-        continue_: str | None = None
-        limit: int | None = PAGE_LIMIT
+        found: dict[Key, T | Unreadable] = {}
+        continue_, is_whole = "", False
         while True:
             try:
-                page = await self._page(limit, continue_)
+                page = await (self._pager.whole() if is_whole else self._pager.page(continue_))
             except Gone:
-                if continue_ is None:
+                if not continue_:
                     raise
                 # A slow pagination outlives its snapshot. What was read belongs to that snapshot,
                 # so all of it is read again in one answer (client-go: FullListIfExpired).
-                found, continue_, limit = {}, None, None
+                found, continue_, is_whole = {}, "", True
                 continue
             self.last_activity = self._clock.monotonic()
-            for raw in page.get("items") or ():
-                found[_key(raw)] = (_uid(raw), self._read(raw))
-            metadata = page.get("metadata") or {}
-            continue_ = metadata.get("continue") or None
-            if continue_ is None:
-                version = str(metadata.get("resourceVersion") or "")
+            for raw in page.items:
+                found[_key(raw)] = self._read(raw)
+            version, continue_ = page.resource_version, page.continue_
+            if not continue_:
                 break
         # A list is the truth even if its version is lower than ours (etcd restored from a backup).
         # Versions were given twice then, so that equal ones do not mean equal objects.
@@ -200,39 +214,23 @@ class Reflector(Generic[T]):
 
     async def _skip(self) -> None:
         """Go on from the server's newest version, which any list says: one of a single object."""
-        page = await self._client.list(
-            self._what.resource,
-            self._what.namespace,
-            limit=1,
-            metadata_only=True,
-            timeout_seconds=LIST_TIMEOUT_SECONDS,
-        )
+        page = await self._pager.newest()
         self.last_activity = self._clock.monotonic()
         self._must_skip = False
-        self._set_version(str((page.get("metadata") or {}).get("resourceVersion") or ""))
+        self._set_version(page.resource_version)
 
-    async def _page(self, limit: int | None, continue_: str | None) -> RawObject:
-        return await self._client.list(
-            self._what.resource,
-            self._what.namespace,
-            label_selector=self._what.label_selector,
-            field_selector=self._what.field_selector,
-            limit=limit,
-            continue_=continue_,
-            metadata_only=self._what.metadata_only,
-            timeout_seconds=LIST_TIMEOUT_SECONDS,
-        )
-
-    def _replace(
-        self, found: Mapping[Key, tuple[str, T | None]], *, went_back: bool = False
-    ) -> None:
-        for key in sorted(self._known.difference(found)):
-            self._remove(key)
-        for key, (uid, item) in found.items():
-            if item is not None:
-                self._put(key, item, is_certain=went_back)
-            elif (old := self.store.get(key)) is not None and old.uid != uid:
+    def _replace(self, found: Mapping[Key, T | Unreadable], *, went_back: bool = False) -> None:
+        if _NAMELESS not in found:  # otherwise it may be any of them
+            for key in sorted(self._known.difference(found)):
                 self._remove(key)
+        for key, item in found.items():
+            if not isinstance(item, Unreadable):
+                self._put(key, item, is_certain=went_back)
+                continue
+            old = self.store.get(key)
+            if old is not None and item.uid and old.uid != item.uid:
+                self._remove(key)
+            self._mark(key, item)
 
     # --- watch -------------------------------------------------------------------------
 
@@ -249,17 +247,20 @@ class Reflector(Generic[T]):
             server_timeout_seconds=low + int((high - low) * self._rng()),
             idle_timeout_seconds=self._idle_seconds,
         ) as events:
-            opened = self.last_activity = self._clock.monotonic()
+            opened = self._watch_opened = self._clock.monotonic()
             try:
                 async for event in events:
-                    self.last_activity = self._clock.monotonic()
                     self._apply(event)
+                    self.last_activity = self._clock.monotonic()
                     self._note_lasting(opened)
             except Unavailable:
                 self._note_lasting(opened)
                 raise
+            finally:
+                self._watch_opened = None
         if not self._note_lasting(opened):
             raise Unavailable("the server ended the watch at once", reason="ShortWatch")
+        self.last_activity = self._clock.monotonic()
 
     def _note_lasting(self, opened: float) -> bool:
         """Forget past failures if the watch has lasted; return whether it has.
@@ -269,6 +270,7 @@ class Reflector(Generic[T]):
         """
         if self._clock.monotonic() - opened < SHORT_WATCH_SECONDS:
             return False
+        self.last_activity = max(self.last_activity, opened)
         self._backoff.reset()
         self._watch_refusals = 0
         return True
@@ -284,7 +286,7 @@ class Reflector(Generic[T]):
         kind, raw = event.get("type"), event["object"]
         if kind == "ERROR":
             raise error_from_status(raw, request=f"watch {self._what.resource.plural}")
-        version = str((raw.get("metadata") or {}).get("resourceVersion") or "")
+        version = _version(raw)
         if kind == "BOOKMARK":
             self._check_bookmark(version)
         else:
@@ -295,7 +297,9 @@ class Reflector(Generic[T]):
             key = _key(raw)
             if kind == "DELETED":
                 self._remove(key)
-            elif (item := self._read(raw)) is not None:
+            elif isinstance(item := self._read(raw), Unreadable):
+                self._mark(key, item)
+            else:
                 self._put(key, item)
         if is_newer(version, self.resource_version):
             self._set_version(version)
@@ -312,21 +316,36 @@ class Reflector(Generic[T]):
 
     # --- shared ------------------------------------------------------------------------
 
-    def _read(self, raw: RawObject) -> T | None:
+    def _read(self, raw: RawObject | Unreadable) -> T | Unreadable:
+        if isinstance(raw, Unreadable):
+            return raw
         try:
             return self._project(raw)
-        except (ValueError, TypeError, LookupError, AttributeError) as error:
-            namespace, name = _key(raw)
-            logger.bind(
-                resource=self._what.resource.plural,
-                namespace=namespace,
-                name=name,
-                error=repr(error),
-            ).warning("skipped an object that cannot be read")
-            return None
+        except ValueError as error:
+            return Unreadable.of(raw, error)
+        except (TypeError, LookupError, AttributeError, RecursionError) as error:
+            return Unreadable.of(raw, repr(error))
+
+    def _mark(self, key: Key, item: Unreadable) -> None:
+        """Note that an object cannot be read, and say so once for each version of it."""
+        self._known.add(key)
+        before = self.store.unreadable.get(key)
+        self.store.unreadable[key] = item
+        if before is not None and before.resource_version == item.resource_version:
+            return
+        logger.bind(
+            resource=self._what.resource.plural,
+            namespace=item.namespace,
+            name=item.name,
+            resource_version=item.resource_version,
+            error=item.error,
+        ).warning("skipped an object that cannot be read")
+        if self._on_unreadable is not None:
+            self._on_unreadable(item)
 
     def _put(self, key: Key, item: T, *, is_certain: bool = False) -> None:
         self._known.add(key)
+        self.store.unreadable.pop(key, None)
         old = self.store.get(key)
         if old is not None and old.uid != item.uid:
             self._remove(key)
@@ -387,39 +406,56 @@ class MultiReflector(Generic[T]):
         """Return the reflectors, one or more."""
         return list(self._by_namespace.values()) if self._all is None else [self._all]
 
-    @property
-    def has_synced(self) -> bool:
-        """Whether every namespace was listed."""
-        return all(reflector.has_synced for reflector in self.reflectors)
+    def reflector_for(self, namespace: str) -> Reflector[T]:
+        """Return the reflector that covers a namespace; KeyError if it is not followed."""
+        return self._all or self._by_namespace[namespace]
 
     @property
     def healthy(self) -> bool:
-        """Whether every reflector is healthy."""
-        return all(reflector.healthy for reflector in self.reflectors)
+        """Whether one of them is at least.
+
+        If the others are not, it is for something of their namespaces, such as a role that is gone
+        with its namespace: no reason to call the whole program unready. Their silence is told.
+        """
+        return any(reflector.healthy for reflector in self.reflectors)
 
     @property
-    def last_activity(self) -> float:
-        """Return when the quietest reflector last heard from the server (monotonic seconds)."""
-        return min(reflector.last_activity for reflector in self.reflectors)
+    def silence_seconds(self) -> float:
+        """The longest silence of all, see Reflector."""
+        return max(reflector.silence_seconds for reflector in self.reflectors)
 
     def observed_version(self, namespace: str) -> str:
         """Return the resourceVersion up to which objects of `namespace` are known, or "".
 
         Per namespace, because one watch knows nothing of how far another one has come.
         """
-        reflector = self._all or self._by_namespace.get(namespace)
-        return reflector.resource_version if reflector is not None else ""
-
-    async def wait_synced(self) -> None:
-        """Return once every namespace was listed; waits for ever if one cannot be."""
-        for reflector in self.reflectors:
-            await reflector.synced.wait()
+        is_followed = self._all is not None or namespace in self._by_namespace
+        return self.reflector_for(namespace).resource_version if is_followed else ""
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
         async with asyncio.TaskGroup() as group:
             for reflector in self.reflectors:
                 group.create_task(reflector.run())
+
+
+async def wait_synced(caches: Iterable[MultiReflector[Any]], namespaces: Iterable[str]) -> None:
+    """Return once all caches have listed one of the namespaces; none given means all in one.
+
+    One and not every one: a namespace that cannot be listed, since its role is gone with it, must
+    not keep the others waiting for ever.
+    """
+
+    async def listed(namespace: str) -> None:
+        for cache in caches:
+            await cache.reflector_for(namespace).synced.wait()
+
+    waiting = [asyncio.create_task(listed(name)) for name in list(namespaces) or [""]]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()
 
 
 def is_newer(version: str, than: str) -> bool:
@@ -441,10 +477,19 @@ def _is_lower(version: str, than: str) -> bool:
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 
-def _key(raw: RawObject) -> Key:
-    metadata = raw.get("metadata") or {}
+def _key(raw: RawObject | Unreadable) -> Key:
+    if isinstance(raw, Unreadable):
+        return raw.namespace, raw.name
+    metadata = _metadata(raw)
     return str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
 
 
-def _uid(raw: RawObject) -> str:
-    return str((raw.get("metadata") or {}).get("uid") or "")
+def _version(raw: RawObject | Unreadable) -> str:
+    if isinstance(raw, Unreadable):
+        return raw.resource_version
+    return str(_metadata(raw).get("resourceVersion") or "")
+
+
+def _metadata(raw: RawObject) -> Mapping[str, Any]:
+    metadata = raw.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Generic, Protocol, TypeVar
 
+from job_controller.kube.unreadable import Unreadable
+
 Key = tuple[str, str]
 """(namespace, name); the namespace is empty for cluster-scoped objects."""
 
@@ -43,6 +45,8 @@ class Store(Generic[T]):
 
     def __init__(self, indexers: Mapping[str, Indexer[T]] | None = None) -> None:
         self._objects: dict[Key, T] = {}
+        # Objects that exist and that cannot be read; what was read of them before may be above.
+        self.unreadable: dict[Key, Unreadable] = {}
         self._indexers = dict(indexers or {})
         # dict as an ordered set: the order of a result must not depend on hashing.
         self._indexes: dict[str, dict[str, dict[Key, None]]] = {name: {} for name in self._indexers}
@@ -73,7 +77,7 @@ class Store(Generic[T]):
         return [self._objects[key] for key in self._indexes[index].get(value, ())]
 
     def put(self, item: T) -> T | None:
-        """Add or replace an object and return the one it replaced."""
+        """Add or replace an object, which is readable then, and return the one it replaced."""
         key = (item.namespace, item.name)
         old = self.remove(key)
         self._objects[key] = item
@@ -84,6 +88,7 @@ class Store(Generic[T]):
 
     def remove(self, key: Key) -> T | None:
         """Remove an object and return it, or None if it was not there."""
+        self.unreadable.pop(key, None)
         old = self._objects.pop(key, None)
         if old is None:
             return None

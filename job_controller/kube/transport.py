@@ -20,6 +20,7 @@ from job_controller.kube.errors import (
     ConfigurationError,
     KubeError,
     Unauthorized,
+    Unavailable,
     error_from_response,
     translated,
 )
@@ -30,8 +31,15 @@ from job_controller.kube.streams import CHUNK_BYTES, ByteStream
 RETRY_AFTER_LIMIT_SECONDS = 5.0
 RETRY_AFTER_ATTEMPTS = 3
 CONNECT_TIMEOUT_SECONDS = 10.0
+# More than anything that is asked for without pages: a single object has at most 1.5 MiB in etcd by
+# default, and 10 MiB where that was raised. It bounds what a broken or hostile server can make this
+# process hold.
+ANSWER_LIMIT_BYTES = 64 * 1024 * 1024
 # An error body is a Status object; a proxy's may be a page. This much of it is looked at.
 ERROR_BODY_LIMIT_BYTES = 64 * 1024
+
+# The reason of the Unavailable that is raised for an answer beyond its limit.
+ANSWER_TOO_LARGE = "AnswerTooLarge"
 
 OnRequest = Callable[[str, str, int, float], None]
 """Called after each attempt with (verb, resource, HTTP status or 0, seconds)."""
@@ -43,7 +51,8 @@ class Call:
 
     `verb` and `resource` are spelled as in RBAC ("patch", "pods/log") and serve metrics and
     messages. `retry_throttled` allows waiting for a server that answers 429 or 503 with
-    Retry-After; it did not act on the request then.
+    Retry-After; it did not act on the request then. Of the body of a good answer at most
+    `limit_bytes` are read: a longer one is cut there with `may_cut`, and Unavailable without.
     """
 
     method: str
@@ -56,6 +65,8 @@ class Call:
     accept: str = "application/json"
     timeout_seconds: float | None = 30.0
     retry_throttled: bool = False
+    limit_bytes: int = ANSWER_LIMIT_BYTES
+    may_cut: bool = False
 
     @property
     def title(self) -> str:
@@ -159,7 +170,7 @@ class Transport:
             async with self._open(self._requests, call, authorization) as response:
                 status = response.status
                 if status < 400:
-                    return await response.read(), None
+                    return await _body(response, call), None
                 return b"", await _error(response, call)
         finally:
             self._record(call, status, started)
@@ -171,6 +182,7 @@ class Transport:
         *,
         idle_timeout_seconds: float | None,
         buffer_bytes: int = CHUNK_BYTES,
+        limit_bytes: int | None = None,
     ) -> AsyncIterator[ByteStream]:
         """Open a stream; KubeError if it cannot be opened, and from the stream when it breaks.
 
@@ -181,7 +193,10 @@ class Transport:
             response = await self._open_stream(call, buffer_bytes)
         try:
             yield ByteStream(
-                response, request=call.title, idle_timeout_seconds=idle_timeout_seconds
+                response,
+                request=call.title,
+                idle_timeout_seconds=idle_timeout_seconds,
+                limit_bytes=limit_bytes,
             )
         finally:
             # Not release(): that would read on to the end of something that has none.
@@ -270,6 +285,27 @@ def _credentials_for(call: Call) -> Iterator[None]:
 def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
     # aiohttp warns of bytes beyond 1 MiB, which it writes in one go; from a file it writes pieces.
     return io.BytesIO(body) if body is not None and len(body) >= 1 << 20 else body
+
+
+async def _body(response: aiohttp.ClientResponse, call: Call) -> bytes:
+    """Return the body of a good answer, which is never held beyond its limit and one chunk."""
+    chunks: list[bytes] = []
+    held = 0
+    while chunk := await response.content.read(CHUNK_BYTES):
+        chunks.append(chunk)
+        held += len(chunk)
+        if held <= call.limit_bytes:
+            continue
+        # Not release(): whoever sends more than was asked for may go on for ever.
+        response.close()
+        if not call.may_cut:
+            raise Unavailable(
+                f"the answer is longer than {call.limit_bytes} bytes",
+                reason=ANSWER_TOO_LARGE,
+                request=call.title,
+            )
+        break
+    return b"".join(chunks)[: call.limit_bytes]
 
 
 async def _error(response: aiohttp.ClientResponse, call: Call) -> KubeError:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -19,17 +20,30 @@ class Size:
 
     name: str
     text: str
-    read: Callable[[], float | Mapping[str, int]]
+    read: Callable[[], float | Mapping[str, float]]
     label: str = ""
 
 
-def process_sizes(
-    queue: Callable[[], WorkQueue[tuple[str, str]]], objects: Callable[[], Mapping[str, int]]
-) -> list[Size]:
-    """Return the gauges that both programs have.
+class Caches(Protocol):
+    """What the gauges ask of a program's caches, each by resource."""
 
-    `queue` returns the work queue of this moment, `objects` the sizes of the caches by resource.
-    """
+    def sizes(self) -> Mapping[str, int]:
+        """Return how many objects each cache holds."""
+        ...
+
+    def unreadable(self) -> Mapping[str, int]:
+        """Return how many objects each cache lacks because they cannot be read."""
+        ...
+
+    def silence(self) -> Mapping[str, float]:
+        """Return for how many seconds each cache has had no answer of the API server."""
+        ...
+
+
+def process_sizes(
+    queue: Callable[[], WorkQueue[tuple[str, str]]], caches: Callable[[], Caches]
+) -> list[Size]:
+    """Return the gauges that both programs have, of the work queue and caches of the moment."""
 
     def keys() -> Mapping[str, int]:
         now = queue()
@@ -38,7 +52,24 @@ def process_sizes(
     return [
         Size("asyncio_tasks", "asyncio tasks.", lambda: len(asyncio.all_tasks())),
         Size("queue_keys", "Jobs in the work queue, by state.", keys, label="state"),
-        Size("cache_objects", "Objects in the caches, by resource.", objects, label="resource"),
+        Size(
+            "cache_objects",
+            "Objects in the caches, by resource.",
+            lambda: caches().sizes(),
+            label="resource",
+        ),
+        Size(
+            "unreadable_objects",
+            "Objects that exist and that cannot be read, by resource.",
+            lambda: caches().unreadable(),
+            label="resource",
+        ),
+        Size(
+            "watch_silence_seconds",
+            "Seconds since the API server last answered a list or a watch, by resource.",
+            lambda: caches().silence(),
+            label="resource",
+        ),
     ]
 
 

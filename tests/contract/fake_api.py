@@ -70,6 +70,7 @@ class Fault:
     delay_seconds: float = 0.0
     reset: bool = False
     lose_answer: bool = False
+    body: bytes | None = None
 
 
 @dataclass(eq=False)
@@ -120,6 +121,9 @@ class FakeApiServer:
         self.bookmarks = True
         self.expired_as_event = False
         self.continue_expired = False
+        # What is sent, again and again, in answer to requests whose path?query this matches.
+        self.endless: tuple[re.Pattern[str], bytes, float] | None = None
+        self.sent_bytes = 0
         self.url = ""
         self._runner: web.AppRunner | None = None
 
@@ -269,6 +273,10 @@ class FakeApiServer:
         """Carry the next matching requests out, then cut the connection instead of answering."""
         self.faults.append(Fault(method, re.compile(path_regex), times, lose_answer=True))
 
+    def answer_next(self, method: str, path_regex: str, body: bytes, times: int = 1) -> None:
+        """Answer the next matching requests with 200 and these bytes."""
+        self.faults.append(Fault(method, re.compile(path_regex), times, body=body))
+
     def drop_watches(self, resource: Resource | None = None) -> None:
         """End the open watches."""
         for watch in self.open_watches(resource):
@@ -332,7 +340,12 @@ class FakeApiServer:
             return self._cut(http)
         try:
             self._check(request, fault)
-            response = await self._route(http, request)
+            if self.endless and self.endless[0].search(request.path):
+                response = await self._serve_endless(http, *self.endless[1:])
+            elif fault is not None and fault.body is not None:
+                response = web.Response(body=fault.body, content_type="application/json")
+            else:
+                response = await self._route(http, request)
         except ApiError as error:
             response = _status(error, fault.retry_after if fault else None)
         except ConnectionError:
@@ -360,6 +373,27 @@ class FakeApiServer:
                     self.faults.remove(fault)
                 return fault
         return None
+
+    def answer_endlessly(
+        self, path_regex: str, chunk: bytes, *, pause_seconds: float = 0.0
+    ) -> None:
+        """Answer matching requests with 200 and `chunk` again and again, for as long as one reads.
+
+        As a broken server does, or a kubelet that minds no limit. `sent_bytes` counts them.
+        """
+        self.endless = re.compile(path_regex), chunk, pause_seconds
+
+    async def _serve_endless(
+        self, http: web.Request, chunk: bytes, pause_seconds: float
+    ) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(http)
+        with contextlib.suppress(ConnectionError):
+            while True:
+                await response.write(chunk)
+                self.sent_bytes += len(chunk)
+                await asyncio.sleep(pause_seconds)
+        return response
 
     @staticmethod
     def _cut(http: web.Request) -> web.Response:
@@ -449,7 +483,8 @@ class FakeApiServer:
             # Only a version the patch itself names is a precondition.
             named = (request.body.get("metadata") or {}).get("resourceVersion")
             new["metadata"]["resourceVersion"] = named or old_version
-        return _answer(self.storage.update(resource, key, new, subresource))
+        stored = self.storage.update(resource, key, new, subresource)
+        return _answer(partial(stored) if "PartialObject" in http.headers["Accept"] else stored)
 
     def _list(self, http: web.Request, resource: Resource, namespace: str) -> web.Response:
         query = http.query
@@ -612,7 +647,19 @@ class FakeApiServer:
 
 def event_line(type_: str, raw: Raw) -> bytes:
     """Return a watch event as it goes over the wire."""
-    return json.dumps({"type": type_, "object": raw}).encode() + b"\n"
+    return on_the_wire({"type": type_, "object": raw}) + b"\n"
+
+
+# A value of this form is sent as lists within lists, so many levels deep: Python cannot hold them.
+DEEP = re.compile(rb'"@deep:(\d+)"')
+# And this one as no JSON at all.
+BROKEN = "@broken"
+
+
+def on_the_wire(raw: Raw) -> bytes:
+    """Return an object as it is sent, what cannot be read in it included."""
+    text = json.dumps(raw).encode().replace(f'"{BROKEN}"'.encode(), b'"\xff"')
+    return DEEP.sub(lambda found: b"[" * int(found[1]) + b"]" * int(found[1]), text)
 
 
 def partial(raw: Raw) -> Raw:
@@ -643,7 +690,7 @@ def _decode(body: bytes) -> Any:
 
 def _answer(raw: Raw, status: int = 200) -> web.Response:
     # A file-like body, since aiohttp warns of bytes beyond 1 MiB.
-    body = io.BytesIO(json.dumps(raw).encode())
+    body = io.BytesIO(on_the_wire(raw))
     return web.Response(body=body, status=status, content_type="application/json")
 
 

@@ -1,14 +1,18 @@
 """The controller when the API server does what API servers do. All times are the loop's own."""
 
 import asyncio
+import contextlib
 import itertools
 
 import pytest
 
 from job_controller.api import names
+from job_controller.config import Config
 from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import Unavailable
 from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, LEASES, NODES, PODS
+from job_controller.main import Controller
+from job_controller.metrics import Metrics
 from tests.contract.controller_cluster import (
     SET,
     Cluster,
@@ -69,6 +73,96 @@ async def test_an_undisturbed_run_makes_these_writes_and_no_others(server, clust
     # to a change that changes nothing.
     versions = [event.version for event in server.storage.history if event.kind[1] == "jobs"]
     assert len(versions) == 1 + len(cluster.writes("/jobs/"))
+
+
+# --- readiness ---------------------------------------------------------------------------
+
+
+async def test_one_watch_that_is_refused_for_minutes_makes_it_unready_and_back(server, cluster):
+    async with KubeClient(server.url) as client:
+        metrics = Metrics()
+        controller = Controller(client, Config(), metrics)
+        task = asyncio.create_task(controller.run())
+        assert not controller.caches.healthy
+        await until(lambda: controller.caches.healthy)
+        await asyncio.sleep(2000)
+        assert controller.caches.healthy
+        server.fail_next("GET", "/jobreports", 403, times=10_000)
+        server.drop_watches()
+        await asyncio.sleep(360)
+        assert controller.caches.healthy
+        await asyncio.sleep(20)
+        assert not controller.caches.healthy
+        name = "job_controller_watch_silence_seconds"
+        assert metrics.registry.get_sample_value(name, {"resource": "jobreports"}) > 370
+        assert metrics.registry.get_sample_value(name, {"resource": "jobs"}) < 70
+        server.faults.clear()
+        await until(lambda: controller.caches.healthy)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_a_namespace_that_is_forbidden_from_the_start_is_its_own_trouble(server, cluster):
+    server.fail_next("GET", "/namespaces/two/pods", 403, times=10_000)
+    cluster.apply()
+    cluster.apply("other", namespace="two")
+    async with running(server, namespaces=("default", "two")):
+        await finish(cluster)
+        # What is not known completely is not acted on.
+        assert cluster.writes("/namespaces/two/") == []
+        server.faults.clear()
+        await until(lambda: server.exists(DAEMON_SETS, "other-daemonset-job", "two"))
+
+
+# --- what cannot be read -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("levels", [900, 1100])
+async def test_a_job_that_is_nested_too_deep_is_told_so_and_holds_up_no_other(
+    server, cluster, levels
+):
+    deep = {"template": {"spec": {"containers": [{"x": f"@deep:{levels}"}]}}}
+    async with running(server):
+        cluster.apply("deep", **deep)
+        await until(lambda: cluster.condition("Progressing", "deep"))
+        condition = cluster.condition("Progressing", "deep")
+        assert (condition["status"], condition["reason"]) == ("False", "Unreadable")
+        assert "delete it and create it again" in condition["message"]
+        assert cluster.status("deep")["observedGeneration"] == 1
+        cluster.apply()
+        await until(cluster.is_settled)
+        await asyncio.sleep(600)
+        assert len(cluster.writes("/jobs/deep")) == 1
+    # After a restart it is as unreadable, and nothing is new to say.
+    async with running(server):
+        await finish(cluster)
+        assert len(cluster.writes("/jobs/deep")) == 1
+        # Another generation of it is told of once more.
+        cluster.apply("deep", **deep, image="other")
+        await until(lambda: cluster.status("deep")["observedGeneration"] == 2)
+        await asyncio.sleep(60)
+        assert len(cluster.writes("/jobs/deep")) == 2
+        # Mended, it is taken up as any other.
+        cluster.apply("deep", suspend=True)
+        await until(lambda: cluster.condition("Suspended", "deep"))
+        assert cluster.condition("Progressing", "deep")["reason"] == "Paused"
+        assert cluster.status("deep")["phase"] == "Paused"
+        server.remove(JOBS, "deep")
+
+
+async def test_a_job_that_became_unreadable_is_left_alone(server, cluster):
+    async with running(server):
+        cluster.apply("sample", suspend=True)
+        await until(lambda: cluster.condition("Suspended"))
+        cluster.apply("sample", template={"spec": {"volumes": ["@deep:1100"]}})
+        await until(lambda: cluster.condition("Progressing").get("reason") == "Unreadable")
+        assert cluster.condition("Suspended")["status"] == "True"  # as it was
+        await asyncio.sleep(600)
+        assert server.list(DAEMON_SETS) == []
+        cluster.apply("sample")
+        await until(cluster.is_settled)
+        await finish(cluster)
 
 
 # --- conflicts ---------------------------------------------------------------------------

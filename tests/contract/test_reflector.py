@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import pytest
 from loguru import logger
 
-from job_controller.kube.reflector import MultiReflector, Reflector, is_newer
+from job_controller.kube import pager
+from job_controller.kube.reflector import MultiReflector, Reflector, is_newer, wait_synced
 from job_controller.kube.resources import EVENTS, NODES, PODS
-from tests.contract.fake_api import event_line
+from tests.contract.fake_api import BROKEN, event_line
 
 # Whatever is waited for in vain ends there instead of hanging.
 pytestmark = pytest.mark.looptime(end=20_000)
@@ -449,7 +450,163 @@ async def test_object_that_cannot_be_read_is_skipped_and_logged_but_not_deleted(
     await asyncio.sleep(5)
     assert follower.values() == {}
     logger.remove(sink)
-    assert "skipped an object that cannot be read bad ValueError('bad')\n" in lines
+    assert "skipped an object that cannot be read bad bad\n" in lines
+
+
+@pytest.mark.parametrize("value", ["@deep:1100", "@deep:9000", BROKEN])
+@pytest.mark.parametrize("metadata_only", [False, True])
+async def test_unreadable_object_is_nobody_elses_trouble(server, follow, value, metadata_only):
+    told = []
+    server.put(PODS, pod("a"))
+    follower = await follow(on_unreadable=told.append, metadata_only=metadata_only)
+    bad = pod("bad")
+    # Where only metadata is asked for, they are what cannot be read.
+    (bad["metadata"] if metadata_only else bad)["managedFields"] = [{"f:spec": value}]
+    stored = server.put(PODS, bad)
+    server.put(PODS, pod("b"))
+    await asyncio.sleep(1)
+    assert follower.values() == {"a": "1", "b": "1"}
+    (found,) = told
+    metadata = stored["metadata"]
+    assert (found.namespace, found.name, found.uid) == ("default", "bad", metadata["uid"])
+    assert found.resource_version == metadata["resourceVersion"]
+    assert list(follower.reflector.store.unreadable) == [("default", "bad")]
+    # The watch went on behind it, and goes on behind it after a break.
+    await asyncio.sleep(5)
+    server.drop_watches()
+    server.put(PODS, pod("c"))
+    await asyncio.sleep(1)
+    assert set(follower.values()) == {"a", "b", "c"}
+    assert server.count("GET", "limit=") == 1
+    assert server.count("GET", "watch=") == 2
+    # A list finds it again, and says it once.
+    server.expire()
+    server.drop_watches()
+    await asyncio.sleep(5)
+    server.put(PODS, pod("d"))
+    await asyncio.sleep(1)
+    assert set(follower.values()) == {"a", "b", "c", "d"}
+    assert server.count("GET", "limit=") == 2
+    assert len(told) == 1
+    server.remove(PODS, "bad")
+    await asyncio.sleep(1)
+    assert not follower.reflector.store.unreadable
+    server.put(PODS, pod("bad", "good now"))
+    await asyncio.sleep(1)
+    assert follower.values()["bad"] == "good now"
+
+
+async def test_unreadable_change_is_no_deletion_and_the_next_change_is_read(server, follow):
+    server.put(PODS, pod("a"))
+    follower = await follow()
+    server.put(PODS, pod("a") | {"spec": "@deep:1100"})
+    await asyncio.sleep(1)
+    assert follower.values() == {"a": "1"}
+    assert ("default", "a") in follower.reflector.store.unreadable
+    server.put(PODS, pod("a", "2"))
+    await asyncio.sleep(1)
+    assert follower.values() == {"a": "2"}
+    assert not follower.reflector.store.unreadable
+    # One of another UID is another object: what was known of the first is gone.
+    server.silence_watches()
+    server.remove(PODS, "a")
+    server.put(PODS, pod("a") | {"spec": "@deep:1100"})
+    server.expire()
+    server.drop_watches()
+    await asyncio.sleep(5)
+    assert follower.values() == {}
+    assert ("default", "a") in follower.reflector.store.unreadable
+    server.silence_watches()
+    server.remove(PODS, "a")
+    server.expire()
+    server.drop_watches()
+    await asyncio.sleep(5)
+    assert not follower.reflector.store.unreadable
+
+
+async def test_unreadable_objects_do_not_keep_a_list_from_its_end(server, follow):
+    for i in range(600):
+        bad = {"spec": "@deep:1100"} if i in {0, 1, 77, 499, 500, 599} else {}
+        server.put(PODS, pod(f"p{i:03}") | bad)
+    follower = await follow()
+    assert len(follower.values()) == 594
+    assert len(follower.reflector.store.unreadable) == 6
+    assert server.count("GET", "limit=") == 2
+
+
+async def test_page_that_is_too_large_is_read_in_smaller_ones(server, follow, monkeypatch):
+    monkeypatch.setattr(pager, "PAGE_LIMIT_BYTES", 200_000)
+    for i in range(500):
+        more = {"spec": "@deep:300000"} if i in {0, 250, 499} else {"spec": "x" * 1000}
+        server.put(PODS, pod(f"p{i:03}") | more)
+    follower = await follow()
+    assert len(follower.values()) == 497
+    assert sorted(name for _, name in follower.reflector.store.unreadable) == [
+        "p000",
+        "p250",
+        "p499",
+    ]
+    # Ten requests to find each, ten until the pages are large again, and three pages' worth.
+    assert server.count("GET", "limit=") <= 75
+    assert server.count("GET", "limit=1(&|$)") <= 9
+    sizes = [int(r.query["limit"]) for r in server.requests if "limit" in r.query]
+    server.expire()
+    server.drop_watches()
+    await asyncio.sleep(5)
+    assert len(sizes) < server.count("GET", "limit=") <= 150
+    assert len(follower.values()) == 497
+
+
+async def test_answers_that_are_no_lists_are_not_asked_for_in_a_tight_loop(server, follow):
+    follower = await follow()
+    await asyncio.sleep(5)
+    server.answer_next("GET", "limit=", b"<html>", times=10_000)
+    server.expire()
+    server.drop_watches()
+    await asyncio.sleep(600)
+    # Ten at first, then two for each time that it is tried again.
+    assert server.count("GET", "limit=") < 80
+    server.faults.clear()
+    await asyncio.sleep(60)
+    server.put(PODS, pod("a"))
+    await asyncio.sleep(1)
+    assert follower.values() == {"a": "1"}
+
+
+async def test_whole_list_that_is_too_large_is_tried_again_in_pages(server, follow, monkeypatch):
+    monkeypatch.setattr(pager, "ANSWER_LIMIT_BYTES", 10_000)
+    for i in range(600):
+        server.put(NODES, {"metadata": {"name": f"node-{i}"}})
+    server.continue_expired = True
+    asyncio.get_running_loop().call_later(100, setattr, server, "continue_expired", False)
+    follower = await follow(resource=NODES)
+    assert len(follower.reflector.store) == 600
+    assert server.count("GET", "/nodes") < 60
+
+
+async def test_event_without_a_name_leads_to_a_list(server, follow):
+    follower = await follow()
+    await asyncio.sleep(5)
+    server.silence_watches()
+    server.put(PODS, pod("a"))
+    for watch in server.open_watches():
+        watch.silent = False
+    server.send_raw(PODS, b'{"type": "ADDED", "object": {"spec": ' + b"[" * 2000 + b"\n")
+    await asyncio.sleep(2)
+    assert follower.values() == {"a": "1"}
+    assert server.count("GET", "limit=") == 2
+
+
+async def test_nameless_item_in_a_list_deletes_nothing(server, follow):
+    server.put(PODS, pod("a"))
+    follower = await follow()
+    body = b'{"kind":"PodList","metadata":{"resourceVersion":"9999"},"items":[{"spec":"\xff"}]}'
+    server.answer_next("GET", "limit=", body)
+    server.expire()
+    server.drop_watches()
+    await asyncio.sleep(2)
+    assert server.count("GET", "limit=") == 2
+    assert follower.values() == {"a": "1"}
 
 
 async def test_failing_on_change_ends_the_reflector(server, client):
@@ -462,14 +619,71 @@ async def test_failing_on_change_ends_the_reflector(server, client):
         await reflector.run()
 
 
-async def test_silence_without_a_server_is_unhealthy(server, follow):
+async def test_silence_without_a_server_is_unhealthy_until_it_answers(server, follow):
     follower = await follow()
+    reflector = follower.reflector
     server.fail_next("GET", "/pods", 503, times=10_000)
     server.drop_watches()
-    await asyncio.sleep(130)
-    assert follower.reflector.healthy
-    await asyncio.sleep(20)
+    await asyncio.sleep(350)
+    assert reflector.healthy
+    await asyncio.sleep(30)
+    assert not reflector.healthy
+    assert reflector.silence_seconds > 370
+    server.faults.clear()
+    await asyncio.sleep(35)
+    assert reflector.healthy
+    assert reflector.silence_seconds < 70
+
+
+async def test_watch_that_gives_the_same_event_again_and_again_is_unhealthy(server, follow):
+    """As it was with events that could not be parsed: opened, broken, opened, and so on."""
+    follower = await follow()
+    server.bookmark_seconds = None
+    server.answer_next("GET", "limit=", b"<html>", times=10_000)
+    server.answer_next("GET", "watch=", b"{not json}\n", times=10_000)
+    server.drop_watches()
+    await asyncio.sleep(380)
     assert not follower.reflector.healthy
+
+
+@pytest.mark.parametrize("bookmarks", [False, True])
+async def test_where_nothing_happens_a_watch_that_lasts_is_healthy(server, follow, bookmarks):
+    server.bookmarks = bookmarks
+    follower = await follow()
+    for _ in range(60):
+        await asyncio.sleep(17)
+        assert follower.reflector.healthy
+        assert follower.reflector.silence_seconds < 75
+
+
+async def test_forbidden_namespace_is_silent_and_the_others_are_healthy(server, client):
+    def make(namespace, store):
+        return Reflector(
+            client,
+            PODS,
+            namespace=namespace,
+            project=project,
+            on_change=lambda old, new: None,
+            clock=server.clock,
+            store=store,
+        )
+
+    multi = MultiReflector(["one", "two"], make)
+    task = asyncio.create_task(multi.run())
+    await wait_synced([multi], ["one"])
+    await wait_synced([multi], ["two"])
+    server.fail_next("GET", "/namespaces/two/pods", 403, times=10_000)
+    server.drop_watches()
+    await asyncio.sleep(400)
+    assert multi.healthy
+    assert multi.silence_seconds > 390
+    server.fail_next("GET", "/namespaces/one/pods", 503, times=10_000)
+    server.drop_watches()
+    await asyncio.sleep(400)
+    assert not multi.healthy
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 @pytest.mark.parametrize(
@@ -491,15 +705,14 @@ async def test_multi_reflector_holds_the_wanted_namespaces(server, client, names
         )
 
     multi = MultiReflector(namespaces, make, indexers={"owner": lambda item: [item.owner]})
-    assert not multi.has_synced
+    assert not multi.healthy
     task = asyncio.create_task(multi.run())
-    await multi.wait_synced()
+    await wait_synced([multi], namespaces)
     await asyncio.sleep(100)
     assert sorted(item.name for item in multi.store) == expected
     assert sorted(item.name for item in multi.store.by_index("owner", "o")) == expected
-    assert multi.has_synced
     assert multi.healthy
-    assert multi.last_activity > 0
+    assert multi.silence_seconds < 70
     assert len(multi.reflectors) == max(1, len(set(namespaces)))
     assert multi.observed_version("one")
     assert bool(multi.observed_version("three")) == ("c" in expected)

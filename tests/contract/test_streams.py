@@ -12,6 +12,9 @@ from job_controller.kube.errors import BadRequest, Gone, NotFound, Unavailable
 from job_controller.kube.reflector import Reflector
 from job_controller.kube.resources import NODES, PODS
 from job_controller.kube.streams import CHUNK_BYTES, EventStream, LineSplitter
+from job_controller.kube.transport import ANSWER_TOO_LARGE, Call
+from job_controller.kube.unreadable import Unreadable
+from tests.contract.fake_api import event_line
 
 STARTED = {"container": "job-container"}
 
@@ -26,30 +29,66 @@ async def collect(client: KubeClient, **options) -> bytes:
 
 @given(st.binary().map(lambda raw: raw.replace(b"\r", b"\n")), st.lists(st.integers(1, 9)))
 def test_splitter_finds_the_same_lines_however_they_are_cut(data, sizes):
-    splitter, lines, rest = LineSplitter(1000), [], data
+    splitter, lines, rest = LineSplitter(1000, 10), [], data
     for size in [*sizes, len(data) or 1]:
         lines += splitter.feed(rest[:size])
         rest = rest[size:]
     lines += splitter.feed(rest)
-    assert lines == data.split(b"\n")[:-1]
+    assert lines == [(line, False) for line in data.split(b"\n")[:-1]]
 
 
-def test_splitter_bounds_an_endless_line():
-    splitter = LineSplitter(10)
-    assert splitter.feed(b"1234567890\n123456789") == [b"1234567890"]
-    with pytest.raises(ValueError, match="longer than 10 bytes"):
-        splitter.feed(b"01")
+@given(st.lists(st.binary(max_size=30)), st.integers(1, 9))
+def test_splitter_keeps_the_head_of_a_line_that_is_too_long(lines, size):
+    lines = [line.replace(b"\n", b" ") for line in lines]
+    data, splitter, found = b"".join(line + b"\n" for line in lines), LineSplitter(10, 4), []
+    for at in range(0, len(data), size):
+        found += splitter.feed(data[at : at + size])
+        assert sum(map(len, splitter._parts)) <= 10 + size
+    assert found == [(line[:4], True) if len(line) > 10 else (line, False) for line in lines]
 
 
-async def test_watch_event_beyond_the_limit_is_unavailable():
-    async def chunks():
-        for _ in range(3):
-            yield b"x" * 10
+async def read_events(*chunks, limit_bytes, head_bytes):
+    async def arriving():
+        for chunk in chunks:
+            yield chunk
 
-    stream = EventStream(chunks(), request="watch", limit_bytes=25)
+    how = {"limit_bytes": limit_bytes, "head_bytes": head_bytes}
+    return [event async for event in EventStream(arriving(), request="watch", **how)]
+
+
+async def test_event_beyond_the_limit_is_one_objects_trouble():
+    metadata = {"name": "big", "namespace": "ns", "resourceVersion": "7", "uid": "u"}
+    big = event_line("MODIFIED", {"kind": "Pod", "metadata": metadata, "data": "x" * 1000})
+    small = event_line("ADDED", {"metadata": {"name": "small"}})
+    found = await read_events(big[:300], big[300:], small, limit_bytes=500, head_bytes=200)
+    assert found == [
+        {
+            "type": "MODIFIED",
+            "object": Unreadable(
+                "longer than 500 bytes", namespace="ns", name="big", uid="u", resource_version="7"
+            ),
+        },
+        {"type": "ADDED", "object": {"metadata": {"name": "small"}}},
+    ]
+
+
+async def test_event_of_which_nothing_is_found_is_unavailable():
     with pytest.raises(Unavailable) as caught:
-        await anext(stream)
+        await read_events(b"x" * 30 + b"\n", limit_bytes=25, head_bytes=25)
     assert caught.value.reason == "MalformedEvent"
+
+
+async def test_endless_line_holds_no_memory():
+    async def chunks():
+        for _ in range(1000):
+            yield b"x" * CHUNK_BYTES
+
+    tracemalloc.start()
+    stream = EventStream(chunks(), request="watch", limit_bytes=1 << 20, head_bytes=1 << 16)
+    assert [event async for event in stream] == []
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 << 20
 
 
 async def test_object_of_three_megabytes_arrives_through_list_and_watch(server, client):
@@ -214,6 +253,64 @@ async def test_short_read_is_bounded(server, client):
         "default", "p", **STARTED, max_bytes=50, tail_lines=1, timestamps=False
     )
     assert tail == b"done\n"
+
+
+async def test_short_read_of_a_log_that_goes_on_for_ever_ends_at_its_limit(server, client):
+    server.answer_endlessly("/log", b"x" * (1 << 20))
+    tracemalloc.start()
+    async with asyncio.timeout(20):
+        for _ in range(3):  # the connection is not used again
+            read = await client.read_pod_log("default", "p", **STARTED, max_bytes=100_000)
+            assert read == b"x" * 100_000
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # Server and client together, with what lies in the sockets between them.
+    assert peak < 8 << 20
+    assert server.sent_bytes < 64 << 20
+
+
+async def test_answer_without_an_end_is_unavailable(server, client):
+    server.answer_endlessly("/nodes", b" " * (1 << 20))
+    call = Call("GET", NODES.path(None, "n"), "get", "nodes", limit_bytes=2 << 20)
+    tracemalloc.start()
+    async with asyncio.timeout(20):
+        with pytest.raises(Unavailable) as caught:
+            await client._transport.send(call)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert caught.value.reason == ANSWER_TOO_LARGE
+    assert peak < 8 << 20
+    assert len(server.requests) == 1
+    # What is asked for without a limit of its own has one too.
+    assert Call("GET", "/", "get", "nodes").limit_bytes < 1 << 27
+
+
+@pytest.mark.looptime(end=1000)
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda client: client.get(NODES, "n"),
+        lambda client: client.list(NODES),
+        lambda client: client.page(NODES, limit=1),
+        lambda client: client.merge_patch(NODES, "n", {}),
+        lambda client: client.create(NODES, {}),
+        lambda client: client.delete(NODES, "n"),
+        lambda client: client.read_pod_log("default", "p", **STARTED, max_bytes=1000),
+    ],
+)
+async def test_answer_that_trickles_is_a_timeout(server, client, ask):
+    server.answer_endlessly("/", b" ", pause_seconds=1)
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(Unavailable) as caught:
+        await ask(client)
+    assert caught.value.reason == "Timeout"
+    assert asyncio.get_running_loop().time() - began == pytest.approx(30, abs=0.5)
+
+
+async def test_log_read_as_a_stream_ends_at_its_limit(server, client):
+    server.answer_endlessly("/log", b"x" * 100_000)
+    async with asyncio.timeout(20):
+        assert await collect(client, limit_bytes=150_000) == b"x" * 150_000
 
 
 async def test_chunks_and_memory_are_bounded_for_one_endless_line(server, client):

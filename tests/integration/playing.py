@@ -202,7 +202,7 @@ class World:
     async def _listen(self, resource: Resource, namespace: str) -> None:
         while True:
             with contextlib.suppress(KubeError):
-                page = await self.admin.list(resource, namespace, limit=1)
+                page = await self.admin.list(resource, namespace, limit=1, metadata_only=True)
                 version = page["metadata"]["resourceVersion"]
                 self._changed.set()
                 async with self.admin.watch(
@@ -243,7 +243,10 @@ class World:
     async def _list(
         self, resource: Resource, namespace: str | None, label_selector: str | None = None
     ) -> list[Raw]:
-        page = await self.admin.list(resource, namespace, label_selector=label_selector)
+        # Of Jobs nobody here needs more, and one of a test may be too deep to be read.
+        page = await self.admin.list(
+            resource, namespace, label_selector=label_selector, metadata_only=resource == JOBS
+        )
         return page.get("items") or []
 
     # --- garbage collectors --------------------------------------------------------------

@@ -339,7 +339,7 @@ async def stage(
 async def _clear(admin: KubeClient, world: World) -> None:
     for namespace in world.namespaces:
         for resource in (JOBS, DAEMON_SETS, PODS):
-            for raw in (await admin.list(resource, namespace)).get("items") or ():
+            for raw in (await admin.list(resource, namespace, metadata_only=True))["items"] or ():
                 meta = raw["metadata"]
                 with contextlib.suppress(NotFound):
                     if meta.get("finalizers"):

@@ -157,7 +157,7 @@ class Feed:
         for raw in items:
             meta = raw["metadata"]
             key = (meta["namespace"], meta["name"])
-            found[key] = (meta["uid"], self.reflector._read(raw))
+            found[key] = self.reflector._read(raw)
             self.delivered_at[key] = self._world.loop.moment
         # As Reflector._list does with the last page.
         self.reflector._replace(found, went_back=False)

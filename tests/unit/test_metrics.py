@@ -58,6 +58,33 @@ def test_nodes_are_summed_over_all_jobs_and_told_of_each():
         assert value(metrics, "job_nodes", **labels) == count
 
 
+def single_jobs(metrics):
+    (family,) = [f for f in metrics.registry.collect() if f.name == "job_controller_job_nodes"]
+    return {(sample.labels["namespace"], sample.labels["job"]) for sample in family.samples}
+
+
+def test_nobodys_old_or_many_jobs_hide_those_of_others():
+    def many(namespace, phase, begin):
+        return [
+            replace(job(number, phase), namespace=namespace) for number in range(begin, begin + 200)
+        ]
+
+    crowd = many("crowd", "Paused", 0) + many("crowd", "Succeeded", 200)
+    crowd += many("crowd", "Running", 400)
+    others = [replace(job(900, "Running"), namespace=f"other-{number}") for number in range(20)]
+    told = single_jobs(watching(*crowd, *others))
+    assert len(told) == JOBS_LIMIT
+    assert {(each.namespace, each.name) for each in others} <= told
+    assert told - {(each.namespace, each.name) for each in others} == {
+        ("crowd", f"job-{number}") for number in range(400, 480)
+    }
+    # Those that do not run have what is left.
+    ended = replace(job(901, "Failed"), namespace="other")
+    told = single_jobs(watching(*many("crowd", "Paused", 0)[:99], ended, *others[:1]))
+    assert ("other-0", "job-900") in told
+    assert ("other", "job-901") not in told
+
+
 def test_single_jobs_are_told_up_to_a_limit_and_the_sums_go_on():
     jobs = [job(number) for number in reversed(range(JOBS_LIMIT + 10))]
     metrics = watching(*jobs)

@@ -28,6 +28,49 @@ async def test_a_write_that_fails_is_tried_again(cluster, server, status):
     assert cluster.sample(terminator, "ledger_pending") == 0
 
 
+async def test_a_job_that_cannot_be_read_holds_up_no_other(cluster, server):
+    deep = {"template": {"spec": {"containers": [{"x": "@deep:1100"}]}}}
+    meta = {"namespace": "elsewhere", "name": "deep"}
+    server.put(JOBS, {"metadata": meta, "spec": deep})
+    terminator, _ = cluster.start()
+    await eventually(lambda: terminator.is_ready)
+    run = cluster.add_job()
+    server.put(JOBS, {"metadata": meta | {"name": "deep-2"}, "spec": deep})
+    print_tokens(run)
+    await eventually(lambda: run.completed() == set(run.nodes))
+    run.agree()
+    await eventually(lambda: not run.exists)
+    assert cluster.sample(terminator, "unreadable_objects", resource="jobs") == 2
+
+
+async def test_a_watch_that_is_refused_for_minutes_makes_it_unready_and_back(cluster, server):
+    terminator, _ = cluster.start()
+    await eventually(lambda: terminator.is_ready)
+    server.fail_next("GET", "/jobreports", 503, times=10_000)
+    server.drop_watches()
+    await asyncio.sleep(380)
+    assert not terminator.is_ready
+    assert cluster.sample(terminator, "watch_silence_seconds", resource="jobreports") > 370
+    server.faults.clear()
+    await eventually(lambda: terminator.is_ready, 60)
+
+
+async def test_a_namespace_that_is_forbidden_from_the_start_is_its_own_trouble(cluster, server):
+    server.fail_next("GET", "/namespaces/two/jobreports", 403, times=10_000)
+    run = cluster.add_job()
+    other = cluster.add_job("other", namespace="two")
+    terminator, _ = cluster.start(Config(namespaces=("default", "two")))
+    for each in (run, other):
+        print_tokens(each)
+    await eventually(lambda: run.completed() == set(run.nodes))
+    run.agree()
+    await eventually(lambda: not run.exists)
+    assert terminator.is_ready
+    assert server.count("GET", "/namespaces/two/pods/.*/log") == 0
+    server.faults.clear()
+    await eventually(lambda: other.completed() == set(other.nodes), 60)
+
+
 async def test_a_connection_that_breaks_in_a_write_is_survived(cluster, server):
     run = cluster.add_job()
     cluster.start()

@@ -31,6 +31,20 @@ def test_the_shortest_job_has_the_defaults():
     assert parse_spec({"image": "x"}) == JobSpec(image="x")
 
 
+@pytest.mark.parametrize(("levels", "is_read"), [(64, True), (65, False), (900, False)])
+@pytest.mark.parametrize("wrap", [lambda inner: [0, inner], lambda inner: {"x": inner, "y": 0}])
+def test_a_spec_that_is_nested_too_deep_is_refused(levels, is_read, wrap):
+    value = 0
+    for _ in range(levels - 1):
+        value = wrap(value)
+    spec = {"image": "x", "template": value}
+    if is_read:
+        assert parse_job(raw_job(spec=spec)).name == "sample"
+    else:
+        with pytest.raises(ValueError, match="nested more than 64 levels deep"):
+            parse_job(raw_job(spec=spec))
+
+
 def test_the_defaults_are_those_of_the_crd():
     """A Job stored before the CRD had a field is read as one that was stored with its default."""
     (version,) = yaml.safe_load(CRD.read_text())["spec"]["versions"]

@@ -7,10 +7,23 @@ from job_controller.runtime.sizes import Size, SizeCollector, process_sizes
 pytestmark = pytest.mark.looptime
 
 
+class Caches:
+    objects = 1
+
+    def sizes(self):
+        return {"pods": self.objects}
+
+    def unreadable(self):
+        return {"pods": 3}
+
+    def silence(self):
+        return {"pods": 1.5}
+
+
 async def test_sizes_are_those_of_the_moment_in_which_somebody_asks():
     queue: WorkQueue[tuple[str, str]] = WorkQueue()
-    objects = {"pods": 1}
-    sizes = process_sizes(lambda: queue, lambda: objects)
+    caches = Caches()
+    sizes = process_sizes(lambda: queue, lambda: caches)
     registry = CollectorRegistry()
     registry.register(SizeCollector("program", [*sizes, Size("books", "Books.", lambda: 7)]))
 
@@ -20,11 +33,13 @@ async def test_sizes_are_those_of_the_moment_in_which_somebody_asks():
     assert value("queue_keys", state="due") == 0
     queue.add(("ns", "a"))
     queue.add_after(("ns", "b"), 5)
-    objects["pods"] = 2
+    caches.objects = 2
     assert value("queue_keys", state="due") == 1
     assert value("queue_keys", state="delayed") == 1
     assert value("queue_keys", state="processing") == 0
     assert value("cache_objects", resource="pods") == 2
+    assert value("unreadable_objects", resource="pods") == 3
+    assert value("watch_silence_seconds", resource="pods") == 1.5
     assert value("asyncio_tasks") == 1
     assert value("books") == 7
     queue.close()

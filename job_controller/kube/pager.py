@@ -1,0 +1,100 @@
+"""The pages of a list, as large as they may be, and without what cannot be read."""
+
+from dataclasses import dataclass, replace
+
+from job_controller.kube.client import MALFORMED_ANSWER, KubeClient, Page
+from job_controller.kube.errors import KubeError, Unavailable
+from job_controller.kube.resources import Resource
+from job_controller.kube.transport import ANSWER_LIMIT_BYTES, ANSWER_TOO_LARGE
+from job_controller.kube.unreadable import Unreadable
+
+# client-go's page size (tools/pager, defaultPageSize).
+PAGE_LIMIT = 500
+# Smaller pages are asked for where one is longer than this: 500 nodes take some 10 MiB, 500 reports
+# of large runs take 240 MiB, and what is parsed takes several times that.
+PAGE_LIMIT_BYTES = 16 * 1024 * 1024
+LIST_TIMEOUT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which objects of a resource type a reflector holds; `namespace` None means all of them."""
+
+    resource: Resource
+    namespace: str | None = None
+    label_selector: str | None = None
+    field_selector: str | None = None
+    metadata_only: bool = False
+
+
+class Pager:
+    """Asks for pages; remembers how many objects fit into one."""
+
+    def __init__(self, client: KubeClient, what: Selection) -> None:
+        self._client = client
+        self._what = what
+        self._size = PAGE_LIMIT
+
+    async def whole(self) -> Page:
+        """Return everything in one answer."""
+        return await self._ask(None, "", limit_bytes=ANSWER_LIMIT_BYTES)
+
+    async def newest(self) -> Page:
+        """Return a page of one object, selected or not, for the server's newest version."""
+        return await self._client.page(
+            self._what.resource,
+            self._what.namespace,
+            limit=1,
+            metadata_only=True,
+            timeout_seconds=LIST_TIMEOUT_SECONDS,
+        )
+
+    async def page(self, continue_: str) -> Page:
+        """Return the page that begins at `continue_`, "" for the first.
+
+        A page that cannot be read is asked for in smaller ones, down to a single object, which is
+        skipped. That takes ten requests for it, and ten until the pages have their size again.
+        """
+        while True:
+            try:
+                page = await self._ask(self._size, continue_)
+            except Unavailable as error:
+                if error.reason not in {ANSWER_TOO_LARGE, MALFORMED_ANSWER}:
+                    raise
+                if self._size == 1:
+                    return await self._page_without(continue_, error)
+                self._size //= 2
+                continue
+            if page.size_bytes * 4 <= PAGE_LIMIT_BYTES:
+                self._size = min(self._size * 2, PAGE_LIMIT)
+            return page
+
+    async def _page_without(self, continue_: str, error: KubeError) -> Page:
+        """Return a page whose one object is unreadable, with where the list goes on after it."""
+        page = await self._ask(1, continue_, metadata_only=True)
+        self._size = 2
+        items = [
+            raw if isinstance(raw, Unreadable) else Unreadable.of(raw, error.message)
+            for raw in page.items
+        ]
+        return replace(page, items=items)
+
+    async def _ask(
+        self,
+        limit: int | None,
+        continue_: str,
+        *,
+        metadata_only: bool = False,
+        limit_bytes: int | None = None,
+    ) -> Page:
+        return await self._client.page(
+            self._what.resource,
+            self._what.namespace,
+            label_selector=self._what.label_selector,
+            field_selector=self._what.field_selector,
+            limit=limit,
+            continue_=continue_ or None,
+            metadata_only=metadata_only or self._what.metadata_only,
+            limit_bytes=PAGE_LIMIT_BYTES if limit_bytes is None else limit_bytes,
+            timeout_seconds=LIST_TIMEOUT_SECONDS,
+        )
