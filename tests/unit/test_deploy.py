@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
+from job_controller.api import names
+
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 VERSION = "v" + tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -186,10 +188,45 @@ def test_people_cannot_write_reports():
                 assert not set(rule["verbs"]) & {"create", "update", "patch"}
 
 
+def policies() -> list[dict[str, Any]]:
+    return [each for each in documents() if each["kind"] == "ValidatingAdmissionPolicy"]
+
+
+def test_every_policy_is_bound_and_fails_closed():
+    bindings = [each["spec"] for each in documents() if each["kind"].endswith("PolicyBinding")]
+    assert bindings == [
+        {"policyName": each["metadata"]["name"], "validationActions": ["Deny"]}
+        for each in policies()
+    ]
+    assert {each["spec"]["failurePolicy"] for each in policies()} == {"Fail"}
+
+
+def test_policies_are_there_before_what_they_guard():
+    assert KUSTOMIZATION["sortOptions"] == {"order": "fifo"}
+    resources = KUSTOMIZATION["resources"]
+    first = {"namespace.yaml", "admission.yaml", "admission-system.yaml"}
+    assert set(resources[: len(first)]) == first
+
+
+def test_the_policies_of_the_system_ask_the_accounts_of_the_system_only():
+    account = one("ServiceAccount")["metadata"]
+    user = f"system:serviceaccount:{account['namespace']}:{account['name']}"
+    of_the_system = [each for each in policies() if "-system-" in each["metadata"]["name"]]
+    assert len(of_the_system) == 4
+    for each in of_the_system:
+        (condition,) = each["spec"]["matchConditions"]
+        assert condition["expression"].startswith("request.userInfo.username in [")
+        assert f"'{user}'" in condition["expression"]
+
+
+def test_the_policies_know_the_names_that_the_code_gives():
+    text = (DEPLOY / "admission-system.yaml").read_text()
+    for name in (names.LABEL_MANAGED, names.LABEL_JOB_UID, names.TURN_GATE, names.JOB_KIND):
+        assert f"'{name}'" in text
+    assert f"'{names.GROUP}/'" in text
+
+
 def test_the_policy_guards_specs_and_not_status():
-    policy = one("ValidatingAdmissionPolicy")
+    policy = one("ValidatingAdmissionPolicy", "daemonset-job-needs-daemonsets")
     (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
     assert rule["resources"] == ["jobs"]
-    assert policy["spec"]["failurePolicy"] == "Fail"
-    binding = one("ValidatingAdmissionPolicyBinding")["spec"]
-    assert binding == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
