@@ -151,6 +151,66 @@ def test_the_terminators_configuration_can_change_while_it_runs():
     assert mount["mountPath"] == "/etc/terminator"
 
 
+def test_the_system_prefers_the_control_plane():
+    (preferred,) = POD["spec"]["affinity"]["nodeAffinity"][
+        "preferredDuringSchedulingIgnoredDuringExecution"
+    ]
+    label = "node-role.kubernetes.io/control-plane"
+    assert preferred["preference"]["matchExpressions"] == [{"key": label, "operator": "Exists"}]
+    tolerated = {each["key"] for each in POD["spec"]["tolerations"]}
+    assert label in tolerated
+    component = (DEPLOY / "components" / "control-plane" / "kustomization.yaml").read_text()
+    assert label in component
+
+
+def test_no_other_pod_reaches_more_than_the_two_ports():
+    policy = one("NetworkPolicy")["spec"]
+    assert (policy["podSelector"], policy["policyTypes"]) == ({}, ["Ingress"])
+    (rule,) = policy["ingress"]
+    assert rule["from"]
+    ports = {port["name"] for each in CONTAINERS.values() for port in each["ports"]}
+    assert {each["port"] for each in rule["ports"]} == ports
+
+
+def split_documents() -> list[dict[str, Any]]:
+    folder = DEPLOY / "components" / "split"
+    component = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    assert set(component["resources"]) == {f.name for f in folder.glob("*.yaml")} - {
+        "kustomization.yaml"
+    }
+    files = [(folder / name).read_text() for name in component["resources"]]
+    return [document for text in files for document in yaml.safe_load_all(text)]
+
+
+def test_the_split_terminator_is_the_container_of_the_common_pod():
+    (split,) = [d["spec"] for d in split_documents() if d["kind"] == "Deployment"]
+    labels = {"app.kubernetes.io/name": "daemonset-job-terminator"}
+    pod = split["template"]
+    assert pod["metadata"]["labels"] == split["selector"]["matchLabels"] == labels
+    assert pod["spec"]["containers"] == [CONTAINERS["terminator"]]
+    same = dict(POD["spec"])
+    own = dict(pod["spec"])
+    (spread,) = own.pop("topologySpreadConstraints")
+    assert spread["labelSelector"]["matchLabels"] == labels
+    (common,) = same.pop("topologySpreadConstraints")
+    assert spread | {"labelSelector": 0} == common | {"labelSelector": 0}
+    assert own.pop("serviceAccountName") == "daemonset-job-terminator"
+    for field in ("containers", "serviceAccountName"):
+        same.pop(field, None)
+        own.pop(field, None)
+    assert own == same
+
+
+def test_the_split_accounts_are_those_that_the_policies_know():
+    (account,) = [d["metadata"] for d in split_documents() if d["kind"] == "ServiceAccount"]
+    user = f"system:serviceaccount:{account['namespace']}:{account['name']}"
+    text = (DEPLOY / "admission-system.yaml").read_text()
+    assert text.count(f"'{user}'") == len(policies()) - 1
+    (halves,) = [d for d in split_documents() if d["kind"] == "ValidatingAdmissionPolicy"]
+    (condition,) = halves["spec"]["matchConditions"]
+    assert ":daemonset-job-controller'" in condition["expression"]
+
+
 def test_selectors_agree():
     labels = POD["metadata"]["labels"].items()
     deployment = one("Deployment")["spec"]
