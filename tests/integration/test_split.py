@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from job_controller.api.names import ANNOTATION_RETRY
+from job_controller.guard import missing_policies
 from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, PODS
 from terminator.main import Options
 from tests.integration.conftest import install
@@ -171,6 +172,8 @@ async def test_every_right_that_is_granted_is_used(kube_env, namespace, document
         await play.gone(JOBS, "sample")
         await play.gone(DAEMON_SETS, SET)
         first = await play.report()
+
+        assert await missing_policies(controllers[-1].client) == []
 
         # A node fails: its run leaves no pods, a retry makes new ones, history forgets the first.
         tasks["b"] = Run(lines=("no luck",), exit_code=1, back_off=60)

@@ -279,6 +279,16 @@ def test_the_policies_of_the_system_ask_the_accounts_of_the_system_only():
         assert f"'{user}'" in condition["expression"]
 
 
+def test_the_controller_looks_for_every_policy():
+    wanted = [each["metadata"]["name"] for each in policies()]
+    assert sorted(names.ADMISSION_POLICIES) == sorted(wanted)
+    (rule,) = [
+        r for r in one("ClusterRole", "daemonset-job-controller")["rules"] if "resourceNames" in r
+    ]
+    assert sorted(rule["resourceNames"]) == sorted(wanted)
+    assert rule["verbs"] == ["get"]
+
+
 def test_the_policies_know_the_names_that_the_code_gives():
     text = (DEPLOY / "admission-system.yaml").read_text()
     for name in (names.LABEL_MANAGED, names.LABEL_JOB_UID, names.TURN_GATE, names.JOB_KIND):
