@@ -228,6 +228,34 @@ def test_no_role_has_a_wildcard_a_secret_or_a_way_up():
             assert not words & {"secrets", "escalate", "bind", "impersonate", "pods/exec"}
 
 
+def told_rights() -> dict[str, dict[str, set[str]]]:
+    """Return, for each program, the verbs by resource of the table in security.md."""
+    text = (ROOT / "docs" / "explanation" / "security.md").read_text()
+    table = text.partition("| | controller | terminator |\n")[2].partition("\n\n")[0]
+    found: dict[str, dict[str, set[str]]] = {"controller": {}, "terminator": {}}
+    for line in table.splitlines()[1:]:
+        resource, *cells = (cell.strip() for cell in line.split("|")[1:-1])
+        for program, cell in zip(found, cells, strict=True):
+            verbs = {verb.strip() for verb in cell.partition("(")[0].split(",")} - {""}
+            if verbs:
+                found[program][resource.partition(",")[0]] = verbs
+    return found
+
+
+def test_the_rights_are_those_that_the_security_page_tells():
+    for program, told in told_rights().items():
+        given: dict[str, set[str]] = {}
+        for role in (one("ClusterRole", f"daemonset-job-{program}"), one("Role")):
+            for rule in role["rules"]:
+                if "validatingadmissionpolicies" in rule["resources"]:
+                    resources = ["validatingadmissionpolicies and their bindings"]
+                else:
+                    resources = rule["resources"]
+                for resource in resources:
+                    given.setdefault(resource, set()).update(rule["verbs"])
+        assert told == given
+
+
 def test_the_system_is_bound_to_its_own_roles_only():
     bound = {
         each["roleRef"]["name"]
