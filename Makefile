@@ -71,6 +71,14 @@ test-e2e-long: $(VENV) ## those of the e2e tests that take minutes each, not in 
 	@devcluster/with-cluster $(KEEP) $(NODES) $(PYTEST) tests/e2e -m on_demand
 test: check test-unit test-contract test-integration test-e2e ## everything
 
+.PHONY: lock
+lock: ## images/requirements.txt: what the images install, by hash, from constraints.txt
+	@$(PYTHON) -m venv build/lock
+	build/lock/bin/pip install -q pip-tools
+	CUSTOM_COMPILE_COMMAND='make lock' build/lock/bin/pip-compile -q --generate-hashes \
+	  --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+	  -c constraints.txt -o images/requirements.txt pyproject.toml
+
 .PHONY: simulate
 SEEDS ?= 100000
 simulate: $(VENV) ## simulated clusters, many more: SEEDS=1000000

@@ -104,7 +104,12 @@ def _source(paths: Paths) -> Path:
         for name in names
         for old in spellings
     ]
-    content = {"resources": [os.path.relpath(source, overlay)], "images": renames}
+    # As deploy/ itself says: only the outermost kustomization is asked for the order.
+    content = {
+        "sortOptions": {"order": "fifo"},
+        "resources": [os.path.relpath(source, overlay)],
+        "images": renames,
+    }
     (overlay / "kustomization.yaml").write_text(json.dumps(content))
     return overlay
 

@@ -1,6 +1,7 @@
 """The wheels our images install: this project and everything it needs, for Linux and Python 3.11.
 
-The images install them with `--no-index`, so an image build needs no package index.
+The images install them with `--no-index`, so an image build needs no package index. Everything but
+this project is pinned by hash, in images/requirements.txt, which lies in the wheelhouse as well.
 """
 
 import platform
@@ -18,20 +19,21 @@ from devcluster.progress import step
 from devcluster.settings import Paths
 
 IMAGE_PYTHON = (3, 11)
-CONSTRAINTS = "constraints.txt"
+REQUIREMENTS = "images/requirements.txt"
 
 
 def ensure(paths: Paths) -> str:
     """Make build/wheelhouse hold the wheels of the tree as it is; return a hash of its inputs."""
     project = tomllib.loads((paths.root / "pyproject.toml").read_text())
-    needs = digest([*map(str, _dependencies(project)), *_constraints(paths), platform.machine()])
+    requirements = paths.root / REQUIREMENTS
+    needs = digest([requirements, platform.machine()])
     own = digest([needs, *_own_sources(paths, project)])
     target = paths.build / "wheelhouse"
     mark = target / ".inputs"
     if mark.exists() and mark.read_text() == own:
         return own
     with locked(paths.build, "wheelhouse"):
-        wheels = _dependency_wheels(paths, project, needs)
+        wheels = _dependency_wheels(paths, requirements, needs)
         log = paths.logs / "wheel.log"
         log.unlink(missing_ok=True)
         with step("building this project's wheel"), unfinished(target) as work:
@@ -41,6 +43,7 @@ def ensure(paths: Paths) -> str:
             )
             for wheel in wheels.glob("*.whl"):
                 shutil.copy2(wheel, work / wheel.name)
+            shutil.copy2(requirements, work / requirements.name)
             (work / mark.name).write_text(own)
     return own
 
@@ -50,7 +53,7 @@ def is_native() -> bool:
     return sys.platform == "linux" and sys.version_info[:2] == IMAGE_PYTHON
 
 
-def _dependency_wheels(paths: Paths, project: dict[str, Any], key: str) -> Path:
+def _dependency_wheels(paths: Paths, requirements: Path, key: str) -> Path:
     target = paths.cache / "wheels" / key
     if target.exists():
         return target
@@ -59,40 +62,28 @@ def _dependency_wheels(paths: Paths, project: dict[str, Any], key: str) -> Path:
     words = "fetching the wheels this project needs"
     with locked(paths.cache, "wheels"), step(words), unfinished(target) as work:
         work.mkdir()
-        command = [*_pip(paths), *_fetch_words(), str(work), *_dependencies(project)]
-        for file in _constraints(paths):
-            command += ["-c", str(file)]
-        shell.logged(command, log)
+        shell.logged([*_pip(paths), *_fetch_words(), "-d", str(work), "-r", str(requirements)], log)
     return target
 
 
 def _fetch_words() -> list[str]:
+    """Return the words of a download in which nothing is built and every file has a known hash."""
+    words = ["download", "--no-deps", "--require-hashes", "--only-binary=:all:"]
     if is_native():
-        return ["wheel", "-w"]
+        return words
     machine = {"arm64": "aarch64"}.get(platform.machine(), platform.machine())
     if machine not in DEBIAN_TRIPLETS:
         message = f"no wheels are published for {machine}"
         raise DevclusterError(message)
     platforms = [f"manylinux{version}_{machine}" for version in ("2014", "_2_17", "_2_28")]
-    words = ["download", "--only-binary=:all:", "--implementation=cp"]
-    words += [f"--python-version={IMAGE_PYTHON[0]}.{IMAGE_PYTHON[1]}"]
-    return [*words, *(f"--platform={name}" for name in platforms), "-d"]
+    words += ["--implementation=cp", f"--python-version={IMAGE_PYTHON[0]}.{IMAGE_PYTHON[1]}"]
+    return [*words, *(f"--platform={name}" for name in platforms)]
 
 
 def _pip(paths: Paths) -> list[str]:
     own = paths.root / ".venv/bin/python"
     python = str(own) if own.exists() else sys.executable
     return [python, "-m", "pip", "-q", "--disable-pip-version-check", "--no-input"]
-
-
-def _dependencies(project: dict[str, Any]) -> list[str]:
-    table = project.get("project")
-    found = table.get("dependencies", []) if isinstance(table, dict) else []
-    return [str(requirement) for requirement in found]
-
-
-def _constraints(paths: Paths) -> list[Path]:
-    return [file for file in [paths.root / CONSTRAINTS] if file.exists()]
 
 
 def _own_sources(paths: Paths, project: dict[str, Any]) -> list[Path]:

@@ -252,7 +252,13 @@ class Caches:
 
     def pods_refused(self, daemon_set: DaemonSet) -> str:
         """Return the newest reason why pods of the DaemonSet could not be created, "" if none."""
-        notices = self._notices.store.by_index("about", daemon_set.uid)
+        # The API server has an event be about its own namespace, and takes any UID: who may write
+        # events in another namespace must not speak about this one.
+        notices = (
+            notice
+            for notice in self._notices.store.by_index("about", daemon_set.uid)
+            if notice.namespace == daemon_set.namespace
+        )
         newest = max(
             notices, key=lambda n: (n.at.timestamp() if n.at else 0.0, n.name), default=None
         )
@@ -293,7 +299,8 @@ class Caches:
     def _notice_changed(self, old: Notice | None, new: Notice | None) -> None:
         if (notice := new or old) is not None:
             for found in self._daemon_sets.store.by_index("uid", notice.about_uid):
-                self._wake_user_of(found, in_crowd=True)
+                if found.namespace == notice.namespace:
+                    self._wake_user_of(found, in_crowd=True)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         if old is not None and new is not None and _standing(old) == _standing(new):

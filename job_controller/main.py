@@ -17,6 +17,7 @@ from job_controller.caches import Caches, Key, cache_name
 from job_controller.config import Config, parse_config
 from job_controller.core.judge import Patience
 from job_controller.core.snapshot import Settings
+from job_controller.guard import watch_policies
 from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import Conflict, Forbidden, KubeError, OperatorError
 from job_controller.kube.events import EventRecorder
@@ -187,6 +188,7 @@ async def run(config: Config) -> None:
         controller = Controller(client, config, metrics)
         running = asyncio.create_task(controller.run())
         stopped = asyncio.create_task(stop.wait())
+        guard = asyncio.create_task(watch_policies(client, metrics.policies_missing.set))
         async with serve_probes(
             host=config.probe_host,
             port=config.probe_port,
@@ -197,6 +199,7 @@ async def run(config: Config) -> None:
             logger.info("started", probe_port=port, namespaces=",".join(config.namespaces) or "all")
             await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
             stopped.cancel()
+            guard.cancel()
             running.cancel()
             try:
                 await running

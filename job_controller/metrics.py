@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -74,6 +75,12 @@ class Metrics:
             "Whether this process acts (1) or stands by (0).",
             registry=self.registry,
         )
+        self.policies_missing = Gauge(
+            "job_controller_admission_policies_missing",
+            "Admission policies of deploy/ that are not in force; NaN: not known.",
+            registry=self.registry,
+        )
+        self.policies_missing.set(math.nan)
 
     def count_request(self, verb: str, resource: str, status: int, seconds: float) -> None:  # noqa: ARG002 - the client's hook has it
         """Count one request to the API server."""

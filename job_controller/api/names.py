@@ -62,6 +62,15 @@ DEFAULT_HOLD_IMAGE: Final = "registry.k8s.io/pause:3.10"
 # The gate that holds a pod until it is its node's turn.
 TURN_GATE: Final = f"{GROUP}/turn"
 
+# The admission policies of deploy/, each with a binding of its name.
+ADMISSION_POLICIES: Final = (
+    "daemonset-job-needs-daemonsets",
+    "daemonset-job-system-pods",
+    "daemonset-job-system-daemonsets",
+    "daemonset-job-system-jobreports",
+    "daemonset-job-system-jobs",
+)
+
 # --- completion ------------------------------------------------------------------------
 DEFAULT_TOKEN: Final = "done"  # noqa: S105 - a word in a log, no secret
 

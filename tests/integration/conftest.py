@@ -21,10 +21,15 @@ def kube_env() -> Iterator[KubeEnv]:
     is garbage-collected unless a test does it.
     """
     with run_kube_env(controllers=["clusterrole-aggregation-controller"]) as env:
-        env.kubectl("apply", "--server-side", "-k", str(ROOT / "deploy"))
-        env.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
-        _wait_for_the_policy(env)
+        install(env, ROOT / "deploy")
         yield env
+
+
+def install(env: KubeEnv, kustomization: Path) -> None:
+    """Apply what a kustomization builds, and return once CRDs and admission policy serve."""
+    env.kubectl("apply", "--server-side", "-k", str(kustomization))
+    env.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    _wait_for_the_policy(env)
 
 
 def _wait_for_the_policy(env: KubeEnv) -> None:

@@ -22,7 +22,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -34,6 +34,8 @@ PR_SET_PDEATHSIG = 1
 # machine that compiles something at the same time.
 START_TIMEOUT_SECONDS = 90.0
 STOP_TIMEOUT_SECONDS = 10.0
+# kube-apiserver closes a connection that was idle for 90 s (a long test on a busy machine).
+IDLE_SECONDS = 30.0
 
 
 class KubectlError(AssertionError):
@@ -68,6 +70,7 @@ class KubeEnv:
     kubeconfig: Path
     server: str
     binaries: Path
+    _requested_at: float = field(default=0.0, repr=False)
 
     def run(
         self,
@@ -136,19 +139,30 @@ class KubeEnv:
         )  # fmt: skip
         return _parse_object(out)
 
-    def request(self, method: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
-        """Send one request as administrator; return HTTP status and JSON. PATCH is a merge patch.
+    def request(
+        self, method: str, path: str, body: Any = None, user: User | None = None
+    ) -> tuple[int, dict[str, Any]]:
+        """Send one request; return HTTP status and JSON. PATCH is a merge patch.
 
-        For what kubectl cannot say, and for hundreds of questions in a second.
+        For what kubectl cannot say (it reads what it patches, and the system may not), and for
+        hundreds of questions in a second. Without `user` as administrator.
         """
         kind = "merge-patch+json" if method == "PATCH" else "json"
-        self._connection.request(
-            method,
-            path,
-            None if body is None else json.dumps(body),
-            {"Authorization": f"Bearer {ADMIN_TOKEN}", "Content-Type": f"application/{kind}"},
-        )
-        answer = self._connection.getresponse()
+        connection = self._connection
+        if time.monotonic() > self._requested_at + IDLE_SECONDS:
+            connection.close()  # the next request opens it again
+        self._requested_at = time.monotonic()
+        connection.putrequest(method, path)
+        connection.putheader("Authorization", f"Bearer {ADMIN_TOKEN}")
+        if user is not None:
+            connection.putheader("Impersonate-User", user.name)
+            for group in user.groups:
+                connection.putheader("Impersonate-Group", group)
+        data = b"" if body is None else json.dumps(body).encode()
+        connection.putheader("Content-Type", f"application/{kind}")
+        connection.putheader("Content-Length", str(len(data)))
+        connection.endheaders(data)
+        answer = connection.getresponse()
         return answer.status, json.loads(answer.read())
 
     def is_allowed(self, user: User, verb: str, resource: str, namespace: str = "") -> bool:

@@ -43,14 +43,15 @@ SYSTEM = "daemonset-job-system"
 ACCOUNT = "daemonset-job-controller"
 WAIT_SECONDS = 30.0
 
-_kubeconfigs: dict[Path, Path] = {}
+_kubeconfigs: dict[tuple[Path, str], Path] = {}
 
 
-def account_kubeconfig(env: KubeEnv) -> Path:
-    """Return the kubeconfig of the system's service account: its rights and no more."""
-    if env.folder not in _kubeconfigs:
-        _kubeconfigs[env.folder] = env.kubeconfig_for_service_account(SYSTEM, ACCOUNT)
-    return _kubeconfigs[env.folder]
+def account_kubeconfig(env: KubeEnv, account: str = ACCOUNT) -> Path:
+    """Return the kubeconfig of a service account of the system: its rights and no more."""
+    key = env.folder, account
+    if key not in _kubeconfigs:
+        _kubeconfigs[key] = env.kubeconfig_for_service_account(SYSTEM, account)
+    return _kubeconfigs[key]
 
 
 WRITES = ("create", "patch", "update", "delete")
@@ -97,14 +98,17 @@ class Stage:
     namespace: str
     played: asyncio.Task[None]
     processes: list[Process] = field(default_factory=list)
+    terminator_account: str = ACCOUNT
 
     # --- programs ------------------------------------------------------------------------
 
-    async def client(self, kind: type[KubeClient] = KubeClient) -> tuple[KubeClient, Recorder]:
-        """Return a client of that kind, with the rights of the system's service account."""
+    async def client(
+        self, kind: type[KubeClient] = KubeClient, account: str = ACCOUNT
+    ) -> tuple[KubeClient, Recorder]:
+        """Return a client of that kind, with the rights of a service account of the system."""
         recorder = Recorder()
         client = await kind.connect(
-            kubeconfig=str(account_kubeconfig(self.env)),
+            kubeconfig=str(account_kubeconfig(self.env, account)),
             user_agent="played",
             on_request=recorder,
         )
@@ -116,12 +120,18 @@ class Stage:
         program = Controller(client, Config(namespaces=self.world.namespaces, **config), Metrics())
         return self._started(client, program, recorder)
 
-    async def start_terminator(self, kind: type[KubeClient] = KubeClient, **config: Any) -> Process:
+    async def start_terminator(
+        self, kind: type[KubeClient] = KubeClient, options: Options | None = None, **config: Any
+    ) -> Process:
         """Start the terminator, as its process would after a restart."""
-        client, recorder = await self.client(kind)
+        client, recorder = await self.client(kind, self.terminator_account)
         settings = {"flush_interval": 0.1, "namespaces": self.world.namespaces, **config}
         program = Terminator(
-            client, Options(), TerminatorConfig(**settings), TerminatorMetrics(), SystemClock()
+            client,
+            options or Options(),
+            TerminatorConfig(**settings),
+            TerminatorMetrics(),
+            SystemClock(),
         )
         return self._started(client, program, recorder)
 
@@ -309,6 +319,7 @@ async def stage(
     behaviour: Behaviour = done,
     controller: bool = True,
     terminator: bool = True,
+    terminator_account: str = ACCOUNT,
 ) -> AsyncIterator[Stage]:
     """Open a stage with these nodes, and both programs unless told otherwise."""
     logs = Logs()
@@ -319,7 +330,9 @@ async def stage(
     ) as admin:
         world = World(admin, logs, namespaces, behaviour)
         played = asyncio.create_task(world.run())
-        found = Stage(env, admin, world, namespaces[0], played)
+        found = Stage(
+            env, admin, world, namespaces[0], played, terminator_account=terminator_account
+        )
         try:
             await world.join(*nodes)
             if controller:

@@ -1,4 +1,4 @@
-"""Who may do what: exactly the verbs that are used, for the system; what people's roles become."""
+"""Who may do what: the system what test_split shows that it does; what people's roles become."""
 
 import time
 

@@ -94,6 +94,7 @@ def test_a_refusal_of_pods_concerns_the_job_of_the_daemon_set(told):
     notice = Notice("default", "n", "u", "1", DS_UID, "exceeded quota", NOW)
     assert told.of(told.caches._notice_changed, None, notice) == [(KEY, SOON)]
     assert told.of(told.caches._notice_changed, None, replace(notice, about_uid="x")) == []
+    assert told.of(told.caches._notice_changed, None, replace(notice, namespace="x")) == []
 
 
 NODE = make_node("a", ready_since=NOW)
@@ -195,6 +196,7 @@ def test_the_newest_refusal_of_pods_is_told(told, w):
         notice("a", "older"),
         notice("c", "without a time", at=None),
         notice("d", "of another", about_uid="x", at=NOW + timedelta(1)),
+        notice("e", "forged elsewhere", namespace="elsewhere", at=NOW + timedelta(1)),
     ):
         told.caches._notices.store.put(each)
     assert told.caches.pods_refused(w.daemon_set()) == "newest"

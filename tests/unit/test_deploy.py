@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
+from job_controller.api import names
+
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 VERSION = "v" + tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -149,6 +151,66 @@ def test_the_terminators_configuration_can_change_while_it_runs():
     assert mount["mountPath"] == "/etc/terminator"
 
 
+def test_the_system_prefers_the_control_plane():
+    (preferred,) = POD["spec"]["affinity"]["nodeAffinity"][
+        "preferredDuringSchedulingIgnoredDuringExecution"
+    ]
+    label = "node-role.kubernetes.io/control-plane"
+    assert preferred["preference"]["matchExpressions"] == [{"key": label, "operator": "Exists"}]
+    tolerated = {each["key"] for each in POD["spec"]["tolerations"]}
+    assert label in tolerated
+    component = (DEPLOY / "components" / "control-plane" / "kustomization.yaml").read_text()
+    assert label in component
+
+
+def test_no_other_pod_reaches_more_than_the_two_ports():
+    policy = one("NetworkPolicy")["spec"]
+    assert (policy["podSelector"], policy["policyTypes"]) == ({}, ["Ingress"])
+    (rule,) = policy["ingress"]
+    assert rule["from"]
+    ports = {port["name"] for each in CONTAINERS.values() for port in each["ports"]}
+    assert {each["port"] for each in rule["ports"]} == ports
+
+
+def split_documents() -> list[dict[str, Any]]:
+    folder = DEPLOY / "components" / "split"
+    component = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    assert set(component["resources"]) == {f.name for f in folder.glob("*.yaml")} - {
+        "kustomization.yaml"
+    }
+    files = [(folder / name).read_text() for name in component["resources"]]
+    return [document for text in files for document in yaml.safe_load_all(text)]
+
+
+def test_the_split_terminator_is_the_container_of_the_common_pod():
+    (split,) = [d["spec"] for d in split_documents() if d["kind"] == "Deployment"]
+    labels = {"app.kubernetes.io/name": "daemonset-job-terminator"}
+    pod = split["template"]
+    assert pod["metadata"]["labels"] == split["selector"]["matchLabels"] == labels
+    assert pod["spec"]["containers"] == [CONTAINERS["terminator"]]
+    same = dict(POD["spec"])
+    own = dict(pod["spec"])
+    (spread,) = own.pop("topologySpreadConstraints")
+    assert spread["labelSelector"]["matchLabels"] == labels
+    (common,) = same.pop("topologySpreadConstraints")
+    assert spread | {"labelSelector": 0} == common | {"labelSelector": 0}
+    assert own.pop("serviceAccountName") == "daemonset-job-terminator"
+    for field in ("containers", "serviceAccountName"):
+        same.pop(field, None)
+        own.pop(field, None)
+    assert own == same
+
+
+def test_the_split_accounts_are_those_that_the_policies_know():
+    (account,) = [d["metadata"] for d in split_documents() if d["kind"] == "ServiceAccount"]
+    user = f"system:serviceaccount:{account['namespace']}:{account['name']}"
+    text = (DEPLOY / "admission-system.yaml").read_text()
+    assert text.count(f"'{user}'") == len(policies()) - 1
+    (halves,) = [d for d in split_documents() if d["kind"] == "ValidatingAdmissionPolicy"]
+    (condition,) = halves["spec"]["matchConditions"]
+    assert ":daemonset-job-controller'" in condition["expression"]
+
+
 def test_selectors_agree():
     labels = POD["metadata"]["labels"].items()
     deployment = one("Deployment")["spec"]
@@ -164,6 +226,34 @@ def test_no_role_has_a_wildcard_a_secret_or_a_way_up():
             words = {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
             assert not any("*" in word for word in words)
             assert not words & {"secrets", "escalate", "bind", "impersonate", "pods/exec"}
+
+
+def told_rights() -> dict[str, dict[str, set[str]]]:
+    """Return, for each program, the verbs by resource of the table in security.md."""
+    text = (ROOT / "docs" / "explanation" / "security.md").read_text()
+    table = text.partition("| | controller | terminator |\n")[2].partition("\n\n")[0]
+    found: dict[str, dict[str, set[str]]] = {"controller": {}, "terminator": {}}
+    for line in table.splitlines()[1:]:
+        resource, *cells = (cell.strip() for cell in line.split("|")[1:-1])
+        for program, cell in zip(found, cells, strict=True):
+            verbs = {verb.strip() for verb in cell.partition("(")[0].split(",")} - {""}
+            if verbs:
+                found[program][resource.partition(",")[0]] = verbs
+    return found
+
+
+def test_the_rights_are_those_that_the_security_page_tells():
+    for program, told in told_rights().items():
+        given: dict[str, set[str]] = {}
+        for role in (one("ClusterRole", f"daemonset-job-{program}"), one("Role")):
+            for rule in role["rules"]:
+                if "validatingadmissionpolicies" in rule["resources"]:
+                    resources = ["validatingadmissionpolicies and their bindings"]
+                else:
+                    resources = rule["resources"]
+                for resource in resources:
+                    given.setdefault(resource, set()).update(rule["verbs"])
+        assert told == given
 
 
 def test_the_system_is_bound_to_its_own_roles_only():
@@ -186,10 +276,55 @@ def test_people_cannot_write_reports():
                 assert not set(rule["verbs"]) & {"create", "update", "patch"}
 
 
+def policies() -> list[dict[str, Any]]:
+    return [each for each in documents() if each["kind"] == "ValidatingAdmissionPolicy"]
+
+
+def test_every_policy_is_bound_and_fails_closed():
+    bindings = [each["spec"] for each in documents() if each["kind"].endswith("PolicyBinding")]
+    assert bindings == [
+        {"policyName": each["metadata"]["name"], "validationActions": ["Deny"]}
+        for each in policies()
+    ]
+    assert {each["spec"]["failurePolicy"] for each in policies()} == {"Fail"}
+
+
+def test_policies_are_there_before_what_they_guard():
+    assert KUSTOMIZATION["sortOptions"] == {"order": "fifo"}
+    resources = KUSTOMIZATION["resources"]
+    first = {"namespace.yaml", "admission.yaml", "admission-system.yaml"}
+    assert set(resources[: len(first)]) == first
+
+
+def test_the_policies_of_the_system_ask_the_accounts_of_the_system_only():
+    account = one("ServiceAccount")["metadata"]
+    user = f"system:serviceaccount:{account['namespace']}:{account['name']}"
+    of_the_system = [each for each in policies() if "-system-" in each["metadata"]["name"]]
+    assert len(of_the_system) == 4
+    for each in of_the_system:
+        (condition,) = each["spec"]["matchConditions"]
+        assert condition["expression"].startswith("request.userInfo.username in [")
+        assert f"'{user}'" in condition["expression"]
+
+
+def test_the_controller_looks_for_every_policy():
+    wanted = [each["metadata"]["name"] for each in policies()]
+    assert sorted(names.ADMISSION_POLICIES) == sorted(wanted)
+    (rule,) = [
+        r for r in one("ClusterRole", "daemonset-job-controller")["rules"] if "resourceNames" in r
+    ]
+    assert sorted(rule["resourceNames"]) == sorted(wanted)
+    assert rule["verbs"] == ["get"]
+
+
+def test_the_policies_know_the_names_that_the_code_gives():
+    text = (DEPLOY / "admission-system.yaml").read_text()
+    for name in (names.LABEL_MANAGED, names.LABEL_JOB_UID, names.TURN_GATE, names.JOB_KIND):
+        assert f"'{name}'" in text
+    assert f"'{names.GROUP}/'" in text
+
+
 def test_the_policy_guards_specs_and_not_status():
-    policy = one("ValidatingAdmissionPolicy")
+    policy = one("ValidatingAdmissionPolicy", "daemonset-job-needs-daemonsets")
     (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
     assert rule["resources"] == ["jobs"]
-    assert policy["spec"]["failurePolicy"] == "Fail"
-    binding = one("ValidatingAdmissionPolicyBinding")["spec"]
-    assert binding == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}

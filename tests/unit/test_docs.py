@@ -23,10 +23,7 @@ from terminator.metrics import Metrics as TerminatorMetrics
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"
-PAGES = sorted(
-    {ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *DOCS.rglob("*.md")}
-    | set((ROOT / "examples").rglob("*.md"))
-)
+PAGES = sorted({*ROOT.glob("*.md"), *DOCS.rglob("*.md")} | set((ROOT / "examples").rglob("*.md")))
 
 # Words of a status that code writes by itself: a condition's reason, an event's, a node's state.
 CAMEL_CASE = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z]*)*")

@@ -59,6 +59,43 @@ def test_a_link_is_removed_and_not_followed(target, tmp_path):
     assert not (target / "link").is_symlink()
 
 
+@pytest.mark.parametrize("place", ["inside", "outside"])
+@pytest.mark.parametrize("path", ["link/precious", "foo/link/precious", "link/deep/precious"])
+def test_a_link_on_the_way_is_not_followed(target, tmp_path, place, path):
+    """Who may write to the directory put it there, and the script is root."""
+    other = target / "lib" if place == "inside" else tmp_path / "lib"
+    (other / "precious").mkdir(parents=True)
+    (other / "deep" / "precious").mkdir(parents=True)
+    link = target / path.partition("link")[0] / "link"
+    link.symlink_to(other)
+    done = remove(target, f"{target}/{path}")
+    assert done.returncode == 64
+    assert f"leads through a symbolic link: {link}\n" in done.stderr
+    assert (other / "precious").is_dir()
+    assert (other / "deep" / "precious").is_dir()
+
+
+@pytest.mark.parametrize("path", ["none/x", "bar/x", "foo/none/deeper/x"])
+def test_what_is_below_something_that_is_no_directory_is_removed_already(target, path):
+    assert remove(target, f"{target}/{path}").returncode == 0
+    assert sorted(p.name for p in target.iterdir()) == ["bar", "foo"]
+
+
+@pytest.mark.parametrize("name", ["a b", "-x", "*", "a\n", "\n", "...", "$(touch x)"])
+def test_names_on_the_way_are_taken_as_they_are(target, name):
+    (target / name / "deep" / "gone").mkdir(parents=True)
+    assert remove(target, f"{target}/{name}/deep/gone").returncode == 0
+    assert (target / name / "deep").is_dir()
+    assert not (target / name / "deep" / "gone").exists()
+
+
+def test_the_target_itself_may_be_a_link(target, tmp_path):
+    alias = tmp_path / "alias"
+    alias.symlink_to(target)
+    assert remove(alias, f"{alias}/foo/inner").returncode == 0
+    assert not (target / "foo" / "inner").exists()
+
+
 @pytest.mark.parametrize(
     "path",
     [

@@ -1,0 +1,63 @@
+"""Tells when an admission policy of deploy/ is missing, because everything works without it too.
+
+Shell, over kube. It decides nothing and stops nothing: a missing policy is a warning in the log,
+once for each change, and a metric.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable
+
+from loguru import logger
+
+from job_controller.api import names
+from job_controller.kube.client import KubeClient
+from job_controller.kube.errors import Forbidden, KubeError, NotFound
+from job_controller.kube.resources import ADMISSION_BINDINGS, ADMISSION_POLICIES
+
+CHECK_SECONDS = 300.0
+
+
+async def missing_policies(client: KubeClient) -> list[str]:
+    """Return the names of the policies that are not there, or not bound to deny; raises KubeError.
+
+    The API server may not have taken notice yet of one that is there: that takes about a second.
+    """
+    missing = []
+    for name in names.ADMISSION_POLICIES:
+        try:
+            await client.get(ADMISSION_POLICIES, name)
+            binding = await client.get(ADMISSION_BINDINGS, name)
+        except NotFound:
+            missing.append(name)
+        else:
+            if "Deny" not in ((binding.get("spec") or {}).get("validationActions") or ()):
+                missing.append(name)
+    return missing
+
+
+async def watch_policies(client: KubeClient, tell: Callable[[float], None]) -> None:
+    """Look again and again until cancelled; `tell` gets how many are missing, NaN if not known."""
+    before: list[str] | None = []
+    while True:
+        try:
+            missing = await missing_policies(client)
+        except Forbidden as error:
+            if before is not None:
+                logger.warning(
+                    "whether the admission policies exist is not known", error=str(error)
+                )
+            before = None
+            tell(math.nan)
+        except KubeError as error:
+            logger.debug("the admission policies could not be read", error=str(error))
+        else:
+            if missing and missing != before:
+                logger.warning(
+                    "admission policies are missing: apply deploy/ again", missing=",".join(missing)
+                )
+            elif before and not missing:
+                logger.info("all admission policies exist")
+            before = missing
+            tell(len(missing))
+        await asyncio.sleep(CHECK_SECONDS)
