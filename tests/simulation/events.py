@@ -185,9 +185,15 @@ def _refuse_write(world, d):
 
 def _not_ready(world, d):
     """Have a kubelet say that its node is not Ready, while everything goes on."""
-    world.set_ready(d.what, "False")
+
+    def say(status):
+        machine = world.machines.get(d.what)
+        if machine is not None and machine.is_up:
+            world.set_ready(d.what, status)
+
+    say("False")
     world.oracle.records.blame(d.what)
-    world.loop.call_later(d.seconds, world.set_ready, d.what, "True")
+    world.loop.call_later(d.seconds, say, "True")
 
 
 def _no_room(world, d):

@@ -9,7 +9,7 @@ from tests.simulation import intent
 from tests.simulation.oracle import is_true, owned_by
 from tests.simulation.oracle.shards import node_states, reports_of, rest_faults
 from tests.simulation.process import START_PATIENCE_SECONDS
-from tests.simulation.server import JOBS, NODES, PODS, REPORTS
+from tests.simulation.server import JOBS, NODES, PODS, REPORTS, controller_of
 
 # Who is refused for good tries again within that time, or has given up.
 REFUSED_LATELY_SECONDS = 100.0
@@ -95,7 +95,10 @@ class _Rest:
         truth = {node: self.state_of(node) for node in self.wanted}
         self.judge_counts(truth)
         if is_true(self.job, "Complete"):
-            if self.wanted and all(state == "completed" for state in truth.values()):
+            # One that failed and left the selection keeps its Job for people to look at.
+            has_failed = any(record.get("state") == "Failed" for record in self.records.values())
+            is_done = all(state == "completed" for state in truth.values())
+            if self.wanted and is_done and not has_failed:
                 self.violate("stuck", "every node completed, and the Job is still there")
             self.judge_nodes(truth)
         elif not has_ended:
@@ -133,8 +136,7 @@ class _Rest:
         if former := sorted(node for node in self.wanted if self.has_former_pod(node)):
             self.violate("former pod", f"{former}: the pod of a deleted node is in the way")
             return True
-        down = [n for n in self.wanted if not self.world.machines[n].is_up]
-        if ending := sorted(node for node in down if self.is_ending(node)):
+        if ending := sorted(filter(self.is_ending, self.world.machines)):
             reasons = {c["reason"] for c in self.status["conditions"]}
             if not has_ended and "NodesUnreachable" not in reasons:
                 words = f"{ending}: down, the pod there cannot end: {sorted(reasons)}"
@@ -148,9 +150,14 @@ class _Rest:
         return bool(kept_out)
 
     def is_ending(self, node):
-        """Whether the only pod of a node is being deleted."""
-        there = [pod for pod in self.world.server.all(PODS) if pod["spec"].get("nodeName") == node]
-        return node not in self.pods and bool(there)
+        """Whether a machine is down, its node matches, and the only pod there is being deleted."""
+        raw, found = self.world.server.get(NODES, node, ""), self.daemon_set
+        if self.world.machines[node].is_up or raw is None or found is None or node in self.pods:
+            return False
+        return intent.placement(self.job["spec"], raw).should_continue and any(
+            pod["spec"].get("nodeName") == node and controller_of(pod) == found["metadata"]["uid"]
+            for pod in self.world.server.all(PODS)
+        )
 
     def has_former_pod(self, node):
         """Whether the pod was made for a node of this name that is no more."""

@@ -36,6 +36,8 @@ class Patience:
     taken_up: dict[tuple[str, str], float] = field(default_factory=dict)
     # By node: when it was last not Ready any more.
     not_ready: dict[str, float] = field(default_factory=dict)
+    # By node: the last time that it was not, from and to.
+    was_not_ready: dict[str, tuple[float, float]] = field(default_factory=dict)
     kept: Kept = field(init=False)
 
     def __post_init__(self) -> None:
@@ -96,9 +98,9 @@ class Patience:
     def node_ready(self, name: str, *, is_ready: bool) -> None:
         """Note that a node is Ready or no longer so."""
         self.kept.node_ready(name, is_ready=is_ready)
-        if is_ready:
-            self.not_ready.pop(name, None)
-        else:
+        if is_ready and name in self.not_ready:
+            self.was_not_ready[name] = self.not_ready.pop(name), self.world.loop.moment
+        elif not is_ready:
             self.not_ready.setdefault(name, self.world.loop.moment)
 
     def _key(self, run: Any) -> tuple[str, str] | None:
@@ -114,7 +116,10 @@ class Patience:
             self.taken_up.pop(key, None)  # it tries again
         reason, since, seconds = record.get("reason"), -1e9, 0.0
         if record.get("state") == "Unreachable":
-            seconds, since = UNREACHABLE_PATIENCE_SECONDS, self.not_ready.get(node, now)
+            # Who is about to write it may not have heard yet that the node is back.
+            began, ended = self.was_not_ready.get(node, (now, now))
+            began = began if now - ended < TOLERANCE_SECONDS else now
+            seconds, since = UNREACHABLE_PATIENCE_SECONDS, self.not_ready.get(node, began)
         elif record.get("state") != "Failed":
             return
         elif reason == "DeadlineExceeded":
