@@ -25,7 +25,8 @@ BACKOFF_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0)
 RESTARTS_LIMIT = 7
 # What follows from the start of a task is told by then.
 REST_SECONDS = 30.0
-# Why a container is not created again, and after how many attempts nothing more is told of it.
+# Why a container is not created again, and after how many attempts the back-off, which counts from
+# the end of the container, hides that no more.
 AGAIN = ("ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError", "CreateContainerError")
 AGAIN_LIMIT = 8
 
@@ -226,8 +227,8 @@ class Run:
         reason = AGAIN[self.world.schedule.seed % len(AGAIN)]
         hidden = {"reason": "CrashLoopBackOff"}
         self.show({"reason": reason, "message": "not created again"}, BLOCKED)
-        self.machine.after(1.5, self.show, hidden, BLOCKED)
         if count < AGAIN_LIMIT:
+            self.machine.after(1.5, self.show, hidden, BLOCKED)
             self.machine.after(3.0 + count, self.create_again, instance, count + 1)
 
     def start_later(self, seconds):
