@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
 from job_controller.api import names
+from job_controller.api.job import Job
 from job_controller.core.desired import build_daemon_set, is_current
 from job_controller.core.judge import FAILED
+from job_controller.core.limits import has_too_many_terms
 from job_controller.core.plan import (
     Action,
     ApplyDaemonSet,
@@ -23,9 +25,9 @@ from job_controller.core.plan import (
 )
 from job_controller.core.report import build_report, missing_shards, next_report_statuses
 from job_controller.core.snapshot import Snapshot
-from job_controller.core.status import first_status, next_status, suspended_status
+from job_controller.core.status import first_status, next_status, unstarted_status
 from job_controller.core.tally import Tally, take_tally
-from job_controller.core.trouble import find_trouble
+from job_controller.core.trouble import Trouble, find_excess, find_trouble
 from job_controller.core.turns import due_pods, wants_gate
 from job_controller.core.verdict import LOST, SUCCEEDED, RunVerdict, judge_run
 
@@ -125,14 +127,23 @@ def _start(snapshot: Snapshot, now: datetime) -> Plan:
     was changed since it was read: what is made next is what the user last said.
     """
     job = snapshot.job
-    if job.spec.suspend:
-        status = suspended_status(job, now)
-        return Plan(actions=() if status == job.status else (WriteStatus(status),))
+    excess = find_excess(job)
+    if job.spec.suspend or excess is not None:
+        status = unstarted_status(job, excess, now)
+        if status == job.status:
+            return Plan()
+        return Plan((WriteStatus(status),), tuple(_excess_events(job, excess)))
     report = names.report_name(job.name, job.uid)
     return Plan(
         actions=(WriteStatus(first_status(job, now, _word(snapshot))),),
         events=(Event("Normal", "Started", f"the run is recorded in JobReport {report}"),),
     )
+
+
+def _excess_events(job: Job, excess: Trouble | None) -> Iterator[Event]:
+    told = job.condition(names.CONDITION_PROGRESSING)
+    if excess is not None and (told is None or told.reason != excess.reason):
+        yield Event("Warning", excess.reason, excess.message)
 
 
 def _word(snapshot: Snapshot) -> str:
@@ -171,8 +182,9 @@ def _daemon_set(snapshot: Snapshot, tally: Tally, run: RunVerdict) -> list[Actio
             return []
         if snapshot.job.spec.failure_policy.pods == "Delete" and _is_told(tally):
             return [DeleteDaemonSet(ours.uid)]
-    if snapshot.refusal or (found is not None and ours is None):
-        # Refused as it is, or somebody else's: what becomes of it wakes us.
+    is_foreign = found is not None and ours is None
+    if snapshot.refusal or is_foreign or has_too_many_terms(snapshot.job):
+        # Refused as it is, somebody else's, or too large: what becomes of it wakes us.
         return []
     if snapshot.report_refusal and not snapshot.reports:
         # No work without a place to record it.

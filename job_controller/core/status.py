@@ -16,6 +16,7 @@ from job_controller.core.tally import Tally
 from job_controller.core.trouble import Trouble
 from job_controller.core.verdict import HELD, LOST, SUCCEEDED, RunVerdict
 
+_UNSTARTED_WORDS = "nothing has been started"
 _SUSPENDED_WORDS = "spec.suspend is true: no node starts its work; those that have started go on"
 
 
@@ -37,14 +38,23 @@ def first_status(job: Job, now: datetime, token: str = "") -> dict[str, Any]:
     }
 
 
-def suspended_status(job: Job, now: datetime) -> dict[str, Any]:
-    """Return the status of a Job that is suspended before it has started."""
-    suspended = Condition(names.CONDITION_SUSPENDED, True, "Suspended", _SUSPENDED_WORDS)
+def unstarted_status(job: Job, excess: Trouble | None, now: datetime) -> dict[str, Any]:
+    """Return the status of a Job that has not started: it is suspended, or it is too large."""
+    changes = []
+    if excess is not None:
+        changes.append(Condition(names.CONDITION_PROGRESSING, False, excess.reason, excess.message))
+    elif job.condition(names.CONDITION_PROGRESSING) is not None:
+        changes.append(Condition(names.CONDITION_PROGRESSING, False, "Paused", _UNSTARTED_WORDS))
+    if job.spec.suspend:
+        words = _SUSPENDED_WORDS
+        changes.append(Condition(names.CONDITION_SUSPENDED, True, "Suspended", words))
+    elif job.condition(names.CONDITION_SUSPENDED) is not None:
+        changes.append(Condition(names.CONDITION_SUSPENDED, False, "Resumed", "the run goes on"))
     return {
         **job.status,
-        "phase": names.PHASE_PAUSED,
+        "phase": names.PHASE_PAUSED if job.spec.suspend else names.PHASE_PENDING,
         "observedGeneration": job.generation,
-        "conditions": set_conditions(job, (suspended,), now),
+        "conditions": set_conditions(job, changes, now),
     }
 
 

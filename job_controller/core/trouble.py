@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
+from job_controller.api.job import Job
 from job_controller.api.objects import DaemonSet
 from job_controller.core.fold import fold
 from job_controller.core.judge import ACTIVE, UNREACHABLE, WAITING
+from job_controller.core.limits import (
+    SPEC_LIMIT_BYTES,
+    TERMS_LIMIT_BYTES,
+    measure_terms,
+    spec_bytes,
+)
 from job_controller.core.snapshot import Snapshot
 from job_controller.core.tally import NodeTally, Tally
 from job_controller.core.words import brief
@@ -51,10 +58,40 @@ def find_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
     )
 
 
+def find_excess(job: Job) -> Trouble | None:
+    """Return in which way a Job that has not started is too large to be, None when it is not."""
+    size = spec_bytes(job)
+    if size > SPEC_LIMIT_BYTES:
+        return Trouble(
+            "SpecTooLarge",
+            f"spec without spec.nodes has {_kib(size)} as JSON, {_kib(SPEC_LIMIT_BYTES)} at most: "
+            "keep what is long in a ConfigMap, or in the image",
+        )
+    return _terms_trouble(job)
+
+
+def _terms_trouble(job: Job) -> Trouble | None:
+    count, size = measure_terms(job)
+    if size <= TERMS_LIMIT_BYTES:
+        return None
+    return Trouble(
+        "TooManyNodeTerms",
+        f"spec.nodes and the node affinity of spec.template make {count} nodeSelectorTerms of "
+        f"{_kib(size)}, {_kib(TERMS_LIMIT_BYTES)} at most: name fewer nodes, or choose them by "
+        "their labels with spec.nodes.selector",
+    )
+
+
+def _kib(size: int) -> str:
+    return f"{-(-size // 1024)} KiB"
+
+
 def _daemon_set_trouble(snapshot: Snapshot) -> Trouble | None:
     found = snapshot.daemon_set
     if found is not None and found.owner_uid != snapshot.job.uid:
         return _foreign_trouble(found)
+    if excess := _terms_trouble(snapshot.job):
+        return excess
     if snapshot.refusal:
         return Trouble(
             "DaemonSetRefused",
