@@ -91,6 +91,11 @@ mutate: $(VENV) ## every edge of the API, and mutated Jobs: MUTATIONS=500 SEED=0
 	KUBEBUILDER_ASSETS=$$($(DEVCLUSTER) binaries) \
 	  .venv/bin/python -m tests.mutation --edges --mutations $(MUTATIONS) --seed $(SEED)
 
+.PHONY: schema
+schema: $(VENV) ## crds/jobs.yaml: spec.template anew, from Kubernetes' own schema of pods
+	@set -o pipefail; KUBEBUILDER_ASSETS=$$($(DEVCLUSTER) binaries) \
+	  .venv/bin/python -m tests.integration.openapi | .venv/bin/python crds/generate.py
+
 .PHONY: soak
 HOURS ?= 8
 SOAK_ARGS ?=

@@ -26,7 +26,9 @@ _UNITS = {
     "m": 60.0,
     "h": 3600.0,
 }
-_DURATION_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+_NUMBER = r"(\d+(?:\.\d*)?|\.\d+)"
+_BARE_NUMBER = re.compile(_NUMBER)
+_DURATION_PART = re.compile(_NUMBER + r"(ns|us|µs|μs|ms|s|m|h)")
 _NAMESPACE = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -82,7 +84,12 @@ def load_config(environ: Mapping[str, str], text: str | None) -> Config:
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds of a Go duration such as 10s, 1m30s or 500ms; ValueError otherwise."""
+    """Return the seconds of a Go duration such as 10s, 1m30s or 500ms; ValueError otherwise.
+
+    A number without a unit is seconds: the seed's manifests have `TICKER_DURATION: "10"`.
+    """
+    if _BARE_NUMBER.fullmatch(text):
+        return float(text)
     parts = list(_DURATION_PART.finditer(text))
     if not parts or "".join(part[0] for part in parts) != text:
         raise ValueError("write a duration such as 10s, 1m30s or 500ms")
@@ -140,12 +147,12 @@ def _token(raw: object) -> str:
 
 def _seconds(least: float) -> Callable[[object], float]:
     def read(raw: object) -> float:
-        if not isinstance(raw, str):
+        if isinstance(raw, bool) or not isinstance(raw, int | float | str):
             raise ValueError("write a duration such as 10s, 1m30s or 500ms")  # noqa: TRY004
-        seconds = parse_duration(raw.strip())
+        seconds = parse_duration(raw.strip()) if isinstance(raw, str) else raw
         if not least <= seconds <= 86400:
             raise ValueError(f"write a duration between {least:g}s and 24h")
-        return seconds
+        return float(seconds)
 
     return read
 

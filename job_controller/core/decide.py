@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Literal, assert_never
 
@@ -11,6 +11,7 @@ from job_controller.api.job import Job
 from job_controller.api.times import parse_time
 from job_controller.core.desired import build_daemon_set, is_current
 from job_controller.core.judge import FAILED
+from job_controller.core.limits import has_too_many_terms
 from job_controller.core.plan import (
     Action,
     ApplyDaemonSet,
@@ -27,9 +28,8 @@ from job_controller.core.report import build_report, missing_shards, next_report
 from job_controller.core.snapshot import Snapshot
 from job_controller.core.status import first_status, next_status, unstarted_status
 from job_controller.core.tally import Tally, take_tally
-from job_controller.core.trouble import find_trouble
+from job_controller.core.trouble import Trouble, find_mistake, find_trouble
 from job_controller.core.turns import due_pods, wants_gate
-from job_controller.core.validate import INVALID_TOKEN, find_token_mistake
 from job_controller.core.verdict import LOST, SUCCEEDED, RunVerdict, judge_run
 
 # A refusal by the API server (quota on DaemonSets, a webhook) sends no event when it ends.
@@ -154,13 +154,12 @@ def _start(snapshot: Snapshot, now: datetime) -> Plan:
     was changed since it was read: what is made next is what the user last said.
     """
     job = snapshot.job
-    mistake = find_token_mistake(snapshot)
-    if job.spec.suspend or mistake:
-        status = unstarted_status(job, now, mistake)
-        return Plan(
-            actions=() if status == job.status else (WriteStatus(status),),
-            events=tuple(_mistake_events(job, mistake)),
-        )
+    mistake = find_mistake(snapshot)
+    if job.spec.suspend or mistake is not None:
+        status = unstarted_status(job, mistake, now)
+        if status == job.status:
+            return Plan()
+        return Plan((WriteStatus(status),), tuple(_mistake_events(job, mistake)))
     report = names.report_name(job.name, job.uid)
     return Plan(
         actions=(WriteStatus(first_status(job, now, _word(snapshot))),),
@@ -168,11 +167,12 @@ def _start(snapshot: Snapshot, now: datetime) -> Plan:
     )
 
 
-def _mistake_events(job: Job, mistake: str) -> list[Event]:
+def _mistake_events(job: Job, mistake: Trouble | None) -> Iterator[Event]:
     """Return the event of a mistake in the spec that has not been told yet."""
     before = job.condition(names.CONDITION_PROGRESSING)
-    is_told = before is not None and (before.reason, before.message) == (INVALID_TOKEN, mistake)
-    return [Event("Warning", INVALID_TOKEN, mistake)] if mistake and not is_told else []
+    told = None if before is None else (before.reason, before.message)
+    if mistake is not None and told != (mistake.reason, mistake.message):
+        yield Event("Warning", mistake.reason, mistake.message)
 
 
 def _word(snapshot: Snapshot) -> str:
@@ -211,8 +211,9 @@ def _daemon_set(snapshot: Snapshot, tally: Tally, run: RunVerdict) -> list[Actio
             return []
         if snapshot.job.spec.failure_policy.pods == "Delete" and _is_told(tally):
             return [DeleteDaemonSet(ours.uid)]
-    if snapshot.refusal or (found is not None and ours is None):
-        # Refused as it is, or somebody else's: what becomes of it wakes us.
+    is_foreign = found is not None and ours is None
+    if snapshot.refusal or is_foreign or has_too_many_terms(snapshot.job):
+        # Refused as it is, somebody else's, or too large: what becomes of it wakes us.
         return []
     if snapshot.report_refusal and not snapshot.reports:
         # No work without a place to record it.

@@ -11,6 +11,7 @@ from job_controller.api.affinity import REQUIRED
 from job_controller.api.job import Job
 from job_controller.api.objects import DaemonSet, pod_spec_of
 from job_controller.api.texts import json_hash
+from job_controller.core.defaults import give_way
 from job_controller.core.merge import strategic_merge
 from job_controller.core.placement import conjoin, node_terms
 from job_controller.core.snapshot import Settings
@@ -99,27 +100,29 @@ def child_labels(job: Job) -> dict[str, str]:
 def build_pod_template(job: Job, *, gated: bool, settings: Settings) -> dict[str, Any]:
     """Return the pod template: the generated one, `spec.template` merged over it.
 
-    What the system stands on is laid over the result once more and cannot be merged away: the
-    labels, the placement of `spec.nodes`, and the gate.
+    Generated fields that the template contradicts give way (`core.defaults`). What the system
+    stands on is laid over the result once more and cannot be merged away: the labels, the placement
+    of `spec.nodes`, and the gate.
     """
     spec = job.spec
+    generated_spec = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        "terminationGracePeriodSeconds": TERMINATION_GRACE_SECONDS,
+        **_containers(job, settings),
+        "volumes": [
+            {"name": names.STATE_VOLUME, "emptyDir": {"sizeLimit": "1Mi"}},
+            *(
+                [{"name": names.TARGET_VOLUME, "hostPath": {"path": spec.mount_path}}]
+                if spec.mount_path
+                else []
+            ),
+        ],
+    }
     generated = {
         "metadata": {"labels": child_labels(job)},
-        "spec": {
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-            "terminationGracePeriodSeconds": TERMINATION_GRACE_SECONDS,
-            **_containers(job, settings),
-            "volumes": [
-                {"name": names.STATE_VOLUME, "emptyDir": {"sizeLimit": "1Mi"}},
-                *(
-                    [{"name": names.TARGET_VOLUME, "hostPath": {"path": spec.mount_path}}]
-                    if spec.mount_path
-                    else []
-                ),
-            ],
-        },
+        "spec": give_way(generated_spec, spec.template.get("spec") or {}),
     }
     template = strategic_merge(generated, spec.template)
     metadata = dict(template.get("metadata") or {})

@@ -38,18 +38,27 @@ def conjoin(
 ) -> list[dict[str, Any]]:
     """Return the terms that hold where one of `ours` and one of `theirs` hold.
 
-    An empty side asks for nothing. So an affinity in `spec.template` narrows `spec.nodes`
-    and never widens it.
+    A side without terms asks for nothing; a term without requirements holds nowhere, as in the
+    scheduler. So an affinity in `spec.template` narrows `spec.nodes` and never widens it.
     """
-    if not ours or not theirs:
-        return [dict(term) for term in ours or theirs]
+    if not ours:
+        return [dict(term) for term in theirs]
+    if not theirs:
+        return [dict(term) for term in ours]
+    held = [
+        term
+        for term in theirs
+        if isinstance(term, Mapping) and (term.get("matchExpressions") or term.get("matchFields"))
+    ]
+    if not held:
+        return [{}]
     return [
         _term(
             [*(a.get("matchExpressions") or ()), *(b.get("matchExpressions") or ())],
             [*(a.get("matchFields") or ()), *(b.get("matchFields") or ())],
         )
         for a in ours
-        for b in theirs
+        for b in held
     ]
 
 

@@ -14,10 +14,10 @@ from job_controller.core.judge import ACTIVE, COMPLETED, FAILED, UNREACHABLE, WA
 from job_controller.core.story import tell_progress
 from job_controller.core.tally import Tally
 from job_controller.core.trouble import POD_CHANGE_REFUSED, Trouble
-from job_controller.core.validate import INVALID_TOKEN
 from job_controller.core.verdict import HELD, LOST, SUCCEEDED, RunVerdict
 from job_controller.core.words import brief
 
+_UNSTARTED_WORDS = "nothing has been started"
 _SUSPENDED_WORDS = "spec.suspend is true: no node starts its work; those that have started go on"
 _RESUMED = Condition(names.CONDITION_SUSPENDED, False, "Resumed", "the run goes on")
 
@@ -40,17 +40,15 @@ def first_status(job: Job, now: datetime, token: str = "") -> dict[str, Any]:
     }
 
 
-def unstarted_status(job: Job, now: datetime, mistake: str) -> dict[str, Any]:
-    """Return the status of a Job that does not start yet: suspended, or with a mistake in its spec.
-
-    `mistake` is what is wrong with its completion tokens, "" for nothing.
-    """
+def unstarted_status(job: Job, mistake: Trouble | None, now: datetime) -> dict[str, Any]:
+    """Return the status of a Job that has not started: suspended, or with a mistake in its spec."""
     is_suspended = job.spec.suspend
     changes = []
-    if mistake:
-        changes.append(Condition(names.CONDITION_PROGRESSING, False, INVALID_TOKEN, mistake))
+    if mistake is not None:
+        words = mistake.message
+        changes.append(Condition(names.CONDITION_PROGRESSING, False, mistake.reason, words))
     elif job.condition(names.CONDITION_PROGRESSING) is not None:
-        changes.append(Condition(names.CONDITION_PROGRESSING, False, "Paused", _SUSPENDED_WORDS))
+        changes.append(Condition(names.CONDITION_PROGRESSING, False, "Paused", _UNSTARTED_WORDS))
     if is_suspended:
         suspended = Condition(names.CONDITION_SUSPENDED, True, "Suspended", _SUSPENDED_WORDS)
         changes.append(suspended)

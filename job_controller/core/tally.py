@@ -26,6 +26,7 @@ from job_controller.core.absence import (
 )
 from job_controller.core.desired import build_pod_template, is_placed
 from job_controller.core.judge import COMPLETED, WAITING, Case, Court
+from job_controller.core.limits import has_too_many_terms
 from job_controller.core.snapshot import Snapshot
 
 
@@ -229,7 +230,9 @@ def _applied(job: Job, daemon_set: DaemonSet | None) -> DaemonSet | None:
     """Return the DaemonSet if its controller has seen what was applied for the Job's spec.nodes."""
     if daemon_set is None or not daemon_set.is_observed:
         return None
-    return daemon_set if daemon_set.nodes_hash == job.nodes_hash else None
+    if daemon_set.nodes_hash != job.nodes_hash or has_too_many_terms(job):
+        return None
+    return daemon_set
 
 
 def _is_placed(snapshot: Snapshot, daemon_set: DaemonSet) -> bool:

@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
+from job_controller.api.job import Job
 from job_controller.api.objects import DaemonSet
 from job_controller.core.fold import fold
 from job_controller.core.judge import ACTIVE, UNREACHABLE, WAITING
+from job_controller.core.limits import (
+    SPEC_LIMIT_BYTES,
+    TERMS_LIMIT_BYTES,
+    measure_terms,
+    spec_bytes,
+)
 from job_controller.core.snapshot import Snapshot
 from job_controller.core.tally import Tally
 from job_controller.core.validate import INVALID_TOKEN, find_token_mistake
@@ -47,7 +54,7 @@ def find_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
     containers.
     """
     return (
-        _spec_trouble(snapshot)
+        _token_trouble(snapshot)
         or _daemon_set_trouble(snapshot)
         or _write_trouble(snapshot)
         or _altered_trouble(snapshot, tally)
@@ -56,16 +63,45 @@ def find_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
     )
 
 
-def _spec_trouble(snapshot: Snapshot) -> Trouble | None:
-    """Return a mistake in the spec of a run that was started by a version that did not look."""
+def find_mistake(snapshot: Snapshot) -> Trouble | None:
+    """Return what is wrong with the spec of a Job that has not started, None for nothing."""
+    size = spec_bytes(snapshot.job)
+    if size > SPEC_LIMIT_BYTES:
+        return Trouble(
+            "SpecTooLarge",
+            f"spec without spec.nodes has {_kib(size)} as JSON, {_kib(SPEC_LIMIT_BYTES)} at most: "
+            "keep what is long in a ConfigMap, or in the image",
+        )
+    return _token_trouble(snapshot) or _terms_trouble(snapshot.job)
+
+
+def _token_trouble(snapshot: Snapshot) -> Trouble | None:
     mistake = find_token_mistake(snapshot)
     return Trouble(INVALID_TOKEN, mistake) if mistake else None
+
+
+def _terms_trouble(job: Job) -> Trouble | None:
+    count, size = measure_terms(job)
+    if size <= TERMS_LIMIT_BYTES:
+        return None
+    return Trouble(
+        "TooManyNodeTerms",
+        f"spec.nodes and the node affinity of spec.template make {count} nodeSelectorTerms of "
+        f"{_kib(size)}, {_kib(TERMS_LIMIT_BYTES)} at most: name fewer nodes, or choose them by "
+        "their labels with spec.nodes.selector",
+    )
+
+
+def _kib(size: int) -> str:
+    return f"{-(-size // 1024)} KiB"
 
 
 def _daemon_set_trouble(snapshot: Snapshot) -> Trouble | None:
     found = snapshot.daemon_set
     if found is not None and found.owner_uid != snapshot.job.uid:
         return _foreign_trouble(found)
+    if excess := _terms_trouble(snapshot.job):
+        return excess
     if snapshot.refusal:
         return Trouble(
             "DaemonSetRefused",

@@ -206,6 +206,11 @@ async def test_a_gate_whose_opening_met_a_conflict_is_opened_later(server, clust
 
 REFUSALS = {
     "invalid": (422, "Invalid", "spec.template.spec.containers[0].image: Required value"),
+    "size": (
+        413,
+        "RequestEntityTooLarge",
+        "Request entity too large: limit is 3145728",
+    ),
     "quota": (403, "Forbidden", "exceeded quota: none, requested: count/daemonsets.apps=1"),
     "bad": (400, "BadRequest", "strict decoding error: unknown field"),
     "typed": (

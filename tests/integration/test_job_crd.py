@@ -303,9 +303,9 @@ def test_every_field_is_kept_as_it_was_given(kube_env: KubeEnv, namespace):
     assert kube_env.apply(job(namespace, FULL))["spec"] == FULL
 
 
-def test_null_in_the_template_is_kept(kube_env: KubeEnv, namespace):
-    # It takes a generated field away, as in any strategic merge; sent as it stands, since kubectl
-    # apply leaves nulls out. It must not make the Job look changed to the rules either.
+def test_null_that_takes_a_generated_field_away_is_kept(kube_env: KubeEnv, namespace):
+    # Sent as it stands, since kubectl apply leaves nulls out. It must not make the Job look changed
+    # to the rules either.
     spec = template(spec={"securityContext": None, "containers": [{"name": "job-container"}]})
     path = jobs_path(namespace)
     status, made = kube_env.request("POST", path, job(namespace, spec))

@@ -168,8 +168,13 @@ def fields() -> list[Field]:
     return list(_walk(part("jobs", "spec"), "spec", lambda value: value))
 
 
+# A field of a pod's spec. What is inside it, a thousand fields, is Kubernetes' to judge.
+_POD_FIELD = re.compile(r"spec\.template\.spec\.\w+(\[\]|\{\})?")
+
+
 def _walk(schema: Schema, path: str, wrap: Callable[[Any], Any]) -> Iterator[Field]:
-    for name, child in (schema.get("properties") or {}).items():
+    is_inner = _POD_FIELD.fullmatch(path) is not None
+    for name, child in () if is_inner else (schema.get("properties") or {}).items():
         needs = {
             key: value
             for other in schema.get("required", ())

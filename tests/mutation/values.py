@@ -161,7 +161,7 @@ def _one(path: str, schema: Schema) -> Callable[[int], Any]:
             return {"key": f"k{index}", "operator": "DoesNotExist"}
         if path.endswith("exitCodes[]"):
             return index % 256
-        return {"name": f"x{index}"} if "type" not in schema else f"v{index}"
+        return {"name": f"x{index}"} if schema.get("type") == "object" else f"v{index}"
 
     return item
 
@@ -186,6 +186,8 @@ def draw(  # noqa: PLR0911 - one return for each kind of schema
         return random.choice(known)
     if "enum" in schema:
         return random.choice(schema["enum"])
+    if schema.get("x-kubernetes-int-or-string"):
+        return random.choice((0, 1, 2**31 - 1, "1", "100m", "1Gi", "10%", "x"))
     match schema.get("type"):
         case "boolean":
             return random.random() < 0.5

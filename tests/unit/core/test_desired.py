@@ -223,6 +223,19 @@ def test_an_affinity_of_the_template_narrows_and_never_widens():
     ]
 
 
+@pytest.mark.parametrize("empty", [{}, {"matchExpressions": []}, {"matchFields": None}, None, "x"])
+def test_a_term_of_the_template_without_requirements_holds_nowhere(empty):
+    zone = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
+
+    def narrowed(*theirs):
+        required = {"nodeSelectorTerms": list(theirs)}
+        affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+        return terms(NodeSelection(include=("a",)), {"spec": {"affinity": affinity}})
+
+    assert narrowed(empty) == [{}]
+    assert narrowed(empty, zone) == [{**zone, "matchFields": [name_is("In", "a")]}]
+
+
 def test_what_was_applied_is_current_whatever_the_server_adds():
     assert is_current(live(build()), build())
 

@@ -57,6 +57,14 @@ def test_the_environment_of_the_seed():
     assert load_config(environ, None) == Config(("a", "b"), "x=y", "fini", 10.0)
 
 
+@pytest.mark.parametrize("text", ["resyncPeriod: 10", "resyncPeriod: '10'", "resyncPeriod: 10.0"])
+def test_a_number_without_a_unit_is_seconds(text):
+    # Both original manifests of the seed have TICKER_DURATION: "10".
+    from_environment = load_config({"TICKER_DURATION": "10"}, None)
+    assert load_config({}, text) == from_environment == Config(resync_period=10.0)
+    assert isinstance(load_config({}, text).resync_period, float)
+
+
 def test_the_file_speaks_louder():
     environ = {"TERMINATION_WORD": "fini", "NAMESPACE": "a"}
     config = load_config(environ, "terminationWord: ready\n")
@@ -76,7 +84,12 @@ def test_the_file_speaks_louder():
         ("terminationWord: yes", "terminationWord: True does not work; write a word, in quotes"),
         ('terminationWord: "a\\nb"', "write a word"),
         ("terminationWord: ' '", "write a word"),
-        ("resyncPeriod: 10", "resyncPeriod: 10 does not work; write a duration such as 10s"),
+        ("resyncPeriod: true", "resyncPeriod: True does not work; write a duration such as 10s"),
+        ("resyncPeriod: [10]", "write a duration such as 10s"),
+        ("resyncPeriod: -10", "write a duration between 1s and 24h"),
+        ("resyncPeriod: .nan", "write a duration between 1s and 24h"),
+        ("resyncPeriod: '-10'", "write a duration such as 10s"),
+        ("resyncPeriod: 0.5", "write a duration between 1s and 24h"),
         ("resyncPeriod: soon", "write a duration such as 10s"),
         ("resyncPeriod: 10s later", "write a duration such as 10s"),
         ("resyncPeriod: 10ms", "write a duration between 1s and 24h"),
@@ -104,7 +117,16 @@ def test_all_mistakes_are_named():
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("10s", 10), ("1m30s", 90), ("1h", 3600), ("500ms", 0.5), ("1.5s", 1.5), (".5s", 0.5)],
+    [
+        ("10s", 10),
+        ("1m30s", 90),
+        ("1h", 3600),
+        ("500ms", 0.5),
+        ("1.5s", 1.5),
+        (".5s", 0.5),
+        ("10", 10),
+        ("1.5", 1.5),
+    ],
 )
 def test_durations(text, seconds):
     assert parse_duration(text) == pytest.approx(seconds)

@@ -1,0 +1,166 @@
+"""What is too large is told before anything is built from it, at no cost to others."""
+
+import json
+import time
+import tracemalloc
+from dataclasses import replace
+
+import pytest
+
+from job_controller.api.job import parse_job
+from job_controller.core.decide import decide
+from job_controller.core.desired import build_daemon_set
+from job_controller.core.limits import SPEC_LIMIT_BYTES, TERMS_LIMIT_BYTES, measure_terms
+from job_controller.core.plan import ApplyDaemonSet, WriteStatus
+from job_controller.core.snapshot import Settings, Snapshot
+from tests.unit.builders import NOW, started, world
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+EXISTS = {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
+
+
+def job_of(**spec):
+    raw = {"metadata": {"name": "a", "uid": "b", "namespace": "c"}, "spec": {"image": "d", **spec}}
+    return parse_job(raw)
+
+
+def placed(terms, **nodes):
+    affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}
+    return job_of(nodes=nodes, template={"spec": {"affinity": affinity}})
+
+
+def names(count, length=10):
+    return [f"node-{index:05}".ljust(length, "x") for index in range(count)]
+
+
+def selector(values):
+    return {"matchExpressions": [{"key": "a", "operator": "In", "values": values}]}
+
+
+def progressing(status):
+    (found,) = (c for c in status["conditions"] if c["type"] == "Progressing")
+    return found["status"], found["reason"]
+
+
+def only_status(plan):
+    (action,) = plan.actions
+    assert isinstance(action, WriteStatus)
+    return action.status
+
+
+def test_a_spec_that_is_too_large_is_told_once_and_not_started():
+    job = job_of(args=["x" * SPEC_LIMIT_BYTES])
+    plan = decide(Snapshot(job), NOW)
+    status = only_status(plan)
+    assert "startTime" not in status
+    assert (status["phase"], progressing(status)) == ("Pending", ("False", "SpecTooLarge"))
+    assert [event.reason for event in plan.events] == ["SpecTooLarge"]
+    assert "65 KiB as JSON, 64 KiB at most" in plan.events[0].message
+    again = decide(Snapshot(replace(job, status=status)), NOW)
+    assert again.actions == again.events == ()
+
+
+def test_it_starts_once_it_is_short_enough():
+    large = only_status(decide(Snapshot(job_of(args=["x" * SPEC_LIMIT_BYTES])), NOW))
+    corrected = replace(job_of(args=["x"]), status=large)
+    status = only_status(decide(Snapshot(corrected), NOW))
+    assert "startTime" in status
+    assert progressing(status) == ("True", "Starting")
+
+
+def test_a_suspended_one_is_told_too_and_forgotten_when_it_is_short_enough():
+    large = job_of(args=["x" * SPEC_LIMIT_BYTES], suspend=True)
+    status = only_status(decide(Snapshot(large), NOW))
+    assert (status["phase"], progressing(status)) == ("Paused", ("False", "SpecTooLarge"))
+    short = replace(job_of(suspend=True), status=status)
+    assert progressing(only_status(decide(Snapshot(short), NOW))) == ("False", "Paused")
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        job_of(args=["x" * (SPEC_LIMIT_BYTES - 1000)]),
+        job_of(nodes={"include": names(1000, 253)}),
+        job_of(nodes={"include": names(1000, 253), "exclude": names(1500, 253)[500:]}),
+        job_of(nodes={"exclude": names(1000, 253)}),
+        placed([EXISTS] * 10, include=names(100)),
+    ],
+)
+def test_what_a_person_may_need_is_built(job):
+    assert "startTime" in only_status(decide(Snapshot(job), NOW))
+    assert len(json.dumps(build_daemon_set(job, gated=True, settings=Settings()))) < 2**20
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        job_of(),
+        job_of(nodes={"include": names(3)}),
+        job_of(nodes={"exclude": names(3)}),
+        job_of(nodes={"selector": selector(["x", "y"])}),
+        job_of(nodes={"selector": selector(["x"]), "include": names(3), "exclude": names(2)}),
+        job_of(nodes={"include": names(2), "exclude": names(2)}),
+        placed([EXISTS]),
+        placed([EXISTS, EXISTS], include=names(3), selector=selector(["x"] * 20)),
+        placed([EXISTS, EXISTS], selector=selector(["x"] * 20)),
+    ],
+)
+def test_the_measure_is_that_of_what_is_built(job):
+    pod_spec = build_daemon_set(job, gated=False, settings=Settings())["spec"]["template"]["spec"]
+    affinity = pod_spec.get("affinity", {}).get("nodeAffinity", {}).get(REQUIRED, {})
+    terms = affinity.get("nodeSelectorTerms", [])
+    count, size = measure_terms(job)
+    assert count == len(terms)
+    built = len(json.dumps(terms, separators=(",", ":")))
+    # No less than what is built, but for a bracket or a comma of each.
+    assert built - 2 - 2 * len(terms) <= size <= 1.5 * built + 100
+
+
+RUNNING = world("a", job=started(job_of())).snapshot()
+HOSTILE = {
+    "16 KiB of empty terms": placed([{}] * 2000, include=names(1000)),
+    "125 KiB of empty terms": placed([{}] * 30_000, include=names(1000)),
+    "terms": placed([EXISTS] * 1000, include=names(1000, 60)),
+    "values": job_of(nodes={"selector": selector(["v" * 60] * 1000), "include": names(1000, 60)}),
+}
+
+
+@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("is_started", [False, True])
+def test_a_product_is_never_built(hostile, is_started):
+    # spec.nodes may change at any time, so a started Job can come to it as well.
+    snapshot = replace(RUNNING, job=started(hostile)) if is_started else Snapshot(hostile)
+    decide(snapshot, NOW)  # what is made once for the process
+    seconds = min(timed(lambda: decide(snapshot, NOW)) for _ in range(3))
+    assert seconds < 0.05
+    tracemalloc.start()
+    plan = decide(snapshot, NOW)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 * 2**20
+    assert not any(isinstance(action, ApplyDaemonSet) for action in plan.actions)
+    (status,) = (a.status for a in plan.actions if isinstance(a, WriteStatus))
+    assert progressing(status)[0] == "False"
+    assert progressing(status)[1] in {"TooManyNodeTerms", "SpecTooLarge"}
+    assert not any(c["type"] == "Complete" for c in status["conditions"])
+
+
+def timed(act):
+    began = time.process_time()
+    act()
+    return time.process_time() - began
+
+
+def test_the_message_says_how_many():
+    plan = decide(replace(RUNNING, job=started(HOSTILE["terms"])), NOW)
+    (event,) = plan.events
+    assert event.reason == "TooManyNodeTerms"
+    assert "1000000 nodeSelectorTerms" in event.message
+    assert f"{TERMS_LIMIT_BYTES // 1024} KiB at most" in event.message
+
+
+def test_a_started_job_whose_spec_is_large_goes_on():
+    # From before there was a limit.
+    job = started(job_of(args=["x" * SPEC_LIMIT_BYTES]))
+    plan = decide(Snapshot(job), NOW)
+    assert any(isinstance(action, ApplyDaemonSet) for action in plan.actions)
