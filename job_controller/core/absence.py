@@ -43,7 +43,12 @@ class Absence:
     due: frozenset[str] = frozenset()
 
 
-def find_absence(snapshot: Snapshot, standing: Mapping[str, Pod]) -> Absence:
+def find_absence(
+    snapshot: Snapshot,
+    standing: Mapping[str, Pod],
+    ledger: Mapping[str, Evidence],
+    records: Mapping[str, NodeRecord],
+) -> Absence:
     """Return the nodes that have begun and are not among those with a pod, `standing`.
 
     A node counts with the UID it had when it began, and while it matches the DaemonSet's choice. A
@@ -52,8 +57,6 @@ def find_absence(snapshot: Snapshot, standing: Mapping[str, Pod]) -> Absence:
     daemon_set = snapshot.owned_daemon_set
     if daemon_set is None:
         return Absence()
-    records = report.merge_records(snapshot.reports)
-    ledger = report.merge_evidence(snapshot.reports)
     leaving = {pod.node_name for pod in snapshot.pods if pod.deleting and not pod.is_terminal}
     affinity = NodeAffinity(daemon_set.pod_spec)
     held: dict[str, Taint] = {}
@@ -76,7 +79,10 @@ def find_absence(snapshot: Snapshot, standing: Mapping[str, Pod]) -> Absence:
 
 def find_held(snapshot: Snapshot, standing: Mapping[str, Pod]) -> dict[str, Taint]:
     """Return the nodes that a condition keeps the next pod off, or one that waits, by name."""
-    return {**find_absence(snapshot, standing).held, **held_pods(snapshot, standing)}
+    ledger = report.merge_evidence(snapshot.reports)
+    records = report.merge_records(snapshot.reports)
+    absence = find_absence(snapshot, standing, ledger, records)
+    return {**absence.held, **held_pods(snapshot, standing)}
 
 
 def held_pods(snapshot: Snapshot, standing: Mapping[str, Pod]) -> dict[str, Taint]:

@@ -160,7 +160,7 @@ def take_tally(snapshot: Snapshot, now: datetime) -> Tally:
         if not node.ready or pod.is_disrupted or pod.is_terminal:
             is_recorded = has_begun(record if record and record.uid == node.uid else None)
             has_unrecorded |= has_begun(verdict.record) and not is_recorded
-    absence = find_absence(snapshot, standing)
+    absence = find_absence(snapshot, standing, ledger, records)
     absent: dict[str, NodeRecord] = {}
     for name, taint in absence.held.items():
         absent[name], wake_at = judge_absent(
