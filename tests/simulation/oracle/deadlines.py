@@ -1,6 +1,7 @@
 """A run fails by its deadline when that is over, and a retry or a resume gives it the time again.
 
-The time counts from the start of the run, and again from the write that says that it goes on.
+The time counts from the start of the run, and again from the decision that it goes on, however long
+it takes to write that down.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Deadlines:
         elif failed and not is_true(old, "Failed"):
             self._judge_end(new)
         if resumed or (is_true(old, "Failed") and not is_true(new, "Failed")):
-            self.began[uid] = now
+            self.began[uid] = min(now, self.world.decided_at.get(uid, now))
 
     def _judge_end(self, job: Raw) -> None:
         uid, generation = job["metadata"]["uid"], job["status"]["observedGeneration"]
