@@ -12,7 +12,7 @@ from job_controller.core import decide as decision
 from job_controller.core import judge, status, tally, verdict
 from job_controller.core.plan import OpenGates, WriteStatus
 from job_controller.core.verdict import SUCCEEDED, RunVerdict
-from terminator import ending, ledger, reading
+from terminator import ending, ledger, reading, tail
 from terminator import reconciler as terminator
 
 # A defect of `decide` as a whole, for whoever runs the schedule to hand in.
@@ -250,6 +250,33 @@ def forgets_results():
 
 
 @contextmanager
+def overlooks_gaps():
+    """A result is kept though lines that were printed after it were not seen."""
+
+    def keep(self, timestamp):
+        pass
+
+    with (
+        patch.object(tail.Findings, "forget_results_before", keep),
+        patch.object(tail.Findings, "forget_results_up_to", keep),
+    ):
+        yield
+
+
+@contextmanager
+def mixes_starts():
+    """What a start of the task has printed is told of the next one too."""
+    real = reading.Reading._new_instance
+
+    def new_instance(self, restart_count):
+        real(self, restart_count)
+        self.log.found.results.update(self.former.found.results)
+
+    with patch.object(reading.Reading, "_new_instance", new_instance):
+        yield
+
+
+@contextmanager
 def enters_twice():
     """Evidence is entered in every shard that lacks it."""
 
@@ -369,6 +396,8 @@ MUTANTS = {
         exits_anyhow,
         mixes_results,
         forgets_results,
+        overlooks_gaps,
+        mixes_starts,
         enters_twice,
         believes_names,
         ignores_refusals,
