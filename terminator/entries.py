@@ -24,14 +24,20 @@ Entries = dict[str, Evidence]
 def stands(entry: Evidence | None, wanted: Evidence) -> bool:
     """Return whether `entry` already says what `wanted` does, so that nothing is to be written.
 
-    The first completion of a node stays: that a later read found another time for it (a token
-    printed twice, the log of a successor), or a failure, is not news. A result is.
+    The first completion of a node stays: that a later read found another one (a token printed
+    twice, another start, the log of a successor), or a failure, is not news. A result of the first
+    one is.
     """
     if entry is None or entry.node_uid != wanted.node_uid:
         return False
     if not entry.is_completed:
         return joined(entry, wanted) == entry
-    return not wanted.is_completed or wanted.results.items() <= entry.results.items()
+    return not _is_of(entry, wanted) or wanted.results.items() <= entry.results.items()
+
+
+def _is_of(entry: Evidence, wanted: Evidence) -> bool:
+    """Return whether both speak of the same completion."""
+    return (entry.pod_uid, entry.completed_at) == (wanted.pod_uid, wanted.completed_at)
 
 
 def joined(entry: Evidence | None, wanted: Evidence) -> Evidence:
@@ -39,6 +45,8 @@ def joined(entry: Evidence | None, wanted: Evidence) -> Evidence:
     if entry is None or entry.node_uid != wanted.node_uid:
         return wanted
     if entry.is_completed:
+        if not _is_of(entry, wanted):
+            return entry
         return replace(entry, results={**entry.results, **wanted.results})
     if wanted.is_completed or wanted.failed_at or entry.pod_uid != wanted.pod_uid:
         return wanted

@@ -9,7 +9,7 @@ import asyncio
 import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from zlib import crc32
@@ -363,7 +363,7 @@ class Scanner:
             if _lacks_results(entry, step, container) and not read.is_whole:
                 self._tell_with_results(entry, log.found, read.stretch.last_at, step.previous)
             else:
-                self._on_found(entry.job, entry.target, log.found)
+                self._on_found(entry.job, entry.target, _told(entry, step, container, log.found))
         if not (reading.is_streaming and reading.streamed is log):
             # A stream goes on from them; otherwise the next read brings them again.
             log.found.last_lines = ()
@@ -566,6 +566,17 @@ class Scanner:
             log.warning("a pod's log cannot be read, trying again")
         else:
             log.debug("reading a pod's log failed")
+
+
+def _told(entry: _Entry, step: Short, ended: Container, found: Findings) -> Findings:
+    """Return what a start without a token said, with results if no other start has followed it.
+
+    In mode Exit they are those of the start that completed the node, and that is the last one.
+    """
+    newest = entry.container
+    if step.previous or newest is None or newest.restart_count != ended.restart_count:
+        return replace(found, results={})
+    return found
 
 
 def _lacks_results(entry: _Entry, step: Short, ended: Container) -> bool:

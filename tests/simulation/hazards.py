@@ -328,7 +328,14 @@ def _noise(schedule, rng):
         adapt = _with_tasks(adapt, rng, 0.3, lambda t: replace(t, **fail))
         spec["failurePolicy"] = {"action": rng.choice(("Continue", "Pause"))}
         spec["backoffLimit"] = 0
-    return replace(adapt, jobs=(replace(first, spec=spec), *rest))
+    adapt = replace(adapt, jobs=(replace(first, spec=spec), *rest))
+    if rng.random() < 0.5:
+        # The log cannot be read while much is printed.
+        node = rng.choice(adapt.nodes)
+        at = round(node.tasks[0].after + rng.uniform(0.0, 2.0), 2)
+        seconds = round(rng.uniform(1.0, 4.0), 1)
+        adapt = _with(adapt, Disturbance(at, "log_fails", what=node.name, seconds=seconds))
+    return adapt
 
 
 _HAZARDS = {

@@ -281,6 +281,8 @@ class Run:
         self.is_at_work_for_ever = not (script.late_lines or script.code is not None)
         for line in script.lines:
             self.say(line)
+        if script.middle_lines:
+            machine.after(script.middle, self.print_lines, instance, script.middle_lines)
         if script.late_lines:
             machine.after(script.after, self.speak, instance, script)
         if script.code is not None:
@@ -289,6 +291,12 @@ class Run:
     @property
     def attempts(self):
         return self.machine.attempts[self.plan.key]
+
+    def print_lines(self, instance, lines):
+        """Print lines of an instance that is at work."""
+        if self.is_running(instance):
+            for line in lines:
+                self.say(line)
 
     def speak(self, instance, script):
         """Print the last words of an instance, its token among them."""

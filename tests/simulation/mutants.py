@@ -14,7 +14,7 @@ from job_controller.core.causes import has_started
 from job_controller.core.plan import OpenGates, WriteStatus
 from job_controller.core.verdict import SUCCEEDED, RunVerdict
 from job_controller.kube.resources import JOBS
-from terminator import ending, ledger, reading
+from terminator import ending, ledger, reading, tail
 from terminator import reconciler as terminator
 from tests.simulation.client import Client
 
@@ -253,6 +253,33 @@ def forgets_results():
 
 
 @contextmanager
+def overlooks_gaps():
+    """A result is kept though lines that were printed after it were not seen."""
+
+    def keep(self, timestamp):
+        pass
+
+    with (
+        patch.object(tail.Findings, "forget_results_before", keep),
+        patch.object(tail.Findings, "forget_results_up_to", keep),
+    ):
+        yield
+
+
+@contextmanager
+def mixes_starts():
+    """What a start of the task has printed is told of the next one too."""
+    real = reading.Reading._new_instance
+
+    def new_instance(self, restart_count):
+        real(self, restart_count)
+        self.log.found.results.update(self.former.found.results)
+
+    with patch.object(reading.Reading, "_new_instance", new_instance):
+        yield
+
+
+@contextmanager
 def enters_twice():
     """Evidence is entered in every shard that lacks it."""
 
@@ -473,6 +500,8 @@ MUTANTS = {
         exits_anyhow,
         mixes_results,
         forgets_results,
+        overlooks_gaps,
+        mixes_starts,
         enters_twice,
         believes_names,
         ignores_refusals,

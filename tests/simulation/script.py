@@ -2,9 +2,11 @@
 
 Results are printed as `a`, twice, so that only the last value counts, as `b`, and under one name
 that no Job allows. Their values name pod and instance: whoever mixes two of them up is found out.
+A start that fails prints a `b` too, and one that succeeds after it in the same pod does not. Tasks
+that print the most do so some time before their token, so that it is read by itself.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.simulation.schedule import FAILURE_TOKEN, Task
 
@@ -13,14 +15,17 @@ RESULTS = ("a", "b")
 PULLED_AFTER_SECONDS = 0.5
 # The task ends a moment after its last words.
 LAST_WORDS_SECONDS = 0.01
+# A task that prints so many lines prints its token so long after them.
+MUCH_NOISE = 150
+TOKEN_PAUSE_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
     """What an instance does: `lines` at once, `late_lines` and an end with `code` after a while.
 
-    `succeeds` and `refuses`: whether it prints one of the tokens by then. `code` is None for an
-    instance that goes on for ever.
+    Before that, `middle_lines` after `middle`. `succeeds` and `refuses`: whether it prints one of
+    the tokens by then. `code` is None for an instance that goes on for ever.
     """
 
     after: float
@@ -29,6 +34,8 @@ class Script:
     succeeds: bool = False
     refuses: bool = False
     code: int | None = None
+    middle: float = 0.0
+    middle_lines: tuple[bytes, ...] = ()
 
 
 def write_script(plan, task, *, attempt, instance, value):
@@ -38,7 +45,7 @@ def write_script(plan, task, *, attempt, instance, value):
     is what results say.
     """
     turn = _turn(plan, task, attempt, instance)
-    first, last = _results(plan, value)
+    first, last = _results(plan, value, is_again=instance > 0)
     last = _between(last, task.noise)
     lines = (b"working", *first)
     if turn.kind == "again":
@@ -53,9 +60,21 @@ def write_script(plan, task, *, attempt, instance, value):
         return Script(turn.after, lines, last if code == 0 else (), code=code)
     if turn.kind in {"fail", "silent"}:
         words = (b"attempt %d: %s" % (attempt, b"x" * 150),) if task.noise else ()
+        words = (*(line for line in last if line.startswith(b"dsjob:result b")), *words)
         return Script(turn.after, (*lines, *words), code=turn.code if turn.kind == "fail" else 0)
     code = turn.code if turn.kind in {"exit", "once"} else None
-    return Script(turn.after, lines, (*last, TOKEN), succeeds=True, code=code)
+    return _with_token(Script(turn.after, lines, (*last, TOKEN), succeeds=True, code=code), task)
+
+
+def _with_token(script, task):
+    """Return the script; a task that prints much prints its token a while after all else."""
+    if task.noise < MUCH_NOISE:
+        return script
+    *last, token = script.late_lines
+    after = script.after + TOKEN_PAUSE_SECONDS
+    return replace(
+        script, after=after, late_lines=(token,), middle=script.after, middle_lines=tuple(last)
+    )
 
 
 def _between(last, noise):
@@ -78,10 +97,11 @@ def _turn(plan, task, attempt, instance):
     return task
 
 
-def _results(plan, value):
+def _results(plan, value, *, is_again):
     """Return the lines at the beginning and at the end of the work that declare results."""
     if "results" not in plan.spec:
         return (), ()
     first = (f"dsjob:result a={value}.early",)
-    last = (*(f"dsjob:result {name}={value}" for name in RESULTS), f"dsjob:result other={value}")
+    names = RESULTS[:1] if is_again else RESULTS
+    last = (*(f"dsjob:result {name}={value}" for name in names), f"dsjob:result other={value}")
     return tuple(line.encode() for line in first), tuple(line.encode() for line in last)

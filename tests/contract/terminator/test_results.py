@@ -215,7 +215,9 @@ async def test_results_that_a_stream_saw_are_kept_for_the_last_read_after_a_rest
     cluster.start()
     await asyncio.sleep(1)
     run.log("a").write(IP, *["x" * 100] * 20_000)
-    await asyncio.sleep(3)
+    await asyncio.sleep(1)
+    run.log("a").write(*["x"] * 50)
+    await asyncio.sleep(2)
     ended = run.log("a")
     run.log("a", previous=True).entries[:] = ended.entries
     run.log("a", previous=True).write("done")
@@ -238,3 +240,21 @@ async def test_a_search_finds_the_log_of_a_task_that_was_started_again(cluster, 
     run.log("a").write("dsjob:result ip=again")
     await eventually(lambda: run.completed() == {"a"})
     assert run.evidence()["a"]["results"] == {"ip": "10.0.0.1"}
+
+
+async def test_in_mode_exit_results_are_those_of_the_start_that_ended_well(cluster):
+    run = cluster.add_job(nodes=("a",), completion={"mode": "Exit"}, results=RESULTS)
+    run.log("a").write("dsjob:result ip=failed")
+    run.set_container("a", terminated(1), "initContainerStatuses")
+    run.server.patch(PODS, run.pod("a"), {"status": {"containerStatuses": []}})
+    cluster.start()
+    await asyncio.sleep(2)
+    run.log("a", previous=True).entries[:] = run.log("a").entries
+    run.server.logs.pop(("default", run.pod("a"), "job-container", False))
+    run.log("a").write("nothing to declare")
+    run.set_container("a", running(restartCount=1), "initContainerStatuses")
+    await asyncio.sleep(2)
+    run.set_container("a", terminated(0, restarts=1), "initContainerStatuses")
+    await eventually(lambda: run.completed() == {"a"})
+    await asyncio.sleep(20)
+    assert "results" not in run.evidence()["a"]

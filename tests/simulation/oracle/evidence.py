@@ -58,10 +58,7 @@ class Evidence:
             self.entered[job_uid, node] = (uid, entry.get("pod"), self._world.loop.moment)
         elif not _has_only_gained_results(was, entry):
             what = "results" if {**entry, "results": 0} == {**was, "results": 0} else "entry"
-            if what == "results" and self._oracle.plans[job_uid].is_exit:
-                # The logs of earlier attempts are read first, and what they declare is told too.
-                self._oracle.excused["results: of an earlier attempt, for a moment"] += 1
-            elif not self._had_seen(node, uid):
+            if not self._had_seen(node, uid):
                 self._oracle.excused["evidence: unseen"] += 1
             else:
                 self._oracle.violate("evidence", f"the {what} of {node} changed: {was} to {entry}")

@@ -1,11 +1,11 @@
 """Results: what each task printed as one, and that reports hold that and nothing else.
 
-An entry of the ledger names its pod: a value in it is the last that an instance in this very pod
-printed under that name, and the name one that the Job allows. At the end every allowed result of a
-node that completed is there. Excused as `lines lost`: the node's streams lost lines, which no later
-read looks for once the token is found. Excused as `gone`: in mode Exit the log is read after the
-node has completed, and its pod, or what can be read of it, went before. Excused as `patience`: the
-log could not be read for longer than the terminator waits for it.
+An entry of the ledger names its pod: its values are the last ones that one start of the task in
+this very pod printed which completed the node, under names that the Job allows. At the end every
+allowed result of such a start is there. Excused as `lines lost`: the node's streams lost lines,
+which no later read looks for once the token is found. Excused as `gone`: in mode Exit the log is
+read after the node has completed, and its pod, or what can be read of it, went before. Excused as
+`patience`: the log could not be read for longer than the terminator waits for it.
 """
 
 from tests.simulation.script import RESULTS
@@ -40,7 +40,7 @@ class Results:
 
     def succeeded(self, run):
         """Take note that the results of this instance are those of its node."""
-        self._successful.setdefault(run.pod_uid, run.instance)
+        self._successful.setdefault(run.pod_uid, {})[run.instance] = True
         if run.is_init:
             at = run.last["terminated"]["finishedAt"]
             self._ended.setdefault((run.pod_uid, at), set()).add(run.instance)
@@ -52,16 +52,18 @@ class Results:
     def judge_entry(self, plan, node, entry):
         """Judge what an entry that was just written says of results."""
         allowed = {result["name"] for result in plan.spec.get("results") or ()}
-        printed = self._printed.get(entry.get("podUID"), {}).values()
-        for name, value in (entry.get("results") or {}).items():
-            if name not in allowed:
-                self._violate(f"{node}: {name} is not allowed")
-            elif any(said.get(name) == value for said in printed):
-                continue
-            elif value.partition(".")[0] in self._pods_on(plan, node):
-                self._accuse(node, f"{node}: {name} is {value}, of another pod there")
-            else:
-                self._accuse(node, f"{node}: {name} is {value}, its task printed {[*printed]}")
+        found = entry.get("results") or {}
+        for name in found.keys() - allowed:
+            self._violate(f"{node}: {name} is not allowed")
+        found = {name: found[name] for name in sorted(found.keys() & allowed)}
+        printed = list(self._of_successful(entry.get("podUID")))
+        if not found or any(found.items() <= said.items() for said in printed):
+            return
+        pods = {value.partition(".")[0] for value in found.values()} - {entry.get("podUID")}
+        if pods & set(self._pods_on(plan, node)):
+            self._accuse(node, f"{node}: its results are {found}, of another pod there")
+        else:
+            self._accuse(node, f"{node}: its results are {found}, its task printed {printed}")
 
     def _pods_on(self, plan, node):
         """Return the UIDs of all pods of a Job that have printed results on a node."""
@@ -103,8 +105,17 @@ class Results:
         if "results" not in plan.spec or not entry.get("completedAt"):
             return {}
         pod_uid, found = entry.get("podUID"), entry.get("results") or {}
-        said = self._printed.get(pod_uid, {}).get(self._successful.get(pod_uid), {})
-        return {name: said[name] for name in RESULTS if name in said and name not in found}
+        lacking = [
+            {name: said[name] for name in RESULTS if name in said and name not in found}
+            for said in self._of_successful(pod_uid)
+        ]
+        return min(lacking, key=len, default={})
+
+    def _of_successful(self, pod_uid):
+        """Yield what the instances in a pod that completed its node have printed, in order."""
+        printed = self._printed.get(pod_uid, {})
+        for instance in self._successful.get(pod_uid, ()):
+            yield printed.get(instance, {})
 
     def _accuse(self, node, words):
         disturbances = self._world.schedule.disturbances

@@ -93,9 +93,20 @@ def test_an_entry_is_of_one_end_of_one_pods_task():
     assert not is_of_last_end(entry, make_pod("a", container=Container("running")))
 
 
+@pytest.mark.parametrize(
+    "other", [{"completed_at": "2027-01-01T00:00:00Z"}, {"pod_uid": "another"}]
+)
+def test_a_result_of_another_completion_does_not_join_what_stands(other):
+    """A start of the task after the one that completed the node, or its successor."""
+    first = replace(done("a"), results={"n": "1"})
+    late = replace(done("a"), results={"n": "2", "ip": "1"}, **other)
+    assert joined(first, late) == first
+    assert stands(first, late)
+
+
 def test_a_result_found_later_joins_what_stands():
     first = replace(done("a"), results={"n": "2"})
-    late = replace(done("a"), completed_at="2027-01-01T00:00:00Z", results={"ip": "1"})
+    late = replace(done("a"), results={"ip": "1"})
     expected = replace(first, results={"n": "2", "ip": "1"})
     assert joined(first, late) == expected
     assert written(make_report({"a": first}), {"a": late}) == {"a": expected}
