@@ -44,6 +44,8 @@ _MATCHERS_LIMIT = 256
 # (reading.RETRY_SECONDS), so that there is one within it.
 RESULTS_PATIENCE = timedelta(seconds=15)
 RESULTS_LOOK_SECONDS = 0.25
+# A Job that was deleted and is still cached so long after that exists again: etcd was restored.
+DELETED_SECONDS = 120.0
 
 _Tokens = tuple[Completion, tuple[str, ...], str]
 
@@ -94,7 +96,8 @@ class Reconciler:
         self._ledger = ledger
         self._metrics = metrics
         self._matchers = Matchers(default_token)
-        self._deleted: dict[JobKey, str] = {}
+        # By key, the UID of a Job that was deleted, and when, in seconds of the monotonic clock.
+        self._deleted: dict[JobKey, tuple[str, float]] = {}
         # By key, the UID of a Job that could go but for its results, and since when.
         self._ripe: dict[JobKey, tuple[str, datetime]] = {}
         # Set right after: the scanner needs `found`, and the reconciler needs the scanner.
@@ -265,8 +268,9 @@ class Reconciler:
             logger.trace("the Job stays", because=ending.obstacle)
             wake_at = ending.wake_at
             return None if wake_at is None else max((wake_at - now).total_seconds(), 0.0)
-        if self._deleted.get(key) == job.uid:  # the cache has yet to hear of it
-            return None
+        deleted_uid, deleted_at = self._deleted.get(key, ("", 0.0))
+        if deleted_uid == job.uid and self._clock.monotonic() < deleted_at + DELETED_SECONDS:
+            return None  # the cache has yet to hear of it
         if self._waits_for_results(key, job, now):
             self._ledger.hurry(job)
             return RESULTS_LOOK_SECONDS
@@ -308,7 +312,7 @@ class Reconciler:
                 completed=len(count.completed),
                 failed=len(count.failed),
             )
-        self._deleted[key] = job.uid
+        self._deleted[key] = (job.uid, self._clock.monotonic())
 
 
 def _has_ended(pod: Pod) -> bool:
