@@ -296,9 +296,8 @@ class Reconciler:
             wake_at = ending.wake_at
             return None if wake_at is None else max((wake_at - now).total_seconds(), 0.0)
         deleted_uid, deleted_at = self._deleted.get(key, ("", 0.0))
-        left_seconds = deleted_at + DELETED_SECONDS - self._clock.monotonic()
-        if deleted_uid == job.uid and left_seconds > 0:  # the cache has yet to hear of it
-            return left_seconds
+        if deleted_uid == job.uid and self._clock.monotonic() < deleted_at + DELETED_SECONDS:
+            return None  # the cache has yet to hear of it
         if self._waits_for_results(key, job, now):
             self._ledger.hurry(job)
             return RESULTS_LOOK_SECONDS

@@ -276,7 +276,7 @@ async def test_a_job_gone_before_its_delete_is_gone(cluster, server):
 async def test_a_job_that_is_there_long_after_its_delete_is_deleted_again(cluster, server):
     """etcd was restored from a backup of before the delete, and no watch told of it."""
     run = cluster.add_job()
-    terminator, _ = cluster.start()
+    terminator, _ = cluster.start(Config(resync_period=30.0))
     server.fail_next("DELETE", "/jobs/", 404)
     print_tokens(run)
     run.agree()
@@ -285,7 +285,7 @@ async def test_a_job_that_is_there_long_after_its_delete_is_deleted_again(cluste
     )
     await asyncio.sleep(60)
     assert run.exists
-    await eventually(lambda: not run.exists, 70.0)
+    await eventually(lambda: not run.exists, 100.0)
 
 
 async def test_evidence_of_a_job_that_the_user_deleted_is_still_written(cluster, server):
