@@ -9,8 +9,6 @@ import re
 KNOWN = (
     # A pod of a node that joined through an API server whose clock is ahead is deleted once.
     ("D13", "pod deletion", r"clocks differ"),
-    # In mode Exit, a task that a reboot has started again replaces the results of the first time.
-    ("N2", "restless", r"after a reboot"),
 )
 
 
