@@ -60,13 +60,12 @@ class BackRead:
         self._oldest = ""
         self._values: dict[str, str] = {}
         self._bytes = self._lines = self._older = 0
-        self._is_met = self._is_over = self._is_open = False
+        self._is_met = self._is_over = False
 
     def feed(self, chunk: bytes) -> bool:
         """Take in more of an answer; return whether the rest of it matters."""
         self._bytes += len(chunk)
         self._left -= len(chunk)
-        self._is_open = chunk[-1:] != b"\n"
         self._look(self._parser.feed(chunk))
         return not self._is_over
 
@@ -137,7 +136,7 @@ class BackRead:
     def _is_whole(self, ask: Ask) -> bool:
         """Return whether the answer began with the first line of the log."""
         if not self._reach:
-            records = self._lines + self._is_open + self._bytes // PARTIAL_BYTES
+            records = self._lines + self._bytes // PARTIAL_BYTES
             return not self._is_over and records < ask.lines
         if self._oldest:
             return not self._older

@@ -258,3 +258,20 @@ async def test_in_mode_exit_results_are_those_of_the_start_that_ended_well(clust
     await eventually(lambda: run.completed() == {"a"})
     await asyncio.sleep(20)
     assert "results" not in run.evidence()["a"]
+
+
+async def test_in_mode_exit_the_start_before_is_not_told_with_the_one_that_ends_meanwhile(
+    cluster, server
+):
+    run = cluster.add_job(nodes=("a",), completion={"mode": "Exit"}, results=RESULTS)
+    run.log("a", previous=True).write("dsjob:result ip=failed")
+    run.log("a").write("nothing to declare")
+    run.set_container("a", running(restartCount=1), "initContainerStatuses")
+    run.server.patch(PODS, run.pod("a"), {"status": {"containerStatuses": []}})
+    server.delay_next("GET", "previous=true", 3.0)
+    cluster.start()
+    await asyncio.sleep(2)
+    run.set_container("a", terminated(0, restarts=1), "initContainerStatuses")
+    await asyncio.sleep(20)
+    assert run.completed() == {"a"}
+    assert "results" not in run.evidence()["a"]

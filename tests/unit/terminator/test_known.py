@@ -190,6 +190,19 @@ def test_a_stream_that_ends_before_it_has_come_to_what_was_checked_leaves_a_gap(
     assert log.results == {}
 
 
+def test_what_was_checked_ahead_of_a_stream_that_ends_is_known():
+    log = Log()
+    log.write(b"x")
+    log.read()
+    log.open()
+    log.write(*noise(300), IP, b"x")
+    log.read()
+    log.close()
+    log.write(b"done")
+    log.read(uses_cursor=True)
+    assert log.results == {"ip": "1"}
+
+
 def test_a_stream_of_a_whole_log_fills_the_gap_before_what_was_read():
     log = Log()
     log.open()
