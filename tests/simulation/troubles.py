@@ -16,9 +16,9 @@
 | writes that are refused as too large  | `refusals`        | `repeats_what_is_too_large` |
 | spec edits: wider, narrower, and back | `edits`           | `ignores_edits`             |
 | a controller that is away             | `absences`        | `leaves_what_runs`          |
-| watches that lag one at a time        | `lags`            | `matches_all`               |
+| watches that lag one at a time        | `lags`            | `believes_its_caches`       |
 | node reboots                          | `reboots`         | `reopens_rebooted`          |
-| late answers of an old revision       | `old_lists`       | `decides_on_old_caches`     |
+| late answers of an old revision       | `old_lists`       | `believes_its_caches`       |
 | objects near their size limit         | `sizes`           | `overfills_shards`          |
 
 A mutant is a context manager that breaks the code under test in one place, as in `mutants`; the
@@ -35,7 +35,6 @@ from unittest.mock import patch
 from job_controller import main, reconciler
 from job_controller.api import job as jobs
 from job_controller.api import objects
-from job_controller.api.affinity import NodeAffinity
 from job_controller.api.times import format_time
 from job_controller.core import decide as decision
 from job_controller.core import judge, tally, verdict
@@ -215,16 +214,14 @@ def reopens_rebooted():
 
 
 @contextmanager
-def decides_on_old_caches():
-    """A pass does not wait until the caches have what the one before it wrote."""
-    with patch.object(HighWater, "is_ready", lambda *_: True):
-        yield
+def believes_its_caches():
+    """A pass waits for no cache, and gates are opened on the ledger that is cached."""
 
+    def is_ready(self, key):
+        self.drop(key)
+        return True
 
-@contextmanager
-def matches_all():
-    """Pods on nodes that do not match are taken for those that the DaemonSet controller counts."""
-    with patch.object(NodeAffinity, "matches", lambda *_: True):
+    with patch.object(HighWater, "is_ready", is_ready), mutants.trusts_the_cache():
         yield
 
 
@@ -271,17 +268,18 @@ class Trouble:
 
 
 _TWO_NODES = (NodePlan("n1"), NodePlan("n2", (Task("done", 3.0),)))
-# As many nodes are wanted as before the edit, and the caches have as many living pods.
-STALE_PODS = Schedule(
-    0,
-    _TWO_NODES,
-    (JobPlan(spec={"image": "example/task:1", "nodes": {"include": ["n2"]}}),),
-    (
-        Disturbance(2.0, "stall", "controller", "pods", seconds=10.0),
-        Disturbance(2.0, "stall", "terminator", "pods", seconds=10.0),
-        Disturbance(3.2, "edit", "default/sample", "+n1", "nodes"),
-    ),
-    calm=True,
+# The pod of a node goes that has completed since the controller last heard of the ledger.
+_BUSY_NODES = (NodePlan("n1", (Task("done", 3.0),)), NodePlan("n2", (Task("never"),)))
+_LOST_POD = Disturbance(8.0, "delete_pod", what="n1")
+LATE_LEDGER, OLD_LEDGER = (
+    Schedule(
+        0,
+        _BUSY_NODES,
+        (JobPlan(),),
+        (Disturbance(2.0, kind, "controller", "jobreports", seconds=20.0), _LOST_POD),
+        calm=True,
+    )
+    for kind in ("stall", "list_late")
 )
 # Everything happens while the controller is away.
 LONG_ABSENCE = Schedule(
@@ -303,8 +301,8 @@ TROUBLES = (
     Trouble(repeats_what_is_too_large, without.refusals, (188, 515, 527, 858)),
     Trouble(ignores_edits, without.edits, (947, 1096, 1340)),
     Trouble(leaves_what_runs, without.absences, (LONG_ABSENCE,)),
-    Trouble(matches_all, without.lags, (STALE_PODS,)),
-    Trouble(decides_on_old_caches, without.old_lists, (1017,)),
+    Trouble(believes_its_caches, without.lags, (LATE_LEDGER,)),
+    Trouble(believes_its_caches, without.old_lists, (OLD_LEDGER,)),
     Trouble(reopens_rebooted, without.reboots, (566, 1233, 1782)),
     Trouble(overfills_shards, without.sizes, (5, 11, 31)),
 )
