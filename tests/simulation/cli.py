@@ -29,9 +29,12 @@ def main(arguments):
     parser.add_argument("--no-shrink", action="store_true", help="show a failure as it was drawn")
     parser.add_argument("--keep-going", action="store_true", help="count failures, do not stop")
     parser.add_argument("--strict", action="store_true", help="known defects fail as well")
+    parser.add_argument("--digests", action="store_true", help="show a hash of each trace instead")
     options = parser.parse_args(arguments)
     if options.strict:
         known.KNOWN = ()
+    if options.digests:
+        return _show_digests(range(options.start, options.start + options.seeds))
     if options.seed is not None:
         return _show(draw(options.seed), is_whole=options.trace, shrinks=not options.no_shrink)
     return _run_many(options)
@@ -60,6 +63,15 @@ def _run_many(options):
     print(f"failing seeds: {' '.join(map(str, found.failures[:50]))}")
     print()
     return _show(draw(found.failures[0]), is_whole=False, shrinks=not options.no_shrink)
+
+
+def _show_digests(seeds):
+    """Print what shows that a change of the model's speed changed nothing else: to be compared."""
+    for seed in seeds:
+        outcome = simulate(draw(seed), is_tracing=True)
+        kinds = " ".join(sorted(outcome.kinds))
+        print(seed, outcome.digest()[:32], outcome.steps, kinds)
+    return 0
 
 
 def _tell(found, seconds):

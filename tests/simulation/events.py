@@ -6,6 +6,7 @@ Each is one small function by the name of its kind; see `schedule.Disturbance` f
 from dataclasses import replace
 
 from job_controller.api import names
+from tests.simulation.cordons import KEY
 from tests.simulation.edits import edited
 from tests.simulation.kubelet import TURNS_UNKNOWN_SECONDS
 from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, node_of
@@ -236,6 +237,22 @@ def _taint(world, d):
         world.loop.call_later(d.seconds, change, [])
 
 
+def _cordon(world, d):
+    """Keep other pods off a node, as kubectl cordon does, for a while or for ever."""
+
+    def change(is_cordoned):
+        raw = world.server.get(NODES, d.what, "")
+        if raw is not None:
+            others = [t for t in raw.get("spec", {}).get("taints") or () if t["key"] != KEY]
+            taint = [{"key": KEY, "effect": "NoSchedule"}] if is_cordoned else []
+            spec = {"unschedulable": is_cordoned or None, "taints": [*others, *taint] or None}
+            world.server.patch(USER, NODES, d.what, {"spec": spec}, namespace="")
+
+    change(True)
+    if d.seconds:
+        world.loop.call_later(d.seconds, change, False)
+
+
 def _logs(world, d):
     world.disturb_logs(d.kind, d.what, d.seconds)
 
@@ -390,6 +407,7 @@ _KINDS = {
     "evict": _evict,
     "zone": _zone,
     "taint": _taint,
+    "cordon": _cordon,
     "not_ready": _not_ready,
     "reboot": _reboot,
     "shutdown": _shutdown,

@@ -5,7 +5,9 @@ fifth of the schedules has none, most others have one, and some several at once.
 """
 
 from dataclasses import replace
+from random import Random
 
+from tests.simulation.cordons import with_cordons
 from tests.simulation.edits import selection
 from tests.simulation.schedule import Disturbance
 
@@ -24,8 +26,14 @@ NAMES = (
 
 
 def with_hazards(schedule, rng):
-    """Return the schedule with hazards added."""
-    if schedule.calm or rng.random() < 0.2:
+    """Return the schedule with hazards added, and with cordons."""
+    if schedule.calm:
+        return schedule
+    return with_cordons(_with_hazards(schedule, rng), Random(f"{schedule.seed}/cordons"))
+
+
+def _with_hazards(schedule, rng):
+    if rng.random() < 0.2:
         return schedule
     chosen = {rng.choice(NAMES)} if rng.random() < 0.7 else {n for n in NAMES if rng.random() < 0.5}
     for name in NAMES:

@@ -1,0 +1,27 @@
+"""Nodes that are cordoned: no other pods go there, and those of DaemonSets do as before.
+
+Drawn from a stream of its own, so that a seed keeps what it had before.
+"""
+
+from dataclasses import replace
+
+from tests.simulation.schedule import Disturbance
+
+SHARE = 0.1
+KEY = "node.kubernetes.io/unschedulable"
+
+
+def with_cordons(schedule, rng):
+    """Return the schedule with nodes that are cordoned, for a while or for ever, in some."""
+    if rng.random() > SHARE:
+        return schedule
+    work = 3.0 + max(t.after for node in schedule.nodes for t in node.tasks)
+    found = list(schedule.disturbances)
+    for _ in range(rng.choice((1, 1, 2))):
+        at = round(rng.uniform(0, rng.choice((2.0, work, work))), 2)
+        node, seconds = rng.choice(schedule.nodes).name, float(rng.choice((0, 0, 5, 30)))
+        found.append(Disturbance(at, "cordon", what=node, seconds=seconds))
+        if rng.random() < 0.4:
+            later = round(at + rng.uniform(0.0, 3.0), 2)
+            found.append(Disturbance(later, "delete_pod", what=node))
+    return replace(schedule, disturbances=tuple(sorted(found, key=lambda d: d.at)))

@@ -1,0 +1,308 @@
+"""What clusters do to a run, each with a defect that nothing else makes visible.
+
+| what clusters do                      | switched off by   | the mutant that needs it    |
+|---------------------------------------|-------------------|-----------------------------|
+| taints that come and go               | `taints`          | `knows_no_taints`           |
+| cordons                               | `cordons`         | `minds_cordons`             |
+| numberMisscheduled                    | `taints`          | `ignores_misscheduled`      |
+| tasks that end with 0 on TERM         | `endings`         | `believes_any_success`      |
+| evictions and drains                  | `evictions`       | `blames_evictions`          |
+| clocks of nodes                       | `node_clocks`     | `believes_node_clocks`      |
+| clocks of two API servers             | `api_clocks`      | `believes_api_clocks`       |
+| volumes that cannot be mounted        | `volumes`         | `never_gives_up`            |
+| init containers that do not end       | `init_containers` | `never_gives_up`            |
+| pods that the kubelet rejects         | `rejections`      | `never_gives_up`            |
+| refused writes                        | `refusals`        | `hides_refusals`            |
+| writes that are refused as too large  | `refusals`        | `repeats_what_is_too_large` |
+| spec edits: wider, narrower, and back | `edits`           | `ignores_edits`             |
+| a controller that is away             | `absences`        | `leaves_what_runs`          |
+| watches that lag one at a time        | `lags`            | `believes_its_caches`       |
+| node reboots                          | `reboots`         | `reopens_rebooted`          |
+| late answers of an old revision       | `old_lists`       | `believes_its_caches`       |
+| objects near their size limit         | `sizes`           | `overfills_shards`          |
+
+A mutant is a context manager that breaks the code under test in one place, as in `mutants`; the
+switches stand in `without`. `TROUBLES` names for
+each line some schedules that show both: with the trouble the mutant is caught, without it is not.
+"""
+
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest.mock import patch
+
+from job_controller import main, reconciler
+from job_controller.api import job as jobs
+from job_controller.api import objects
+from job_controller.api.times import format_time
+from job_controller.core import decide as decision
+from job_controller.core import judge, tally, verdict
+from job_controller.kube.errors import TooLarge
+from job_controller.runtime.expectations import HighWater
+from terminator import ledger
+from terminator import reconciler as terminator
+from tests.simulation import mutants, without
+from tests.simulation.draw import draw
+from tests.simulation.run import simulate
+from tests.simulation.schedule import (
+    SHARD_NODES,
+    Disturbance,
+    JobPlan,
+    NodePlan,
+    Schedule,
+    Task,
+)
+
+# --- defects ------------------------------------------------------------------------------
+
+
+@contextmanager
+def _parsed(name, adapt):
+    """Read objects of a class of `objects` with other values for some of their fields."""
+    real = getattr(objects, name)
+    with patch.object(objects, name, lambda **fields: real(**{**fields, **adapt(fields)})):
+        yield
+
+
+@contextmanager
+def knows_no_taints():
+    """Taints of nodes are not read."""
+    with patch.object(objects, "parse_taints", lambda _: ()):
+        yield
+
+
+@contextmanager
+def minds_cordons():
+    """A node that is cordoned is taken for one that no pod may run on."""
+    real = decision.take_tally
+
+    def take(snapshot, now):
+        nodes = {name: node for name, node in snapshot.nodes.items() if not node.unschedulable}
+        return real(replace(snapshot, nodes=nodes), now)
+
+    with patch.object(decision, "take_tally", take):
+        yield
+
+
+@contextmanager
+def ignores_misscheduled():
+    """Nodes that keep a pod which they should not have are not counted."""
+    with _parsed("DaemonSet", lambda _: {"misscheduled": 0}):
+        yield
+
+
+@contextmanager
+def believes_any_success():
+    """A task that ended with 0 has done its work, even in a pod that was told to end."""
+
+    def has_succeeded(pod):
+        container = pod.container
+        is_over = container is not None and container.state == "terminated"
+        return is_over and container.exit_code == 0
+
+    with patch.object(terminator, "has_succeeded", has_succeeded):
+        yield
+
+
+@contextmanager
+def blames_evictions():
+    """A task whose pod was ended for the sake of the node is judged by its exit code."""
+    with patch.object(objects.Pod, "is_disrupted", property(lambda _: False)):
+        yield
+
+
+@contextmanager
+def believes_node_clocks():
+    """A node's deadline counts from the time that its kubelet wrote."""
+    real = judge.Court._active_since
+
+    def active_since(court, record, pod):
+        found = real(court, record, pod)
+        is_new = found != record.active_since and pod.started_at is not None
+        return format_time(pod.started_at) if is_new else found
+
+    with patch.object(judge.Court, "_active_since", active_since):
+        yield
+
+
+@contextmanager
+def believes_api_clocks():
+    """A run's deadline counts from when the API server says that the Job was created."""
+    real = verdict.deadline
+
+    def deadline(job, now):
+        if job.created_at is None or "startTime" not in job.status:
+            return real(job, now)
+        status = {**job.status, "startTime": format_time(job.created_at)}
+        return real(replace(job, status=status), now)
+
+    with patch.object(verdict, "deadline", deadline):
+        yield
+
+
+@contextmanager
+def hides_refusals():
+    """A write that is refused is tried again and again, and nobody is told."""
+    with patch.object(reconciler, "_REFUSAL_FIELDS", {}):
+        yield
+
+
+@contextmanager
+def repeats_what_is_too_large():
+    """A write that is refused as too large is tried again and again."""
+    real = reconciler._is_refusal
+
+    def is_refusal(error):
+        return real(error) and not isinstance(error, TooLarge)
+
+    with patch.object(reconciler, "_is_refusal", is_refusal):
+        yield
+
+
+@contextmanager
+def ignores_edits():
+    """Any DaemonSet of the Job speaks for the spec.nodes of now."""
+    with (
+        patch.object(jobs, "nodes_hash", lambda _: ""),
+        patch.object(tally, "is_placed", lambda *_: True),
+    ):
+        yield
+
+
+@contextmanager
+def leaves_what_runs():
+    """A controller that starts looks at no Job that has been started, until something changes."""
+    real_work, real_run, caches = main.Controller._work, main.run_workers, []
+
+    async def work(self):
+        caches[:] = [self.caches]
+        await real_work(self)
+
+    async def run(queue, *how, **more):
+        for key in [*queue._ready, *queue._timers]:
+            job = caches[0].job(key)
+            if job is not None and "startTime" in job.status:
+                if key in queue._waiting:
+                    queue._ready.remove(key)
+                    queue._waiting.discard(key)
+                if key in queue._timers:
+                    queue._timers.pop(key)[1].cancel()
+        await real_run(queue, *how, **more)
+
+    with (
+        patch.object(main.Controller, "_work", work),
+        patch.object(main, "run_workers", run),
+    ):
+        yield
+
+
+@contextmanager
+def reopens_rebooted():
+    """A completed node whose task is at work again has not completed."""
+    real = judge.Court.judge
+
+    def reopen(court, case):
+        container = case.pod.container
+        is_exit = court.spec.completion.mode == "Exit"
+        if is_exit and container is not None and container.state != "terminated":
+            case = replace(case, evidence=None, record=None)
+        return real(court, case)
+
+    with patch.object(judge.Court, "judge", reopen):
+        yield
+
+
+@contextmanager
+def believes_its_caches():
+    """A pass waits for no cache, and gates are opened on the ledger that is cached."""
+
+    def is_ready(self, key):
+        self.drop(key)
+        return True
+
+    with patch.object(HighWater, "is_ready", is_ready), mutants.trusts_the_cache():
+        yield
+
+
+@contextmanager
+def overfills_shards():
+    """All evidence goes to the first shard, whatever it holds already."""
+    real = ledger.assign
+
+    def assign(pending, shards, **how):
+        first = sorted(shards, key=lambda report: report.shard)[:1]
+        return real(pending, first, SHARD_NODES, **how)
+
+    with patch.object(ledger, "assign", assign):
+        yield
+
+
+# --- which trouble shows which defect -----------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A mutant, the switch for the trouble that it needs, and schedules that show that it does.
+
+    A schedule is a seed, or one of its own where seeds that show it are too rare.
+    """
+
+    mutant: Callable[[], Any]
+    switch: Callable[[Any], Any]
+    schedules: tuple[int | Schedule, ...] = ()
+
+    def __str__(self):
+        return self.mutant.__name__
+
+    def shows(self, schedule):
+        """Return whether the mutant is caught with the schedule's trouble, and not without."""
+        if isinstance(schedule, int):
+            schedule = draw(schedule)
+        calmer = self.switch(schedule)
+        if calmer == schedule:
+            return False
+        with self.mutant():
+            is_caught = bool(simulate(schedule).violations)
+            return is_caught and not simulate(calmer).violations
+
+
+_TWO_NODES = (NodePlan("n1"), NodePlan("n2", (Task("done", 3.0),)))
+# The pod of a node goes that has completed since the controller last heard of the ledger.
+_BUSY_NODES = (NodePlan("n1", (Task("done", 3.0),)), NodePlan("n2", (Task("never"),)))
+_LOST_POD = Disturbance(8.0, "delete_pod", what="n1")
+LATE_LEDGER, OLD_LEDGER = (
+    Schedule(
+        0,
+        _BUSY_NODES,
+        (JobPlan(),),
+        (Disturbance(2.0, kind, "controller", "jobreports", seconds=20.0), _LOST_POD),
+        calm=True,
+    )
+    for kind in ("stall", "list_late")
+)
+# Everything happens while the controller is away.
+LONG_ABSENCE = Schedule(
+    0, _TWO_NODES, (JobPlan(),), (Disturbance(0.8, "crash", "controller", seconds=60.0),), calm=True
+)
+
+TROUBLES = (
+    Trouble(knows_no_taints, without.taints, (1191,)),
+    Trouble(minds_cordons, without.cordons, (12, 70, 79)),
+    Trouble(ignores_misscheduled, without.taints, (9, 14, 47)),
+    Trouble(believes_any_success, without.endings, (48, 54, 199)),
+    Trouble(blames_evictions, without.evictions, (2236,)),
+    Trouble(believes_node_clocks, without.node_clocks, (37, 170, 182)),
+    Trouble(believes_api_clocks, without.api_clocks, (152,)),
+    Trouble(mutants.never_gives_up, without.volumes, (72, 138, 402)),
+    Trouble(mutants.never_gives_up, without.init_containers, (508, 795, 867)),
+    Trouble(mutants.never_gives_up, without.rejections, (426, 690, 775)),
+    Trouble(hides_refusals, without.refusals, (188, 340, 436, 503)),
+    Trouble(repeats_what_is_too_large, without.refusals, (188, 515, 527, 858)),
+    Trouble(ignores_edits, without.edits, (947, 1096, 1340)),
+    Trouble(leaves_what_runs, without.absences, (LONG_ABSENCE,)),
+    Trouble(believes_its_caches, without.lags, (LATE_LEDGER,)),
+    Trouble(believes_its_caches, without.old_lists, (OLD_LEDGER,)),
+    Trouble(reopens_rebooted, without.reboots, (566, 1233, 1782)),
+    Trouble(overfills_shards, without.sizes, (5, 11, 31)),
+)
