@@ -32,8 +32,9 @@ from terminator.ending import (
 from terminator.entries import exit_evidence, has_succeeded, is_failure, log_evidence
 from terminator.ledger import Ledger
 from terminator.metrics import Metrics
-from terminator.scanner import Scanner, Target
+from terminator.scanner import Scanner
 from terminator.tail import Findings, bounded_results
+from terminator.targets import Target
 from terminator.token import EXIT, Matcher
 
 # Jobs of one token share a matcher, and with it what a regular expression has learnt; this many
