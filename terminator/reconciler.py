@@ -40,8 +40,9 @@ from terminator.entries import (
 )
 from terminator.ledger import Ledger
 from terminator.metrics import Metrics
-from terminator.scanner import Scanner, Target
+from terminator.scanner import Scanner
 from terminator.tail import Findings, bounded_results
+from terminator.targets import Target
 from terminator.token import Matcher
 
 # Jobs of one token share a matcher, and with it what a regular expression has learnt; this many

@@ -12,24 +12,21 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
-from zlib import crc32
-
-from loguru import logger
 
 from job_controller.api.names import CONTAINER_NAME
-from job_controller.api.objects import Container, Pod
+from job_controller.api.objects import Container
 from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import BadRequest, KubeError, NotFound, Unavailable
 from job_controller.runtime.clock import Clock
 from job_controller.runtime.queue import TICK_SECONDS
-from terminator.back import BackRead
 from terminator.known import StreamRead
-from terminator.metrics import Metrics, read_error_reason
-from terminator.reading import Reading, Short, Wait, ended_attempt
+from terminator.metrics import Metrics
+from terminator.reading import Short, Wait, ended_attempt
+from terminator.search import Search
 from terminator.spare import Spare
 from terminator.tail import WIDE_LINES, Findings, TailRead
-from terminator.token import Matcher
-from terminator.turns import Turns
+from terminator.targets import Entry, JobKey, Target
+from terminator.trouble import Trouble
 
 # A short read takes milliseconds. One that takes longer than this (an unreachable kubelet) gives
 # its place in the line to the next pod and goes on beside it, up to so many of them.
@@ -39,39 +36,6 @@ SHORT_TIMEOUT_SECONDS = 10.0
 # A silent stream is opened anew after this time: a dead connection would be silent for ever. The
 # periodic short read, and not this, is what catches a token that a dead stream kept.
 STREAM_IDLE_SECONDS = 300.0
-# How many logs are searched for results further back at a time, for how long each, and the pauses
-# between the tries: a node whose task has completed is not entered before that.
-SEARCHES = 16
-SEARCH_TIMEOUT_SECONDS = 10.0
-SEARCH_PAUSES_SECONDS = (0.25, 1.0, 0.0)
-# So many failures in a row are worth a warning.
-WARN_FAILURES = 5
-
-JobKey = tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A pod to read, the node that it speaks for, and what to look for.
-
-    Unless `is_live`, only the logs of instances that have ended matter.
-    """
-
-    pod: Pod
-    job_uid: str
-    node_uid: str
-    matcher: Matcher
-    is_live: bool = True
-
-    def is_same_log(self, other: "Target") -> bool:
-        """Whether what was read for one holds for the other."""
-        return (self.pod.uid, self.node_uid, self.matcher, self.is_live) == (
-            other.pod.uid,
-            other.node_uid,
-            other.matcher,
-            other.is_live,
-        )
-
 
 OnFound = Callable[[JobKey, Target, Findings], None]
 
@@ -82,40 +46,6 @@ class Limits:
 
     streams: int = 256
     short_reads: int = 16
-
-
-class _Entry:
-    __slots__ = (
-        "due",
-        "is_queued",
-        "job",
-        "reading",
-        "search",
-        "stream",
-        "target",
-        "warned",
-    )
-
-    def __init__(self, job: JobKey, target: Target) -> None:
-        self.job = job
-        self.target = target
-        spread = (crc32(target.pod.uid.encode()) & 0xFFFF) / 0x10000
-        self.reading = Reading(spread, is_live=target.is_live)
-        self.stream: asyncio.Task[None] | None = None
-        # Reads its log backwards for results; what was found is told after that.
-        self.search: asyncio.Task[None] | None = None
-        self.is_queued = False
-        self.warned = False
-        self.due = float("inf")
-
-    @property
-    def container(self) -> Container | None:
-        return self.target.pod.container
-
-    @property
-    def is_decided(self) -> bool:
-        """Whether its findings are final, and nothing more is looked for."""
-        return self.reading.found.is_final and self.search is None
 
 
 class Scanner:
@@ -141,15 +71,16 @@ class Scanner:
         self._metrics = metrics
         self._limits = limits
         self._on_found = on_found
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, Entry] = {}
         self._by_job: dict[JobKey, set[str]] = {}
-        self._line: asyncio.Queue[_Entry] = asyncio.Queue()
-        self._wish: dict[str, _Entry] = {}  # waiting for a stream slot, first come first served
+        self._line: asyncio.Queue[Entry] = asyncio.Queue()
+        self._wish: dict[str, Entry] = {}  # waiting for a stream slot, first come first served
         self._streams = 0
         self._spare = Spare()
         self._slow: set[asyncio.Task[None]] = set()
-        self._search_turns = Turns(SEARCHES)
-        self._timers: list[tuple[float, int, _Entry]] = []
+        self._trouble = Trouble(metrics)
+        self._search = Search(client, metrics, self._trouble)
+        self._timers: list[tuple[float, int, Entry]] = []
         self._sequence: Iterator[int] = count()
         self._timer_changed = asyncio.Event()
         self._readers = 0
@@ -199,7 +130,7 @@ class Scanner:
             self._drop(uid)
             entry = None
         if entry is None:
-            entry = self._entries[uid] = _Entry(job, target)
+            entry = self._entries[uid] = Entry(job, target)
             self._schedule(entry)
             return
         changed = entry.target.pod.container != target.pod.container
@@ -219,7 +150,7 @@ class Scanner:
             if task is not None:
                 task.cancel()
 
-    def _is_current(self, entry: _Entry) -> bool:
+    def _is_current(self, entry: Entry) -> bool:
         return self._entries.get(entry.target.pod.uid) is entry
 
     # --- scheduling ----------------------------------------------------------------------
@@ -239,7 +170,7 @@ class Scanner:
             self._readers = 0
             self._metrics.targets.set(0)
 
-    def _schedule(self, entry: _Entry) -> None:
+    def _schedule(self, entry: Entry) -> None:
         """Look at what the entry needs next, and arrange for it."""
         if entry.is_queued or not self._is_current(entry):
             return
@@ -304,7 +235,7 @@ class Scanner:
             read.add_done_callback(self._slow.discard)
         self._readers -= 1
 
-    async def _read_short(self, entry: _Entry) -> None:
+    async def _read_short(self, entry: Entry) -> None:
         container, reading = entry.container, entry.reading
         step = reading.next_step(container, self._clock.monotonic())
         try:
@@ -315,11 +246,11 @@ class Scanner:
             is_absent = isinstance(error, BadRequest | NotFound)
             reading.short_failed(step, self._clock.monotonic(), is_absent=is_absent)
             self._metrics.short_reads.labels("failed").inc()
-            self._note_error(entry, error)
+            self._trouble.note_error(entry, error)
         except Exception as error:  # noqa: BLE001 - one log's trouble is nobody else's
             if isinstance(step, Short):
                 reading.short_failed(step, self._clock.monotonic(), is_absent=False)
-            self._note_defect(entry, error)
+            self._trouble.note_defect(entry, error)
         except asyncio.CancelledError:
             # Either everything ends, or there are too many slow reads: then later, not never.
             if isinstance(step, Short):
@@ -329,7 +260,7 @@ class Scanner:
             entry.is_queued = False
             self._after_read(entry)
 
-    async def _do_short(self, entry: _Entry, step: Short, container: Container) -> None:
+    async def _do_short(self, entry: Entry, step: Short, container: Container) -> None:
         reading, pod = entry.reading, entry.target.pod
         log = reading.log_of(step)
         cursor = log.cursor if step.use_cursor and log.cursor.timestamp else None
@@ -368,7 +299,7 @@ class Scanner:
             # A stream goes on from them; otherwise the next read brings them again.
             log.found.last_lines = ()
 
-    def _after_read(self, entry: _Entry) -> None:
+    def _after_read(self, entry: Entry) -> None:
         if self._is_current(entry) and not entry.reading.found.is_final:
             self._schedule(entry)
 
@@ -385,20 +316,20 @@ class Scanner:
             entry.stream.add_done_callback(partial(self._stream_closed, entry))
             self._schedule(entry)
 
-    async def _hold_stream(self, entry: _Entry) -> None:
+    async def _hold_stream(self, entry: Entry) -> None:
         failed = True
         try:
             await self._follow(entry)
             failed = False
         except KubeError as error:
             if not (isinstance(error, Unavailable) and error.reason in {"Timeout", "IdleTimeout"}):
-                self._note_error(entry, error)
+                self._trouble.note_error(entry, error)
         except Exception as error:  # noqa: BLE001 - as above
-            self._note_defect(entry, error)
+            self._trouble.note_defect(entry, error)
         finally:
             entry.reading.stream_ended(self._clock.monotonic(), failed=failed)
 
-    def _stream_closed(self, entry: _Entry, _task: asyncio.Task[None]) -> None:
+    def _stream_closed(self, entry: Entry, _task: asyncio.Task[None]) -> None:
         entry.stream = None
         self._streams -= 1
         self._metrics.streams_open.set(self._streams)
@@ -407,7 +338,7 @@ class Scanner:
         self._schedule(entry)
         self._fill_streams()
 
-    async def _follow(self, entry: _Entry) -> None:
+    async def _follow(self, entry: Entry) -> None:
         reading, pod, matcher = entry.reading, entry.target.pod, entry.target.matcher
         log = reading.streamed
         stream = StreamRead(matcher, log)
@@ -438,7 +369,7 @@ class Scanner:
 
     # --- what was found ------------------------------------------------------------------
 
-    def _conclude(self, entry: _Entry, *, is_whole: bool = False, previous: bool = False) -> None:
+    def _conclude(self, entry: Entry, *, is_whole: bool = False, previous: bool = False) -> None:
         """Tell what a log says for good, once the results that it may lack were looked for.
 
         The pod may be gone: what was found must not go with it.
@@ -455,25 +386,23 @@ class Scanner:
         else:
             self._tell(entry, found)
 
-    def _tell_with_results(
-        self, entry: _Entry, found: Findings, until: str, previous: bool
-    ) -> None:
+    def _tell_with_results(self, entry: Entry, found: Findings, until: str, previous: bool) -> None:
         """Tell what was found after a search for results; without it if the pod is gone."""
         if self._group is None or not self._is_current(entry):
             self._tell_gone(entry, found)
             return
-        entry.search = self._group.create_task(self._search(entry, found, until, previous))
+        entry.search = self._group.create_task(self._search.run(entry, found, until, previous))
         # A task that is cancelled before it began runs none of its own code.
         entry.search.add_done_callback(partial(self._search_ended, entry, found))
 
-    def _search_ended(self, entry: _Entry, found: Findings, search: asyncio.Task[None]) -> None:
+    def _search_ended(self, entry: Entry, found: Findings, search: asyncio.Task[None]) -> None:
         entry.search = None
         if search.cancelled():
             self._tell_gone(entry, found)
         else:
             self._tell(entry, found)
 
-    def _tell_gone(self, entry: _Entry, found: Findings) -> None:
+    def _tell_gone(self, entry: Entry, found: Findings) -> None:
         """Tell what was found in a log that nobody can read any more.
 
         That of a pod that still exists will be read, and searched, by whoever leads next.
@@ -481,94 +410,14 @@ class Scanner:
         if entry.target.pod.uid not in self._entries:
             self._on_found(entry.job, entry.target, found)
 
-    def _tell(self, entry: _Entry, found: Findings) -> None:
+    def _tell(self, entry: Entry, found: Findings) -> None:
         if self._is_current(entry):
             self._on_found(entry.job, entry.target, found)
         else:
             self._tell_gone(entry, found)
 
-    # --- results -------------------------------------------------------------------------
 
-    async def _search(self, entry: _Entry, found: Findings, until: str, previous: bool) -> None:
-        """Read the log backwards for results, within bounds of bytes and time; never fails."""
-        async with self._search_turns.of(entry.job):
-            try:
-                async with asyncio.timeout(SEARCH_TIMEOUT_SECONDS):
-                    for pause in SEARCH_PAUSES_SECONDS:
-                        if await self._try_search(entry, found, until, previous):
-                            break
-                        await asyncio.sleep(pause)
-            except TimeoutError:
-                self._metrics.read_errors.labels("timeout").inc()
-
-    async def _try_search(self, entry: _Entry, found: Findings, until: str, previous: bool) -> bool:
-        """Search once; return False if that is worth another try."""
-        try:
-            is_elsewhere = await self._read_back(entry, found, until, previous)
-            if is_elsewhere and not previous:
-                # The task was started again meanwhile.
-                await self._read_back(entry, found, until, True)
-        except KubeError as error:
-            self._note_error(entry, error)
-            return isinstance(error, BadRequest | NotFound)
-        except Exception as error:  # noqa: BLE001 - as above
-            self._note_defect(entry, error)
-        return True
-
-    async def _read_back(self, entry: _Entry, found: Findings, until: str, previous: bool) -> bool:
-        """Search the log of one instance; return whether it is not the one that was meant."""
-        pod, search = entry.target.pod, BackRead(entry.target.matcher, found, until)
-        while search.ask is not None:
-            async with self._client.pod_log(
-                pod.namespace,
-                pod.name,
-                container=CONTAINER_NAME,
-                tail_lines=search.ask.lines,
-                limit_bytes=search.ask.max_bytes,
-                previous=previous,
-                idle_timeout_seconds=SEARCH_TIMEOUT_SECONDS,
-            ) as chunks:
-                search.begin()
-                async for chunk in chunks:
-                    self._metrics.log_bytes.inc(len(chunk))
-                    if not search.feed(chunk):
-                        break
-            search.end()
-        return search.is_elsewhere
-
-    # --- trouble -------------------------------------------------------------------------
-
-    def _note_defect(self, entry: _Entry, error: Exception) -> None:
-        """Log what no log should lead to; its pod is tried again ever more slowly."""
-        self._metrics.read_errors.labels("other").inc()
-        logger.bind(
-            namespace=entry.job[0],
-            job=entry.job[1],
-            pod=entry.target.pod.name,
-            node=entry.target.pod.node_name,
-        ).opt(exception=error).error("reading a pod's log failed")
-
-    def _note_error(self, entry: _Entry, error: KubeError) -> None:
-        reason = read_error_reason(error)
-        self._metrics.read_errors.labels(reason).inc()
-        failures = entry.reading.failures
-        log = logger.bind(
-            namespace=entry.job[0],
-            job=entry.job[1],
-            pod=entry.target.pod.name,
-            node=entry.target.pod.node_name,
-            reason=reason,
-            failures=failures,
-            error=str(error),
-        )
-        if failures >= WARN_FAILURES and not entry.warned:
-            entry.warned = True
-            log.warning("a pod's log cannot be read, trying again")
-        else:
-            log.debug("reading a pod's log failed")
-
-
-def _told(entry: _Entry, step: Short, ended: Container, found: Findings) -> Findings:
+def _told(entry: Entry, step: Short, ended: Container, found: Findings) -> Findings:
     """Return what a start without a token said, with results if no other start has followed it.
 
     In mode Exit they are those of the start that completed the node, and that is the last one.
@@ -579,7 +428,7 @@ def _told(entry: _Entry, step: Short, ended: Container, found: Findings) -> Find
     return found
 
 
-def _lacks_results(entry: _Entry, step: Short, ended: Container) -> bool:
+def _lacks_results(entry: Entry, step: Short, ended: Container) -> bool:
     """Return whether a task of mode Exit has completed, and its log lacks results so far."""
     matcher, found = entry.target.matcher, entry.reading.log_of(step).found
     if step.previous or matcher.has_token or not matcher.results - found.results.keys():

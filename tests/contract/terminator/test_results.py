@@ -7,7 +7,7 @@ import pytest
 from job_controller.kube.resources import PODS
 from terminator.back import BACK_BYTES
 from terminator.config import Config
-from terminator.scanner import SEARCH_TIMEOUT_SECONDS
+from terminator.search import SEARCH_TIMEOUT_SECONDS
 from terminator.tail import TAIL_LINES
 from tests.contract.terminator.cluster import eventually, running, terminated
 
@@ -171,7 +171,7 @@ async def test_a_search_gives_up_no_place_of_slow_reads(cluster, server, monkeyp
 
 
 async def test_no_more_logs_are_searched_at_a_time_than_allowed(cluster, server, monkeypatch):
-    monkeypatch.setattr("terminator.scanner.SEARCHES", 2)
+    monkeypatch.setattr("terminator.search.SEARCHES", 2)
     nodes = tuple(f"n{number}" for number in range(8))
     many = cluster.add_job("many", nodes=nodes, results=RESULTS)
     few = cluster.add_job("few", nodes=nodes[:1], results=RESULTS)
