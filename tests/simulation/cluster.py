@@ -27,6 +27,7 @@ LONGEST_PAUSE_SECONDS = 900.0
 RETRY_SECONDS = 2.0
 # The pod garbage collector's quarantine of nodes, shortened (40 s in Kubernetes).
 QUARANTINE_SECONDS = 20.0
+_NOWHERE = daemon_sets.Placement(should_run=False, should_continue=False)
 
 
 class Cluster:
@@ -41,6 +42,8 @@ class Cluster:
         self._serial = 0
         self._syncs = 0
         self._told = {}
+        # UIDs of DaemonSets that were not looked at since a node went that could have their pod.
+        self._unheard = set()
         # By DaemonSet and node: the pause for a failed pod, until when, and the pod's UID.
         self._pauses = {}
 
@@ -62,6 +65,13 @@ class Cluster:
         elif plural == NODES:
             self._node_changed(raw, old, new)
 
+    def explain(self, job_uid):
+        """Return in words what the counters of a Job's DaemonSet do not know, "" for nothing."""
+        owned = (d for d in self._server.all(DAEMON_SETS) if controller_of(d) == job_uid)
+        if any(daemon_set["metadata"]["uid"] in self._unheard for daemon_set in owned):
+            return ", the DaemonSet controller counts a node that has gone"
+        return ""
+
     # --- DaemonSets ----------------------------------------------------------------------
 
     def _touch(self, daemon_set):
@@ -69,10 +79,6 @@ class Cluster:
         if key not in self._dirty:
             self._dirty.add(key)
             self._later("daemonset-controller", "slow_daemon_sets", 0.01, 0.2, self._sync, key)
-
-    def touch_all(self):
-        for daemon_set in self._server.all(DAEMON_SETS):
-            self._touch(daemon_set)
 
     def _node_changed(self, raw, old, new):
         if old is None or new is None or _placing(old) != _placing(new):
@@ -83,11 +89,27 @@ class Cluster:
             )
 
     def _see(self, raw, new):
+        """Take a node as it is now, and look at the DaemonSets for which that is another answer.
+
+        As addNode and updateNode of the DaemonSet controller do. It has no handler for nodes that
+        are deleted: its counters have them until something else has it look, such as a pod.
+        """
         name = raw["metadata"]["name"]
-        current = self._server.get(NODES, name, "")
+        before, now = self._view.get(name), self._server.get(NODES, name, "")
         others = {key: node for key, node in self._view.items() if key != name}
-        self._view = others if current is None else {**others, name: current}
-        self.touch_all()
+        self._view = others if now is None else {**others, name: now}
+        if before is not None and now is not None and not _is_same(before, now):
+            before = None
+        for daemon_set in self._server.all(DAEMON_SETS):
+            template = daemon_set["spec"]["template"]
+            was, wish = (
+                _NOWHERE if node is None else daemon_sets.placement(template, node)
+                for node in (before, now)
+            )
+            if now is None and was.should_continue:
+                self._unheard.add(daemon_set["metadata"]["uid"])
+            elif now is not None and (wish.should_run if before is None else wish != was):
+                self._touch(daemon_set)
 
     def _sync(self, key):
         self._dirty.discard(key)
@@ -95,6 +117,7 @@ class Cluster:
         if daemon_set is None:
             return
         uid = daemon_set["metadata"]["uid"]
+        self._unheard.discard(uid)
         if any(owner == uid for owner, _ in self._creating):
             self._touch(daemon_set)  # one sync of a DaemonSet at a time, and it makes its pods
             return
@@ -197,10 +220,9 @@ class Cluster:
 
     def _pod_changed(self, raw, new):
         world = self._world
-        if new is None or "deletionTimestamp" in raw["metadata"] or self._is_failed(raw):
-            for daemon_set in self._server.all(DAEMON_SETS):
-                if daemon_set["metadata"]["uid"] == controller_of(raw):
-                    self._touch(daemon_set)
+        for daemon_set in self._server.all(DAEMON_SETS):
+            if daemon_set["metadata"]["uid"] == controller_of(raw):
+                self._touch(daemon_set)
         if new is None:
             return
         node = new["spec"].get("nodeName")
@@ -273,6 +295,10 @@ class Cluster:
         if slowed_by:
             delay = max(delay, world.slowed_until(slowed_by) - world.loop.moment)
         world.loop.call_later(delay, act, *args)
+
+
+def _is_same(node, other):
+    return node["metadata"]["uid"] == other["metadata"]["uid"]
 
 
 def _placing(node):

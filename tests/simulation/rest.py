@@ -76,6 +76,7 @@ class _Rest:
 
     def violate(self, invariant, words):
         why = self.world.oracle.completion.explain(self.uid, self.wanted)
+        why += self.world.cluster.explain(self.uid)
         self.world.oracle.violate(invariant, words + why)
 
     def judge(self):

@@ -21,7 +21,7 @@ FEATURED = 200
 # Each mutant is caught within so many schedules; these need a rare one, and begin near it.
 MUTANT_SEEDS = 300
 RARE = {
-    "trusts_the_cache": 90,
+    "trusts_the_cache": 730,
     "ignores_the_past": 430,
     "counts_by_name": 260,
     "pauses_early": 2800,

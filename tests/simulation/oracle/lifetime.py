@@ -60,6 +60,7 @@ class Lifetime:
             since = self.finished.get(uid, -1e9)
         if now - since < seconds - TOLERANCE_SECONDS:
             words = f"deleted after {now - since:.1f} s, its time to live is {seconds} s"
+            words += self.world.cluster.explain(uid)
             self.oracle.violate("lifetime", words + self.oracle.patience.skews())
 
     def judge_rest(self, job: Raw, *, is_at_work: bool) -> None:
@@ -74,4 +75,5 @@ class Lifetime:
         if passed > seconds + DELETING_SECONDS:
             how = "Complete" if is_true(job, "Complete") else "Failed"
             words = f"{how} and still there after {passed:.0f} s, its time to live is {seconds} s"
+            words += self.world.cluster.explain(uid)
             self.oracle.violate("lifetime", words)
