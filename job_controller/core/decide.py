@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any, Literal
 
 from job_controller.api import names
-from job_controller.api.job import Job
 from job_controller.core.desired import build_daemon_set, is_current
 from job_controller.core.judge import FAILED
 from job_controller.core.limits import has_too_many_terms
@@ -20,6 +19,7 @@ from job_controller.core.plan import (
     Event,
     OpenGates,
     Plan,
+    TryDaemonSet,
     WriteReportStatus,
     WriteStatus,
 )
@@ -27,7 +27,7 @@ from job_controller.core.report import build_report, missing_shards, next_report
 from job_controller.core.snapshot import Snapshot
 from job_controller.core.status import first_status, next_status, unstarted_status
 from job_controller.core.tally import Tally, take_tally
-from job_controller.core.trouble import Trouble, find_excess, find_trouble
+from job_controller.core.trouble import Trouble, find_hindrance, find_trouble
 from job_controller.core.turns import due_pods, wants_gate
 from job_controller.core.verdict import LOST, SUCCEEDED, RunVerdict, judge_run
 
@@ -124,26 +124,31 @@ def _start(snapshot: Snapshot, now: datetime) -> Plan:
     """Return the first step of a run: the start is on record before anything is made.
 
     From then on the CRD refuses changes of what runs, and the write itself fails when the Job
-    was changed since it was read: what is made next is what the user last said.
+    was changed since it was read: what is made next is what the user last said. Before that the
+    API server is asked whether it would take it. What it refuses, and what cannot be made at all,
+    has not started, so that the user can correct it: nothing is made in that time.
     """
     job = snapshot.job
-    excess = find_excess(job)
-    if job.spec.suspend or excess is not None:
-        status = unstarted_status(job, excess, now)
-        if status == job.status:
-            return Plan()
-        return Plan((WriteStatus(status),), tuple(_excess_events(job, excess)))
+    hindrance = find_hindrance(snapshot)
+    if job.spec.suspend or hindrance is not None:
+        status = unstarted_status(job, hindrance, now)
+        return Plan(
+            actions=() if status == job.status else (WriteStatus(status),),
+            events=tuple(_hindrance_events(snapshot, hindrance)),
+            requeue_after=_REFUSED_RETRY_SECONDS if snapshot.refusal else None,
+        )
     report = names.report_name(job.name, job.uid)
+    wanted = build_daemon_set(job, gated=False, settings=snapshot.settings)
     return Plan(
-        actions=(WriteStatus(first_status(job, now, _word(snapshot))),),
+        actions=(TryDaemonSet(wanted), WriteStatus(first_status(job, now, _word(snapshot)))),
         events=(Event("Normal", "Started", f"the run is recorded in JobReport {report}"),),
     )
 
 
-def _excess_events(job: Job, excess: Trouble | None) -> Iterator[Event]:
-    told = job.condition(names.CONDITION_PROGRESSING)
-    if excess is not None and (told is None or told.reason != excess.reason):
-        yield Event("Warning", excess.reason, excess.message)
+def _hindrance_events(snapshot: Snapshot, hindrance: Trouble | None) -> Iterator[Event]:
+    told = snapshot.job.condition(names.CONDITION_PROGRESSING)
+    if hindrance is not None and (told is None or told.reason != hindrance.reason):
+        yield Event("Warning", hindrance.reason, hindrance.message)
 
 
 def _word(snapshot: Snapshot) -> str:

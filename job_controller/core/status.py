@@ -38,11 +38,13 @@ def first_status(job: Job, now: datetime, token: str = "") -> dict[str, Any]:
     }
 
 
-def unstarted_status(job: Job, excess: Trouble | None, now: datetime) -> dict[str, Any]:
-    """Return the status of a Job that has not started: it is suspended, or it is too large."""
+def unstarted_status(job: Job, hindrance: Trouble | None, now: datetime) -> dict[str, Any]:
+    """Return the status of a Job that has not started: it is suspended, or hindered."""
     changes = []
-    if excess is not None:
-        changes.append(Condition(names.CONDITION_PROGRESSING, False, excess.reason, excess.message))
+    if hindrance is not None:
+        changes.append(
+            Condition(names.CONDITION_PROGRESSING, False, hindrance.reason, hindrance.message)
+        )
     elif job.condition(names.CONDITION_PROGRESSING) is not None:
         changes.append(Condition(names.CONDITION_PROGRESSING, False, "Paused", _UNSTARTED_WORDS))
     if job.spec.suspend:

@@ -58,16 +58,19 @@ def find_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
     )
 
 
-def find_excess(job: Job) -> Trouble | None:
-    """Return in which way a Job that has not started is too large to be, None when it is not."""
-    size = spec_bytes(job)
+def find_hindrance(snapshot: Snapshot) -> Trouble | None:
+    """Return why a Job cannot start as it is, None when it can.
+
+    As long as it has not started, what it runs may be corrected.
+    """
+    size = spec_bytes(snapshot.job)
     if size > SPEC_LIMIT_BYTES:
         return Trouble(
             "SpecTooLarge",
             f"spec without spec.nodes has {_kib(size)} as JSON, {_kib(SPEC_LIMIT_BYTES)} at most: "
             "keep what is long in a ConfigMap, or in the image",
         )
-    return _terms_trouble(job)
+    return _daemon_set_trouble(snapshot)
 
 
 def _terms_trouble(job: Job) -> Trouble | None:
