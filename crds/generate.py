@@ -41,6 +41,11 @@ _NULLABLE = {
 # How many items a list may have. The controller compares each of these with each node.
 _ITEMS = 1000
 _FEW_ITEMS = {("NodeSelector", "nodeSelectorTerms"): 128, ("PodSpec", "tolerations"): 128}
+# What a quantity looks like as text. The API server's own message does not name the field.
+_QUANTITY = (
+    r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)"
+    r"([KMGTPE]i|[numkMGTPE]|[eE][+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+))?$"
+)
 _PREFIX = "#/components/schemas/"
 
 
@@ -94,7 +99,9 @@ class Generator:
 
     def _named(self, name: str) -> dict[str, Any]:
         named = self._schemas[name]
-        if name.endswith((".Quantity", ".IntOrString")):
+        if name.endswith(".Quantity"):
+            return {"x-kubernetes-int-or-string": True, "pattern": _QUANTITY}
+        if name.endswith(".IntOrString"):
             return {"x-kubernetes-int-or-string": True}
         if named["type"] == "object":
             return self._object(name)

@@ -33,6 +33,7 @@ from job_controller.core.plan import (
     DeletePods,
     OpenGates,
     Plan,
+    TryDaemonSet,
     WriteReportStatus,
     WriteStatus,
     without_progress,
@@ -243,6 +244,8 @@ class Reconciler:
                 report = self._report(key, action.name)
                 if report is not None:
                     await self._write_report_status(key, report, action.status)
+            case TryDaemonSet():
+                await self._try(job, action.body)
             case ApplyDaemonSet():
                 await self._apply(key, job, action)
             case OpenGates():
@@ -363,6 +366,21 @@ class Reconciler:
 
     # --- DaemonSet and pods ------------------------------------------------------------
 
+    async def _try(self, job: Job, body: Mapping[str, Any]) -> None:
+        try:
+            await self._shell.client.apply(
+                DAEMON_SETS,
+                job.daemon_set_name,
+                body,
+                job.namespace,
+                field_manager=names.FIELD_MANAGER,
+                dry_run=True,
+            )
+        except BadRequest as error:
+            # An admission webhook with side effects cannot say; then the DaemonSet itself will.
+            if _NO_DRY_RUN not in error.message:
+                raise
+
     async def _apply(self, key: Key, job: Job, action: ApplyDaemonSet) -> None:
         body = dict(action.body)
         if action.uid:
@@ -471,8 +489,11 @@ _ABOUT_CONTENT = (
     "failed to create typed patch object",
     "failed to convert new object",
 )
+# apiserver pkg/admission/plugin/webhook/errors, NewDryRunUnsupportedErr.
+_NO_DRY_RUN = "does not support dry run"
 # Which field of a snapshot says that such an action was refused.
 _REFUSAL_FIELDS: Mapping[type, str] = {
+    TryDaemonSet: "refusal",
     ApplyDaemonSet: "refusal",
     CreateReport: "report_refusal",
     WriteReportStatus: "report_refusal",

@@ -19,6 +19,9 @@ from job_controller.api.times import parse_time
 # pkg/kubelet/eviction/helpers.go, preemption/preemption.go, nodeshutdown/nodeshutdown_manager.go
 # (NodeShutdown before v1.23).
 DISRUPTED_REASONS: Final = frozenset({"Evicted", "NodeShutdown", "Preempting", "Terminated"})
+# The kubelet of a node that somebody took over may count as it likes; what is made of it has to fit
+# into a number of 32 bits.
+_RESTARTS_LIMIT: Final = 10**9
 # What is kept of the words of a kubelet about a container that keeps the task from starting.
 BLOCKER_LIMIT: Final = 400
 
@@ -339,7 +342,7 @@ def _parse_container(raw: Mapping[str, Any]) -> Container:
         exit_code=state.get("exitCode"),
         started_at=parse_time(state.get("startedAt")),
         finished_at=parse_time(state.get("finishedAt")),
-        restart_count=int(raw.get("restartCount") or 0),
+        restart_count=min(max(int(raw.get("restartCount") or 0), 0), _RESTARTS_LIMIT),
         container_id=raw.get("containerID") or "",
         last_exit_code=last.get("exitCode"),
         last_reason=last.get("reason") or "",

@@ -17,6 +17,8 @@ from job_controller.api.times import parse_time
 # Which of two records of one node holds: states not named here come after these.
 _RECORD_RANKS: Final = {"Completed": 0, "Failed": 1}
 _LAST_RANK: Final = 2
+# The CRD's maximum of counts: they are int32.
+COUNT_LIMIT: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +116,10 @@ class NodeRecord:
             "state": self.state,
             "reason": self.reason,
             "message": self.message,
-            "attempts": self.attempts,
-            "attemptsBefore": self.attempts_before,
-            "ended": self.ended,
-            "ignored": self.ignored,
+            "attempts": min(self.attempts, COUNT_LIMIT),
+            "attemptsBefore": min(self.attempts_before, COUNT_LIMIT),
+            "ended": min(self.ended, COUNT_LIMIT),
+            "ignored": min(self.ignored, COUNT_LIMIT),
             "startedAt": self.started_at,
             "finishedAt": self.finished_at,
             "activeSince": self.active_since,

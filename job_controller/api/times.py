@@ -21,14 +21,18 @@ def parse_time(text: str | None) -> datetime | None:
     if dot:
         digits = len(tail) - len(tail.lstrip("0123456789"))
         text = f"{head}.{tail[: min(digits, 6)]}{tail[digits:]}"
-    return datetime.fromisoformat(text).astimezone(UTC)
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError(f"{text!r} is outside of the years 1 to 9999 in UTC") from error
 
 
 def format_time(moment: datetime) -> str:
     """Return `moment` as metav1.Time does: UTC, whole seconds, `Z`."""
+    # Not strftime, which writes the year 1 with one digit.
     return moment.astimezone(UTC).isoformat(timespec="seconds")[: -len("+00:00")] + "Z"
 
 
 def format_micro_time(moment: datetime) -> str:
     """Return `moment` as metav1.MicroTime does: UTC, six digits of fraction, `Z`."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"

@@ -21,6 +21,7 @@ from job_controller.core.plan import (
     Event,
     OpenGates,
     Plan,
+    TryDaemonSet,
     WriteReportStatus,
     WriteStatus,
 )
@@ -28,7 +29,7 @@ from job_controller.core.report import build_report, missing_shards, next_report
 from job_controller.core.snapshot import Snapshot
 from job_controller.core.status import first_status, next_status, unstarted_status
 from job_controller.core.tally import Tally, take_tally
-from job_controller.core.trouble import Trouble, find_mistake, find_trouble
+from job_controller.core.trouble import Trouble, find_hindrance, find_trouble
 from job_controller.core.turns import due_pods, wants_gate
 from job_controller.core.verdict import LOST, SUCCEEDED, RunVerdict, judge_run
 
@@ -84,7 +85,7 @@ def _is_refused(snapshot: Snapshot, action: Action) -> bool:
             return bool(snapshot.gates_refusal)
         case DeletePods() | DeleteDaemonSet():
             return bool(snapshot.deletion_refusal)
-        case ApplyDaemonSet() | WriteStatus():
+        case ApplyDaemonSet() | TryDaemonSet() | WriteStatus():
             return False  # the first is not asked for while it is refused, the second never is
         case _ as unreachable:
             assert_never(unreachable)
@@ -151,28 +152,35 @@ def _start(snapshot: Snapshot, now: datetime) -> Plan:
     """Return the first step of a run: the start is on record before anything is made.
 
     From then on the CRD refuses changes of what runs, and the write itself fails when the Job
-    was changed since it was read: what is made next is what the user last said.
+    was changed since it was read: what is made next is what the user last said. Before that the
+    API server is asked whether it would take it. What it refuses, and what cannot be made at all,
+    has not started, so that the user can correct it: nothing is made in that time.
     """
     job = snapshot.job
-    mistake = find_mistake(snapshot)
-    if job.spec.suspend or mistake is not None:
-        status = unstarted_status(job, mistake, now)
-        if status == job.status:
-            return Plan()
-        return Plan((WriteStatus(status),), tuple(_mistake_events(job, mistake)))
+    hindrance = find_hindrance(snapshot)
+    if job.spec.suspend or hindrance is not None:
+        status = unstarted_status(job, hindrance, now)
+        return Plan(
+            actions=() if status == job.status else (WriteStatus(status),),
+            events=tuple(_hindrance_events(snapshot, hindrance)),
+            requeue_after=_REFUSED_RETRY_SECONDS if snapshot.refusal else None,
+        )
     report = names.report_name(job.name, job.uid)
+    wanted = build_daemon_set(job, gated=False, settings=snapshot.settings)
     return Plan(
-        actions=(WriteStatus(first_status(job, now, _word(snapshot))),),
+        actions=(TryDaemonSet(wanted), WriteStatus(first_status(job, now, _word(snapshot)))),
         events=(Event("Normal", "Started", f"the run is recorded in JobReport {report}"),),
     )
 
 
-def _mistake_events(job: Job, mistake: Trouble | None) -> Iterator[Event]:
-    """Return the event of a mistake in the spec that has not been told yet."""
+def _hindrance_events(snapshot: Snapshot, hindrance: Trouble | None) -> Iterator[Event]:
+    """Return the event of what keeps a Job from starting, once for each of its generations."""
+    job = snapshot.job
     before = job.condition(names.CONDITION_PROGRESSING)
-    told = None if before is None else (before.reason, before.message)
-    if mistake is not None and told != (mistake.reason, mistake.message):
-        yield Event("Warning", mistake.reason, mistake.message)
+    told = before.reason if before is not None else ""
+    is_same = job.status.get("observedGeneration") == job.generation
+    if hindrance is not None and not (told == hindrance.reason and is_same):
+        yield Event("Warning", hindrance.reason, hindrance.message)
 
 
 def _word(snapshot: Snapshot) -> str:

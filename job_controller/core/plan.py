@@ -39,6 +39,13 @@ class WriteReportStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class TryDaemonSet:
+    """Ask the API server whether it would take the DaemonSet; nothing is made."""
+
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class ApplyDaemonSet:
     """Apply the DaemonSet; `uid` is that of the one to change, "" when it is to be made."""
 
@@ -76,6 +83,7 @@ Action = (
     WriteStatus
     | CreateReport
     | WriteReportStatus
+    | TryDaemonSet
     | ApplyDaemonSet
     | OpenGates
     | DeletePods

@@ -40,13 +40,13 @@ def first_status(job: Job, now: datetime, token: str = "") -> dict[str, Any]:
     }
 
 
-def unstarted_status(job: Job, mistake: Trouble | None, now: datetime) -> dict[str, Any]:
-    """Return the status of a Job that has not started: suspended, or with a mistake in its spec."""
+def unstarted_status(job: Job, hindrance: Trouble | None, now: datetime) -> dict[str, Any]:
+    """Return the status of a Job that has not started: it is suspended, or hindered."""
     is_suspended = job.spec.suspend
     changes = []
-    if mistake is not None:
-        words = mistake.message
-        changes.append(Condition(names.CONDITION_PROGRESSING, False, mistake.reason, words))
+    if hindrance is not None:
+        words = hindrance.message
+        changes.append(Condition(names.CONDITION_PROGRESSING, False, hindrance.reason, words))
     elif job.condition(names.CONDITION_PROGRESSING) is not None:
         changes.append(Condition(names.CONDITION_PROGRESSING, False, "Paused", _UNSTARTED_WORDS))
     if is_suspended:

@@ -63,8 +63,11 @@ def find_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
     )
 
 
-def find_mistake(snapshot: Snapshot) -> Trouble | None:
-    """Return what is wrong with the spec of a Job that has not started, None for nothing."""
+def find_hindrance(snapshot: Snapshot) -> Trouble | None:
+    """Return why a Job cannot start as it is, None when it can.
+
+    As long as it has not started, what it runs may be corrected.
+    """
     size = spec_bytes(snapshot.job)
     if size > SPEC_LIMIT_BYTES:
         return Trouble(
@@ -72,7 +75,7 @@ def find_mistake(snapshot: Snapshot) -> Trouble | None:
             f"spec without spec.nodes has {_kib(size)} as JSON, {_kib(SPEC_LIMIT_BYTES)} at most: "
             "keep what is long in a ConfigMap, or in the image",
         )
-    return _token_trouble(snapshot) or _terms_trouble(snapshot.job)
+    return _token_trouble(snapshot) or _daemon_set_trouble(snapshot)
 
 
 def _token_trouble(snapshot: Snapshot) -> Trouble | None:

@@ -364,9 +364,12 @@ class KubeClient:
         field_manager: str,
         force: bool = True,
         subresource: str | None = None,
+        dry_run: bool = False,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> RawObject:
         """Server-side apply `body` and return the object, created if it was not there.
+
+        With `dry_run` the API server does all but storing it.
 
         `body` is everything this manager has an opinion on: fields it applied before and leaves
         out now are removed. ``apiVersion``, ``kind`` and the name are filled in. Unknown fields
@@ -388,6 +391,7 @@ class KubeClient:
                 "fieldManager": field_manager,
                 "force": "true" if force else "false",
                 "fieldValidation": "Strict",
+                **({"dryRun": "All"} if dry_run else {}),
             },
             timeout_seconds,
         )

@@ -125,7 +125,9 @@ class Cluster:
         return [
             request
             for request in self.server.requests
-            if request.method in WRITES and pattern in request.path
+            if request.method in WRITES
+            and pattern in request.path
+            and "dryRun" not in request.query
         ]
 
     def events(self) -> list[str]:
@@ -133,6 +135,10 @@ class Cluster:
 
     def daemon_set_patches(self) -> int:
         return len(self.writes("/daemonsets/"))
+
+    def daemon_set_tries(self) -> int:
+        """Return how often the server was asked whether it would take the DaemonSet."""
+        return sum("dryRun" in request.query for request in self.server.requests)
 
     # --- DaemonSet controller, scheduler, kubelets ---------------------------------------
 

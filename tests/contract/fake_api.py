@@ -467,6 +467,8 @@ class FakeApiServer:
                 new = json_patch(self.storage.find(kind, key), request.body)
             case "application/apply-patch+yaml":
                 existed = key in self.storage.all(kind)
+                if http.query.get("dryRun") == "All":
+                    return _answer(request.body, 200 if existed else 201)
                 result = self.storage.apply(
                     resource,
                     key,

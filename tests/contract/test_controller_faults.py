@@ -257,13 +257,40 @@ async def test_a_refused_daemon_set_is_told_and_tried_again_slowly(server, clust
         found = cluster.condition("Progressing")
         assert found["status"] == "False"
         assert message in found["message"]
-        await until(lambda: cluster.events() == ["DaemonSetRefused", "Started"])
+        await until(lambda: cluster.events() == ["DaemonSetRefused"])
+        # Nothing can have run, so what runs may still be corrected.
+        assert "startTime" not in cluster.status()
+        assert not server.list(JOB_REPORTS)
 
-        before, since = cluster.daemon_set_patches(), server.storage.version
+        before, since = cluster.daemon_set_tries(), server.storage.version
         await asyncio.sleep(120)
-        assert 4 <= cluster.daemon_set_patches() - before <= 12
+        assert 4 <= cluster.daemon_set_tries() - before <= 12
+        assert cluster.daemon_set_patches() == 0
         assert server.storage.version == since  # it is said once
         server.faults.clear()
+        await finish_after_trouble(cluster)
+
+
+async def test_a_daemon_set_that_is_refused_once_its_job_has_started_is_told_as_well(
+    server, cluster
+):
+    # As by a quota that was used up in the same moment.
+    def refuse():
+        server.fail_next("PATCH", "/daemonsets/", 403, 10_000, reason="Forbidden", message="quota")
+
+    on_first(server, JOBS, "MODIFIED", refuse)
+    async with running(server):
+        cluster.apply()
+        await until(lambda: cluster.condition("Progressing").get("reason") == "DaemonSetRefused")
+        server.faults.clear()
+        await finish_after_trouble(cluster)
+
+
+async def test_a_webhook_that_cannot_say_beforehand_is_asked_for_good(server, cluster):
+    words = 'admission webhook "a.example.com" does not support dry run'
+    server.fail_next("PATCH", "/daemonsets/", 400, 1, reason="BadRequest", message=words)
+    async with running(server):
+        cluster.apply()
         await finish_after_trouble(cluster)
 
 
@@ -298,9 +325,9 @@ async def test_a_server_that_asks_for_time_gets_it(server, cluster):
         await asyncio.sleep(1)
         server.fail_next("PATCH", "/daemonsets/", 429, 1, retry_after=4)
         cluster.apply()
-        await until(lambda: cluster.daemon_set_patches() == 1)
+        await until(lambda: cluster.daemon_set_tries() == 1)
         asked_at = now()
-        await until(lambda: cluster.daemon_set_patches() > 1)
+        await until(lambda: cluster.daemon_set_tries() > 1)
         assert now() - asked_at >= 3.5  # looked at every quarter of a second
         await finish(cluster)
 

@@ -7,6 +7,7 @@ import pytest
 
 from job_controller.api.names import ANNOTATION_RETRY
 from job_controller.kube.resources import DAEMON_SETS, JOBS, NODES, PODS
+from tests.integration.jobs import job as make_job
 from tests.integration.playing import Run, is_gated
 from tests.integration.stage import condition, stage
 
@@ -428,6 +429,29 @@ async def test_a_job_that_is_suspended_makes_nothing_until_it_is_resumed(kube_en
         await play.change(JOBS, "sample", {"spec": {"suspend": False, "image": "example/other:2"}})
         await play.gone(JOBS, "sample")
         assert (await play.report())["spec"]["image"] == "example/other:2"
+
+
+async def test_a_job_that_the_api_server_refuses_is_corrected_and_runs(kube_env, namespace):
+    async with stage(kube_env, namespace) as play:
+        task = {"name": "job-container", "imagePullPolicy": "Sometimes"}
+        refused = make_job(namespace, spec(template={"spec": {"containers": [task]}}))
+        kube_env.apply(refused)
+        found = await play.reason("Progressing", "DaemonSetRefused")
+        assert "imagePullPolicy" in found["message"]
+        assert "startTime" not in (await play.find(JOBS, "sample"))["status"]
+        assert not await play.all(DAEMON_SETS)
+
+        task["imagePullPolicy"] = "Always"
+        refused["spec"]["image"] = "example/other:2"
+        kube_env.apply(refused)
+        await play.gone(JOBS, "sample")
+        report = await play.report()
+        assert (report["spec"]["image"], report["status"]["phase"]) == (
+            "example/other:2",
+            "Succeeded",
+        )
+        # Each pod was made of what the Job said when it started.
+        assert set(play.world.executions.values()) == {1}
 
 
 async def test_a_run_that_is_suspended_starts_no_more_nodes(kube_env, namespace):

@@ -163,6 +163,16 @@ def test_null_hides_no_change(kube_env, namespace, before, after, is_reversed):
     assert SAME in answer["message"]
 
 
+@pytest.mark.parametrize(
+    "value", [1, 0, "1", "0.5", ".5", "1.", "100m", "1Gi", "1e3", "+1E-3", "5n"]
+)
+def test_quantities_are_taken_as_pods_take_them(kube_env, value):
+    limits = {"resources": {"limits": {"memory": value}}}
+    raw = job("default", IMAGE | {"template": {"spec": {"containers": [{**TASK, **limits}]}}})
+    status, answer = kube_env.request("POST", jobs_path("default") + "?dryRun=All", raw)
+    assert status == 201, answer
+
+
 def test_null_that_takes_nothing_away_is_dropped(kube_env, namespace):
     given = {"nodeSelector": None, "containers": [{**TASK, "args": None}], "affinity": None}
     raw = job(namespace, IMAGE | {"template": {"spec": given}})
@@ -213,6 +223,7 @@ WRONG = {
     "tolerations": ([{}] * 129, "at most 128 items"),
     "volumes": ([[[[]]]], "object"),
     "overhead": ({"cpu": 0.5}, "integer,string"),
+    "resources": ({"limits": {"cpu": "a lot"}}, "should match"),
 }
 
 

@@ -24,6 +24,7 @@ from job_controller.core.plan import (
     DeletePods,
     OpenGates,
     Plan,
+    TryDaemonSet,
     WriteReportStatus,
     WriteStatus,
 )
@@ -55,7 +56,10 @@ _WAITS = (
     "ContainerCreating",
     "W" * 3000,
 )
+_REFUSAL = "DaemonSet is invalid: spec.template.spec"
 RETRIES = (None, "", "1", "2", "\N{LOBSTER}" * 256, "x" * 256, "x" * 257, "x" * 100_000)
+# Times as the API server keeps them, from a kubelet whose clock is as wrong as can be.
+_MOMENTS = ("0001-01-01T00:00:01Z", "1970-01-01T00:00:00Z", "9999-12-31T23:59:59Z", None)
 _SECONDS = (0, 1, 4, 6, 11, 61, 301, 4000, 10**6)
 
 
@@ -131,7 +135,7 @@ class Life:
                     yield from problems(part("jobreports", "status"), status, "report.status")
                     stored = next(r for r in self.reports if r["metadata"]["name"] == name)
                     yield from _size("JobReport", {**stored, "status": status})
-                case ApplyDaemonSet(body=body):
+                case ApplyDaemonSet(body=body) | TryDaemonSet(body=body):
                     yield from _size("DaemonSet", body)
                     json.dumps(body)
         for event in plan.events:
@@ -144,6 +148,9 @@ class Life:
         """Do what the plan says to the objects."""
         for action in plan.actions:
             match action:
+                case TryDaemonSet(body=body) if not _is_taken(body["spec"]["template"]["spec"]):
+                    self.refusal = _REFUSAL
+                    return
                 case WriteStatus(status=status):
                     self.job["status"] = json.loads(json.dumps(status))
                 case CreateReport(body=body):
@@ -167,7 +174,7 @@ class Life:
 
     def _apply(self, body: Mapping[str, Any]) -> None:
         if not _is_taken(body["spec"]["template"]["spec"]):
-            self.refusal = "DaemonSet is invalid: spec.template.spec"
+            self.refusal = _REFUSAL
             return
         old = self.daemon_set or {"metadata": {"uid": self._uid("set"), "generation": 0}}
         meta = {
@@ -223,15 +230,15 @@ class Life:
         random, pod = self.random, self.random.choice(self.pods)
         moment = stamp(self.now - timedelta(seconds=random.choice(_SECONDS)))
         ended = {
-            "exitCode": random.choice((0, 1, 3, 137, 255, 2**31 - 1, -1)),
+            "exitCode": random.choice((0, 1, 3, 137, 255, 2**31 - 1, -1, -(2**31))),
             "reason": random.choice(_REASONS),
             "message": random.choice(_TEXTS),
-            "startedAt": moment,
-            "finishedAt": moment,
+            "startedAt": random.choice((moment, moment, moment, *_MOMENTS)),
+            "finishedAt": random.choice((moment, moment, moment, *_MOMENTS)),
         }
         state = random.choice(
             (
-                {"running": {"startedAt": moment}},
+                {"running": {"startedAt": random.choice((moment, moment, moment, *_MOMENTS))}},
                 {"terminated": ended},
                 {"waiting": {"reason": random.choice(_WAITS), "message": random.choice(_TEXTS)}},
                 {},
@@ -241,7 +248,7 @@ class Life:
             "name": names.CONTAINER_NAME,
             "state": state,
             "lastState": random.choice(({}, {"terminated": ended})),
-            "restartCount": random.choice((0, 1, 6, 7, 1001, 10**6)),
+            "restartCount": random.choice((0, 1, 6, 7, 1001, 10**6, 2**31 - 1, -4, -(2**31))),
         }
         where = random.choice(("containerStatuses", "initContainerStatuses"))
         conditions = [
@@ -251,7 +258,7 @@ class Life:
         conditions[0]["message"] = random.choice(_TEXTS)
         pod["status"] = {
             "phase": random.choice(("Pending", "Running", "Failed", "Succeeded", "Unknown")),
-            "startTime": moment,
+            "startTime": random.choice((moment, moment, moment, *_MOMENTS)),
             "reason": random.choice(("", "Evicted", "NodeShutdown", "P" * 3000)),
             "message": random.choice(_TEXTS),
             "conditions": [each for each in conditions if random.random() < 0.3],

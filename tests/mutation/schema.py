@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -91,12 +92,23 @@ def _text_problems(schema: Schema, value: str, path: str) -> Iterator[str]:
         yield f"{path}: {len(value)} characters, not within {low} and {high}: {value[:60]!r}…"
     if "pattern" in schema and not re.search(schema["pattern"].strip(), value):
         yield f"{path}: {value[:60]!r} does not match {schema['pattern'].strip()}"
-    if schema.get("format") == "date-time" and not _DATE_TIME.fullmatch(value):
+    if schema.get("format") == "date-time" and not _is_time(value):
         yield f"{path}: {value[:60]!r} is no time"
     try:
         value.encode()
     except UnicodeEncodeError:
         yield f"{path}: {value[:60]!r} is no Unicode text"
+
+
+def _is_time(text: str) -> bool:
+    """Return whether a text is a time to the API server: strict on hours and days, not on years."""
+    if not _DATE_TIME.fullmatch(text):
+        return False
+    try:
+        datetime.fromisoformat(re.sub(r"\.\d+", "", text))
+    except ValueError:
+        return False
+    return True
 
 
 def _list_problems(schema: Schema, value: list[Any], path: str) -> Iterator[str]:

@@ -187,7 +187,7 @@ def draw(  # noqa: PLR0911 - one return for each kind of schema
     if "enum" in schema:
         return random.choice(schema["enum"])
     if schema.get("x-kubernetes-int-or-string"):
-        return random.choice((0, 1, 2**31 - 1, "1", "100m", "1Gi", "10%", "x"))
+        return random.choice((0, 1, 2**31 - 1, "1", "100m", "1Gi"))
     match schema.get("type"):
         case "boolean":
             return random.random() < 0.5

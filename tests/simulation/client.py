@@ -72,10 +72,13 @@ class Client:
         report = self._process.cached(REPORTS, name, namespace)
         return {**(report.evidence if report is not None else {}), **self._entered.get(name, {})}
 
-    async def apply(self, resource, name, body, namespace=None, **_):
+    async def apply(self, resource, name, body, namespace=None, *, dry_run=False, **_):
         def effect():
             if self._world.is_refused(resource.plural):
                 raise Forbidden("admission webhook says no")
+            if dry_run:
+                self._world.server.check_apply(name, body, namespace)
+                return {}, True
             return self._world.server.apply(self._name, name, body, namespace)
 
         return await self._call("apply", DAEMON_SETS, name, effect, namespace)

@@ -81,8 +81,8 @@ class _Rest:
 
     def judge(self):
         if "startTime" not in self.status:
-            if not self.job["spec"].get("suspend") and not self.world.refused_for_ever():
-                self.violate("stuck", "the run was never started")
+            if not self.job["spec"].get("suspend"):
+                self.judge_unstarted()
             return
         has_ended = is_true(self.job, "Complete") or is_true(self.job, "Failed")
         if refused := self.world.refused_for_ever():
@@ -116,6 +116,14 @@ class _Rest:
         self.world.oracle.lifetime.judge_rest(self.job, is_at_work=has_ended and bool(living))
         if self.report.get("phase") != self.status.get("phase"):
             self.violate("report", f"{self.report.get('phase')}, Job {self.status.get('phase')}")
+
+    def judge_unstarted(self):
+        if refused := self.world.refused_for_ever():
+            # A Job does not start while its DaemonSet is refused.
+            own = [what for what in refused if what[1].endswith(" daemonsets")]
+            self.judge_refused(own, has_ended=False)
+        else:
+            self.violate("stuck", "the run was never started")
 
     def judge_refused(self, refused, *, has_ended):
         """A write of the controller that is refused for good keeps the run: the Job must say so."""

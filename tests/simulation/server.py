@@ -100,6 +100,12 @@ class Server:
             new["metadata"] = merge(old["metadata"], extra)
         return self._changed(actor, plural, (namespace, name), old, new)
 
+    def check_apply(self, name, body, namespace):
+        """Raise what `apply` would raise."""
+        old = self.get(DAEMON_SETS, name, namespace)
+        if old is not None and old["spec"]["selector"] != body["spec"]["selector"]:
+            raise Invalid("spec.selector: field is immutable")
+
     def apply(self, actor, name, body, namespace):
         """Server-side apply of a DaemonSet; returns (object, changed)."""
         wanted, old = body["metadata"], self.get(DAEMON_SETS, name, namespace)

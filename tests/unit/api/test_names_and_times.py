@@ -86,3 +86,16 @@ def test_times_are_written_in_utc():
     moment = datetime(2026, 1, 2, 5, 4, 5, 6, tzinfo=timezone(timedelta(hours=2)))
     assert format_time(moment) == "2026-01-02T03:04:05Z"
     assert format_micro_time(moment) == "2026-01-02T03:04:05.000006Z"
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:01Z", "0999-12-31T23:59:59Z"])
+def test_a_time_of_any_year_can_be_written_and_read_again(text):
+    # A node's clock may be as wrong as can be, and what it says is recorded.
+    assert format_time(parse_time(text)) == text
+    assert format_micro_time(parse_time(text)) == text.replace("Z", ".000000Z")
+
+
+@pytest.mark.parametrize("text", ["9999-12-31T23:59:59-05:00", "0001-01-01T00:00:00+05:00"])
+def test_a_time_beyond_all_years_is_nonsense(text):
+    with pytest.raises(ValueError, match="outside of the years"):
+        parse_time(text)

@@ -14,6 +14,7 @@ from job_controller.core.plan import (
     DeletePods,
     OpenGates,
     Plan,
+    TryDaemonSet,
     WriteReportStatus,
     WriteStatus,
 )
@@ -41,12 +42,12 @@ def condition(plan, type_):
     return next(c for c in status_of(plan)["conditions"] if c["type"] == type_)
 
 
-def test_a_new_job_is_first_recorded_as_started_and_nothing_else_happens():
+def test_a_new_job_is_tried_then_recorded_as_started_and_nothing_else_happens():
     plan = decide(
         world("a", job=make_job(), has_daemon_set=False, has_report=False).snapshot(), NOW
     )
 
-    assert kinds(plan) == ["WriteStatus"]
+    assert kinds(plan) == ["TryDaemonSet", "WriteStatus"]
     status = status_of(plan)
     assert status["startTime"] == "2026-01-02T03:04:05Z"
     assert status["phase"] == "Pending"
@@ -381,6 +382,53 @@ def test_a_refused_daemon_set_is_tried_again_later_and_not_at_once():
 
     assert not [a for a in plan.actions if isinstance(a, ApplyDaemonSet)]
     assert plan.requeue_after == 15.0
+
+
+def test_what_the_api_server_refuses_has_not_started():
+    w = world("a", job=make_job(), has_daemon_set=False, has_report=False, running=False)
+    w.refusal = "foo: no"
+    plan = decide(w.snapshot(), NOW)
+
+    assert kinds(plan) == ["WriteStatus"]
+    assert plan.requeue_after == 15.0
+    assert "startTime" not in status_of(plan)
+    assert condition(plan, "Progressing")["reason"] == "DaemonSetRefused"
+    assert "foo: no" in condition(plan, "Progressing")["message"]
+    assert [(e.type, e.reason) for e in plan.events] == [("Warning", "DaemonSetRefused")]
+    w.job = replace(w.job, status=status_of(plan))
+    again = decide(w.snapshot(), NOW)
+    assert again.actions == again.events == ()
+
+    w.refusal = ""
+    started_now = decide(w.snapshot(), NOW)
+    assert kinds(started_now) == ["TryDaemonSet", "WriteStatus"]
+    assert status_of(started_now)["startTime"]
+    assert condition(started_now, "Progressing")["status"] == "True"
+
+
+@pytest.mark.parametrize("owner", ["other-job", ""])
+def test_a_job_does_not_start_while_a_daemon_set_of_somebody_else_has_its_name(owner):
+    w = world("a")
+    foreign = replace(w.daemon_set(), owner_uid=owner)
+    w.job = make_job()
+
+    plan = decide(w.snapshot(daemon_set=foreign, pods=(), reports=()), NOW)
+
+    assert kinds(plan) == ["WriteStatus"]
+    assert "startTime" not in status_of(plan)
+    expected = "PreviousRunEnding" if owner else "NameTaken"
+    assert condition(plan, "Progressing")["reason"] == expected
+
+
+def test_what_is_tried_is_what_is_then_applied():
+    first = decide(
+        world("a", job=make_job(), has_daemon_set=False, has_report=False).snapshot(), NOW
+    )
+    second = decide(world("a", has_daemon_set=False, has_report=False).snapshot(), NOW)
+
+    (tried,) = [a.body for a in first.actions if isinstance(a, TryDaemonSet)]
+    (applied,) = [a.body for a in second.actions if isinstance(a, ApplyDaemonSet)]
+    assert tried == applied
 
 
 def test_an_image_that_does_not_exist_is_named_with_its_nodes():
