@@ -70,7 +70,7 @@ class Tally:
             off, such as not being Ready. The DaemonSet controller does not count them.
         resting: Completed nodes that have no pod at the moment. They stay counted.
         surplus: Pods that nobody else deletes: those of nodes that are gone, on nodes that have
-            their names now; and those that wait to be scheduled to a node whose taints they do not
+            their names now or waiting to be scheduled; and those that wait to be scheduled to a node whose taints they do not
             tolerate. The DaemonSet controller keeps both, and counts their nodes.
         is_known: False while there is no DaemonSet, or its controller has yet to look at it: then
             the number of wanted nodes is unknown.
@@ -160,6 +160,7 @@ def take_tally(snapshot: Snapshot, now: datetime) -> Tally:
         if not node.ready or pod.is_disrupted or pod.is_terminal:
             is_recorded = has_begun(record if record and record.uid == node.uid else None)
             has_unrecorded |= has_begun(verdict.record) and not is_recorded
+    surplus += _orphans(snapshot, ledger.keys() | records.keys())
     absence = find_absence(snapshot, standing, ledger, records)
     absent: dict[str, NodeRecord] = {}
     for name, taint in absence.held.items():
@@ -212,6 +213,22 @@ def standing_pods(snapshot: Snapshot) -> dict[str, Pod]:
         for pod in sorted(snapshot.pods, key=_age)
         if not pod.deleting and pod.node_name in snapshot.nodes
     }
+
+
+def _orphans(snapshot: Snapshot, known: AbstractSet[str]) -> list[Pod]:
+    """Return the pods that wait to be scheduled to a node of the run that has gone.
+
+    The DaemonSet controller does not hear of deleted nodes (addNode and updateNode in kubernetes
+    pkg/controller/daemon): it goes on counting such a node until a pod of the DaemonSet changes. A
+    node that is not in `known`, the names on record, may be too new for the cache of nodes.
+    """
+    return [
+        pod
+        for pod in snapshot.pods
+        if not (pod.bound or pod.deleting)
+        and pod.node_name not in snapshot.nodes
+        and pod.node_name in known
+    ]
 
 
 def _leaving(snapshot: Snapshot, standing: Mapping[str, Pod]) -> frozenset[str]:

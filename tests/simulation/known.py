@@ -9,9 +9,6 @@ import re
 KNOWN = (
     # A pod of a node that joined through an API server whose clock is ahead is deleted once.
     ("D13", "pod deletion", r"clocks differ"),
-    # The pod of a node that has gone waits at its gate: nobody deletes it, and nothing has the
-    # DaemonSet controller count again. Seeds 268 and 1498.
-    ("S1", "counts|stuck|lifetime", r"counts a node that has gone"),
 )
 
 

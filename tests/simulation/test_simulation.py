@@ -5,9 +5,11 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
+from job_controller.core import tally
 from tests.simulation.draw import draw
 from tests.simulation.many import Findings, run_many
 from tests.simulation.mutants import DECIDE, MUTANTS, forgets_versions
@@ -69,6 +71,20 @@ def away(kind, seconds, *more, spec=None):
         (Disturbance(3.0, kind, what="n2", seconds=seconds), *more),
         calm=True,
     )
+
+
+def test_a_completed_node_that_has_gone_while_its_next_pod_waited_is_not_counted():
+    """The DaemonSet controller does not hear of deleted nodes."""
+    schedule = Schedule(
+        0,
+        (NodePlan("n1", (Task("done", 1.0),)), NodePlan("n2", (Task("done", 20.0),))),
+        (JobPlan(spec={"image": "example/task:1"}),),
+        (Disturbance(4.0, "delete_pod", what="n1"), Disturbance(10.0, "leave", what="n1")),
+        calm=True,
+    )
+    assert not simulate(schedule).violations
+    with patch.object(tally, "_orphans", lambda *_: []):
+        assert simulate(schedule).kinds & {"counts", "stuck", "lifetime"}
 
 
 FORCED = Disturbance(8.0, "force_delete", what="n2")

@@ -497,3 +497,14 @@ def test_observed_generation_follows_the_job():
     w.job = replace(started(make_job()), generation=4)
 
     assert status_of(decide(w.snapshot(), NOW))["observedGeneration"] == 4
+
+
+def test_a_pod_that_waits_for_a_node_that_has_gone_is_deleted():
+    """The DaemonSet controller does not hear that the node has gone, and goes on counting it."""
+    w = world("a", evidence={"a": done("a"), "b": done("b")}, gated=True)
+    w.pods.append(gated_pod("b"))
+    (deleted,) = [a for a in decide(w.snapshot(), NOW).actions if isinstance(a, DeletePods)]
+    assert [pod.node_name for pod in deleted.pods] == ["b"]
+    # A node that is not on record may be too new for the cache of nodes.
+    w.evidence = {"a": done("a")}
+    assert not [a for a in decide(w.snapshot(), NOW).actions if isinstance(a, DeletePods)]
