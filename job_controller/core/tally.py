@@ -70,8 +70,9 @@ class Tally:
             off, such as not being Ready. The DaemonSet controller does not count them.
         resting: Completed nodes that have no pod at the moment. They stay counted.
         surplus: Pods that nobody else deletes: those of nodes that are gone, on nodes that have
-            their names now or waiting to be scheduled; and those that wait to be scheduled to a node whose taints they do not
-            tolerate. The DaemonSet controller keeps both, and counts their nodes.
+            their names now or waiting to be scheduled; and those that wait to be scheduled to a
+            node whose taints they do not tolerate. The DaemonSet controller keeps all of them, and
+            counts their nodes.
         is_known: False while there is no DaemonSet, or its controller has yet to look at it: then
             the number of wanted nodes is unknown.
         is_shut: Whether each pod created from now on waits at its scheduling gate: the DaemonSet
