@@ -105,6 +105,14 @@ def find_cause(pod: Pod) -> Cause | None:
     return _why_not_created(pod) or _why_not_run(pod)
 
 
+def find_disruption(pod: Pod) -> Cause | None:
+    """Return that the cluster ends the pod for reasons that are not the task's, None if not."""
+    if not pod.is_disrupted:
+        return None
+    cause = pod.disrupted or pod.reason
+    return Cause("Disrupted", brief(f"the pod was disrupted ({cause}); another one follows"))
+
+
 def _why_not_created(pod: Pod) -> Cause | None:
     """Return what keeps the task's container from being created, or created again."""
     container = pod.container
@@ -119,9 +127,8 @@ def _why_not_created(pod: Pod) -> Cause | None:
 
 def _why_not_run(pod: Pod) -> Cause | None:
     """Return what keeps the pod as a whole from running."""
-    if pod.is_disrupted:
-        cause = pod.disrupted or pod.reason
-        return Cause("Disrupted", brief(f"the pod was disrupted ({cause}); another one follows"))
+    if disruption := find_disruption(pod):
+        return disruption
     if pod.phase == "Failed":
         detail = f": {pod.message}" if pod.message else ""
         return Cause("PodRejected", brief(f"the kubelet rejects the pod: {pod.reason}{detail}"))

@@ -20,6 +20,7 @@ from job_controller.core.causes import (
     HOPELESS_REASONS,
     ended_count,
     find_cause,
+    find_disruption,
     has_started,
     is_awaited,
     is_backing_off,
@@ -249,6 +250,8 @@ class Court:
     def _why_not_again(self, record: NodeRecord, case: Case, count: int) -> tuple[str, str]:
         """Return reason and message for what keeps a task that has ended from starting again."""
         pod = case.pod
+        if disruption := find_disruption(pod):
+            return disruption.reason, disruption.message
         if is_awaited(pod):
             return self._why_waiting(case)
         is_same = record.pod_uid == pod.uid and record.ended == count

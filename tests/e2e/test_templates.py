@@ -142,11 +142,13 @@ def test_nodes_chosen_by_not_in_and_by_exclusion(cluster, namespace, folder):
         assert_succeeded(cluster, namespace, "chosen", folder, set(others))
 
 
+@pytest.mark.on_demand
+@pytest.mark.alone
 def test_a_task_that_the_kubelet_evicts_is_said_to_be_disrupted(cluster, namespace, folder):
-    """More than the state volume may hold, until the test says stop. The kubelet looks every 10 s.
+    """More than the state volume may hold, until the test says stop. The kubelet measures volumes each minute.
 
-    The DaemonSet controller removes the first evicted pod at once and the later ones after some
-    seconds: that is when the reason can be read.
+    The DaemonSet controller removes an evicted pod at once: so that the reason can be read, the
+    controller manager stands still meanwhile.
     """
     node = cluster.nodes[-1]
     fill = "head -c 3000000 /dev/zero > $DAEMONSET_JOB_STATE/full; sleep 1"
@@ -159,9 +161,24 @@ def test_a_task_that_the_kubelet_evicts_is_said_to_be_disrupted(cluster, namespa
         return states.get(node, {})
 
     eventually(lambda: cluster.runs(folder)[node] >= 1, 60, "at work")
-    found = eventually(
-        lambda: (r := record()) and r.get("reason") == "Disrupted" and r, 120, "it is said"
-    )
-    assert found["state"] == "Waiting"
+    signal_controller_manager(cluster, "STOP")
+    try:
+        found = eventually(
+            lambda: (r := record()) and r.get("reason") == "Disrupted" and r, 150, "it is said"
+        )
+    finally:
+        signal_controller_manager(cluster, "CONT")
+    assert found["state"] == "Active"
     cluster.on_node(node, f"touch {folder}/go")
     assert_succeeded(cluster, namespace, "evicted", folder, {node})
+
+
+def signal_controller_manager(cluster, signal):
+    """Send a signal to the kube-controller-manager, by its pid, seen from its node."""
+    script = (
+        "for p in /proc/[0-9]*; do "
+        "tr '\\0' ' ' < $p/cmdline 2>/dev/null | grep -q '^kube-controller-manager '"
+        f" && kill -{signal} ${{p#/proc/}} && echo sent; done; true"
+    )
+    control_planes = [name for name in cluster.nodes if "control-plane" in name]
+    assert "sent" in "".join(cluster.on_node(name, script) for name in control_planes)

@@ -202,7 +202,9 @@ def test_a_disrupted_pod_is_no_failure():
     pod = replace(crashed(code=143, restarts=9), disrupted="EvictionByEvictionAPI")
     assert judge(pod).record.state == "Active"
     evicted = replace(crashed(code=137, restarts=9), reason="Evicted", phase="Failed")
-    assert judge(evicted).record.state == "Active"
+    found = judge(evicted).record
+    assert (found.state, found.reason) == ("Active", "Disrupted")
+    assert found.message == "the pod was disrupted (Evicted); another one follows"
 
 
 # --- the failure token, and last lines -----------------------------------------------------
