@@ -145,7 +145,7 @@ def test_nodes_chosen_by_not_in_and_by_exclusion(cluster, namespace, folder):
 @pytest.mark.on_demand
 @pytest.mark.alone
 def test_a_task_that_the_kubelet_evicts_is_said_to_be_disrupted(cluster, namespace, folder):
-    """More than the state volume may hold, until the test says stop. The kubelet measures volumes each minute.
+    """More than the state volume may hold, until the test says stop; the kubelet looks each minute.
 
     The DaemonSet controller removes an evicted pod at once: so that the reason can be read, the
     controller manager stands still meanwhile.
