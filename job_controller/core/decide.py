@@ -32,8 +32,8 @@ from job_controller.core.trouble import Trouble, find_mistake, find_trouble
 from job_controller.core.turns import due_pods, wants_gate
 from job_controller.core.verdict import LOST, SUCCEEDED, RunVerdict, judge_run
 
-# A refusal by the API server (quota on DaemonSets, a webhook) sends no event when it ends.
-_REFUSED_RETRY_SECONDS = 15.0
+# A DaemonSet that others keep changing, or a webhook, is looked at again even without an event.
+_ALTERED_RETRY_SECONDS = 15.0
 
 # Conditions whose becoming true is told as an event of this reason.
 _TURNING_POINTS = {
@@ -62,8 +62,10 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     record = _record(snapshot, tally, run, status)
     moments = [moment for moment in (tally.wake_at, run.wake_at) if moment is not None]
     waits = [max((moment - now).total_seconds(), 0.0) for moment in moments]
-    if snapshot.has_refusal or tally.is_altered:
-        waits.append(_REFUSED_RETRY_SECONDS)
+    if snapshot.has_refusal:
+        waits.append(snapshot.retry_seconds)
+    if tally.is_altered:
+        waits.append(_ALTERED_RETRY_SECONDS)
     return Plan(
         actions=tuple(action for action in (*work, *record) if not _is_refused(snapshot, action)),
         events=tuple(_events(snapshot, status, work)),
