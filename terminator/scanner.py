@@ -1,13 +1,15 @@
 """Reads the logs of all pods that it is told to: bounded, fair, and one's trouble is nobody else's.
 
 Shell: what to read next is decided in ``reading``, what an answer means in ``tail``, ``stream`` and
-``token``. Short reads go through one line, first come first served, a fixed number at a time;
-follow streams through a fixed number of slots. All state can be lost: it is read again.
+``token``. Short reads go through one line, a fixed number at a time, of each namespace in turn and
+of each of its Jobs in turn; follow streams through a fixed number of slots, of which every
+namespace has its share. All state can be lost: it is read again.
 """
 
 import asyncio
 import heapq
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,11 +23,13 @@ from job_controller.api.objects import Container, Pod
 from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import BadRequest, KubeError, NotFound, Unavailable
 from job_controller.runtime.clock import Clock
+from job_controller.runtime.fairline import FairLine
 from job_controller.runtime.queue import TICK_SECONDS
 from terminator.back import BackRead
 from terminator.known import StreamRead
 from terminator.metrics import Metrics, read_error_reason
 from terminator.reading import Reading, Short, Wait, ended_attempt
+from terminator.shares import Shares
 from terminator.spare import Spare
 from terminator.tail import WIDE_LINES, Findings, TailRead
 from terminator.token import Matcher
@@ -87,6 +91,7 @@ class Limits:
 class _Entry:
     __slots__ = (
         "due",
+        "gives_way",
         "is_queued",
         "job",
         "reading",
@@ -106,11 +111,16 @@ class _Entry:
         self.search: asyncio.Task[None] | None = None
         self.is_queued = False
         self.warned = False
+        self.gives_way = False  # its stream is closed for one of another namespace
         self.due = float("inf")
 
     @property
     def container(self) -> Container | None:
         return self.target.pod.container
+
+    @property
+    def namespace(self) -> str:
+        return self.job[0]
 
     @property
     def is_decided(self) -> bool:
@@ -143,11 +153,12 @@ class Scanner:
         self._on_found = on_found
         self._entries: dict[str, _Entry] = {}
         self._by_job: dict[JobKey, set[str]] = {}
-        self._line: asyncio.Queue[_Entry] = asyncio.Queue()
-        self._wish: dict[str, _Entry] = {}  # waiting for a stream slot, first come first served
+        self._line: FairLine[_Entry] = FairLine()
+        self._in_line = asyncio.Semaphore(0)  # how many wait in the line
+        self._shares: Shares[_Entry] = Shares()  # of the stream slots
         self._streams = 0
         self._spare = Spare()
-        self._slow: set[asyncio.Task[None]] = set()
+        self._slow: dict[asyncio.Task[None], str] = {}  # with their namespaces
         self._search_turns = Turns(SEARCHES)
         self._timers: list[tuple[float, int, _Entry]] = []
         self._sequence: Iterator[int] = count()
@@ -213,8 +224,8 @@ class Scanner:
         entry = self._entries.pop(uid, None)
         if entry is None:
             return
-        self._spare.note(uid, talkative=False)
-        self._wish.pop(uid, None)
+        self._spare.note(entry.namespace, uid, talkative=False)
+        self._shares.leave(entry.namespace, entry)
         for task in (entry.stream, entry.search):
             if task is not None:
                 task.cancel()
@@ -244,13 +255,15 @@ class Scanner:
         if entry.is_queued or not self._is_current(entry):
             return
         uid = entry.target.pod.uid
-        self._wish.pop(uid, None)
-        self._spare.note(uid, talkative=entry.reading.is_chatty)
-        entry.reading.distance_seconds = self._spare.distance_seconds
+        namespace = entry.namespace
+        self._shares.leave(namespace, entry)
+        self._spare.note(namespace, uid, talkative=entry.reading.is_chatty)
+        entry.reading.distance_seconds = self._spare.distance_seconds(namespace)
         step = entry.reading.next_step(entry.container, self._clock.monotonic())
         if isinstance(step, Short):
             entry.is_queued = True
-            self._line.put_nowait(entry)
+            self._line.push(entry.job, entry)
+            self._in_line.release()
             return
         entry.due = step.until
         if step.until < float("inf"):
@@ -258,8 +271,9 @@ class Scanner:
             if self._timers[0][2] is entry:
                 self._timer_changed.set()
         if step.wants_stream:
-            self._wish[uid] = entry
+            self._shares.wait(namespace, entry)
             self._fill_streams()
+            self._make_room(namespace)
 
     async def _watch_timers(self) -> None:
         while True:
@@ -288,7 +302,8 @@ class Scanner:
     async def _read_line(self) -> None:
         """Serve the line, one pod after the other, while the limit leaves room for this reader."""
         while self._readers <= self._limits.short_reads:
-            entry = await self._line.get()
+            await self._in_line.acquire()
+            entry = self._line.pop()
             if not self._is_current(entry):
                 continue
             if self._group is None:
@@ -297,12 +312,28 @@ class Scanner:
             done, _ = await asyncio.wait({read}, timeout=PLACE_SECONDS)
             if done:
                 continue
-            if len(self._slow) >= SLOW_LIMIT:
+            if self._has_room_beside(entry.namespace):
+                self._slow[read] = entry.namespace
+                read.add_done_callback(self._slow_ended)
+            else:
                 read.cancel()
-                continue
-            self._slow.add(read)
-            read.add_done_callback(self._slow.discard)
         self._readers -= 1
+
+    def _has_room_beside(self, namespace: str) -> bool:
+        """Whether a slow read may go on beside the line; one of a namespace with more gives way."""
+        if len(self._slow) < SLOW_LIMIT:
+            return True
+        counts = Counter(self._slow.values())
+        richest, most = counts.most_common(1)[0]
+        if most <= counts[namespace] + 1:
+            return False
+        oldest = next(read for read, owner in self._slow.items() if owner == richest)
+        del self._slow[oldest]
+        oldest.cancel()
+        return True
+
+    def _slow_ended(self, read: asyncio.Task[None]) -> None:
+        self._slow.pop(read, None)
 
     async def _read_short(self, entry: _Entry) -> None:
         container, reading = entry.container, entry.reading
@@ -375,8 +406,9 @@ class Scanner:
     # --- streams -------------------------------------------------------------------------
 
     def _fill_streams(self) -> None:
-        while self._wish and self._streams < self._limits.streams and self._group is not None:
-            entry = self._wish.pop(next(iter(self._wish)))
+        while self._shares and self._streams < self._limits.streams and self._group is not None:
+            entry = self._shares.take()
+            entry.gives_way = False
             entry.reading.stream_opened(self._clock.monotonic())
             self._streams += 1
             self._metrics.streams_open.set(self._streams)
@@ -384,6 +416,13 @@ class Scanner:
             # A task that is cancelled before it began runs none of its own code.
             entry.stream.add_done_callback(partial(self._stream_closed, entry))
             self._schedule(entry)
+
+    def _make_room(self, namespace: str) -> None:
+        """Have a namespace with more than its share of the streams give one up for this one."""
+        entry = self._shares.give_way(namespace, self._limits.streams)
+        if entry is not None and entry.stream is not None:
+            entry.gives_way = True
+            entry.stream.cancel()
 
     async def _hold_stream(self, entry: _Entry) -> None:
         failed = True
@@ -396,11 +435,13 @@ class Scanner:
         except Exception as error:  # noqa: BLE001 - as above
             self._note_defect(entry, error)
         finally:
+            failed = failed and not entry.gives_way
             entry.reading.stream_ended(self._clock.monotonic(), failed=failed)
 
     def _stream_closed(self, entry: _Entry, _task: asyncio.Task[None]) -> None:
         entry.stream = None
         self._streams -= 1
+        self._shares.free(entry.namespace, entry)
         self._metrics.streams_open.set(self._streams)
         if entry.reading.is_streaming:
             entry.reading.stream_ended(self._clock.monotonic(), failed=True)
@@ -445,7 +486,7 @@ class Scanner:
         """
         found = entry.reading.found
         if self._is_current(entry):
-            self._wish.pop(entry.target.pod.uid, None)
+            self._shares.leave(entry.namespace, entry)
         if entry.stream is not None and entry.stream is not asyncio.current_task():
             entry.stream.cancel()
         self._metrics.tokens.labels("completed" if found.completed_at else "failed").inc()
