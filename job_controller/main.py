@@ -28,7 +28,7 @@ from job_controller.metrics import Metrics
 from job_controller.reconciler import Reconciler, Shell
 from job_controller.runtime.clock import SystemClock
 from job_controller.runtime.expectations import HighWater
-from job_controller.runtime.queue import WorkQueue
+from job_controller.runtime.queue import WorkQueue, namespace_of
 from job_controller.runtime.sizes import Size, process_sizes
 from job_controller.runtime.worker import run_workers
 
@@ -43,7 +43,7 @@ class Controller:
         self._config = config
         self._metrics = metrics
         self._clock = SystemClock()
-        self._queue: WorkQueue[Key] = WorkQueue()
+        self._queue: WorkQueue[Key] = WorkQueue(group_of=namespace_of, group_limit=config.workers)
         self._written: HighWater[Key] = HighWater(self._clock)
         self._events = EventRecorder(
             client,
@@ -122,7 +122,8 @@ class Controller:
         await run_workers(
             self._queue,
             self._logged(reconciler.reconcile),
-            count=self._config.workers,
+            # One namespace holds all but one of them.
+            count=self._config.workers + 1,
             on_error=self._failed,
         )
 

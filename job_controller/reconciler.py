@@ -59,6 +59,7 @@ from job_controller.kube.reflector import UNSYNCED_SECONDS
 from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, PODS, Resource
 from job_controller.kube.unreadable import Unreadable
 from job_controller.metrics import Metrics
+from job_controller.refusals import Refusals
 from job_controller.runtime.clock import Clock
 from job_controller.runtime.expectations import HighWater
 
@@ -95,6 +96,7 @@ class Reconciler:
         self._written = written
         self._next_progress: dict[Key, float] = {}
         self._seen: dict[Key, tuple[str, Sightings]] = {}
+        self._refusals = Refusals()
 
     async def reconcile(self, key: Key) -> float | None:
         """Make one pass; return the seconds after which to look again, None for no need to.
@@ -116,6 +118,7 @@ class Reconciler:
                 self._written.drop(key)
                 self._next_progress.pop(key, None)
                 self._seen.pop(key, None)
+                self._refusals.forget(key)
                 return wait
             waits = [
                 seconds for seconds in (wait, await self._pass(key, job)) if seconds is not None
@@ -126,7 +129,8 @@ class Reconciler:
 
     async def _pass(self, key: Key, job: Job) -> float | None:
         started = self._shell.clock.monotonic()
-        snapshot = self._look(key, self._snapshot(key, job))
+        snapshot = self._refusals.hold_back(key, self._snapshot(key, job), started)
+        snapshot = self._look(key, snapshot)
         plan = decide(snapshot, self._shell.clock.now())
         self._caches.took(key, self._shell.clock.monotonic() - started)
         plan = self._paced(key, job, plan)
@@ -136,11 +140,14 @@ class Reconciler:
                 await self._carry_out(key, snapshot, plan, done)
             except _RefusedError as refused:
                 # What was refused or done is not asked for again: each round asks for less.
-                snapshot = await self._after_refusal(snapshot, refused)
+                after = await self._after_refusal(snapshot, refused)
+                now = self._shell.clock.monotonic()
+                snapshot = self._refusals.note(key, refused.field, snapshot, after, now)
                 plan = decide(snapshot, self._shell.clock.now())
                 left = tuple(action for action in plan.actions if action not in done)
                 plan = replace(plan, actions=left)
             else:
+                self._refusals.settle(key, snapshot)
                 return plan.requeue_after
 
     def _look(self, key: Key, snapshot: Snapshot) -> Snapshot:

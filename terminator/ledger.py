@@ -119,7 +119,10 @@ class Ledger:
         self._has_job = has_job
         self._books: dict[str, _Book] = {}
         self._queue: WorkQueue[str] = WorkQueue(
-            base_seconds=BACKOFF_SECONDS[0], max_seconds=BACKOFF_SECONDS[1]
+            base_seconds=BACKOFF_SECONDS[0],
+            max_seconds=BACKOFF_SECONDS[1],
+            group_of=self._namespace,
+            group_limit=WRITERS,
         )
         metrics.ledger_pending.set_function(self._count_pending)
 
@@ -212,7 +215,7 @@ class Ledger:
     async def run(self) -> None:
         """Write until cancelled."""
         await run_workers(
-            self._queue, self._flush_key, count=WRITERS, on_error=lambda *_error: None
+            self._queue, self._flush_key, count=WRITERS + 1, on_error=lambda *_error: None
         )
 
     async def flush(self) -> None:
@@ -221,6 +224,10 @@ class Ledger:
         await asyncio.gather(*map(self._flush, books), return_exceptions=True)
 
     # --- writing -------------------------------------------------------------------------
+
+    def _namespace(self, uid: str) -> str:
+        book = self._books.get(uid)
+        return book.job.namespace if book is not None else ""
 
     def _delay(self, book: _Book) -> float:
         rest = book.rests_until - asyncio.get_running_loop().time()

@@ -1,13 +1,15 @@
 """Reads the logs of all pods that it is told to: bounded, fair, and one's trouble is nobody else's.
 
 Shell: what to read next is decided in ``reading``, what an answer means in ``tail``, ``stream`` and
-``token``. Short reads go through one line, first come first served, a fixed number at a time;
-follow streams through a fixed number of slots. All state can be lost: it is read again.
+``token``. Short reads go through one line, a fixed number at a time, of each namespace in turn and
+of each of its Jobs in turn; follow streams through a fixed number of slots, of which every
+namespace has its share. All state can be lost: it is read again.
 """
 
 import asyncio
 import heapq
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,11 +20,13 @@ from job_controller.api.objects import Container
 from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import BadRequest, KubeError, NotFound, Unavailable
 from job_controller.runtime.clock import Clock
+from job_controller.runtime.fairline import FairLine
 from job_controller.runtime.queue import TICK_SECONDS
 from terminator.known import StreamRead
 from terminator.metrics import Metrics
 from terminator.reading import Short, Wait, ended_attempt
 from terminator.search import Search
+from terminator.shares import Shares
 from terminator.spare import Spare
 from terminator.tail import WIDE_LINES, Findings, TailRead
 from terminator.targets import Entry, JobKey, Target
@@ -73,11 +77,12 @@ class Scanner:
         self._on_found = on_found
         self._entries: dict[str, Entry] = {}
         self._by_job: dict[JobKey, set[str]] = {}
-        self._line: asyncio.Queue[Entry] = asyncio.Queue()
-        self._wish: dict[str, Entry] = {}  # waiting for a stream slot, first come first served
+        self._line: FairLine[Entry] = FairLine()
+        self._in_line = asyncio.Semaphore(0)  # how many wait in the line
+        self._shares: Shares[Entry] = Shares()  # of the stream slots
         self._streams = 0
         self._spare = Spare()
-        self._slow: set[asyncio.Task[None]] = set()
+        self._slow: dict[asyncio.Task[None], str] = {}  # with their namespaces
         self._trouble = Trouble(metrics)
         self._search = Search(client, metrics, self._trouble)
         self._timers: list[tuple[float, int, Entry]] = []
@@ -144,8 +149,8 @@ class Scanner:
         entry = self._entries.pop(uid, None)
         if entry is None:
             return
-        self._spare.note(uid, talkative=False)
-        self._wish.pop(uid, None)
+        self._spare.note(entry.namespace, uid, talkative=False)
+        self._shares.leave(entry.namespace, entry)
         for task in (entry.stream, entry.search):
             if task is not None:
                 task.cancel()
@@ -175,13 +180,15 @@ class Scanner:
         if entry.is_queued or not self._is_current(entry):
             return
         uid = entry.target.pod.uid
-        self._wish.pop(uid, None)
-        self._spare.note(uid, talkative=entry.reading.is_chatty)
-        entry.reading.distance_seconds = self._spare.distance_seconds
+        namespace = entry.namespace
+        self._shares.leave(namespace, entry)
+        self._spare.note(namespace, uid, talkative=entry.reading.is_chatty)
+        entry.reading.distance_seconds = self._spare.distance_seconds(namespace)
         step = entry.reading.next_step(entry.container, self._clock.monotonic())
         if isinstance(step, Short):
             entry.is_queued = True
-            self._line.put_nowait(entry)
+            self._line.push(entry.job, entry)
+            self._in_line.release()
             return
         entry.due = step.until
         if step.until < float("inf"):
@@ -189,8 +196,9 @@ class Scanner:
             if self._timers[0][2] is entry:
                 self._timer_changed.set()
         if step.wants_stream:
-            self._wish[uid] = entry
+            self._shares.wait(namespace, entry)
             self._fill_streams()
+            self._make_room(namespace)
 
     async def _watch_timers(self) -> None:
         while True:
@@ -219,7 +227,8 @@ class Scanner:
     async def _read_line(self) -> None:
         """Serve the line, one pod after the other, while the limit leaves room for this reader."""
         while self._readers <= self._limits.short_reads:
-            entry = await self._line.get()
+            await self._in_line.acquire()
+            entry = self._line.pop()
             if not self._is_current(entry):
                 continue
             if self._group is None:
@@ -228,12 +237,28 @@ class Scanner:
             done, _ = await asyncio.wait({read}, timeout=PLACE_SECONDS)
             if done:
                 continue
-            if len(self._slow) >= SLOW_LIMIT:
+            if self._has_room_beside(entry.namespace):
+                self._slow[read] = entry.namespace
+                read.add_done_callback(self._slow_ended)
+            else:
                 read.cancel()
-                continue
-            self._slow.add(read)
-            read.add_done_callback(self._slow.discard)
         self._readers -= 1
+
+    def _has_room_beside(self, namespace: str) -> bool:
+        """Whether a slow read may go on beside the line; one of a namespace with more gives way."""
+        if len(self._slow) < SLOW_LIMIT:
+            return True
+        counts = Counter(self._slow.values())
+        richest, most = counts.most_common(1)[0]
+        if most <= counts[namespace] + 1:
+            return False
+        oldest = next(read for read, owner in self._slow.items() if owner == richest)
+        del self._slow[oldest]
+        oldest.cancel()
+        return True
+
+    def _slow_ended(self, read: asyncio.Task[None]) -> None:
+        self._slow.pop(read, None)
 
     async def _read_short(self, entry: Entry) -> None:
         container, reading = entry.container, entry.reading
@@ -306,8 +331,9 @@ class Scanner:
     # --- streams -------------------------------------------------------------------------
 
     def _fill_streams(self) -> None:
-        while self._wish and self._streams < self._limits.streams and self._group is not None:
-            entry = self._wish.pop(next(iter(self._wish)))
+        while self._shares and self._streams < self._limits.streams and self._group is not None:
+            entry = self._shares.take()
+            entry.gives_way = False
             entry.reading.stream_opened(self._clock.monotonic())
             self._streams += 1
             self._metrics.streams_open.set(self._streams)
@@ -315,6 +341,13 @@ class Scanner:
             # A task that is cancelled before it began runs none of its own code.
             entry.stream.add_done_callback(partial(self._stream_closed, entry))
             self._schedule(entry)
+
+    def _make_room(self, namespace: str) -> None:
+        """Have a namespace with more than its share of the streams give one up for this one."""
+        entry = self._shares.give_way(namespace, self._limits.streams)
+        if entry is not None and entry.stream is not None:
+            entry.gives_way = True
+            entry.stream.cancel()
 
     async def _hold_stream(self, entry: Entry) -> None:
         failed = True
@@ -327,11 +360,13 @@ class Scanner:
         except Exception as error:  # noqa: BLE001 - as above
             self._trouble.note_defect(entry, error)
         finally:
+            failed = failed and not entry.gives_way
             entry.reading.stream_ended(self._clock.monotonic(), failed=failed)
 
     def _stream_closed(self, entry: Entry, _task: asyncio.Task[None]) -> None:
         entry.stream = None
         self._streams -= 1
+        self._shares.free(entry.namespace, entry)
         self._metrics.streams_open.set(self._streams)
         if entry.reading.is_streaming:
             entry.reading.stream_ended(self._clock.monotonic(), failed=True)
@@ -376,7 +411,7 @@ class Scanner:
         """
         found = entry.reading.found
         if self._is_current(entry):
-            self._wish.pop(entry.target.pod.uid, None)
+            self._shares.leave(entry.namespace, entry)
         if entry.stream is not None and entry.stream is not asyncio.current_task():
             entry.stream.cancel()
         self._metrics.tokens.labels("completed" if found.completed_at else "failed").inc()

@@ -4,7 +4,8 @@ Pure: time is given (monotonic seconds). A task's token can be out of reach mome
 printed: the kubelet renames a full log file (every ten seconds it looks) and serves the new, empty
 one from then on. Whoever reads the end of a log now and then misses what came just before. An open
 stream does not, so streams of talkative tasks are afforded as long as there is something to spare;
-when there is not, they are read the more often by short reads the fewer they are.
+when there is not, they are read the more often by short reads the fewer they are. The reads are
+shared out by namespace, so that many talkative tasks of one do not make those of another wait.
 """
 
 # What may be read beyond the streams' own budgets: at once, and per second in the long run. A task
@@ -22,7 +23,7 @@ class Spare:
     def __init__(self) -> None:
         self._bytes = float(SPARE_BYTES)
         self._at = 0.0
-        self._talkative: set[str] = set()
+        self._talkative: dict[str, set[str]] = {}  # UIDs of pods by namespace
 
     def take(self, count: int, now: float) -> bool:
         """Take so many bytes; False, and nothing is taken, when there are not so many."""
@@ -34,15 +35,17 @@ class Spare:
         self._bytes -= count
         return True
 
-    def note(self, uid: str, *, talkative: bool) -> None:
+    def note(self, namespace: str, uid: str, *, talkative: bool) -> None:
         """Note whether a pod's log is too much for a stream at present."""
         if talkative:
-            self._talkative.add(uid)
-        else:
-            self._talkative.discard(uid)
+            self._talkative.setdefault(namespace, set()).add(uid)
+        elif (uids := self._talkative.get(namespace)) is not None:
+            uids.discard(uid)
+            if not uids:
+                del self._talkative[namespace]
 
-    @property
-    def distance_seconds(self) -> float:
+    def distance_seconds(self, namespace: str) -> float:
         """How long after a short read of a talkative log the next one is due, at most."""
         least, most = DISTANCE_SECONDS
-        return min(max(len(self._talkative) / READS_PER_SECOND, least), most)
+        reads_per_second = READS_PER_SECOND / max(len(self._talkative), 1)
+        return min(max(len(self._talkative.get(namespace, ())) / reads_per_second, least), most)

@@ -39,6 +39,7 @@ class Entry:
 
     __slots__ = (
         "due",
+        "gives_way",
         "is_queued",
         "job",
         "reading",
@@ -58,12 +59,18 @@ class Entry:
         self.search: asyncio.Task[None] | None = None
         self.is_queued = False
         self.warned = False
+        self.gives_way = False  # its stream is closed for one of another namespace
         self.due = float("inf")
 
     @property
     def container(self) -> Container | None:
         """Return the task container, as the cache has it."""
         return self.target.pod.container
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace of its Job."""
+        return self.job[0]
 
     @property
     def is_decided(self) -> bool:

@@ -1,13 +1,14 @@
 """Turns at something of which there is little: a number at a time, and none waits for a crowd.
 
-Of those that wait, the groups have their turns one after the other, however many each has; within
-a group it is first come, first served.
+Of those that wait, the groups have their turns one after the other, however many each has: first
+the namespaces, then the Jobs of one. Within a Job it is first come, first served.
 """
 
 import asyncio
-from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+
+from job_controller.runtime.fairline import FairLine, Path
 
 
 class Turns:
@@ -15,24 +16,24 @@ class Turns:
 
     def __init__(self, limit: int) -> None:
         self._free = limit
-        # The group that comes next is first. Who gave up waiting stays until its turn would come.
-        self._waiting: OrderedDict[Hashable, deque[asyncio.Future[None]]] = OrderedDict()
+        # Who gave up waiting stays until its turn would come.
+        self._waiting: FairLine[asyncio.Future[None]] = FairLine()
 
     @asynccontextmanager
-    async def of(self, group: Hashable) -> AsyncIterator[None]:
+    async def of(self, path: Path) -> AsyncIterator[None]:
         """Wait for a turn, and hold it for as long as the block runs."""
-        await self._enter(group)
+        await self._enter(path)
         try:
             yield
         finally:
             self._leave()
 
-    async def _enter(self, group: Hashable) -> None:
+    async def _enter(self, path: Path) -> None:
         if self._free > 0:
             self._free -= 1
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(group, deque()).append(turn)
+        self._waiting.push(path, turn)
         try:
             await turn
         except asyncio.CancelledError:
@@ -42,10 +43,7 @@ class Turns:
 
     def _leave(self) -> None:
         while self._waiting:
-            group, line = self._waiting.popitem(last=False)
-            turn = line.popleft()
-            if line:
-                self._waiting[group] = line
+            turn = self._waiting.pop()
             if not turn.done():
                 turn.set_result(None)
                 return

@@ -15,7 +15,7 @@ from job_controller.api.report import JobReport
 from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import KubeError
 from job_controller.runtime.clock import Clock
-from job_controller.runtime.queue import WorkQueue
+from job_controller.runtime.queue import WorkQueue, namespace_of
 from job_controller.runtime.worker import run_workers
 from terminator.caches import Caches, JobKey
 from terminator.config import Config
@@ -24,6 +24,7 @@ from terminator.metrics import Metrics
 from terminator.reconciler import Reconciler
 from terminator.scanner import Limits, Scanner
 
+# So many Jobs of one namespace are looked at at a time, and one more of another one.
 WORKERS = 4
 # Changes of pods come in crowds. The first one is looked at once, the next ones together after
 # this time, or after twenty times what the last look took: a Job of thousands of nodes takes a
@@ -45,7 +46,7 @@ class Watch:
         self._clock = clock
         self._metrics = metrics
         self._config = config
-        self.queue: WorkQueue[JobKey] = WorkQueue()
+        self.queue: WorkQueue[JobKey] = WorkQueue(group_of=namespace_of, group_limit=WORKERS)
         self._next_look: dict[JobKey, float] = {}
         self._scanner: Scanner | None = None
         self._ledger: Ledger | None = None
@@ -101,7 +102,7 @@ class Watch:
                     run_workers(
                         self.queue,
                         self._logged(reconciler),
-                        count=WORKERS,
+                        count=WORKERS + 1,
                         on_error=self._failed,
                     )
                 )

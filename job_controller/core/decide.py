@@ -33,8 +33,8 @@ from job_controller.core.trouble import Trouble, find_hindrance, find_trouble
 from job_controller.core.turns import due_pods, wants_gate
 from job_controller.core.verdict import LOST, SUCCEEDED, RunVerdict, judge_run
 
-# A refusal by the API server (quota on DaemonSets, a webhook) sends no event when it ends.
-_REFUSED_RETRY_SECONDS = 15.0
+# A DaemonSet that others keep changing, or a webhook, is looked at again even without an event.
+_ALTERED_RETRY_SECONDS = 15.0
 
 # Conditions whose becoming true is told as an event of this reason.
 _TURNING_POINTS = {
@@ -63,8 +63,10 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     record = _record(snapshot, tally, run, status)
     moments = [moment for moment in (tally.wake_at, run.wake_at) if moment is not None]
     waits = [max((moment - now).total_seconds(), 0.0) for moment in moments]
-    if snapshot.has_refusal or tally.is_altered:
-        waits.append(_REFUSED_RETRY_SECONDS)
+    if snapshot.has_refusal:
+        waits.append(snapshot.retry_seconds)
+    if tally.is_altered:
+        waits.append(_ALTERED_RETRY_SECONDS)
     return Plan(
         actions=tuple(action for action in (*work, *record) if not _is_refused(snapshot, action)),
         events=tuple(_events(snapshot, status, work)),
@@ -163,7 +165,7 @@ def _start(snapshot: Snapshot, now: datetime) -> Plan:
         return Plan(
             actions=() if status == job.status else (WriteStatus(status),),
             events=tuple(_hindrance_events(snapshot, hindrance)),
-            requeue_after=_REFUSED_RETRY_SECONDS if snapshot.refusal else None,
+            requeue_after=snapshot.retry_seconds if snapshot.refusal else None,
         )
     report = names.report_name(job.name, job.uid)
     wanted = build_daemon_set(job, gated=False, settings=snapshot.settings)

@@ -39,7 +39,8 @@ class Snapshot:
     said when the DaemonSet itself was last applied, "" when it took it; `report_refusal`,
     `gates_refusal` and `deletion_refusal` are the same for writes of JobReports, for the opening of
     scheduling gates, and for the deletion of pods or of a failed run's DaemonSet. Each holds up
-    only what depends on it. `seen` is when the controller first saw what its timers count from.
+    only what depends on it, and the soonest of them is tried again in `retry_seconds`. `seen` is
+    when the controller first saw what its timers count from.
     """
 
     job: Job
@@ -52,6 +53,7 @@ class Snapshot:
     report_refusal: str = ""
     gates_refusal: str = ""
     deletion_refusal: str = ""
+    retry_seconds: float = 15.0
     seen: Sightings = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
 

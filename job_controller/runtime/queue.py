@@ -5,8 +5,8 @@ one class for one event loop.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Hashable
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 from job_controller.runtime.backoff import exponential_seconds
@@ -22,29 +22,55 @@ class QueueClosed(Exception):  # noqa: N818 - an end, not an error
     """The queue was closed; nothing will be handed out any more."""
 
 
+def namespace_of(key: tuple[str, str]) -> str:
+    """Return the group of a key that is a namespace and a name."""
+    return key[0]
+
+
+def _one_group(_key: Hashable) -> Hashable:
+    return None
+
+
 class WorkQueue(Generic[K]):
     """A set of keys waiting in line.
 
     A key added while it waits is one key. A key added while it is being processed is handed out
     again after ``done``, so that no change is lost and no two workers hold the same key.
+    Keys of different groups (namespaces) are handed out in turn, however many wait in each; in one
+    group it is first come, first served. No more than `group_limit` keys of one group are being
+    processed at a time: with one worker more than that, a group whose keys take long, say because
+    of a slow webhook, leaves a worker to the others.
     Not thread-safe; `add_after` needs a running event loop.
     """
 
-    def __init__(self, *, base_seconds: float = 0.005, max_seconds: float = 30.0) -> None:
-        """Make an empty queue; the two bound the backoff of `add_rate_limited`."""
+    def __init__(
+        self,
+        *,
+        base_seconds: float = 0.005,
+        max_seconds: float = 30.0,
+        group_of: Callable[[K], Hashable] = _one_group,
+        group_limit: int | None = None,
+    ) -> None:
+        """Make an empty queue; the two times bound the backoff of `add_rate_limited`."""
         self._base_seconds = base_seconds
         self._max_seconds = max_seconds
-        self._ready: deque[K] = deque()
-        self._waiting: set[K] = set()  # in _ready, or to be once done() is called
-        self._processing: set[K] = set()
+        self._group_of = group_of
+        self._group_limit = group_limit
+        # The keys in line by group, none of them empty. The group that comes next is first.
+        self._ready: OrderedDict[Hashable, deque[K]] = OrderedDict()
+        # Those of groups of which as many as may be are being processed.
+        self._held_up: dict[Hashable, deque[K]] = {}
+        self._processing_of: Counter[Hashable] = Counter()
+        self._waiting: set[K] = set()  # in line, or to be once done() is called
+        self._processing: dict[K, Hashable] = {}  # with the group that each was in
         self._timers: dict[K, tuple[float, asyncio.Handle]] = {}  # when, and what then
         self._failures: dict[K, int] = {}
         self._getters: deque[asyncio.Future[None]] = deque()
         self._closed = False
 
     def __len__(self) -> int:
-        """Return how many keys can be handed out now."""
-        return len(self._ready)
+        """Return how many keys are due and wait for a worker."""
+        return len(self._waiting) - len(self._waiting & self._processing.keys())
 
     @property
     def delayed(self) -> int:
@@ -120,9 +146,13 @@ class WorkQueue(Generic[K]):
                     self._getters.remove(getter)
         if self._closed:
             raise QueueClosed
-        key = self._ready.popleft()
+        group, line = self._ready.popitem(last=False)
+        key = line.popleft()
         self._waiting.discard(key)
-        self._processing.add(key)
+        self._processing[key] = group
+        self._processing_of[group] += 1
+        if line:
+            (self._held_up if self._is_full(group) else self._ready)[group] = line
         return key
 
     def done(self, key: K) -> None:
@@ -132,7 +162,13 @@ class WorkQueue(Generic[K]):
         """
         if key not in self._processing:
             raise ValueError(f"{key!r} is not being processed")
-        self._processing.discard(key)
+        group = self._processing.pop(key)
+        self._processing_of[group] -= 1
+        if not self._processing_of[group]:
+            del self._processing_of[group]
+        if (line := self._held_up.pop(group, None)) is not None:
+            self._ready[group] = line
+            self._wake()
         if key in self._waiting:
             self._push(key)
 
@@ -150,8 +186,15 @@ class WorkQueue(Generic[K]):
         self.add(key)
 
     def _push(self, key: K) -> None:
-        self._ready.append(key)
-        self._wake()
+        group = self._group_of(key)
+        lines = self._held_up if self._is_full(group) else self._ready
+        lines.setdefault(group, deque()).append(key)
+        if lines is self._ready:
+            self._wake()
+
+    def _is_full(self, group: Hashable) -> bool:
+        limit = self._group_limit
+        return limit is not None and self._processing_of[group] >= limit
 
     def _wake(self) -> None:
         while self._getters:

@@ -1,8 +1,10 @@
 import asyncio
+import random
+from collections import Counter
 
 import pytest
 
-from job_controller.runtime.queue import TICK_SECONDS, QueueClosed, WorkQueue
+from job_controller.runtime.queue import TICK_SECONDS, QueueClosed, WorkQueue, namespace_of
 
 pytestmark = pytest.mark.looptime
 
@@ -168,3 +170,72 @@ def test_what_is_due_within_a_moment_can_be_asked_for_twice_on_uvloop():
     uvloop = pytest.importorskip("uvloop")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert runner.run(main()) == "a"
+
+
+async def test_groups_have_their_turns_however_many_keys_wait_in_each():
+    queue: WorkQueue[tuple[str, str]] = WorkQueue(group_of=namespace_of)
+    for index in range(5000):
+        queue.add(("many", str(index)))
+    queue.add(("few", "a"))
+    queue.add(("few", "b"))
+    assert [(await queue.get())[0] for _ in range(5)] == ["many", "few", "many", "few", "many"]
+    assert (len(queue), queue.processing) == (4997, 5)
+
+
+async def test_a_group_never_has_more_keys_processed_than_its_limit():
+    queue: WorkQueue[tuple[str, str]] = WorkQueue(group_of=namespace_of, group_limit=2)
+    for index in range(4):
+        queue.add(("many", str(index)))
+    held = [await queue.get(), await queue.get()]
+    waiting = asyncio.create_task(queue.get())
+    await asyncio.sleep(1)
+    assert (waiting.done(), len(queue)) == (False, 2)
+    queue.add(("many", "late"))
+    queue.add(("few", "a"))
+    assert await waiting == ("few", "a")
+    waiting = asyncio.create_task(queue.get())
+    await asyncio.sleep(1)
+    assert not waiting.done()
+    queue.add(held[0])  # again, while it is being processed
+    queue.done(held[0])
+    assert await waiting == ("many", "2")
+    assert len(queue) == 3
+    queue.done(held[1])
+    assert await queue.get() == ("many", "3")
+    queue.done(("many", "2"))
+    assert await queue.get() == ("many", "late")
+    queue.done(("many", "3"))
+    assert await queue.get() == held[0]
+    assert len(queue) == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_every_key_of_every_group_is_handed_out(seed):
+    rng = random.Random(seed)
+    queue: WorkQueue[tuple[str, str]] = WorkQueue(group_of=namespace_of, group_limit=2)
+    due: set[tuple[str, str]] = set()
+    most: Counter[str] = Counter()
+    held: Counter[str] = Counter()
+
+    async def work() -> None:
+        while True:
+            key = await queue.get()
+            due.discard(key)
+            held[key[0]] += 1
+            most[key[0]] = max(most[key[0]], held[key[0]])
+            await asyncio.sleep(rng.random())
+            held[key[0]] -= 1
+            queue.done(key)
+
+    workers = [asyncio.create_task(work()) for _ in range(3)]
+    for _ in range(100):
+        key = (rng.choice("abc"), rng.choice("123456"))
+        due.add(key)
+        queue.add(key)
+        await asyncio.sleep(rng.random() / 4)
+    await asyncio.sleep(30)
+    assert (due, len(queue), queue.processing) == (set(), 0, 0)
+    assert max(most.values()) == 2
+    for worker in workers:
+        worker.cancel()
+    await asyncio.gather(*workers, return_exceptions=True)

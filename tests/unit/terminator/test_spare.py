@@ -26,13 +26,27 @@ def test_a_clock_that_is_read_late_gives_nothing_twice():
 
 def test_all_talkative_logs_together_are_read_so_often_and_no_oftener():
     spare = Spare()
-    assert spare.distance_seconds == DISTANCE_SECONDS[0]
+    assert spare.distance_seconds("a") == DISTANCE_SECONDS[0]
     for number in range(100):
-        spare.note(str(number), talkative=True)
-    assert spare.distance_seconds == 100 / READS_PER_SECOND
+        spare.note("a", str(number), talkative=True)
+    assert spare.distance_seconds("a") == 100 / READS_PER_SECOND
     for number in range(5000):
-        spare.note(str(number), talkative=True)
-    assert spare.distance_seconds == DISTANCE_SECONDS[1]
+        spare.note("a", str(number), talkative=True)
+    assert spare.distance_seconds("a") == DISTANCE_SECONDS[1]
     for number in range(5000):
-        spare.note(str(number), talkative=False)
-    assert spare.distance_seconds == DISTANCE_SECONDS[0]
+        spare.note("a", str(number), talkative=False)
+    assert spare.distance_seconds("a") == DISTANCE_SECONDS[0]
+
+
+def test_one_namespace_with_many_talkative_logs_does_not_slow_down_another_one():
+    spare = Spare()
+    for number in range(5000):
+        spare.note("many", str(number), talkative=True)
+    for number in range(3):
+        spare.note("few", str(number), talkative=True)
+    assert spare.distance_seconds("few") == DISTANCE_SECONDS[0]
+    assert spare.distance_seconds("many") == DISTANCE_SECONDS[1]
+    # Together they are not read oftener than that.
+    for number in range(100):
+        spare.note("few", str(number), talkative=True)
+    assert spare.distance_seconds("few") == 100 / (READS_PER_SECOND / 2)

@@ -1,0 +1,109 @@
+"""When what the API server refused for a Job is tried again: ever more slowly.
+
+Layer: beside the reconciler. It is kept in memory only: a restart tries everything once more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from job_controller.api.job import Job
+from job_controller.api.objects import DaemonSet
+from job_controller.caches import Key
+from job_controller.core.snapshot import Snapshot
+from job_controller.runtime.backoff import exponential_seconds
+
+# What ends a refusal (a larger quota, a changed policy) sends no event. Thousands of refused Jobs
+# must not keep the API server, and a webhook behind it, busy for ever.
+RETRY_SECONDS = (15.0, 300.0)
+
+_DAEMON_SET = "refusal"
+_Spec = tuple[str, int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    spec: _Spec  # what was refused: a later generation, or a retry, is tried at once
+    daemon_set_uid: str  # so is the DaemonSet if the one of its name comes, goes or changes
+    found: DaemonSet | None
+    message: str
+    failures: int
+    until: float
+
+
+class Refusals:
+    """The refusals that stand, by Job and by the field of a snapshot that tells of them."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._by_key: dict[Key, dict[str, _Refusal]] = {}
+
+    def __len__(self) -> int:
+        """Return of how many Jobs something was refused when it was last tried."""
+        return len(self._by_key)
+
+    def forget(self, key: Key) -> None:
+        """Drop what is known of a Job that is gone."""
+        self._by_key.pop(key, None)
+
+    def hold_back(self, key: Key, snapshot: Snapshot, now: float) -> Snapshot:
+        """Return the snapshot that knows of a refused DaemonSet whose next try is not due yet.
+
+        Of other refused writes only the delay grows: they are tried whenever a change is looked
+        at, because the next one may be about another pod.
+        """
+        known = self._by_key.get(key, {})
+        for field, refusal in list(known.items()):
+            if refusal.spec != _spec(snapshot.job):
+                del known[field]
+        if not known:
+            self._by_key.pop(key, None)
+        held = known.get(_DAEMON_SET)
+        if held is None or now >= held.until or held.daemon_set_uid != _uid(snapshot):
+            return snapshot
+        return replace(
+            snapshot,
+            daemon_set=snapshot.daemon_set or held.found,
+            refusal=held.message,
+            retry_seconds=held.until - now,
+        )
+
+    def note(self, key: Key, field: str, before: Snapshot, after: Snapshot, now: float) -> Snapshot:
+        """Note a write that was refused; return `after` with when it is tried again.
+
+        `before` is the snapshot without the refusal, `after` with it. A write that was refused
+        once more before its time does not make the delay grow.
+        """
+        known = self._by_key.setdefault(key, {})
+        last = known.get(field)
+        failures, until = (last.failures, last.until) if last is not None else (0, now)
+        if now >= until:
+            until = now + exponential_seconds(failures, *RETRY_SECONDS)
+            failures += 1
+        known[field] = _Refusal(
+            spec=_spec(before.job),
+            daemon_set_uid=_uid(before),
+            found=after.daemon_set,
+            message=getattr(after, field),
+            failures=failures,
+            until=until,
+        )
+        soonest = min(refusal.until for refusal in known.values())
+        return replace(after, retry_seconds=max(soonest - now, 0.0))
+
+    def settle(self, key: Key, snapshot: Snapshot) -> None:
+        """Forget what the last pass, with this snapshot at its end, has not seen refused."""
+        known = self._by_key.get(key, {})
+        for field in list(known):
+            if not getattr(snapshot, field):
+                del known[field]
+        if not known:
+            self._by_key.pop(key, None)
+
+
+def _spec(job: Job) -> _Spec:
+    return job.uid, job.generation, job.retry_token
+
+
+def _uid(snapshot: Snapshot) -> str:
+    return snapshot.daemon_set.uid if snapshot.daemon_set is not None else ""

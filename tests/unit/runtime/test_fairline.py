@@ -1,0 +1,28 @@
+import pytest
+
+from job_controller.runtime.fairline import FairLine
+
+
+def test_groups_of_every_level_have_their_turns():
+    line: FairLine[str] = FairLine()
+    for path, item in (
+        (("big", "first"), "1"),
+        (("big", "first"), "2"),
+        (("big", "first"), "3"),
+        (("big", "second"), "4"),
+        (("small", "only"), "5"),
+        (("small", "only"), "6"),
+    ):
+        line.push(path, item)
+    assert len(line) == 6
+    assert [line.pop() for _ in range(6)] == ["1", "5", "4", "6", "2", "3"]
+    assert not line
+    with pytest.raises(IndexError):
+        line.pop()
+
+
+def test_an_empty_line_is_used_again():
+    line: FairLine[int] = FairLine()
+    for item in range(3):
+        line.push(("a",), item)
+        assert line.pop() == item
