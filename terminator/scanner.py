@@ -25,6 +25,7 @@ from job_controller.runtime.queue import TICK_SECONDS
 from terminator.back import BackRead
 from terminator.known import StreamRead
 from terminator.metrics import Metrics, read_error_reason
+from terminator.pace import Pace
 from terminator.reading import Reading, Short, Wait, ended_attempt
 from terminator.spare import Spare
 from terminator.tail import WIDE_LINES, Findings, TailRead
@@ -149,6 +150,7 @@ class Scanner:
         self._spare = Spare()
         self._slow: set[asyncio.Task[None]] = set()
         self._search_turns = Turns(SEARCHES)
+        self._pace = Pace()
         self._timers: list[tuple[float, int, _Entry]] = []
         self._sequence: Iterator[int] = count()
         self._timer_changed = asyncio.Event()
@@ -333,7 +335,8 @@ class Scanner:
         reading, pod = entry.reading, entry.target.pod
         log = reading.log_of(step)
         cursor = log.cursor if step.use_cursor and log.cursor.timestamp else None
-        read = TailRead(entry.target.matcher, log.found, cursor, log.unfinished)
+        matcher = entry.target.matcher
+        read = TailRead(matcher, log.found, cursor, log.unfinished)
         while read.ask is not None:
             answer = await self._client.read_pod_log(
                 pod.namespace,
@@ -346,7 +349,7 @@ class Scanner:
                 timeout_seconds=SHORT_TIMEOUT_SECONDS,
             )
             self._metrics.log_bytes.inc(len(answer))
-            read.take(answer)
+            await self._pace.run(entry.job[0], read.take_in_portions(answer), len(answer), matcher)
         self._metrics.short_reads.labels("done").inc()
         log.take_read(read, is_streaming=reading.is_streaming and reading.streamed is log)
         reading.settle(log)
@@ -425,7 +428,8 @@ class Scanner:
                 self._metrics.log_bytes.inc(len(chunk))
                 if reading.found.is_final:
                     return
-                stream.take(chunk)
+                work = stream.take_in_portions(chunk)
+                await self._pace.run(entry.job[0], work, len(chunk), matcher)
                 go_on = reading.stream_fed(
                     len(chunk), stream.cursor, self._clock.monotonic(), self._spare
                 )
@@ -517,7 +521,8 @@ class Scanner:
 
     async def _read_back(self, entry: _Entry, found: Findings, until: str, previous: bool) -> bool:
         """Search the log of one instance; return whether it is not the one that was meant."""
-        pod, search = entry.target.pod, BackRead(entry.target.matcher, found, until)
+        pod, matcher = entry.target.pod, entry.target.matcher
+        search = BackRead(matcher, found, until)
         while search.ask is not None:
             async with self._client.pod_log(
                 pod.namespace,
@@ -531,7 +536,9 @@ class Scanner:
                 search.begin()
                 async for chunk in chunks:
                     self._metrics.log_bytes.inc(len(chunk))
-                    if not search.feed(chunk):
+                    work = search.feed_in_portions(chunk)
+                    await self._pace.run(entry.job[0], work, len(chunk), matcher)
+                    if search.is_enough:
                         break
             search.end()
         return search.is_elsewhere
