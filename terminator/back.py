@@ -15,7 +15,9 @@ records. Three things make it more than that:
 - How many records fit into the bytes that are left is estimated from those that were read.
 """
 
-from terminator.stream import Line, LogParser
+from collections.abc import Iterator
+
+from terminator.stream import Line, LogParser, portions
 from terminator.tail import PARTIAL_BYTES, WIDE_BYTES, WIDE_LINES, Ask, Findings
 from terminator.token import Completed, Matcher, Result
 
@@ -61,6 +63,22 @@ class BackRead:
         self._values: dict[str, str] = {}
         self._bytes = self._lines = self._older = 0
         self._is_met = self._is_over = False
+
+    def feed_in_portions(self, chunk: bytes) -> Iterator[None]:
+        """Take in more of an answer as `feed` does; yield between portions.
+
+        Whether the rest of the answer matters is then told by `is_enough`.
+        """
+        for number, portion in enumerate(portions(chunk, self._matcher.portion_bytes)):
+            if number:
+                yield
+            if not self.feed(portion):
+                return
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the rest of the answer does not matter."""
+        return self._is_over
 
     def feed(self, chunk: bytes) -> bool:
         """Take in more of an answer; return whether the rest of it matters."""

@@ -11,9 +11,10 @@ While a stream is open, a short read may be ahead of it. That is no gap yet: the
 lines between, unless it ends first.
 """
 
+from collections.abc import Iterator
 from datetime import datetime
 
-from terminator.stream import Cursor, Line, LogParser, Stretch
+from terminator.stream import Cursor, Line, LogParser, Stretch, portions
 from terminator.tail import Findings, TailRead
 from terminator.token import Matcher
 
@@ -84,6 +85,15 @@ class StreamRead:
     def cursor(self) -> Cursor:
         """Return how far the stream has come."""
         return self._parser.cursor
+
+    def take_in_portions(self, chunk: bytes) -> Iterator[None]:
+        """Take in more of the stream as `take` does, up to what decides; yield between portions."""
+        for number, portion in enumerate(portions(chunk, self._matcher.portion_bytes)):
+            if number:
+                yield
+            if self._log.found.is_final:
+                return
+            self.take(portion)
 
     def take(self, chunk: bytes) -> None:
         """Take in more of the stream."""

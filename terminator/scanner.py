@@ -24,6 +24,7 @@ from job_controller.runtime.fairline import FairLine
 from job_controller.runtime.queue import TICK_SECONDS
 from terminator.known import StreamRead
 from terminator.metrics import Metrics
+from terminator.pace import Pace
 from terminator.reading import Short, Wait, ended_attempt
 from terminator.search import Search
 from terminator.shares import Shares
@@ -84,7 +85,8 @@ class Scanner:
         self._spare = Spare()
         self._slow: dict[asyncio.Task[None], str] = {}  # with their namespaces
         self._trouble = Trouble(metrics)
-        self._search = Search(client, metrics, self._trouble)
+        self._pace = Pace()
+        self._search = Search(client, metrics, self._trouble, self._pace)
         self._timers: list[tuple[float, int, Entry]] = []
         self._sequence: Iterator[int] = count()
         self._timer_changed = asyncio.Event()
@@ -289,7 +291,8 @@ class Scanner:
         reading, pod = entry.reading, entry.target.pod
         log = reading.log_of(step)
         cursor = log.cursor if step.use_cursor and log.cursor.timestamp else None
-        read = TailRead(entry.target.matcher, log.found, cursor, log.unfinished)
+        matcher = entry.target.matcher
+        read = TailRead(matcher, log.found, cursor, log.unfinished)
         while read.ask is not None:
             answer = await self._client.read_pod_log(
                 pod.namespace,
@@ -302,7 +305,7 @@ class Scanner:
                 timeout_seconds=SHORT_TIMEOUT_SECONDS,
             )
             self._metrics.log_bytes.inc(len(answer))
-            read.take(answer)
+            await self._pace.run(entry.job, read.take_in_portions(answer), len(answer), matcher)
         self._metrics.short_reads.labels("done").inc()
         log.take_read(read, is_streaming=reading.is_streaming and reading.streamed is log)
         reading.settle(log)
@@ -391,7 +394,8 @@ class Scanner:
                 self._metrics.log_bytes.inc(len(chunk))
                 if reading.found.is_final:
                     return
-                stream.take(chunk)
+                work = stream.take_in_portions(chunk)
+                await self._pace.run(entry.job, work, len(chunk), matcher)
                 go_on = reading.stream_fed(
                     len(chunk), stream.cursor, self._clock.monotonic(), self._spare
                 )

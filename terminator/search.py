@@ -10,6 +10,7 @@ from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import BadRequest, KubeError, NotFound
 from terminator.back import BackRead
 from terminator.metrics import Metrics
+from terminator.pace import Pace
 from terminator.tail import Findings
 from terminator.targets import Entry
 from terminator.trouble import Trouble
@@ -25,10 +26,11 @@ SEARCH_PAUSES_SECONDS = (0.25, 1.0, 0.0)
 class Search:
     """Looks for the results that findings lack."""
 
-    def __init__(self, client: KubeClient, metrics: Metrics, trouble: Trouble) -> None:
+    def __init__(self, client: KubeClient, metrics: Metrics, trouble: Trouble, pace: Pace) -> None:
         self._client = client
         self._metrics = metrics
         self._trouble = trouble
+        self._pace = pace
         self._turns = Turns(SEARCHES)
 
     async def run(self, entry: Entry, found: Findings, until: str, previous: bool) -> None:
@@ -59,7 +61,8 @@ class Search:
 
     async def _read_back(self, entry: Entry, found: Findings, until: str, previous: bool) -> bool:
         """Search the log of one instance; return whether it is not the one that was meant."""
-        pod, search = entry.target.pod, BackRead(entry.target.matcher, found, until)
+        pod, matcher = entry.target.pod, entry.target.matcher
+        search = BackRead(matcher, found, until)
         while search.ask is not None:
             async with self._client.pod_log(
                 pod.namespace,
@@ -73,7 +76,9 @@ class Search:
                 search.begin()
                 async for chunk in chunks:
                     self._metrics.log_bytes.inc(len(chunk))
-                    if not search.feed(chunk):
+                    work = search.feed_in_portions(chunk)
+                    await self._pace.run(entry.job, work, len(chunk), matcher)
+                    if search.is_enough:
                         break
             search.end()
         return search.is_elsewhere

@@ -8,6 +8,7 @@ by the kubelet already. Text without a time is either the rest of a line whose h
 """
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -162,6 +163,12 @@ class LogParser:
                 return False
         self._before_seam = False
         return True
+
+
+def portions(data: bytes, count: int) -> Iterator[bytes]:
+    """Yield `data` in pieces of `count` bytes, at least one."""
+    for start in range(0, max(len(data), 1), count):
+        yield data[start : start + count]
 
 
 def _split(raw: bytes) -> tuple[str, bytes]:

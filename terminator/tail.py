@@ -15,13 +15,22 @@ Where an answer does not begin with what was read before, lines between the two 
 `stretch` of a read is what it brought without such a gap.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from job_controller.api.texts import json_bytes
-from terminator.stream import Cursor, Line, LogParser, Stretch
-from terminator.token import Completed, Failed, Matcher, Progress, Result, printable
+from terminator.stream import Cursor, Line, LogParser, Stretch, portions
+from terminator.token import (
+    Classifier,
+    Completed,
+    Failed,
+    Matcher,
+    Progress,
+    RememberingMatcher,
+    Result,
+    printable,
+)
 
 # Records that one read asks for: enough for a task that says a little after its token.
 TAIL_LINES = 100
@@ -69,7 +78,7 @@ class Findings:
         """Whether nothing that the log says from here on matters."""
         return bool(self.completed_at or self.failed_at)
 
-    def add(self, matcher: Matcher, lines: Iterable[Line]) -> None:
+    def add(self, matcher: Classifier, lines: Iterable[Line]) -> None:
         """Take in whole lines in order, up to the one that decides; idempotent.
 
         A line without a time is a fragment or the kubelet's own words: it says nothing.
@@ -183,27 +192,64 @@ class TailRead:
 
     def take(self, answer: bytes) -> None:
         """Judge an answer; sets `ask` to the next request, or to None when the read is over."""
+        for _ in self.take_in_portions(answer):
+            pass
+
+    def take_in_portions(self, answer: bytes) -> Iterator[None]:
+        """Judge an answer as `take` does; yield after each part of the work but the last one.
+
+        What takes long, looking at the lines, comes first. The findings are added to at one go at
+        the end: others may add to them meanwhile.
+        """
+        parser = LogParser(self._from)
+        matcher = RememberingMatcher(self._matcher)
+        lines: list[Line] = []
+        count = 0
+        for number, portion in enumerate(portions(answer, self._matcher.portion_bytes)):
+            if number:
+                yield
+            if self.found.is_final:
+                break
+            fresh = parser.feed(portion)
+            count += len(fresh)
+            last = len(fresh) - LINES_KEPT
+            for at, line in enumerate(fresh):
+                if line.timestamp:
+                    matcher.classify(line.data, truncated=line.truncated)
+                elif 0 < at < last:
+                    continue  # what a kubelet should not send says nothing, however much it is
+                lines.append(line)
+        self._judge(answer, parser, lines, matcher, is_complete=count == answer.count(b"\n"))
+
+    def _judge(
+        self,
+        answer: bytes,
+        parser: LogParser,
+        lines: list[Line],
+        matcher: Classifier,
+        *,
+        is_complete: bool,
+    ) -> None:
+        """Draw the conclusions from the lines of an answer; `is_complete`: none was known."""
         ask = self.ask
         assert ask is not None
         self._asks += 1
         self.ask = None
         if self.found.is_final:
             return  # somebody else was quicker
-        parser = LogParser(self._from)
-        lines = parser.feed(answer)
         is_cut = len(answer) >= ask.max_bytes
         newlines = answer.count(b"\n")
         records = newlines + (answer[-1:] not in {b"", b"\n"})  # the last one may be unfinished
         is_full = records + len(answer) // PARTIAL_BYTES >= ask.lines
         self.is_whole = self._from is None and not is_cut and not is_full
-        doubtful = lines[:1] if is_full and len(lines) == newlines else []
+        doubtful = lines[:1] if is_full and is_complete else []
         certain = lines[len(doubtful) :]
-        self.found.add(self._matcher, certain)
+        self.found.add(matcher, certain)
         if self._from is None:
             self.found.last_lines = ()
         self.found.remember(lines)
         if not is_cut:
-            certain += self._take_unfinished(parser.finish())
+            certain += self._take_unfinished(parser.finish(), matcher)
         has_met = parser.met and (not is_full or parser.met_after_others)
         self.stretch = self.stretch.joined(self._stretch_of(certain, is_full, has_met))
         if ask.lines != WIDE_LINES or not is_cut:
@@ -213,7 +259,7 @@ class TailRead:
             return
         if is_cut and ask.lines not in (1, WIDE_LINES):
             self.ask = Ask(FEW_LINES if ask.lines > FEW_LINES + 1 else 1, TAIL_BYTES)
-        elif self._decides(doubtful):
+        elif _decides(doubtful, matcher):
             self.ask = Ask(ask.lines + 1, ask.max_bytes)
         elif is_full and self._from is not None and not has_met and ask.lines == TAIL_LINES:
             self.ask = Ask(WIDE_LINES, WIDE_BYTES)
@@ -228,18 +274,19 @@ class TailRead:
             times.insert(0, self._from.timestamp)
         return Stretch(times[0], max(times), has_met or not is_full) if times else Stretch()
 
-    def _take_unfinished(self, lines: list[Line]) -> list[Line]:
+    def _take_unfinished(self, lines: list[Line], matcher: Classifier) -> list[Line]:
         """Look at a last line without newline; return it if it counts."""
         self.found.remember(lines)
-        if not self._decides(lines):
+        if not _decides(lines, matcher):
             return []
         if lines == [self._confirmed]:
-            self.found.add(self._matcher, lines)
+            self.found.add(matcher, lines)
             return lines
         self.unfinished = lines[0]
         return []
 
-    def _decides(self, lines: list[Line]) -> bool:
-        trial = Findings()
-        trial.add(self._matcher, lines)
-        return trial.is_final
+
+def _decides(lines: list[Line], matcher: Classifier) -> bool:
+    trial = Findings()
+    trial.add(matcher, lines)
+    return trial.is_final

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from job_controller.api.job import Completion, JobSpec
-from job_controller.api.tokens import REGEX_LINE_LIMIT
+from job_controller.api.tokens import REGEX_LINE_BYTES, regex_line_bytes
 from terminator.token import (
     VALUE_LIMIT,
     Completed,
@@ -86,13 +86,47 @@ def test_the_head_of_a_longer_line_is_no_line():
         ("Regex", r"^done in \d+ s$", b"done in 12 s\r", Completed()),
         ("Regex", r"^done in \d+ s$", b"done in x s", None),
         ("Line", "all\tdone", b" all\tdone ", Completed()),
-        ("Regex", "done", b"x" * REGEX_LINE_LIMIT + b"done", None),
         ("Line", "fertig ✓", "fertig ✓".encode(), Completed()),
         ("Line", " done ", b"done", Completed()),
     ],
 )
 def test_ways_to_match(match, token, line, expected):
     assert Matcher(token, match).classify(line) == expected
+
+
+@pytest.mark.parametrize(
+    ("token", "size"), [("done", 8), ("(?:a?){200}done", 408), ("\\bdone\\b", 9), ("d(?:o|0)ne", 8)]
+)
+def test_a_pattern_is_looked_for_in_the_first_bytes_of_a_line(token, size):
+    limit = regex_line_bytes(size)
+    assert limit == (REGEX_LINE_BYTES if size < 128 else 128 * 1024 // size)
+    matcher = Matcher(token, "Regex")
+    for truncated in (False, True):
+        # Blanks at the edge are taken away before that.
+        head, rest = b" " * 9 + b"x" * (limit - 5), b" and more" * 2000
+        assert matcher.classify(head + b" done" + rest, truncated=truncated) == Completed()
+        assert matcher.classify(head + b"x done" + rest, truncated=truncated) is None
+
+
+@pytest.mark.parametrize(
+    "token", ["done$", "done\\z", "^x+done$", "done\\b", "(?:a?){200}done$", "e$"]
+)
+def test_a_line_does_not_end_where_it_is_no_longer_looked_at(token):
+    size = 408 if "200" in token else 10
+    head = b"x" * (regex_line_bytes(size) - 4) + b"done"
+    matcher = Matcher(token, "Regex")
+    assert matcher.classify(head) == Completed()
+    assert matcher.classify(head + b"r") is None
+    assert matcher.classify(head + b"r" * 20_000, truncated=True) is None
+    assert matcher.classify(head, truncated=True) is None
+
+
+def test_the_cut_may_go_through_a_character():
+    for text in ("é", "€", "😀"):
+        line = b"x" + (text * REGEX_LINE_BYTES).encode()
+        assert Matcher(f"{text}$", "Regex").classify(line) is None
+        assert Matcher(f"^x{text}", "Regex").classify(line) == Completed()
+        assert Matcher("\ufffd", "Regex").classify(line) is None
 
 
 def test_failure_goes_first():
@@ -162,12 +196,30 @@ def test_mode_exit_has_no_token():
         (("a\x1b[1mb", "Contains"), "must not contain line breaks or control"),
         (("(", "Regex"), "spec.completion.token: missing"),
         (("\\pL{900}", "Regex"), "spec.completion.token: pattern too large"),
+        (("(a?){500}z", "Regex"), "token: pattern too large.*more than 500 instr"),
+        (("done", "Regex", "\\pL"), "failureToken: pattern too large.*: write a smaller one"),
         (("done", "Glob"), "match 'Glob' does not exist; use Line, Contains or Regex"),
     ],
 )
 def test_a_token_that_cannot_work_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         Matcher(*arguments)
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "done",
+        r"^\{.*\"msg\":\"all done\".*\}$",
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z? +\[?INFO\]? .* done$",
+        r"(?i)task\s+(completed|finished|done)\s+in\s+[0-9.]+(ms|s|m)$",
+        "x" * 256,
+        r"\p{Greek}+",
+        r"^(?:[0-9]{1,3}\.){3}[0-9]{1,3} is ready$",
+    ],
+)
+def test_ordinary_patterns_are_small_enough(token):
+    Matcher(token, "Regex")
 
 
 def test_escapes_cost_linear_time():

@@ -1,0 +1,96 @@
+"""A tenant whose patterns and lines cost as much as is accepted. In real time: CPU is at stake.
+
+The pattern is the worst one that was found: the states of its DFA do not fit into the memory that
+RE2 has, so that all of its instructions are taken for each byte of a random line.
+"""
+
+import asyncio
+import random
+import time
+from datetime import datetime
+
+import pytest
+
+from job_controller.api.job import Completion
+from job_controller.api.tokens import find_mistake, regex_line_bytes
+from job_controller.kube.resources import LEASES
+from terminator.main import LEASE_NAME, Options
+from terminator.token import Matcher
+from tests.contract.terminator.cluster import eventually
+
+# 500 and 498 instructions.
+WORST, WORST_FAILURE = "a(?:[ab]?){247}z", "a(?:[ab]?){246}y"
+COMPLETION = {"token": WORST, "failureToken": WORST_FAILURE, "match": "Regex"}
+LEASE = "system"
+
+
+def lines(count, size, seed=0):
+    rng = random.Random(seed)
+    return [bytes(rng.choices(b"ab", k=size)) for _ in range(count)]
+
+
+def test_the_worst_pattern_is_accepted_and_cannot_be_larger():
+    assert find_mistake(Completion("Log", WORST, "Regex", WORST_FAILURE), "done") == ""
+    assert find_mistake(Completion("Log", WORST.replace("247", "248"), "Regex"), "done")
+
+
+def test_sixty_four_long_lines_cost_a_tenth_of_a_second():
+    matcher = Matcher(WORST, "Regex")
+    least = float("inf")
+    for seed in range(5):  # the least one: others use the processor and its caches too
+        hostile = lines(64, 4000, seed)
+        started = time.process_time()
+        for line in hostile:
+            assert matcher.classify(line) is None
+        least = min(least, time.process_time() - started)
+    assert least < 0.1
+
+
+async def watch_passes(spent):
+    """Note how much processor time each pass of the event loop takes, the fake server's too."""
+    before = time.process_time()
+    while True:
+        await asyncio.sleep(0)
+        now = time.process_time()
+        spent.append(now - before)
+        before = now
+
+
+@pytest.mark.parametrize("size", [100, regex_line_bytes(500), 1000])
+async def test_the_worst_tenant_takes_neither_the_lease_nor_others_completions(
+    cluster, server, size
+):
+    nodes = tuple(f"h{number:02}" for number in range(24))
+    hostile = cluster.add_job(nodes=nodes, namespace="hostile", completion=COMPLETION)
+    printed = lines(2000, size)
+    for node in nodes:
+        hostile.log(node).write(*printed[:1000])
+
+    async def print_on():
+        while True:
+            await asyncio.sleep(0.5)
+            for node in nodes:
+                hostile.log(node).write(*random.Random(node).sample(printed, 40))
+
+    spent = []
+    terminator, running = cluster.start(options=Options(lease_namespace=LEASE, identity="it"))
+    await eventually(lambda: terminator.is_ready)
+    cluster.tasks += [asyncio.create_task(print_on()), asyncio.create_task(watch_passes(spent))]
+    await eventually(lambda: cluster.sample(terminator, "log_bytes_total") > 512 * 1024)
+    acquired_at = server.get(LEASES, LEASE_NAME, LEASE)["spec"]["acquireTime"]
+
+    took = []
+    for number in range(10):
+        run = cluster.add_job(f"quiet-{number}", nodes=("a",), namespace="quiet")
+        run.log("a").write("starting", "done")
+        started = time.monotonic()
+        await eventually(lambda run=run: run.completed() == {"a"}, 10)
+        took.append(time.monotonic() - started)
+        await asyncio.sleep(0.3)
+    assert sorted(took)[-2] < 2, took  # but for one, since others use the processor too
+    assert max(spent) < 0.2
+    assert not running.done()
+    lease = server.get(LEASES, LEASE_NAME, LEASE)["spec"]
+    assert lease["acquireTime"] == acquired_at
+    renewed_ago = server.clock.now() - datetime.fromisoformat(lease["renewTime"])
+    assert renewed_ago.total_seconds() < 5  # it is renewed every two seconds, and lost after ten
