@@ -118,7 +118,7 @@ class Reading:
         self._instance = 0
         # Which end of the task was read last, and which one the container shows.
         self._ended_read: _End = (-1, None)
-        self._end = self._ended_read
+        self._end: _End = self._ended_read
         self._previous_read = -1
         self._failures = 0
         self._absences = 0
