@@ -184,7 +184,11 @@ class World:
 
     def log_troubled_lately(self, node, seconds):
         """Return whether the node's logs could not be read, or not all of them, lately."""
-        ends = (self._log_faults.get((kind, node), -seconds) for kind in ("log_fails", "log_late"))
+        machine = self.machines.get(node)
+        if machine is not None and not machine.is_up:
+            return True
+        ends = [self._log_faults.get((kind, node), -seconds) for kind in ("log_fails", "log_late")]
+        ends.append(machine.up_since if machine is not None and machine.up_since else -seconds)
         return max(ends) > self.loop.moment - seconds
 
     def loses_lines(self, node):
