@@ -134,6 +134,16 @@ class Patience:
             words = f"{node} is called {record.get('state')} ({reason}) after {now - since:.1f} s"
             self.oracle.violate("hasty", f"{words} and not {seconds:g} s{self.skews()}")
 
+    def is_late(self, job_uid: str) -> bool:
+        """Return whether a node that has not completed is past its deadline, on record or not."""
+        spec, now = self.oracle.completion.newest(job_uid), self.world.loop.moment
+        seconds = spec.get("nodeDeadlineSeconds")
+        return seconds is not None and any(
+            not self.oracle.is_entered(job_uid, machine.name, machine.uid)
+            and now - self.taken_up.get((job_uid, machine.uid), now) >= seconds - TOLERANCE_SECONDS
+            for machine in self.world.machines.values()
+        )
+
     def _held(self, key: tuple[str, str], record: Raw) -> tuple[float, float] | None:
         is_hopeless = any(h in str(record.get("message")) for h in HOPELESS)
         return None if is_hopeless else self.kept.passed(key, record)
