@@ -100,6 +100,8 @@ class Machine:
         uid = pod["metadata"]["uid"]
         if uid not in self.pods:
             run = self.pods[uid] = Run(self, pod)
+            if "deletionTimestamp" not in pod["metadata"]:
+                self.world.oracle.patience.shows(run, SILENT)
             self.after(self.lag(0.02, 0.6), run.admit)
         if "deletionTimestamp" in pod["metadata"]:
             run = self.pods[uid]

@@ -3,8 +3,8 @@
 A node that has begun stays wanted when a condition of its own keeps pods off it. Who hears of
 everything late cannot know of a task whose pod went at once: a node counts from the moment that its
 start is on record, and at the latest KNOWN_SECONDS after the start of its task, unless the
-controller was in trouble within that time. One that is only said to be unreachable, or failed before
-its task has started, counts as long as that is on record.
+controller was in trouble within that time. One that is only said to be unreachable, or that failed
+before its task has started, counts as long as that is on record.
 """
 
 from __future__ import annotations
