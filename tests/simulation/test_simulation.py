@@ -17,7 +17,20 @@ from tests.simulation.shrink import shrink
 
 SCHEDULES = 2000
 # Others that have found a defect, of the product or of the model.
-FOUND = (5438, 7000220, 7000264, 7000404, 7000423, 7000433, 7000434, 7000467, 7100209)
+FOUND = (
+    5438,
+    6001087,
+    7000220,
+    7000264,
+    7000404,
+    7000423,
+    7000433,
+    7000434,
+    7000467,
+    7100209,
+    7100654,
+    7100798,
+)
 # Of these, so many at least have each of the features.
 FEATURED = 200
 # Each mutant is caught within so many schedules; these need a rare one, and begin near it.
