@@ -29,6 +29,10 @@ class InstanceLog:
         self._known = Stretch()
         self._ahead = Stretch()  # of the stream; nothing unless one is open
 
+    def is_ahead_of(self, stretch: Stretch) -> bool:
+        """Return whether something is known that is later than all of this part of the log."""
+        return bool(stretch.last_at) and self._known.last_at > stretch.last_at
+
     def take_read(self, read: TailRead, *, is_streaming: bool) -> None:
         """Take over what a short read has brought, once it is over."""
         if read.has_decided:

@@ -18,13 +18,13 @@ What one instance printed says nothing of another one: each has findings of its 
 
 import math
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from job_controller.api.objects import Container
 from job_controller.runtime.backoff import exponential_seconds
 from terminator.known import InstanceLog
 from terminator.spare import Spare
-from terminator.stream import Cursor, Line
+from terminator.stream import Cursor, Line, Stretch
 from terminator.tail import Findings
 
 # A stream's budget: what it may bring at once, and how much more per second that it is open.
@@ -62,6 +62,8 @@ class Wait:
 
 
 Step = Short | Wait
+# An end of the task: the number of restarts before it, and its time.
+_End = tuple[int, datetime | None]
 
 
 def ended_attempt(
@@ -90,6 +92,11 @@ def ended_attempt(
     return attempt if began_at <= finished_at + margin else 0
 
 
+def _end_of(container: Container) -> _End:
+    """Return what tells the newest end of the task from others."""
+    return container.restart_count, container.finished_at or container.last_finished_at
+
+
 class Reading:
     """What is known of reading one pod's log; `spread` in [0, 1) keeps pods from reading in step.
 
@@ -109,7 +116,9 @@ class Reading:
         self.distance_seconds = POLL_SECONDS[1]
         self._check_seconds = CHECK_SECONDS * (0.75 + 0.5 * spread)
         self._instance = 0
-        self._ended_read = -1
+        # Which end of the task was read last, and which one the container shows.
+        self._ended_read: _End = (-1, None)
+        self._end: _End = self._ended_read
         self._previous_read = -1
         self._failures = 0
         self._absences = 0
@@ -130,6 +139,17 @@ class Reading:
     def log_of(self, step: Short) -> InstanceLog:
         """Return the log that a step reads."""
         return self.former if step.previous else self.log
+
+    def is_of_next(self, step: Short, stretch: Stretch) -> bool:
+        """Return whether what was known of an instance that is over was of the next one.
+
+        Between its end and a read of its log the kubelet had started the task again. What was known
+        is dropped: `stretch`, which is all of the end of the log, was read in the light of it.
+        """
+        is_mixed = step.previous and self.former.is_ahead_of(stretch)
+        if is_mixed:
+            self.former = InstanceLog()
+        return is_mixed
 
     def _new_instance(self, restart_count: int) -> None:
         # Of one that came and went unseen nothing was read.
@@ -161,9 +181,18 @@ class Reading:
         if container.state == "running":
             return self._step_running(now)
         has_ended = container.state == "terminated" or container.last_finished_at is not None
-        if has_ended and self._ended_read < self._instance:
+        return self._step_ended(container) if has_ended else Wait(math.inf)
+
+    def _step_ended(self, container: Container) -> Step:
+        self._end = _end_of(container)
+        if self._ended_read[0] < self._instance:
             return Short()
-        return Wait(math.inf)
+        if self._end[0] < self._instance or self._end == self._ended_read:
+            return Wait(math.inf)
+        # While the task waited to be started again it was counted as started, and what was read
+        # then was of the end before.
+        self.log = InstanceLog()
+        return Short()
 
     def _step_running(self, now: float) -> Step:
         # Also when its end was read already: between the status and that read, the container may
@@ -205,7 +234,7 @@ class Reading:
         self._confirm(self.log, unfinished, now)
         is_end = container.state != "running" and unfinished is None
         if is_end:
-            self._ended_read = container.restart_count
+            self._ended_read = _end_of(container)
         if self._read_at is not None and not self.is_streaming:
             self._poll_seconds = min(self._poll_seconds * POLL_GROWTH, POLL_SECONDS[1])
         self._read_at = now
@@ -232,7 +261,7 @@ class Reading:
         if step.previous:
             self._previous_read = self._instance - 1
         else:
-            self._ended_read = self._instance
+            self._ended_read = (self._instance, self._end[1])
 
     def stream_opened(self, now: float) -> None:
         """Record that a stream is being opened."""

@@ -307,6 +307,8 @@ class Scanner:
             self._metrics.log_bytes.inc(len(answer))
             await self._pace.run(entry.job, read.take_in_portions(answer), len(answer), matcher)
         self._metrics.short_reads.labels("done").inc()
+        if reading.is_of_next(step, read.stretch):
+            return  # read once more
         log.take_read(read, is_streaming=reading.is_streaming and reading.streamed is log)
         reading.settle(log)
         entry.warned = False

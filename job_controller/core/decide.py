@@ -219,7 +219,9 @@ def _daemon_set(snapshot: Snapshot, tally: Tally, run: RunVerdict) -> list[Actio
         # node starts any more: wants_gate sees to that.
         if ours is None:
             return []
-        if snapshot.job.spec.failure_policy.pods == "Delete" and _is_told(tally):
+        # Without it nothing says any more that the run has failed, but for the Job.
+        is_recorded = snapshot.job.is_true(names.CONDITION_FAILED)
+        if snapshot.job.spec.failure_policy.pods == "Delete" and is_recorded and _is_told(tally):
             return [DeleteDaemonSet(ours.uid)]
     is_foreign = found is not None and ours is None
     if snapshot.refusal or is_foreign or has_too_many_terms(snapshot.job):

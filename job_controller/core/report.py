@@ -19,7 +19,7 @@ from job_controller.core.timeline import tell_run, without_present
 # A run whose Job was deleted before it ended; only a report can be in this phase.
 PHASE_CANCELLED = "Cancelled"
 _FINAL = frozenset({*names.FINAL_PHASES, PHASE_CANCELLED})
-# A node that left the cluster, or the selection, while its task ran.
+# A node that left the cluster, or the selection, after its task had begun and before it was done.
 REMOVED = "Removed"
 # What an object of 1.5 MiB holds with room to spare: about 1 KiB a node, ledger and record.
 NODES_PER_SHARD = 1000
@@ -101,7 +101,8 @@ def _next_records(snapshot: Snapshot, tally: Tally) -> dict[str, NodeRecord]:
     for name, record in list(records.items()):
         if name in tally.nodes or name in tally.absent or not tally.is_exact:
             continue
-        if record.state in {ACTIVE, UNREACHABLE}:
+        if record.state in {ACTIVE, UNREACHABLE} or (record.state == WAITING and record.attempts):
+            # It has begun, which still counts when it is back.
             words = "the node left before its task had ended"
             records[name] = replace(record, state=REMOVED, reason="NodeRemoved", message=words)
         elif record.state not in {COMPLETED, FAILED, REMOVED}:

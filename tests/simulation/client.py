@@ -7,6 +7,7 @@ is under way when its process dies arrives all the same. Nothing a dead process 
 
 import asyncio
 
+from job_controller.api.names import report_name
 from job_controller.api.report import parse_report
 from job_controller.kube.errors import (
     Conflict,
@@ -166,12 +167,25 @@ class Client:
             )
         return await answer
 
+    def _job_of(self, plural, name, namespace):
+        """Return the UID of the Job that a write is about, "" for one that is not there."""
+        world = self._world
+        if raw := world.server.get(plural, name, namespace):
+            return world.oracle.job_about(plural, raw)
+        if plural != REPORTS:
+            return ""
+        metas = [job["metadata"] for job in world.server.all(JOBS)]
+        found = (m["uid"] for m in metas if name.startswith(report_name(m["name"], m["uid"])))
+        return next(found, "")
+
     def _arrive(self, what, effect, how, answer):
         world = self._world
         fault, seconds, sent_at = how
         error, result, changed = _fault(fault), None, True
         if status := world.refused_write(self._name, what[0], what[1]):
             error = _refusal(status)
+            job_uid = self._job_of(*what[1:])
+            world.refused_last[self._name, f"{what[0]} {what[1]}", job_uid] = world.loop.moment
         if error is None:
             try:
                 result, changed = effect()

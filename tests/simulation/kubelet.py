@@ -46,6 +46,7 @@ class Machine:
         # Until when a pod here may start by itself, and what follows from that.
         self.starts_by = 0.0
         self.is_up = True
+        self.up_since = 0.0
         self.is_gone = False
         self.pods = {}
         self._deferred = []
@@ -66,7 +67,7 @@ class Machine:
         self.is_up = False
 
     def come_back(self):
-        self.is_up = True
+        self.is_up, self.up_since = True, self.world.loop.moment
         deferred, self._deferred = self._deferred, []
         delay = 0.0
         for act, args in deferred:  # in their order
@@ -99,6 +100,8 @@ class Machine:
         uid = pod["metadata"]["uid"]
         if uid not in self.pods:
             run = self.pods[uid] = Run(self, pod)
+            if "deletionTimestamp" not in pod["metadata"]:
+                self.world.oracle.patience.shows(run, SILENT)
             self.after(self.lag(0.02, 0.6), run.admit)
         if "deletionTimestamp" in pod["metadata"]:
             run = self.pods[uid]

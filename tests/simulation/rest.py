@@ -127,13 +127,14 @@ class _Rest:
 
     def judge_refused(self, refused, *, has_ended):
         """A write of the controller that is refused for good keeps the run: the Job must say so."""
-        if has_ended:
+        if has_ended or ("controller", "patch status jobs") in refused:
             return
         now = self.world.loop.moment
         told = {c["type"]: c for c in self.status.get("conditions") or ()}.get("Progressing", {})
         for who, what in refused:
             verb, _, plural = what.rpartition(" ")
-            hit = self.world.refused_last.get((who, plural), -1e9)
+            last = self.world.refused_last
+            hit = max(last.get((who, what, uid), -1e9) for uid in (self.uid, ""))
             if who != "controller" or plural == "jobs" or now - hit > REFUSED_LATELY_SECONDS:
                 continue
             if told.get("status") != "False":
@@ -260,7 +261,7 @@ class _Rest:
 
     def judge_nodes(self, truth):
         """Each node that has not come to its end must have something that keeps it."""
-        is_paused = is_true(self.job, "Suspended")
+        is_paused = bool(self.job["spec"].get("suspend"))
         for node in sorted(n for n, state in truth.items() if state not in {"completed", "failed"}):
             if not (
                 truth[node] == "unreachable"

@@ -18,6 +18,21 @@ from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, 
 from tests.simulation.shrink import shrink
 
 SCHEDULES = 2000
+# Others that have found a defect, of the product or of the model.
+FOUND = (
+    5438,
+    6001087,
+    7000220,
+    7000264,
+    7000404,
+    7000423,
+    7000433,
+    7000434,
+    7000467,
+    7100209,
+    7100654,
+    7100798,
+)
 # Of these, so many at least have each of the features.
 FEATURED = 200
 # Each mutant is caught within so many schedules; these need a rare one, and begin near it.
@@ -43,6 +58,11 @@ def test_invariants_hold_in_every_schedule():
     assert findings.count == SCHEDULES
     seeds = findings.failures
     assert not seeds, f"{findings.kinds}, see python -m tests.simulation --seed {seeds[0]}"
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_a_schedule_that_has_found_a_defect_holds(seed):
+    assert not simulate(draw(seed)).violations
 
 
 def test_a_living_pod_that_is_long_gone_stands_for_no_other_node():

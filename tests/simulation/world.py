@@ -48,7 +48,7 @@ class World:
         self._refused = {}
         self._refused_writes = {}
         self.quiet_from = 0.0
-        # When a write was last refused, by process and resource.
+        # When a write was last refused, by process, write and UID of the Job.
         self.refused_last = {}
         self._full = {}
         self._log_faults = {}
@@ -159,10 +159,7 @@ class World:
     def refused_write(self, who, verb, plural):
         """Return the status with which a write is refused now, "" for none."""
         mode, end = self._refused_writes.get((who, f"{verb} {plural}"), ("", -1.0))
-        if end <= self.loop.moment:
-            return ""
-        self.refused_last[who, plural] = self.loop.moment
-        return mode
+        return mode if end > self.loop.moment else ""
 
     def is_refused(self, plural):
         return self._refused.get(plural, -1.0) > self.loop.moment
@@ -184,7 +181,11 @@ class World:
 
     def log_troubled_lately(self, node, seconds):
         """Return whether the node's logs could not be read, or not all of them, lately."""
-        ends = (self._log_faults.get((kind, node), -seconds) for kind in ("log_fails", "log_late"))
+        machine = self.machines.get(node)
+        if machine is not None and not machine.is_up:
+            return True
+        ends = [self._log_faults.get((kind, node), -seconds) for kind in ("log_fails", "log_late")]
+        ends.append(machine.up_since if machine is not None and machine.up_since else -seconds)
         return max(ends) > self.loop.moment - seconds
 
     def loses_lines(self, node):

@@ -3,7 +3,8 @@
 A node that has begun stays wanted when a condition of its own keeps pods off it. Who hears of
 everything late cannot know of a task whose pod went at once: a node counts from the moment that its
 start is on record, and at the latest KNOWN_SECONDS after the start of its task, unless the
-controller was in trouble within that time.
+controller was in trouble within that time. One that is only said to be unreachable, or that failed
+before its task has started, counts as long as that is on record.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ class Begun:
     world: Any
     oracle: Any
     known: dict[tuple[str, str], float] = field(default_factory=dict)
+    # Of nodes whose start is not on record: since when what counts for it is, and in which report.
+    told: dict[tuple[str, str], tuple[float, str]] = field(default_factory=dict)
 
     def task_starts(self, run: Any) -> None:
         """Hear of an instance of a task that starts."""
@@ -42,14 +45,21 @@ class Begun:
 
     def judge_record(self, report: Raw) -> None:
         """Note which nodes have begun by a report."""
-        job_uid = report["spec"]["job"]["uid"]
-        for record in ((report.get("status") or {}).get("nodeStates") or {}).values():
-            has_begun = record.get("state") in {"Active", "Unreachable", "Failed"}
-            if has_begun or record.get("attempts"):
-                self.known.setdefault((job_uid, record.get("uid")), self.world.loop.moment)
+        job_uid, where = report["spec"]["job"]["uid"], report["metadata"]["name"]
+        now, records = self.world.loop.moment, (report.get("status") or {}).get("nodeStates") or {}
+        told = set()
+        for record in records.values():
+            key = (job_uid, record.get("uid"))
+            if record.get("attempts"):
+                self.known.setdefault(key, now)
+            elif record.get("state") in {"Active", "Unreachable", "Failed"}:
+                told.add(key)
+                self.told.setdefault(key, (now, where))
+        for key, (_, found) in list(self.told.items()):
+            if key[0] == job_uid and found == where and key not in told:
+                del self.told[key]
 
     def until(self, job_uid: str, moment: float) -> frozenset[str]:
         """Return the UIDs of the nodes that had begun a Job's work before a moment."""
-        return frozenset(
-            node for (job, node), at in self.known.items() if job == job_uid and at < moment
-        )
+        found = [*self.known.items(), *((key, at) for key, (at, _) in self.told.items())]
+        return frozenset(node for (job, node), at in found if job == job_uid and at < moment)

@@ -22,7 +22,7 @@ from tests.fakekube import daemon_sets
 from tests.simulation import intent
 from tests.simulation.oracle import shards
 from tests.simulation.oracle.facts import is_true
-from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, REPORTS
+from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, REPORTS, controller_of
 
 Raw = Mapping[str, Any]
 
@@ -181,13 +181,18 @@ class Completion:
         return self.specs[uid][generation]
 
     def _occupied(self, job_uid: str, until: float) -> set[str]:
-        """Return the nodes on which a pod of the Job, made before that moment, lives."""
+        """Return the nodes on which a pod of the Job, made before that moment, lives.
+
+        Pods whose DaemonSet was deleted are about to go.
+        """
         born, job_of = self.oracle.born, self.oracle.job_of
+        owners = {found["metadata"]["uid"] for found in self.world.server.all(DAEMON_SETS)}
         return {
             pod["spec"]["nodeName"]
             for pod in self.world.server.all(PODS)
             if pod["spec"].get("nodeName")
             and job_of.get(pod["metadata"]["uid"]) == job_uid
+            and controller_of(pod) in owners
             and not daemon_sets.is_deleting(pod)
             and not daemon_sets.is_terminal(pod)
             and born[pod["metadata"]["uid"]] < until

@@ -32,8 +32,8 @@ class Patience:
     oracle: Any
     # By Job and node UID: since when there has been a pod whose task could start and has not.
     unstarted: dict[tuple[str, str], float] = field(default_factory=dict)
-    # By Job and node UID: when the first pod of the current try was taken up.
-    taken_up: dict[tuple[str, str], float] = field(default_factory=dict)
+    # By Job and node UID: when each pod of the current try was taken up, by its UID and in order.
+    taken_up: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
     # By node: when it was last not Ready any more.
     not_ready: dict[str, float] = field(default_factory=dict)
     # By node: the last time that it was not, from and to.
@@ -71,7 +71,7 @@ class Patience:
     def admitted(self, run: Any) -> None:
         """Note a pod that its kubelet has taken up."""
         if key := self._key(run):
-            self.taken_up.setdefault(key, self.world.loop.moment)
+            self.taken_up.setdefault(key, {}).setdefault(run.pod_uid, self.world.loop.moment)
 
     def started(self, run: Any) -> None:
         """Note the start of a task."""
@@ -113,7 +113,7 @@ class Patience:
         """Judge what a report says of a node that it said otherwise of before."""
         key, now = (job_uid, record.get("uid") or ""), self.world.loop.moment
         if old.get("state") == "Failed" and record.get("state") != "Failed":
-            self.taken_up.pop(key, None)  # it tries again
+            self._tries_again(key, old.get("podUID"))
         reason, since, seconds = record.get("reason"), -1e9, 0.0
         if record.get("state") == "Unreachable":
             # Who is about to write it may not have heard yet that the node is back.
@@ -125,7 +125,7 @@ class Patience:
         elif reason == "DeadlineExceeded":
             spec = self.oracle.completion.newest(job_uid)
             seconds = float(spec.get("nodeDeadlineSeconds") or 0)
-            since = self.taken_up.get(key, now)
+            since = self._taken_up(key)
         elif reason in BY_TIME and not any(h in str(record.get("message")) for h in HOPELESS):
             seconds, since = START_PATIENCE_SECONDS, self.unstarted.get(key, -1e9)
         if record.get("state") == "Failed" and (held := self._held(key, record)):
@@ -133,6 +133,29 @@ class Patience:
         if now - since < seconds - TOLERANCE_SECONDS:
             words = f"{node} is called {record.get('state')} ({reason}) after {now - since:.1f} s"
             self.oracle.violate("hasty", f"{words} and not {seconds:g} s{self.skews()}")
+
+    def _taken_up(self, key: tuple[str, str]) -> float:
+        """Return when the first pod of the current try was taken up, now for none."""
+        return min(self.taken_up.get(key, {}).values(), default=self.world.loop.moment)
+
+    def _tries_again(self, key: tuple[str, str], failed: str | None) -> None:
+        """Forget the pods up to the failed one: its successor may be there by now."""
+        moments = self.taken_up.get(key, {})
+        while moments:
+            pod_uid = next(iter(moments))
+            del moments[pod_uid]
+            if pod_uid == failed:
+                return
+
+    def is_late(self, job_uid: str) -> bool:
+        """Return whether a node that has not completed is past its deadline, on record or not."""
+        spec, now = self.oracle.completion.newest(job_uid), self.world.loop.moment
+        seconds = spec.get("nodeDeadlineSeconds")
+        return seconds is not None and any(
+            not self.oracle.is_entered(job_uid, machine.name, machine.uid)
+            and now - self._taken_up((job_uid, machine.uid)) >= seconds - TOLERANCE_SECONDS
+            for machine in self.world.machines.values()
+        )
 
     def _held(self, key: tuple[str, str], record: Raw) -> tuple[float, float] | None:
         is_hopeless = any(h in str(record.get("message")) for h in HOPELESS)

@@ -73,6 +73,8 @@ class Records:
             return
         if is_true(new, "Failed", "DeadlineExceeded"):
             return  # see `deadlines`
+        if self._oracle.patience.is_late(uid):
+            return  # its report may be refused, and does not blame the node
         if all(self._is_innocent(plan.name, uid) for plan in self._world.schedule.nodes):
             self._accuse("the Job is called failed, and nothing has failed")
 

@@ -154,6 +154,16 @@ def test_a_node_that_is_deleted_or_does_not_match_any_more_leaves_the_count():
     assert tally(w).is_complete
 
 
+@pytest.mark.parametrize("state", ["Active", "Waiting"])
+def test_a_node_that_has_begun_still_has_when_an_administrators_taint_has_gone(state):
+    """Its task may have been started in a pod before the one that waits."""
+    w = away(replace(ACTIVE, state=state), lost("c", CHOSEN), done_nodes=("a",))
+    w.report_status = {"nodeStates": run(w)[1]}
+    assert w.report_status["nodeStates"]["c"]["state"] == "Removed"
+    w.nodes["c"] = lost()
+    assert tally(w).names("Unreachable") == ["c"]
+
+
 @pytest.mark.parametrize("taints", [(NOT_READY, CORDON), (NOT_READY, SHUT_DOWN), (NO_NETWORK,)])
 def test_taints_of_a_nodes_condition_leave_it_wanted(taints):
     found = tally(away(node=lost(taints=taints)))

@@ -229,6 +229,17 @@ def test_pods_of_a_failed_run_go_when_asked_and_told():
     assert [pod.node_name for pod in acts(plan, DeletePods)[0].pods] == ["b"]
 
 
+def test_pods_of_a_failed_run_stay_until_its_failure_is_on_record():
+    """Without them nothing would say that it failed, and the DaemonSet would be made again."""
+    w = spec(three(), failure_policy=FailurePolicy(pods="Delete"))
+    status = w.job.status
+    run(w)
+    w.job = replace(w.job, status=status)  # this write was refused
+    assert w.report_status["phase"] == "Failed"
+    assert not acts(run(w), DeleteDaemonSet)
+    assert acts(run(w), DeleteDaemonSet)
+
+
 def test_pods_of_a_failed_run_that_may_not_be_deleted_are_told_and_hold_up_no_record():
     w = spec(three(), failure_policy=FailurePolicy(pods="Delete"))
     run(w)

@@ -1,6 +1,8 @@
 """Which read comes next, and when. Time is a number; nobody waits."""
 
 import math
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -19,7 +21,9 @@ from terminator.reading import (
     ended_attempt,
 )
 from terminator.spare import SPARE_BYTES, Spare
-from terminator.stream import Cursor, Line
+from terminator.stream import Cursor, Line, Stretch
+from terminator.tail import TailRead
+from terminator.token import Matcher
 from tests.unit.terminator.builders import NOW
 
 RUNNING = Container("running")
@@ -228,6 +232,38 @@ def test_also_when_its_end_was_read_already():
     reading = Reading()
     reading.short_done(Short(), ENDED, SOME, None, 0.0)
     assert reading.next_step(running(1), 1.0) == Short(previous=True)
+
+
+def test_an_end_after_a_reboot_is_read_though_one_was_read_while_it_waited():
+    """While the task waits to be started again it is counted as started."""
+    rebooted = waiting(1)
+    reading = Reading(is_live=False)
+    step = reading.next_step(rebooted, 0.0)
+    reading.log_of(step).found.results["ip"] = "of the start before"
+    assert reading.short_done(step, rebooted, SOME, None, 0.0)
+    assert reading.next_step(rebooted, 1.0) == FOREVER
+    ended = replace(rebooted, state="terminated", finished_at=NOW + timedelta(seconds=9))
+    step = reading.next_step(ended, 10.0)
+    assert step == Short()
+    assert reading.found.results == {}
+    assert reading.short_done(step, ended, LATER, None, 10.0)
+    assert reading.next_step(ended, 99.0) == FOREVER
+
+
+def test_what_was_read_of_the_next_start_is_not_that_of_the_one_before():
+    reading = Reading()
+    read = TailRead(Matcher("done", results=frozenset({"ip"})), reading.log.found)
+    read.take(f"{LATER.timestamp} dsjob:result ip=next\n".encode())
+    step = reading.next_step(ENDED, 0.0)
+    assert not reading.is_of_next(step, read.stretch)
+    reading.log.take_read(read, is_streaming=False)
+    step = reading.next_step(running(1), 1.0)
+    assert step == Short(previous=True)
+    own = Stretch(SOME.timestamp, SOME.timestamp, True)
+    assert reading.is_of_next(step, own)
+    assert reading.log_of(step).found.results == {}
+    assert reading.next_step(running(1), 1.0) == Short(previous=True)
+    assert not reading.is_of_next(step, own)
 
 
 def test_a_read_overtaken_by_a_restart_does_not_count():
