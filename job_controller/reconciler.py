@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, assert_never
 
@@ -39,7 +40,7 @@ from job_controller.core.plan import (
     without_progress,
 )
 from job_controller.core.report import PHASE_CANCELLED, closed_status, expired_reports
-from job_controller.core.sightings import Scene, Sightings, look
+from job_controller.core.sightings import Scene, Sightings, look, shifted
 from job_controller.core.snapshot import Settings, Snapshot
 from job_controller.core.status import unreadable_status
 from job_controller.core.tally import merge_records, standing_pods
@@ -68,6 +69,8 @@ PODS_AT_ONCE = 32
 # A cache that is behind our own write catches up within milliseconds; this is for the case that
 # the watch is broken, and then the reflector's own reconnection is what helps.
 _STALE_RETRY_SECONDS = 0.1
+# Two clocks that differ by less run at slightly different rates; by more, one of them was set.
+_CLOCK_SET = timedelta(seconds=1)
 # Progress is written again after so many times what the last writing of it took, and after so many
 # seconds for each node at the latest: the record of a thousand nodes is nearly half a megabyte. The
 # API server takes a quarter of a second and more for it, and everybody who watches has to read it.
@@ -95,7 +98,8 @@ class Reconciler:
         self._caches = caches
         self._written = written
         self._next_progress: dict[Key, float] = {}
-        self._seen: dict[Key, tuple[str, Sightings]] = {}
+        # With when that was, by the wall clock and by the monotonic one.
+        self._seen: dict[Key, tuple[str, Sightings, datetime, float]] = {}
         self._refusals = Refusals()
 
     async def reconcile(self, key: Key) -> float | None:
@@ -153,17 +157,20 @@ class Reconciler:
     def _look(self, key: Key, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with when this process first saw what timers count from."""
         job = snapshot.job
-        uid, before = self._seen.get(key, ("", {}))
+        now, moment = self._shell.clock.now(), self._shell.clock.monotonic()
+        uid, before, at, at_moment = self._seen.get(key, ("", {}, now, moment))
+        step = (now - at) - timedelta(seconds=moment - at_moment)
+        if abs(step) >= _CLOCK_SET:
+            before = shifted(before, step)
         pods = standing_pods(snapshot)
         failed = frozenset(
             name for name, record in merge_records(snapshot).items() if record.state == FAILED
         )
-        now = self._shell.clock.now()
         before = before if uid == job.uid else {}
         held = find_held(snapshot, pods)
         scene = Scene(pods, snapshot.nodes, failed, held, job.retry_token)
         seen = look(before, scene, now)
-        self._seen[key] = job.uid, seen
+        self._seen[key] = job.uid, seen, now, moment
         return replace(snapshot, seen=seen)
 
     async def _after_refusal(self, snapshot: Snapshot, refused: _RefusedError) -> Snapshot:

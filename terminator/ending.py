@@ -219,6 +219,10 @@ def _judge_complete(job: Job, count: Count, now: datetime, overdue_since: dateti
         return Ending()
     if count.running or not (count.wanted or count.has_completions):
         return Ending(obstacle)
+    found = job.condition(names.CONDITION_COMPLETE)
+    if ttl_seconds is None and found is not None and found.reason == "EnoughNodesCompleted":
+        # A failed node is to be tried again, and does not count as failed meanwhile.
+        return Ending(obstacle)
     # The controller has counted it as complete. Nodes that came later are served, but none of them
     # keeps it without end.
     limit = overdue_since + timedelta(seconds=OVERDUE_SECONDS)
@@ -311,7 +315,7 @@ def _has_begun(name: str, snapshot: Snapshot) -> bool:
     node, record = snapshot.nodes.get(name), snapshot.records.get(name)
     if node is None or record is None or record.uid != node.uid or record.state == _REMOVED:
         return False
-    return record.state in {_ACTIVE, _UNREACHABLE} or record.attempts > 0
+    return record.state in {_ACTIVE, _UNREACHABLE, _FAILED} or record.attempts > 0
 
 
 def _mismatch(

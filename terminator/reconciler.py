@@ -7,7 +7,7 @@ level-triggered: each look starts from the caches, whatever events came, and how
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from loguru import logger
 
@@ -51,7 +51,7 @@ _MATCHERS_LIMIT = 256
 # How long a completed Job stays for the sake of results that are still in a log, and how often it
 # is looked whether they have come in. Longer than the longest pause before another try to read one
 # (reading.RETRY_SECONDS), so that there is one within it.
-RESULTS_PATIENCE = timedelta(seconds=15)
+RESULTS_PATIENCE_SECONDS = 15.0
 RESULTS_LOOK_SECONDS = 0.25
 # A Job that was deleted and is still cached so long after that exists again: etcd was restored.
 DELETED_SECONDS = 120.0
@@ -107,10 +107,11 @@ class Reconciler:
         self._matchers = Matchers(default_token)
         # By key, the UID of a Job that was deleted, and when, in seconds of the monotonic clock.
         self._deleted: dict[JobKey, tuple[str, float]] = {}
-        # By key, the UID of a Job that could go but for its results, and since when.
-        self._ripe: dict[JobKey, tuple[str, datetime]] = {}
+        # By key, the UID of a Job that could go but for its results, and since when, likewise.
+        self._ripe: dict[JobKey, tuple[str, float]] = {}
         # By key, the UID of a Job that is overdue, and since when this process has seen that.
-        self._overdue: dict[JobKey, tuple[str, datetime]] = {}
+        # The wall clock can be set, and a Job that goes too soon is gone.
+        self._overdue: dict[JobKey, tuple[str, float]] = {}
         # Set right after: the scanner needs `found`, and the reconciler needs the scanner.
         self.scanner: Scanner
 
@@ -285,13 +286,14 @@ class Reconciler:
             nodes = self._caches.nodes()
             return take_count(Snapshot(job, daemon_set, pods, nodes, ledger, records))
 
-        now = self._clock.now()
-        uid, since = self._overdue.get(key, (job.uid, now))
-        ending = judge_ending(job, count, now, since if uid == job.uid else now)
+        now, moment = self._clock.now(), self._clock.monotonic()
+        uid, since = self._overdue.get(key, (job.uid, moment))
+        overdue_seconds = moment - since if uid == job.uid else 0.0
+        ending = judge_ending(job, count, now, now - timedelta(seconds=overdue_seconds))
         if not ending.is_overdue:
             self._overdue.pop(key, None)
         elif uid != job.uid or key not in self._overdue:
-            self._overdue[key] = job.uid, now
+            self._overdue[key] = job.uid, moment
         if not ending.may_delete:
             logger.trace("the Job stays", because=ending.obstacle)
             wake_at = ending.wake_at
@@ -299,13 +301,13 @@ class Reconciler:
         deleted_uid, deleted_at = self._deleted.get(key, ("", 0.0))
         if deleted_uid == job.uid and self._clock.monotonic() < deleted_at + DELETED_SECONDS:
             return None  # the cache has yet to hear of it
-        if self._waits_for_results(key, job, now):
+        if self._waits_for_results(key, job, moment):
             self._ledger.hurry(job)
             return RESULTS_LOOK_SECONDS
         await self._delete(key, job, count())
         return None
 
-    def _waits_for_results(self, key: JobKey, job: Job, now: datetime) -> bool:
+    def _waits_for_results(self, key: JobKey, job: Job, moment: float) -> bool:
         """Return whether results may still come in: in mode Exit the exit code alone completes.
 
         The log of the last node may not have been read yet by then, above all not by a process that
@@ -315,11 +317,11 @@ class Reconciler:
             return False
         if not (self._ledger.has_pending(job) or self.scanner.is_behind(key)):
             return False
-        uid, since = self._ripe.setdefault(key, (job.uid, now))
+        uid, since = self._ripe.setdefault(key, (job.uid, moment))
         if uid != job.uid:
-            since = now
+            since = moment
             self._ripe[key] = (job.uid, since)
-        return now < since + RESULTS_PATIENCE
+        return moment < since + RESULTS_PATIENCE_SECONDS
 
     async def _delete(self, key: JobKey, job: Job, count: Count) -> None:
         """Delete the Job as it was counted: one that was changed since then is counted again."""

@@ -464,7 +464,9 @@ def _told(entry: Entry, step: Short, ended: Container, found: Findings) -> Findi
     In mode Exit they are those of the start that completed the node, and that is the last one.
     """
     newest = entry.container
-    if step.previous or newest is None or newest.restart_count != ended.restart_count:
+    is_newest = newest is not None and newest.restart_count == ended.restart_count
+    if step.previous or not is_newest or not found.attempt:
+        # Without an attempt nobody knows which start the log is of.
         return replace(found, results={})
     return found
 

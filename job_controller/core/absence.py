@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Final
 
 from job_controller.api import report
 from job_controller.api.affinity import NodeAffinity
@@ -63,9 +64,7 @@ def find_absence(
     due: set[str] = set()
     for name in sorted((records.keys() | ledger.keys()) - standing.keys()):
         node = snapshot.nodes.get(name)
-        if node is None or not _has_begun(
-            node, ledger.get(name), records.get(name), snapshot.job.retry_token
-        ):
+        if node is None or not _has_begun(node, ledger.get(name), records.get(name)):
             continue
         if not affinity.matches(name, node.labels):
             continue
@@ -103,11 +102,19 @@ def held_pods(snapshot: Snapshot, standing: Mapping[str, Pod]) -> dict[str, Tain
     return held
 
 
+# States of nodes that have begun. A node that left, or failed before its task had started, may come
+# back, and then its work is not done.
+_BEGUN: Final = frozenset({ACTIVE, UNREACHABLE, FAILED, "Removed"})
+
+
 def has_begun(record: NodeRecord | None) -> bool:
-    """Return whether the record says that the node's task was started, or may have been."""
+    """Return whether the record says that the node's task was started, or may have been.
+
+    A node can fail before its task has started. It is not forgiven for being away.
+    """
     if record is None:
         return False
-    return record.state in {ACTIVE, UNREACHABLE} or record.attempts > 0
+    return record.state in _BEGUN or record.attempts > 0
 
 
 def judge_absent(
@@ -126,7 +133,8 @@ def judge_absent(
         known = NodeRecord(
             uid=known.uid,
             state=WAITING,
-            attempts=known.attempts,
+            # At least one, which says that the node has begun: Waiting alone does not.
+            attempts=max(known.attempts, 1),
             started_at=known.started_at,
             pod_uid=known.pod_uid,
             retry=court.retry,
@@ -140,15 +148,12 @@ def judge_absent(
     return replace(known, state=UNREACHABLE, reason=reason, message=message), None
 
 
-def _has_begun(
-    node: Node, evidence: Evidence | None, record: NodeRecord | None, retry: str
-) -> bool:
+def _has_begun(node: Node, evidence: Evidence | None, record: NodeRecord | None) -> bool:
     if evidence is not None and evidence.is_completed and evidence.node_uid == node.uid:
         return True
     if record is None or record.uid != node.uid:
         return False
-    # A node can fail before its task has started. It is not forgiven for being away.
-    return has_begun(record) or (record.state == FAILED and record.has_failed(retry))
+    return has_begun(record)
 
 
 def _completed(record: NodeRecord, evidence: Evidence) -> NodeRecord:

@@ -121,6 +121,16 @@ def _of_start(pod: Pod, what: str, retry: str) -> Fact:
     return Fact(pod.uid, what, count, retry)
 
 
+def shifted(sightings: Sightings, step: timedelta) -> Sightings:
+    """Return the sightings for a clock that was set forward by `step` since they were made."""
+    return {
+        fact: Sighting(
+            sighting.first + step, sighting.lost + step if sighting.lost is not None else None
+        )
+        for fact, sighting in sightings.items()
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Scene:
     """The pods and nodes of a Job at one moment, each by the node's name.

@@ -75,6 +75,8 @@ class Tally:
             counts their nodes.
         is_known: False while there is no DaemonSet, or its controller has yet to look at it: then
             the number of wanted nodes is unknown.
+        is_applied: False while the DaemonSet is still the one of an older `spec.nodes`, and the API
+            server has not refused the newer one.
         is_shut: Whether each pod created from now on waits at its scheduling gate: the DaemonSet
             controller has looked at a template that has the gate, or there is no DaemonSet.
         is_altered: Whether somebody changed where the DaemonSet's pods run since it was applied.
@@ -90,6 +92,7 @@ class Tally:
     resting: frozenset[str] = frozenset()
     surplus: tuple[Pod, ...] = ()
     is_known: bool = True
+    is_applied: bool = True
     is_shut: bool = True
     is_altered: bool = False
     has_unrecorded: bool = False
@@ -196,6 +199,9 @@ def take_tally(snapshot: Snapshot, now: datetime) -> Tally:
         ),
         surplus=tuple(surplus),
         is_known=daemon_set is not None and daemon_set.observed_generation > 0,
+        is_applied=daemon_set is None
+        or daemon_set.nodes_hash == job.nodes_hash
+        or bool(snapshot.refusal),
         is_shut=daemon_set is None or (daemon_set.is_gated and daemon_set.is_observed),
         is_altered=applied is not None and placed is None,
         has_unrecorded=has_unrecorded,

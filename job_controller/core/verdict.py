@@ -91,13 +91,16 @@ def _by_nodes(job: Job, tally: Tally) -> RunVerdict | None:
     """Return what failed and unreachable nodes mean for the run, None when nothing yet.
 
     While nobody knows how many nodes are wanted (the DaemonSet is created again), a percentage of
-    them says nothing.
+    them says nothing; and the newest limit says nothing of the nodes of an older `spec.nodes`.
     """
-    if not tally.is_known:
+    if not tally.is_known or not tally.is_applied:
         return None
     failed, lost = tally.names(FAILED), tally.names(UNREACHABLE)
     policy = job.spec.failure_policy
-    allowed = allowed_failures(policy.max_failed_nodes, tally.desired)
+    # The DaemonSet may be newer than what is known of nodes and pods: a node that has just failed
+    # and gone is a failure among as many nodes as there were.
+    wanted = max(tally.desired, len(tally.nodes) + len(tally.absent))
+    allowed = allowed_failures(policy.max_failed_nodes, wanted)
     over = len(failed) + len(lost) > allowed
     if policy.action == "FailFast" and over:
         return RunVerdict(LOST, "FailedNodes", tell_failed(tally, allowed))

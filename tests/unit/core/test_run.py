@@ -170,6 +170,29 @@ def test_continue_within_the_limit_completes_and_names_the_failed():
     assert complete["message"] == "2 of 3 nodes completed, 1 failed (b)"
 
 
+def test_a_failed_node_that_is_excluded_in_the_edit_of_the_limit_fails_nothing():
+    """The newest limit says nothing of the nodes of an older spec.nodes."""
+    w = world("a", "b", "c", gated=True)
+    w.pods[2] = failing("c")
+    changed = replace(w.job.spec, failure_policy=FailurePolicy("FailFast", 1))
+    w.job = replace(w.job, spec=changed)
+    run(w)
+    assert w.job.status["phase"] == "Running"
+    job = replace(
+        w.job,
+        generation=2,
+        raw_spec={"nodes": {"exclude": ["c"]}},
+        spec=replace(
+            changed,
+            nodes=NodeSelection(exclude=("c",)),
+            failure_policy=FailurePolicy("FailFast", 0),
+        ),
+    )
+    seen = seen_before(replace(w.snapshot(), job=job), timedelta(minutes=1))
+    (told,) = [a.status for a in decide(seen, NOW).actions if isinstance(a, WriteStatus)]
+    assert told["phase"] == "Running"
+
+
 def test_pause_holds_turns_until_more_is_allowed():
     w = three("Pause")
     w.nodes["d"] = make_node("d")

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from job_controller.api.objects import Container
-from job_controller.core.sightings import Scene, ended, look, not_starting
+from job_controller.core.sightings import Scene, ended, look, not_starting, shifted
 from tests.unit.builders import NOW, gated_pod, make_node, make_pod
 
 NODE = make_node("a")
@@ -96,3 +96,11 @@ def test_how_many_starts_have_ended_never_goes_back():
     unclear = replace(PULLING, container=Container("waiting", "ContainerCreating"))
     later = look(seen, Scene({"a": unclear}, {"a": NODE}), NOW + timedelta(seconds=9))
     assert later[ended(CRASHED, 1)].first == NOW
+
+
+def test_sightings_move_with_a_clock_that_is_set():
+    seen = look({}, Scene({"a": REJECTED}, {"a": NODE}), NOW)
+    hour = timedelta(hours=1)
+    assert {s.first for s in shifted(seen, hour).values()} == {NOW + hour}
+    lost = look(seen, Scene({}, {}), NOW)
+    assert {s.lost for s in shifted(lost, -hour).values()} == {NOW - hour}

@@ -96,3 +96,11 @@ def test_another_job_of_the_name_begins_anew(cluster):
     cluster.look()
     cluster.set_job(other)
     assert cluster.look(timedelta(minutes=5).total_seconds()) == 600
+
+
+def test_a_clock_that_is_set_makes_no_job_overdue():
+    cluster = Cluster()
+    assert cluster.look() == 600
+    cluster.clock.set(cluster.clock.now() + timedelta(minutes=10))
+    cluster.look(1)
+    assert not cluster.is_deleted

@@ -1,0 +1,109 @@
+"""Schedules by hand of what reviewers found by reading, and the drawn ones had not shown."""
+
+import pytest
+
+from tests.simulation.run import simulate
+from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
+
+SPEC = {"image": "example/task:1"}
+WAITS = {**SPEC, "failurePolicy": {"action": "Continue"}}
+FORCED = Disturbance(130.0, "force_delete", what="n2")
+
+
+def schedule(nodes, spec, *disturbances):
+    return Schedule(0, nodes, (JobPlan(spec=spec),), disturbances, calm=True)
+
+
+def test_a_retry_keeps_a_node_that_was_unreachable_before_it_had_started_for_sure():
+    nodes = NodePlan("n1"), NodePlan("n2", (Task("mount", 20.0),))
+    found = simulate(
+        schedule(
+            nodes,
+            SPEC,
+            Disturbance(5.0, "down", what="n2", seconds=400.0),
+            FORCED,
+            Disturbance(150.0, "crash", "controller", seconds=5.0),
+            Disturbance(152.0, "retry", "default/sample"),
+        )
+    )
+    assert not found.violations
+
+
+def test_a_retry_keeps_a_failed_node_that_is_away():
+    nodes = NodePlan("n1"), NodePlan("n2", (Task("pull", 0.0),))
+    found = simulate(
+        schedule(
+            nodes,
+            SPEC,
+            Disturbance(330.0, "down", what="n2", seconds=600.0),
+            Disturbance(430.0, "force_delete", what="n2"),
+            Disturbance(450.0, "retry", "default/sample"),
+        )
+    )
+    assert not found.violations
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        Disturbance(150.0, "taint", what="n2", mode="NoSchedule", seconds=30.0),
+        Disturbance(150.0, "edit", "default/sample", "-n2", "nodes", seconds=30.0),
+    ],
+    ids=lambda change: change.kind,
+)
+def test_a_node_that_does_not_count_for_a_while_counts_again(change):
+    nodes = NodePlan("n1", (Task("done", 250.0),)), NodePlan("n2", (Task("mount", 20.0),))
+    down = Disturbance(5.0, "down", what="n2", seconds=600.0)
+    assert not simulate(schedule(nodes, WAITS, down, FORCED, change)).kinds & {
+        "complete",
+        "deletion",
+    }
+
+
+def test_a_complete_job_whose_failed_node_is_retried_is_not_deleted_undone():
+    policy = {"action": "Continue", "maxFailedNodes": 1}
+    found = simulate(
+        schedule(
+            (NodePlan("n1"), NodePlan("n2", (Task("fail", 1.0, 2, 99),))),
+            {**SPEC, "backoffLimit": 0, "failurePolicy": policy},
+            Disturbance(60.0, "down", what="n2"),
+            Disturbance(200.0, "retry", "default/sample"),
+            Disturbance(1200.0, "crash", "controller", seconds=1.0),
+        )
+    )
+    assert not found.violations
+
+
+@pytest.mark.parametrize(
+    ("watch", "change"),
+    [
+        ("nodes", Disturbance(60.0, "leave", what="n0")),
+        ("pods", Disturbance(60.0, "edit", "default/sample", "-n0", "nodes")),
+    ],
+    ids=["leave", "exclude"],
+)
+def test_a_failed_node_that_goes_does_not_fail_the_run_of_those_that_stay(watch, change):
+    nodes = (
+        *(NodePlan(f"n{i}", (Task("done", 100.0),)) for i in range(1, 10)),
+        NodePlan("n0", (Task("fail", 1.0, 2, 99),)),
+    )
+    policy = {"action": "FailFast", "maxFailedNodes": "10%"}
+    stall = Disturbance(58.0, "stall", "controller", watch, seconds=10.0)
+    spec = {**SPEC, "backoffLimit": 0, "failurePolicy": policy}
+    trace = simulate(schedule(nodes, spec, stall, change), is_tracing=True).trace
+    assert not [line for line in trace if "'phase': 'Failed'" in str(line).replace("\\", "")]
+
+
+def test_results_of_mode_exit_are_not_of_the_start_after_a_reboot():
+    spec = {**SPEC, "completion": {"mode": "Exit"}, "results": [{"name": "a"}, {"name": "b"}]}
+    nodes = NodePlan("n1", (Task("done", 1.0),)), NodePlan("n2", (Task("done", 60.0),))
+    found = simulate(
+        schedule(
+            nodes,
+            spec,
+            Disturbance(0.1, "log_fails", what="n1", seconds=4.4),
+            Disturbance(2.9, "stall", "terminator", "pods", seconds=20.0),
+            Disturbance(3.0, "reboot", what="n1", seconds=0.5),
+        )
+    )
+    assert not [words for *_, words in found.violations if "the node completed by" in words]
