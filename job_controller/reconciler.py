@@ -19,6 +19,7 @@ from loguru import logger
 from job_controller.api import names
 from job_controller.api.job import Job, parse_spec
 from job_controller.api.objects import DaemonSet, Pod, parse_daemon_set
+from job_controller.api.past import PHASE_CANCELLED
 from job_controller.api.report import JobReport, parse_report, untracked
 from job_controller.caches import Caches, Key, cache_name
 from job_controller.core.absence import find_held
@@ -37,7 +38,7 @@ from job_controller.core.plan import (
     WriteStatus,
     without_progress,
 )
-from job_controller.core.report import PHASE_CANCELLED, closed_status, expired_reports
+from job_controller.core.report import closed_status, expired_reports
 from job_controller.core.sightings import Scene, Sightings, look
 from job_controller.core.snapshot import Settings, Snapshot
 from job_controller.core.status import unreadable_status
@@ -54,6 +55,7 @@ from job_controller.kube.errors import (
     TooLarge,
 )
 from job_controller.kube.events import EventRecorder, ObjectReference
+from job_controller.kube.records import INCOMPLETE_RETRY_SECONDS
 from job_controller.kube.reflector import UNSYNCED_SECONDS
 from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, PODS, Resource
 from job_controller.kube.unreadable import Unreadable
@@ -110,6 +112,11 @@ class Reconciler:
                 await self._tell_unreadable(key, unread)
                 return None
             job = self._caches.job(key)
+            if job is not None and not self._caches.has_records(job):
+                await self._caches.read_records(job)
+                job = self._caches.job(key)
+                if job is None or not self._caches.has_records(job):
+                    return INCOMPLETE_RETRY_SECONDS
             wait = await self._keep_history(key, job)
             if job is None:
                 self._written.drop(key)
@@ -215,7 +222,7 @@ class Reconciler:
             logger.info("doing", action=type(action).__name__)
             started = clock.monotonic()
             try:
-                await self._do(key, job, action)
+                await self._do(key, snapshot, action)
             except KubeError as error:
                 field = _REFUSAL_FIELDS.get(type(action))
                 if field is None or not _is_refusal(error):
@@ -233,14 +240,15 @@ class Reconciler:
         for event in plan.events:
             self._shell.events.emit(_reference(job), event.type, event.reason, event.message)
 
-    async def _do(self, key: Key, job: Job, action: Action) -> None:
+    async def _do(self, key: Key, snapshot: Snapshot, action: Action) -> None:
+        job = snapshot.job
         match action:
             case WriteStatus():
                 await self._write_status(key, job, action.status)
             case CreateReport():
                 await self._create_report(key, job, action.body)
             case WriteReportStatus():
-                report = self._report(key, action.name)
+                report = self._report(key, snapshot, action.name)
                 if report is not None:
                     await self._write_report_status(key, report, action.status)
             case ApplyDaemonSet():
@@ -296,8 +304,15 @@ class Reconciler:
 
     # --- the report --------------------------------------------------------------------
 
-    def _report(self, key: Key, name: str) -> JobReport | None:
-        return next((r for r in self._caches.reports_of(key) if r.name == name), None)
+    def _report(self, key: Key, snapshot: Snapshot, name: str) -> JobReport | None:
+        """Return the report of that name, as the snapshot has it if only a summary is left of it.
+
+        The patch says what is to change, so it takes all that stands there.
+        """
+        found = next((r for r in self._caches.reports_of(key) if r.name == name), None)
+        if found is None or found.is_whole:
+            return found
+        return next((r for r in snapshot.reports if r.uid == found.uid), None)
 
     async def _create_report(self, key: Key, job: Job, body: Mapping[str, Any]) -> None:
         try:

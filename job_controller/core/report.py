@@ -9,6 +9,7 @@ from typing import Any
 
 from job_controller.api import names
 from job_controller.api.job import Job
+from job_controller.api.past import FINAL_REPORT_PHASES, PHASE_CANCELLED
 from job_controller.api.report import JobReport, NodeRecord, new_report
 from job_controller.api.times import parse_time
 from job_controller.core.judge import ACTIVE, COMPLETED, FAILED, UNREACHABLE, WAITING
@@ -16,9 +17,6 @@ from job_controller.core.snapshot import Snapshot
 from job_controller.core.tally import Tally, merge_evidence, merge_records
 from job_controller.core.timeline import tell_run, without_present
 
-# A run whose Job was deleted before it ended; only a report can be in this phase.
-PHASE_CANCELLED = "Cancelled"
-_FINAL = frozenset({*names.FINAL_PHASES, PHASE_CANCELLED})
 # A node that left the cluster, or the selection, while its task ran.
 REMOVED = "Removed"
 # What an object of 1.5 MiB holds with room to spare: about 1 KiB a node, ledger and record.
@@ -166,7 +164,7 @@ def _message(job_status: Mapping[str, Any]) -> str:
 
 def closed_status(report: JobReport) -> dict[str, Any] | None:
     """Return the last status of a report whose Job is gone, None when it is closed already."""
-    if report.shard or report.status.get("phase") in _FINAL:
+    if report.shard or report.status.get("phase") in FINAL_REPORT_PHASES:
         return None
     message = "the Job was deleted before the run had ended"
     return {
