@@ -156,7 +156,11 @@ class Caches:
             JOB_REPORTS,
             lambda raw: project_report(raw, self._has_job),
             self._report_changed,
-            {"job": lambda report: (_slot(report.namespace, report.job_name),), **RUN_INDEX},
+            {
+                "job": lambda report: (_slot(report.namespace, report.job_name),),
+                **RUN_INDEX,
+                "namespace": lambda report: (report.namespace,),
+            },
             # Whose report is kept whole is known once the Jobs are.
             after=self._jobs,
         )
@@ -277,6 +281,22 @@ class Caches:
         Those of a run whose Job is not cached are summaries.
         """
         return tuple(self._reports.store.by_index("job", _slot(*key)))
+
+    def count_reports(self, namespace: str) -> int:
+        """Return how many reports a namespace has."""
+        return self._reports.store.count("namespace", namespace)
+
+    def past_reports(self, namespace: str) -> list[JobReport]:
+        """Return the reports of a namespace's runs whose Job is gone."""
+        unreadable = self._jobs.store.unreadable
+        if ("", "") in unreadable:
+            return []  # it may be any of them
+        return [
+            report
+            for report in self._reports.store.by_index("namespace", namespace)
+            if not self._has_job(report.job_uid)
+            and (report.namespace, report.job_name) not in unreadable
+        ]
 
     def has_records(self, job: Job) -> bool:
         """Return whether the cached reports of a Job are whole; `read_records` makes them so."""

@@ -38,7 +38,7 @@ from job_controller.core.plan import (
     WriteStatus,
     without_progress,
 )
-from job_controller.core.report import closed_status, expired_reports
+from job_controller.core.report import closed_status, excess_reports, expired_reports
 from job_controller.core.sightings import Scene, Sightings, look
 from job_controller.core.snapshot import Settings, Snapshot
 from job_controller.core.status import unreadable_status
@@ -74,6 +74,10 @@ _STALE_RETRY_SECONDS = 0.1
 PROGRESS_SHARE = 40.0
 PROGRESS_SECONDS_PER_NODE = 0.01
 PROGRESS_SECONDS = 10.0
+# So many of the reports that a namespace has too many are removed by one pass, and after so many
+# seconds more of them: it keeps no other Job waiting for long.
+EXCESS_AT_ONCE = 20
+EXCESS_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,7 +370,24 @@ class Reconciler:
                 await self._shell.client.delete(
                     JOB_REPORTS, report.name, report.namespace, uid=report.uid
                 )
+        if await self._thin_out(key[0], settings.history_namespace_limit):
+            return EXCESS_SECONDS
         return max((wake_at - now).total_seconds(), 0.0) if wake_at is not None else None
+
+    async def _thin_out(self, namespace: str, limit: int | None) -> bool:
+        """Remove reports that a namespace has beyond its limit; return whether some are left."""
+        if limit is None:
+            return False
+        excess = self._caches.count_reports(namespace) - limit
+        if excess <= 0:
+            return False
+        past = excess_reports(self._caches.past_reports(namespace), min(excess, EXCESS_AT_ONCE))
+        for report in past:
+            with suppress(NotFound):
+                await self._shell.client.delete(
+                    JOB_REPORTS, report.name, report.namespace, uid=report.uid
+                )
+        return bool(past) and excess > len(past)
 
     async def _close_reports(self, key: Key, job: Job | None) -> None:
         for report in self._caches.reports_of(key):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -198,12 +198,33 @@ def expired_reports(
     for run in by_age[:limit]:
         if max_age_seconds is None:
             break
-        end = _created(run) + timedelta(seconds=max_age_seconds)
+        end = _ended(run) + timedelta(seconds=max_age_seconds)
         if end <= now:
             expired.extend(run)
         else:
             wakes.append(end)
     return expired, min(wakes, default=None)
+
+
+def excess_reports(reports: Iterable[JobReport], count: int) -> list[JobReport]:
+    """Return `count` reports, those of the runs that ended first; a run goes as a whole."""
+    if count <= 0:
+        return []
+    runs: dict[str, list[JobReport]] = {}
+    for report in reports:
+        runs.setdefault(report.job_uid, []).append(report)
+    excess: list[JobReport] = []
+    for run in sorted(runs.values(), key=_ended):
+        if len(excess) >= count:
+            break
+        excess.extend(run)
+    return excess
+
+
+def _ended(run: list[JobReport]) -> datetime:
+    """Return when a run ended; for one whose report does not say it, when it was created."""
+    ends = [end for report in run if (end := parse_time(report.status.get("completionTime")))]
+    return max(ends, default=_created(run))
 
 
 def _created(run: list[JobReport]) -> datetime:
