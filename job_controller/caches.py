@@ -15,6 +15,13 @@ from typing import Any, TypeVar
 from job_controller.api import names
 from job_controller.api.affinity import changed_keys, label_keys
 from job_controller.api.job import Job, parse_job
+from job_controller.api.kept import (
+    kept_daemon_set,
+    kept_job,
+    unkept_job,
+    whole_daemon_set,
+    whole_job,
+)
 from job_controller.api.objects import (
     DaemonSet,
     Node,
@@ -23,9 +30,11 @@ from job_controller.api.objects import (
     parse_node,
     parse_pod,
 )
-from job_controller.api.report import JobReport, parse_report
+from job_controller.api.report import JobReport
 from job_controller.api.times import parse_time
+from job_controller.core.limits import SPEC_LIMIT_BYTES, spec_bytes
 from job_controller.kube.client import WATCH_IDLE_SECONDS, KubeClient
+from job_controller.kube.records import RUN_INDEX, RecordKeeper, project_report
 from job_controller.kube.reflector import MultiReflector, Reflector, wait_synced
 from job_controller.kube.resources import (
     DAEMON_SETS,
@@ -87,6 +96,14 @@ def parse_notice(raw: Mapping[str, Any]) -> Notice:
     )
 
 
+def project_job(raw: Mapping[str, Any]) -> Job:
+    """Return the Job in a raw object as it is kept; raises ValueError when it is none."""
+    job = parse_job(raw)
+    # A Job that has started, before there was a limit, goes on.
+    size = 0 if job.status.get("startTime") else spec_bytes(job)
+    return unkept_job(job, size) if size > SPEC_LIMIT_BYTES else kept_job(job)
+
+
 class Caches:
     """The caches, and `wake(key, seconds)` called for every Job that a change may concern.
 
@@ -110,14 +127,17 @@ class Caches:
         self._crowd_seconds: dict[Key, float] = {}
         self._jobs = self._make(
             JOBS,
-            parse_job,
+            project_job,
             self._job_changed,
-            {"daemon_set": lambda job: (_slot(job.namespace, job.daemon_set_name),)},
+            {
+                "daemon_set": lambda job: (_slot(job.namespace, job.daemon_set_name),),
+                "uid": lambda job: (job.uid,),
+            },
             on_unreadable=lambda found: wake((found.namespace, found.name), 0.0),
         )
         self._daemon_sets = self._make(
             DAEMON_SETS,
-            parse_daemon_set,
+            lambda raw: kept_daemon_set(parse_daemon_set(raw)),
             self._daemon_set_changed,
             {
                 "uid": lambda found: (found.uid,),
@@ -134,10 +154,17 @@ class Caches:
         )
         self._reports = self._make(
             JOB_REPORTS,
-            parse_report,
+            lambda raw: project_report(raw, self._has_job),
             self._report_changed,
-            {"job": lambda report: (_slot(report.namespace, report.job_name),)},
+            {
+                "job": lambda report: (_slot(report.namespace, report.job_name),),
+                **RUN_INDEX,
+                "namespace": lambda report: (report.namespace,),
+            },
+            # Whose report is kept whole is known once the Jobs are.
+            after=self._jobs,
         )
+        self._keeper = RecordKeeper(client, self._reports.store, is_needed=self._has_job)
         self._notices = self._make(
             EVENTS,
             parse_notice,
@@ -216,10 +243,11 @@ class Caches:
 
     def job(self, key: Key) -> Job | None:
         """Return the Job of that key."""
-        return self._jobs.store.get(key)
+        found = self._jobs.store.get(key)
+        return None if found is None else whole_job(found)
 
     def jobs(self) -> list[Job]:
-        """Return all Jobs."""
+        """Return all Jobs, without what is long in their specs."""
         return self._jobs.store.values()
 
     def unreadable_job(self, key: Key) -> Unreadable | None:
@@ -236,7 +264,8 @@ class Caches:
 
     def daemon_set(self, namespace: str, name: str) -> DaemonSet | None:
         """Return the DaemonSet of that name, if it carries our label."""
-        return self._daemon_sets.store.get((namespace, name))
+        found = self._daemon_sets.store.get((namespace, name))
+        return None if found is None else whole_daemon_set(found)
 
     def pods_of(self, daemon_set: DaemonSet) -> tuple[Pod, ...]:
         """Return the pods that the DaemonSet controls, by owner reference and not by label."""
@@ -247,8 +276,38 @@ class Caches:
         return {node.name: node for node in self._nodes.store}
 
     def reports_of(self, key: Key) -> tuple[JobReport, ...]:
-        """Return the reports of all runs of Jobs of that namespace and name."""
+        """Return the reports of all runs of Jobs of that namespace and name.
+
+        Those of a run whose Job is not cached are summaries.
+        """
         return tuple(self._reports.store.by_index("job", _slot(*key)))
+
+    def count_reports(self, namespace: str) -> int:
+        """Return how many reports a namespace has."""
+        return self._reports.store.count("namespace", namespace)
+
+    def past_reports(self, namespace: str) -> list[JobReport]:
+        """Return the reports of a namespace's runs whose Job is gone."""
+        unreadable = self._jobs.store.unreadable
+        if ("", "") in unreadable:
+            return []  # it may be any of them
+        return [
+            report
+            for report in self._reports.store.by_index("namespace", namespace)
+            if not self._has_job(report.job_uid)
+            and (report.namespace, report.job_name) not in unreadable
+        ]
+
+    def has_records(self, job: Job) -> bool:
+        """Return whether the cached reports of a Job are whole; `read_records` makes them so."""
+        return self._keeper.is_complete(job.uid)
+
+    async def read_records(self, job: Job) -> None:
+        """Read the reports of a Job again that came into the cache before it; raises KubeError."""
+        await self._keeper.complete(job.uid)
+
+    def _has_job(self, uid: str) -> bool:
+        return bool(self._jobs.store.by_index("uid", uid))
 
     def pods_refused(self, daemon_set: DaemonSet) -> str:
         """Return the newest reason why pods of the DaemonSet could not be created, "" if none."""
@@ -278,6 +337,7 @@ class Caches:
         if (job := new or old) is not None:
             if new is None:
                 self._crowd_seconds.pop((job.namespace, job.name), None)
+                self._keeper.release(job.uid)
             self._wake((job.namespace, job.name), 0.0)
 
     def _daemon_set_changed(self, old: DaemonSet | None, new: DaemonSet | None) -> None:
@@ -335,6 +395,7 @@ class Caches:
         field_selector: str | None = None,
         idle_seconds: float = WATCH_IDLE_SECONDS,
         on_unreadable: Callable[[Unreadable], None] | None = None,
+        after: MultiReflector[Any] | None = None,
     ) -> MultiReflector[T]:
         def one(namespace: str | None, store: Store[T]) -> Reflector[T]:
             return Reflector(
@@ -349,6 +410,7 @@ class Caches:
                 store=store,
                 idle_timeout_seconds=idle_seconds,
                 on_unreadable=on_unreadable,
+                after=None if after is None else after.reflector_for(namespace or "").synced,
                 on_progress=lambda where, version: self._progress(resource.plural, where, version),
             )
 

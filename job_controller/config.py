@@ -24,8 +24,8 @@ class Config:
     `namespaces`: those whose Jobs it looks after, empty for all. `lease_namespace`: where the
     leader election's Lease lives; empty means no election, for a controller run by hand.
     `workers`: Jobs that are worked on at the same time. `start_patience_seconds` and
-    `unreachable_patience_seconds`: see `core.judge.Patience`. `history_limit` and
-    `history_seconds` (None: no limit): see `core.snapshot.Settings`.
+    `unreachable_patience_seconds`: see `core.judge.Patience`. `history_limit`,
+    `history_seconds` and `history_namespace_limit` (None: no limit): see `core.snapshot.Settings`.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -40,7 +40,8 @@ class Config:
     start_patience_seconds: int = 300
     unreachable_patience_seconds: int = 60
     history_limit: int = 10
-    history_seconds: int | None = None
+    history_seconds: int | None = 2_592_000
+    history_namespace_limit: int | None = 500
     probe_host: str | None = None
     probe_port: int = 8080
     log_level: str = "INFO"
@@ -93,8 +94,14 @@ def parse_config(arguments: Sequence[str], environ: Mapping[str, str], hostname:
     add(
         "--history-seconds",
         type=_whole,
-        default=_number(environ, "HISTORY_SECONDS", 0),
+        default=_number(environ, "HISTORY_SECONDS", 2_592_000),
         help="how long they are kept at most; 0: for ever",
+    )
+    add(
+        "--history-namespace-limit",
+        type=_whole,
+        default=_number(environ, "HISTORY_NAMESPACE_LIMIT", 500),
+        help="reports of finished runs kept in each namespace; 0: no limit",
     )
     add("--log-level", default=environ.get("LOG_LEVEL", "INFO"))
     add("--log-format", choices=("human", "json"), default=environ.get("LOG_FORMAT", "human"))
@@ -116,6 +123,7 @@ def parse_config(arguments: Sequence[str], environ: Mapping[str, str], hostname:
         unreachable_patience_seconds=args.unreachable_patience,
         history_limit=args.history_limit,
         history_seconds=args.history_seconds or None,
+        history_namespace_limit=args.history_namespace_limit or None,
         probe_host=args.probe_host or None,
         probe_port=args.probe_port,
         log_level=args.log_level,

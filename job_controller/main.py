@@ -138,6 +138,7 @@ class Controller:
             hold_image=config.hold_image,
             history_limit=config.history_limit,
             history_seconds=config.history_seconds,
+            history_namespace_limit=config.history_namespace_limit,
         )
 
     def _logged(

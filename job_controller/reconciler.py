@@ -20,6 +20,7 @@ from loguru import logger
 from job_controller.api import names
 from job_controller.api.job import Job, parse_spec
 from job_controller.api.objects import DaemonSet, Pod, parse_daemon_set
+from job_controller.api.past import PHASE_CANCELLED
 from job_controller.api.report import JobReport, parse_report, untracked
 from job_controller.caches import Caches, Key, cache_name
 from job_controller.core.absence import find_held
@@ -39,7 +40,7 @@ from job_controller.core.plan import (
     WriteStatus,
     without_progress,
 )
-from job_controller.core.report import PHASE_CANCELLED, closed_status, expired_reports
+from job_controller.core.report import closed_status, excess_reports, expired_reports
 from job_controller.core.sightings import Scene, Sightings, look, shifted
 from job_controller.core.snapshot import Settings, Snapshot
 from job_controller.core.status import unreadable_status
@@ -56,6 +57,7 @@ from job_controller.kube.errors import (
     TooLarge,
 )
 from job_controller.kube.events import EventRecorder, ObjectReference
+from job_controller.kube.records import INCOMPLETE_RETRY_SECONDS
 from job_controller.kube.reflector import UNSYNCED_SECONDS
 from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, PODS, Resource
 from job_controller.kube.unreadable import Unreadable
@@ -77,6 +79,12 @@ _CLOCK_SET = timedelta(seconds=1)
 PROGRESS_SHARE = 40.0
 PROGRESS_SECONDS_PER_NODE = 0.01
 PROGRESS_SECONDS = 10.0
+# So many of the reports that a namespace has too many are removed by one pass, and after so many
+# seconds more of them: it keeps no other Job waiting for long.
+EXCESS_AT_ONCE = 20
+EXCESS_SECONDS = 1.0
+# When reports of ended runs are tried again that the API server does not let be closed or deleted.
+HISTORY_RETRY_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +125,11 @@ class Reconciler:
                 await self._tell_unreadable(key, unread)
                 return None
             job = self._caches.job(key)
+            if job is not None and not self._caches.has_records(job):
+                await self._caches.read_records(job)
+                job = self._caches.job(key)
+                if job is None or not self._caches.has_records(job):
+                    return INCOMPLETE_RETRY_SECONDS
             wait = await self._keep_history(key, job)
             if job is None:
                 self._written.drop(key)
@@ -230,7 +243,7 @@ class Reconciler:
             logger.info("doing", action=type(action).__name__)
             started = clock.monotonic()
             try:
-                await self._do(key, job, action)
+                await self._do(key, snapshot, action)
             except KubeError as error:
                 field = _REFUSAL_FIELDS.get(type(action))
                 if field is None or not _is_refusal(error):
@@ -248,14 +261,15 @@ class Reconciler:
         for event in plan.events:
             self._shell.events.emit(_reference(job), event.type, event.reason, event.message)
 
-    async def _do(self, key: Key, job: Job, action: Action) -> None:
+    async def _do(self, key: Key, snapshot: Snapshot, action: Action) -> None:
+        job = snapshot.job
         match action:
             case WriteStatus():
                 await self._write_status(key, job, action.status)
             case CreateReport():
                 await self._create_report(key, job, action.body)
             case WriteReportStatus():
-                report = self._report(key, action.name)
+                report = self._report(key, snapshot, action.name)
                 if report is not None:
                     await self._write_report_status(key, report, action.status)
             case TryDaemonSet():
@@ -313,8 +327,15 @@ class Reconciler:
 
     # --- the report --------------------------------------------------------------------
 
-    def _report(self, key: Key, name: str) -> JobReport | None:
-        return next((r for r in self._caches.reports_of(key) if r.name == name), None)
+    def _report(self, key: Key, snapshot: Snapshot, name: str) -> JobReport | None:
+        """Return the report of that name, as the snapshot has it if only a summary is left of it.
+
+        The patch says what is to change, so it takes all that stands there.
+        """
+        found = next((r for r in self._caches.reports_of(key) if r.name == name), None)
+        if found is None or found.is_whole:
+            return found
+        return next((r for r in snapshot.reports if r.uid == found.uid), None)
 
     async def _create_report(self, key: Key, job: Job, body: Mapping[str, Any]) -> None:
         try:
@@ -352,10 +373,13 @@ class Reconciler:
     async def _keep_history(self, key: Key, job: Job | None) -> float | None:
         """Close the reports of runs whose Job is gone and remove those history has no room for.
 
-        Returns the seconds after which another one is too old, None for never.
+        Returns the seconds after which to look again, None for never. What the API server refuses
+        here holds up nothing of the Job that has the name now.
         """
         settings, now = self._shell.settings(), self._shell.clock.now()
-        await self._close_reports(key, job)
+        living = {job.uid} if job is not None else set()
+        reports = [r for r in self._caches.reports_of(key) if r.job_uid not in living]
+        closing = {r.name: status for r in reports if (status := closed_status(r)) is not None}
         expired, wake_at = expired_reports(
             list(self._caches.reports_of(key)),
             living_uid=job.uid if job is not None else "",
@@ -363,20 +387,52 @@ class Reconciler:
             max_age_seconds=settings.history_seconds,
             now=now,
         )
-        for report in expired:
-            with suppress(NotFound):
-                await self._shell.client.delete(
-                    JOB_REPORTS, report.name, report.namespace, uid=report.uid
-                )
+        # The cache of Jobs may be behind that of reports: a run that goes on is not of the past.
+        unheard = await self._uid_on_server(key) if closing or expired else ""
+        is_late = unheard not in living and any(r.job_uid == unheard for r in reports)
+        try:
+            for report in reports:
+                if report.name in closing and report.job_uid != unheard:
+                    await self._write_report_status(key, report, closing[report.name])
+            for report in expired:
+                if report.job_uid != unheard:
+                    await self._delete_report(report)
+        except KubeError as error:
+            if not _is_refusal(error):
+                raise
+            logger.warning("a report of the past cannot be changed", error=str(error))
+            return HISTORY_RETRY_SECONDS
+        if await self._thin_out(key[0], settings.history_namespace_limit):
+            return EXCESS_SECONDS
+        if is_late:
+            return UNSYNCED_SECONDS
         return max((wake_at - now).total_seconds(), 0.0) if wake_at is not None else None
 
-    async def _close_reports(self, key: Key, job: Job | None) -> None:
-        for report in self._caches.reports_of(key):
-            if job is not None and report.job_uid == job.uid:
-                continue
-            status = closed_status(report)
-            if status is not None:
-                await self._write_report_status(key, report, status)
+    async def _uid_on_server(self, key: Key) -> str:
+        """Return the UID of the Job of that key, read from the server, "" for none."""
+        try:
+            found = await self._shell.client.get(JOBS, key[1], key[0])
+        except NotFound:
+            return ""
+        return str(found["metadata"]["uid"])
+
+    async def _delete_report(self, report: JobReport) -> None:
+        with suppress(NotFound):
+            await self._shell.client.delete(
+                JOB_REPORTS, report.name, report.namespace, uid=report.uid
+            )
+
+    async def _thin_out(self, namespace: str, limit: int | None) -> bool:
+        """Remove reports that a namespace has beyond its limit; return whether some are left."""
+        if limit is None:
+            return False
+        excess = self._caches.count_reports(namespace) - limit
+        if excess <= 0:
+            return False
+        past = excess_reports(self._caches.past_reports(namespace), min(excess, EXCESS_AT_ONCE))
+        for report in past:
+            await self._delete_report(report)
+        return bool(past) and excess > len(past)
 
     # --- DaemonSet and pods ------------------------------------------------------------
 

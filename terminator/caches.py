@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 from job_controller.api import names
 from job_controller.api.affinity import changed_keys, label_keys
 from job_controller.api.job import Job, parse_job
+from job_controller.api.kept import placed_job, placing_daemon_set, placing_job
 from job_controller.api.objects import (
     DaemonSet,
     Node,
@@ -19,8 +20,9 @@ from job_controller.api.objects import (
     parse_node,
     parse_pod,
 )
-from job_controller.api.report import JobReport, parse_report
+from job_controller.api.report import JobReport
 from job_controller.kube.client import KubeClient
+from job_controller.kube.records import RUN_INDEX, RecordKeeper, project_report
 from job_controller.kube.reflector import MultiReflector, Reflector, wait_synced
 from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, NODES, PODS, Resource
 from job_controller.kube.store import Indexer, Projected, Store
@@ -45,6 +47,10 @@ class Listener(Protocol):
         """Take note that a Job does not exist any more; one of its name may."""
         ...
 
+    def needs_records(self, job_uid: str) -> bool:
+        """Return whether evidence of that run, whose Job may be gone, is yet to be entered."""
+        ...
+
 
 class Caches:
     """The caches of some namespaces (none named: all of them)."""
@@ -62,10 +68,15 @@ class Caches:
         self._clock = clock
         self._listener = listener
         self._namespaces = tuple(namespaces)
-        self._jobs = self._make(JOBS, parse_job, self._job_changed, {"uid": lambda job: (job.uid,)})
+        self._jobs = self._make(
+            JOBS,
+            lambda raw: placing_job(parse_job(raw)),
+            self._job_changed,
+            {"uid": lambda job: (job.uid,)},
+        )
         self._daemon_sets = self._make(
             DAEMON_SETS,
-            parse_daemon_set,
+            lambda raw: placing_daemon_set(parse_daemon_set(raw)),
             self._daemon_set_changed,
             {
                 "uid": lambda found: (found.uid,),
@@ -82,10 +93,13 @@ class Caches:
         )
         self._reports = self._make(
             JOB_REPORTS,
-            parse_report,
+            lambda raw: project_report(raw, self._needs_records),
             self._report_changed,
-            {"job": lambda report: (report.job_uid,)},
+            RUN_INDEX,
+            # Whose report is kept whole is known once the Jobs are.
+            after=self._jobs,
         )
+        self._keeper = RecordKeeper(client, self._reports.store, is_needed=self._needs_records)
         self._nodes: Reflector[Node] = Reflector(
             client,
             NODES,
@@ -145,11 +159,12 @@ class Caches:
     # --- reading -------------------------------------------------------------------------
 
     def job(self, key: JobKey) -> Job | None:
-        """Return the Job of that key."""
-        return self._jobs.store.get(key)
+        """Return the Job of that key, with what of its spec the terminator asks for."""
+        found = self._jobs.store.get(key)
+        return None if found is None else placed_job(found)
 
     def jobs(self) -> list[Job]:
-        """Return all Jobs."""
+        """Return all Jobs, without what chooses their nodes."""
         return self._jobs.store.values()
 
     def has_job(self, uid: str) -> bool:
@@ -175,7 +190,22 @@ class Caches:
 
     def reports_of(self, job: Job) -> list[JobReport]:
         """Return the reports of this run, by the UID of its Job."""
-        return self._reports.store.by_index("job", job.uid)
+        return self._reports.store.by_index("run", job.uid)
+
+    def has_records(self, job: Job) -> bool:
+        """Return whether the cached reports of a Job are whole; `read_records` makes them so."""
+        return self._keeper.is_complete(job.uid)
+
+    async def read_records(self, job: Job) -> None:
+        """Read the reports of a Job again that came into the cache before it; raises KubeError."""
+        await self._keeper.complete(job.uid)
+
+    def release_records(self) -> None:
+        """Keep only summaries of the reports that nobody needs."""
+        self._keeper.release_all()
+
+    def _needs_records(self, uid: str) -> bool:
+        return self.has_job(uid) or self._listener.needs_records(uid)
 
     # --- changes -------------------------------------------------------------------------
 
@@ -184,6 +214,7 @@ class Caches:
         assert job is not None
         if new is None:
             self._listener.job_gone(job)
+            self._keeper.release(job.uid)
         self._listener.job_concerned((job.namespace, job.name), in_crowd=False)
 
     def _daemon_set_changed(self, old: DaemonSet | None, new: DaemonSet | None) -> None:
@@ -205,6 +236,7 @@ class Caches:
         report = new or old
         assert report is not None
         self._listener.report_changed(report)
+        self._keeper.release(report.job_uid)
         # A complete Job waits for nothing but its record: nothing is left to come in crowds.
         key = (report.namespace, report.job_name)
         job = self.job(key)
@@ -230,6 +262,7 @@ class Caches:
         on_change: Callable[[T | None, T | None], None],
         indexers: Mapping[str, Indexer[T]],
         label_selector: str | None = None,
+        after: MultiReflector[Any] | None = None,
     ) -> MultiReflector[T]:
         def one(namespace: str | None, store: Store[T]) -> Reflector[T]:
             return Reflector(
@@ -241,6 +274,7 @@ class Caches:
                 on_change=on_change,
                 clock=self._clock,
                 store=store,
+                after=None if after is None else after.reflector_for(namespace or "").synced,
             )
 
         return MultiReflector(self._namespaces, one, indexers=indexers)

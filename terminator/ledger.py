@@ -7,7 +7,7 @@ written again.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loguru import logger
@@ -22,6 +22,7 @@ from job_controller.api.report import (
 )
 from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import Conflict, Forbidden, KubeError, NotFound, TooLarge
+from job_controller.kube.records import INCOMPLETE_RETRY_SECONDS
 from job_controller.kube.reflector import is_newer
 from job_controller.kube.resources import JOB_REPORTS
 from job_controller.runtime.queue import WorkQueue
@@ -52,6 +53,7 @@ REST_SECONDS_PER_NODE = 0.01
 REST_SECONDS = 10.0
 
 ReportsOf = Callable[[Job], Iterable[JobReport]]
+ReadRecords = Callable[[Job], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,8 @@ class Ledger:
     """The evidence of all runs on its way into their reports.
 
     `reports_of(job)` returns the cached reports of a run, and `has_job(uid)` whether the caches
-    have its Job. `flush_seconds` is how long evidence may wait for more; it can be changed at any
+    have its Job; `read_records(job)` reads those again of which there is a summary only.
+    `flush_seconds` is how long evidence may wait for more; it can be changed at any
     time.
     """
 
@@ -110,6 +113,7 @@ class Ledger:
         *,
         reports_of: ReportsOf,
         has_job: Callable[[str], bool],
+        read_records: ReadRecords,
         flush_seconds: float,
     ) -> None:
         self.flush_seconds = flush_seconds
@@ -117,6 +121,7 @@ class Ledger:
         self._metrics = metrics
         self._reports_of = reports_of
         self._has_job = has_job
+        self._read_records = read_records
         self._books: dict[str, _Book] = {}
         self._queue: WorkQueue[str] = WorkQueue(
             base_seconds=BACKOFF_SECONDS[0],
@@ -129,6 +134,10 @@ class Ledger:
     def __len__(self) -> int:
         """Return how many runs have something kept about them here."""
         return len(self._books)
+
+    def __contains__(self, job_uid: str) -> bool:
+        """Return whether something is kept about the run of that Job."""
+        return job_uid in self._books
 
     def enter(self, job: Job, node: str, evidence: Evidence) -> bool:
         """Have `evidence` entered for `node` soon; returns whether it is new.
@@ -208,6 +217,12 @@ class Ledger:
         elif book.pending:
             self._queue.add_after(job_uid, self._delay(book))
 
+    def sweep(self) -> None:
+        """Drop the runs of which nothing is pending and all that was written has been seen."""
+        for uid, book in list(self._books.items()):
+            if not book.pending and not self._prune(book):
+                del self._books[uid]
+
     def forget(self, job_uid: str) -> None:
         """Drop what is known of a run whose Job and reports are gone."""
         self._books.pop(job_uid, None)
@@ -252,6 +267,11 @@ class Ledger:
 
     async def _flush(self, book: _Book) -> float | None:
         """Write what is pending of one run; raises the first error once all was tried."""
+        if not all(report.is_whole for report in self._shards(book)):
+            # A Job that was gone from the cache is back: what stands in the report is not known.
+            await self._read_records(book.job)
+        if not all(report.is_whole for report in self._shards(book)):
+            return INCOMPLETE_RETRY_SECONDS
         was_awaited, book.is_awaited = book.is_awaited, False
         loop = asyncio.get_running_loop()
         started = loop.time()

@@ -17,6 +17,7 @@ from job_controller.api.report import Evidence, parse_record
 from job_controller.api.tokens import EXIT
 from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import Conflict, KubeError, NotFound
+from job_controller.kube.records import INCOMPLETE_RETRY_SECONDS
 from job_controller.kube.reflector import UNSYNCED_SECONDS
 from job_controller.kube.resources import JOBS
 from job_controller.runtime.clock import Clock
@@ -129,6 +130,11 @@ class Reconciler:
             self._overdue.pop(key, None)
             self.scanner.set_targets(key, ())
             return None
+        if not self._caches.has_records(job):
+            await self._caches.read_records(job)
+            job = self._caches.job(key)
+            if job is None or not self._caches.has_records(job):
+                return INCOMPLETE_RETRY_SECONDS
         daemon_set = self._caches.daemon_set_of(job)
         pods = owned_pods(
             job, daemon_set, self._caches.pods_of(daemon_set) if daemon_set is not None else ()

@@ -75,6 +75,7 @@ class Watch:
             self._metrics,
             reports_of=self.caches.reports_of,
             has_job=self.caches.has_job,
+            read_records=self.caches.read_records,
             flush_seconds=config.flush_interval,
         )
         reconciler = Reconciler(
@@ -108,6 +109,7 @@ class Watch:
                 )
         finally:
             self._scanner = self._ledger = None
+            self.caches.release_records()
             if self.is_stopping:
                 await self._flush_last(ledger)
 
@@ -144,6 +146,10 @@ class Watch:
         if self._ledger is not None and not self.caches.reports_of(job):
             self._ledger.forget(job.uid)
 
+    def needs_records(self, job_uid: str) -> bool:
+        """Return whether the ledger keeps something of that run."""
+        return self._ledger is not None and job_uid in self._ledger
+
     # --- one look ------------------------------------------------------------------------
 
     def _logged(self, reconciler: Reconciler) -> Callable[[JobKey], Awaitable[float | None]]:
@@ -174,6 +180,9 @@ class Watch:
     async def _resync(self) -> None:
         while True:
             await asyncio.sleep(self._config().resync_period)
+            if self._ledger is not None:
+                self._ledger.sweep()
+            self.caches.release_records()
             self.look_at_all()
 
     async def _flush_last(self, ledger: Ledger) -> None:

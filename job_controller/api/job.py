@@ -120,7 +120,8 @@ class Job:
     """A Job: identity, spec, and as the server keeps them the spec and the status.
 
     `raw_spec` is what a record of the run can be run again from; `status` is what was last
-    written, compared before a write.
+    written, compared before a write. `excess_bytes` is the size of a spec that is too large for the
+    Job to be started, and was not kept.
     """
 
     namespace: str
@@ -134,6 +135,7 @@ class Job:
     annotations: Mapping[str, str] = field(default_factory=dict)
     status: Mapping[str, Any] = field(default_factory=dict)
     raw_spec: Mapping[str, Any] = field(default_factory=dict)
+    excess_bytes: int = 0
 
     @property
     def counted_nodes(self) -> int | None:

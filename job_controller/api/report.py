@@ -161,7 +161,10 @@ def parse_record(raw: Mapping[str, Any]) -> NodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """A JobReport, or one shard of it."""
+    """A JobReport, or one shard of it.
+
+    Not `is_whole`: a summary (see `summarized`), without evidence and records.
+    """
 
     namespace: str
     name: str
@@ -173,6 +176,7 @@ class JobReport:
     evidence: Mapping[str, Evidence] = field(default_factory=dict)
     status: Mapping[str, Any] = field(default_factory=dict)
     created_at: datetime | None = None
+    is_whole: bool = True
     _records: Mapping[str, NodeRecord] | None = field(
         default=None, init=False, repr=False, compare=False
     )

@@ -24,6 +24,8 @@ TERMS_LIMIT_BYTES: Final = 512 * 1024
 
 def spec_bytes(job: Job) -> int:
     """Return the size as JSON of a Job's spec without `spec.nodes`, of which the terms count."""
+    if job.excess_bytes:
+        return job.excess_bytes
     return _size({key: value for key, value in job.raw_spec.items() if key != "nodes"})
 
 

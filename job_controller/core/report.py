@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from job_controller.api import names
 from job_controller.api.job import Job
+from job_controller.api.past import FINAL_REPORT_PHASES, PHASE_CANCELLED
 from job_controller.api.report import JobReport, NodeRecord, new_report
 from job_controller.api.times import parse_time
 from job_controller.core.judge import ACTIVE, COMPLETED, FAILED, UNREACHABLE, WAITING
@@ -16,9 +17,6 @@ from job_controller.core.snapshot import Snapshot
 from job_controller.core.tally import Tally, merge_evidence, merge_records
 from job_controller.core.timeline import tell_run, without_present
 
-# A run whose Job was deleted before it ended; only a report can be in this phase.
-PHASE_CANCELLED = "Cancelled"
-_FINAL = frozenset({*names.FINAL_PHASES, PHASE_CANCELLED})
 # A node that left the cluster, or the selection, after its task had begun and before it was done.
 REMOVED = "Removed"
 # What an object of 1.5 MiB holds with room to spare: about 1 KiB a node, ledger and record.
@@ -167,7 +165,7 @@ def _message(job_status: Mapping[str, Any]) -> str:
 
 def closed_status(report: JobReport) -> dict[str, Any] | None:
     """Return the last status of a report whose Job is gone, None when it is closed already."""
-    if report.shard or report.status.get("phase") in _FINAL:
+    if report.shard or report.status.get("phase") in FINAL_REPORT_PHASES:
         return None
     message = "the Job was deleted before the run had ended"
     return {
@@ -201,12 +199,33 @@ def expired_reports(
     for run in by_age[:limit]:
         if max_age_seconds is None:
             break
-        end = _created(run) + timedelta(seconds=max_age_seconds)
+        end = _ended(run) + timedelta(seconds=max_age_seconds)
         if end <= now:
             expired.extend(run)
         else:
             wakes.append(end)
     return expired, min(wakes, default=None)
+
+
+def excess_reports(reports: Iterable[JobReport], count: int) -> list[JobReport]:
+    """Return `count` reports, those of the runs that ended first; a run goes as a whole."""
+    if count <= 0:
+        return []
+    runs: dict[str, list[JobReport]] = {}
+    for report in reports:
+        runs.setdefault(report.job_uid, []).append(report)
+    excess: list[JobReport] = []
+    for run in sorted(runs.values(), key=_ended):
+        if len(excess) >= count:
+            break
+        excess.extend(run)
+    return excess
+
+
+def _ended(run: list[JobReport]) -> datetime:
+    """Return when a run ended; for one whose report does not say it, when it was created."""
+    ends = [end for report in run if (end := parse_time(report.status.get("completionTime")))]
+    return max(ends, default=_created(run))
 
 
 def _created(run: list[JobReport]) -> datetime:

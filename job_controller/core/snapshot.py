@@ -19,7 +19,8 @@ class Settings:
 
     `token`: the word of Jobs that name none. `hold_image`: what holds the pod of a task in Exit
     mode once the task has ended. `history_limit` finished reports are kept for each Job name,
-    none longer than `history_seconds` (None: for ever).
+    none longer than `history_seconds` (None: for ever), and `history_namespace_limit` in each
+    namespace (None: no limit).
     """
 
     token: str = names.DEFAULT_TOKEN
@@ -27,6 +28,7 @@ class Settings:
     hold_image: str = names.DEFAULT_HOLD_IMAGE
     history_limit: int = 10
     history_seconds: float | None = None
+    history_namespace_limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from job_controller.kube.client import MALFORMED_ANSWER, KubeClient, Page
 from job_controller.kube.errors import KubeError, Unavailable
-from job_controller.kube.resources import Resource
+from job_controller.kube.resources import JOB_REPORTS, JOBS, Resource
 from job_controller.kube.transport import ANSWER_LIMIT_BYTES, ANSWER_TOO_LARGE
 from job_controller.kube.unreadable import Unreadable
 
@@ -14,6 +14,12 @@ PAGE_LIMIT = 500
 # of large runs take 240 MiB, and what is parsed takes several times that.
 PAGE_LIMIT_BYTES = 16 * 1024 * 1024
 LIST_TIMEOUT_SECONDS = 60.0
+# Single Jobs and reports may be as large as etcd takes them. What is parsed takes five times the
+# page and more, so theirs are smaller, and begin small: the server makes all of a page of which the
+# client reads a part only.
+LARGE_OBJECTS = frozenset({JOBS, JOB_REPORTS})
+LARGE_OBJECTS_PAGE_LIMIT = 16
+LARGE_OBJECTS_PAGE_LIMIT_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +39,14 @@ class Pager:
     def __init__(self, client: KubeClient, what: Selection) -> None:
         self._client = client
         self._what = what
-        self._size = PAGE_LIMIT
+        is_large = what.resource in LARGE_OBJECTS
+        self._size = LARGE_OBJECTS_PAGE_LIMIT if is_large else PAGE_LIMIT
+        self._limit_bytes = LARGE_OBJECTS_PAGE_LIMIT_BYTES if is_large else PAGE_LIMIT_BYTES
+        self._whole_limit_bytes = PAGE_LIMIT_BYTES if is_large else ANSWER_LIMIT_BYTES
 
     async def whole(self) -> Page:
-        """Return everything in one answer."""
-        return await self._ask(None, "", limit_bytes=ANSWER_LIMIT_BYTES)
+        """Return everything in one answer; raises Unavailable if that is too much."""
+        return await self._ask(None, "", limit_bytes=self._whole_limit_bytes)
 
     async def newest(self) -> Page:
         """Return a page of one object, selected or not, for the server's newest version."""
@@ -57,7 +66,9 @@ class Pager:
         """
         while True:
             try:
-                page = await self._ask(self._size, continue_)
+                # A single object has room for all that the server may make of it.
+                room = self._limit_bytes if self._size > 1 else PAGE_LIMIT_BYTES
+                page = await self._ask(self._size, continue_, limit_bytes=room)
             except Unavailable as error:
                 if error.reason not in {ANSWER_TOO_LARGE, MALFORMED_ANSWER}:
                     raise
@@ -65,7 +76,7 @@ class Pager:
                     return await self._page_without(continue_, error)
                 self._size //= 2
                 continue
-            if page.size_bytes * 4 <= PAGE_LIMIT_BYTES:
+            if page.size_bytes * 4 <= self._limit_bytes:
                 self._size = min(self._size * 2, PAGE_LIMIT)
             return page
 
@@ -85,7 +96,7 @@ class Pager:
         continue_: str,
         *,
         metadata_only: bool = False,
-        limit_bytes: int | None = None,
+        limit_bytes: int = PAGE_LIMIT_BYTES,
     ) -> Page:
         return await self._client.page(
             self._what.resource,
@@ -95,6 +106,6 @@ class Pager:
             limit=limit,
             continue_=continue_ or None,
             metadata_only=metadata_only or self._what.metadata_only,
-            limit_bytes=PAGE_LIMIT_BYTES if limit_bytes is None else limit_bytes,
+            limit_bytes=limit_bytes,
             timeout_seconds=LIST_TIMEOUT_SECONDS,
         )

@@ -68,7 +68,8 @@ class Reflector(Generic[T]):
     (None, new) for an addition, (old, new) for a change, (old, None) for a deletion; a replaced UID
     is a deletion and an addition. It must be quick and must not raise; what it raises ends `run`.
     `on_progress(namespace, resource_version)` is told how far the cache has come, after the
-    change itself; the namespace is empty if all are watched.
+    change itself; the namespace is empty if all are watched. Nothing is listed before `after` is
+    set.
     """
 
     def __init__(  # noqa: PLR0913 - independent settings, given by name
@@ -88,6 +89,7 @@ class Reflector(Generic[T]):
         on_progress: OnProgress | None = None,
         on_unreadable: OnUnreadable | None = None,
         idle_timeout_seconds: float = WATCH_IDLE_SECONDS,
+        after: asyncio.Event | None = None,
         rng: Callable[[], float] = random.random,
     ) -> None:
         self._client = client
@@ -98,6 +100,7 @@ class Reflector(Generic[T]):
         self._on_unreadable = on_unreadable
         self._clock = clock
         self._idle_seconds = idle_timeout_seconds
+        self._after = after
         self._rng = rng
         self._backoff = Backoff(*BACKOFF_SECONDS, rng=rng)
         self._known: set[Key] = set()
@@ -149,6 +152,8 @@ class Reflector(Generic[T]):
         """Follow the cluster until cancelled; errors of the API are logged and retried."""
         self._running = True
         try:
+            if self._after is not None:
+                await self._after.wait()
             while True:
                 try:
                     if self._must_list or self._is_list_old():

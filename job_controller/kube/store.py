@@ -76,6 +76,10 @@ class Store(Generic[T]):
         """Return the objects for which the indexer yields `value`; KeyError for no such index."""
         return [self._objects[key] for key in self._indexes[index].get(value, ())]
 
+    def count(self, index: str, value: str) -> int:
+        """Return the number of objects for which the indexer yields `value`."""
+        return len(self._indexes[index].get(value, ()))
+
     def put(self, item: T) -> T | None:
         """Add or replace an object, which is readable then, and return the one it replaced."""
         key = (item.namespace, item.name)

@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 from job_controller.api import names
+from job_controller.api.report import new_report
 from job_controller.config import Config
 from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import Unavailable
@@ -604,3 +605,33 @@ async def test_one_that_stops_in_order_is_followed_at_once(server, cluster):
         await until(lambda: cluster.completed() == 1)
         assert now() - since < 5
     assert actors(cluster) == ["one", "two"]
+
+
+@pytest.mark.parametrize("limit", [0, 10])
+async def test_the_report_of_a_job_that_is_heard_of_late_is_left_alone(server, limit):
+    """As for a controller that has just begun to lead: the one before made the report."""
+    cluster = Cluster(server, "a", "b")
+    async with running(server, history_limit=limit):
+        await until(lambda: len(server.open_watches(JOBS)) == 1)
+        server.silence_watches(JOBS)
+        uid = cluster.apply()["metadata"]["uid"]
+        body = new_report(namespace="default", job_name="sample", job_uid=uid, spec={"image": "x"})
+        node_uid = server.get(NODES, "a", "")["metadata"]["uid"]
+        body["evidence"] = {"a": {"nodeUID": node_uid, "completedAt": "2026-01-02T03:04:05Z"}}
+        server.put(JOB_REPORTS, body)
+        await asyncio.sleep(20)
+        found = server.list(JOB_REPORTS)
+        assert [raw["evidence"].keys() for raw in found] == [{"a"}]
+        assert (found[0].get("status") or {}).get("phase") != "Cancelled"
+
+
+async def test_a_refused_report_of_an_earlier_run_holds_up_no_later_one(server):
+    cluster = Cluster(server, "a")
+    body = new_report(
+        namespace="default", job_name="sample", job_uid="earlier", spec={"image": "x"}
+    )
+    server.put(JOB_REPORTS, body)
+    server.fail_next("PATCH", f"/{body['metadata']['name']}/status", 422, times=1000)
+    async with running(server):
+        cluster.apply()
+        await until(lambda: "startTime" in cluster.status())

@@ -129,6 +129,19 @@ async def test_selectors_and_metadata_only_reach_the_server(server, follow):
     assert {item.kind for item in follower.reflector.store} == {"PartialObjectMetadata"}
 
 
+async def test_nothing_is_listed_before_another_cache_has_been(server, client):
+    server.put(PODS, pod("a"))
+    after = asyncio.Event()
+    follower = Follower(server, client, after=after)
+    await asyncio.sleep(60)
+    assert not follower.reflector.has_synced
+    assert server.count("GET", "/pods") == 0
+    after.set()
+    await follower.reflector.synced.wait()
+    assert follower.values() == {"a": "1"}
+    follower.task.cancel()
+
+
 async def test_dropped_watch_is_resumed_without_listing(server, follow):
     follower = await follow()
     await asyncio.sleep(5)

@@ -7,7 +7,7 @@ Not modelled: bookmarks, expired history (a broken watch always lists), partial 
 
 from collections import deque
 
-from tests.simulation.server import NODES
+from tests.simulation.server import NODES, REPORTS
 
 
 class Feed:
@@ -17,6 +17,7 @@ class Feed:
         self._world = world
         self.name = f"{process.name}/{plural}"
         self.plural = plural
+        self._program = process.name
         self.reflector = reflector
         self._labels = labels
         self._is_metadata_only = plural == NODES and process.name == "terminator"
@@ -33,10 +34,15 @@ class Feed:
         world.loop.call_later(world.lag(self.name, 0.005, 0.05), self._list)
 
     def _read(self, raw):
-        """Project once per version, whichever process and however often it is asked."""
+        """Project once per version, however often a program asks for it.
+
+        Not reports: what is kept of one depends on the Jobs that a process knows at the time.
+        """
+        if self.plural == REPORTS:
+            return self._project(raw)
         known = self._world.projections
         meta = raw["metadata"]
-        key = (self.plural, self._is_metadata_only, meta["resourceVersion"], meta["uid"])
+        key = (self._program, self.plural, meta["resourceVersion"], meta["uid"])
         found = known.get(key)
         if found is None:
             if self._is_metadata_only:

@@ -12,6 +12,7 @@ from job_controller.api.objects import parse_node
 from job_controller.caches import CROWD_SECONDS, Caches, Notice, parse_notice
 from job_controller.core.desired import build_daemon_set
 from job_controller.kube.client import KubeClient
+from job_controller.kube.unreadable import Unreadable
 from job_controller.runtime.clock import FakeClock
 from tests.unit.builders import DS_UID, NOW, World, make_job, make_node, make_pod, world
 
@@ -225,3 +226,26 @@ def test_a_daemon_set_is_found_by_namespace_and_name(told, w):
     name = build_daemon_set(w.job, gated=False, settings=w.snapshot().settings)["metadata"]["name"]
     assert told.caches.daemon_set("default", name) == w.daemon_set()
     assert told.caches.daemon_set("elsewhere", name) is None
+
+
+def test_reports_whose_job_is_there_or_cannot_be_read_are_not_of_the_past(told, w):
+    report = w.report()
+    gone = replace(report, name="x", job_name="gone", job_uid="gone")
+    unread = replace(report, name="y", job_name="unread", job_uid="unread")
+    for each in (report, gone, unread, replace(gone, namespace="elsewhere")):
+        told.caches._reports.store.put(each)
+    meta = {"name": "unread", "namespace": "default", "uid": "unread"}
+    told.caches._jobs.store.unreadable["default", "unread"] = Unreadable.of({"metadata": meta}, "x")
+    assert told.caches.count_reports("default") == 3
+    assert told.caches.past_reports("default") == [gone]
+
+
+def test_of_a_job_that_is_gone_summaries_are_kept(w):
+    told = Told(w.job)
+    report = replace(w.report(), status={"phase": "Running", "nodeStates": {"a": {}}})
+    told.caches._reports.store.put(report)
+    assert told.caches.has_records(w.job)
+    told.caches._jobs.store.remove(KEY)
+    told.caches._job_changed(w.job, None)
+    assert not told.caches.has_records(w.job)
+    assert told.caches.reports_of(KEY)[0].status == {"phase": "Running"}

@@ -27,6 +27,7 @@ def test_the_environment_is_that_of_the_deployment():
         UNREACHABLE_PATIENCE_SECONDS="0",
         HISTORY_LIMIT="3",
         HISTORY_SECONDS="60",
+        HISTORY_NAMESPACE_LIMIT="7",
         LOG_LEVEL="DEBUG",
         LOG_FORMAT="json",
     )
@@ -43,6 +44,7 @@ def test_the_environment_is_that_of_the_deployment():
         unreachable_patience_seconds=0,
         history_limit=3,
         history_seconds=60,
+        history_namespace_limit=7,
         log_level="DEBUG",
         log_json=True,
     )
@@ -58,31 +60,39 @@ def test_arguments_speak_louder_than_the_environment():
         "KUBECONFIG": "/env", "WATCH_NAMESPACES": "env", "TERMINATION_WORD": "env",
         "POD_NAMESPACE": "env", "WORKERS": "1", "PROBE_PORT": "1", "HOLD_IMAGE": "env",
         "START_PATIENCE_SECONDS": "1", "UNREACHABLE_PATIENCE_SECONDS": "1", "HISTORY_LIMIT": "1",
-        "HISTORY_SECONDS": "1", "LOG_LEVEL": "ERROR", "LOG_FORMAT": "json",
+        "HISTORY_SECONDS": "1", "HISTORY_NAMESPACE_LIMIT": "1",
+        "LOG_LEVEL": "ERROR", "LOG_FORMAT": "json",
     }  # fmt: skip
     config = parse(
         "--kubeconfig", "/arg", "--context", "c", "--namespaces", "arg", "--token", "arg",
         "--lease-namespace", "arg", "--workers", "2", "--probe-port", "2", "--hold-image", "arg",
         "--start-patience", "2", "--unreachable-patience", "2", "--history-limit", "2",
-        "--history-seconds", "2", "--log-level", "INFO", "--log-format", "human", **environ,
+        "--history-seconds", "2", "--history-namespace-limit", "2", "--log-level", "INFO",
+        "--log-format", "human", **environ,
     )  # fmt: skip
     assert config == Config(
         namespaces=("arg",), kubeconfig="/arg", context="c", token="arg", identity="host",
         lease_namespace="arg", workers=2, probe_port=2, hold_image="arg",
         start_patience_seconds=2, unreachable_patience_seconds=2, history_limit=2,
-        history_seconds=2, log_level="INFO", log_json=False,
+        history_seconds=2, history_namespace_limit=2, log_level="INFO", log_json=False,
     )  # fmt: skip
 
 
 def test_empty_variables_are_as_if_they_were_not_there():
     names = ("KUBECONFIG", "WATCH_NAMESPACES", "TERMINATION_WORD", "POD_NAME", "POD_NAMESPACE",
              "WORKERS", "PROBE_PORT", "HOLD_IMAGE", "START_PATIENCE_SECONDS", "HISTORY_LIMIT",
-             "HISTORY_SECONDS")  # fmt: skip
+             "HISTORY_SECONDS", "HISTORY_NAMESPACE_LIMIT")  # fmt: skip
     assert parse(**dict.fromkeys(names, "")) == Config(identity="host")
 
 
 def test_history_without_an_age_is_kept_for_ever():
     assert parse("--history-seconds", "0").history_seconds is None
+    assert parse("--history-namespace-limit", "0").history_namespace_limit is None
+
+
+def test_history_has_an_end_unless_it_is_told_otherwise():
+    assert parse().history_seconds == 30 * 24 * 3600
+    assert parse().history_namespace_limit == 500
 
 
 @pytest.mark.parametrize(

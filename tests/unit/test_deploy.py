@@ -122,6 +122,7 @@ def test_the_controller_takes_the_environment_it_is_given():
     for field in ("start_patience_seconds", "unreachable_patience_seconds", "history_limit"):
         assert getattr(parsed, field) == getattr(bare, field)
     assert parsed.history_seconds == bare.history_seconds
+    assert parsed.history_namespace_limit == bare.history_namespace_limit
     assert parsed.hold_image == bare.hold_image
 
 

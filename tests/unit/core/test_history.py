@@ -3,7 +3,8 @@
 from datetime import timedelta
 
 from job_controller.api.report import JobReport
-from job_controller.core.report import closed_status, expired_reports
+from job_controller.api.times import format_time
+from job_controller.core.report import closed_status, excess_reports, expired_reports
 from tests.unit.builders import NOW
 
 
@@ -50,3 +51,26 @@ def test_a_report_is_closed_once():
     assert closed_status(report("a", 1, shard=1, phase="")) is None
     closed = closed_status(report("a", 1, phase="Running"))
     assert closed["phase"] == "Cancelled"
+
+
+def test_the_runs_that_ended_first_are_in_excess():
+    def report(name, uid, created, ended=None):
+        status = {"completionTime": format_time(ended)} if ended else {}
+        return JobReport("default", name, name, "1", "job", uid, status=status, created_at=created)
+
+    hours = [NOW + timedelta(hours=n) for n in range(6)]
+    long, long_too = report("a", "a", hours[0], hours[5]), report("a-1", "a", hours[0])
+    short, cancelled = report("b", "b", hours[1], hours[2]), report("c", "c", hours[3])
+    found = [long_too, cancelled, short, long]
+    assert excess_reports(found, 0) == []
+    assert excess_reports(found, 1) == [short]
+    assert excess_reports(found, 2) == [short, cancelled]
+    assert excess_reports(found, 3) == [short, cancelled, long_too, long]
+
+
+def test_the_age_of_a_run_counts_from_its_end():
+    ended = {"phase": "Succeeded", "completionTime": format_time(NOW)}
+    begun = NOW - timedelta(days=40)
+    run = JobReport("default", "a", "a", "1", "job", "a", status=ended, created_at=begun)
+    found = expired_reports([run], living_uid="", limit=10, max_age_seconds=60.0, now=NOW)
+    assert found == ([], NOW + timedelta(seconds=60))

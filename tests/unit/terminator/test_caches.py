@@ -23,6 +23,7 @@ KEY = ("default", "sample")
 class Listener:
     def __init__(self):
         self.told = []
+        self.entering = set()
 
     def job_concerned(self, key, *, in_crowd):
         self.told.append((key, in_crowd))
@@ -32,6 +33,9 @@ class Listener:
 
     def job_gone(self, job):
         pass
+
+    def needs_records(self, job_uid):
+        return job_uid in self.entering
 
 
 def caches_with(job):

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from job_controller.api.past import summarized
 from job_controller.api.report import Evidence
 from job_controller.kube.errors import Invalid, KubeError, NotFound, TooLarge
 from terminator.entries import assign
@@ -30,6 +31,7 @@ class Cluster:
     def __init__(self, *reports):
         self.reports = list(reports)
         self.has_job = True
+        self.whole = []  # what there is to read where the caches have summaries
         self.stored = {}
         self.patches = 0
         self.error: KubeError | None = None
@@ -40,8 +42,12 @@ class Cluster:
             Metrics(),
             reports_of=lambda _job: list(self.reports),
             has_job=lambda _uid: self.has_job,
+            read_records=self.read_records,
             flush_seconds=0.5,
         )
+
+    async def read_records(self, _job):
+        self.reports = self.whole or self.reports
 
     async def merge_patch(self, _resource, name, body, namespace):
         self.patches += 1
@@ -309,3 +315,29 @@ async def test_what_was_written_and_is_lost_is_entered_again(running, version, s
     assert cluster.ledger.enter(make_job(), "a", done("a"))
     await asyncio.sleep(2)
     assert cluster.patches == 2
+
+
+async def test_nothing_is_entered_in_a_report_of_which_there_is_a_summary(running):
+    whole = make_report({"a": done("a")}, name="sample-job-uid")
+    cluster = Cluster(summarized(whole))
+    cluster.whole = [whole]
+    cluster.takes = lambda _name, _entries: None
+    cluster.ledger.enter(make_job(), "a", done("a"))
+    cluster.ledger.enter(make_job(), "b", done("b"))
+    running(cluster)
+    await asyncio.sleep(5)
+    assert cluster.stored == {whole.name: {"b": done("b").to_raw()}}
+
+
+async def test_runs_of_which_nothing_is_left_to_do_are_swept():
+    cluster = Cluster(make_report({}))
+    cluster.ledger.enter(make_job(), "a", done("a"))
+    cluster.ledger.sweep()
+    assert "job-uid" in cluster.ledger
+    cluster.takes = lambda _name, _entries: None
+    await cluster.ledger.flush()
+    cluster.ledger.sweep()
+    assert "job-uid" in cluster.ledger  # the cache has yet to hear of what was written
+    cluster.reports = [replace(cluster.reports[0], resource_version="99")]
+    cluster.ledger.sweep()
+    assert "job-uid" not in cluster.ledger

@@ -1,0 +1,148 @@
+"""What is kept of Jobs and DaemonSets: all that is asked for, and little memory."""
+
+import json
+import tracemalloc
+from dataclasses import replace
+
+import pytest
+
+from job_controller.api import names
+from job_controller.api.job import parse_job
+from job_controller.api.kept import (
+    kept_daemon_set,
+    kept_job,
+    placed_job,
+    placing_daemon_set,
+    placing_job,
+    whole_daemon_set,
+    whole_job,
+)
+from job_controller.api.objects import parse_daemon_set
+from job_controller.api.packed import pack
+from job_controller.caches import project_job
+from job_controller.core.limits import SPEC_LIMIT_BYTES, spec_bytes
+
+LONG = [f"echo step {number} of the work on this node" for number in range(1200)]
+AFFINITY = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}
+SPEC = {
+    "image": "example/task:v1",
+    "command": ["run-once"],
+    "args": ["a", "\u00e4", "\U0001f600"],
+    "nodes": {"include": ["a"], "exclude": ["b"], "selector": {"matchLabels": {"x": "y"}}},
+    "template": {
+        "metadata": {"labels": {"team": "x"}},
+        "spec": {
+            "affinity": AFFINITY,
+            "nodeSelector": {"zone": "a"},
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [{"name": "job-container", "env": [{"name": "A", "value": "b"}]}],
+        },
+    },
+    "completion": {"token": "finished"},
+    "results": [{"name": "size"}],
+    "suspend": True,
+}
+
+
+def raw_job(number=0, **spec):
+    return {
+        "metadata": {
+            "name": f"job-{number}",
+            "namespace": "default",
+            "uid": f"uid-{number}",
+            "resourceVersion": "1",
+            "generation": 1,
+            "annotations": {names.ANNOTATION_RETRY: "again", "kubectl": "x" * 1000},
+        },
+        "spec": spec or SPEC,
+    }
+
+
+def long_job(number=0):
+    env = [{"name": f"NAME_{n}", "value": f"{number} {text}"} for n, text in enumerate(LONG[:800])]
+    containers = [{"name": "job-container", "env": env}]
+    return raw_job(number, image="i", template={"spec": {"containers": containers}})
+
+
+def raw_daemon_set(spec):
+    meta = raw_job()["metadata"] | {
+        "labels": {names.LABEL_MANAGED: "true", "theirs": "x"},
+        "annotations": {names.ANNOTATION_NODES_HASH: "abc", "theirs": "x"},
+    }
+    return {"metadata": meta, "spec": {"selector": {}, "template": spec["template"]}}
+
+
+def test_a_kept_job_is_whole_again_when_it_is_looked_at():
+    job = parse_job(raw_job())
+    only_ours = {names.ANNOTATION_RETRY: "again"}
+    assert whole_job(kept_job(job)) == replace(job, annotations=only_ours)
+    assert whole_job(kept_job(job)).manifest() == job.manifest()
+    assert whole_job(job) is job
+
+
+def test_the_terminator_keeps_what_chooses_nodes():
+    job = parse_job(raw_job())
+    found = placed_job(placing_job(job))
+    assert found.nodes_hash == job.nodes_hash
+    assert found.spec.nodes == job.spec.nodes
+    template = SPEC["template"]["spec"]
+    placing = {key: template[key] for key in ("affinity", "nodeSelector", "tolerations")}
+    assert found.spec.template == {"spec": placing}
+    kept = (found.spec.completion, found.spec.results, found.spec.suspend, found.retry_token)
+    assert kept == (job.spec.completion, ("size",), True, "again")
+
+
+def test_a_job_without_a_choice_of_nodes_keeps_its_hash():
+    job = parse_job(raw_job(image="i"))
+    assert placed_job(placing_job(job)).nodes_hash == job.nodes_hash
+
+
+def test_a_kept_daemon_set_is_whole_again_but_for_the_labels_of_others():
+    found = parse_daemon_set(raw_daemon_set(SPEC))
+    whole = whole_daemon_set(kept_daemon_set(found))
+    assert (whole.spec, whole.nodes_hash) == (found.spec, "abc")
+    assert whole.labels == {names.LABEL_MANAGED: "true"}
+    placing = placing_daemon_set(found)
+    assert (placing.nodes_hash, placing.pod_spec["affinity"]) == ("abc", AFFINITY)
+    assert "containers" not in placing.pod_spec
+
+
+def test_a_spec_that_is_too_large_is_measured_and_not_kept():
+    raw = raw_job(image="i", args=["x" * SPEC_LIMIT_BYTES])
+    size = spec_bytes(parse_job(raw))
+    job = whole_job(project_job(raw))
+    assert (spec_bytes(job), dict(job.raw_spec), job.spec.args) == (size, {}, ())
+    # One that has started before there was a limit goes on.
+    raw["status"] = {"startTime": "2026-01-01T00:00:00Z"}
+    assert whole_job(project_job(raw)).spec.args == ("x" * SPEC_LIMIT_BYTES,)
+
+
+def test_what_is_read_of_packed_json_is_nobody_elses():
+    packed = pack({"a": {"b": [1]}, "c": None})
+    packed["a"]["b"].append(2)
+    assert packed == {"a": {"b": [1]}, "c": None}
+    assert (list(packed), len(packed), packed.get("x")) == (["a", "c"], 2, None)
+
+
+@pytest.mark.parametrize(
+    ("project", "limit"),
+    [
+        (project_job, 16 * 1024),
+        (lambda raw: placing_job(parse_job(raw)), 4 * 1024),
+        (lambda raw: kept_daemon_set(parse_daemon_set(raw_daemon_set(raw["spec"]))), 16 * 1024),
+        (lambda raw: placing_daemon_set(parse_daemon_set(raw_daemon_set(raw["spec"]))), 4 * 1024),
+    ],
+    ids=["Job", "Job in the terminator", "DaemonSet", "DaemonSet in the terminator"],
+)
+def test_a_spec_at_its_limit_takes_little_memory(project, limit):
+    texts = [json.dumps(long_job(number)) for number in range(20)]
+    assert 48 * 1024 < spec_bytes(parse_job(json.loads(texts[0]))) <= SPEC_LIMIT_BYTES
+    project(json.loads(texts[0]))
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        kept = [project(json.loads(text)) for text in texts]
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (after - before) / len(kept) < limit
