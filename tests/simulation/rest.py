@@ -252,7 +252,7 @@ class _Rest:
 
     def judge_nodes(self, truth):
         """Each node that has not come to its end must have something that keeps it."""
-        is_paused = bool(self.job["spec"].get("suspend"))
+        is_paused = is_true(self.job, "Suspended") or self.job["spec"].get("suspend")
         for node in sorted(n for n, state in truth.items() if state not in {"completed", "failed"}):
             if not (
                 truth[node] == "unreachable"
