@@ -155,7 +155,7 @@ class _Rest:
         raw, found = self.world.server.get(NODES, node, ""), self.daemon_set
         if self.world.machines[node].is_up or raw is None or found is None or node in self.pods:
             return False
-        return intent.placement(self.job["spec"], raw).should_continue and any(
+        return intent.matches(self.job["spec"], raw) and any(
             pod["spec"].get("nodeName") == node and controller_of(pod) == found["metadata"]["uid"]
             for pod in self.world.server.all(PODS)
         )
