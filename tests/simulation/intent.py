@@ -37,13 +37,18 @@ def placement(spec: Raw, node: Raw) -> Placement:
     return daemon_sets.placement(spec.get("template") or {}, node)
 
 
+def matches(spec: Raw, node: Raw) -> bool:
+    """Return whether a Job of this raw spec means a raw node, whatever its taints."""
+    pod_spec = (spec.get("template") or {}).get("spec") or {}
+    return selects(spec.get("nodes") or {}, node) and daemon_sets.fits(pod_spec, node)
+
+
 def is_held(spec: Raw, node: Raw) -> bool:
     """Return whether nothing but its own condition keeps pods of the Job off a raw node."""
     template = spec.get("template") or {}
     keys = [taint["key"] for taint in daemon_sets.keeping_off(template, node)]
     return (
-        selects(spec.get("nodes") or {}, node)
-        and daemon_sets.fits(template.get("spec") or {}, node)
+        matches(spec, node)
         and bool(keys)
         and all(key.startswith("node.kubernetes.io/") for key in keys)
     )

@@ -164,7 +164,7 @@ class _Rest:
         raw, found = self.world.server.get(NODES, node, ""), self.daemon_set
         if self.world.machines[node].is_up or raw is None or found is None or node in self.pods:
             return False
-        return intent.placement(self.job["spec"], raw).should_continue and any(
+        return intent.matches(self.job["spec"], raw) and any(
             pod["spec"].get("nodeName") == node and controller_of(pod) == found["metadata"]["uid"]
             for pod in self.world.server.all(PODS)
         )
@@ -261,7 +261,7 @@ class _Rest:
 
     def judge_nodes(self, truth):
         """Each node that has not come to its end must have something that keeps it."""
-        is_paused = bool(self.job["spec"].get("suspend"))
+        is_paused = is_true(self.job, "Suspended") or self.job["spec"].get("suspend")
         for node in sorted(n for n, state in truth.items() if state not in {"completed", "failed"}):
             if not (
                 truth[node] == "unreachable"

@@ -32,6 +32,9 @@ FOUND = (
     7100209,
     7100654,
     7100798,
+    7101322,
+    7101695,
+    7102598,
 )
 # Of these, so many at least have each of the features.
 FEATURED = 200
@@ -44,7 +47,7 @@ RARE = {
     "pauses_early": 2800,
     "waits_for_restarts": 100,
     "counts_slow_pulls": 30,
-    "counts_absences": 700,
+    "counts_absences": 1190,
     "counts_former_tries": 430,
     "pardons_rejections": 420,
     "forgets_versions": 1820,

@@ -72,6 +72,8 @@ class Oracle:
             self._report_written(old or {}, new)
         elif plural == DAEMON_SETS and old is None:
             self.gates.daemon_set_made(new)
+        elif plural == NODES and new is not None:
+            self.patience.node_written(new)
         elif plural == PODS:
             if old is None:
                 self.job_of[new["metadata"]["uid"]] = self._owner(new)

@@ -21,6 +21,9 @@ Raw = Mapping[str, Any]
 TOLERANCE_SECONDS = 3.0
 # These cannot change while the pod stands: no time is given for them to.
 HOPELESS = ("InvalidImageName", "ErrImageNeverPull")
+CONDITIONS = {
+    f"node.kubernetes.io/{it}" for it in ("not-ready", "unreachable", "network-unavailable")
+}
 BY_TIME = {"ImagePullFailed", "ContainerStartFailed", "Unschedulable"}
 
 
@@ -36,6 +39,8 @@ class Patience:
     taken_up: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
     # By node: when it was last not Ready any more.
     not_ready: dict[str, float] = field(default_factory=dict)
+    # By node: since when it has been not Ready, or has had a taint of its condition.
+    away: dict[str, float] = field(default_factory=dict)
     # By node: the last time that it was not, from and to.
     was_not_ready: dict[str, tuple[float, float]] = field(default_factory=dict)
     kept: Kept = field(init=False)
@@ -103,6 +108,16 @@ class Patience:
         elif not is_ready:
             self.not_ready.setdefault(name, self.world.loop.moment)
 
+    def node_written(self, raw: Raw) -> None:
+        """Note what a node says of its condition, by the one word and by the other."""
+        keys = {taint["key"] for taint in (raw.get("spec") or {}).get("taints") or ()}
+        is_well = raw["status"]["conditions"][0]["status"] == "True" and not keys & CONDITIONS
+        name = raw["metadata"]["name"]
+        if is_well:
+            self.away.pop(name, None)
+        else:
+            self.away.setdefault(name, self.world.loop.moment)
+
     def _key(self, run: Any) -> tuple[str, str] | None:
         job_uid = self.oracle.job_of.get(run.pod_uid)
         return (job_uid, run.machine.uid) if job_uid else None
@@ -120,6 +135,8 @@ class Patience:
             began, ended = self.was_not_ready.get(node, (now, now))
             began = began if now - ended < TOLERANCE_SECONDS else now
             seconds, since = UNREACHABLE_PATIENCE_SECONDS, self.not_ready.get(node, began)
+            # Its taint may outlast a moment in which it is Ready.
+            since = min(since, self.away.get(node, since))
         elif record.get("state") != "Failed":
             return
         elif reason == "DeadlineExceeded":
