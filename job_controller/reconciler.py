@@ -20,6 +20,7 @@ from loguru import logger
 from job_controller.api import names
 from job_controller.api.job import Job, parse_spec
 from job_controller.api.objects import DaemonSet, Pod, parse_daemon_set
+from job_controller.api.ownership import has_owner, take_over
 from job_controller.api.past import PHASE_CANCELLED
 from job_controller.api.report import JobReport, parse_report, untracked
 from job_controller.caches import Caches, Key, cache_name
@@ -63,6 +64,7 @@ from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, PODS, 
 from job_controller.kube.unreadable import Unreadable
 from job_controller.metrics import Metrics
 from job_controller.refusals import Refusals
+from job_controller.repairs import Repairs
 from job_controller.runtime.clock import Clock
 from job_controller.runtime.expectations import HighWater
 
@@ -109,6 +111,7 @@ class Reconciler:
         # With when that was, by the wall clock and by the monotonic one.
         self._seen: dict[Key, tuple[str, Sightings, datetime, float]] = {}
         self._refusals = Refusals()
+        self._repairs = Repairs()
 
     async def reconcile(self, key: Key) -> float | None:
         """Make one pass; return the seconds after which to look again, None for no need to.
@@ -136,6 +139,7 @@ class Reconciler:
                 self._next_progress.pop(key, None)
                 self._seen.pop(key, None)
                 self._refusals.forget(key)
+                self._repairs.forget(key)
                 return wait
             waits = [
                 seconds for seconds in (wait, await self._pass(key, job)) if seconds is not None
@@ -150,6 +154,7 @@ class Reconciler:
         snapshot = self._look(key, snapshot)
         plan = decide(snapshot, self._shell.clock.now())
         self._caches.took(key, self._shell.clock.monotonic() - started)
+        plan = self._repairs.pace(key, plan, started)
         plan = self._paced(key, job, plan)
         done: list[Action] = []
         while True:
@@ -162,7 +167,7 @@ class Reconciler:
                 snapshot = self._refusals.note(key, refused.field, snapshot, after, now)
                 plan = decide(snapshot, self._shell.clock.now())
                 left = tuple(action for action in plan.actions if action not in done)
-                plan = replace(plan, actions=left)
+                plan = self._repairs.pace(key, replace(plan, actions=left), now)
             else:
                 self._refusals.settle(key, snapshot)
                 return plan.requeue_after
@@ -225,10 +230,14 @@ class Reconciler:
         One without our label is in no cache. All that shows of it is that its selector cannot
         become ours, which tells nobody that the name is taken.
         """
+        found = await self._find_raw(job)
+        return parse_daemon_set(found) if found is not None else None
+
+    async def _find_raw(self, job: Job) -> Mapping[str, Any] | None:
         page = await self._shell.client.list(
             DAEMON_SETS, job.namespace, field_selector=f"metadata.name={job.daemon_set_name}"
         )
-        return next(map(parse_daemon_set, page.get("items") or ()), None)
+        return next(iter(page.get("items") or ()), None)
 
     async def _carry_out(
         self, key: Key, snapshot: Snapshot, plan: Plan, done: list[Action]
@@ -457,12 +466,41 @@ class Reconciler:
             body["metadata"] = {**body["metadata"], "uid": action.uid}
         elif not await self._still_wanted(job):
             return
+        if action.takes_over:
+            await self._take_over(key, job, action)
         written = await self._shell.client.apply(
             DAEMON_SETS,
             job.daemon_set_name,
             body,
             job.namespace,
             field_manager=names.FIELD_MANAGER,
+        )
+        self._note(key, DAEMON_SETS, written)
+        self._repairs.note(key, action, self._shell.clock.monotonic())
+
+    async def _take_over(self, key: Key, job: Job, action: ApplyDaemonSet) -> None:
+        """Have all fields of the DaemonSet's spec be ours, so that applying removes the others'.
+
+        It loses the mark of what was applied last: should this process end in between, the next
+        pass applies. Conflict if it was changed meanwhile.
+        """
+        found = await self._find_raw(job)
+        if found is None or found["metadata"].get("uid") != action.uid:
+            return
+        meta = found["metadata"]
+        version = {"uid": action.uid, "resourceVersion": meta["resourceVersion"]}
+        body: dict[str, Any] = {
+            "metadata": {
+                **version,
+                "annotations": {names.ANNOTATION_SPEC_HASH: None},
+                "managedFields": take_over(meta.get("managedFields") or ()),
+            }
+        }
+        if not has_owner(meta):
+            # Somebody removed us as the owner: nothing tells their fields from defaults, all go.
+            body["spec"] = merge_patch(found.get("spec") or {}, action.body["spec"])
+        written = await self._shell.client.merge_patch(
+            DAEMON_SETS, job.daemon_set_name, body, job.namespace
         )
         self._note(key, DAEMON_SETS, written)
 

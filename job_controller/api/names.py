@@ -79,6 +79,7 @@ CONDITION_PROGRESSING: Final = "Progressing"
 CONDITION_COMPLETE: Final = "Complete"
 CONDITION_FAILED: Final = "Failed"
 CONDITION_SUSPENDED: Final = "Suspended"
+CONDITION_ALTERED: Final = "Altered"
 
 # --- phases ----------------------------------------------------------------------------
 PHASE_PENDING: Final = "Pending"

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from job_controller.api import names
+from job_controller.api.ownership import find_alteration
 from job_controller.api.taints import Taint, parse_taints
 from job_controller.api.times import parse_time
 
@@ -29,6 +30,8 @@ BLOCKER_LIMIT: Final = 400
 @dataclass(frozen=True, slots=True)
 class DaemonSet:
     """A DaemonSet: its owner, its counters, and its spec as the server keeps it (raw).
+
+    `alteration` says which other clients own fields of its spec, "" for none.
 
     The counters are numbers of nodes (k8s.io/api apps/v1 DaemonSetStatus): `desired` should run a
     pod, `scheduled` are those of them that have one, `misscheduled` have a pod and should not.
@@ -49,6 +52,7 @@ class DaemonSet:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     spec: Mapping[str, Any] = field(default_factory=dict)
+    alteration: str = ""
 
     @property
     def is_observed(self) -> bool:
@@ -188,6 +192,7 @@ def parse_daemon_set(raw: Mapping[str, Any]) -> DaemonSet:
         labels=meta.get("labels") or {},
         annotations=meta.get("annotations") or {},
         spec=raw.get("spec") or {},
+        alteration=find_alteration(meta),
     )
 
 

@@ -59,8 +59,23 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     run = judge_run(snapshot, tally, now)
     work = _work(snapshot, tally, run)
     trouble = find_trouble(snapshot, tally)
-    status = next_status(job, tally, run, trouble, now, ended_at=_ended_at(snapshot, run))
+    ours = snapshot.owned_daemon_set
+    status = next_status(
+        job,
+        tally,
+        run,
+        trouble,
+        now,
+        ended_at=_ended_at(snapshot, run),
+        alteration=ours.alteration if ours is not None else "",
+    )
     record = _record(snapshot, tally, run, status)
+    unrecorded = _is_alteration_unrecorded(job, status) and any(
+        isinstance(action, WriteStatus) for action in record
+    )
+    if unrecorded:
+        # Once it is put right, nothing shows it any more: it is on record before.
+        work = [action for action in work if not isinstance(action, ApplyDaemonSet)]
     moments = [moment for moment in (tally.wake_at, run.wake_at) if moment is not None]
     waits = [max((moment - now).total_seconds(), 0.0) for moment in moments]
     if snapshot.has_refusal:
@@ -71,8 +86,20 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
         actions=tuple(action for action in (*work, *record) if not _is_refused(snapshot, action)),
         events=tuple(_events(snapshot, status, work)),
         requeue_after=min(waits, default=None),
-        is_urgent=tally.has_unrecorded,
+        is_urgent=tally.has_unrecorded or unrecorded,
     )
+
+
+def _is_alteration_unrecorded(job: Job, status: Mapping[str, Any]) -> bool:
+    """Return whether the Job does not say yet that its DaemonSet was changed by others."""
+    return _alteration(status) != _alteration(job.status)
+
+
+def _alteration(status: Mapping[str, Any]) -> str:
+    for raw in status.get("conditions") or ():
+        if raw.get("type") == names.CONDITION_ALTERED:
+            return str(raw.get("message") or "")
+    return ""
 
 
 def _is_refused(snapshot: Snapshot, action: Action) -> bool:
@@ -235,7 +262,8 @@ def _daemon_set(snapshot: Snapshot, tally: Tally, run: RunVerdict) -> list[Actio
     )
     if ours is None:
         return [ApplyDaemonSet(wanted)]
-    return [] if is_current(ours, wanted) else [ApplyDaemonSet(wanted, ours.uid)]
+    repair = ApplyDaemonSet(wanted, ours.uid, takes_over=bool(ours.alteration))
+    return [] if is_current(ours, wanted) else [repair]
 
 
 def _is_told(tally: Tally) -> bool:
@@ -268,6 +296,9 @@ def _events(snapshot: Snapshot, status: Mapping[str, Any], work: list[Action]) -
             expected = type_ == names.CONDITION_COMPLETE or condition["reason"] == "Suspended"
             kind: Literal["Normal", "Warning"] = "Normal" if expected else "Warning"
             events.append(Event(kind, reason, condition["message"]))
+    if _is_alteration_unrecorded(job, status):
+        altered = after[names.CONDITION_ALTERED]
+        events.append(Event("Warning", altered["reason"], altered["message"]))
     if job.is_true(names.CONDITION_FAILED) and after[names.CONDITION_FAILED]["status"] == "False":
         events.append(Event("Normal", "Retrying", after[names.CONDITION_FAILED]["message"]))
     if not events:

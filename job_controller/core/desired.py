@@ -216,11 +216,12 @@ def is_current(live: DaemonSet, wanted: Mapping[str, Any]) -> bool:
     The hash tells whether this spec is the one that was applied last, so that fields which are no
     longer wanted count too. What others changed since shows in the spec itself: where pods may be
     placed and the gates have to be equal, all other fields have to be contained, because the
-    server fills in defaults there.
+    server fills in defaults there. What others added to those shows in who owns the fields.
     """
     annotations = wanted["metadata"]["annotations"]
     return (
-        all(live.annotations.get(key) == value for key, value in annotations.items())
+        not live.alteration
+        and all(live.annotations.get(key) == value for key, value in annotations.items())
         and _gates(live.spec) == _gates(wanted["spec"])
         and is_placed(live, wanted)
         and _contains(live.labels, wanted["metadata"]["labels"])

@@ -47,10 +47,14 @@ class TryDaemonSet:
 
 @dataclass(frozen=True, slots=True)
 class ApplyDaemonSet:
-    """Apply the DaemonSet; `uid` is that of the one to change, "" when it is to be made."""
+    """Apply the DaemonSet; `uid` is that of the one to change, "" when it is to be made.
+
+    `takes_over`: what other clients have put into its spec is removed with it.
+    """
 
     body: Mapping[str, Any]
     uid: str = ""
+    takes_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)

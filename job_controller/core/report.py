@@ -150,7 +150,7 @@ def _summary(job_status: Mapping[str, Any], records: Mapping[str, NodeRecord]) -
         summary["durationSeconds"] = max(int((ended - began).total_seconds()), 0)
     if message := _message(job_status):
         summary["message"] = message
-    if story := tell_run(summary, records):
+    if story := tell_run(summary, records, job_status.get("conditions") or ()):
         summary["story"] = story
     return summary
 

@@ -85,7 +85,7 @@ def unreadable_status(job: Job, error: str, now: datetime) -> dict[str, Any]:
     }
 
 
-def next_status(
+def next_status(  # noqa: PLR0913 - one argument for each thing that it tells
     job: Job,
     tally: Tally,
     run: RunVerdict,
@@ -93,10 +93,12 @@ def next_status(
     now: datetime,
     *,
     ended_at: str = "",
+    alteration: str = "",
 ) -> dict[str, Any]:
     """Return the status that follows; equal to the old one when nothing changed.
 
-    `ended_at` is when the run ended, if its report says so already.
+    `ended_at` is when the run ended, if its report says so already. `alteration` is what other
+    clients changed in the DaemonSet, "" for nothing.
     """
     status: dict[str, Any] = {
         **job.status,
@@ -104,7 +106,9 @@ def next_status(
         "observedGeneration": job.generation,
         "report": names.report_name(job.name, job.uid),
         "nodes": _nodes(job, tally),
-        "conditions": set_conditions(job, _conditions(job, tally, run, trouble), now),
+        "conditions": set_conditions(
+            job, [*_conditions(job, tally, run, trouble), *_altered(alteration)], now
+        ),
     }
     if job.retry_token:
         status["retry"] = job.retry_token
@@ -116,6 +120,20 @@ def next_status(
         # here. The report says it first, so that every pass, before and after a crash, agrees.
         status["completionTime"] = ended_at or format_time(now)
     return status
+
+
+def _altered(alteration: str) -> list[Condition]:
+    """Return the condition that another client changed the DaemonSet.
+
+    It stays when that is over: which pods were made meanwhile is not known.
+    """
+    if not alteration:
+        return []
+    words = (
+        f"another client changed the spec of the DaemonSet ({brief(alteration, 400)}); it is put "
+        "right, but pods that were made meanwhile may have run something else than the Job says"
+    )
+    return [Condition(names.CONDITION_ALTERED, True, "DaemonSetAltered", words)]
 
 
 def _conditions(

@@ -32,12 +32,17 @@ class _Line:
     text: str
 
 
-def tell_run(summary: Mapping[str, Any], records: Mapping[str, NodeRecord]) -> list[str]:
+def tell_run(
+    summary: Mapping[str, Any],
+    records: Mapping[str, NodeRecord],
+    conditions: Iterable[Mapping[str, Any]] = (),
+) -> list[str]:
     """Return the story of a run, a sentence each: "+8s node-7 failed: exit 2 after 4 attempts".
 
-    `summary` is a report's status without its nodes. Times are counted from the start of the run,
-    whose date is in the first sentence; node and controller clocks differ, so a moment before the
-    start is told as the start. At most some twenty sentences, each of bounded length.
+    `summary` is a report's status without its nodes, `conditions` are those of the Job. Times
+    are counted from the start of the run, whose date is in the first sentence; node and controller
+    clocks differ, so a moment before the start is told as the start. At most some twenty
+    sentences, each of bounded length.
     """
     began = parse_time(summary.get("startTime"))
     if began is None:
@@ -46,7 +51,12 @@ def tell_run(summary: Mapping[str, Any], records: Mapping[str, NodeRecord]) -> l
     # What is so now, without a time of its own, was so at the end of a run that is over.
     lines = [
         _Line(max(line.moment, began), line.text) if line.moment else _Line(ended, line.text)
-        for line in (*_progress(records), *_troubles(records), *_end(summary, ended))
+        for line in (
+            *_progress(records),
+            *_troubles(records),
+            *_alterations(conditions),
+            *_end(summary, ended),
+        )
     ]
     lines.sort(key=lambda line: (line.moment is None, line.moment or began))
     desired = (summary.get("nodes") or {}).get("desired", 0)
@@ -105,6 +115,15 @@ def _troubles(records: Mapping[str, NodeRecord]) -> list[_Line]:
         rest = len(lines) - _TOLD
         lines[_TOLD:] = [_Line(lines[_TOLD].moment, f"and {rest} more, see nodeStates")]
     return lines
+
+
+def _alterations(conditions: Iterable[Mapping[str, Any]]) -> list[_Line]:
+    """Return that another client changed the DaemonSet; the time is that of the first change."""
+    return [
+        _Line(parse_time(raw.get("lastTransitionTime")), str(raw.get("message") or ""))
+        for raw in conditions
+        if raw.get("type") == names.CONDITION_ALTERED
+    ]
 
 
 def _fate(record: NodeRecord) -> tuple[str, str] | None:

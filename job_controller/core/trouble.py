@@ -148,7 +148,7 @@ def _altered_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
     return Trouble(
         "DaemonSetAltered",
         f"another client changed on which nodes the pods of DaemonSet {name} run (affinity, "
-        "nodeSelector or tolerations), and applying it again does not undo that: remove the change",
+        "nodeSelector or tolerations), and that is not undone yet: if it stays, remove the change",
     )
 
 

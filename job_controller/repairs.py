@@ -1,0 +1,71 @@
+"""When a DaemonSet that is not what was applied is applied once more: ever more slowly.
+
+Another client may change it again each time, or a mutating webhook alter what is applied. Neither
+may keep the controller, and the API server, busy without end. Kept in memory only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from job_controller.api import names
+from job_controller.caches import Key
+from job_controller.core.plan import ApplyDaemonSet, Plan
+from job_controller.runtime.backoff import exponential_seconds
+
+PAUSE_SECONDS = (1.0, 300.0)
+# What has stayed as it was applied for so long after the pause begins with the shortest pause.
+CALM_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Applied:
+    what: tuple[str, str]  # UID of the DaemonSet and hash of the spec
+    repeats: int
+    until: float
+
+
+class Repairs:
+    """Which spec was applied last to the DaemonSet of each Job, and how often in a row."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._applied: dict[Key, _Applied] = {}
+
+    def forget(self, key: Key) -> None:
+        """Drop what is known of a Job that is gone."""
+        self._applied.pop(key, None)
+
+    def pace(self, key: Key, plan: Plan, now: float) -> Plan:
+        """Return the plan, without applying again before its time what was applied last."""
+        last = self._applied.get(key)
+        if last is None or now >= last.until:
+            return plan
+        actions = tuple(
+            action
+            for action in plan.actions
+            if not isinstance(action, ApplyDaemonSet) or _what(action) != last.what
+        )
+        if len(actions) == len(plan.actions):
+            return plan
+        wait = last.until - now
+        again = wait if plan.requeue_after is None else min(wait, plan.requeue_after)
+        return replace(plan, actions=actions, requeue_after=again)
+
+    def note(self, key: Key, action: ApplyDaemonSet, now: float) -> None:
+        """Note that a DaemonSet that was there before has been applied."""
+        if not action.uid:
+            return
+        last = self._applied.get(key)
+        repeats = 0
+        if last is not None and last.what == _what(action) and now < last.until + CALM_SECONDS:
+            repeats = last.repeats + 1
+        pause = exponential_seconds(repeats, *PAUSE_SECONDS)
+        self._applied[key] = _Applied(_what(action), repeats, now + pause)
+
+
+def _what(action: ApplyDaemonSet) -> tuple[str, str]:
+    annotations = action.body["metadata"]["annotations"]
+    return action.uid, annotations[names.ANNOTATION_SPEC_HASH] + annotations[
+        names.ANNOTATION_NODES_HASH
+    ]

@@ -1,0 +1,73 @@
+"""What the many logs of one namespace cost another one."""
+
+import asyncio
+
+import pytest
+
+from job_controller.api.names import CONTAINER_NAME
+from job_controller.api.objects import Container, Pod
+from job_controller.runtime.clock import LoopClock
+from terminator.metrics import Metrics
+from terminator.scanner import Limits, Scanner, Target
+from terminator.token import Matcher
+from tests.contract.fake_api import START
+from tests.contract.fake_logs import FakeLog
+from tests.contract.terminator.cluster import eventually
+
+pytestmark = pytest.mark.looptime(end=2000)
+
+TALKATIVE_PODS = 5000
+
+
+def target(namespace, name):
+    pod = Pod(
+        namespace=namespace,
+        name=name,
+        uid=f"{namespace}-{name}",
+        resource_version="1",
+        owner_uid="set",
+        node_name=name,
+        bound=True,
+        phase="Running",
+        container=Container("running"),
+    )
+    return Target(pod, f"job-{namespace}", f"node-{name}", Matcher("done"))
+
+
+@pytest.mark.parametrize("seconds", [0.25, 5.0])
+async def test_thousands_of_talkative_pods_delay_another_namespace_by_less_than_two_seconds(
+    server, client, monkeypatch, seconds
+):
+    """With kubelets that answer at once, and with some that need longer than a read may."""
+    monkeypatch.setattr("terminator.spare.SPARE_BYTES", 0)
+    server.delay_next("GET", "/namespaces/tenant/pods/.*/log", seconds, times=1_000_000)
+    talk = FakeLog(server.clock)
+    talk.write(*[b"x" * 4000] * 80)
+    found = {}
+    scanner = Scanner(
+        client,
+        LoopClock(START),
+        Metrics(),
+        limits=Limits(),
+        on_found=lambda _job, target, findings: found.setdefault(target.pod.uid, findings),
+    )
+    running = asyncio.create_task(scanner.run())
+    many = [target("tenant", f"n{number}") for number in range(TALKATIVE_PODS)]
+    for each in many:
+        server.logs["tenant", each.pod.name, CONTAINER_NAME, False] = talk
+    scanner.set_targets(("tenant", "talkative"), many)
+    await asyncio.sleep(5)
+    assert server.count("GET", "/namespaces/tenant/pods") > 60
+
+    few = [target("other", name) for name in "abc"]
+    for each in few:
+        server.log(each.pod.name, "other", CONTAINER_NAME).write("working")
+    scanner.set_targets(("other", "quiet"), few)
+    for number, each in enumerate(few):
+        await asyncio.sleep(number)
+        server.log(each.pod.name, "other", CONTAINER_NAME).write("done")
+        await eventually(lambda each=each: each.pod.uid in found, 2.0)
+        assert found[each.pod.uid].completed_at
+    assert set(found) == {each.pod.uid for each in few}
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

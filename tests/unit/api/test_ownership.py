@@ -1,0 +1,64 @@
+import pytest
+
+from job_controller.api import names
+from job_controller.api.ownership import find_alteration, has_owner, take_over
+
+OURS = {
+    "manager": names.FIELD_MANAGER,
+    "operation": "Apply",
+    "fieldsV1": {"f:metadata": {"f:labels": {}}, "f:spec": {"f:template": {"f:a": {}}}},
+}
+STATUS = {
+    "manager": "kube-controller-manager",
+    "operation": "Update",
+    "subresource": "status",
+    "fieldsV1": {"f:status": {"f:desired": {}}},
+}
+LABELS = {"manager": "x", "operation": "Update", "fieldsV1": {"f:metadata": {"f:labels": {}}}}
+
+
+def theirs(fields, manager="kubectl-patch", operation="Update"):
+    return {"manager": manager, "operation": operation, "fieldsV1": {"f:spec": fields}}
+
+
+@pytest.mark.parametrize("entries", [[], [OURS], [OURS, STATUS], [OURS, STATUS, LABELS]])
+def test_nothing_is_altered_by_us_by_the_status_or_by_labels(entries):
+    assert find_alteration({"managedFields": entries}) == ""
+
+
+def test_the_clients_and_their_fields_are_told():
+    item = {"f:template": {'k:{"name":"x"}': {".": {}, "f:args": {}}, "f:hostPID": {}}}
+    meta = {"managedFields": [OURS, theirs(item), theirs({"f:b": {}}, names.FIELD_MANAGER)]}
+    assert find_alteration(meta) == (
+        'kubectl-patch: template[{"name":"x"}].args, template.hostPID; daemonset-job-controller: b'
+    )
+
+
+def test_what_is_told_is_bounded():
+    meta = {"managedFields": [OURS, theirs({f"f:{'x' * 100}{number}": {} for number in range(99)})]}
+    assert len(find_alteration(meta)) == 400
+
+
+def test_owners_without_us_are_an_alteration():
+    assert find_alteration({"managedFields": [STATUS]}) == "metadata.managedFields"
+    assert not has_owner({"managedFields": [STATUS]})
+    assert has_owner({"managedFields": [STATUS, OURS]})
+
+
+def test_all_fields_of_the_spec_become_ours_and_no_others():
+    other = {**theirs({"f:template": {"f:b": {}}}), "time": "now"}
+    other["fieldsV1"] = {**other["fieldsV1"], "f:metadata": {"f:annotations": {}}}
+    taken = take_over([OURS, STATUS, LABELS, other, theirs({"f:c": {}})])
+    assert taken == [
+        {
+            **OURS,
+            "fieldsV1": {
+                "f:metadata": {"f:labels": {}},
+                "f:spec": {"f:template": {"f:a": {}, "f:b": {}}, "f:c": {}},
+            },
+        },
+        STATUS,
+        LABELS,
+        {**other, "fieldsV1": {"f:metadata": {"f:annotations": {}}}},
+    ]
+    assert find_alteration({"managedFields": taken}) == ""
