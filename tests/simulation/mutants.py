@@ -358,8 +358,8 @@ def forgets_generations():
     """The status says for ever that the first spec was observed."""
     real = decision.next_status
 
-    def next_status(job, *rest):
-        found = real(job, *rest)
+    def next_status(job, *rest, **words):
+        found = real(job, *rest, **words)
         return {**found, "observedGeneration": job.status.get("observedGeneration", 1)}
 
     with patch.object(decision, "next_status", next_status):

@@ -91,7 +91,10 @@ def _remembering():
             (
                 decision,
                 "is_current",
-                lambda live, wanted: ((live.spec, live.labels, live.annotations, wanted), ()),
+                lambda live, wanted: (
+                    (live.spec, live.labels, live.annotations, wanted),
+                    (live.alteration,),
+                ),
             ),
             (tally, "build_pod_template", of_job),
             (
@@ -101,7 +104,14 @@ def _remembering():
             ),
             (tally, "NodeAffinity", lambda pod_spec: ((pod_spec,), ())),
             (ending, "NodeAffinity", lambda pod_spec: ((pod_spec,), ())),
-            (report, "tell_run", lambda told, records: ((), (repr(told), tuple(records.items())))),
+            (
+                report,
+                "tell_run",
+                lambda told, records, conditions: (
+                    (),
+                    (repr(told), tuple(records.items()), repr(conditions)),
+                ),
+            ),
             (jobs, "nodes_hash", lambda raw_spec: ((raw_spec,), ())),
             (jobs, "parse_spec", lambda raw_spec: ((raw_spec,), ())),
         )
