@@ -86,7 +86,7 @@ PROGRESS_SECONDS = 10.0
 EXCESS_AT_ONCE = 20
 EXCESS_SECONDS = 1.0
 # When reports of ended runs are tried again that the API server does not let be closed or deleted.
-HISTORY_RETRY_SECONDS = 300.0
+HISTORY_RETRY_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ from job_controller.runtime.backoff import exponential_seconds
 # What ends a refusal (a larger quota, a changed policy) sends no event. Thousands of refused Jobs
 # must not keep the API server, and a webhook behind it, busy for ever.
 RETRY_SECONDS = (15.0, 300.0)
+# A DaemonSet that is there is about to get its gate, without which completed work can run again.
+GATE_RETRY_SECONDS = (15.0, 15.0)
 
 _DAEMON_SET = "refusal"
 _Spec = tuple[str, int, str]
@@ -78,7 +80,9 @@ class Refusals:
         last = known.get(field)
         failures, until = (last.failures, last.until) if last is not None else (0, now)
         if now >= until:
-            until = now + exponential_seconds(failures, *RETRY_SECONDS)
+            is_there = field == _DAEMON_SET and before.owned_daemon_set is not None
+            bounds = GATE_RETRY_SECONDS if is_there else RETRY_SECONDS
+            until = now + exponential_seconds(failures, *bounds)
             failures += 1
         known[field] = _Refusal(
             spec=_spec(before.job),

@@ -115,6 +115,10 @@ class Gates:
             job = next((j for j in world.server.all(JOBS) if j["metadata"]["uid"] == job_uid), None)
             if daemon_set["metadata"]["uid"] != uid or job is None:
                 continue
+            if not self._is_exact(daemon_set):
+                # A node has gone: the DaemonSet controller does not hear of that by itself.
+                self._exact_since.pop(uid, None)
+                continue
             if not daemon_set["spec"]["template"]["spec"].get("schedulingGates"):
                 why = world.oracle.completion.explain(job_uid, ())
                 world.oracle.violate(
