@@ -19,8 +19,8 @@ from tests.e2e.jobs import (
     is_unfinished,
     only_on,
     patch_spec,
-    reasons,
     pod_on,
+    reasons,
     wait_unfinished,
     working,
 )
