@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.e2e.cluster import TASK_IMAGE, WAIT, consistently, counting, eventually, make_job
-from tests.e2e.jobs import set_quota
+from tests.e2e.jobs import set_quota, shell
 
 GO = "while [ ! -e /basetarget/go ]; do sleep 0.2; done"
 
@@ -71,13 +71,27 @@ def test_pod_security_that_forbids_the_pods_is_said(cluster, namespace):
     assert "hostPath" in message
 
 
-def test_a_template_that_is_no_pod_is_said(cluster, namespace):
-    template = {"spec": {"containers": [{"name": "job-container", "nonsense": True}]}}
-    cluster.apply(make_job("odd", namespace, template=template))
+def templated(namespace, **container):
+    """Return a Job whose template has these fields of the task's container."""
+    template = {"spec": {"containers": [{"name": "job-container", **container}]}}
+    return make_job("odd", namespace, template=template, **shell("echo done;" + WAIT))
+
+
+def test_a_template_that_is_no_pod_is_refused_at_apply(cluster, namespace):
+    done = cluster.run("apply", "-f", "-", stdin=json.dumps(templated(namespace, nonsense=True)))
+    assert done.returncode != 0
+    assert 'unknown field "nonsense"' in done.stderr
+
+
+def test_a_template_that_the_api_server_refuses_is_said_and_can_be_corrected(cluster, namespace):
+    cluster.apply(templated(namespace, resources={"requests": {"cpu": 2}, "limits": {"cpu": 1}}))
 
     message = progressing(cluster, namespace, "odd", "DaemonSetRefused")
 
-    assert "nonsense" in message
+    assert "must be less than or equal to cpu limit" in message
+    cluster.apply(templated(namespace, resources={"requests": {"cpu": "10m"}}))
+    cluster.wait_gone(namespace, "odd")
+    assert cluster.completed(namespace, "odd") == set(cluster.nodes)
 
 
 def test_a_task_that_fails_is_started_again_and_said(cluster, namespace):
