@@ -80,7 +80,8 @@ def templated(namespace, **container):
 def test_a_template_that_is_no_pod_is_refused_at_apply(cluster, namespace):
     done = cluster.run("apply", "-f", "-", stdin=json.dumps(templated(namespace, nonsense=True)))
     assert done.returncode != 0
-    assert 'unknown field "nonsense"' in done.stderr
+    assert "unknown field" in done.stderr
+    assert "nonsense" in done.stderr
 
 
 def test_a_template_that_the_api_server_refuses_is_said_and_can_be_corrected(cluster, namespace):
