@@ -80,9 +80,15 @@ def clean_line(line: bytes) -> str:
 
 def printable(line: bytes) -> str:
     """Return the text of a line as a terminal, a report or an event may show it."""
-    text = CONTROLS.sub(" ", clean_line(line))
-    # Invisible characters that change how the rest is shown (right-to-left overrides, marks).
-    return "".join(c for c in text if c.isprintable() or c == " ").strip()
+    return _visible(CONTROLS.sub(" ", clean_line(line))).strip()
+
+
+def _visible(text: str) -> str:
+    """Return a text without the invisible characters that change how the rest is shown.
+
+    These are right-to-left overrides, marks and the like.
+    """
+    return "".join(c for c in text if c.isprintable() or c == " ")
 
 
 class Classifier(Protocol):
@@ -186,7 +192,7 @@ class RememberingMatcher:
 def _protocol(text: str) -> Finding | None:
     if found := _RESULT.fullmatch(text):
         # Too long is no result rather than a cut one: half an address is a wrong address.
-        value = CONTROLS.sub("", found[2])
+        value = _visible(CONTROLS.sub("", found[2]))
         return Result(found[1], value) if len(value) <= VALUE_LIMIT else None
     if found := _PROGRESS.fullmatch(text):
         done, total = int(found[1]), int(found[2])

@@ -207,6 +207,23 @@ def test_pause_holds_turns_until_more_is_allowed():
     assert acts(plan, OpenGates)
 
 
+def test_a_run_that_its_policy_holds_does_not_hear_its_deadline_and_has_all_of_it_again():
+    w = three("Pause")
+    spec(w, active_deadline_seconds=600)
+    run(w)
+    assert w.job.status["phase"] == "Paused"
+    later = NOW + timedelta(hours=1)
+    run(w, later)
+    assert w.job.status["phase"] == "Paused"
+    spec(w, failure_policy=FailurePolicy("Pause", 1))
+    run(w, later)
+    assert w.job.status["phase"] == "Running"
+    run(w, later + timedelta(seconds=599))
+    assert w.job.status["phase"] == "Running"
+    run(w, later + timedelta(seconds=600))
+    assert w.job.status["phase"] == "Failed"
+
+
 def test_unreachable_nodes_count_in_the_budget_and_are_told_apart():
     w = world("a", "b", gated=True, evidence={"a": done("a")})
     w.nodes["b"] = lost("b")
