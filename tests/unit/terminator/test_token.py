@@ -145,7 +145,7 @@ def test_failure_goes_first():
         (b"dsjob:result a.b-c_d=", Result("a.b-c_d", "")),
         (b"dsjob:result ip=a=b", Result("ip", "a=b")),
         (b"dsjob:result ip=a\x07b\x00c", Result("ip", "abc")),
-        # A right-to-left override, a zero-width space and an isolate, in UTF-8.
+        # A right-to-left override and a zero-width space, in UTF-8.
         (
             b"dsjob:result ip=ok \xe2\x80\xaegnp.exe\xe2\x80\x8b\xe2\x81\xa6",
             Result("ip", "ok gnp.exe"),
