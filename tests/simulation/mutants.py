@@ -469,7 +469,7 @@ def pardons_rejections():
 def forgets_versions():
     """A Job's deletion names its UID alone, and not the version that was counted.
 
-    A schedule of its own shows it, too, see test_simulation.
+    A schedule of its own shows it, see test_simulation: drawn ones do so too rarely.
     """
     real = Client.delete
 
@@ -516,6 +516,5 @@ MUTANTS = {
         counts_absences,
         counts_former_tries,
         pardons_rejections,
-        forgets_versions,
     )
 }

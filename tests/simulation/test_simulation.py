@@ -50,7 +50,6 @@ RARE = {
     "counts_absences": 1190,
     "counts_former_tries": 430,
     "pardons_rejections": 420,
-    "forgets_versions": 1820,
 }
 
 
