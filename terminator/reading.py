@@ -74,9 +74,8 @@ def ended_attempt(
     `container` is the state that the step was taken for, `newest` what is known after the read, and
     `first_at` the time of the first line that was read. Between a task's end and the read, the
     kubelet may have started the task again: then the log is that of another start. Its lines tell,
-    since their times and that of the end are of the node's one clock. An empty log tells nothing,
-    but where it is the one before a restart: an older one nobody can read any more. Two restarts
-    within END_MARGIN there are not, since the kubelet waits before the second one.
+    since their times and that of the end are of the node's one clock. An empty log is taken for that
+    of the end: most tasks that fail say nothing, and in doubt each of them would wait for long.
     """
     if newest is None or newest.restart_count != container.restart_count:
         return 0
@@ -85,7 +84,9 @@ def ended_attempt(
         finished_at = container.finished_at or finished_at
     attempt = container.restart_count + (not step.previous)
     began_at = Cursor(first_at).since
-    if began_at is None or finished_at is None:
+    if began_at is None:
+        return attempt
+    if finished_at is None:
         return attempt if step.previous else 0
     # Both are cut to whole seconds, and the last lines may be stamped after the end.
     margin = END_MARGIN if step.previous else timedelta()
