@@ -74,8 +74,8 @@ def ended_attempt(
     `container` is the state that the step was taken for, `newest` what is known after the read, and
     `first_at` the time of the first line that was read. Between a task's end and the read, the
     kubelet may have started the task again: then the log is that of another start. Its lines tell,
-    since their times and that of the end are of the node's one clock. An empty log is taken for that
-    of the end: most tasks that fail say nothing, and in doubt each of them would wait for long.
+    since their times and that of the end are of the node's one clock. An empty log is taken for
+    that of the end: most tasks that fail say nothing, and in doubt each of them would wait long.
     """
     if newest is None or newest.restart_count != container.restart_count:
         return 0
