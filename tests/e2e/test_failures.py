@@ -317,7 +317,7 @@ def test_a_failed_run_is_opened_by_a_retry_of_its_failed_nodes_only(cluster, nam
 @pytest.mark.alone
 def test_the_deadline_of_the_run(cluster, namespace):
     slow = cluster.nodes[0]
-    cluster.apply(make_job("deadline", namespace, activeDeadlineSeconds=20, **on(slow, WAIT)))
+    cluster.apply(make_job("deadline", namespace, activeDeadlineSeconds=40, **on(slow, WAIT)))
     eventually(lambda: len(cluster.completed(namespace, "deadline")) == 2)
     # Its timer is not in memory: a controller started anew keeps it.
     cluster.kill("job-controller")
@@ -325,7 +325,7 @@ def test_the_deadline_of_the_run(cluster, namespace):
     failed = wait_condition(cluster, namespace, "deadline", "Failed")
 
     assert failed["reason"] == "DeadlineExceeded"
-    assert failed["message"] == "2 of 3 nodes completed within activeDeadlineSeconds (20 s)"
+    assert failed["message"] == "2 of 3 nodes completed within activeDeadlineSeconds (40 s)"
 
 
 def test_pods_of_a_failed_run_go_when_asked_and_its_record_stays(cluster, namespace):
