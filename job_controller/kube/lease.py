@@ -27,6 +27,8 @@ from job_controller.runtime.clock import Clock
 
 # Candidates that started together must not ask together for ever (client-go: JitterFactor 1.2).
 _JITTER = 0.2
+# A successor waits for the lease's end if the release fails, so a failed one is soon repeated.
+_RELEASE_RETRY_SECONDS = 0.2
 
 
 class _LeaseLost(OperatorError):  # noqa: N818 - an event of normal life
@@ -194,16 +196,28 @@ class _Candidate:
             return
 
     async def release(self) -> None:
-        """Give the lease back if it may be ours; best effort, bounded by the retry period."""
+        """Give the lease back if it may be ours; best effort, for half of the renewal's time."""
         if not self._attempted:
             return
         try:
-            async with asyncio.timeout(self._terms.retry_seconds):
-                current = await self._client.get(LEASES, self._name, self._namespace)
-                if _holder(current) == self._identity:
-                    await self._write(current, self._released(current))
+            async with asyncio.timeout(self._terms.renew_seconds / 2):
+                while not await self._try_release():
+                    await asyncio.sleep(_RELEASE_RETRY_SECONDS)
         except (KubeError, TimeoutError) as error:
             logger.bind(lease=self._name, error=repr(error)).warning("could not release the lease")
+
+    async def _try_release(self) -> bool:
+        """Return whether the lease is not ours any more; False if that is worth another try."""
+        try:
+            current = await self._client.get(LEASES, self._name, self._namespace)
+            if _holder(current) == self._identity:
+                await self._write(current, self._released(current))
+        except KubeError as error:
+            # A conflict too: a renewal that was cancelled on its way may be written all the same.
+            if not error.is_retryable:
+                raise
+            return False
+        return True
 
     # --- one attempt -------------------------------------------------------------------
 

@@ -115,6 +115,26 @@ async def test_cancelled_leader_releases_and_the_next_takes_over_at_once(server,
     assert spec(server)["leaseTransitions"] == 1
 
 
+@pytest.mark.parametrize("status", [409, 500, 503])
+async def test_release_that_fails_is_repeated(server, candidate, status):
+    # A renewal that is cancelled on its way may be written between the release's read and write.
+    a = candidate("a")
+    await a.started.wait()
+    await asyncio.sleep(10)
+    server.fail_next("PUT", "/leases/", status, times=2)
+    await a.cancel()
+    assert "holderIdentity" not in spec(server)
+
+
+async def test_release_gives_up_after_half_of_the_renewals_time(server, candidate):
+    a = candidate("a")
+    await a.started.wait()
+    server.fail_next("PUT", "/leases/", 409, times=1000)
+    stopped = now()
+    await a.cancel()
+    assert 4 < now() - stopped <= 5.1
+
+
 async def test_lease_is_renewed_while_a_cancelled_lead_cleans_up(server, candidate):
     a = candidate("a", cleanup_seconds=100)
     await a.started.wait()
