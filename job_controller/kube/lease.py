@@ -201,7 +201,9 @@ class _Candidate:
             return
         try:
             async with asyncio.timeout(self._terms.renew_seconds / 2):
-                while not await self._try_release():
+                while True:
+                    if await self._try_release():
+                        return
                     await asyncio.sleep(_RELEASE_RETRY_SECONDS)
         except (KubeError, TimeoutError) as error:
             logger.bind(lease=self._name, error=repr(error)).warning("could not release the lease")
