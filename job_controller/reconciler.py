@@ -387,17 +387,19 @@ class Reconciler:
         """
         settings, now = self._shell.settings(), self._shell.clock.now()
         living = {job.uid} if job is not None else set()
-        reports = [r for r in self._caches.reports_of(key) if r.job_uid not in living]
+        known = self._caches.reports_of(key)
+        reports = [r for r in known if r.job_uid not in living]
         closing = {r.name: status for r in reports if (status := closed_status(r)) is not None}
         expired, wake_at = expired_reports(
-            list(self._caches.reports_of(key)),
+            list(known),
             living_uid=job.uid if job is not None else "",
             limit=settings.history_limit,
             max_age_seconds=settings.history_seconds,
             now=now,
         )
         # The cache of Jobs may be behind that of reports: a run that goes on is not of the past.
-        unheard = await self._uid_on_server(key) if closing or expired else ""
+        found = await self._find_job(key) if closing or expired else None
+        unheard = str(found["uid"]) if found is not None else ""
         is_late = unheard not in living and any(r.job_uid == unheard for r in reports)
         try:
             for report in reports:
@@ -417,13 +419,14 @@ class Reconciler:
             return UNSYNCED_SECONDS
         return max((wake_at - now).total_seconds(), 0.0) if wake_at is not None else None
 
-    async def _uid_on_server(self, key: Key) -> str:
-        """Return the UID of the Job of that key, read from the server, "" for none."""
+    async def _find_job(self, key: Key) -> Mapping[str, Any] | None:
+        """Return the metadata of the Job of that key, read from the server, None if it is gone."""
         try:
             found = await self._shell.client.get(JOBS, key[1], key[0])
         except NotFound:
-            return ""
-        return str(found["metadata"]["uid"])
+            return None
+        meta: Mapping[str, Any] = found["metadata"]
+        return meta
 
     async def _delete_report(self, report: JobReport) -> None:
         with suppress(NotFound):
@@ -510,12 +513,8 @@ class Reconciler:
         The garbage collector removes the DaemonSet of a deleted Job. When the cache of Jobs is
         behind the cache of DaemonSets, that looks like a DaemonSet which somebody has deleted.
         """
-        try:
-            found = await self._shell.client.get(JOBS, job.name, job.namespace)
-        except NotFound:
-            return False
-        meta = found["metadata"]
-        return meta["uid"] == job.uid and not meta.get("deletionTimestamp")
+        meta = await self._find_job((job.namespace, job.name))
+        return meta is not None and meta["uid"] == job.uid and not meta.get("deletionTimestamp")
 
     async def _open_gates(self, key: Key, job: Job, action: OpenGates) -> None:
         """Open the gates of those nodes that the ledger, read afresh, does not hold.

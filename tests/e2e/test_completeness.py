@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.e2e.cluster import consistently, eventually, make_job
+from tests.e2e.cluster import Cluster, consistently, eventually, make_job
 from tests.e2e.jobs import (
     GO,
     LOOK_SECONDS,
@@ -279,17 +279,7 @@ def delete(cluster, namespace, pod):
     cluster.kubectl("delete", "pod", pod, "-n", namespace, "--wait=false")
 
 
-def evict(cluster, namespace, pod):
-    body = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": pod, "namespace": namespace},
-    }
-    path = f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction"
-    cluster.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(body))
-
-
-@pytest.mark.parametrize("stop", [delete, evict])
+@pytest.mark.parametrize("stop", [delete, Cluster.evict])
 def test_a_task_that_ends_well_because_it_was_stopped_proves_nothing(
     cluster, namespace, folder, stop
 ):
