@@ -152,7 +152,9 @@ def _narrow(wish: Wish, rng: random.Random, place: Place) -> Wish:
 
 
 def _nobody(wish: Wish, _rng: random.Random, _place: Place) -> Wish:
-    widen = Step("created", 5, "patch", _nodes({"selector": {"matchLabels": SIMULATED}}))
+    # A merge patch adds to the labels unless it removes the old one.
+    labels = {"soak": None, **SIMULATED}
+    widen = Step("created", 5, "patch", _nodes({"selector": {"matchLabels": labels}}))
     nobody = {"nodes": {"selector": {"matchLabels": {"soak": "no-such-node"}}}}
     return _with(wish, spec=nobody, steps=(widen,))
 
