@@ -26,7 +26,7 @@ from job_controller.kube.logs import configure_logging
 from job_controller.kube.probes import serve_probes
 from job_controller.metrics import Metrics
 from job_controller.reconciler import Reconciler, Shell
-from job_controller.runtime.clock import SystemClock
+from job_controller.runtime.clock import Clock, SystemClock
 from job_controller.runtime.expectations import HighWater
 from job_controller.runtime.queue import WorkQueue, namespace_of
 from job_controller.runtime.sizes import Size, process_sizes
@@ -38,19 +38,22 @@ _EXIT_CONFIG = 2
 class Controller:
     """One controller process: caches that always follow, workers that run while it leads."""
 
-    def __init__(self, client: KubeClient, config: Config, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        config: Config,
+        metrics: Metrics,
+        *,
+        clock: Clock,
+        events: EventRecorder,
+    ) -> None:
         self._client = client
         self._config = config
         self._metrics = metrics
-        self._clock = SystemClock()
+        self._clock = clock
         self._queue: WorkQueue[Key] = WorkQueue(group_of=namespace_of, group_limit=config.workers)
-        self._written: HighWater[Key] = HighWater(self._clock)
-        self._events = EventRecorder(
-            client,
-            component="daemonset-job-controller",
-            instance=config.identity,
-            clock=self._clock,
-        )
+        self.written: HighWater[Key] = HighWater(self._clock)
+        self._events = events
         self.caches = Caches(
             client,
             config.namespaces,
@@ -68,7 +71,7 @@ class Controller:
             Size(
                 "high_water_keys",
                 "Jobs of which a write was not seen in the caches yet.",
-                lambda: len(self._written),
+                lambda: len(self.written),
             ),
         ]
 
@@ -77,9 +80,9 @@ class Controller:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.caches.run())
             group.create_task(self._events.run())
-            group.create_task(self._lead_for_ever())
+            group.create_task(self.lead_for_ever())
 
-    async def _lead_for_ever(self) -> None:
+    async def lead_for_ever(self) -> None:
         """Lead whenever the Lease is ours. Standing by with warm caches makes takeover quick."""
         await self.caches.wait_synced()
         if not self._config.lease_namespace:
@@ -97,7 +100,7 @@ class Controller:
         )
 
     def _advanced(self, resource: str, namespace: str, version: str) -> None:
-        self._written.observed(cache_name(resource, namespace), version)
+        self.written.observed(cache_name(resource, namespace), version)
 
     def _led(self, leading: bool) -> None:
         self._metrics.is_leader.set(leading)
@@ -117,7 +120,7 @@ class Controller:
                 settings=self._settings,
             ),
             self.caches,
-            self._written,
+            self.written,
         )
         await run_workers(
             self._queue,
@@ -174,6 +177,15 @@ class Controller:
         return None
 
 
+def new_controller(client: KubeClient, config: Config, metrics: Metrics) -> Controller:
+    """Return a controller with the system's clock, whose events go to the API server."""
+    clock = SystemClock()
+    events = EventRecorder(
+        client, component="daemonset-job-controller", instance=config.identity, clock=clock
+    )
+    return Controller(client, config, metrics, clock=clock, events=events)
+
+
 async def run(config: Config) -> None:
     """Connect and run until SIGTERM or SIGINT; raises OperatorError when that is impossible."""
     metrics = Metrics()
@@ -187,7 +199,7 @@ async def run(config: Config) -> None:
         user_agent="daemonset-job-controller",
         on_request=metrics.count_request,
     ) as client:
-        controller = Controller(client, config, metrics)
+        controller = new_controller(client, config, metrics)
         running = asyncio.create_task(controller.run())
         stopped = asyncio.create_task(stop.wait())
         guard = asyncio.create_task(watch_policies(client, metrics.policies_missing.set))

@@ -27,7 +27,7 @@ from job_controller.kube.reflector import is_newer
 from job_controller.kube.resources import JOB_REPORTS
 from job_controller.runtime.queue import WorkQueue
 from job_controller.runtime.worker import run_workers
-from terminator.entries import assign, joined, patch_body, stands
+from terminator.entries import SHARD_NODES, assign, joined, patch_body, stands
 from terminator.metrics import Metrics
 
 WRITERS = 4
@@ -278,7 +278,7 @@ class Ledger:
         shards = {report.name: report for report in self._shards(book)}
         sent = {n: e for n, e in book.pending.items() if book.refused.get(n, started) <= started}
         book.full = {name: until for name, until in book.full.items() if until > started}
-        plan = assign(sent, shards.values(), tried=book.tried, full=book.full)
+        plan = assign(sent, shards.values(), SHARD_NODES, tried=book.tried, full=book.full)
         assigned = {node for entries in plan.values() for node in entries}
         standing = {node for report in shards.values() for node in report.evidence}
         for node in (sent.keys() - assigned) & standing:

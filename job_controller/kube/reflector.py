@@ -94,7 +94,7 @@ class Reflector(Generic[T]):
     ) -> None:
         self._client = client
         self._what = Selection(resource, namespace, label_selector, field_selector, metadata_only)
-        self._project = project
+        self.project = project
         self._on_change = on_change
         self._on_progress = on_progress
         self._on_unreadable = on_unreadable
@@ -200,18 +200,11 @@ class Reflector(Generic[T]):
                 continue
             self.last_activity = self._clock.monotonic()
             for raw in page.items:
-                found[_key(raw)] = self._read(raw)
+                found[_key(raw)] = self.read(raw)
             version, continue_ = page.resource_version, page.continue_
             if not continue_:
                 break
-        # A list is the truth even if its version is lower than ours (etcd restored from a backup).
-        # Versions were given twice then, so that equal ones do not mean equal objects.
-        self._replace(found, went_back=_is_lower(version, self.resource_version))
-        self._must_list = self._must_skip = False
-        self._listed_at = self._clock.monotonic()
-        self._watch_refusals = 0
-        self._set_version(version)
-        self.synced.set()
+        self.replace(found, version)
 
     def _is_list_old(self) -> bool:
         age_seconds = self._clock.monotonic() - self._listed_at
@@ -224,7 +217,11 @@ class Reflector(Generic[T]):
         self._must_skip = False
         self._set_version(page.resource_version)
 
-    def _replace(self, found: Mapping[Key, T | Unreadable], *, went_back: bool = False) -> None:
+    def replace(self, found: Mapping[Key, T | Unreadable], version: str) -> None:
+        """Take a complete list, read by `read`, and its resourceVersion: all there is now."""
+        # A list is the truth even if its version is lower than ours (etcd restored from a backup).
+        # Versions were given twice then, so that equal ones do not mean equal objects.
+        went_back = _is_lower(version, self.resource_version)
         if _NAMELESS not in found:  # otherwise it may be any of them
             for key in sorted(self._known.difference(found)):
                 self._remove(key)
@@ -236,6 +233,11 @@ class Reflector(Generic[T]):
             if old is not None and item.uid and old.uid != item.uid:
                 self._remove(key)
             self._mark(key, item)
+        self._must_list = self._must_skip = False
+        self._listed_at = self._clock.monotonic()
+        self._watch_refusals = 0
+        self._set_version(version)
+        self.synced.set()
 
     # --- watch -------------------------------------------------------------------------
 
@@ -255,7 +257,7 @@ class Reflector(Generic[T]):
             opened = self._watch_opened = self._clock.monotonic()
             try:
                 async for event in events:
-                    self._apply(event)
+                    self.apply_event(event)
                     self.last_activity = self._clock.monotonic()
                     self._note_lasting(opened)
             except Unavailable:
@@ -287,7 +289,11 @@ class Reflector(Generic[T]):
         if self._watch_refusals >= WATCH_REFUSALS_LIMIT:
             self._must_list = True
 
-    def _apply(self, event: Mapping[str, Any]) -> None:
+    def apply_event(self, event: Mapping[str, Any]) -> None:
+        """Take one event of a watch: a mapping with `type` and `object`.
+
+        Raises the KubeError that an ERROR event means, and Gone if bookmarks went back for good.
+        """
         kind, raw = event.get("type"), event["object"]
         if kind == "ERROR":
             raise error_from_status(raw, request=f"watch {self._what.resource.plural}")
@@ -302,7 +308,7 @@ class Reflector(Generic[T]):
             key = _key(raw)
             if kind == "DELETED":
                 self._remove(key)
-            elif isinstance(item := self._read(raw), Unreadable):
+            elif isinstance(item := self.read(raw), Unreadable):
                 self._mark(key, item)
             else:
                 self._put(key, item)
@@ -321,11 +327,12 @@ class Reflector(Generic[T]):
 
     # --- shared ------------------------------------------------------------------------
 
-    def _read(self, raw: RawObject | Unreadable) -> T | Unreadable:
+    def read(self, raw: RawObject | Unreadable) -> T | Unreadable:
+        """Return what is kept of an object, or what is known of one that cannot be read."""
         if isinstance(raw, Unreadable):
             return raw
         try:
-            return self._project(raw)
+            return self.project(raw)
         except ValueError as error:
             return Unreadable.of(raw, error)
         except (TypeError, LookupError, AttributeError, RecursionError) as error:

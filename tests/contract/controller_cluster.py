@@ -25,7 +25,7 @@ from job_controller.kube.resources import (
     PODS,
     Resource,
 )
-from job_controller.main import Controller
+from job_controller.main import new_controller
 from job_controller.metrics import Metrics
 from job_controller.runtime.clock import LoopClock
 from tests.contract.daemon_set_controller import collect_pods, keep_pods
@@ -195,7 +195,7 @@ async def running(
 ) -> AsyncIterator[asyncio.Task[None]]:
     """Run a controller until the context ends; it must not have ended by itself."""
     async with client or KubeClient(server.url) as connected:
-        controller = Controller(connected, Config(**config), Metrics())
+        controller = new_controller(connected, Config(**config), Metrics())
         task = asyncio.create_task(controller.run())
         try:
             yield task

@@ -12,7 +12,7 @@ from job_controller.config import Config
 from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import Unavailable
 from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, LEASES, NODES, PODS
-from job_controller.main import Controller
+from job_controller.main import new_controller
 from job_controller.metrics import Metrics
 from tests.contract.controller_cluster import (
     SET,
@@ -82,7 +82,7 @@ async def test_an_undisturbed_run_makes_these_writes_and_no_others(server, clust
 async def test_one_watch_that_is_refused_for_minutes_makes_it_unready_and_back(server, cluster):
     async with KubeClient(server.url) as client:
         metrics = Metrics()
-        controller = Controller(client, Config(), metrics)
+        controller = new_controller(client, Config(), metrics)
         task = asyncio.create_task(controller.run())
         assert not controller.caches.healthy
         await until(lambda: controller.caches.healthy)

@@ -20,7 +20,7 @@ from job_controller.kube.resources import (
     PODS,
     Resource,
 )
-from job_controller.main import Controller
+from job_controller.main import Controller, new_controller
 from job_controller.metrics import Metrics
 from job_controller.runtime.clock import SystemClock
 from terminator.config import Config as TerminatorConfig
@@ -117,7 +117,9 @@ class Stage:
     async def start_controller(self, kind: type[KubeClient] = KubeClient, **config: Any) -> Process:
         """Start the controller, as its process would after a restart."""
         client, recorder = await self.client(kind)
-        program = Controller(client, Config(namespaces=self.world.namespaces, **config), Metrics())
+        program = new_controller(
+            client, Config(namespaces=self.world.namespaces, **config), Metrics()
+        )
         return self._started(client, program, recorder)
 
     async def start_terminator(

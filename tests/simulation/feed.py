@@ -21,8 +21,8 @@ class Feed:
         self.reflector = reflector
         self._labels = labels
         self._is_metadata_only = plural == NODES and process.name == "terminator"
-        self._project = reflector._project
-        reflector._project = self._read
+        self._project = reflector.project
+        reflector.project = self._read
         self._pending = deque()
         self._timer = None
         self._stalled_until = 0.0
@@ -91,7 +91,7 @@ class Feed:
         self._last = (kind, raw)
         meta = raw["metadata"]
         self.delivered_at[meta["namespace"], meta["name"]] = self._world.loop.moment
-        self.reflector._apply({"type": kind, "object": raw})
+        self.reflector.apply_event({"type": kind, "object": raw})
 
     @property
     def is_behind(self):
@@ -163,12 +163,9 @@ class Feed:
         for raw in items:
             meta = raw["metadata"]
             key = (meta["namespace"], meta["name"])
-            found[key] = self.reflector._read(raw)
+            found[key] = self.reflector.read(raw)
             self.delivered_at[key] = self._world.loop.moment
-        # As Reflector._list does with the last page.
-        self.reflector._replace(found, went_back=False)
-        self.reflector._set_version(str(version))
-        self.reflector.synced.set()
+        self.reflector.replace(found, str(version))
 
     def close(self):
         self._is_closed = True

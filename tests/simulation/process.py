@@ -16,7 +16,7 @@ from job_controller.api.names import LABEL_MANAGED, LABEL_MANAGED_VALUE
 from job_controller.config import Config as ControllerConfig
 from job_controller.core import report
 from job_controller.core.plan import WriteStatus
-from terminator import entries
+from terminator import ledger
 from terminator.config import Config as TerminatorConfig
 from terminator.watch import Watch
 from tests.simulation.client import Client
@@ -113,8 +113,9 @@ class ControllerProcess(Process):
             start_patience_seconds=START_PATIENCE_SECONDS,
             unreachable_patience_seconds=UNREACHABLE_PATIENCE_SECONDS,
         )
-        controller = self.controller = main.Controller(client, config, NOTHING)
-        controller._clock = self._world.clock
+        controller = self.controller = main.Controller(
+            client, config, NOTHING, clock=self._world.clock, events=NOTHING
+        )
         caches = controller.caches
         self._follow(
             jobs=caches._jobs.reflectors[0],
@@ -124,12 +125,12 @@ class ControllerProcess(Process):
             events=caches._notices.reflectors[0],
             nodes=caches._nodes,
         )
-        await controller._lead_for_ever()
+        await controller.lead_for_ever()
 
     @property
     def expects_something(self):
         """Whether a write of its own is yet to be seen by its caches."""
-        return bool(self.is_up and self.controller and self.controller._written._written)
+        return bool(self.is_up and self.controller and self.controller.written)
 
 
 class TerminatorProcess(Process):
@@ -178,7 +179,7 @@ class TerminatorProcess(Process):
 
 @contextmanager
 def virtual(world, decide):
-    """Put the model in place of what `main.Controller` makes, and `decide` in the core's.
+    """Put a `decide` that notes what it is asked in place of the core's.
 
     Only while the block runs: the modules belong to other tests as well. Both programs put as many
     nodes into a shard as the schedule says.
@@ -200,9 +201,7 @@ def virtual(world, decide):
     with (
         quick(),
         patch.object(report, "NODES_PER_SHARD", size),
-        patch.object(entries.assign, "__defaults__", (size,)),
-        patch.object(main, "SystemClock", lambda: world.clock),
-        patch.object(main, "EventRecorder", lambda *_a, **_k: NOTHING),
+        patch.object(ledger, "SHARD_NODES", size),
         patch.object(reconciler, "decide", deciding),
     ):
         yield

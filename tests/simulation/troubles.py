@@ -26,6 +26,7 @@ switches stand in `without`. `TROUBLES` names for
 each line some schedules that show both: with the trouble the mutant is caught, without it is not.
 """
 
+import asyncio
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -173,27 +174,29 @@ def ignores_edits():
 @contextmanager
 def leaves_what_runs():
     """A controller that starts looks at no Job that has been started, until something changes."""
-    real_work, real_run, caches = main.Controller._work, main.run_workers, []
+    real_run = main.run_workers
 
-    async def work(self):
-        caches[:] = [self.caches]
-        await real_work(self)
+    async def run(queue, reconcile, **more):
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        old = {job.uid for job in caches[-1].jobs() if "startTime" in job.status}
 
-    async def run(queue, *how, **more):
-        for key in [*queue._ready, *queue._timers]:
-            job = caches[0].job(key)
-            if job is not None and "startTime" in job.status:
-                if key in queue._waiting:
-                    queue._ready.remove(key)
-                    queue._waiting.discard(key)
-                if key in queue._timers:
-                    queue._timers.pop(key)[1].cancel()
-        await real_run(queue, *how, **more)
+        async def one(key):
+            # What a restart looks at by itself is due within the time that changes are gathered.
+            job = caches[-1].job(key)
+            if loop.time() - started < 1.0 and job is not None and job.uid in old:
+                return None
+            return await reconcile(key)
 
-    with (
-        patch.object(main.Controller, "_work", work),
-        patch.object(main, "run_workers", run),
-    ):
+        await real_run(queue, one, **more)
+
+    real_caches, caches = main.Caches, []
+
+    def remembered(*some, **more):
+        caches.append(real_caches(*some, **more))
+        return caches[-1]
+
+    with patch.object(main, "run_workers", run), patch.object(main, "Caches", remembered):
         yield
 
 
@@ -230,7 +233,7 @@ def overfills_shards():
     """All evidence goes to the first shard, whatever it holds already."""
     real = ledger.assign
 
-    def assign(pending, shards, **how):
+    def assign(pending, shards, _limit, **how):
         first = sorted(shards, key=lambda report: report.shard)[:1]
         return real(pending, first, SHARD_NODES, **how)
 

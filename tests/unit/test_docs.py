@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from job_controller.api import names
 from job_controller.config import Config, parse_config
-from job_controller.main import Controller
+from job_controller.main import new_controller
 from job_controller.metrics import Metrics as ControllerMetrics
 from job_controller.runtime.clock import SystemClock
 from terminator.config import _ENVIRONMENT, _FILE, load_config
@@ -276,7 +276,7 @@ def metric_names(registry: CollectorRegistry) -> set[str]:
 
 async def test_every_metric_is_in_the_reference_and_no_other():
     controller, terminator = ControllerMetrics(), TerminatorMetrics()
-    Controller(NO_CLIENT, Config(), controller)
+    new_controller(NO_CLIENT, Config(), controller)
     Terminator(NO_CLIENT, Options(), load_config({}, None), terminator, SystemClock())
     wanted = metric_names(controller.registry) | metric_names(terminator.registry)
     assert set(rows("metrics.md")) == wanted
