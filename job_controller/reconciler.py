@@ -128,10 +128,10 @@ class Reconciler:
                 await self._tell_unreadable(key, unread)
                 return None
             job = self._caches.job(key)
-            if job is not None and not self._caches.has_records(job):
-                await self._caches.read_records(job)
+            if job is not None and not self._caches.records.is_complete(job.uid):
+                await self._caches.records.complete(job.uid)
                 job = self._caches.job(key)
-                if job is None or not self._caches.has_records(job):
+                if job is None or not self._caches.records.is_complete(job.uid):
                     return INCOMPLETE_RETRY_SECONDS
             wait = await self._keep_history(key, job)
             if job is None:

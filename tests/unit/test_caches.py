@@ -244,8 +244,8 @@ def test_of_a_job_that_is_gone_summaries_are_kept(w):
     told = Told(w.job)
     report = replace(w.report(), status={"phase": "Running", "nodeStates": {"a": {}}})
     told.caches._reports.store.put(report)
-    assert told.caches.has_records(w.job)
+    assert told.caches.records.is_complete(w.job.uid)
     told.caches._jobs.store.remove(KEY)
     told.caches._job_changed(w.job, None)
-    assert not told.caches.has_records(w.job)
+    assert not told.caches.records.is_complete(w.job.uid)
     assert told.caches.reports_of(KEY)[0].status == {"phase": "Running"}
