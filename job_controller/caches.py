@@ -7,8 +7,6 @@ may concern, (namespace, name), and says nothing of what to do about it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from job_controller.api import names
@@ -29,14 +27,12 @@ from job_controller.api.objects import (
     parse_pod,
 )
 from job_controller.api.report import JobReport
-from job_controller.api.times import parse_time
 from job_controller.core.limits import SPEC_LIMIT_BYTES, spec_bytes
 from job_controller.kube.client import KubeClient
 from job_controller.kube.informers import SharedInformers
 from job_controller.kube.records import RUN_INDEX, RecordKeeper, project_report
 from job_controller.kube.resources import (
     DAEMON_SETS,
-    EVENTS,
     JOB_REPORTS,
     JOBS,
     PODS,
@@ -53,41 +49,6 @@ CROWD_SECONDS = 0.25
 # then up to this time later. What ends a run, the ledger's changes, is looked at without delay.
 CROWD_SHARE = 20.0
 CROWD_LIMIT_SECONDS = 2.0
-# The DaemonSet controller has no condition for pods that the API server refuses (quota, Pod
-# Security, webhooks); its event is the only place where the reason stands.
-_REFUSED_PODS = "involvedObject.kind=DaemonSet,reason=FailedCreate"
-# Events have no watch cache in the API server, and a watch of them no bookmarks: silence says
-# nothing until the server itself would have ended the watch.
-_QUIET_SECONDS = 660.0
-
-
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """An event of the DaemonSet controller: whom it is about, when, and what it says."""
-
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
-    about_uid: str
-    message: str
-    at: datetime | None
-
-
-def parse_notice(raw: Mapping[str, Any]) -> Notice:
-    """Return the notice in a raw core/v1 Event; raises KeyError without metadata."""
-    meta = raw["metadata"]
-    return Notice(
-        namespace=meta.get("namespace") or "",
-        name=meta["name"],
-        uid=meta.get("uid") or "",
-        resource_version=meta.get("resourceVersion") or "",
-        about_uid=(raw.get("involvedObject") or {}).get("uid") or "",
-        message=raw.get("message") or "",
-        at=parse_time(
-            raw.get("lastTimestamp") or raw.get("eventTime") or meta.get("creationTimestamp")
-        ),
-    )
 
 
 def project_job(raw: Mapping[str, Any]) -> Job:
@@ -158,14 +119,6 @@ class Caches(SharedInformers):
             after=self._jobs,
         )
         self.records = RecordKeeper(client, self._reports.store, is_needed=self._has_job)
-        self._notices = self._watch(
-            EVENTS,
-            parse_notice,
-            self._notice_changed,
-            {"about": lambda notice: (notice.about_uid,)},
-            field_selector=_REFUSED_PODS,
-            idle_seconds=_QUIET_SECONDS,
-        )
 
     # --- reading -----------------------------------------------------------------------
 
@@ -225,20 +178,6 @@ class Caches(SharedInformers):
     def _has_job(self, uid: str) -> bool:
         return bool(self._jobs.store.by_index("uid", uid))
 
-    def pods_refused(self, daemon_set: DaemonSet) -> str:
-        """Return the newest reason why pods of the DaemonSet could not be created, "" if none."""
-        # The API server has an event be about its own namespace, and takes any UID: who may write
-        # events in another namespace must not speak about this one.
-        notices = (
-            notice
-            for notice in self._notices.store.by_index("about", daemon_set.uid)
-            if notice.namespace == daemon_set.namespace
-        )
-        newest = max(
-            notices, key=lambda n: (n.at.timestamp() if n.at else 0.0, n.name), default=None
-        )
-        return newest.message if newest is not None else ""
-
     # --- changes -----------------------------------------------------------------------
 
     def took(self, key: Key, seconds: float) -> None:
@@ -271,12 +210,6 @@ class Caches(SharedInformers):
     def _report_changed(self, old: JobReport | None, new: JobReport | None) -> None:
         if (report := new or old) is not None:
             self._wake((report.namespace, report.job_name), 0.0)
-
-    def _notice_changed(self, old: Notice | None, new: Notice | None) -> None:
-        if (notice := new or old) is not None:
-            for found in self._daemon_sets.store.by_index("uid", notice.about_uid):
-                if found.namespace == notice.namespace:
-                    self._wake_user_of(found, in_crowd=True)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         if old is not None and new is not None and _standing(old) == _standing(new):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from job_controller.api.objects import Node, parse_node
-from job_controller.kube.client import WATCH_IDLE_SECONDS, KubeClient
+from job_controller.kube.client import KubeClient
 from job_controller.kube.reflector import (
     MultiReflector,
     OnChange,
@@ -112,8 +112,6 @@ class SharedInformers:
         indexers: Mapping[str, Indexer[T]],
         *,
         label_selector: str | None = None,
-        field_selector: str | None = None,
-        idle_seconds: float = WATCH_IDLE_SECONDS,
         on_unreadable: OnUnreadable | None = None,
         after: MultiReflector[Any] | None = None,
     ) -> MultiReflector[T]:
@@ -125,12 +123,10 @@ class SharedInformers:
                 resource,
                 namespace=namespace,
                 label_selector=label_selector,
-                field_selector=field_selector,
                 project=project,
                 on_change=on_change,
                 clock=self._clock,
                 store=store,
-                idle_timeout_seconds=idle_seconds,
                 on_unreadable=on_unreadable,
                 after=None if after is None else after.reflector_for(namespace or "").synced,
                 on_progress=lambda where, version: self._on_progress(

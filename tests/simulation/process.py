@@ -121,7 +121,6 @@ class ControllerProcess(Process):
             daemonsets=caches._daemon_sets.reflectors[0],
             pods=caches._pods.reflectors[0],
             jobreports=caches._reports.reflectors[0],
-            events=caches._notices.reflectors[0],
             nodes=caches._nodes,
         )
         await controller._lead_for_ever()
