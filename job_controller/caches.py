@@ -6,11 +6,8 @@ may concern, (namespace, name), and says nothing of what to do about it.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from job_controller.api import names
 from job_controller.api.affinity import changed_keys, label_keys
@@ -27,29 +24,22 @@ from job_controller.api.objects import (
     Node,
     Pod,
     parse_daemon_set,
-    parse_node,
     parse_pod,
 )
 from job_controller.api.report import JobReport
-from job_controller.api.times import parse_time
 from job_controller.core.limits import SPEC_LIMIT_BYTES, spec_bytes
-from job_controller.kube.client import WATCH_IDLE_SECONDS, KubeClient
+from job_controller.kube.client import KubeClient
+from job_controller.kube.informers import SharedInformers
 from job_controller.kube.records import RUN_INDEX, RecordKeeper, project_report
-from job_controller.kube.reflector import MultiReflector, Reflector, wait_synced
 from job_controller.kube.resources import (
     DAEMON_SETS,
-    EVENTS,
     JOB_REPORTS,
     JOBS,
-    NODES,
     PODS,
-    Resource,
 )
-from job_controller.kube.store import Indexer, Projected, Store
 from job_controller.kube.unreadable import Unreadable
 from job_controller.runtime.clock import Clock
 
-T = TypeVar("T", bound=Projected)
 Key = tuple[str, str]
 """(namespace, name) of a Job."""
 
@@ -59,41 +49,6 @@ CROWD_SECONDS = 0.25
 # then up to this time later. What ends a run, the ledger's changes, is looked at without delay.
 CROWD_SHARE = 20.0
 CROWD_LIMIT_SECONDS = 2.0
-# The DaemonSet controller has no condition for pods that the API server refuses (quota, Pod
-# Security, webhooks); its event is the only place where the reason stands.
-_REFUSED_PODS = "involvedObject.kind=DaemonSet,reason=FailedCreate"
-# Events have no watch cache in the API server, and a watch of them no bookmarks: silence says
-# nothing until the server itself would have ended the watch.
-_QUIET_SECONDS = 660.0
-
-
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """An event of the DaemonSet controller: whom it is about, when, and what it says."""
-
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
-    about_uid: str
-    message: str
-    at: datetime | None
-
-
-def parse_notice(raw: Mapping[str, Any]) -> Notice:
-    """Return the notice in a raw core/v1 Event; raises KeyError without metadata."""
-    meta = raw["metadata"]
-    return Notice(
-        namespace=meta.get("namespace") or "",
-        name=meta["name"],
-        uid=meta.get("uid") or "",
-        resource_version=meta.get("resourceVersion") or "",
-        about_uid=(raw.get("involvedObject") or {}).get("uid") or "",
-        message=raw.get("message") or "",
-        at=parse_time(
-            raw.get("lastTimestamp") or raw.get("eventTime") or meta.get("creationTimestamp")
-        ),
-    )
 
 
 def project_job(raw: Mapping[str, Any]) -> Job:
@@ -104,7 +59,7 @@ def project_job(raw: Mapping[str, Any]) -> Job:
     return unkept_job(job, size) if size > SPEC_LIMIT_BYTES else kept_job(job)
 
 
-class Caches:
+class Caches(SharedInformers):
     """The caches, and `wake(key, seconds)` called for every Job that a change may concern.
 
     `progress(resource, namespace, version)` is told how far each cache has come.
@@ -119,13 +74,12 @@ class Caches:
         wake: Callable[[Key, float], None],
         progress: Callable[[str, str, str], None],
     ) -> None:
-        self._client = client
-        self._namespaces = tuple(namespaces)
-        self._clock = clock
+        super().__init__(
+            client, clock, namespaces, on_node=self._node_changed, on_progress=progress
+        )
         self._wake = wake
-        self._progress = progress
         self._crowd_seconds: dict[Key, float] = {}
-        self._jobs = self._make(
+        self._jobs = self._watch(
             JOBS,
             project_job,
             self._job_changed,
@@ -135,7 +89,7 @@ class Caches:
             },
             on_unreadable=lambda found: wake((found.namespace, found.name), 0.0),
         )
-        self._daemon_sets = self._make(
+        self._daemon_sets = self._watch(
             DAEMON_SETS,
             lambda raw: kept_daemon_set(parse_daemon_set(raw)),
             self._daemon_set_changed,
@@ -145,14 +99,14 @@ class Caches:
             },
             label_selector=names.MANAGED_SELECTOR,
         )
-        self._pods = self._make(
+        self._pods = self._watch(
             PODS,
             parse_pod,
             self._pod_changed,
             {"owner": lambda pod: (pod.owner_uid,)},
             label_selector=names.MANAGED_SELECTOR,
         )
-        self._reports = self._make(
+        self._reports = self._watch(
             JOB_REPORTS,
             lambda raw: project_report(raw, self._has_job),
             self._report_changed,
@@ -164,82 +118,9 @@ class Caches:
             # Whose report is kept whole is known once the Jobs are.
             after=self._jobs,
         )
-        self._keeper = RecordKeeper(client, self._reports.store, is_needed=self._has_job)
-        self._notices = self._make(
-            EVENTS,
-            parse_notice,
-            self._notice_changed,
-            {"about": lambda notice: (notice.about_uid,)},
-            field_selector=_REFUSED_PODS,
-            idle_seconds=_QUIET_SECONDS,
-        )
-        self._nodes: Reflector[Node] = Reflector(
-            client,
-            NODES,
-            project=parse_node,
-            on_change=self._node_changed,
-            clock=clock,
-            on_progress=lambda namespace, version: progress(NODES.plural, namespace, version),
-        )
-
-    # --- running -----------------------------------------------------------------------
-
-    async def run(self) -> None:
-        """Follow the cluster until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for cache in self._all():
-                group.create_task(cache.run())
-
-    async def wait_synced(self) -> None:
-        """Return once the nodes, and all caches of one namespace, have held a complete list."""
-        await self._nodes.synced.wait()
-        await wait_synced(self._namespaced(), self._namespaces)
-
-    def has_synced(self, namespace: str) -> bool:
-        """Return whether all that concerns Jobs of a namespace has been listed."""
-        return self._nodes.has_synced and all(
-            cache.reflector_for(namespace).has_synced for cache in self._namespaced()
-        )
-
-    @property
-    def healthy(self) -> bool:
-        """Whether every cache follows the cluster, in one of the namespaces at least."""
-        return all(cache.healthy for cache in self._all())
-
-    def _all(self) -> list[MultiReflector[Any] | Reflector[Any]]:
-        return list(self._by_resource().values())
-
-    def _namespaced(self) -> list[MultiReflector[Any]]:
-        return [self._jobs, self._daemon_sets, self._pods, self._reports, self._notices]
-
-    def _by_resource(self) -> dict[str, MultiReflector[Any] | Reflector[Any]]:
-        # A stand-in for a variadic generic: what differs between them is of no interest here.
-        return {
-            NODES.plural: self._nodes,
-            JOBS.plural: self._jobs,
-            DAEMON_SETS.plural: self._daemon_sets,
-            PODS.plural: self._pods,
-            JOB_REPORTS.plural: self._reports,
-            EVENTS.plural: self._notices,
-        }
-
-    def sizes(self) -> dict[str, int]:
-        """Return how many objects each cache holds, by the plural of its resource."""
-        return {name: len(cache.store) for name, cache in self._by_resource().items()}
-
-    def unreadable(self) -> dict[str, int]:
-        """Return how many objects each cache lacks because they cannot be read."""
-        return {name: len(cache.store.unreadable) for name, cache in self._by_resource().items()}
-
-    def silence(self) -> dict[str, float]:
-        """Return for how many seconds each cache has had no answer of the API server."""
-        return {name: cache.silence_seconds for name, cache in self._by_resource().items()}
+        self.records = RecordKeeper(client, self._reports.store, is_needed=self._has_job)
 
     # --- reading -----------------------------------------------------------------------
-
-    def watched_as(self, namespace: str) -> str:
-        """Return the namespace of the watch that covers `namespace`: itself, or "" for all."""
-        return namespace if self._namespaces else ""
 
     def job(self, key: Key) -> Job | None:
         """Return the Job of that key."""
@@ -271,10 +152,6 @@ class Caches:
         """Return the pods that the DaemonSet controls, by owner reference and not by label."""
         return tuple(self._pods.store.by_index("owner", daemon_set.uid))
 
-    def nodes(self) -> Mapping[str, Node]:
-        """Return all nodes by name."""
-        return {node.name: node for node in self._nodes.store}
-
     def reports_of(self, key: Key) -> tuple[JobReport, ...]:
         """Return the reports of all runs of Jobs of that namespace and name.
 
@@ -298,30 +175,8 @@ class Caches:
             and (report.namespace, report.job_name) not in unreadable
         ]
 
-    def has_records(self, job: Job) -> bool:
-        """Return whether the cached reports of a Job are whole; `read_records` makes them so."""
-        return self._keeper.is_complete(job.uid)
-
-    async def read_records(self, job: Job) -> None:
-        """Read the reports of a Job again that came into the cache before it; raises KubeError."""
-        await self._keeper.complete(job.uid)
-
     def _has_job(self, uid: str) -> bool:
         return bool(self._jobs.store.by_index("uid", uid))
-
-    def pods_refused(self, daemon_set: DaemonSet) -> str:
-        """Return the newest reason why pods of the DaemonSet could not be created, "" if none."""
-        # The API server has an event be about its own namespace, and takes any UID: who may write
-        # events in another namespace must not speak about this one.
-        notices = (
-            notice
-            for notice in self._notices.store.by_index("about", daemon_set.uid)
-            if notice.namespace == daemon_set.namespace
-        )
-        newest = max(
-            notices, key=lambda n: (n.at.timestamp() if n.at else 0.0, n.name), default=None
-        )
-        return newest.message if newest is not None else ""
 
     # --- changes -----------------------------------------------------------------------
 
@@ -337,7 +192,7 @@ class Caches:
         if (job := new or old) is not None:
             if new is None:
                 self._crowd_seconds.pop((job.namespace, job.name), None)
-                self._keeper.release(job.uid)
+                self.records.release(job.uid)
             self._wake((job.namespace, job.name), 0.0)
 
     def _daemon_set_changed(self, old: DaemonSet | None, new: DaemonSet | None) -> None:
@@ -355,12 +210,6 @@ class Caches:
     def _report_changed(self, old: JobReport | None, new: JobReport | None) -> None:
         if (report := new or old) is not None:
             self._wake((report.namespace, report.job_name), 0.0)
-
-    def _notice_changed(self, old: Notice | None, new: Notice | None) -> None:
-        if (notice := new or old) is not None:
-            for found in self._daemon_sets.store.by_index("uid", notice.about_uid):
-                if found.namespace == notice.namespace:
-                    self._wake_user_of(found, in_crowd=True)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         if old is not None and new is not None and _standing(old) == _standing(new):
@@ -381,40 +230,6 @@ class Caches:
 
     def _wake_in_crowd(self, key: Key) -> None:
         self._wake(key, self._crowd_seconds.get(key, CROWD_SECONDS))
-
-    # --- making ------------------------------------------------------------------------
-
-    def _make(  # noqa: PLR0913 - independent settings, given by name
-        self,
-        resource: Resource,
-        project: Callable[[Mapping[str, Any]], T],
-        on_change: Callable[[T | None, T | None], None],
-        indexers: Mapping[str, Indexer[T]],
-        *,
-        label_selector: str | None = None,
-        field_selector: str | None = None,
-        idle_seconds: float = WATCH_IDLE_SECONDS,
-        on_unreadable: Callable[[Unreadable], None] | None = None,
-        after: MultiReflector[Any] | None = None,
-    ) -> MultiReflector[T]:
-        def one(namespace: str | None, store: Store[T]) -> Reflector[T]:
-            return Reflector(
-                self._client,
-                resource,
-                namespace=namespace,
-                label_selector=label_selector,
-                field_selector=field_selector,
-                project=project,
-                on_change=on_change,
-                clock=self._clock,
-                store=store,
-                idle_timeout_seconds=idle_seconds,
-                on_unreadable=on_unreadable,
-                after=None if after is None else after.reflector_for(namespace or "").synced,
-                on_progress=lambda where, version: self._progress(resource.plural, where, version),
-            )
-
-        return MultiReflector(self._namespaces, one, indexers=indexers)
 
 
 def cache_name(resource: str, namespace: str) -> str:

@@ -46,6 +46,7 @@ from job_controller.core.sightings import Scene, Sightings, look, shifted
 from job_controller.core.snapshot import Settings, Snapshot
 from job_controller.core.status import unreadable_status
 from job_controller.core.tally import merge_records, standing_pods
+from job_controller.failed_creates import FailedCreates
 from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import (
     AlreadyExists,
@@ -112,6 +113,7 @@ class Reconciler:
         self._seen: dict[Key, tuple[str, Sightings, datetime, float]] = {}
         self._refusals = Refusals()
         self._repairs = Repairs()
+        self._failed_creates = FailedCreates(shell.client, shell.clock)
 
     async def reconcile(self, key: Key) -> float | None:
         """Make one pass; return the seconds after which to look again, None for no need to.
@@ -128,10 +130,10 @@ class Reconciler:
                 await self._tell_unreadable(key, unread)
                 return None
             job = self._caches.job(key)
-            if job is not None and not self._caches.has_records(job):
-                await self._caches.read_records(job)
+            if job is not None and not self._caches.records.is_complete(job.uid):
+                await self._caches.records.complete(job.uid)
                 job = self._caches.job(key)
-                if job is None or not self._caches.has_records(job):
+                if job is None or not self._caches.records.is_complete(job.uid):
                     return INCOMPLETE_RETRY_SECONDS
             wait = await self._keep_history(key, job)
             if job is None:
@@ -140,6 +142,7 @@ class Reconciler:
                 self._seen.pop(key, None)
                 self._refusals.forget(key)
                 self._repairs.forget(key)
+                self._failed_creates.forget(key)
                 return wait
             waits = [
                 seconds for seconds in (wait, await self._pass(key, job)) if seconds is not None
@@ -170,7 +173,17 @@ class Reconciler:
                 plan = self._repairs.pace(key, replace(plan, actions=left), now)
             else:
                 self._refusals.settle(key, snapshot)
-                return plan.requeue_after
+                waits = (plan.requeue_after, await self._find_refused(key, snapshot, plan))
+                return min((seconds for seconds in waits if seconds is not None), default=None)
+
+    async def _find_refused(self, key: Key, snapshot: Snapshot, plan: Plan) -> float | None:
+        """Look for why pods are missing if they are; return when to look again, in seconds."""
+        daemon_set = snapshot.owned_daemon_set
+        if daemon_set is not None and plan.lacks_pods:
+            return await self._failed_creates.look(key, daemon_set.uid)
+        if daemon_set is None or daemon_set.is_observed:
+            self._failed_creates.forget(key)
+        return None
 
     def _look(self, key: Key, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with when this process first saw what timers count from."""
@@ -220,7 +233,7 @@ class Reconciler:
             pods=self._caches.pods_of(daemon_set) if daemon_set and ours else (),
             nodes=self._caches.nodes(),
             reports=tuple(r for r in self._caches.reports_of(key) if r.job_uid == job.uid),
-            pods_refused=self._caches.pods_refused(daemon_set) if daemon_set and ours else "",
+            pods_refused=self._failed_creates.message(key, daemon_set.uid) if daemon_set else None,
             settings=self._shell.settings(),
         )
 

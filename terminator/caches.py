@@ -4,9 +4,8 @@ Shell, over kube. Jobs, DaemonSets, pods by the label selector, JobReports, and 
 their metadata: name, UID, creation time and labels are all that counting takes.
 """
 
-import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 from job_controller.api import names
 from job_controller.api.affinity import changed_keys, label_keys
@@ -17,18 +16,15 @@ from job_controller.api.objects import (
     Node,
     Pod,
     parse_daemon_set,
-    parse_node,
     parse_pod,
 )
 from job_controller.api.report import JobReport
 from job_controller.kube.client import KubeClient
+from job_controller.kube.informers import SharedInformers
 from job_controller.kube.records import RUN_INDEX, RecordKeeper, project_report
-from job_controller.kube.reflector import MultiReflector, Reflector, wait_synced
-from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, NODES, PODS, Resource
-from job_controller.kube.store import Indexer, Projected, Store
+from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, PODS
 from job_controller.runtime.clock import Clock
 
-T = TypeVar("T", bound=Projected)
 JobKey = tuple[str, str]
 
 
@@ -52,7 +48,7 @@ class Listener(Protocol):
         ...
 
 
-class Caches:
+class Caches(SharedInformers):
     """The caches of some namespaces (none named: all of them)."""
 
     def __init__(
@@ -64,17 +60,17 @@ class Caches:
         namespaces: Iterable[str],
         pod_label_selector: str,
     ) -> None:
-        self._client = client
-        self._clock = clock
+        super().__init__(
+            client, clock, namespaces, on_node=self._node_changed, metadata_of_nodes_only=True
+        )
         self._listener = listener
-        self._namespaces = tuple(namespaces)
-        self._jobs = self._make(
+        self._jobs = self._watch(
             JOBS,
             lambda raw: placing_job(parse_job(raw)),
             self._job_changed,
             {"uid": lambda job: (job.uid,)},
         )
-        self._daemon_sets = self._make(
+        self._daemon_sets = self._watch(
             DAEMON_SETS,
             lambda raw: placing_daemon_set(parse_daemon_set(raw)),
             self._daemon_set_changed,
@@ -82,16 +78,16 @@ class Caches:
                 "uid": lambda found: (found.uid,),
                 "node label": lambda found: label_keys(found.pod_spec),
             },
-            names.MANAGED_SELECTOR,
+            label_selector=names.MANAGED_SELECTOR,
         )
-        self._pods = self._make(
+        self._pods = self._watch(
             PODS,
             parse_pod,
             self._pod_changed,
             {"owner": lambda pod: (pod.owner_uid,)},
-            pod_label_selector,
+            label_selector=pod_label_selector or None,
         )
-        self._reports = self._make(
+        self._reports = self._watch(
             JOB_REPORTS,
             lambda raw: project_report(raw, self._needs_records),
             self._report_changed,
@@ -99,62 +95,7 @@ class Caches:
             # Whose report is kept whole is known once the Jobs are.
             after=self._jobs,
         )
-        self._keeper = RecordKeeper(client, self._reports.store, is_needed=self._needs_records)
-        self._nodes: Reflector[Node] = Reflector(
-            client,
-            NODES,
-            metadata_only=True,
-            project=parse_node,
-            on_change=self._node_changed,
-            clock=clock,
-        )
-
-    async def run(self) -> None:
-        """Follow the cluster until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._nodes.run())
-            for cache in self._namespaced():
-                group.create_task(cache.run())
-
-    async def wait_synced(self) -> None:
-        """Return once the nodes, and all caches of one namespace, have held a complete list."""
-        await self._nodes.synced.wait()
-        await wait_synced(self._namespaced(), self._namespaces)
-
-    def has_synced(self, namespace: str) -> bool:
-        """Return whether all that concerns Jobs of a namespace has been listed."""
-        return self._nodes.has_synced and all(
-            cache.reflector_for(namespace).has_synced for cache in self._namespaced()
-        )
-
-    @property
-    def healthy(self) -> bool:
-        """Whether every cache follows the cluster, in one of the namespaces at least."""
-        return all(cache.healthy for cache in self._by_resource().values())
-
-    def _namespaced(self) -> list[MultiReflector[Any]]:
-        return [self._jobs, self._daemon_sets, self._pods, self._reports]
-
-    def _by_resource(self) -> dict[str, MultiReflector[Any] | Reflector[Any]]:
-        return {
-            NODES.plural: self._nodes,
-            JOBS.plural: self._jobs,
-            DAEMON_SETS.plural: self._daemon_sets,
-            PODS.plural: self._pods,
-            JOB_REPORTS.plural: self._reports,
-        }
-
-    def sizes(self) -> dict[str, int]:
-        """Return how many objects each cache holds, by the plural of its resource."""
-        return {name: len(cache.store) for name, cache in self._by_resource().items()}
-
-    def unreadable(self) -> dict[str, int]:
-        """Return how many objects each cache lacks because they cannot be read."""
-        return {name: len(cache.store.unreadable) for name, cache in self._by_resource().items()}
-
-    def silence(self) -> dict[str, float]:
-        """Return for how many seconds each cache has had no answer of the API server."""
-        return {name: cache.silence_seconds for name, cache in self._by_resource().items()}
+        self.records = RecordKeeper(client, self._reports.store, is_needed=self._needs_records)
 
     # --- reading -------------------------------------------------------------------------
 
@@ -184,25 +125,9 @@ class Caches:
         found = (self._nodes.store.get(("", pod.node_name)) for pod in pods if pod.node_name)
         return {node.name: node for node in found if node is not None}
 
-    def nodes(self) -> Mapping[str, Node]:
-        """Return all nodes by name."""
-        return {node.name: node for node in self._nodes.store}
-
     def reports_of(self, job: Job) -> list[JobReport]:
         """Return the reports of this run, by the UID of its Job."""
         return self._reports.store.by_index("run", job.uid)
-
-    def has_records(self, job: Job) -> bool:
-        """Return whether the cached reports of a Job are whole; `read_records` makes them so."""
-        return self._keeper.is_complete(job.uid)
-
-    async def read_records(self, job: Job) -> None:
-        """Read the reports of a Job again that came into the cache before it; raises KubeError."""
-        await self._keeper.complete(job.uid)
-
-    def release_records(self) -> None:
-        """Keep only summaries of the reports that nobody needs."""
-        self._keeper.release_all()
 
     def _needs_records(self, uid: str) -> bool:
         return self.has_job(uid) or self._listener.needs_records(uid)
@@ -214,7 +139,7 @@ class Caches:
         assert job is not None
         if new is None:
             self._listener.job_gone(job)
-            self._keeper.release(job.uid)
+            self.records.release(job.uid)
         self._listener.job_concerned((job.namespace, job.name), in_crowd=False)
 
     def _daemon_set_changed(self, old: DaemonSet | None, new: DaemonSet | None) -> None:
@@ -236,10 +161,10 @@ class Caches:
         report = new or old
         assert report is not None
         self._listener.report_changed(report)
-        self._keeper.release(report.job_uid)
+        self.records.release(report.job_uid)
         # A complete Job waits for nothing but its record: nothing is left to come in crowds.
         key = (report.namespace, report.job_name)
-        job = self.job(key)
+        job = self._jobs.store.get(key)  # its conditions are there without unpacking its spec
         is_complete = job is not None and job.is_true(names.CONDITION_COMPLETE)
         self._listener.job_concerned(key, in_crowd=not is_complete)
 
@@ -252,29 +177,3 @@ class Caches:
             return
         for job in self._jobs.store:
             self._listener.job_concerned((job.namespace, job.name), in_crowd=True)
-
-    # --- making --------------------------------------------------------------------------
-
-    def _make(
-        self,
-        resource: Resource,
-        project: Callable[[Mapping[str, Any]], T],
-        on_change: Callable[[T | None, T | None], None],
-        indexers: Mapping[str, Indexer[T]],
-        label_selector: str | None = None,
-        after: MultiReflector[Any] | None = None,
-    ) -> MultiReflector[T]:
-        def one(namespace: str | None, store: Store[T]) -> Reflector[T]:
-            return Reflector(
-                self._client,
-                resource,
-                namespace=namespace,
-                label_selector=label_selector or None,
-                project=project,
-                on_change=on_change,
-                clock=self._clock,
-                store=store,
-                after=None if after is None else after.reflector_for(namespace or "").synced,
-            )
-
-        return MultiReflector(self._namespaces, one, indexers=indexers)

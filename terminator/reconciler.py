@@ -130,10 +130,10 @@ class Reconciler:
             self._overdue.pop(key, None)
             self.scanner.set_targets(key, ())
             return None
-        if not self._caches.has_records(job):
-            await self._caches.read_records(job)
+        if not self._caches.records.is_complete(job.uid):
+            await self._caches.records.complete(job.uid)
             job = self._caches.job(key)
-            if job is None or not self._caches.has_records(job):
+            if job is None or not self._caches.records.is_complete(job.uid):
                 return INCOMPLETE_RETRY_SECONDS
         daemon_set = self._caches.daemon_set_of(job)
         pods = owned_pods(

@@ -29,7 +29,7 @@ from job_controller.core.report import build_report, missing_shards, next_report
 from job_controller.core.snapshot import Snapshot
 from job_controller.core.status import first_status, next_status, unstarted_status
 from job_controller.core.tally import Tally, take_tally
-from job_controller.core.trouble import Trouble, find_hindrance, find_trouble
+from job_controller.core.trouble import Trouble, count_unexplained, find_hindrance, find_trouble
 from job_controller.core.turns import due_pods, wants_gate
 from job_controller.core.verdict import LOST, SUCCEEDED, RunVerdict, judge_run
 
@@ -87,6 +87,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
         events=tuple(_events(snapshot, status, work)),
         requeue_after=min(waits, default=None),
         is_urgent=tally.has_unrecorded or unrecorded,
+        lacks_pods=run.state not in {SUCCEEDED, LOST} and count_unexplained(snapshot, tally) > 0,
     )
 
 

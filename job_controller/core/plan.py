@@ -108,13 +108,15 @@ class Event:
 class Plan:
     """The outcome of a decision. `requeue_after` in seconds, None when only a change matters.
 
-    `is_urgent`: what it records cannot be seen later, so it is written at once.
+    `is_urgent`: what it records cannot be seen later, so it is written at once. `lacks_pods`: pods
+    of the DaemonSet do not exist, and nothing that is known says why; events about it may.
     """
 
     actions: tuple[Action, ...] = ()
     events: tuple[Event, ...] = ()
     requeue_after: float | None = None
     is_urgent: bool = False
+    lacks_pods: bool = False
 
 
 # What of `status.nodes` may change as a run gets on without anything having gone wrong.

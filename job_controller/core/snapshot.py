@@ -37,7 +37,8 @@ class Snapshot:
 
     `daemon_set` is the object of the Job's DaemonSet name, whoever owns it. `pods` are those its
     owner reference leads to. `pods_refused` is the last message of the DaemonSet controller that
-    the API server would not take a pod, "" when there is none. `refusal` is what the API server
+    the API server would not take a pod, "" when there is none, None when it was not looked for.
+    `refusal` is what the API server
     said when the DaemonSet itself was last applied, "" when it took it; `report_refusal`,
     `gates_refusal` and `deletion_refusal` are the same for writes of JobReports, for the opening of
     scheduling gates, and for the deletion of pods or of a failed run's DaemonSet. Each holds up
@@ -50,7 +51,7 @@ class Snapshot:
     pods: tuple[Pod, ...] = ()
     nodes: Mapping[str, Node] = field(default_factory=dict)
     reports: tuple[JobReport, ...] = ()
-    pods_refused: str = ""
+    pods_refused: str | None = None
     refusal: str = ""
     report_refusal: str = ""
     gates_refusal: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
+from job_controller.api import names
 from job_controller.api.job import Job
 from job_controller.api.objects import DaemonSet
 from job_controller.core.fold import fold
@@ -21,9 +22,10 @@ from job_controller.core.validate import INVALID_TOKEN, find_token_mistake
 from job_controller.core.words import brief
 
 # A refusal gives its reason at its end: policies list all that is wrong. A condition has the room.
-_REFUSAL_LIMIT = 1024
+REFUSAL_LIMIT = 1024
 # The reason of a trouble that a run can have after its end too: its pods may not be deleted.
 POD_CHANGE_REFUSED = "PodChangeRefused"
+PODS_REFUSED = "PodsRefused"
 # Reasons of a node's record that need a person, the most telling first, as reasons of the
 # condition and in words after "2 of 3 nodes".
 _NODE_TROUBLE = {
@@ -108,7 +110,7 @@ def _daemon_set_trouble(snapshot: Snapshot) -> Trouble | None:
     if snapshot.refusal:
         return Trouble(
             "DaemonSetRefused",
-            f"the API server refuses the DaemonSet: {brief(snapshot.refusal, _REFUSAL_LIMIT)}",
+            f"the API server refuses the DaemonSet: {brief(snapshot.refusal, REFUSAL_LIMIT)}",
         )
     return None
 
@@ -119,7 +121,7 @@ def _write_trouble(snapshot: Snapshot) -> Trouble | None:
         return Trouble(
             "ReportRefused",
             "the API server refuses the JobReport: "
-            f"{brief(snapshot.report_refusal, _REFUSAL_LIMIT)}",
+            f"{brief(snapshot.report_refusal, REFUSAL_LIMIT)}",
         )
     words = _refused_pod_changes(snapshot)
     return Trouble(POD_CHANGE_REFUSED, words) if words else None
@@ -136,7 +138,7 @@ def _refused_pod_changes(snapshot: Snapshot) -> str:
     }
     told = {change: refusal for change, refusal in refusals.items() if refusal}
     return "; ".join(
-        f"the API server refuses {change}: {brief(refusal, _REFUSAL_LIMIT // len(told))}"
+        f"the API server refuses {change}: {brief(refusal, REFUSAL_LIMIT // len(told))}"
         for change, refusal in told.items()
     )
 
@@ -175,24 +177,49 @@ def _placement_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
             "no node matches (spec.nodes, taints not tolerated by spec.template); the Job waits "
             "for one to join",
         )
+    if refused := _refused_pods_trouble(snapshot, tally):
+        return refused
     stuck = _stuck_nodes(snapshot, tally)
-    if len(tally.nodes) + len(tally.absent.keys() - set(stuck)) >= tally.desired:
-        return None
-    # The event of a refusal stays when the refusal is over: pods whose absence has another reason
-    # are not missing for that one.
-    refused = tally.missing - len(set(stuck) - tally.resting - tally.absent.keys())
-    if snapshot.pods_refused and refused > 0:
-        counts = f"{refused} of {tally.desired}"
-        return Trouble(
-            "PodsRefused",
-            f"{counts} pods cannot be created: {brief(snapshot.pods_refused, _REFUSAL_LIMIT)}",
-        )
-    if stuck:
+    if stuck and _lacks_pods(tally, stuck):
         return Trouble(
             "NodesUnreachable",
             f"{len(stuck)} of {tally.desired} nodes cannot be reached ({fold(stuck, limit=200)}): "
             "a pod that is being deleted there cannot end, and another one has to wait for that",
         )
+    return None
+
+
+def count_unexplained(snapshot: Snapshot, tally: Tally) -> int:
+    """Return how many wanted pods do not exist, without those whose absence has a known reason.
+
+    0 while the DaemonSet controller has not observed the newest spec: it may be about to create
+    them. The event of a refusal stays when the refusal is over, so that pods whose absence has
+    another reason must not be counted as refused.
+    """
+    daemon_set = snapshot.owned_daemon_set
+    if daemon_set is None or not daemon_set.is_observed or tally.missing == 0:
+        return 0
+    stuck = _stuck_nodes(snapshot, tally)
+    if not _lacks_pods(tally, stuck):
+        return 0
+    return max(tally.missing - len(set(stuck) - tally.resting - tally.absent.keys()), 0)
+
+
+def _lacks_pods(tally: Tally, stuck: list[str]) -> bool:
+    return len(tally.nodes) + len(tally.absent.keys() - set(stuck)) < tally.desired
+
+
+def _refused_pods_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
+    """Return why pods cannot be created; what was told before a restart stays until it is known."""
+    count = count_unexplained(snapshot, tally)
+    if count == 0:
+        return None
+    if snapshot.pods_refused:
+        words = brief(snapshot.pods_refused, REFUSAL_LIMIT)
+        return Trouble(PODS_REFUSED, f"{count} of {tally.desired} pods cannot be created: {words}")
+    told = snapshot.job.condition(names.CONDITION_PROGRESSING)
+    if snapshot.pods_refused is None and told is not None and told.reason == PODS_REFUSED:
+        return Trouble(PODS_REFUSED, told.message)
     return None
 
 

@@ -34,29 +34,32 @@ class Selection:
 
 
 class Pager:
-    """Asks for pages; remembers how many objects fit into one."""
+    """Asks for pages; remembers how many objects fit into one.
 
-    def __init__(self, client: KubeClient, what: Selection) -> None:
+    `size` and `limit_bytes` bound each page more than the resource would.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        what: Selection,
+        *,
+        size: int = PAGE_LIMIT,
+        limit_bytes: int = PAGE_LIMIT_BYTES,
+    ) -> None:
         self._client = client
         self._what = what
         is_large = what.resource in LARGE_OBJECTS
-        self._size = LARGE_OBJECTS_PAGE_LIMIT if is_large else PAGE_LIMIT
-        self._limit_bytes = LARGE_OBJECTS_PAGE_LIMIT_BYTES if is_large else PAGE_LIMIT_BYTES
+        self._largest = size
+        self._size = min(LARGE_OBJECTS_PAGE_LIMIT, size) if is_large else size
+        self._limit_bytes = LARGE_OBJECTS_PAGE_LIMIT_BYTES if is_large else limit_bytes
+        # A single object has room for all that the server may make of it.
+        self._single_limit_bytes = limit_bytes
         self._whole_limit_bytes = PAGE_LIMIT_BYTES if is_large else ANSWER_LIMIT_BYTES
 
     async def whole(self) -> Page:
         """Return everything in one answer; raises Unavailable if that is too much."""
         return await self._ask(None, "", limit_bytes=self._whole_limit_bytes)
-
-    async def newest(self) -> Page:
-        """Return a page of one object, selected or not, for the server's newest version."""
-        return await self._client.page(
-            self._what.resource,
-            self._what.namespace,
-            limit=1,
-            metadata_only=True,
-            timeout_seconds=LIST_TIMEOUT_SECONDS,
-        )
 
     async def page(self, continue_: str) -> Page:
         """Return the page that begins at `continue_`, "" for the first.
@@ -66,8 +69,7 @@ class Pager:
         """
         while True:
             try:
-                # A single object has room for all that the server may make of it.
-                room = self._limit_bytes if self._size > 1 else PAGE_LIMIT_BYTES
+                room = self._limit_bytes if self._size > 1 else self._single_limit_bytes
                 page = await self._ask(self._size, continue_, limit_bytes=room)
             except Unavailable as error:
                 if error.reason not in {ANSWER_TOO_LARGE, MALFORMED_ANSWER}:
@@ -77,7 +79,7 @@ class Pager:
                 self._size //= 2
                 continue
             if page.size_bytes * 4 <= self._limit_bytes:
-                self._size = min(self._size * 2, PAGE_LIMIT)
+                self._size = min(self._size * 2, self._largest)
             return page
 
     async def _page_without(self, continue_: str, error: KubeError) -> Page:

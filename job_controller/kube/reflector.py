@@ -16,7 +16,7 @@ from loguru import logger
 from job_controller.kube.client import WATCH_IDLE_SECONDS, KubeClient, RawObject
 from job_controller.kube.errors import Gone, KubeError, Throttled, Unavailable, error_from_status
 from job_controller.kube.pager import Pager, Selection
-from job_controller.kube.resources import EVENTS, Resource
+from job_controller.kube.resources import Resource
 from job_controller.kube.store import Indexer, Key, Projected, Store
 from job_controller.kube.streams import MALFORMED_EVENT
 from job_controller.kube.unreadable import Unreadable
@@ -43,12 +43,6 @@ WATCH_REFUSALS_LIMIT = 3
 # So many bookmarks in a row below the known version say the same. One alone does not: the cache of
 # another API server may be a moment behind.
 LOW_BOOKMARKS_LIMIT = 2
-# The API server has no watch cache for events, and so no bookmarks: the known version stands still,
-# and is compacted by the time a watch ends. A list reads all events of the cluster from etcd. What
-# was missed between two watches, some 0.1 s, is done without: events are repeated by their writers,
-# and live for an hour, after which all are listed again.
-UNCACHED = frozenset({EVENTS})
-UNCACHED_LIST_SECONDS = 3600.0
 
 # The key of an object of which not even the name was found.
 _NAMELESS: Key = ("", "")
@@ -106,8 +100,6 @@ class Reflector(Generic[T]):
         self._known: set[Key] = set()
         self._pager = Pager(client, self._what)
         self._must_list = True
-        self._must_skip = False
-        self._listed_at = clock.monotonic()
         self._watch_refusals = 0
         self._low_bookmarks = 0
         self._running = False
@@ -156,17 +148,12 @@ class Reflector(Generic[T]):
                 await self._after.wait()
             while True:
                 try:
-                    if self._must_list or self._is_list_old():
+                    if self._must_list:
                         await self._list()
-                    elif self._must_skip:
-                        await self._skip()
                     await self._watch()
                 except Gone as error:
                     self._log_trouble(error, "history expired, beginning anew")
-                    if self._what.resource in UNCACHED:
-                        self._must_skip = True
-                    else:
-                        self._must_list = True
+                    self._must_list = True
                     await self._pause(error)
                 except (Unavailable, Throttled) as error:
                     self._log_trouble(error, "lost the server, trying again")
@@ -206,17 +193,6 @@ class Reflector(Generic[T]):
                 break
         self.replace(found, version)
 
-    def _is_list_old(self) -> bool:
-        age_seconds = self._clock.monotonic() - self._listed_at
-        return self._what.resource in UNCACHED and age_seconds >= UNCACHED_LIST_SECONDS
-
-    async def _skip(self) -> None:
-        """Go on from the server's newest version, which any list says: one of a single object."""
-        page = await self._pager.newest()
-        self.last_activity = self._clock.monotonic()
-        self._must_skip = False
-        self._set_version(page.resource_version)
-
     def replace(self, found: Mapping[Key, T | Unreadable], version: str) -> None:
         """Take a complete list, read by `read`, and its resourceVersion: all there is now."""
         # A list is the truth even if its version is lower than ours (etcd restored from a backup).
@@ -233,8 +209,7 @@ class Reflector(Generic[T]):
             if old is not None and item.uid and old.uid != item.uid:
                 self._remove(key)
             self._mark(key, item)
-        self._must_list = self._must_skip = False
-        self._listed_at = self._clock.monotonic()
+        self._must_list = False
         self._watch_refusals = 0
         self._set_version(version)
         self.synced.set()

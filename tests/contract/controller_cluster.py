@@ -28,7 +28,7 @@ from job_controller.kube.resources import (
 from job_controller.main import new_controller
 from job_controller.metrics import Metrics
 from job_controller.runtime.clock import LoopClock
-from tests.contract.daemon_set_controller import collect_pods, keep_pods
+from tests.contract.daemon_set_controller import collect_pods, keep_pods, write_status
 from tests.contract.fake_api import START, FakeApiServer, Request
 from tests.contract.fake_storage import Raw
 from tests.fakekube.daemon_set_objects import owned_pods
@@ -48,6 +48,8 @@ class Cluster:
         self.server = server
         self.plays = True
         self.starts_tasks = True
+        # Why the API server takes no pod; the DaemonSet controller has nothing to create them with.
+        self.pods_refused = ""
         self._serial = 0
         self._due = False
         self._to_join = list(nodes)
@@ -152,10 +154,34 @@ class Cluster:
         self.server.collect_garbage()
         collect_pods(self.server)
         for found in self.server.list(DAEMON_SETS, names.MANAGED_SELECTOR):
+            if self.pods_refused:
+                write_status(self.server, found)
+                self.refuse_pods(found, self.pods_refused)
+                continue
             keep_pods(self.server, found, partial(self._pod_name, found))
             for pod in owned_pods(found, self.server.list(PODS)):
                 if self.starts_tasks and not gated(pod) and not pod.get("status"):
                     self._start(pod)
+
+    def refuse_pods(self, daemon_set: Raw, message: str, **event: Any) -> None:
+        """Write the event of a pod that was refused."""
+        meta = daemon_set["metadata"]
+        about = {"kind": "DaemonSet", "namespace": meta["namespace"], "uid": meta["uid"]}
+        self.server.put(
+            EVENTS,
+            {
+                "metadata": {"name": f"{meta['name']}.1", "namespace": meta["namespace"]},
+                "involvedObject": about,
+                "reason": "FailedCreate",
+                "message": message,
+                **event,
+            },
+        )
+
+    def allow_pods(self) -> None:
+        """Have the API server take pods again."""
+        self.pods_refused = ""
+        self._on_event(None)
 
     def _pod_name(self, daemon_set: Raw) -> str:
         self._serial += 1

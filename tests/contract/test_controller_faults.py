@@ -415,7 +415,7 @@ async def test_the_server_is_away_for_a_minute(server, cluster):
 
 
 async def test_it_starts_while_the_server_is_away(server, cluster):
-    server.fail_next("GET", "", 503, 50)
+    server.fail_next("GET", "", 503, 40)  # ten for each watch; that of reports waits for Jobs
     cluster.apply()
     async with running(server):
         await until(cluster.is_settled)

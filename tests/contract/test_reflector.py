@@ -7,7 +7,7 @@ from loguru import logger
 
 from job_controller.kube import pager
 from job_controller.kube.reflector import MultiReflector, Reflector, is_newer, wait_synced
-from job_controller.kube.resources import EVENTS, NODES, PODS
+from job_controller.kube.resources import NODES, PODS
 from tests.contract.fake_api import BROKEN, event_line
 
 # Whatever is waited for in vain ends there instead of hanging.
@@ -310,30 +310,6 @@ async def test_without_an_answer_nothing_is_listed(server, follow):
     server.drop_watches()
     await asyncio.sleep(300)
     assert server.count("GET", "limit=") == 0
-
-
-async def test_events_are_followed_without_a_list_every_few_minutes(server, follow):
-    """Their history is gone after each watch, and a list of them is costly."""
-    server.put(EVENTS, pod("a"))
-    follower = await follow(
-        resource=EVENTS, field_selector="reason!=x", idle_timeout_seconds=660, rng=lambda: 0.0
-    )
-    for name in "bc":
-        await asyncio.sleep(250)
-        server.expire()
-        await asyncio.sleep(60)  # the server has ended the watch after 300 s
-        server.put(EVENTS, pod(name))
-        await asyncio.sleep(1)
-        assert name in follower.values()
-    assert server.count("GET", "limit=500") == 1
-    skips = [request.query for request in server.requests if request.query.get("limit") == "1"]
-    assert skips == [{"limit": "1"}] * 2
-    # What went unseen between two watches, at the latest after an hour.
-    server.silence_watches()
-    server.remove(EVENTS, "a")
-    await asyncio.sleep(3600)
-    assert set(follower.values()) == {"b", "c"}
-    assert server.count("GET", "limit=500") == 2
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 429, 500, 503])

@@ -16,6 +16,7 @@ from job_controller.kube.resources import (
     EVENTS,
     JOB_REPORTS,
     JOBS,
+    NAMESPACES,
     NODES,
     PODS,
     Resource,
@@ -149,6 +150,11 @@ class Stage:
         await process.stop()
 
     # --- changing ------------------------------------------------------------------------
+
+    async def enforce(self, level: str) -> None:
+        """Have Pod Security refuse the pods of the namespace that are beyond `level`."""
+        labels = {"pod-security.kubernetes.io/enforce": level}
+        await self.admin.merge_patch(NAMESPACES, self.namespace, {"metadata": {"labels": labels}})
 
     async def apply(
         self,

@@ -23,7 +23,7 @@ GRANTED = {
     "pods": FOLLOW | {"patch", "delete"},
     "pods/log": {"get"},
     "nodes": FOLLOW,
-    "events": READ | {"create", "patch"},
+    "events": {"get", "list", "create", "patch"},
 }
 # What every authenticated user may (system:basic-user): ask about itself.
 EVERYBODY = {

@@ -25,6 +25,7 @@ from tests.integration.kube_env import ROOT, KubeEnv, service_account
 from tests.integration.kube_env import kube_env as run_kube_env
 from tests.integration.playing import Run
 from tests.integration.stage import SYSTEM, Process, condition, stage
+from tests.mutation.cluster import Admin
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -135,16 +136,20 @@ def behaviour_of(go: asyncio.Event, tasks: dict[str, Run]) -> Any:
 
 
 async def test_every_right_that_is_granted_is_used(kube_env, namespace, documents):
-    """A run with a lost pod and twice suspended, one that fails; restarts between."""
+    """A run with refused pods, a lost one and twice suspended, one that fails; restarts between."""
     go, tasks = asyncio.Event(), {}
-    async with stage(
-        kube_env,
-        namespace,
-        behaviour=behaviour_of(go, tasks),
-        controller=False,
-        terminator=False,
-        terminator_account=TERMINATOR,
-    ) as play:
+    async with (
+        await Admin.connect(kubeconfig=str(kube_env.kubeconfig), user_agent="world") as admin,
+        stage(
+            kube_env,
+            namespace,
+            behaviour=behaviour_of(go, tasks),
+            controller=False,
+            terminator=False,
+            terminator_account=TERMINATOR,
+        ) as play,
+    ):
+        play.world.admin = admin
         controllers = [await play.start_controller(lease_namespace=SYSTEM, history_limit=1)]
         terminator = await play.start_terminator(options=Options(lease_namespace=SYSTEM))
 
@@ -157,7 +162,10 @@ async def test_every_right_that_is_granted_is_used(kube_env, namespace, document
             )
 
         # A pod is lost and its successor let in; an event is told twice, and after a restart again.
+        await play.enforce("restricted")
         await play.apply()
+        await play.reason("Progressing", "PodsRefused")
+        await play.enforce("privileged")
         await play.shut(SET)
         await play.started("a")
         (pod,) = (await play.pods())["a"]

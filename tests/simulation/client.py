@@ -9,6 +9,7 @@ import asyncio
 
 from job_controller.api.names import report_name
 from job_controller.api.report import parse_report
+from job_controller.kube.client import Page
 from job_controller.kube.errors import (
     Conflict,
     Forbidden,
@@ -18,7 +19,7 @@ from job_controller.kube.errors import (
     TooLarge,
     Unavailable,
 )
-from tests.simulation.server import DAEMON_SETS, JOBS, REPORTS
+from tests.simulation.server import DAEMON_SETS, EVENTS, JOBS, REPORTS
 
 
 class Client:
@@ -119,6 +120,22 @@ class Client:
             return {"items": items}, True
 
         return await self._call("list", resource.plural, label_selector or name or "", effect)
+
+    async def page(self, resource, namespace=None, *, field_selector="", **_):
+        """Answer a list of the events about one object of one reason, in one page."""
+        assert resource.plural == EVENTS
+        wanted = dict(part.split("=") for part in field_selector.split(","))
+
+        def effect():
+            items = [
+                raw
+                for raw in self._world.server.select(EVENTS, None, namespace)
+                if raw["involvedObject"]["uid"] == wanted["involvedObject.uid"]
+                and raw["reason"] == wanted["reason"]
+            ]
+            return Page(items, str(self._world.server.version), "", 0), True
+
+        return await self._call("list", EVENTS, wanted["involvedObject.uid"], effect)
 
     async def read_pod_log(
         self, namespace, pod, *, previous=False, since_time=None, tail_lines=None, **_

@@ -85,8 +85,8 @@ class Process:
     async def _main(self, client):
         raise NotImplementedError
 
-    def _follow(self, **reflectors):
-        for plural, reflector in reflectors.items():
+    def _follow(self, caches):
+        for plural, (reflector,) in caches.reflectors().items():
             labels = MANAGED if plural in {"daemonsets", "pods"} else None
             feed = self.feeds[plural] = Feed(self._world, self, plural, reflector, labels)
             self._world.server.feeds[plural].append(feed)
@@ -116,15 +116,7 @@ class ControllerProcess(Process):
         controller = self.controller = main.Controller(
             client, config, NOTHING, clock=self._world.clock, events=NOTHING
         )
-        caches = controller.caches
-        self._follow(
-            jobs=caches._jobs.reflectors[0],
-            daemonsets=caches._daemon_sets.reflectors[0],
-            pods=caches._pods.reflectors[0],
-            jobreports=caches._reports.reflectors[0],
-            events=caches._notices.reflectors[0],
-            nodes=caches._nodes,
-        )
+        self._follow(controller.caches)
         await controller.lead_for_ever()
 
     @property
@@ -147,15 +139,8 @@ class TerminatorProcess(Process):
             resync_period=RESYNC_SECONDS, max_streams=self._world.schedule.streams, short_reads=4
         )
         watch = self._watch = Watch(client, self._world.clock, NOTHING, lambda: config)
-        caches = watch.caches
-        self._follow(
-            jobs=caches._jobs.reflectors[0],
-            daemonsets=caches._daemon_sets.reflectors[0],
-            pods=caches._pods.reflectors[0],
-            jobreports=caches._reports.reflectors[0],
-            nodes=caches._nodes,
-        )
-        await caches.wait_synced()
+        self._follow(watch.caches)
+        await watch.caches.wait_synced()
         await watch.lead()
 
     def stop(self, seconds):

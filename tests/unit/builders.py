@@ -90,7 +90,7 @@ class World:
     has_daemon_set: bool = True
     has_report: bool = True
     report_status: dict | None = None
-    pods_refused: str = ""
+    pods_refused: str | None = ""
     refusal: str = ""
 
     def daemon_set(self) -> DaemonSet:

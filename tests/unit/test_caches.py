@@ -9,12 +9,12 @@ import pytest
 from job_controller.api.affinity import REQUIRED
 from job_controller.api.job import Job
 from job_controller.api.objects import parse_node
-from job_controller.caches import CROWD_SECONDS, Caches, Notice, parse_notice
+from job_controller.caches import CROWD_SECONDS, Caches
 from job_controller.core.desired import build_daemon_set
 from job_controller.kube.client import KubeClient
 from job_controller.kube.unreadable import Unreadable
 from job_controller.runtime.clock import FakeClock
-from tests.unit.builders import DS_UID, NOW, World, make_job, make_node, make_pod, world
+from tests.unit.builders import NOW, World, make_job, make_node, make_pod, world
 
 SOON, AT_ONCE = CROWD_SECONDS, 0.0
 KEY = ("default", "sample")
@@ -89,13 +89,6 @@ def test_a_pod_concerns_the_job_whose_daemon_set_controls_it(told):
 def test_a_pod_that_only_carries_the_labels_concerns_nobody(told):
     assert told.of(told.caches._pod_changed, None, replace(make_pod("a"), owner_uid="")) == []
     assert told.of(told.caches._pod_changed, None, replace(make_pod("a"), owner_uid="x")) == []
-
-
-def test_a_refusal_of_pods_concerns_the_job_of_the_daemon_set(told):
-    notice = Notice("default", "n", "u", "1", DS_UID, "exceeded quota", NOW)
-    assert told.of(told.caches._notice_changed, None, notice) == [(KEY, SOON)]
-    assert told.of(told.caches._notice_changed, None, replace(notice, about_uid="x")) == []
-    assert told.of(told.caches._notice_changed, None, replace(notice, namespace="x")) == []
 
 
 NODE = make_node("a", ready_since=NOW)
@@ -187,41 +180,6 @@ def test_reports_are_found_by_the_name_of_their_job(told, w):
     assert told.caches.reported_keys() == {KEY, ("default", "gone")}
 
 
-def test_the_newest_refusal_of_pods_is_told(told, w):
-    def notice(name, message, **changes):
-        return replace(Notice("default", name, name, "1", DS_UID, message, NOW), **changes)
-
-    assert told.caches.pods_refused(w.daemon_set()) == ""
-    for each in (
-        notice("b", "newest", at=NOW + timedelta(seconds=1)),
-        notice("a", "older"),
-        notice("c", "without a time", at=None),
-        notice("d", "of another", about_uid="x", at=NOW + timedelta(1)),
-        notice("e", "forged elsewhere", namespace="elsewhere", at=NOW + timedelta(1)),
-    ):
-        told.caches._notices.store.put(each)
-    assert told.caches.pods_refused(w.daemon_set()) == "newest"
-
-
-@pytest.mark.parametrize(
-    "times",
-    [
-        {"lastTimestamp": "2026-01-02T03:04:05Z", "eventTime": "2020-01-01T00:00:00Z"},
-        {"lastTimestamp": None, "eventTime": "2026-01-02T03:04:05.000000Z"},
-        {},
-    ],
-)
-def test_a_notice_has_the_time_of_its_last_repetition(times):
-    raw = {
-        "metadata": {"name": "n", "namespace": "x", "creationTimestamp": "2026-01-02T03:04:05Z"},
-        "involvedObject": {"uid": "ds"},
-        "message": "exceeded quota",
-        **times,
-    }
-    notice = parse_notice(raw)
-    assert (notice.about_uid, notice.message, notice.at) == ("ds", "exceeded quota", NOW)
-
-
 def test_a_daemon_set_is_found_by_namespace_and_name(told, w):
     name = build_daemon_set(w.job, gated=False, settings=w.snapshot().settings)["metadata"]["name"]
     assert told.caches.daemon_set("default", name) == w.daemon_set()
@@ -244,8 +202,8 @@ def test_of_a_job_that_is_gone_summaries_are_kept(w):
     told = Told(w.job)
     report = replace(w.report(), status={"phase": "Running", "nodeStates": {"a": {}}})
     told.caches._reports.store.put(report)
-    assert told.caches.has_records(w.job)
+    assert told.caches.records.is_complete(w.job.uid)
     told.caches._jobs.store.remove(KEY)
     told.caches._job_changed(w.job, None)
-    assert not told.caches.has_records(w.job)
+    assert not told.caches.records.is_complete(w.job.uid)
     assert told.caches.reports_of(KEY)[0].status == {"phase": "Running"}

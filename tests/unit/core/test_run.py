@@ -591,6 +591,45 @@ def test_a_refusal_that_is_over_does_not_hide_why_pods_are_missing_now():
     assert reason_of(plan) == "PodsRefused"
 
 
+@pytest.mark.parametrize(
+    ("changes", "lacks"),
+    [
+        ({}, False),
+        ({"pods": []}, True),
+        ({"pods": [], "observed": False}, False),
+        ({"pods": [], "has_daemon_set": False}, False),
+        ({"pods": [], "desired": 0}, False),
+        ({"pods": [], "evidence": {"a": done("a"), "b": done("b")}}, False),
+        ({"pods": [make_pod("a")]}, True),
+    ],
+    ids=["all there", "none", "unobserved", "no set", "none wanted", "rest", "one"],
+)
+def test_why_pods_are_missing_is_asked_when_nothing_else_tells(changes, lacks):
+    w = world("a", "b", gated=True)
+    for field, value in changes.items():
+        setattr(w, field, value)
+    assert decide(w.snapshot(), NOW).lacks_pods is lacks
+
+
+def test_pods_of_nodes_that_are_down_are_not_asked_about():
+    w = world("a", "b", gated=True)
+    w.nodes["b"] = lost("b")
+    w.pods = [make_pod("a"), replace(make_pod("b"), deleting=True)]
+    assert not decide(w.snapshot(), NOW).lacks_pods
+
+
+def test_a_refusal_that_was_told_stays_until_it_is_looked_for_again():
+    """As after a restart of the controller, which knows no event yet."""
+    w = world("a", "b", gated=True, running=False, desired=2, pods_refused="exceeded quota")
+    run(w)
+    before = w.job.status["conditions"]
+    w.pods_refused = None
+    plan = run(w)
+    assert (w.job.status["conditions"], plan.events) == (before, ())
+    w.pods_refused = ""
+    assert reason_of(run(w)) != "PodsRefused"
+
+
 def test_a_run_that_waits_for_the_pod_of_a_completed_node_that_is_down_says_so():
     w = world("a", "b", gated=True, evidence={"a": done("a"), "b": done("b")})
     w.nodes["b"] = lost("b")

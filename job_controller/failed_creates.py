@@ -1,0 +1,176 @@
+"""Why the pods of a DaemonSet cannot be created: the DaemonSet controller's events say so.
+
+A DaemonSet has no condition for pods that the API server refuses (quota, Pod Security, webhooks).
+The events about one DaemonSet are listed while pods of it are missing, more and more slowly. None
+are cached for the cluster: whoever may write events would decide how much memory that takes.
+
+Layer: beside the reconciler. It is kept in memory only: a restart lists again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from loguru import logger
+
+from job_controller.caches import Key
+from job_controller.core.trouble import REFUSAL_LIMIT
+from job_controller.core.words import brief
+from job_controller.kube.client import KubeClient
+from job_controller.kube.errors import KubeError
+from job_controller.kube.pager import Pager, Selection
+from job_controller.kube.reflector import is_newer
+from job_controller.kube.resources import EVENTS
+from job_controller.kube.unreadable import Unreadable
+from job_controller.runtime.backoff import exponential_seconds
+from job_controller.runtime.clock import Clock
+
+# Pods take a moment to be created, so the first list is made that long after they were found
+# missing. The pauses double; after the longest one a changed reason is in the status.
+PAUSE_SECONDS = (2.0, 60.0)
+# Events of one object and reason are aggregated by their recorder: there are some ten of them. More
+# are somebody else's; they are read page by page, one page at a time.
+PAGE_EVENTS = 200
+PAGE_BYTES = 1024 * 1024
+# etcd has to read all events of the namespace to find those of one DaemonSet.
+READ_SECONDS = 10.0
+# The lists of one namespace take a fifth of the time: a namespace full of events, or of Jobs, makes
+# its own Jobs wait, and not the API server.
+NAMESPACE_SHARE = 5.0
+# How long a list is assumed to take in a namespace where none was made.
+USUAL_SECONDS = 0.01
+
+
+@dataclass(slots=True)
+class _Search:
+    """What is known about one DaemonSet; `version` is the resourceVersion of the newest event.
+
+    `message` is that of the last complete search, None before it. `newest` is what the one under
+    way has found.
+    """
+
+    uid: str
+    pager: Pager
+    until: float
+    has_slot: bool = False
+    rounds: int = 0
+    message: str | None = None
+    newest: str = ""
+    version: str = ""
+    continue_: str = ""
+
+    def restart(self) -> None:
+        """Begin the next search with the first page; what this one has found is not lost."""
+        self.message = self.newest or self.message
+        self.newest = self.version = self.continue_ = ""
+        self.rounds += 1
+
+
+@dataclass(slots=True)
+class _Pace:
+    """When the next list of a namespace may be made, and how long the last one took."""
+
+    slot: float = 0.0
+    took: float = USUAL_SECONDS
+
+
+class FailedCreates:
+    """The newest FailedCreate event of each DaemonSet of which pods are missing, by Job."""
+
+    def __init__(self, client: KubeClient, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._searches: dict[Key, _Search] = {}
+        self._paces: dict[str, _Pace] = {}
+
+    def __len__(self) -> int:
+        """Return of how many Jobs the events are looked at."""
+        return len(self._searches)
+
+    def forget(self, key: Key) -> None:
+        """Drop what is known of a Job that is gone, or of which no pods are missing."""
+        if self._searches.pop(key, None) is None:
+            return
+        if not any(namespace == key[0] for namespace, _ in self._searches):
+            self._paces.pop(key[0], None)
+
+    def message(self, key: Key, uid: str) -> str | None:
+        """Return why pods of the DaemonSet of that UID cannot be created.
+
+        "" if no event says so, None before the events were listed.
+        """
+        known = self._searches.get(key)
+        return known.message if known is not None and known.uid == uid else None
+
+    async def look(self, key: Key, uid: str) -> float:
+        """List the events about a DaemonSet if it is time; return the seconds until the next look.
+
+        That is 0 if `message` has changed. A list that fails leaves it as it was.
+        """
+        now = self._clock.monotonic()
+        known = self._searches.get(key)
+        if known is None or known.uid != uid:
+            known = self._searches[key] = self._begin(key[0], uid, now)
+        if (wait := self._wait(key[0], known, now)) > 0.0:
+            return wait
+        before = known.message
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                await self._read(known)
+        except (KubeError, TimeoutError) as error:
+            logger.warning("cannot list the events about missing pods", error=repr(error))
+            known.restart()
+        after = self._clock.monotonic()
+        self._paces.setdefault(key[0], _Pace()).took = after - now
+        # The rest of a search does not wait longer and longer: its resourceVersion expires.
+        rounds = 0 if known.continue_ else known.rounds
+        pause = exponential_seconds(rounds, *PAUSE_SECONDS)
+        known.until, known.has_slot = after + pause, False
+        return 0.0 if known.message != before else pause
+
+    def _begin(self, namespace: str, uid: str, now: float) -> _Search:
+        about = f"involvedObject.uid={uid},reason=FailedCreate"
+        what = Selection(EVENTS, namespace, field_selector=about)
+        pager = Pager(self._client, what, size=PAGE_EVENTS, limit_bytes=PAGE_BYTES)
+        return _Search(uid, pager, until=now + PAUSE_SECONDS[0])
+
+    def _wait(self, namespace: str, known: _Search, now: float) -> float:
+        """Return the seconds until a list may be made; once it is due, a slot is kept for it."""
+        if now >= known.until and not known.has_slot:
+            pace = self._paces.setdefault(namespace, _Pace())
+            known.until, known.has_slot = max(now, pace.slot), True
+            pace.slot = known.until + NAMESPACE_SHARE * max(pace.took, USUAL_SECONDS)
+        return max(known.until - now, 0.0)
+
+    async def _read(self, known: _Search) -> None:
+        """Read the next page of a search; the newest event of all its pages is the one that counts.
+
+        Newest by resourceVersion, because the writer of an event chooses its times. So an event
+        that somebody else writes hides those of the DaemonSet controller only until its next one.
+        """
+        page = await known.pager.page(known.continue_)
+        for raw in page.items:
+            if isinstance(raw, Unreadable):
+                continue
+            version = _text(_mapping(raw.get("metadata")), "resourceVersion")
+            if is_newer(version, known.version):
+                known.version = version
+                known.newest = brief(_text(raw, "message"), REFUSAL_LIMIT)
+        known.continue_ = page.continue_
+        if not page.continue_:
+            known.message = known.newest
+            known.restart()
+        elif known.newest and not known.message:
+            known.message = known.newest
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(raw: Mapping[str, Any], field: str) -> str:
+    value = raw.get(field)
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,180 @@
+"""Why pods of a DaemonSet are refused: asked while pods are missing, and only then."""
+
+import asyncio
+
+import pytest
+
+from job_controller.failed_creates import PAGE_EVENTS
+from job_controller.kube.resources import DAEMON_SETS, EVENTS, PODS
+from tests.contract.controller_cluster import SET, Cluster, running, until, virtual_clock
+
+__all__ = ["virtual_clock"]
+
+pytestmark = [pytest.mark.looptime(end=20_000), pytest.mark.usefixtures("virtual_clock")]
+QUOTA = "pods is forbidden: exceeded quota: none"
+
+
+@pytest.fixture
+def cluster(server):
+    return Cluster(server, "a", "b")
+
+
+def progressing(cluster):
+    return cluster.condition("Progressing")
+
+
+async def told(cluster, words, seconds=5.0):
+    """Return once the status says that pods are refused, in these words."""
+
+    def look():
+        found = progressing(cluster)
+        return found.get("reason") == "PodsRefused" and words in found["message"]
+
+    await until(look, seconds)
+
+
+def lists(server):
+    """Return the requests for lists of events; the recorder gets single ones."""
+    return [
+        request
+        for request in server.requests
+        if request.method == "GET" and request.path.partition("?")[0].endswith("/events")
+    ]
+
+
+async def test_a_refusal_is_told_within_seconds_and_goes_when_the_pods_come(server, cluster):
+    cluster.pods_refused = QUOTA
+    async with running(server):
+        cluster.apply()
+        await told(cluster, f"2 of 2 pods cannot be created: {QUOTA}")
+        cluster.allow_pods()
+        await until(lambda: progressing(cluster)["reason"] == "NodesActive", 5.0)
+        for node in ("a", "b"):
+            cluster.complete(node)
+        await until(lambda: cluster.condition("Complete").get("status") == "True")
+
+
+async def test_where_no_pods_are_missing_nothing_is_asked(server, cluster):
+    async with running(server):
+        cluster.apply()
+        await until(cluster.is_settled)
+        await asyncio.sleep(600)
+        cluster.complete("a")
+        cluster.join("c")
+        await asyncio.sleep(600)
+    assert lists(server) == []
+
+
+async def test_it_is_asked_rarely_within_the_namespace_and_for_a_bounded_answer(server, cluster):
+    cluster.pods_refused = QUOTA
+    async with running(server):
+        cluster.apply()
+        await until(lambda: server.exists(DAEMON_SETS, SET))
+        await asyncio.sleep(60)
+        assert len(lists(server)) in {4, 5}  # 2, 6, 14 and 30 s after pods were found missing
+        await asyncio.sleep(600)
+        assert len(lists(server)) <= 15
+        uid = server.get(DAEMON_SETS, SET)["metadata"]["uid"]
+        for request in lists(server):
+            assert request.path.partition("?")[0] == "/api/v1/namespaces/default/events"
+            assert request.query == {
+                "fieldSelector": f"involvedObject.uid={uid},reason=FailedCreate",
+                "limit": str(PAGE_EVENTS),
+            }
+        # A reason that changes is in the status after a minute at the latest.
+        cluster.pods_refused = "violates PodSecurity"
+        cluster._on_event(None)
+        await told(cluster, "violates PodSecurity", seconds=65)
+        cluster.allow_pods()
+        await until(cluster.is_settled)
+        before = len(lists(server))
+        await asyncio.sleep(600)
+        assert len(lists(server)) == before
+
+
+async def test_an_event_from_before_the_controller_started_is_told(server, cluster):
+    cluster.pods_refused = QUOTA
+    async with running(server):
+        cluster.apply()
+        await until(lambda: server.list(EVENTS))
+    assert progressing(cluster).get("reason") != "PodsRefused"
+    async with running(server):
+        await told(cluster, QUOTA)
+
+
+async def test_a_restart_takes_nothing_back_that_still_holds(server, cluster):
+    cluster.pods_refused = QUOTA
+    async with running(server):
+        cluster.apply()
+        await told(cluster, QUOTA)
+    since = server.storage.version
+    async with running(server):
+        await asyncio.sleep(300)
+    assert server.storage.version == since
+
+
+async def test_events_of_another_namespace_do_not_count(server, cluster):
+    cluster.pods_refused = QUOTA
+    async with running(server):
+        cluster.apply()
+        await told(cluster, QUOTA)
+        real = server.get(DAEMON_SETS, SET)
+        there = {**real, "metadata": {**real["metadata"], "namespace": "elsewhere"}}
+        cluster.refuse_pods(there, "forged", lastTimestamp="9999-01-01T00:00:00Z")
+        await asyncio.sleep(200)
+        assert QUOTA in progressing(cluster)["message"]
+
+
+async def test_forged_events_do_not_hide_a_later_one_of_the_daemon_set_controller(server, cluster):
+    """Neither by a time that is to come, nor by their number, nor by names that come first."""
+    cluster.pods_refused = "at first"
+    async with running(server):
+        cluster.apply()
+        await told(cluster, "at first")
+        real = server.get(DAEMON_SETS, SET)
+        for number in range(5 * PAGE_EVENTS):
+            name = {"name": f"a-{number}", "namespace": "default"}
+            future = "9999-01-01T00:00:00Z"
+            cluster.refuse_pods(real, "forged", metadata=name, lastTimestamp=future)
+        await told(cluster, "forged", seconds=90)
+        cluster.pods_refused = QUOTA
+        cluster._on_event(None)
+        await told(cluster, QUOTA, seconds=90)
+        await asyncio.sleep(300)
+        assert QUOTA in progressing(cluster)["message"]
+
+
+async def test_an_event_of_a_megabyte_does_not_hide_the_others(server, cluster):
+    cluster.pods_refused = QUOTA
+    async with running(server):
+        cluster.apply()
+        await until(lambda: server.list(EVENTS))
+        name = {"name": "a", "namespace": "default"}
+        cluster.refuse_pods(server.get(DAEMON_SETS, SET), "x" * 1_100_000, metadata=name)
+        await told(cluster, QUOTA, seconds=20)
+
+
+@pytest.mark.parametrize("status", [403, 500, 410])
+async def test_lists_that_fail_hold_up_nothing_and_are_tried_again(server, cluster, status):
+    cluster.pods_refused = QUOTA
+    server.fail_next("GET", "/events", status, times=1000)
+    async with running(server):
+        cluster.apply()
+        await until(lambda: len(lists(server)) >= 3)
+        assert progressing(cluster)["reason"] != "PodsRefused"
+        server.faults.clear()
+        await told(cluster, QUOTA, seconds=65)
+        server.fail_next("GET", "/events", status, times=1000)
+        await asyncio.sleep(200)
+        assert QUOTA in progressing(cluster)["message"]
+        cluster.allow_pods()
+        await until(cluster.is_settled)
+        assert len(server.list(PODS)) == 2
+
+
+async def test_a_list_that_hangs_is_given_up_and_others_go_on(server, cluster):
+    cluster.pods_refused = QUOTA
+    server.delay_next("GET", "/events", 1000, times=2)
+    async with running(server):
+        cluster.apply()
+        await told(cluster, QUOTA, seconds=150)

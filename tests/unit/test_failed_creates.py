@@ -1,0 +1,138 @@
+"""How often events about missing pods are listed, and which of them counts."""
+
+import pytest
+
+from job_controller.failed_creates import (
+    NAMESPACE_SHARE,
+    PAUSE_SECONDS,
+    READ_SECONDS,
+    FailedCreates,
+)
+from job_controller.kube.client import Page
+from job_controller.kube.errors import Unavailable
+from job_controller.runtime.clock import FakeClock
+from tests.unit.builders import NOW
+
+KEY = ("default", "sample")
+
+
+class Client:
+    """Answers with these pages; each takes `took` seconds."""
+
+    def __init__(self, clock):
+        self.clock = clock
+        self.pages = [[]]
+        self.took = 0.0
+        self.fails = False
+        self.asked = []
+
+    async def page(self, resource, namespace, *, continue_=None, **_):
+        self.asked.append((namespace, self.clock.monotonic()))
+        self.clock.advance(self.took)
+        if self.fails:
+            raise Unavailable("down")
+        number = int(continue_ or 0)
+        after = str(number + 1) if number + 1 < len(self.pages) else ""
+        return Page(self.pages[number], "1", after, 100)
+
+
+def event(version, message):
+    return {"metadata": {"name": "n", "resourceVersion": version}, "message": message}
+
+
+@pytest.fixture
+def clock():
+    return FakeClock(NOW)
+
+
+@pytest.fixture
+def client(clock):
+    return Client(clock)
+
+
+@pytest.fixture
+def creates(client, clock):
+    return FailedCreates(client, clock)
+
+
+async def look_for(creates, clock, seconds, key=KEY, uid="set"):
+    """Look whenever it is time, for so long."""
+    end = clock.monotonic() + seconds
+    while (wait := await creates.look(key, uid)) + clock.monotonic() <= end:
+        clock.advance(wait)
+
+
+async def test_it_is_looked_up_at_growing_pauses(creates, client, clock):
+    begin = clock.monotonic()
+    await look_for(creates, clock, 300)
+    assert [at - begin for _, at in client.asked] == [2, 6, 14, 30, 62, 122, 182, 242]
+    creates.forget(KEY)
+    assert len(creates) == 0
+    assert await creates.look(KEY, "set") == PAUSE_SECONDS[0]
+
+
+async def test_the_newest_by_version_counts_whatever_the_page(creates, client, clock):
+    assert creates.message(KEY, "set") is None
+    client.pages = [
+        [event("9", "old"), event("8", "older")],
+        [event("10", "new")],
+        [event("7", "")],
+    ]
+    await look_for(creates, clock, 2)
+    assert creates.message(KEY, "set") == "old"
+    await look_for(creates, clock, 4)
+    assert creates.message(KEY, "set") == "new"
+    client.pages = [[]]
+    await look_for(creates, clock, 60)
+    assert creates.message(KEY, "set") == ""
+
+
+async def test_a_message_is_of_one_daemon_set_and_is_bounded(creates, client, clock):
+    client.pages = [[event("1", "x" * 100_000)]]
+    await look_for(creates, clock, 2)
+    assert len(creates.message(KEY, "set").encode()) <= 1024
+    assert creates.message(KEY, "another") is None
+    assert await creates.look(KEY, "another") == PAUSE_SECONDS[0]
+    assert creates.message(KEY, "set") is None
+
+
+@pytest.mark.parametrize("odd", [{}, {"metadata": None}, {"metadata": {"resourceVersion": 5}}])
+async def test_an_event_that_is_none_is_skipped(creates, client, clock, odd):
+    client.pages = [[odd, event("1", "quota"), {**event("2", None)}]]
+    await look_for(creates, clock, 2)
+    assert creates.message(KEY, "set") in {"quota", ""}
+
+
+async def test_a_list_that_fails_changes_nothing_and_is_repeated_slowly(creates, client, clock):
+    client.pages = [[event("1", "quota")]]
+    await look_for(creates, clock, 2)
+    client.fails = True
+    await look_for(creates, clock, 600)
+    assert creates.message(KEY, "set") == "quota"
+    assert len(client.asked) < 16
+
+
+async def test_slow_lists_of_a_namespace_take_a_share_of_the_time(creates, client, clock):
+    """Each of a hundred Jobs waits, and none of another namespace."""
+    client.took = 1.0
+    jobs = [("full", f"job-{number}") for number in range(100)]
+    waits = dict.fromkeys([*jobs, ("calm", "job")], 0.0)
+    begin = clock.monotonic()
+    for key in waits:
+        waits[key] = clock.monotonic() + await creates.look(key, "set")
+    while (now := clock.monotonic()) - begin < 600:
+        key = min(waits, key=waits.get)
+        clock.advance(max(waits[key] - now, 0.0))
+        waits[key] = clock.monotonic() + await creates.look(key, "set")
+    of_full = [at for namespace, at in client.asked if namespace == "full"]
+    first_calm = next(at for namespace, at in client.asked if namespace == "calm")
+    # Slots that were given away before the first list took so long are kept.
+    assert 600 / NAMESPACE_SHARE - 20 <= len(of_full) <= 600 / NAMESPACE_SHARE + 100
+    assert first_calm - begin < 120
+    late = [at for at in of_full if at - begin > 300]
+    assert len(late) <= 300 / NAMESPACE_SHARE + 2
+    assert len(creates._paces) == 2
+    for key in waits:
+        creates.forget(key)
+    assert not creates._paces
+    assert PAUSE_SECONDS[1] > READ_SECONDS
