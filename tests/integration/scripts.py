@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from job_controller.kube.resources import LEASES
-from tests.integration.kube_env import free_ports
+from tests.integration.kube_env import ROOT, free_ports
 from tests.integration.stage import ACCOUNT, SYSTEM, Stage, account_kubeconfig
 
 SCRIPTS = Path(sys.executable).parent
@@ -40,6 +40,8 @@ class Script:
         namespaces = "" if everywhere else ",".join(play.world.namespaces)
         self._environ = {
             "PATH": os.environ["PATH"],
+            # Those of this checkout, wherever the scripts were installed from.
+            "PYTHONPATH": str(ROOT),
             "KUBECONFIG": str(account_kubeconfig(play.env, account)),
             # Each program reads its own one.
             "WATCH_NAMESPACES": namespaces,
