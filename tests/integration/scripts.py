@@ -127,8 +127,9 @@ async def ready(play: Stage, script: Script) -> None:
 
 
 async def leadership(play: Stage, name: str) -> tuple[str, int]:
-    """Return who holds the Lease of a program, and how often it has changed hands."""
-    spec = (await play.admin.get(LEASES, LEASE_NAMES[name], SYSTEM))["spec"]
+    """Return who holds the Lease of a program, "" for nobody, and how often it changed hands."""
+    lease = await play.find(LEASES, LEASE_NAMES[name], SYSTEM)
+    spec = (lease or {}).get("spec") or {}
     return spec.get("holderIdentity") or "", int(spec.get("leaseTransitions") or 0)
 
 

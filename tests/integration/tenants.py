@@ -108,8 +108,14 @@ class Tenants:
         return took
 
     async def leaders(self) -> list[tuple[str, int]]:
-        """Return who leads, and how often that has changed, of both programs."""
-        return [await leadership(self.play, script.name) for script in self.programs]
+        """Return who leads, and how often that has changed, of both programs, once both lead."""
+
+        async def look() -> list[tuple[str, int]]:
+            found = [await leadership(self.play, script.name) for script in self.programs]
+            return found if all(holder for holder, _ in found) else []
+
+        leaders: list[tuple[str, int]] = await self.play.until(look, "both programs lead")
+        return leaders
 
     async def logged(self, script: Script, *words: str) -> None:
         """Return once a line of the program's log has all these words."""
