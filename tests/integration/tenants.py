@@ -58,7 +58,7 @@ class Tenant:
             text = text.replace(json.dumps(word), by)
         data = None if body is None else text.encode()
         kind = "merge-patch+json" if method == "PATCH" else "json"
-        path = resource.path(self.namespace, name)
+        path = resource.path(self.namespace if resource.namespaced else None, name)
         call = Call(
             method, path, "", resource.plural, body=data, content_type=f"application/{kind}"
         )

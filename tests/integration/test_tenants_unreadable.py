@@ -12,6 +12,7 @@ from job_controller.kube.resources import (
     EVENTS,
     JOB_REPORTS,
     JOBS,
+    NODES,
     PODS,
     Resource,
 )
@@ -28,7 +29,8 @@ LEVELS = 1500
 DEEP_FIELDS = '{"f:a":' * LEVELS + "{}" + "}" * LEVELS
 POD = {"containers": [{"name": "x", "image": "example/task:v1"}]}
 LABELS = {"any": "deep"}
-# What of each kind the tenant stores. Reports only the system may write; one is stored for it.
+# What of each kind the tenant stores. For reports, which only the system may write, and for nodes,
+# where it would be the node's kubelet, an administrator does it.
 STORED: dict[Resource, dict[str, Any]] = {
     JOBS: {"spec": {**IMAGE, "suspend": True}},
     PODS: {"spec": POD},
@@ -43,16 +45,18 @@ STORED: dict[Resource, dict[str, Any]] = {
         "reason": "FailedCreate",
     },
     JOB_REPORTS: {"spec": report("any")["spec"]},
+    NODES: {},
 }
+NOT_THE_TENANTS = (JOB_REPORTS, NODES)
 FOLLOWED = {
-    CONTROLLER: ("job_controller", [JOBS, PODS, DAEMON_SETS, EVENTS, JOB_REPORTS]),
-    TERMINATOR: ("terminator", [JOBS, PODS, DAEMON_SETS, JOB_REPORTS]),
+    CONTROLLER: ("job_controller", [JOBS, PODS, DAEMON_SETS, EVENTS, JOB_REPORTS, NODES]),
+    TERMINATOR: ("terminator", [JOBS, PODS, DAEMON_SETS, JOB_REPORTS, NODES]),
 }
 
 
 def who_may(scene: Tenants, resource: Resource) -> Tenant:
     """Return A, or an administrator for what only the system may write."""
-    return Tenant(scene.a.namespace, scene.play.admin) if resource is JOB_REPORTS else scene.a
+    return Tenant(scene.a.namespace, scene.play.admin) if resource in NOT_THE_TENANTS else scene.a
 
 
 async def store(scene: Tenants, resource: Resource) -> bytes:
@@ -67,7 +71,7 @@ async def store(scene: Tenants, resource: Resource) -> bytes:
     }
     meta = {
         "name": "deep",
-        "namespace": scene.a.namespace,
+        **({"namespace": scene.a.namespace} if resource.namespaced else {}),
         "labels": {LABEL_MANAGED: LABEL_MANAGED_VALUE},
         "managedFields": [entry],
     }
@@ -87,7 +91,9 @@ async def told_of(scene: Tenants, number: int) -> None:
             metric = f'{prefix}_unreadable_objects{{resource="{resource.plural}"}}'
             await scene.sampled(script, metric, number)
             if number:
-                await scene.logged(script, "cannot be read", resource.plural, scene.a.namespace)
+                await scene.logged(
+                    script, "cannot be read", f"resource={resource.plural} ", "name=deep "
+                )
 
 
 async def test_objects_too_deep_to_be_read_are_named_and_others_complete(tenants_env, tmp_path):
