@@ -53,7 +53,7 @@ undeploy: ## delete it again, Jobs included
 demo: $(VENV) ## the main job on real nodes, from nothing; KEEP=1 keeps the cluster
 	@devcluster/with-cluster $(KEEP) $(NODES) .venv/bin/python -m devcluster demo
 
-.PHONY: check test-unit test-contract test-integration test-e2e test-e2e-long test
+.PHONY: check test-unit test-contract test-integration test-integration-long test-e2e test-e2e-long test
 check: $(VENV) ## ruff, mypy --strict, import rules
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
@@ -64,7 +64,9 @@ test-unit: $(VENV) ## no input, no output, no sleep; simulated clusters included
 test-contract: $(VENV) ## against a scripted API server in the same process
 	$(PYTEST) tests/contract -n $(WORKERS)
 test-integration: $(VENV) ## against a real kube-apiserver and etcd
-	KUBEBUILDER_ASSETS=$$($(DEVCLUSTER) binaries) $(PYTEST) tests/integration -n $(WORKERS)
+	KUBEBUILDER_ASSETS=$$($(DEVCLUSTER) binaries) $(PYTEST) tests/integration -n $(WORKERS) -m 'not on_demand'
+test-integration-long: $(VENV) ## those of them that take minutes each, not in `make test`
+	KUBEBUILDER_ASSETS=$$($(DEVCLUSTER) binaries) $(PYTEST) tests/integration -m on_demand -s
 test-e2e: $(VENV) ## on real nodes: its own cluster comes, and goes unless KEEP=1
 	@devcluster/with-cluster $(KEEP) $(NODES) tests/e2e/run $(E2E_WORKERS) $(PYTEST)
 test-e2e-long: $(VENV) ## those of the e2e tests that take minutes each, not in `make test`

@@ -25,6 +25,14 @@ def kube_env() -> Iterator[KubeEnv]:
         yield env
 
 
+@pytest.fixture(scope="session")
+def tenants_env() -> Iterator[KubeEnv]:
+    """Another one, for programs that look at all namespaces: they meet no other test's Jobs."""
+    with run_kube_env(controllers=["clusterrole-aggregation-controller"]) as env:
+        install(env, ROOT / "deploy")
+        yield env
+
+
 def install(env: KubeEnv, kustomization: Path) -> None:
     """Apply what a kustomization builds, and return once CRDs and admission policy serve."""
     env.kubectl("apply", "--server-side", "-k", str(kustomization))

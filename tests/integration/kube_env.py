@@ -70,6 +70,7 @@ class KubeEnv:
     kubeconfig: Path
     server: str
     binaries: Path
+    etcd: str
     _requested_at: float = field(default=0.0, repr=False)
 
     def run(
@@ -302,7 +303,7 @@ def _start(folder: Path, running: list[subprocess.Popen[bytes]]) -> KubeEnv:
         "--disable-admission-plugins=ServiceAccount",
         "--allow-privileged",
     )  # fmt: skip
-    env = KubeEnv(folder, folder / "kubeconfig", f"https://127.0.0.1:{secure}", binaries)
+    env = KubeEnv(folder, folder / "kubeconfig", f"https://127.0.0.1:{secure}", binaries, etcd)
     _wait_until_ready(env, running)
     _write_kubeconfig(env.kubeconfig, env.server, certs / "apiserver.crt", ADMIN_TOKEN)
     return env

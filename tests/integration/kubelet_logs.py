@@ -20,13 +20,15 @@ class Logs:
     def __init__(self) -> None:
         self.logs: dict[tuple[str, str, str], list[FakeLog]] = defaultdict(list)
         self.port = 0
+        # A test may answer in its own way.
+        self.answer = self._serve
         self._runner: web.AppRunner | None = None
 
     async def start(self, certificate: Path, key: Path) -> None:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         tls.load_cert_chain(certificate, key)
         app = web.Application()
-        app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._serve)
+        app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._answer)
         self._runner = web.AppRunner(
             app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1
         )
@@ -51,6 +53,9 @@ class Logs:
         log = FakeLog(clock)
         self.logs[namespace, pod, names.CONTAINER_NAME].append(log)
         return log
+
+    async def _answer(self, http: web.Request) -> web.StreamResponse:
+        return await self.answer(http)
 
     async def _serve(self, http: web.Request) -> web.StreamResponse:
         query, where = http.query, http.match_info

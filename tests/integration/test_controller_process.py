@@ -1,101 +1,17 @@
 """The programs as users get them: console scripts with the service account's rights, killed."""
 
 import asyncio
-import contextlib
-import os
-import re
 import signal
-import sys
-import urllib.request
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from job_controller.kube.resources import JOBS, LEASES
-from tests.integration.kube_env import free_ports
 from tests.integration.playing import Run
-from tests.integration.stage import SYSTEM, Stage, account_kubeconfig, stage
+from tests.integration.scripts import Script, complaints, ready, scripts
+from tests.integration.stage import SYSTEM, stage
 
 pytestmark = pytest.mark.timeout(120)
-
-SCRIPTS = Path(sys.executable).parent
-
-
-class Script:
-    """One console script with leader election, its output in a file."""
-
-    def __init__(self, play: Stage, name: str, folder: Path) -> None:
-        self.name = name
-        self.port = free_ports(1)[0]
-        self.log = folder / f"{name}-{self.port}.log"
-        self._environ = {
-            "PATH": os.environ["PATH"],
-            "KUBECONFIG": str(account_kubeconfig(play.env)),
-            "WATCH_NAMESPACES": ",".join(play.world.namespaces),
-            "POD_NAMESPACE": SYSTEM,
-            "PROBE_PORT": str(self.port),
-            "FLUSH_INTERVAL": "100ms",
-        }
-        self.process: asyncio.subprocess.Process
-
-    async def start(self) -> None:
-        with self.log.open("wb") as output:
-            self.process = await asyncio.create_subprocess_exec(
-                str(SCRIPTS / self.name), env=self._environ, stdout=output, stderr=output
-            )
-
-    async def end(self, number: signal.Signals) -> int:
-        """Send the signal and return the exit code."""
-        if self.process.returncode is None:
-            self.process.send_signal(number)
-        async with asyncio.timeout(20):
-            return await self.process.wait()
-
-    async def ask(self, path: str) -> str:
-        """Return what the probe server says, "" while it does not listen or is not ready."""
-
-        def read() -> str:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
-                return answer.read().decode()
-
-        try:
-            return await asyncio.to_thread(read)
-        except OSError:
-            return ""
-
-    def text(self) -> str:
-        return self.log.read_text()
-
-
-@contextlib.asynccontextmanager
-async def scripts(play: Stage, folder: Path, *names: str) -> AsyncIterator[list[Script]]:
-    """Run these console scripts; those that are left at the end are told to stop."""
-    made = [Script(play, name, folder) for name in names]
-    try:
-        for script in made:
-            await script.start()
-        yield made
-    finally:
-        for script in made:
-            try:
-                await script.end(signal.SIGTERM)
-            except TimeoutError:
-                await script.end(signal.SIGKILL)
-                raise
-
-
-async def ready(play: Stage, script: Script) -> None:
-    async def look() -> bool:
-        assert script.process.returncode is None, script.text()
-        return await script.ask("/readyz") == "ok\n"
-
-    await play.until(look, f"{script.name} ready")
-
-
-def complaints(text: str) -> list[str]:
-    return [line for line in text.splitlines() if re.search(r"WARNING|ERROR|Forbidden", line)]
 
 
 async def test_the_scripts_do_it_with_the_rights_they_are_given(kube_env, namespace, tmp_path):

@@ -6,6 +6,7 @@ The API server here has deploy/ with its components, unlike that of the other te
 import asyncio
 import json
 import os
+import signal
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from tests.integration.jobs import API_VERSION, report
 from tests.integration.kube_env import ROOT, KubeEnv, service_account
 from tests.integration.kube_env import kube_env as run_kube_env
 from tests.integration.playing import Run
+from tests.integration.scripts import Script, complaints, leadership, ready, run_scripts
 from tests.integration.stage import SYSTEM, Process, condition, stage
 from tests.mutation.cluster import Admin
 
@@ -212,6 +214,37 @@ async def test_every_right_that_is_granted_is_used(kube_env, namespace, document
         if call[2] == 403
     ]
     assert forbidden == []
+
+
+async def test_the_scripts_run_a_job_with_an_account_each(kube_env, namespace, documents, tmp_path):
+    """As deployed: two processes that lead by a Lease each, with what their Deployments name."""
+    accounts = {
+        script: named(documents, "Deployment", deployment)["spec"]["template"]["spec"][
+            "serviceAccountName"
+        ]
+        for script, deployment in (("job-controller", CONTROLLER), ("terminator", TERMINATOR))
+    }
+    assert len(set(accounts.values())) == 2
+    async with stage(kube_env, namespace, controller=False, terminator=False) as play:
+        made = [
+            Script(play, name, tmp_path, account=account, everywhere=True)
+            for name, account in accounts.items()
+        ]
+        async with run_scripts(*made):
+            for script in made:
+                await ready(play, script)
+            await play.apply()
+            await play.gone(JOBS, "sample")
+            report = await play.report()
+            assert report["status"]["phase"] == "Succeeded"
+            assert len(report["evidence"]) == 3
+            assert {state["state"] for state in report["status"]["nodeStates"].values()} == {
+                "Completed"
+            }
+            for script in made:
+                assert (await leadership(play, script.name))[0].startswith(script.name)
+                assert await script.end(signal.SIGTERM) == 0
+                assert complaints(script.text()) == []
 
 
 # --- the two halves of a report ----------------------------------------------------------

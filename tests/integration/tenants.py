@@ -1,0 +1,191 @@
+"""Two tenants of one system: what A does with the rights of a namespace, while Jobs of B complete.
+
+Both programs run as processes with leader election, and look at all namespaces, as deployed.
+"""
+
+import contextlib
+import json
+import time
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from job_controller.kube.client import KubeClient
+from job_controller.kube.resources import DAEMON_SETS, EVENTS, JOB_REPORTS, JOBS, PODS, Resource
+from job_controller.kube.transport import Call
+from tests.integration.jobs import job as make_job
+from tests.integration.kube_env import KubeEnv, service_account
+from tests.integration.playing import Behaviour, done
+from tests.integration.scripts import (
+    CONTROLLER,
+    TERMINATOR,
+    Script,
+    leadership,
+    ready,
+    run_scripts,
+)
+from tests.integration.stage import Stage, stage
+
+Raw = dict[str, Any]
+
+# What a Job of B may take on a machine that does other things too: two seconds when it does none.
+SOON_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """A namespace, and a client with the rights of the cluster role `edit` in it."""
+
+    namespace: str
+    client: KubeClient
+
+    async def send(
+        self,
+        method: str,
+        resource: Resource,
+        name: str | None = None,
+        body: Raw | None = None,
+        replace: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """Return the answer as it is: both may be what no client parses.
+
+        `replace` is what stands in the body in place of a text. PATCH is a merge patch.
+        """
+        text = json.dumps(body)
+        for word, by in (replace or {}).items():
+            text = text.replace(json.dumps(word), by)
+        data = None if body is None else text.encode()
+        kind = "merge-patch+json" if method == "PATCH" else "json"
+        path = resource.path(self.namespace if resource.namespaced else None, name)
+        call = Call(
+            method, path, "", resource.plural, body=data, content_type=f"application/{kind}"
+        )
+        return await self.client._transport.send(call)
+
+    async def apply(self, spec: Raw, name: str, **metadata: Any) -> Raw:
+        """Create a Job."""
+        body = make_job(self.namespace, spec, name)
+        body["metadata"] |= metadata
+        return await self.client.create(JOBS, body, self.namespace)
+
+
+@dataclass(eq=False)
+class Tenants:
+    """The stage, on which B's Jobs are played, both programs, and A."""
+
+    play: Stage
+    a: Tenant
+    controller: Script
+    terminator: Script
+    nodes: Sequence[str]
+
+    @property
+    def programs(self) -> tuple[Script, Script]:
+        """Both programs."""
+        return self.controller, self.terminator
+
+    async def start(self) -> None:
+        """Start both programs and return once they are ready."""
+        for script in self.programs:
+            await script.start()
+        for script in self.programs:
+            await ready(self.play, script)
+
+    async def completes(self, name: str, seconds: float = SOON_SECONDS) -> float:
+        """Have a Job of B complete on each of B's nodes in that time; return how long it took."""
+        play, began = self.play, time.monotonic()
+        nodes = [play.world.name(node) for node in self.nodes]
+        await play.apply({"image": "example/task:v1", "nodes": {"include": nodes}}, name)
+        await play.gone(JOBS, name, seconds=seconds)
+        took = time.monotonic() - began
+        report = await play.report(name)
+        assert report is not None
+        assert report["status"]["phase"] == "Succeeded", report
+        states = {node: state["state"] for node, state in (await play.node_states(name)).items()}
+        assert states == dict.fromkeys(self.nodes, "Completed")
+        return took
+
+    async def leaders(self) -> list[tuple[str, int]]:
+        """Return who leads, and how often that has changed, of both programs, once both lead."""
+
+        async def look() -> list[tuple[str, int]]:
+            found = [await leadership(self.play, script.name) for script in self.programs]
+            return found if all(holder for holder, _ in found) else []
+
+        leaders: list[tuple[str, int]] = await self.play.until(look, "both programs lead")
+        return leaders
+
+    async def logged(self, script: Script, *words: str) -> None:
+        """Return once a line of the program's log has all these words."""
+
+        async def look() -> bool:
+            return any(all(word in line for word in words) for line in script.text().splitlines())
+
+        await self.play.until(look, f"{script.name} logs {words}")
+
+    async def sampled(self, script: Script, metric: str, value: float) -> None:
+        """Return once a metric of the program has this value."""
+
+        async def look() -> bool:
+            return await script.metric(metric) == value
+
+        await self.play.until(look, f"{metric} of {script.name} is {value:g}")
+
+
+@contextlib.asynccontextmanager
+async def tenants(
+    env: KubeEnv,
+    folder: Path,
+    *,
+    nodes: Sequence[str] = ("b1", "b2"),
+    a_nodes: Sequence[str] = (),
+    behaviour: Behaviour = done,
+) -> AsyncIterator[Tenants]:
+    """Run both programs for two fresh namespaces; A's pods are played if A has nodes."""
+    mark = uuid.uuid4().hex[:6]
+    a, b = f"tenant-a-{mark}", f"tenant-b-{mark}"
+    for name in (a, b):
+        env.kubectl("create", "namespace", name)
+    kubeconfig = _tenant_kubeconfig(env, a)
+    async with (
+        stage(
+            env, b, *([a] if a_nodes else []), nodes=(*nodes, *a_nodes), behaviour=behaviour,
+            controller=False, terminator=False,
+        ) as play,
+        await KubeClient.connect(kubeconfig=str(kubeconfig), user_agent="tenant") as client,
+    ):  # fmt: skip
+        made = [Script(play, name, folder, everywhere=True) for name in (CONTROLLER, TERMINATOR)]
+        found = Tenants(play, Tenant(a, client), *made, nodes)
+        try:
+            async with run_scripts(*made):
+                for script in made:
+                    await ready(play, script)
+                yield found
+        finally:
+            await _clear(play, a)
+
+
+def _tenant_kubeconfig(env: KubeEnv, namespace: str) -> Path:
+    env.kubectl("create", "serviceaccount", "tenant", "-n", namespace)
+    env.kubectl(
+        *("create", "rolebinding", "tenant", "-n", namespace),
+        *("--clusterrole=edit", f"--serviceaccount={namespace}:tenant"),
+    )
+    user = service_account(namespace, "tenant")
+    deadline = time.monotonic() + 30
+    jobs = JOBS.plural + "." + JOBS.group
+    while not env.is_allowed(user, "create", jobs, namespace):
+        assert time.monotonic() < deadline, "the cluster role edit does not contain Jobs"
+        time.sleep(0.1)
+    return env.kubeconfig_for_service_account(namespace, "tenant")
+
+
+async def _clear(play: Stage, namespace: str) -> None:
+    """Delete what A has left: the programs of the next test look at all namespaces."""
+    for resource in (JOBS, DAEMON_SETS, PODS, JOB_REPORTS, EVENTS):
+        path = resource.path(namespace, None)
+        body = json.dumps({"gracePeriodSeconds": 0}).encode()
+        call = Call("DELETE", path, "", resource.plural, body=body, timeout_seconds=60)
+        await play.admin._transport.send(call)

@@ -1,0 +1,222 @@
+"""The kubelet of A's nodes answers what no kubelet would; Jobs of B complete.
+
+Root on a node is what A is wherever pods may mount host paths, or has nodes of its own.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from job_controller.api.names import CONTAINER_NAME
+from job_controller.kube.errors import Invalid
+from job_controller.kube.resources import JOB_REPORTS, JOBS, PODS
+from tests.integration.playing import Run, World
+from tests.integration.tenants import Tenants, tenants
+
+pytestmark = pytest.mark.timeout(240)
+
+# What both programs may use (deploy/deployment.yaml), and some of which is Python's own.
+MEMORY_LIMIT_MIB = 256
+CHUNK = b"x" * 64 * 1024
+Answer = Callable[[web.Request, web.StreamResponse], Awaitable[None]]
+
+
+async def endless_line(_http: web.Request, response: web.StreamResponse) -> None:
+    """Send one line without end, whatever was asked for."""
+    await response.write(b"2025-01-01T00:00:00.000000000Z ")
+    while True:
+        await response.write(CHUNK)
+        await asyncio.sleep(0)
+
+
+async def endless_lines(_http: web.Request, response: web.StreamResponse) -> None:
+    """Send short lines without end."""
+    lines = b"2025-01-01T00:00:00.000000000Z x\n" * 2000
+    while True:
+        await response.write(lines)
+        await asyncio.sleep(0)
+
+
+async def huge(_http: web.Request, response: web.StreamResponse) -> None:
+    """Send 64 MiB and end."""
+    for _ in range(1024):
+        await response.write(CHUNK)
+
+
+async def no_times(_http: web.Request, response: web.StreamResponse) -> None:
+    """Send lines whose times are no times, or none that can be counted with."""
+    for stamp in (
+        "2026-99-99T99:99:99Z",
+        "0000-00-00T00:00:00Z",
+        "0001-01-01T00:00:00+23:59",
+        "9999-12-31T23:59:59.999999999-23:59",
+        "9999-12-31T23:59:59.999999999Z",
+        "2026-01-01T00:00:00." + "9" * 5000 + "Z",
+        "2026-01-01T00:00:00+99:99",
+        "\u0662\u0660\u0662\u0666-01-01T00:00:00Z",
+        "",
+        "\x00",
+    ):
+        await response.write(stamp.encode() + b" working\n")
+        await response.write(stamp.encode() + b"\xff\xfe dsjob:result \x1b[31m=\x00\n")
+    await response.write(b"Z" * 20_000)
+
+
+async def nothing(_http: web.Request, _response: web.StreamResponse) -> None:
+    """Send no byte, and do not end."""
+    await asyncio.sleep(3600)
+
+
+ANSWERS: dict[str, Answer] = {
+    "a-endless-line": endless_line,
+    "a-endless-lines": endless_lines,
+    "a-huge": huge,
+    "a-times": no_times,
+    "a-nothing": nothing,
+}
+HONEST = "a-honest"
+# What a kubelet may write into the status of its own pods. What the API server does not take, it
+# may not; the others reach the programs.
+YEAR_1, YEAR_9999 = "0001-01-01T00:00:01Z", "9999-12-31T23:59:59Z"
+TERMINATED = {"exitCode": 1, "reason": "Error", "startedAt": YEAR_1, "finishedAt": YEAR_9999}
+MAX_INT = 2**31 - 1
+
+
+def container(**fields: Any) -> dict[str, Any]:
+    own = {"name": CONTAINER_NAME, "image": "x", "imageID": "", "ready": False, "restartCount": 0}
+    return {**own, **fields}
+
+
+STATUSES: dict[str, dict[str, Any]] = {
+    "s-exit-codes": {
+        "containerStatuses": [
+            container(
+                restartCount=MAX_INT,
+                state={"terminated": {**TERMINATED, "exitCode": -MAX_INT - 1}},
+                lastState={"terminated": {**TERMINATED, "exitCode": MAX_INT}},
+            )
+        ]
+    },
+    "s-restarts": {
+        "containerStatuses": [
+            container(restartCount=-4, state={"running": {"startedAt": YEAR_9999}})
+        ]
+    },
+    "s-times": {
+        "startTime": YEAR_9999,
+        "conditions": [
+            {"type": "Ready", "status": "True", "lastTransitionTime": YEAR_1},
+            {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": YEAR_9999},
+        ],
+        "containerStatuses": [container(state={"terminated": TERMINATED})],
+    },
+    "s-texts": {
+        "phase": "Failed",
+        "reason": "\u001b[31m" + "r" * 20_000,
+        "message": "m\u0000\u2028" * 20_000,
+        "containerStatuses": [
+            container(state={"waiting": {"reason": "w" * 50_000, "message": "\u202e" * 50_000}})
+        ],
+    },
+    "s-none": {"phase": "Running", "containerStatuses": []},
+    "s-twice": {
+        "phase": "Succeeded",
+        "containerStatuses": [
+            container(state={"running": {"startedAt": None}}),
+            container(state={"terminated": TERMINATED}),
+        ],
+    },
+}
+A_NODES = (HONEST, *ANSWERS, *STATUSES)
+
+
+def behaviour(node: str, _start: int) -> Run:
+    return Run(lines=("working",)) if node in ANSWERS or node in STATUSES else Run()
+
+
+def answer_as_told(world: World) -> set[str]:
+    """Have the log server of these nodes send what ANSWERS says; return which nodes did."""
+    honest = world.logs._serve
+    asked: set[str] = set()
+
+    async def serve(http: web.Request) -> web.StreamResponse:
+        pod = await world.admin.get(PODS, http.match_info["pod"], http.match_info["namespace"])
+        node = world.short(pod["spec"].get("nodeName") or "")
+        answer = ANSWERS.get(node)
+        if answer is None:
+            return await honest(http)
+        asked.add(node)
+        response = web.StreamResponse()
+        await response.prepare(http)
+        with contextlib.suppress(ConnectionError):
+            await answer(http, response)
+        return response
+
+    world.logs.answer = serve
+    return asked
+
+
+async def lie(scene: Tenants, node: str) -> bool:
+    """Write a status of the pod on that node; return whether the API server took it."""
+    play = scene.play
+    name = play.world.name(node)
+    pods = (await play.admin.list(PODS, scene.a.namespace))["items"]
+    (pod,) = [each for each in pods if each["spec"].get("nodeName") == name]
+    try:
+        await play.admin.merge_patch(
+            PODS,
+            pod["metadata"]["name"],
+            {"status": STATUSES[node]},
+            scene.a.namespace,
+            subresource="status",
+        )
+    except Invalid:
+        return False
+    return True
+
+
+async def test_whatever_a_nodes_kubelet_says_others_complete(tenants_env, tmp_path):
+    async with tenants(tenants_env, tmp_path, a_nodes=A_NODES, behaviour=behaviour) as scene:
+        a, play = scene.a, scene.play
+        asked = answer_as_told(play.world)
+        leaders = await scene.leaders()
+        include = [play.world.name(node) for node in A_NODES]
+        spec = {
+            "image": "example/task:v1",
+            "nodes": {"include": include},
+            "failurePolicy": {"action": "Continue"},
+            "backoffLimit": 1,
+            "results": [{"name": "any"}],
+        }
+        await a.apply(spec, "rogue")
+        for node in A_NODES:
+            await play.started(node)
+        play.world.frozen |= set(STATUSES)
+        taken = [node for node in STATUSES if await lie(scene, node)]
+        # Today's API server takes all of them; should it take fewer one day, so much the better.
+        assert taken
+
+        for number in range(5):
+            await scene.completes(f"quiet-{number}")
+
+        # A's own record is written all the same: the honest node is on it, and no other is done.
+        async def is_recorded():
+            reports = (await a.client.list(JOB_REPORTS, a.namespace))["items"]
+            states = reports[0].get("status", {}).get("nodeStates") or {}
+            done = {node for node, state in states.items() if state["state"] == "Completed"}
+            return len(states) == len(A_NODES) and done == {play.world.name(HONEST)}
+
+        await play.until(is_recorded, "A's honest node is on record, and all others as undone")
+        job = await a.client.get(JOBS, "rogue", a.namespace)
+        assert job["status"]["phase"] == "Running"
+        assert job["status"]["nodes"]["desired"] == len(A_NODES)
+        assert asked == set(ANSWERS)
+        for script in scene.programs:
+            assert script.process.returncode is None
+            assert script.peak_mib() < MEMORY_LIMIT_MIB
+            assert "Traceback" not in script.text()
+        assert await scene.leaders() == leaders

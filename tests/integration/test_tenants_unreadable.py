@@ -1,0 +1,174 @@
+"""A stores JSON that no program can read; Jobs of B complete all the while."""
+
+import json
+from typing import Any
+
+import pytest
+
+from job_controller.api.names import LABEL_MANAGED, LABEL_MANAGED_VALUE
+from job_controller.kube.errors import BadRequest, Invalid, KubeError
+from job_controller.kube.resources import (
+    DAEMON_SETS,
+    EVENTS,
+    JOB_REPORTS,
+    JOBS,
+    NODES,
+    PODS,
+    Resource,
+)
+from tests.integration.jobs import job, report
+from tests.integration.scripts import CONTROLLER, TERMINATOR
+from tests.integration.tenants import Tenant, Tenants, tenants
+
+pytestmark = pytest.mark.timeout(180)
+
+IMAGE = {"image": "example/task:v1"}
+# orjson reads 1,024 levels, the API server 10,000.
+LEVELS = 1500
+# The one part of any object whose depth nobody bounds: whoever may write the object may write it.
+DEEP_FIELDS = '{"f:a":' * LEVELS + "{}" + "}" * LEVELS
+POD = {"containers": [{"name": "x", "image": "example/task:v1"}]}
+LABELS = {"any": "deep"}
+# What of each kind the tenant stores. For reports, which only the system may write, and for nodes,
+# where it would be the node's kubelet, an administrator does it.
+STORED: dict[Resource, dict[str, Any]] = {
+    JOBS: {"spec": {**IMAGE, "suspend": True}},
+    PODS: {"spec": POD},
+    DAEMON_SETS: {
+        "spec": {
+            "selector": {"matchLabels": LABELS},
+            "template": {"metadata": {"labels": LABELS}, "spec": POD},
+        }
+    },
+    EVENTS: {
+        "involvedObject": {"kind": "DaemonSet", "name": "x"},
+        "reason": "FailedCreate",
+    },
+    JOB_REPORTS: {"spec": report("any")["spec"]},
+    NODES: {},
+}
+NOT_THE_TENANTS = (JOB_REPORTS, NODES)
+FOLLOWED = {
+    CONTROLLER: ("job_controller", [JOBS, PODS, DAEMON_SETS, EVENTS, JOB_REPORTS, NODES]),
+    TERMINATOR: ("terminator", [JOBS, PODS, DAEMON_SETS, JOB_REPORTS, NODES]),
+}
+
+
+def who_may(scene: Tenants, resource: Resource) -> Tenant:
+    """Return A, or an administrator for what only the system may write."""
+    return Tenant(scene.a.namespace, scene.play.admin) if resource in NOT_THE_TENANTS else scene.a
+
+
+async def store(scene: Tenants, resource: Resource) -> bytes:
+    """Store an object of that kind in A's namespace, and return it."""
+    entry = {
+        "manager": "tenant",
+        "operation": "Update",
+        "apiVersion": resource.api_version,
+        "time": "2025-01-01T00:00:00Z",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": "HERE",
+    }
+    meta = {
+        "name": "deep",
+        **({"namespace": scene.a.namespace} if resource.namespaced else {}),
+        "labels": {LABEL_MANAGED: LABEL_MANAGED_VALUE},
+        "managedFields": [entry],
+    }
+    body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta}
+    body |= STORED[resource]
+    if resource is EVENTS:
+        body["involvedObject"] |= {"namespace": scene.a.namespace}
+    who = who_may(scene, resource)
+    return await who.send("POST", resource, body=body, replace={"HERE": DEEP_FIELDS})
+
+
+async def told_of(scene: Tenants, number: int) -> None:
+    """Return once both programs say that so many objects of each kind cannot be read."""
+    for script in scene.programs:
+        prefix, resources = FOLLOWED[script.name]
+        for resource in resources:
+            metric = f'{prefix}_unreadable_objects{{resource="{resource.plural}"}}'
+            await scene.sampled(script, metric, number)
+            if number:
+                await scene.logged(
+                    script, "cannot be read", f"resource={resource.plural} ", "name=deep "
+                )
+
+
+async def test_objects_too_deep_to_be_read_are_named_and_others_complete(tenants_env, tmp_path):
+    async with tenants(tenants_env, tmp_path) as scene:
+        for resource in STORED:
+            assert (await store(scene, resource)).count(b'"f:a":') == LEVELS, resource
+        await told_of(scene, 1)
+
+        async def is_told():
+            return b'"reason":"Unreadable"' in await scene.a.send("GET", JOBS, "deep")
+
+        await scene.play.until(is_told, "A's Job says that it cannot be read")
+        told = await scene.a.send("GET", JOBS, "deep")
+        # The watches go on.
+        await scene.completes("during")
+        for script in scene.programs:
+            assert script.process.returncode is None
+
+        # So do programs that begin with a list of all that.
+        for script in scene.programs:
+            assert await script.end(15) == 0
+        await scene.start()
+        await told_of(scene, 1)
+        await scene.completes("after-a-restart")
+        # Nothing is written of it again: its version is the one that told.
+        assert await scene.a.send("GET", JOBS, "deep") == told
+
+        # They hear of its end, too.
+        for resource in STORED:
+            now = {"gracePeriodSeconds": 0}
+            await who_may(scene, resource).send("DELETE", resource, "deep", now)
+        await told_of(scene, 0)
+        await scene.completes("at-the-end")
+
+
+def template(**container: Any) -> dict[str, Any]:
+    return IMAGE | {"template": {"spec": {"containers": [{"name": "job-container", **container}]}}}
+
+
+DEEP_LIST = "[" * LEVELS + "]" * LEVELS
+
+
+async def test_a_spec_too_deep_or_too_large_is_refused_or_told(tenants_env, tmp_path):
+    """What is refused names the field; what is stored without it, or too large, holds up nobody."""
+    async with tenants(tenants_env, tmp_path) as scene:
+        a = scene.a
+
+        async def create(name: str, spec: dict[str, Any], deep: str = DEEP_LIST) -> bytes:
+            body = job(a.namespace, spec, name)
+            return await a.send("POST", JOBS, body=body, replace={"HERE": deep})
+
+        # As users send it: kubectl asks for strict validation.
+        manifest = json.dumps(job(a.namespace, template(unknown="HERE"), "strict"))
+        path = tmp_path / "deep.json"
+        path.write_text(manifest.replace('"HERE"', DEEP_LIST))
+        refusal = tenants_env.refusal("apply", "-f", str(path))
+        assert 'unknown field "spec.template.spec.containers[0].unknown"' in refusal
+        # As others may: it is left out.
+        assert DEEP_LIST.encode() not in await create("dropped", template(unknown="HERE"))
+        with pytest.raises(Invalid, match=r"containers\[0\].args\[0\]"):
+            await create("typed", template(args=["HERE"]))
+        with pytest.raises(BadRequest, match="exceeded max depth"):
+            await create("deeper", template(unknown="HERE"), "[" * 15000 + "]" * 15000)
+        with pytest.raises(KubeError) as refused:
+            await create("enormous", template(args=["x" * 60_000] * 60))
+        assert refused.value.status == 413
+
+        for number in range(5):
+            await create(f"large-{number}", template(args=["x" * 50_000] * 20))
+
+        async def is_told():
+            raw = json.loads(await a.send("GET", JOBS, "large-4"))
+            return [c for c in raw.get("status", {}).get("conditions", ()) if c["status"] != "True"]
+
+        told = await scene.play.until(is_told, "A's Job says that it is too large")
+        assert [(c["type"], c["reason"]) for c in told] == [("Progressing", "SpecTooLarge")]
+        assert "spec" in told[0]["message"]
+        await scene.completes("during")
