@@ -13,7 +13,7 @@ E2E_WORKERS ?= 2
 
 PYTHON ?= $(firstword $(foreach p,python3.11 python3.12 python3.13 python3,$(shell command -v $(p))))
 export CONTEXT PYTHON
-DEVCLUSTER := $(PYTHON) -m devcluster
+DEVCLUSTER := $(PYTHON) -m hack.devcluster
 VENV := .venv/.stamp
 PYTEST := .venv/bin/python -m pytest $(PYTEST_ARGS)
 
@@ -41,17 +41,17 @@ load: ## put an image on every node: ARCHIVE=image.tar (docker save)
 	@test -n '$(ARCHIVE)' || { echo 'usage: make load ARCHIVE=image.tar'; exit 2; }
 	@$(DEVCLUSTER) load '$(ARCHIVE)'
 images: $(VENV) ## build the project's images: build/*.tar
-	@.venv/bin/python -m devcluster images
+	@.venv/bin/python -m hack.devcluster images
 doctor: ## what this machine has and lacks for all this
 	@$(DEVCLUSTER) doctor
 
 .PHONY: deploy undeploy demo
 deploy: $(VENV) ## build, load and install the project on the cluster
-	@.venv/bin/python -m devcluster deploy
+	@.venv/bin/python -m hack.devcluster deploy
 undeploy: ## delete it again, Jobs included
 	@$(DEVCLUSTER) undeploy
 demo: $(VENV) ## the main job on real nodes, from nothing; KEEP=1 keeps the cluster
-	@devcluster/with-cluster $(KEEP) $(NODES) .venv/bin/python -m devcluster demo
+	@hack/devcluster/with-cluster $(KEEP) $(NODES) .venv/bin/python -m hack.devcluster demo
 
 .PHONY: check test-unit test-contract test-integration test-integration-long test-e2e test-e2e-long test
 check: $(VENV) ## ruff, mypy --strict, import rules
@@ -68,9 +68,9 @@ test-integration: $(VENV) ## against a real kube-apiserver and etcd
 test-integration-long: $(VENV) ## those of them that take minutes each, not in `make test`
 	KUBEBUILDER_ASSETS=$$($(DEVCLUSTER) binaries) $(PYTEST) tests/integration -m on_demand -s
 test-e2e: $(VENV) ## on real nodes: its own cluster comes, and goes unless KEEP=1
-	@devcluster/with-cluster $(KEEP) $(NODES) tests/e2e/run $(E2E_WORKERS) $(PYTEST)
+	@hack/devcluster/with-cluster $(KEEP) $(NODES) tests/e2e/run $(E2E_WORKERS) $(PYTEST)
 test-e2e-long: $(VENV) ## those of the e2e tests that take minutes each, not in `make test`
-	@devcluster/with-cluster $(KEEP) $(NODES) $(PYTEST) tests/e2e -m on_demand
+	@hack/devcluster/with-cluster $(KEEP) $(NODES) $(PYTEST) tests/e2e -m on_demand
 test: check test-unit test-contract test-integration test-e2e ## everything
 
 .PHONY: lock
@@ -103,7 +103,7 @@ HOURS ?= 8
 SOAK_ARGS ?=
 soak: $(VENV) ## many Jobs and disturbances, watched for growth: HOURS=8, SOAK_ARGS=
 	@$(DEVCLUSTER) up --nodes $(NODES) --fake-nodes $(if $(filter-out 0,$(FAKE_NODES)),$(FAKE_NODES),20)
-	@.venv/bin/python -m devcluster deploy
+	@.venv/bin/python -m hack.devcluster deploy
 	@eval "$$($(DEVCLUSTER) env)"; .venv/bin/python -m benchmarks.soak --hours $(HOURS) $(SOAK_ARGS)
 
 .PHONY: clean

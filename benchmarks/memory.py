@@ -1,6 +1,6 @@
 """The memory of both programs with as many and as large objects as tenants may leave to them.
 
-    KUBEBUILDER_ASSETS=$(python3 -m devcluster binaries) .venv/bin/python -m benchmarks.memory
+    KUBEBUILDER_ASSETS=$(python3 -m hack.devcluster binaries) .venv/bin/python -m benchmarks.memory
 
 Needs no cluster: a real kube-apiserver and etcd of its own, without nodes. There are
 
@@ -31,10 +31,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from job_controller.api import names
-from job_controller.core.limits import SPEC_LIMIT_BYTES
-from job_controller.kube.client import KubeClient
-from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, NAMESPACES
+from daemonset_job.api import names
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, NAMESPACES
+from job_controller.core.desired.limits import SPEC_LIMIT_BYTES
 from tests.integration.conftest import install
 from tests.integration.kube_env import KubeEnv, free_ports, kube_env
 

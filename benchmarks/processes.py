@@ -78,7 +78,7 @@ class Nodes:
         }
 
     def _run(self, node: str, script: str) -> str:
-        command = [sys.executable, "-m", "devcluster", "exec", node, "--", "sh", "-c", script]
+        command = [sys.executable, "-m", "hack.devcluster", "exec", node, "--", "sh", "-c", script]
         return subprocess.run(
             command, cwd=self._root, text=True, capture_output=True, check=True, timeout=60
         ).stdout

@@ -35,8 +35,14 @@ from benchmarks.soak_schedule import KINDS, Disturbance, draw_disturbances
 from benchmarks.soak_verdict import PROGRAMS
 from benchmarks.soak_wish import Place, Wish, task_config_map
 from benchmarks.workload import fake_log
-from job_controller.kube.errors import AlreadyExists, KubeError, NotFound
-from job_controller.kube.resources import CONFIG_MAPS, DAEMON_SETS, JOB_REPORTS, NAMESPACES, PODS
+from daemonset_job.kube.client.errors import AlreadyExists, KubeError, NotFound
+from daemonset_job.kube.client.resource import (
+    CONFIG_MAPS,
+    DAEMON_SETS,
+    JOB_REPORTS,
+    NAMESPACES,
+    PODS,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 CYCLE_SECONDS = 1800.0

@@ -15,11 +15,11 @@ from typing import Any
 from benchmarks.soak_nodes import NodeHistory
 from benchmarks.soak_oracle import Touch
 from benchmarks.soak_wish import FOLDER
-from devcluster import dockerd, fakenodes
-from devcluster.settings import Paths, find_paths
-from job_controller.kube.client import KubeClient
-from job_controller.kube.errors import KubeError
-from job_controller.kube.resources import JOBS, NODES
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.errors import KubeError
+from daemonset_job.kube.client.resource import JOBS, NODES
+from hack.devcluster import dockerd, fakenodes
+from hack.devcluster.settings import Paths, find_paths
 
 LOOK_SECONDS = 1.0
 COLLECT_SECONDS = 5.0
@@ -117,7 +117,7 @@ class Cluster:
 
     async def on_node(self, node: str, script: str) -> str:
         """Run a shell script on a real node and return its output."""
-        words = [sys.executable, "-m", "devcluster", "exec", node, "--", "sh", "-c", script]
+        words = [sys.executable, "-m", "hack.devcluster", "exec", node, "--", "sh", "-c", script]
         return await self._run(words)
 
     async def docker(self, *words: str) -> str:

@@ -14,10 +14,10 @@ from benchmarks.soak_cluster import RECOVERY_SECONDS, Cluster, CommandError, pat
 from benchmarks.soak_oracle import Touch
 from benchmarks.soak_samples import SYSTEM, SYSTEM_PODS
 from benchmarks.soak_schedule import Disturbance
-from devcluster import fakenodes
-from job_controller.api import names
-from job_controller.kube.errors import KubeError, NotFound
-from job_controller.kube.resources import DAEMON_SETS, NODES, PODS, Resource
+from daemonset_job.api import names
+from daemonset_job.kube.client.errors import KubeError, NotFound
+from daemonset_job.kube.client.resource import DAEMON_SETS, NODES, PODS, Resource
+from hack.devcluster import fakenodes
 
 TAINT = "soak.daemonset-job/disturbed"
 QUOTA = "soak-disturbance"

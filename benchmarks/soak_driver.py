@@ -8,10 +8,10 @@ from typing import Any
 from benchmarks.soak_cluster import Cluster, CommandError, parse_lines, patiently
 from benchmarks.soak_oracle import Run, judge
 from benchmarks.soak_wish import Step, Wish, manifest
-from job_controller.api import names
-from job_controller.api.times import parse_time
-from job_controller.kube.errors import AlreadyExists, KubeError, NotFound
-from job_controller.kube.resources import JOB_REPORTS, JOBS
+from daemonset_job.api import names
+from daemonset_job.api.times import parse_time
+from daemonset_job.kube.client.errors import AlreadyExists, KubeError, NotFound
+from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS
 
 # A Job that has not come as far as it must after this time, beside its own work, is stuck. Quotas,
 # taints and stopped nodes hold it up for a minute each, and the DaemonSet controller's back-off

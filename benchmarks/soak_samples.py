@@ -9,8 +9,8 @@ from typing import Any
 
 from benchmarks.soak_cluster import Cluster, PodMetricsError
 from benchmarks.soak_verdict import PROGRAMS
-from job_controller.kube.errors import KubeError
-from job_controller.kube.resources import JOB_REPORTS, JOBS, PODS
+from daemonset_job.kube.client.errors import KubeError
+from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, PODS
 
 SYSTEM = "daemonset-job-system"
 SYSTEM_PODS = "app.kubernetes.io/name=daemonset-job"

@@ -40,10 +40,10 @@ from benchmarks.processes import (
     parse_requests,
 )
 from benchmarks.workload import LOGS, RESULTS, daemon_set, fake_log, job
-from job_controller.api import names
-from job_controller.kube.client import KubeClient
-from job_controller.kube.errors import KubeError, NotFound
-from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, NODES, PODS, Resource
+from daemonset_job.api import names
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.errors import KubeError, NotFound
+from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, NODES, PODS, Resource
 
 ROOT = Path(__file__).resolve().parent.parent
 STATE = ROOT / ".devcluster"

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from job_controller.api import names
+from daemonset_job.api import names
 
 _HIGHEST_PORT = 65535
 # RFC 1123 label, which is what names a namespace.

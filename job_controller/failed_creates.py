@@ -16,17 +16,17 @@ from typing import Any
 
 from loguru import logger
 
+from daemonset_job.kube.cache.pager import Pager, Selection
+from daemonset_job.kube.cache.reflector import is_newer
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.errors import KubeError
+from daemonset_job.kube.client.resource import EVENTS
+from daemonset_job.kube.client.unreadable import Unreadable
+from daemonset_job.runtime.backoff import exponential_seconds
+from daemonset_job.runtime.clock import Clock
 from job_controller.caches import Key
-from job_controller.core.trouble import REFUSAL_LIMIT
-from job_controller.core.words import brief
-from job_controller.kube.client import KubeClient
-from job_controller.kube.errors import KubeError
-from job_controller.kube.pager import Pager, Selection
-from job_controller.kube.reflector import is_newer
-from job_controller.kube.resources import EVENTS
-from job_controller.kube.unreadable import Unreadable
-from job_controller.runtime.backoff import exponential_seconds
-from job_controller.runtime.clock import Clock
+from job_controller.core.state.blockers import REFUSAL_LIMIT
+from job_controller.core.text.sanitize import brief
 
 # Pods take a moment to be created, so the first list is made that long after they were found
 # missing. The pauses double; after the longest one a changed reason is in the status.

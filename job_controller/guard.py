@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 from loguru import logger
 
-from job_controller.api import names
-from job_controller.kube.client import KubeClient
-from job_controller.kube.errors import Forbidden, KubeError, NotFound
-from job_controller.kube.resources import ADMISSION_BINDINGS, ADMISSION_POLICIES
+from daemonset_job.api import names
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.errors import Forbidden, KubeError, NotFound
+from daemonset_job.kube.client.resource import ADMISSION_BINDINGS, ADMISSION_POLICIES
 
 CHECK_SECONDS = 300.0
 

@@ -13,24 +13,23 @@ from uuid import uuid4
 import uvloop
 from loguru import logger
 
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.errors import Conflict, Forbidden, KubeError, OperatorError
+from daemonset_job.kube.leaderelection import lead_for_ever
+from daemonset_job.kube.recorder import EventRecorder
+from daemonset_job.process.healthz import serve_probes
+from daemonset_job.process.logging_setup import configure_logging
+from daemonset_job.runtime.clock import Clock, SystemClock
+from daemonset_job.runtime.expectations import HighWater
+from daemonset_job.runtime.sizes import Size, process_sizes
+from daemonset_job.runtime.worker import run_workers
+from daemonset_job.runtime.workqueue import WorkQueue, namespace_of
 from job_controller.caches import Caches, Key, cache_name
 from job_controller.config import Config, parse_config
-from job_controller.core.judge import Patience
-from job_controller.core.snapshot import Settings
+from job_controller.core.settings import Patience, Settings
 from job_controller.guard import watch_policies
-from job_controller.kube.client import KubeClient
-from job_controller.kube.errors import Conflict, Forbidden, KubeError, OperatorError
-from job_controller.kube.events import EventRecorder
-from job_controller.kube.lease import lead_for_ever
-from job_controller.kube.logs import configure_logging
-from job_controller.kube.probes import serve_probes
 from job_controller.metrics import Metrics
 from job_controller.reconciler import Reconciler, Shell
-from job_controller.runtime.clock import Clock, SystemClock
-from job_controller.runtime.expectations import HighWater
-from job_controller.runtime.queue import WorkQueue, namespace_of
-from job_controller.runtime.sizes import Size, process_sizes
-from job_controller.runtime.worker import run_workers
 
 _EXIT_CONFIG = 2
 

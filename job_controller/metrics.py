@@ -10,10 +10,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from job_controller.api import names
-from job_controller.api.job import Job
-from job_controller.api.times import parse_time
-from job_controller.runtime.sizes import Size, SizeCollector
+from daemonset_job.api import names
+from daemonset_job.api.job import Job
+from daemonset_job.api.times import parse_time
+from daemonset_job.runtime.sizes import Size, SizeCollector
 
 _PHASES = (
     names.PHASE_PENDING,

@@ -17,17 +17,33 @@ from typing import Any, assert_never
 
 from loguru import logger
 
-from job_controller.api import names
-from job_controller.api.job import Job, parse_spec
-from job_controller.api.objects import DaemonSet, Pod, parse_daemon_set
-from job_controller.api.ownership import has_owner, take_over
-from job_controller.api.past import PHASE_CANCELLED
-from job_controller.api.report import JobReport, parse_report, untracked
+from daemonset_job.api import names
+from daemonset_job.api.job import Job, parse_spec
+from daemonset_job.api.objects import DaemonSet, Pod, parse_daemon_set
+from daemonset_job.api.ownership import has_owner, take_over
+from daemonset_job.api.past import PHASE_CANCELLED
+from daemonset_job.api.report import JobReport, parse_report, untracked
+from daemonset_job.informers.records import INCOMPLETE_RETRY_SECONDS
+from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.errors import (
+    AlreadyExists,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Invalid,
+    KubeError,
+    NotFound,
+    TooLarge,
+)
+from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, PODS, Resource
+from daemonset_job.kube.client.unreadable import Unreadable
+from daemonset_job.kube.recorder import EventRecorder, ObjectReference
+from daemonset_job.runtime.clock import Clock
+from daemonset_job.runtime.expectations import HighWater
 from job_controller.caches import Caches, Key, cache_name
-from job_controller.core.absence import find_held
 from job_controller.core.decide import decide
-from job_controller.core.judge import FAILED
-from job_controller.core.merge import merge_patch
+from job_controller.core.desired.strategic_merge import merge_patch
 from job_controller.core.plan import (
     Action,
     ApplyDaemonSet,
@@ -41,33 +57,18 @@ from job_controller.core.plan import (
     WriteStatus,
     without_progress,
 )
-from job_controller.core.report import closed_status, excess_reports, expired_reports
-from job_controller.core.sightings import Scene, Sightings, look, shifted
-from job_controller.core.snapshot import Settings, Snapshot
-from job_controller.core.status import unreadable_status
-from job_controller.core.tally import merge_records, standing_pods
+from job_controller.core.render.job_status import unreadable_status
+from job_controller.core.render.report_status import closed_status, excess_reports, expired_reports
+from job_controller.core.settings import Settings
+from job_controller.core.state.absence import find_held
+from job_controller.core.state.node_counts import merge_records, standing_pods
+from job_controller.core.state.node_state import FAILED
+from job_controller.core.state.sightings import Scene, Sightings, look, shifted
+from job_controller.core.state.snapshot import Snapshot
 from job_controller.failed_creates import FailedCreates
-from job_controller.kube.client import KubeClient
-from job_controller.kube.errors import (
-    AlreadyExists,
-    BadRequest,
-    Conflict,
-    Forbidden,
-    Invalid,
-    KubeError,
-    NotFound,
-    TooLarge,
-)
-from job_controller.kube.events import EventRecorder, ObjectReference
-from job_controller.kube.records import INCOMPLETE_RETRY_SECONDS
-from job_controller.kube.reflector import UNSYNCED_SECONDS
-from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, PODS, Resource
-from job_controller.kube.unreadable import Unreadable
 from job_controller.metrics import Metrics
 from job_controller.refusals import Refusals
 from job_controller.repairs import Repairs
-from job_controller.runtime.clock import Clock
-from job_controller.runtime.expectations import HighWater
 
 # How many pods are written at a time: measured, 32 at once open 1,002 gates in 5.8 s on two cores.
 PODS_AT_ONCE = 32

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from job_controller.api.job import Job
-from job_controller.api.objects import DaemonSet
+from daemonset_job.api.job import Job
+from daemonset_job.api.objects import DaemonSet
+from daemonset_job.runtime.backoff import exponential_seconds
 from job_controller.caches import Key
-from job_controller.core.snapshot import Snapshot
-from job_controller.runtime.backoff import exponential_seconds
+from job_controller.core.state.snapshot import Snapshot
 
 # What ends a refusal (a larger quota, a changed policy) sends no event. Thousands of refused Jobs
 # must not keep the API server, and a webhook behind it, busy for ever.

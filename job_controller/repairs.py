@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from job_controller.api import names
+from daemonset_job.api import names
+from daemonset_job.runtime.backoff import exponential_seconds
 from job_controller.caches import Key
 from job_controller.core.plan import ApplyDaemonSet, Plan
-from job_controller.runtime.backoff import exponential_seconds
 
 PAUSE_SECONDS = (1.0, 300.0)
 # What has stayed as it was applied for so long after the pause begins with the shortest pause.

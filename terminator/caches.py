@@ -7,23 +7,23 @@ their metadata: name, UID, creation time and labels are all that counting takes.
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from job_controller.api import names
-from job_controller.api.affinity import changed_keys, label_keys
-from job_controller.api.job import Job, parse_job
-from job_controller.api.kept import placed_job, placing_daemon_set, placing_job
-from job_controller.api.objects import (
+from daemonset_job.api import names
+from daemonset_job.api.affinity import changed_keys, label_keys
+from daemonset_job.api.job import Job, parse_job
+from daemonset_job.api.kept import placed_job, placing_daemon_set, placing_job
+from daemonset_job.api.objects import (
     DaemonSet,
     Node,
     Pod,
     parse_daemon_set,
     parse_pod,
 )
-from job_controller.api.report import JobReport
-from job_controller.kube.client import KubeClient
-from job_controller.kube.informers import SharedInformers
-from job_controller.kube.records import RUN_INDEX, RecordKeeper, project_report
-from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, PODS
-from job_controller.runtime.clock import Clock
+from daemonset_job.api.report import JobReport
+from daemonset_job.informers.informers import SharedInformers
+from daemonset_job.informers.records import RUN_INDEX, RecordKeeper, project_report
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, PODS
+from daemonset_job.runtime.clock import Clock
 
 JobKey = tuple[str, str]
 

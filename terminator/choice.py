@@ -7,9 +7,9 @@ question about one node, not as node affinity to be merged.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from job_controller.api.affinity import REQUIRED, NodeAffinity
-from job_controller.api.job import Job
-from job_controller.api.objects import DaemonSet, Node
+from daemonset_job.api.affinity import REQUIRED, NodeAffinity
+from daemonset_job.api.job import Job
+from daemonset_job.api.objects import DaemonSet, Node
 
 
 class Selection:

@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from job_controller.api import names
-from job_controller.kube.logs import LEVELS
+from daemonset_job.api import names
+from daemonset_job.process.logging_setup import LEVELS
 
 DEFAULT_PATH = "/etc/terminator/config.yaml"
 _FORMATS = ("human", "json")

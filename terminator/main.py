@@ -12,19 +12,19 @@ from pathlib import Path
 
 from loguru import logger
 
-from job_controller.kube.client import KubeClient
-from job_controller.kube.errors import OperatorError
-from job_controller.kube.lease import lead_for_ever
-from job_controller.kube.logs import configure_logging
-from job_controller.kube.probes import serve_probes
-from job_controller.runtime.clock import Clock, SystemClock
-from job_controller.runtime.queue import WorkQueue
-from job_controller.runtime.sizes import Size, process_sizes
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.errors import OperatorError
+from daemonset_job.kube.leaderelection import lead_for_ever
+from daemonset_job.process.healthz import serve_probes
+from daemonset_job.process.logging_setup import configure_logging
+from daemonset_job.runtime.clock import Clock, SystemClock
+from daemonset_job.runtime.sizes import Size, process_sizes
+from daemonset_job.runtime.workqueue import WorkQueue
 from terminator.caches import Caches, JobKey
 from terminator.config import DEFAULT_PATH, Config, ConfigError, load_config
+from terminator.config_watch import follow_file, read_text
 from terminator.metrics import Metrics
-from terminator.reload import follow_file, read_text
-from terminator.watch import Watch
+from terminator.scope import Watch
 
 LEASE_NAME = "daemonset-job-terminator"
 _EXIT_CONFIG = 2

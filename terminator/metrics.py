@@ -29,7 +29,7 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from job_controller.kube.errors import (
+from daemonset_job.kube.client.errors import (
     BadRequest,
     Forbidden,
     KubeError,
@@ -37,7 +37,7 @@ from job_controller.kube.errors import (
     Throttled,
     Unauthorized,
 )
-from job_controller.runtime.sizes import Size, SizeCollector
+from daemonset_job.runtime.sizes import Size, SizeCollector
 
 _REASONS: tuple[tuple[type[KubeError], str], ...] = (
     (BadRequest, "not_started"),

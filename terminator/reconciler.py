@@ -11,18 +11,18 @@ from datetime import timedelta
 
 from loguru import logger
 
-from job_controller.api.job import Completion, Job
-from job_controller.api.objects import DaemonSet, Pod
-from job_controller.api.report import Evidence, parse_record
-from job_controller.api.tokens import EXIT
-from job_controller.kube.client import KubeClient
-from job_controller.kube.errors import Conflict, KubeError, NotFound
-from job_controller.kube.records import INCOMPLETE_RETRY_SECONDS
-from job_controller.kube.reflector import UNSYNCED_SECONDS
-from job_controller.kube.resources import JOBS
-from job_controller.runtime.clock import Clock
+from daemonset_job.api.job import Completion, Job
+from daemonset_job.api.objects import DaemonSet, Pod
+from daemonset_job.api.report import Evidence, parse_record
+from daemonset_job.api.tokens import EXIT
+from daemonset_job.informers.records import INCOMPLETE_RETRY_SECONDS
+from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.errors import Conflict, KubeError, NotFound
+from daemonset_job.kube.client.resource import JOBS
+from daemonset_job.runtime.clock import Clock
 from terminator.caches import Caches, JobKey
-from terminator.ending import (
+from terminator.completion import (
     Count,
     Snapshot,
     judge_ending,
@@ -32,19 +32,19 @@ from terminator.ending import (
     speaks_for,
     take_count,
 )
-from terminator.entries import (
+from terminator.ledger.assignment import (
     exit_evidence,
     has_succeeded,
     is_failure,
     is_of_last_end,
     log_evidence,
 )
-from terminator.ledger import Ledger
+from terminator.ledger.writer import Ledger
+from terminator.logs.matcher import Matcher
+from terminator.logs.scanner import Scanner
+from terminator.logs.tail_read import Findings, bounded_results
+from terminator.logs.targets import Target
 from terminator.metrics import Metrics
-from terminator.scanner import Scanner
-from terminator.tail import Findings, bounded_results
-from terminator.targets import Target
-from terminator.token import Matcher
 
 # Jobs of one token share a matcher, and with it what a regular expression has learnt; this many
 # different ones are kept.

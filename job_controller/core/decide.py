@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Literal, assert_never
 
-from job_controller.api import names
-from job_controller.api.job import Job
-from job_controller.api.times import parse_time
-from job_controller.core.desired import build_daemon_set, is_current
-from job_controller.core.judge import FAILED
-from job_controller.core.limits import has_too_many_terms
+from daemonset_job.api import names
+from daemonset_job.api.job import Job
+from daemonset_job.api.times import parse_time
+from job_controller.core.desired.daemon_set import build_daemon_set, is_current
+from job_controller.core.desired.limits import has_too_many_terms
 from job_controller.core.plan import (
     Action,
     ApplyDaemonSet,
@@ -25,13 +24,24 @@ from job_controller.core.plan import (
     WriteReportStatus,
     WriteStatus,
 )
-from job_controller.core.report import build_report, missing_shards, next_report_statuses
-from job_controller.core.snapshot import Snapshot
-from job_controller.core.status import first_status, next_status, unstarted_status
-from job_controller.core.tally import Tally, take_tally
-from job_controller.core.trouble import Trouble, count_unexplained, find_hindrance, find_trouble
-from job_controller.core.turns import due_pods, wants_gate
-from job_controller.core.verdict import LOST, SUCCEEDED, RunVerdict, judge_run
+from job_controller.core.render.job_status import first_status, next_status, unstarted_status
+from job_controller.core.render.messages import with_message
+from job_controller.core.render.report_status import (
+    build_report,
+    missing_shards,
+    next_report_statuses,
+)
+from job_controller.core.scheduling_gates import due_pods, wants_gate
+from job_controller.core.state.blockers import (
+    Trouble,
+    count_unexplained,
+    find_hindrance,
+    find_trouble,
+)
+from job_controller.core.state.node_counts import Tally, take_tally
+from job_controller.core.state.node_state import FAILED
+from job_controller.core.state.run_state import LOST, SUCCEEDED, RunVerdict, judge_run
+from job_controller.core.state.snapshot import Snapshot
 
 # A DaemonSet that others keep changing, or a webhook, is looked at again even without an event.
 _ALTERED_RETRY_SECONDS = 15.0
@@ -56,7 +66,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     if "startTime" not in job.status:
         return _start(snapshot, now)
     tally = take_tally(snapshot, now)
-    run = judge_run(snapshot, tally, now)
+    run = with_message(judge_run(snapshot, tally, now), tally, job)
     work = _work(snapshot, tally, run)
     trouble = find_trouble(snapshot, tally)
     ours = snapshot.owned_daemon_set

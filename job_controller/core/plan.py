@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from job_controller.api import names
-from job_controller.api.objects import Pod
+from daemonset_job.api import names
+from daemonset_job.api.objects import Pod
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from job_controller.api import names
-from job_controller.api.times import format_time
-from job_controller.config import Config
-from job_controller.kube.client import KubeClient
-from job_controller.kube.resources import (
+from daemonset_job.api import names
+from daemonset_job.api.times import format_time
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.resource import (
     DAEMON_SETS,
     EVENTS,
     JOB_REPORTS,
@@ -25,9 +24,10 @@ from job_controller.kube.resources import (
     PODS,
     Resource,
 )
+from daemonset_job.runtime.clock import LoopClock
+from job_controller.config import Config
 from job_controller.main import new_controller
 from job_controller.metrics import Metrics
-from job_controller.runtime.clock import LoopClock
 from tests.contract.daemon_set_controller import collect_pods, keep_pods, write_status
 from tests.contract.fake_api import START, FakeApiServer, Request
 from tests.contract.fake_storage import Raw

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from job_controller.kube.resources import DAEMON_SETS, NODES, PODS
+from daemonset_job.kube.client.resource import DAEMON_SETS, NODES, PODS
 from tests.contract.fake_api import FakeApiServer
 from tests.contract.fake_storage import Raw
 from tests.fakekube.daemon_set_objects import (

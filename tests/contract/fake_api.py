@@ -25,9 +25,9 @@ from typing import Any
 
 from aiohttp import web
 
-from job_controller.kube import resources
-from job_controller.kube.resources import Resource
-from job_controller.runtime.clock import Clock, LoopClock
+from daemonset_job.kube.client import resource as resources
+from daemonset_job.kube.client.resource import Resource
+from daemonset_job.runtime.clock import Clock, LoopClock
 from tests.contract.fake_logs import FakeLog, format_entry
 from tests.contract.fake_storage import (
     ApiError,

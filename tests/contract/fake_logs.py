@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from job_controller.runtime.clock import Clock
+from daemonset_job.runtime.clock import Clock
 
 
 @dataclass

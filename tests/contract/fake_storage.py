@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from job_controller.kube.resources import Resource
-from job_controller.runtime.clock import Clock
+from daemonset_job.kube.client.resource import Resource
+from daemonset_job.runtime.clock import Clock
 
 Raw = dict[str, Any]
 Kind = tuple[str, str]  # group, plural

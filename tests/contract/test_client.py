@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from job_controller.kube.client import KubeClient
-from job_controller.kube.errors import (
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.errors import (
     AlreadyExists,
     BadRequest,
     Conflict,
@@ -16,7 +16,7 @@ from job_controller.kube.errors import (
     Unauthorized,
     Unavailable,
 )
-from job_controller.kube.resources import DAEMON_SETS, JOBS, NODES, PODS
+from daemonset_job.kube.client.resource import DAEMON_SETS, JOBS, NODES, PODS
 from tests.contract.fake_api import FakeApiServer
 
 

@@ -11,9 +11,9 @@ import pytest
 import yaml
 from kubernetes.aio.client import Configuration
 
-from job_controller.kube import connection
-from job_controller.kube.client import KubeClient
-from job_controller.kube.connection import (
+from daemonset_job.kube.client import connection
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.connection import (
     Anonymous,
     CertificateAuthority,
     Connection,
@@ -23,9 +23,9 @@ from job_controller.kube.connection import (
     in_cluster,
     tls_context,
 )
-from job_controller.kube.errors import ConfigurationError, Unauthorized, Unavailable
-from job_controller.kube.resources import NODES
-from job_controller.runtime.clock import FakeClock
+from daemonset_job.kube.client.errors import ConfigurationError, Unauthorized, Unavailable
+from daemonset_job.kube.client.resource import NODES
+from daemonset_job.runtime.clock import FakeClock
 from tests.contract.fake_api import FakeApiServer
 
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from job_controller.kube.resources import DAEMON_SETS, JOBS
+from daemonset_job.kube.client.resource import DAEMON_SETS, JOBS
 from tests.contract.controller_cluster import SET, running, until, virtual_clock
 from tests.contract.fake_api import Fault
 

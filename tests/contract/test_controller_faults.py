@@ -6,12 +6,12 @@ import itertools
 
 import pytest
 
-from job_controller.api import names
-from job_controller.api.report import new_report
+from daemonset_job.api import names
+from daemonset_job.api.report import new_report
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.errors import Unavailable
+from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, LEASES, NODES, PODS
 from job_controller.config import Config
-from job_controller.kube.client import KubeClient
-from job_controller.kube.errors import Unavailable
-from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, LEASES, NODES, PODS
 from job_controller.main import new_controller
 from job_controller.metrics import Metrics
 from tests.contract.controller_cluster import (

@@ -7,9 +7,9 @@ import signal
 
 import pytest
 
+from daemonset_job.kube.client.errors import ConfigurationError
+from daemonset_job.kube.client.resource import JOB_REPORTS, LEASES
 from job_controller.config import Config
-from job_controller.kube.errors import ConfigurationError
-from job_controller.kube.resources import JOB_REPORTS, LEASES
 from job_controller.main import run
 from tests.contract.controller_cluster import Cluster, until
 

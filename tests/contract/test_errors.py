@@ -8,8 +8,8 @@ import aiohttp
 import pytest
 from aiohttp import http_exceptions
 
-from job_controller.kube import errors
-from job_controller.kube.errors import (
+from daemonset_job.kube.client import errors
+from daemonset_job.kube.client.errors import (
     AlreadyExists,
     Conflict,
     Forbidden,

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from daemonset_job.kube.client.resource import DAEMON_SETS, EVENTS, PODS
 from job_controller.failed_creates import PAGE_EVENTS
-from job_controller.kube.resources import DAEMON_SETS, EVENTS, PODS
 from tests.contract.controller_cluster import SET, Cluster, running, until, virtual_clock
 
 __all__ = ["virtual_clock"]

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import pytest
 from loguru import logger
 
-from job_controller.kube import pager
-from job_controller.kube.reflector import MultiReflector, Reflector, is_newer, wait_synced
-from job_controller.kube.resources import NODES, PODS
+from daemonset_job.kube.cache import pager
+from daemonset_job.kube.cache.reflector import MultiReflector, Reflector, is_newer, wait_synced
+from daemonset_job.kube.client.resource import NODES, PODS
 from tests.contract.fake_api import BROKEN, event_line
 
 # Whatever is waited for in vain ends there instead of hanging.

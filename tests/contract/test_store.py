@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from job_controller.kube.resources import EVENTS, JOBS, NODES, PODS
-from job_controller.kube.store import Store
+from daemonset_job.kube.cache.store import Store
+from daemonset_job.kube.client.resource import EVENTS, JOBS, NODES, PODS
 
 
 @dataclass(frozen=True)

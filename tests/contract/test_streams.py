@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from job_controller.kube.client import KubeClient
-from job_controller.kube.errors import BadRequest, Gone, NotFound, Unavailable
-from job_controller.kube.reflector import Reflector
-from job_controller.kube.resources import NODES, PODS
-from job_controller.kube.streams import CHUNK_BYTES, EventStream, LineSplitter
-from job_controller.kube.transport import ANSWER_TOO_LARGE, Call
-from job_controller.kube.unreadable import Unreadable
+from daemonset_job.kube.cache.reflector import Reflector
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.errors import BadRequest, Gone, NotFound, Unavailable
+from daemonset_job.kube.client.resource import NODES, PODS
+from daemonset_job.kube.client.streams import CHUNK_BYTES, EventStream, LineSplitter
+from daemonset_job.kube.client.transport import ANSWER_TOO_LARGE, Call
+from daemonset_job.kube.client.unreadable import Unreadable
 from tests.contract.fake_api import event_line
 
 STARTED = {"container": "job-container"}

@@ -6,8 +6,8 @@ import time
 import pytest
 import uvloop
 
-from job_controller.runtime.queue import WorkQueue
-from job_controller.runtime.worker import run_workers
+from daemonset_job.runtime.worker import run_workers
+from daemonset_job.runtime.workqueue import WorkQueue
 
 KEYS = 200
 PASS_SECONDS = 0.02

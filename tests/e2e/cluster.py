@@ -177,7 +177,7 @@ class Cluster:
     def on_node(self, node: str, script: str) -> str:
         """Run a shell script on a node, from outside of Kubernetes; return its output."""
         done = subprocess.run(
-            [sys.executable, "-m", "devcluster", "exec", node, "--", "sh", "-c", script],
+            [sys.executable, "-m", "hack.devcluster", "exec", node, "--", "sh", "-c", script],
             cwd=self.root,
             text=True,
             capture_output=True,

@@ -14,7 +14,7 @@ def example(cluster: Cluster, name: str) -> dict:
 
 def devcluster(cluster: Cluster, *words: str) -> str:
     """Run a verb of devcluster in the project's root and return what it printed."""
-    command = [sys.executable, "-m", "devcluster", *words]
+    command = [sys.executable, "-m", "hack.devcluster", *words]
     done = subprocess.run(
         command, cwd=cluster.root, text=True, capture_output=True, check=False, timeout=300
     )

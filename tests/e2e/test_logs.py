@@ -285,7 +285,7 @@ def test_a_gibibyte_of_log_costs_what_two_lines_cost(cluster, namespace, folder,
     assert figures["seconds_from_token_to_gone"] < 20
     assert after_peak - peak < 30 * 1024
     # What there is to spare, however long the log: 32 MiB at once and 1 MiB a second (see
-    # terminator/spare.py), and the short reads.
+    # terminator/logs/read_budget.py), and the short reads.
     assert figures["log_bytes_read"] < (40 + gone - began) * MIB
 
 

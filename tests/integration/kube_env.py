@@ -232,7 +232,7 @@ def find_binaries() -> Path:
     if given:
         return Path(given)
     done = subprocess.run(
-        [sys.executable, "-m", "devcluster", "binaries"],
+        [sys.executable, "-m", "hack.devcluster", "binaries"],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,

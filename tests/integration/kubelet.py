@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from job_controller.api import names
-from job_controller.kube.client import KubeClient
-from job_controller.kube.resources import PODS
-from job_controller.runtime.clock import SystemClock
+from daemonset_job.api import names
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.resource import PODS
+from daemonset_job.runtime.clock import SystemClock
 
 Raw = dict[str, Any]
 

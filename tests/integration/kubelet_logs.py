@@ -9,8 +9,8 @@ from pathlib import Path
 
 from aiohttp import web
 
-from job_controller.api import names
-from job_controller.runtime.clock import Clock
+from daemonset_job.api import names
+from daemonset_job.runtime.clock import Clock
 from tests.contract.fake_logs import FakeLog, format_entry
 
 

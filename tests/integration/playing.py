@@ -18,9 +18,9 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from job_controller.kube.client import KubeClient
-from job_controller.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
-from job_controller.kube.resources import (
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.errors import AlreadyExists, Conflict, KubeError, NotFound
+from daemonset_job.kube.client.resource import (
     DAEMON_SETS,
     JOBS,
     NODES,

@@ -10,7 +10,7 @@ import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from job_controller.kube.resources import LEASES
+from daemonset_job.kube.client.resource import LEASES
 from tests.integration.kube_env import ROOT, free_ports
 from tests.integration.stage import ACCOUNT, SYSTEM, Stage, account_kubeconfig
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from job_controller.config import Config
-from job_controller.kube.client import KubeClient
-from job_controller.kube.errors import NotFound
-from job_controller.kube.resources import (
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.errors import NotFound
+from daemonset_job.kube.client.resource import (
     DAEMON_SETS,
     EVENTS,
     JOB_REPORTS,
@@ -21,9 +20,10 @@ from job_controller.kube.resources import (
     PODS,
     Resource,
 )
+from daemonset_job.runtime.clock import SystemClock
+from job_controller.config import Config
 from job_controller.main import Controller, new_controller
 from job_controller.metrics import Metrics
-from job_controller.runtime.clock import SystemClock
 from terminator.config import Config as TerminatorConfig
 from terminator.main import Options, Terminator
 from terminator.metrics import Metrics as TerminatorMetrics

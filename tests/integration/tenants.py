@@ -12,9 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from job_controller.kube.client import KubeClient
-from job_controller.kube.resources import DAEMON_SETS, EVENTS, JOB_REPORTS, JOBS, PODS, Resource
-from job_controller.kube.transport import Call
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.resource import (
+    DAEMON_SETS,
+    EVENTS,
+    JOB_REPORTS,
+    JOBS,
+    PODS,
+    Resource,
+)
+from daemonset_job.kube.client.transport import Call
 from tests.integration.jobs import job as make_job
 from tests.integration.kube_env import KubeEnv, service_account
 from tests.integration.playing import Behaviour, done

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from job_controller.api import names
-from job_controller.kube.resources import DAEMON_SETS, JOBS
+from daemonset_job.api import names
+from daemonset_job.kube.client.resource import DAEMON_SETS, JOBS
 from tests.integration.playing import Run
 from tests.integration.stage import condition, stage
 

@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from job_controller.api.names import ANNOTATION_RETRY
-from job_controller.kube.errors import Invalid
-from job_controller.kube.resources import DAEMON_SETS, JOBS, PODS
+from daemonset_job.api.names import ANNOTATION_RETRY
+from daemonset_job.kube.client.errors import Invalid
+from daemonset_job.kube.client.resource import DAEMON_SETS, JOBS, PODS
 from tests.integration.playing import Run
 from tests.integration.stage import condition, stage
 

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from job_controller.api.names import ANNOTATION_RETRY
-from job_controller.kube.resources import DAEMON_SETS, JOBS, NODES, PODS
+from daemonset_job.api.names import ANNOTATION_RETRY
+from daemonset_job.kube.client.resource import DAEMON_SETS, JOBS, NODES, PODS
 from tests.integration.jobs import job as make_job
 from tests.integration.playing import Run, is_gated
 from tests.integration.stage import condition, stage

@@ -4,11 +4,11 @@ import contextlib
 
 import pytest
 
-from job_controller.api import names
-from job_controller.api.report import new_report
-from job_controller.kube.client import KubeClient
-from job_controller.kube.errors import Conflict, NotFound
-from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, PODS
+from daemonset_job.api import names
+from daemonset_job.api.report import new_report
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.errors import Conflict, NotFound
+from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, PODS
 from tests.integration.jobs import job
 
 pytestmark = pytest.mark.timeout(60)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from job_controller.kube.resources import JOBS, LEASES
+from daemonset_job.kube.client.resource import JOBS, LEASES
 from tests.integration.playing import Run
 from tests.integration.scripts import Script, complaints, ready, scripts
 from tests.integration.stage import SYSTEM, stage

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from job_controller.kube.client import KubeClient
-from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, NAMESPACES, PODS
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, NAMESPACES, PODS
 from job_controller.reconciler import PROGRESS_SECONDS
 from tests.integration.playing import Run, is_gated, owner_uid
 from tests.integration.stage import condition, stage

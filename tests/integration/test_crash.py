@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from job_controller.kube.client import KubeClient, RawObject
-from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, NAMESPACES, PODS
-from job_controller.kube.transport import Call
+from daemonset_job.kube.client.client import KubeClient, RawObject
+from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, NAMESPACES, PODS
+from daemonset_job.kube.client.transport import Call
 from tests.integration.kube_env import KubeEnv
 from tests.integration.playing import Run, is_gated
 from tests.integration.stage import WRITES, Process, Stage, stage

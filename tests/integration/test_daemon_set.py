@@ -2,9 +2,9 @@
 
 import pytest
 
-from job_controller.api.job import parse_job
-from job_controller.core.desired import build_daemon_set
-from job_controller.core.snapshot import Settings
+from daemonset_job.api.job import parse_job
+from job_controller.core.desired.daemon_set import build_daemon_set
+from job_controller.core.settings import Settings
 from tests.integration.jobs import job
 
 PRIVILEGED = {"privileged": True}

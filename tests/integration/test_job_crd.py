@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from job_controller.api.job import parse_job
-from job_controller.core.status import first_status
+from daemonset_job.api.job import parse_job
+from job_controller.core.render.job_status import first_status
 from tests.integration.jobs import job, start
 from tests.integration.kube_env import ROOT, KubeEnv
 

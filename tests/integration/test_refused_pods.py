@@ -2,7 +2,7 @@
 
 import pytest
 
-from job_controller.kube.resources import EVENTS, JOBS
+from daemonset_job.kube.client.resource import EVENTS, JOBS
 from tests.integration.stage import stage
 from tests.mutation.cluster import Admin
 

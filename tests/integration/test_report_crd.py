@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from job_controller.api.job import parse_job
-from job_controller.api.report import Evidence, parse_report
-from job_controller.core.report import build_report
+from daemonset_job.api.job import parse_job
+from daemonset_job.api.report import Evidence, parse_report
+from job_controller.core.render.report_status import build_report
 from tests.integration.jobs import job, report
 from tests.integration.kube_env import KubeEnv
 

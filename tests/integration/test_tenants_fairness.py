@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from job_controller.kube.resources import DAEMON_SETS, JOBS
+from daemonset_job.kube.client.resource import DAEMON_SETS, JOBS
 from tests.integration.jobs import job
 from tests.integration.tenants import Tenants, tenants
 

@@ -9,8 +9,8 @@ import random
 
 import pytest
 
-from job_controller.api.tokens import REGEX_PROGRAM_LIMIT, regex_line_bytes
-from job_controller.kube.resources import JOBS
+from daemonset_job.api.tokens import REGEX_PROGRAM_LIMIT, regex_line_bytes
+from daemonset_job.kube.client.resource import JOBS
 from tests.integration.playing import Run
 from tests.integration.tenants import Tenants, tenants
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from job_controller.api.names import CONTAINER_NAME
-from job_controller.kube.errors import Invalid
-from job_controller.kube.resources import JOB_REPORTS, JOBS, PODS
+from daemonset_job.api.names import CONTAINER_NAME
+from daemonset_job.kube.client.errors import Invalid
+from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, PODS
 from tests.integration.playing import Run, World
 from tests.integration.tenants import Tenants, tenants
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from job_controller.api.names import LABEL_MANAGED, LABEL_MANAGED_VALUE
-from job_controller.kube.errors import BadRequest, Invalid, KubeError
-from job_controller.kube.resources import (
+from daemonset_job.api.names import LABEL_MANAGED, LABEL_MANAGED_VALUE
+from daemonset_job.kube.client.errors import BadRequest, Invalid, KubeError
+from daemonset_job.kube.client.resource import (
     DAEMON_SETS,
     EVENTS,
     JOB_REPORTS,
@@ -49,7 +49,7 @@ STORED: dict[Resource, dict[str, Any]] = {
 }
 NOT_THE_TENANTS = (JOB_REPORTS, NODES)
 FOLLOWED = {
-    CONTROLLER: ("job_controller", [JOBS, PODS, DAEMON_SETS, EVENTS, JOB_REPORTS, NODES]),
+    CONTROLLER: ("job_controller", [JOBS, PODS, DAEMON_SETS, JOB_REPORTS, NODES]),
     TERMINATOR: ("terminator", [JOBS, PODS, DAEMON_SETS, JOB_REPORTS, NODES]),
 }
 

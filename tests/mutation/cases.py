@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from job_controller.api import names
+from daemonset_job.api import names
 from tests.mutation.schema import Field, fields, part
 from tests.mutation.tasks import REGEX_EXAMPLES, Task
 from tests.mutation.values import draw, edges

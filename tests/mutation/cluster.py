@@ -10,10 +10,10 @@ from typing import Any
 
 from loguru import logger
 
-from job_controller.kube.client import KubeClient, RawObject
-from job_controller.kube.errors import AlreadyExists, Forbidden, Invalid, KubeError
-from job_controller.kube.resources import EVENTS, JOBS, NAMESPACES, PODS, Resource
-from job_controller.kube.transport import Call
+from daemonset_job.kube.client.client import KubeClient, RawObject
+from daemonset_job.kube.client.errors import AlreadyExists, Forbidden, Invalid, KubeError
+from daemonset_job.kube.client.resource import EVENTS, JOBS, NAMESPACES, PODS, Resource
+from daemonset_job.kube.client.transport import Call
 from tests.integration import stage as stages
 from tests.integration.kube_env import KubeEnv
 from tests.integration.playing import Logs, World

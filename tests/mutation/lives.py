@@ -12,10 +12,10 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
-from job_controller.api import names
-from job_controller.api.job import parse_job
-from job_controller.api.objects import parse_daemon_set, parse_node, parse_pod
-from job_controller.api.report import parse_report
+from daemonset_job.api import names
+from daemonset_job.api.job import parse_job
+from daemonset_job.api.objects import parse_daemon_set, parse_node, parse_pod
+from daemonset_job.api.report import parse_report
 from job_controller.core.decide import decide
 from job_controller.core.plan import (
     ApplyDaemonSet,
@@ -28,7 +28,7 @@ from job_controller.core.plan import (
     WriteReportStatus,
     WriteStatus,
 )
-from job_controller.core.snapshot import Snapshot
+from job_controller.core.state.snapshot import Snapshot
 from tests.mutation.schema import OBJECT_BYTES, part, problems, stored_bytes
 from tests.mutation.values import draw, draw_object
 

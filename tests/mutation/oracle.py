@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from job_controller.kube.errors import KubeError
+from daemonset_job.kube.client.errors import KubeError
 from tests.mutation.cluster import NODES
 
 Raw = dict[str, Any]

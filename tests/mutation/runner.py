@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from job_controller.api import names
-from job_controller.kube.errors import Conflict, KubeError, NotFound
-from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, PODS
+from daemonset_job.api import names
+from daemonset_job.kube.client.errors import Conflict, KubeError, NotFound
+from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, PODS
 from tests.integration.playing import is_gated
 from tests.mutation.cases import Case, Change
 from tests.mutation.cluster import NODES, Cluster

@@ -7,10 +7,10 @@ is under way when its process dies arrives all the same. Nothing a dead process 
 
 import asyncio
 
-from job_controller.api.names import report_name
-from job_controller.api.report import parse_report
-from job_controller.kube.client import Page
-from job_controller.kube.errors import (
+from daemonset_job.api.names import report_name
+from daemonset_job.api.report import parse_report
+from daemonset_job.kube.client.client import Page
+from daemonset_job.kube.client.errors import (
     Conflict,
     Forbidden,
     Invalid,

@@ -5,7 +5,7 @@ Each is one small function by the name of its kind; see `schedule.Disturbance` f
 
 from dataclasses import replace
 
-from job_controller.api import names
+from daemonset_job.api import names
 from tests.simulation.cordons import KEY
 from tests.simulation.edits import edited
 from tests.simulation.kubelet import TURNS_UNKNOWN_SECONDS

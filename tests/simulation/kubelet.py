@@ -11,7 +11,7 @@ pod, image garbage, a kubelet that restarts.
 
 from collections import Counter
 
-from job_controller.api.names import CONTAINER_NAME
+from daemonset_job.api.names import CONTAINER_NAME
 from tests.simulation.oracle.kept import BLOCKED, REJECTED, SILENT
 from tests.simulation.podstatus import has_init_task, sidecars, task_status, with_containers
 from tests.simulation.schedule import Task

@@ -6,7 +6,7 @@ instance, that break, or that lose lines (as the kubelet's do on rotation). Not 
 bytes, partial lines.
 """
 
-from job_controller.kube.errors import BadRequest, NotFound, Unavailable
+from daemonset_job.kube.client.errors import BadRequest, NotFound, Unavailable
 from tests.simulation.server import PODS, node_of
 
 

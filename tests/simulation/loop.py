@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
 from itertools import count
 
-from job_controller.api.times import format_time
+from daemonset_job.api.times import format_time
 
 EPOCH = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

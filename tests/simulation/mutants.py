@@ -7,15 +7,22 @@ from contextlib import contextmanager
 from dataclasses import replace
 from unittest.mock import patch
 
+from daemonset_job.kube.client.resource import JOBS
 from job_controller import reconciler
 from job_controller.core import decide as decision
-from job_controller.core import judge, sightings, status, tally, verdict
-from job_controller.core.causes import has_started
 from job_controller.core.plan import OpenGates, WriteStatus
-from job_controller.core.verdict import SUCCEEDED, RunVerdict
-from job_controller.kube.resources import JOBS
-from terminator import ending, ledger, reading, tail
+from job_controller.core.render import job_status as status
+from job_controller.core.state import node_counts as tally
+from job_controller.core.state import node_state as judge
+from job_controller.core.state import run_state as verdict
+from job_controller.core.state import sightings
+from job_controller.core.state.causes import has_started
+from job_controller.core.state.run_state import SUCCEEDED, RunVerdict
+from terminator import completion as ending
 from terminator import reconciler as terminator
+from terminator.ledger import writer as ledger
+from terminator.logs import read_policy as reading
+from terminator.logs import tail_read as tail
 from tests.simulation.client import Client
 
 # A defect of `decide` as a whole, for whoever runs the schedule to hand in.

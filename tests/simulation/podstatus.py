@@ -4,7 +4,7 @@ A Job of mode Log has the task as its one container. In mode Exit the task is an
 and the pod is Pending until that has ended with 0 and the container that holds the pod runs.
 """
 
-from job_controller.api.names import CONTAINER_NAME, HOLD_CONTAINER_NAME
+from daemonset_job.api.names import CONTAINER_NAME, HOLD_CONTAINER_NAME
 
 
 def has_init_task(pod):

@@ -1,7 +1,7 @@
 """The two processes under test: the project's own, over the model's client and feeds.
 
 Everything above HTTP is real: `job_controller.main.Controller` (queue, workers, high-water marks,
-reconciler, core) and `terminator.watch.Watch` (scanner, ledger, reconciler). Replaced are the
+reconciler, core) and `terminator.scope.Watch` (scanner, ledger, reconciler). Replaced are the
 client, the reflectors' transport (see `feed`), the clock, events, metrics, and leader election:
 there is one process of each kind at a time, and a new one starts with empty memory and fresh lists.
 A crash is the end of the client first and of the tasks next, so nothing is tidied up in the API.
@@ -11,14 +11,14 @@ import asyncio
 from contextlib import contextmanager, suppress
 from unittest.mock import patch
 
+from daemonset_job.api.names import LABEL_MANAGED, LABEL_MANAGED_VALUE
 from job_controller import main, reconciler
-from job_controller.api.names import LABEL_MANAGED, LABEL_MANAGED_VALUE
 from job_controller.config import Config as ControllerConfig
-from job_controller.core import report
 from job_controller.core.plan import WriteStatus
-from terminator import ledger
+from job_controller.core.render import report_status as report
 from terminator.config import Config as TerminatorConfig
-from terminator.watch import Watch
+from terminator.ledger import writer as ledger
+from terminator.scope import Watch
 from tests.simulation.client import Client
 from tests.simulation.feed import Feed
 from tests.simulation.quick import NOTHING, quick
@@ -126,7 +126,7 @@ class ControllerProcess(Process):
 
 
 class TerminatorProcess(Process):
-    """`terminator.watch.Watch`, leading."""
+    """`terminator.scope.Watch`, leading."""
 
     name = "terminator"
 

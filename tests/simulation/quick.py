@@ -11,10 +11,11 @@ from functools import cache
 
 from loguru import logger
 
-from job_controller.api import job as jobs
+from daemonset_job.api import job as jobs
 from job_controller.core import decide as decision
-from job_controller.core import report, tally
-from terminator import ending
+from job_controller.core.render import report_status as report
+from job_controller.core.state import node_counts as tally
+from terminator import completion as ending
 
 
 class Nothing:
@@ -74,7 +75,7 @@ def _modules():
     return [
         module
         for name, module in sorted(sys.modules.items())
-        if name.partition(".")[0] in {"job_controller", "terminator"}
+        if name.partition(".")[0] in {"daemonset_job", "job_controller", "terminator"}
     ]
 
 

@@ -46,7 +46,7 @@ class Outcome:
 
 def simulate(schedule, *, decide=None, is_tracing=False):
     """Run a schedule; the same one always gives the same outcome."""
-    for package in ("job_controller", "terminator"):
+    for package in ("daemonset_job", "job_controller", "terminator"):
         logger.disable(package)
     loop = VirtualLoop()
     world = World(loop, schedule, decide=decide, is_tracing=is_tracing)
@@ -56,7 +56,7 @@ def simulate(schedule, *, decide=None, is_tracing=False):
             loop.run_until_complete(_live(world))
     finally:
         loop.close()
-        for package in ("job_controller", "terminator"):
+        for package in ("daemonset_job", "job_controller", "terminator"):
             logger.enable(package)
     oracle = world.oracle
     known = tuple(v for v in oracle.violations if finding_of(*v[1:]))

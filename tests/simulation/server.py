@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 from zlib import crc32
 
-from job_controller.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
+from daemonset_job.kube.client.errors import AlreadyExists, Conflict, Invalid, NotFound
 
 PODS, NODES, EVENTS = "pods", "nodes", "events"
 JOBS, REPORTS, DAEMON_SETS = "jobs", "jobreports", "daemonsets"

@@ -33,16 +33,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
+from daemonset_job.api import job as jobs
+from daemonset_job.api import objects
+from daemonset_job.api.times import format_time
+from daemonset_job.kube.client.errors import TooLarge
+from daemonset_job.runtime.expectations import HighWater
 from job_controller import main, reconciler
-from job_controller.api import job as jobs
-from job_controller.api import objects
-from job_controller.api.times import format_time
 from job_controller.core import decide as decision
-from job_controller.core import judge, tally, verdict
-from job_controller.kube.errors import TooLarge
-from job_controller.runtime.expectations import HighWater
-from terminator import ledger
+from job_controller.core.state import node_counts as tally
+from job_controller.core.state import node_state as judge
+from job_controller.core.state import run_state as verdict
 from terminator import reconciler as terminator
+from terminator.ledger import writer as ledger
 from tests.simulation import mutants, without
 from tests.simulation.draw import draw
 from tests.simulation.run import simulate

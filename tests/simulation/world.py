@@ -7,7 +7,7 @@ disturbance away leaves the others' lags as they are as far as it can.
 from random import Random
 from zlib import crc32
 
-from job_controller.api.names import LABEL_JOB
+from daemonset_job.api.names import LABEL_JOB
 from job_controller.core.decide import decide as real_decide
 from tests.simulation.cluster import Cluster
 from tests.simulation.kubelet import Machine

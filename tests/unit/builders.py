@@ -3,17 +3,18 @@
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from job_controller.api import names
-from job_controller.api.job import Job, JobSpec
-from job_controller.api.objects import Container, DaemonSet, Node, Pod
-from job_controller.api.report import Evidence, JobReport
-from job_controller.core.absence import find_held
-from job_controller.core.desired import build_daemon_set
-from job_controller.core.report import build_report
-from job_controller.core.sightings import Scene, look
-from job_controller.core.snapshot import Settings, Snapshot
-from job_controller.core.status import first_status
-from job_controller.core.tally import merge_records, standing_pods
+from daemonset_job.api import names
+from daemonset_job.api.job import Job, JobSpec
+from daemonset_job.api.objects import Container, DaemonSet, Node, Pod
+from daemonset_job.api.report import Evidence, JobReport
+from job_controller.core.desired.daemon_set import build_daemon_set
+from job_controller.core.render.job_status import first_status
+from job_controller.core.render.report_status import build_report
+from job_controller.core.settings import Settings
+from job_controller.core.state.absence import find_held
+from job_controller.core.state.node_counts import merge_records, standing_pods
+from job_controller.core.state.sightings import Scene, look
+from job_controller.core.state.snapshot import Snapshot
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 START = NOW - timedelta(minutes=1)

@@ -6,14 +6,14 @@ from datetime import timedelta
 
 import pytest
 
-from job_controller.api.affinity import REQUIRED
-from job_controller.api.job import Job
-from job_controller.api.objects import parse_node
+from daemonset_job.api.affinity import REQUIRED
+from daemonset_job.api.job import Job
+from daemonset_job.api.objects import parse_node
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.unreadable import Unreadable
+from daemonset_job.runtime.clock import FakeClock
 from job_controller.caches import CROWD_SECONDS, Caches
-from job_controller.core.desired import build_daemon_set
-from job_controller.kube.client import KubeClient
-from job_controller.kube.unreadable import Unreadable
-from job_controller.runtime.clock import FakeClock
+from job_controller.core.desired.daemon_set import build_daemon_set
 from tests.unit.builders import NOW, World, make_job, make_node, make_pod, world
 
 SOON, AT_ONCE = CROWD_SECONDS, 0.0

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from crds.generate import _render, _split
-from job_controller.api import names
-from job_controller.api.job import (
+from daemonset_job.api import names
+from daemonset_job.api.job import (
     Completion,
     FailurePolicy,
     FailureRule,
@@ -24,7 +24,7 @@ from job_controller.api.job import (
     parse_job,
     parse_spec,
 )
-from job_controller.api.report import Evidence, new_report, parse_evidence, parse_report
+from daemonset_job.api.report import Evidence, new_report, parse_evidence, parse_report
 
 CRDS = Path(__file__).resolve().parents[2] / "crds"
 FILES = {"jobs": CRDS / "jobs.yaml", "jobreports": CRDS / "jobreports.yaml"}
@@ -239,7 +239,7 @@ def test_what_runs_is_guarded_and_where_is_not():
 
 
 def test_the_status_has_what_the_controller_writes():
-    status = pytest.importorskip("job_controller.core.status")
+    status = pytest.importorskip("job_controller.core.render.job_status")
     job = parse_job({"metadata": {"name": "a", "uid": "b"}, "spec": {"image": "c"}})
     written = status.first_status(job, datetime(2025, 1, 1, tzinfo=UTC))
     known = schema("jobs")["properties"]["status"]["properties"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from job_controller.api import names
+from daemonset_job.api import names
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from devcluster import debian, deploy, fakenodes, kindconfig
-from devcluster.nodeimage import components, rootfs
+from hack.devcluster import debian, deploy, fakenodes, kindconfig
+from hack.devcluster.nodeimage import components, rootfs
 
 
 def patches(text: str) -> dict[str, dict]:

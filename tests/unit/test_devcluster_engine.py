@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from devcluster import dockerd, engine
-from devcluster.engine import Engine
-from devcluster.host import Host
-from devcluster.settings import Paths
+from hack.devcluster import dockerd, engine
+from hack.devcluster.engine import Engine
+from hack.devcluster.host import Host
+from hack.devcluster.settings import Paths
 
 PATHS = Paths(root=Path("/clone"), cache=Path("/cache"))
 NETWORK = ipaddress.IPv4Network("172.31.0.0/16")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from devcluster import cli, cluster, files, shell
-from devcluster.errors import MissingError, StepFailedError
+from hack.devcluster import cli, cluster, files, shell
+from hack.devcluster.errors import MissingError, StepFailedError
 
 
 def test_a_build_that_fails_leaves_nothing(tmp_path):

@@ -4,7 +4,7 @@ import ipaddress
 
 import pytest
 
-from devcluster import host
+from hack.devcluster import host
 
 ALL = (1 << 41) - 1
 

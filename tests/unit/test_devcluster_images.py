@@ -5,9 +5,9 @@ import tarfile
 
 import pytest
 
-from devcluster import bases, dockerfile
-from devcluster.archive import Image, merge, read_images, write_archive, write_layer
-from devcluster.errors import DevclusterError
+from hack.devcluster import bases, dockerfile
+from hack.devcluster.archive import Image, merge, read_images, write_archive, write_layer
+from hack.devcluster.errors import DevclusterError
 
 TEXT = """# syntax=docker/dockerfile:1
 ARG PYTHON=python:3.11-slim@sha256:abc

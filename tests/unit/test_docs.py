@@ -11,11 +11,11 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from job_controller.api import names
+from daemonset_job.api import names
+from daemonset_job.runtime.clock import SystemClock
 from job_controller.config import Config, parse_config
 from job_controller.main import new_controller
 from job_controller.metrics import Metrics as ControllerMetrics
-from job_controller.runtime.clock import SystemClock
 from terminator.config import _ENVIRONMENT, _FILE, load_config
 from terminator.main import Options, Terminator, parse_options
 from terminator.metrics import Metrics as TerminatorMetrics
@@ -204,7 +204,7 @@ def camel_case_words() -> set[str]:
     """Return every CamelCase text in the core: reasons, states, phases, and words of the API."""
     return {
         node.value
-        for file in (ROOT / "job_controller" / "core").glob("*.py")
+        for file in (ROOT / "job_controller" / "core").rglob("*.py")
         for node in ast.walk(ast.parse(text_of(file)))
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
@@ -280,3 +280,16 @@ async def test_every_metric_is_in_the_reference_and_no_other():
     Terminator(NO_CLIENT, Options(), load_config({}, None), terminator, SystemClock())
     wanted = metric_names(controller.registry) | metric_names(terminator.registry)
     assert set(rows("metrics.md")) == wanted
+
+
+def test_the_architecture_names_every_module_and_none_that_is_gone():
+    page = text_of(DOCS / "explanation" / "architecture.md")
+    section = page[page.index("## Where the code is") :]
+    modules = {
+        file.stem
+        for program in ("daemonset_job", "job_controller", "terminator")
+        for file in (ROOT / program).rglob("*.py")
+    } - {"__init__", "__main__"}
+    assert modules <= set(re.findall(r"\w+", section))
+    named = {name.rpartition("/")[2] for name in re.findall(r"`(\w+/\w+)`", section)}
+    assert named <= modules

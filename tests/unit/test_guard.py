@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from loguru import logger
 
-from job_controller.api.names import ADMISSION_POLICIES as NAMES
+from daemonset_job.api.names import ADMISSION_POLICIES as NAMES
+from daemonset_job.kube.client.errors import Forbidden, KubeError, NotFound, Unavailable
+from daemonset_job.kube.client.resource import ADMISSION_BINDINGS, ADMISSION_POLICIES, Resource
 from job_controller.guard import CHECK_SECONDS, missing_policies, watch_policies
-from job_controller.kube.errors import Forbidden, KubeError, NotFound, Unavailable
-from job_controller.kube.resources import ADMISSION_BINDINGS, ADMISSION_POLICIES, Resource
 
 FIRST = NAMES[0]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from devcluster import dockerfile
+from hack.devcluster import dockerfile
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -48,7 +48,7 @@ def test_every_base_has_a_tag_and_every_source_is_there(name):
         if verb == "COPY" and "--from" not in rest:
             *sources, _ = rest.split()
             for source in sources:
-                # The wheels are made by `python -m devcluster images`.
+                # The wheels are made by `python -m hack.devcluster images`.
                 assert source == "build/wheelhouse" or (ROOT / source).exists()
 
 

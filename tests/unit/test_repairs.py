@@ -2,7 +2,7 @@
 
 import itertools
 
-from job_controller.api import names
+from daemonset_job.api import names
 from job_controller.core.plan import ApplyDaemonSet, Plan
 from job_controller.repairs import CALM_SECONDS, PAUSE_SECONDS, Repairs
 

@@ -9,7 +9,7 @@ from benchmarks.soak_jobs import KINDS, draw_burst, draw_wish
 from benchmarks.soak_schedule import KILLING_SHARE, draw_disturbances
 from benchmarks.soak_schedule import KINDS as DISTURBANCES
 from benchmarks.soak_wish import SCRIPT, Place, manifest
-from job_controller.api.job import parse_job
+from daemonset_job.api.job import parse_job
 
 PLACE = Place(("a", "b"), ("n0", "n1", "n2"), ("fake-0", "fake-1", "fake-2", "fake-3"))
 

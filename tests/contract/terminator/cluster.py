@@ -11,12 +11,12 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from job_controller.api import names
-from job_controller.api.job import nodes_hash
-from job_controller.api.report import new_report
-from job_controller.kube.client import KubeClient
-from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, NODES, PODS
-from job_controller.runtime.clock import LoopClock
+from daemonset_job.api import names
+from daemonset_job.api.job import nodes_hash
+from daemonset_job.api.report import new_report
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, NODES, PODS
+from daemonset_job.runtime.clock import LoopClock
 from terminator.config import Config
 from terminator.main import Options, Terminator
 from terminator.metrics import Metrics

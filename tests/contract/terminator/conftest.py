@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from job_controller.kube.client import KubeClient
+from daemonset_job.kube.client.client import KubeClient
 from tests.contract.fake_api import FakeApiServer
 from tests.contract.terminator.cluster import Cluster
 

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from job_controller.api.names import CONTAINER_NAME
-from job_controller.api.objects import Container, Pod
-from job_controller.runtime.clock import LoopClock
+from daemonset_job.api.names import CONTAINER_NAME
+from daemonset_job.api.objects import Container, Pod
+from daemonset_job.runtime.clock import LoopClock
+from terminator.logs.matcher import Matcher
+from terminator.logs.scanner import Limits, Scanner, Target
 from terminator.metrics import Metrics
-from terminator.scanner import Limits, Scanner, Target
-from terminator.token import Matcher
 from tests.contract.fake_api import START
 from tests.contract.fake_logs import FakeLog
 from tests.contract.terminator.cluster import eventually
@@ -39,7 +39,7 @@ async def test_thousands_of_talkative_pods_delay_another_namespace_by_less_than_
     server, client, monkeypatch, seconds
 ):
     """With kubelets that answer at once, and with some that need longer than a read may."""
-    monkeypatch.setattr("terminator.spare.SPARE_BYTES", 0)
+    monkeypatch.setattr("terminator.logs.read_budget.SPARE_BYTES", 0)
     server.delay_next("GET", "/namespaces/tenant/pods/.*/log", seconds, times=1_000_000)
     talk = FakeLog(server.clock)
     talk.write(*[b"x" * 4000] * 80)

@@ -11,11 +11,11 @@ from datetime import datetime
 
 import pytest
 
-from job_controller.api.job import Completion
-from job_controller.api.tokens import find_mistake, regex_line_bytes
-from job_controller.kube.resources import LEASES
+from daemonset_job.api.job import Completion
+from daemonset_job.api.tokens import find_mistake, regex_line_bytes
+from daemonset_job.kube.client.resource import LEASES
+from terminator.logs.matcher import Matcher
 from terminator.main import LEASE_NAME, Options
-from terminator.token import Matcher
 from tests.contract.terminator.cluster import eventually
 
 # 500 and 498 instructions.

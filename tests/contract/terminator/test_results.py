@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from job_controller.kube.resources import PODS
-from terminator.back import BACK_BYTES
+from daemonset_job.kube.client.resource import PODS
 from terminator.config import Config
-from terminator.search import SEARCH_TIMEOUT_SECONDS
-from terminator.tail import TAIL_LINES
+from terminator.logs.back import BACK_BYTES
+from terminator.logs.search import SEARCH_TIMEOUT_SECONDS
+from terminator.logs.tail_read import TAIL_LINES
 from tests.contract.terminator.cluster import eventually, running, terminated
 
 pytestmark = pytest.mark.looptime(end=2000)
@@ -161,7 +161,7 @@ async def test_a_stopped_terminator_leaves_the_search_to_the_next_one(cluster, s
 
 
 async def test_a_search_gives_up_no_place_of_slow_reads(cluster, server, monkeypatch):
-    monkeypatch.setattr("terminator.scanner.SLOW_LIMIT", 0)
+    monkeypatch.setattr("terminator.logs.scanner.SLOW_LIMIT", 0)
     run = cluster.add_job(nodes=("a",), results=RESULTS)
     run.log("a").write(IP, *MUCH, "done")
     server.delay_next("GET", SEARCH, 5.0)
@@ -171,7 +171,7 @@ async def test_a_search_gives_up_no_place_of_slow_reads(cluster, server, monkeyp
 
 
 async def test_no_more_logs_are_searched_at_a_time_than_allowed(cluster, server, monkeypatch):
-    monkeypatch.setattr("terminator.search.SEARCHES", 2)
+    monkeypatch.setattr("terminator.logs.search.SEARCHES", 2)
     nodes = tuple(f"n{number}" for number in range(8))
     many = cluster.add_job("many", nodes=nodes, results=RESULTS)
     few = cluster.add_job("few", nodes=nodes[:1], results=RESULTS)

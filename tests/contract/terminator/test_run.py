@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from job_controller.api import names
-from job_controller.api.job import nodes_hash
-from job_controller.kube.resources import DAEMON_SETS, JOB_REPORTS, JOBS, LEASES, NODES, PODS
+from daemonset_job.api import names
+from daemonset_job.api.job import nodes_hash
+from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, LEASES, NODES, PODS
 from terminator.config import Config
 from terminator.main import LEASE_NAME, Options
 from tests.contract.terminator.cluster import eventually, running, terminated

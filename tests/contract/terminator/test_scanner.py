@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from job_controller.kube.client import KubeClient
-from job_controller.runtime.clock import LoopClock
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.runtime.clock import LoopClock
 from terminator.config import Config
+from terminator.logs.log_parser import LogParser
+from terminator.logs.read_policy import STREAM_BYTES
+from terminator.logs.scanner import Limits, Scanner
 from terminator.metrics import Metrics
-from terminator.reading import STREAM_BYTES
-from terminator.scanner import Limits, Scanner
-from terminator.stream import LogParser
 from tests.contract.fake_api import START
 from tests.contract.terminator.cluster import eventually
 
@@ -87,7 +87,7 @@ async def test_kubelets_that_do_not_answer_hold_up_nobody(cluster, server):
 
 
 async def test_a_log_without_end_is_left_after_its_budget(cluster, server, monkeypatch):
-    monkeypatch.setattr("terminator.spare.SPARE_BYTES", 0)
+    monkeypatch.setattr("terminator.logs.read_budget.SPARE_BYTES", 0)
     run = cluster.add_job(nodes=("a",))
     terminator, _ = cluster.start()
     await eventually(lambda: cluster.sample(terminator, "streams_open") == 1)
@@ -147,8 +147,8 @@ async def test_a_log_that_cannot_be_dealt_with_is_nobody_elses_trouble(
                 raise ValueError("a defect")
             return super().feed(chunk)
 
-    monkeypatch.setattr("terminator.tail.LogParser", Defect)
-    monkeypatch.setattr("terminator.known.LogParser", Defect)
+    monkeypatch.setattr("terminator.logs.tail_read.LogParser", Defect)
+    monkeypatch.setattr("terminator.logs.known.LogParser", Defect)
     run = cluster.add_job(nodes=("a", "b"))
     terminator, task = cluster.start(Config(max_streams=streams, resync_period=1000.0))
     await asyncio.sleep(1)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from job_controller.kube.resources import JOB_REPORTS, JOBS, PODS
+from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, PODS
 from terminator.config import Config
 from tests.contract.terminator.cluster import eventually, running
 

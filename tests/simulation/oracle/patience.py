@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from job_controller.api.names import ANNOTATION_RETRY
+from daemonset_job.api.names import ANNOTATION_RETRY
 from tests.fakekube import daemon_sets
 from tests.simulation.oracle.kept import Kept
 from tests.simulation.process import START_PATIENCE_SECONDS, UNREACHABLE_PATIENCE_SECONDS

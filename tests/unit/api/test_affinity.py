@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from job_controller.api.affinity import REQUIRED, NodeAffinity, changed_keys, label_keys
+from daemonset_job.api.affinity import REQUIRED, NodeAffinity, changed_keys, label_keys
 from tests.fakekube import daemon_sets
 
 rules = st.builds(

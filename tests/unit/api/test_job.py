@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from job_controller.api.job import (
+from daemonset_job.api.job import (
     Completion,
     Condition,
     FailurePolicy,
@@ -17,7 +17,7 @@ from job_controller.api.job import (
     parse_job,
     parse_spec,
 )
-from job_controller.api.names import ANNOTATION_RETRY
+from daemonset_job.api.names import ANNOTATION_RETRY
 
 CRD = Path(__file__).parents[3] / "crds" / "jobs.yaml"
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from job_controller.api import names
-from job_controller.api.job import parse_job
-from job_controller.api.kept import (
+from daemonset_job.api import names
+from daemonset_job.api.job import parse_job
+from daemonset_job.api.kept import (
     kept_daemon_set,
     kept_job,
     placed_job,
@@ -17,10 +17,10 @@ from job_controller.api.kept import (
     whole_daemon_set,
     whole_job,
 )
-from job_controller.api.objects import parse_daemon_set
-from job_controller.api.packed import pack
+from daemonset_job.api.objects import parse_daemon_set
+from daemonset_job.api.packed import pack
 from job_controller.caches import project_job
-from job_controller.core.limits import SPEC_LIMIT_BYTES, spec_bytes
+from job_controller.core.desired.limits import SPEC_LIMIT_BYTES, spec_bytes
 
 LONG = [f"echo step {number} of the work on this node" for number in range(1200)]
 AFFINITY = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}

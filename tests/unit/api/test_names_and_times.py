@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from job_controller.api.names import daemon_set_name, job_label, report_name, shorten
-from job_controller.api.times import format_micro_time, format_time, parse_time
+from daemonset_job.api.names import daemon_set_name, job_label, report_name, shorten
+from daemonset_job.api.times import format_micro_time, format_time, parse_time
 
 LABEL = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 JOB_NAMES = st.from_regex(rf"\A{LABEL}\Z").filter(lambda name: len(name) <= 253)

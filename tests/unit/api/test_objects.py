@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from job_controller.api.names import CONTAINER_NAME, TURN_GATE
-from job_controller.api.objects import (
+from daemonset_job.api.names import CONTAINER_NAME, TURN_GATE
+from daemonset_job.api.objects import (
     Container,
     affinity_node,
     controller_uid,

@@ -1,7 +1,7 @@
 import pytest
 
-from job_controller.api import names
-from job_controller.api.ownership import find_alteration, has_owner, take_over
+from daemonset_job.api import names
+from daemonset_job.api.ownership import find_alteration, has_owner, take_over
 
 OURS = {
     "manager": names.FIELD_MANAGER,

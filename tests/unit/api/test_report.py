@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from job_controller.api.names import LABEL_JOB, LABEL_JOB_UID, LABEL_SHARD
-from job_controller.api.report import (
+from daemonset_job.api.names import LABEL_JOB, LABEL_JOB_UID, LABEL_SHARD
+from daemonset_job.api.report import (
     Evidence,
     JobReport,
     NodeRecord,
@@ -20,7 +20,7 @@ from job_controller.api.report import (
     parse_record,
     parse_report,
 )
-from job_controller.api.times import format_time
+from daemonset_job.api.times import format_time
 
 TEXTS = st.text(max_size=20)
 COUNTS = st.integers(0, 10_000)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from job_controller.api.taints import is_tolerated, parse_taints
+from daemonset_job.api.taints import is_tolerated, parse_taints
 from tests.fakekube.daemon_sets import placement
 
 KEYS = ("a", "b", "node.kubernetes.io/unschedulable", "node.kubernetes.io/network-unavailable")

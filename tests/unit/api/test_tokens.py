@@ -2,8 +2,8 @@
 
 import pytest
 
-from job_controller.api.job import Completion
-from job_controller.api.tokens import find_mistake
+from daemonset_job.api.job import Completion
+from daemonset_job.api.tokens import find_mistake
 
 LARGE = "\\pL{900}"
 

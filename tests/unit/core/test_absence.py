@@ -5,14 +5,14 @@ from datetime import timedelta
 
 import pytest
 
-from job_controller.api import names
-from job_controller.api.job import FailurePolicy, NodeSelection
-from job_controller.api.report import Evidence, NodeRecord
-from job_controller.api.taints import Taint
+from daemonset_job.api import names
+from daemonset_job.api.job import FailurePolicy, NodeSelection
+from daemonset_job.api.report import Evidence, NodeRecord
+from daemonset_job.api.taints import Taint
 from job_controller.core.decide import decide
 from job_controller.core.plan import WriteReportStatus, WriteStatus
-from job_controller.core.sightings import UNSCHEDULABLE, Scene, look, not_ready
-from job_controller.core.tally import standing_pods, take_tally
+from job_controller.core.state.node_counts import standing_pods, take_tally
+from job_controller.core.state.sightings import UNSCHEDULABLE, Scene, look, not_ready
 from tests.unit.builders import (
     NOW,
     START,

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from job_controller.api import names
-from job_controller.api.job import Completion, JobSpec
+from daemonset_job.api import names
+from daemonset_job.api.job import Completion, JobSpec
 from job_controller.core.decide import decide
 from job_controller.core.plan import (
     ApplyDaemonSet,

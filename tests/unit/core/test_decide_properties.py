@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from job_controller.api import names
+from daemonset_job.api import names
 from tests.mutation.known import finding
 from tests.mutation.lives import Life, stamp
 

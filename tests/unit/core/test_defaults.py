@@ -2,9 +2,9 @@
 
 import pytest
 
-from job_controller.api.job import parse_spec
-from job_controller.core.desired import build_pod_template
-from job_controller.core.snapshot import Settings
+from daemonset_job.api.job import parse_spec
+from job_controller.core.desired.daemon_set import build_pod_template
+from job_controller.core.settings import Settings
 from tests.unit.builders import make_job
 
 

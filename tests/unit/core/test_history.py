@@ -2,9 +2,9 @@
 
 from datetime import timedelta
 
-from job_controller.api.report import JobReport
-from job_controller.api.times import format_time
-from job_controller.core.report import closed_status, excess_reports, expired_reports
+from daemonset_job.api.report import JobReport
+from daemonset_job.api.times import format_time
+from job_controller.core.render.report_status import closed_status, excess_reports, expired_reports
 from tests.unit.builders import NOW
 
 

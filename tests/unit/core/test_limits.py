@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from job_controller.api.job import parse_job
+from daemonset_job.api.job import parse_job
 from job_controller.core.decide import decide
-from job_controller.core.desired import build_daemon_set
-from job_controller.core.limits import SPEC_LIMIT_BYTES, TERMS_LIMIT_BYTES, measure_terms
+from job_controller.core.desired.daemon_set import build_daemon_set
+from job_controller.core.desired.limits import SPEC_LIMIT_BYTES, TERMS_LIMIT_BYTES, measure_terms
 from job_controller.core.plan import ApplyDaemonSet, WriteStatus
-from job_controller.core.snapshot import Settings, Snapshot
+from job_controller.core.settings import Settings
+from job_controller.core.state.snapshot import Snapshot
 from tests.unit.builders import NOW, started, world
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

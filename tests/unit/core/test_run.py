@@ -5,12 +5,12 @@ from datetime import timedelta
 
 import pytest
 
-from job_controller.api import names
-from job_controller.api.job import FailurePolicy, NodeSelection
-from job_controller.api.objects import Container
-from job_controller.api.report import NodeRecord
-from job_controller.api.taints import Taint
-from job_controller.api.times import format_time
+from daemonset_job.api import names
+from daemonset_job.api.job import FailurePolicy, NodeSelection
+from daemonset_job.api.objects import Container
+from daemonset_job.api.report import NodeRecord
+from daemonset_job.api.taints import Taint
+from daemonset_job.api.times import format_time
 from job_controller.core.decide import decide
 from job_controller.core.plan import (
     ApplyDaemonSet,
@@ -20,7 +20,7 @@ from job_controller.core.plan import (
     WriteReportStatus,
     WriteStatus,
 )
-from job_controller.core.verdict import allowed_failures, deadline
+from job_controller.core.state.run_state import allowed_failures, deadline
 from tests.unit.builders import (
     NOW,
     START,
@@ -558,7 +558,7 @@ def test_evidence_of_nodes_that_left_needs_room_as_well():
 
 
 def test_no_shard_takes_more_records_than_its_share(monkeypatch):
-    monkeypatch.setattr("job_controller.core.report.NODES_PER_SHARD", 2)
+    monkeypatch.setattr("job_controller.core.render.report_status.NODES_PER_SHARD", 2)
     w = world("a", "b", "c", "d", gated=True)
     active = NodeRecord(uid="u", state="Active").to_raw()
     first = replace(w.report(), status={"nodeStates": {"a": active, "b": active}})

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from job_controller.api.objects import Container
-from job_controller.core.sightings import Scene, ended, look, not_starting, shifted
+from daemonset_job.api.objects import Container
+from job_controller.core.state.sightings import Scene, ended, look, not_starting, shifted
 from tests.unit.builders import NOW, gated_pod, make_node, make_pod
 
 NODE = make_node("a")

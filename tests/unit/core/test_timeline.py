@@ -2,8 +2,8 @@
 
 import pytest
 
-from job_controller.api.report import NodeRecord
-from job_controller.core.timeline import tell_run, without_present
+from daemonset_job.api.report import NodeRecord
+from job_controller.core.render.timeline import tell_run, without_present
 
 START = "2026-01-02T03:04:05Z"
 

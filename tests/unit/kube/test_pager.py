@@ -1,10 +1,10 @@
 """How large the pages of a list are: those of large objects are small in memory."""
 
-from job_controller.kube.client import Page
-from job_controller.kube.errors import Unavailable
-from job_controller.kube.pager import Pager, Selection
-from job_controller.kube.resources import JOB_REPORTS, PODS
-from job_controller.kube.transport import ANSWER_TOO_LARGE
+from daemonset_job.kube.cache.pager import Pager, Selection
+from daemonset_job.kube.client.client import Page
+from daemonset_job.kube.client.errors import Unavailable
+from daemonset_job.kube.client.resource import JOB_REPORTS, PODS
+from daemonset_job.kube.client.transport import ANSWER_TOO_LARGE
 
 
 class Server:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from job_controller.kube.unreadable import Unreadable, _values, read_event, read_list
+from daemonset_job.kube.client.unreadable import Unreadable, _values, read_event, read_list
 
 DEEP = b"[" * 1100 + b"]" * 1100
 SCALARS = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text()

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from job_controller.runtime.backoff import Backoff
-from job_controller.runtime.clock import FakeClock, LoopClock, SystemClock
+from daemonset_job.runtime.backoff import Backoff
+from daemonset_job.runtime.clock import FakeClock, LoopClock, SystemClock
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 

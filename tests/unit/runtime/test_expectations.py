@@ -2,8 +2,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from job_controller.runtime.clock import FakeClock
-from job_controller.runtime.expectations import HighWater
+from daemonset_job.runtime.clock import FakeClock
+from daemonset_job.runtime.expectations import HighWater
 
 
 @pytest.fixture

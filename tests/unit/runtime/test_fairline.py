@@ -1,6 +1,6 @@
 import pytest
 
-from job_controller.runtime.fairline import FairLine
+from daemonset_job.runtime.fairline import FairLine
 
 
 def test_groups_of_every_level_have_their_turns():

@@ -1,8 +1,8 @@
 import pytest
 from prometheus_client import CollectorRegistry
 
-from job_controller.runtime.queue import WorkQueue
-from job_controller.runtime.sizes import Size, SizeCollector, process_sizes
+from daemonset_job.runtime.sizes import Size, SizeCollector, process_sizes
+from daemonset_job.runtime.workqueue import WorkQueue
 
 pytestmark = pytest.mark.looptime
 

@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from job_controller.runtime.queue import WorkQueue
-from job_controller.runtime.worker import run_workers
+from daemonset_job.runtime.worker import run_workers
+from daemonset_job.runtime.workqueue import WorkQueue
 
 pytestmark = pytest.mark.looptime
 

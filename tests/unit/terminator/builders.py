@@ -6,10 +6,10 @@ Its own, and not those of the core's tests: the two counts share no code, nor do
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from job_controller.api import names
-from job_controller.api.job import Job, JobSpec, nodes_hash
-from job_controller.api.objects import Container, DaemonSet, Node, Pod
-from job_controller.api.report import Evidence, JobReport
+from daemonset_job.api import names
+from daemonset_job.api.job import Job, JobSpec, nodes_hash
+from daemonset_job.api.objects import Container, DaemonSet, Node, Pod
+from daemonset_job.api.report import Evidence, JobReport
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 STAMP = "2026-01-02T03:04:05.000000001Z"

@@ -3,9 +3,9 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from terminator.back import BACK_BYTES, BackRead
-from terminator.tail import Findings
-from terminator.token import Matcher
+from terminator.logs.back import BACK_BYTES, BackRead
+from terminator.logs.matcher import Matcher
+from terminator.logs.tail_read import Findings
 
 MATCHER = Matcher("done", "Line", None, ("ip", "n"))
 CHUNK = 16 * 1024

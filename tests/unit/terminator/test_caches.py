@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from job_controller.api.objects import Node, parse_node
-from job_controller.kube.client import KubeClient
-from job_controller.runtime.clock import FakeClock
+from daemonset_job.api.objects import Node, parse_node
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.runtime.clock import FakeClock
 from terminator.caches import Caches
 from tests.unit.terminator.builders import (
     COMPLETE,

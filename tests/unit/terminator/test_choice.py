@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from job_controller.api.affinity import REQUIRED
-from job_controller.api.job import NodeSelection
-from job_controller.core.placement import node_terms
+from daemonset_job.api.affinity import REQUIRED
+from daemonset_job.api.job import NodeSelection
+from job_controller.core.desired.node_affinity import node_terms
 from terminator.choice import Selection, find_unchosen
 from tests.simulation import intent
 from tests.unit.terminator.builders import make_daemon_set, make_job, make_node

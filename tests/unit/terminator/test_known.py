@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from terminator.known import InstanceLog, StreamRead
-from terminator.tail import TailRead
-from terminator.token import Matcher
+from terminator.logs.known import InstanceLog, StreamRead
+from terminator.logs.matcher import Matcher
+from terminator.logs.tail_read import TailRead
 
 MATCHER = Matcher("done", "Line", None, ("ip", "n"))
 

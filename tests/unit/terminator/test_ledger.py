@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from job_controller.api.past import summarized
-from job_controller.api.report import Evidence
-from job_controller.kube.errors import Invalid, KubeError, NotFound, TooLarge
-from terminator.ledger import REFUSALS_LIMIT, REFUSED_SECONDS, WRITTEN_SECONDS, Ledger
+from daemonset_job.api.past import summarized
+from daemonset_job.api.report import Evidence
+from daemonset_job.kube.client.errors import Invalid, KubeError, NotFound, TooLarge
+from terminator.ledger.writer import REFUSALS_LIMIT, REFUSED_SECONDS, WRITTEN_SECONDS, Ledger
 from terminator.metrics import Metrics
 from tests.unit.terminator.builders import done, make_job, make_report
 
@@ -142,7 +142,7 @@ async def test_a_book_of_which_the_last_report_was_gone_first_goes_too(running):
 
 
 async def test_what_finds_no_room_goes_with_the_job(running, monkeypatch):
-    monkeypatch.setattr("terminator.ledger.SHARD_NODES", 1)
+    monkeypatch.setattr("terminator.ledger.writer.SHARD_NODES", 1)
     cluster = Cluster(make_report({"a": done("a")}))
     running(cluster)
     cluster.ledger.enter(make_job(), "b", done("b"))

@@ -1,9 +1,9 @@
 """Which matcher a Job's logs are read with."""
 
-from job_controller.api.job import Completion
+from daemonset_job.api.job import Completion
 from terminator import reconciler
+from terminator.logs.matcher import Completed
 from terminator.reconciler import Matchers
-from terminator.token import Completed
 from tests.unit.terminator.builders import make_job
 
 

@@ -6,7 +6,7 @@ from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 
-from job_controller.runtime.clock import FakeClock
+from daemonset_job.runtime.clock import FakeClock
 from terminator.reconciler import Reconciler
 from tests.unit.terminator.builders import (
     COMPLETE,

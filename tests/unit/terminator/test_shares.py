@@ -3,7 +3,7 @@ from collections import Counter
 
 import pytest
 
-from terminator.shares import Shares
+from terminator.logs.shares import Shares
 
 
 def test_free_places_go_to_the_namespace_that_holds_fewest():

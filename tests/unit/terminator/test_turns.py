@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from terminator.turns import Turns
+from terminator.logs.turns import Turns
 
 pytestmark = pytest.mark.looptime(end=100)
 

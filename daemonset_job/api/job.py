@@ -1,0 +1,298 @@
+"""A Job as this project sees it: frozen, parsed once from the raw object."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from daemonset_job.api import names
+from daemonset_job.api.texts import json_hash
+from daemonset_job.api.times import parse_time
+
+# Ten years: the CRD's maximum for each number of seconds.
+SECONDS_LIMIT: Final = 315_360_000
+# A pod's spec has some 15 levels. What is nested a thousand levels deep ends in RecursionError
+# wherever it is compared, merged or written as JSON.
+DEPTH_LIMIT: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSelection:
+    """Which nodes: all that match `selector` (a raw LabelSelector), minus and plus names.
+
+    `include` narrows to the nodes named (empty: no narrowing), `exclude` takes nodes out.
+    """
+
+    selector: Mapping[str, Any] | None = None
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+
+def nodes_hash(raw_spec: Mapping[str, Any]) -> str:
+    """Return a hash of `spec.nodes` in a raw Job spec.
+
+    The controller writes it on the DaemonSet that it applies for that selection; the terminator
+    computes it for itself and compares.
+    """
+    return json_hash(raw_spec.get("nodes") or {})
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """When a node counts as completed.
+
+    `mode` is `Log` (the token in the task's log) or `Exit` (the task's exit code 0). `token` None
+    means: the word the terminator is configured with (`TERMINATION_WORD`). `match` is `Line`,
+    `Contains` or `Regex`, and holds for `failure_token` too; a failure token of None never fails
+    a node.
+    """
+
+    mode: str = "Log"
+    token: str | None = None
+    match: str = "Line"
+    failure_token: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRule:
+    """What one of these exit codes of the task means: `Fail`, `Retry` or `Ignore`."""
+
+    exit_codes: tuple[int, ...]
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailurePolicy:
+    """When failed nodes fail the run.
+
+    `action` is `FailFast`, `Continue` or `Pause`. `max_failed_nodes` is a number or a percentage
+    (`"10%"`) of the wanted nodes that may fail or be unreachable. `pods` of a failed run are
+    kept (`Keep`) or removed (`Delete`).
+    """
+
+    action: str = "FailFast"
+    max_failed_nodes: int | str = 0
+    rules: tuple[FailureRule, ...] = ()
+    pods: str = "Keep"
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """What runs, where, when a node is done, and what failure means. Defaults as in the CRD.
+
+    Deadlines and the time to live are in seconds; None: no deadline, and for the time to live
+    that a completed Job goes at once and a failed one stays. `backoff_limit` counts restarts of
+    the task on a node. `failure_log_lines` of a failed node's log are kept in the report.
+    """
+
+    image: str
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    mount_path: str | None = None
+    template: Mapping[str, Any] = field(default_factory=dict)
+    nodes: NodeSelection = NodeSelection()
+    completion: Completion = Completion()
+    backoff_limit: int = 6
+    node_deadline_seconds: int | None = None
+    active_deadline_seconds: int | None = None
+    failure_policy: FailurePolicy = FailurePolicy()
+    failure_log_lines: int = 5
+    ttl_seconds_after_finished: int | None = None
+    suspend: bool = False
+    results: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One metav1.Condition of a Job."""
+
+    type: str
+    status: bool
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A Job: identity, spec, and as the server keeps them the spec and the status.
+
+    `raw_spec` is what a record of the run can be run again from; `status` is what was last
+    written, compared before a write. `excess_bytes` is the size of a spec that is too large for the
+    Job to be started, and was not kept.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    generation: int
+    spec: JobSpec
+    created_at: datetime | None = None
+    deleting: bool = False
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    status: Mapping[str, Any] = field(default_factory=dict)
+    raw_spec: Mapping[str, Any] = field(default_factory=dict)
+    excess_bytes: int = 0
+
+    @property
+    def counted_nodes(self) -> int | None:
+        """How many wanted nodes the status tells of; None as long as it tells of none."""
+        return (self.status.get("nodes") or {}).get("desired")
+
+    @property
+    def retry_token(self) -> str:
+        """The value of the retry annotation: changing it lets failed nodes try again.
+
+        Removing the annotation asks for nothing: the last value stays in force. A value of more
+        than `names.RETRY_LIMIT` characters is shortened to its start and a hash of the whole.
+        """
+        value = self.annotations.get(names.ANNOTATION_RETRY) or self.status.get("retry") or ""
+        return names.shorten(value, names.RETRY_LIMIT)
+
+    @property
+    def completion_token(self) -> str:
+        """The token that its tasks print, "" while that is the configured word of the moment.
+
+        The word that was configured when the Job started is kept in its status: the tasks that
+        run were told that one.
+        """
+        return self.spec.completion.token or self.status.get("completionToken") or ""
+
+    @property
+    def nodes_hash(self) -> str:
+        """The hash of `spec.nodes`, see `nodes_hash`."""
+        return nodes_hash(self.raw_spec)
+
+    @property
+    def daemon_set_name(self) -> str:
+        """The name of this Job's DaemonSet."""
+        return names.daemon_set_name(self.name)
+
+    def manifest(self) -> str:
+        """Return the Job as JSON that can be applied: what a user wrote, without what was added."""
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": names.JOB_KIND,
+            "metadata": {"name": self.name, "namespace": self.namespace},
+            "spec": self.raw_spec,
+        }
+        return json.dumps(body, separators=(",", ":"), sort_keys=True)
+
+    def condition(self, type_: str) -> Condition | None:
+        """Return the condition of that type, None when it was never written."""
+        for raw in self.status.get("conditions") or ():
+            if raw.get("type") == type_:
+                return Condition(
+                    type_,
+                    raw.get("status") == "True",
+                    raw.get("reason") or "",
+                    raw.get("message") or "",
+                )
+        return None
+
+    def is_true(self, type_: str) -> bool:
+        """Return whether the condition of that type stands and is True."""
+        for raw in self.status.get("conditions") or ():
+            if raw.get("type") == type_:
+                return bool(raw.get("status") == "True")
+        return False
+
+
+def parse_job(raw: Mapping[str, Any]) -> Job:
+    """Return the Job in a raw object.
+
+    Raises ValueError when it is not one (no name, no UID), or when its spec is nested too deep.
+    """
+    meta = raw.get("metadata") or {}
+    if not meta.get("name") or not meta.get("uid"):
+        raise ValueError("a Job without metadata.name or metadata.uid")
+    if _is_deep(raw.get("spec")):
+        raise ValueError(f"its spec is nested more than {DEPTH_LIMIT} levels deep")
+    return Job(
+        namespace=meta.get("namespace") or "",
+        name=meta["name"],
+        uid=meta["uid"],
+        resource_version=meta.get("resourceVersion") or "",
+        generation=int(meta.get("generation") or 0),
+        spec=parse_spec(raw.get("spec") or {}),
+        created_at=parse_time(meta.get("creationTimestamp")),
+        deleting=bool(meta.get("deletionTimestamp")),
+        annotations=meta.get("annotations") or {},
+        status=raw.get("status") or {},
+        raw_spec=raw.get("spec") or {},
+    )
+
+
+def _is_deep(value: object) -> bool:
+    """Return whether `value` has more than DEPTH_LIMIT levels; level by level, not recursively."""
+    level = [value]
+    for _ in range(DEPTH_LIMIT + 1):
+        inner = [
+            node.values() if isinstance(node, Mapping) else node
+            for node in level
+            if isinstance(node, Mapping | list)
+        ]
+        if not inner:
+            return False
+        level = [child for children in inner for child in children]
+    return True
+
+
+def parse_spec(raw: Mapping[str, Any]) -> JobSpec:
+    """Return the spec in its raw form, defaults filled in. Never raises: the CRD has checked it.
+
+    An object stored before the CRD's rules can lack what they ask for; `core.validate` says so.
+    """
+    nodes = raw.get("nodes") or {}
+    completion = raw.get("completion") or {}
+    return JobSpec(
+        image=raw.get("image") or "",
+        command=tuple(raw.get("command") or ()),
+        args=tuple(raw.get("args") or ()),
+        mount_path=raw.get("mountPath") or None,
+        template=raw.get("template") or {},
+        nodes=NodeSelection(
+            selector=nodes.get("selector"),
+            include=tuple(nodes.get("include") or ()),
+            exclude=tuple(nodes.get("exclude") or ()),
+        ),
+        completion=Completion(
+            mode=completion.get("mode") or "Log",
+            token=completion.get("token") or None,
+            match=completion.get("match") or "Line",
+            failure_token=completion.get("failureToken") or None,
+        ),
+        backoff_limit=_or_default(raw.get("backoffLimit"), 6),
+        node_deadline_seconds=_seconds(raw.get("nodeDeadlineSeconds")),
+        active_deadline_seconds=_seconds(raw.get("activeDeadlineSeconds")),
+        failure_policy=_parse_failure_policy(raw.get("failurePolicy") or {}),
+        failure_log_lines=_or_default(raw.get("failureLogLines"), 5),
+        ttl_seconds_after_finished=_seconds(raw.get("ttlSecondsAfterFinished")),
+        suspend=bool(raw.get("suspend")),
+        results=tuple(entry["name"] for entry in raw.get("results") or () if entry.get("name")),
+    )
+
+
+def _parse_failure_policy(raw: Mapping[str, Any]) -> FailurePolicy:
+    return FailurePolicy(
+        action=raw.get("action") or "FailFast",
+        max_failed_nodes=_or_default(raw.get("maxFailedNodes"), 0),
+        rules=tuple(
+            FailureRule(tuple(rule.get("exitCodes") or ()), rule.get("action") or "Fail")
+            for rule in raw.get("rules") or ()
+        ),
+        pods=raw.get("pods") or "Keep",
+    )
+
+
+def _seconds(value: int | None) -> int | None:
+    """Return a number of seconds, at most SECONDS_LIMIT: a later moment is none for `datetime`."""
+    return None if value is None else min(value, SECONDS_LIMIT)
+
+
+def _or_default(value: Any, default: Any) -> Any:
+    """Return `value` unless it is None: 0 is a value."""
+    return default if value is None else value

@@ -1,0 +1,355 @@
+"""The parts of Kubernetes' own objects that decisions are made of: DaemonSets, pods, nodes.
+
+Each is a small frozen value made from raw JSON at the edge, so that a cache of thousands of
+pods holds a few fields of each and the core never sees a dict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from daemonset_job.api import names
+from daemonset_job.api.ownership import find_alteration
+from daemonset_job.api.taints import Taint, parse_taints
+from daemonset_job.api.times import parse_time
+
+# Reasons that kubelets give a pod which they end for the sake of the node: kubernetes
+# pkg/kubelet/eviction/helpers.go, preemption/preemption.go, nodeshutdown/nodeshutdown_manager.go
+# (NodeShutdown before v1.23).
+DISRUPTED_REASONS: Final = frozenset({"Evicted", "NodeShutdown", "Preempting", "Terminated"})
+# The kubelet of a node that somebody took over may count as it likes; what is made of it has to fit
+# into a number of 32 bits.
+_RESTARTS_LIMIT: Final = 10**9
+# What is kept of the words of a kubelet about a container that keeps the task from starting.
+BLOCKER_LIMIT: Final = 400
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonSet:
+    """A DaemonSet: its owner, its counters, and its spec as the server keeps it (raw).
+
+    `alteration` says which other clients own fields of its spec, "" for none.
+
+    The counters are numbers of nodes (k8s.io/api apps/v1 DaemonSetStatus): `desired` should run a
+    pod, `scheduled` are those of them that have one, `misscheduled` have a pod and should not.
+    A pod that is being deleted counts as long as its containers have not ended.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    owner_uid: str
+    generation: int
+    observed_generation: int
+    desired: int
+    scheduled: int = 0
+    misscheduled: int = 0
+    deleting: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    alteration: str = ""
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether `desired` speaks of the spec that stands now."""
+        return self.observed_generation >= self.generation
+
+    @property
+    def nodes_hash(self) -> str:
+        """The hash of the `spec.nodes` that it was applied for, "" if it says none."""
+        return self.annotations.get(names.ANNOTATION_NODES_HASH, "")
+
+    @property
+    def pod_spec(self) -> Mapping[str, Any]:
+        """The spec of its pods, as its template has it."""
+        return pod_spec_of(self.spec)
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether pods made from now on wait for their turn."""
+        return {"name": names.TURN_GATE} in (self.pod_spec.get("schedulingGates") or ())
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """The state of the task container: `state` is waiting, running, terminated or unknown."""
+
+    state: str
+    reason: str = ""
+    message: str = ""
+    exit_code: int | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    restart_count: int = 0
+    container_id: str = ""
+    # The instance before this one, after a restart.
+    last_exit_code: int | None = None
+    last_reason: str = ""
+    last_finished_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod of a Job's DaemonSet, or one that only carries the labels (see `owner_uid`).
+
+    `started_at` is when the kubelet took it up. `disrupted` is the reason of a DisruptionTarget
+    condition (eviction, preemption, taint), `unschedulable` the scheduler's message. `blocker`
+    says which other container keeps the task from starting ("" for none), and `has_init_running`
+    whether an init container other than the task and sidecars is at work. `hold_started`: a
+    container other than the task and the init containers has started.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    owner_uid: str
+    node_name: str
+    bound: bool
+    phase: str
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    gates: tuple[str, ...] = ()
+    deleting: bool = False
+    reason: str = ""
+    message: str = ""
+    unschedulable: str = ""
+    disrupted: str = ""
+    blocker: str = ""
+    has_init_running: bool = False
+    hold_started: bool = False
+    container: Container | None = None
+
+    @property
+    def is_disrupted(self) -> bool:
+        """Whether the cluster ends it for reasons that are not the task's."""
+        return bool(self.disrupted) or self.reason in DISRUPTED_REASONS
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether all its containers have ended for good."""
+        return self.phase in {"Succeeded", "Failed"}
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether the pod waits for its node's turn."""
+        return names.TURN_GATE in self.gates
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node: `ready_since` is when its Ready condition last flipped, to whatever it is now.
+
+    `taints` are those that can keep pods off.
+    """
+
+    name: str
+    uid: str
+    resource_version: str
+    created_at: datetime | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+    ready: bool = True
+    ready_since: datetime | None = None
+    deleting: bool = False
+    namespace: str = ""
+
+
+def pod_spec_of(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the spec of the pods that a raw DaemonSet spec is a template for."""
+    return (spec.get("template") or {}).get("spec") or {}
+
+
+def controller_uid(meta: Mapping[str, Any]) -> str:
+    """Return the UID of the controlling owner, "" when none controls the object."""
+    for owner in meta.get("ownerReferences") or ():
+        if owner.get("controller"):
+            return str(owner.get("uid") or "")
+    return ""
+
+
+def parse_daemon_set(raw: Mapping[str, Any]) -> DaemonSet:
+    """Return the DaemonSet in a raw object; raises KeyError without metadata."""
+    meta, status = raw["metadata"], raw.get("status") or {}
+    return DaemonSet(
+        namespace=meta.get("namespace") or "",
+        name=meta["name"],
+        uid=meta.get("uid") or "",
+        resource_version=meta.get("resourceVersion") or "",
+        owner_uid=controller_uid(meta),
+        generation=int(meta.get("generation") or 0),
+        observed_generation=int(status.get("observedGeneration") or 0),
+        desired=int(status.get("desiredNumberScheduled") or 0),
+        scheduled=int(status.get("currentNumberScheduled") or 0),
+        misscheduled=int(status.get("numberMisscheduled") or 0),
+        deleting=bool(meta.get("deletionTimestamp")),
+        labels=meta.get("labels") or {},
+        annotations=meta.get("annotations") or {},
+        spec=raw.get("spec") or {},
+        alteration=find_alteration(meta),
+    )
+
+
+def parse_pod(raw: Mapping[str, Any]) -> Pod:
+    """Return the pod in a raw object; raises KeyError without metadata."""
+    meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
+    conditions = {c.get("type"): c for c in status.get("conditions") or ()}
+    scheduled = conditions.get("PodScheduled") or {}
+    disruption = conditions.get("DisruptionTarget") or {}
+    bound = spec.get("nodeName") or ""
+    return Pod(
+        namespace=meta.get("namespace") or "",
+        name=meta["name"],
+        uid=meta.get("uid") or "",
+        resource_version=meta.get("resourceVersion") or "",
+        owner_uid=controller_uid(meta),
+        node_name=bound or affinity_node(spec),
+        bound=bool(bound),
+        phase=status.get("phase") or "Pending",
+        created_at=parse_time(meta.get("creationTimestamp")),
+        started_at=parse_time(status.get("startTime")),
+        gates=tuple(
+            str(gate.get("name") or "")
+            for gate in spec.get("schedulingGates") or ()
+            if isinstance(gate, Mapping)
+        ),
+        deleting=bool(meta.get("deletionTimestamp")),
+        reason=status.get("reason") or "",
+        message=status.get("message") or "",
+        unschedulable=(
+            scheduled.get("message") or ""
+            if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable"
+            else ""
+        ),
+        disrupted=(disruption.get("reason") or "") if disruption.get("status") == "True" else "",
+        blocker=_blocker(status),
+        has_init_running=_has_init_running(spec, status),
+        hold_started=_hold_started(status),
+        container=_task_container(status),
+    )
+
+
+def affinity_node(spec: Mapping[str, Any]) -> str:
+    """Return the node that the DaemonSet controller meant an unbound pod for, "" if none.
+
+    It stands in the pod's required node affinity as `matchFields metadata.name`
+    (kubernetes pkg/controller/daemon/util ReplaceDaemonSetPodNodeNameNodeAffinity).
+    """
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    for term in required.get("nodeSelectorTerms") or ():
+        for field_ in term.get("matchFields") or ():
+            values = field_.get("values") or []
+            if (
+                field_.get("key") == "metadata.name"
+                and field_.get("operator") == "In"
+                and len(values) == 1
+            ):
+                return str(values[0])
+    return ""
+
+
+def parse_node(raw: Mapping[str, Any]) -> Node:
+    """Return the node in a raw object, whole or PartialObjectMetadata; raises KeyError without."""
+    meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
+    ready: Mapping[str, Any] = next(
+        (c for c in status.get("conditions") or () if c.get("type") == "Ready"), {}
+    )
+    return Node(
+        name=meta["name"],
+        uid=meta.get("uid") or "",
+        resource_version=meta.get("resourceVersion") or "",
+        created_at=parse_time(meta.get("creationTimestamp")),
+        labels=meta.get("labels") or {},
+        unschedulable=bool(spec.get("unschedulable")),
+        taints=parse_taints(spec.get("taints") or ()),
+        ready=ready.get("status") == "True",
+        ready_since=parse_time(ready.get("lastTransitionTime")),
+        deleting=bool(meta.get("deletionTimestamp")),
+    )
+
+
+def _task_container(status: Mapping[str, Any]) -> Container | None:
+    for group in ("containerStatuses", "initContainerStatuses"):
+        for raw in status.get(group) or ():
+            if raw.get("name") == names.CONTAINER_NAME:
+                return _parse_container(raw)
+    return None
+
+
+def _other_inits(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the statuses of the init containers that are not the task."""
+    found = status.get("initContainerStatuses") or ()
+    return [raw for raw in found if raw.get("name") != names.CONTAINER_NAME]
+
+
+def _blocker(status: Mapping[str, Any]) -> str:
+    """Return which init container fails or cannot start, and why, "" for none."""
+    for raw in _other_inits(status):
+        state = raw.get("state") or {}
+        waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
+        reason, message = waiting.get("reason") or "", waiting.get("message") or ""
+        if ended.get("exitCode"):
+            reason, message = f"exit {ended['exitCode']}", ended.get("message") or ""
+        if reason and reason not in {"PodInitializing", "ContainerCreating"}:
+            detail = f": {message}" if message else ""
+            return f"init container {raw.get('name')}: {reason}{detail}"[:BLOCKER_LIMIT]
+    return ""
+
+
+def _has_init_running(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+    """Return whether an init container other than the task is at work.
+
+    A sidecar (an init container with restartPolicy Always) runs as long as its pod does.
+    """
+    sidecars = {
+        container.get("name")
+        for container in spec.get("initContainers") or ()
+        if container.get("restartPolicy") == "Always"
+    }
+    return any(
+        "running" in (raw.get("state") or {}) and raw.get("name") not in sidecars
+        for raw in _other_inits(status)
+    )
+
+
+def _hold_started(status: Mapping[str, Any]) -> bool:
+    """Return whether a main container other than the task has started.
+
+    A kubelet starts main containers only after all init containers have ended with 0, and never
+    in a pod that is being deleted (kubernetes pkg/kubelet/pod_workers.go). A container that was
+    never started and is reported as terminated (ContainerStatusUnknown) has no startedAt.
+    """
+    for raw in status.get("containerStatuses") or ():
+        state, last = raw.get("state") or {}, raw.get("lastState") or {}
+        ends = (state.get("terminated") or {}, last.get("terminated") or {})
+        has_started = "running" in state or any(end.get("startedAt") for end in ends)
+        if has_started and raw.get("name") != names.CONTAINER_NAME:
+            return True
+    return False
+
+
+def _parse_container(raw: Mapping[str, Any]) -> Container:
+    states = raw.get("state") or {}
+    kind = next((k for k in ("running", "terminated", "waiting") if k in states), "unknown")
+    state = states.get(kind) or {}
+    last = (raw.get("lastState") or {}).get("terminated") or {}
+    return Container(
+        state=kind,
+        reason=state.get("reason") or "",
+        message=state.get("message") or "",
+        exit_code=state.get("exitCode"),
+        started_at=parse_time(state.get("startedAt")),
+        finished_at=parse_time(state.get("finishedAt")),
+        restart_count=min(max(int(raw.get("restartCount") or 0), 0), _RESTARTS_LIMIT),
+        container_id=raw.get("containerID") or "",
+        last_exit_code=last.get("exitCode"),
+        last_reason=last.get("reason") or "",
+        last_finished_at=parse_time(last.get("finishedAt")),
+    )

@@ -1,0 +1,109 @@
+"""Who owns the fields of a DaemonSet: what others put into it, and how that becomes ours to remove.
+
+The API server keeps the owners of all fields in `metadata.managedFields`. Values that it defaults,
+or that a mutating webhook sets, have no owner there, so that a field of another owner is a change
+that another client made. Server-side apply removes only what its own manager has applied before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from daemonset_job.api import names
+
+# What is told of fields and of clients: enough to see what it is about.
+_FIELDS_TOLD: Final = 8
+_LIMIT: Final = 400
+_SPEC: Final = "f:spec"
+_RESET: Final = "metadata.managedFields"
+
+Raw = Mapping[str, Any]
+
+
+def find_alteration(meta: Raw) -> str:
+    """Return which clients changed what in the spec of a DaemonSet, "" if none did.
+
+    `meta` is its metadata: "kubectl-patch: template.spec.hostPID". An object that never had
+    managedFields says nothing.
+    """
+    entries = meta.get("managedFields") or ()
+    words = [
+        f"{entry.get('manager') or 'unknown'}: {_told(_spec_of(entry))}"
+        for entry in entries
+        if _is_foreign(entry)
+    ]
+    if not words and entries and not any(map(_is_ours, entries)):
+        words = [_RESET]
+    return "; ".join(words)[:_LIMIT]
+
+
+def has_owner(meta: Raw) -> bool:
+    """Return whether the fields that were applied are still known to be ours."""
+    return any(map(_is_ours, meta.get("managedFields") or ()))
+
+
+def take_over(entries: Sequence[Raw]) -> list[dict[str, Any]]:
+    """Return managedFields in which all fields of the spec that anybody set are ours.
+
+    What is then applied without them removes them (client-go util/csaupgrade does the same).
+    """
+    spec: dict[str, Any] = {}
+    for entry in entries:
+        if _is_ours(entry) or _is_foreign(entry):
+            spec = _union(spec, _spec_of(entry))
+    taken = []
+    for entry in entries:
+        fields = dict(entry.get("fieldsV1") or {})
+        if _is_ours(entry):
+            fields[_SPEC] = spec
+        elif _is_foreign(entry):
+            del fields[_SPEC]
+        if fields:
+            taken.append({**entry, "fieldsV1": fields})
+    return taken
+
+
+def _is_ours(entry: Raw) -> bool:
+    return (entry.get("manager"), entry.get("operation"), entry.get("subresource") or "") == (
+        names.FIELD_MANAGER,
+        "Apply",
+        "",
+    )
+
+
+def _is_foreign(entry: Raw) -> bool:
+    return not entry.get("subresource") and not _is_ours(entry) and bool(_spec_of(entry))
+
+
+def _spec_of(entry: Raw) -> Raw:
+    found = (entry.get("fieldsV1") or {}).get(_SPEC)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _union(a: Raw, b: Raw) -> dict[str, Any]:
+    """Return the union of two sets of fields (FieldsV1: maps within maps)."""
+    return {**a, **{key: _union(a.get(key) or {}, value) for key, value in b.items()}}
+
+
+def _told(fields: Raw) -> str:
+    found: list[str] = []
+    for path in _leaves(fields, ""):
+        if len(found) == _FIELDS_TOLD:
+            found.append("...")
+            break
+        found.append(path)
+    return ", ".join(found)
+
+
+def _leaves(fields: Raw, path: str) -> Iterator[str]:
+    """Return the paths of the fields: `template.spec.containers[{"name":"x"}].args`."""
+    for key, inner in fields.items():
+        kind, _, name = key.partition(":")
+        if kind == ".":
+            continue
+        here = f"{path}.{name}".lstrip(".") if kind == "f" else f"{path}[{name}]"
+        if isinstance(inner, Mapping) and any(inner_key != "." for inner_key in inner):
+            yield from _leaves(inner, here)
+        else:
+            yield here

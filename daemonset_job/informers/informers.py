@@ -1,0 +1,146 @@
+"""The caches of one process: all nodes, and several namespaced resources.
+
+It runs, awaits and measures them together. It does not know what a change of an object means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from daemonset_job.api.objects import Node, parse_node
+from daemonset_job.kube.cache.reflector import (
+    MultiReflector,
+    OnChange,
+    OnUnreadable,
+    Reflector,
+    wait_synced,
+)
+from daemonset_job.kube.cache.store import Indexer, Projected, Store
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.resource import NODES, Resource
+from daemonset_job.runtime.clock import Clock
+
+T = TypeVar("T", bound=Projected)
+
+
+class SharedInformers:
+    """A reflector of all nodes, and one reflector for each resource that `_watch` was called with.
+
+    `namespaces` are those of which objects are cached, none for all. `on_node(old, new)` gets every
+    change of a node. `on_progress(resource, namespace, version)` gets how far each cache has come;
+    the namespace is empty if one watch covers all of them.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        clock: Clock,
+        namespaces: Iterable[str],
+        *,
+        on_node: OnChange[Node],
+        metadata_of_nodes_only: bool = False,
+        on_progress: Callable[[str, str, str], None] = lambda *_: None,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._namespaces = tuple(namespaces)
+        self._on_progress = on_progress
+        self._namespaced: dict[str, MultiReflector[Any]] = {}
+        self._nodes: Reflector[Node] = Reflector(
+            client,
+            NODES,
+            metadata_only=metadata_of_nodes_only,
+            project=parse_node,
+            on_change=on_node,
+            clock=clock,
+            on_progress=lambda namespace, version: on_progress(NODES.plural, namespace, version),
+        )
+
+    async def run(self) -> None:
+        """Follow the cluster until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for cache in self._by_resource().values():
+                group.create_task(cache.run())
+
+    async def wait_synced(self) -> None:
+        """Return once the nodes, and all caches of one namespace, have held a complete list."""
+        await self._nodes.synced.wait()
+        await wait_synced(self._namespaced.values(), self._namespaces)
+
+    def has_synced(self, namespace: str) -> bool:
+        """Return whether the nodes, and all resources of a namespace, have been listed."""
+        return self._nodes.has_synced and all(
+            cache.reflector_for(namespace).has_synced for cache in self._namespaced.values()
+        )
+
+    @property
+    def healthy(self) -> bool:
+        """Whether every cache follows the cluster, in one of the namespaces at least."""
+        return all(cache.healthy for cache in self._by_resource().values())
+
+    def sizes(self) -> dict[str, int]:
+        """Return how many objects each cache holds, by the plural of its resource."""
+        return {name: len(cache.store) for name, cache in self._by_resource().items()}
+
+    def unreadable(self) -> dict[str, int]:
+        """Return how many objects each cache lacks because they cannot be read."""
+        return {name: len(cache.store.unreadable) for name, cache in self._by_resource().items()}
+
+    def silence(self) -> dict[str, float]:
+        """Return for how many seconds each cache has had no answer of the API server."""
+        return {name: cache.silence_seconds for name, cache in self._by_resource().items()}
+
+    def reflectors(self) -> dict[str, list[Reflector[Any]]]:
+        """Return the reflectors of each resource, by its plural: one, or one for each namespace."""
+        found: dict[str, list[Reflector[Any]]] = {NODES.plural: [self._nodes]}
+        for name, cache in self._namespaced.items():
+            found[name] = cache.reflectors
+        return found
+
+    def watched_as(self, namespace: str) -> str:
+        """Return the namespace of the watch that covers `namespace`: itself, or "" for all."""
+        return namespace if self._namespaces else ""
+
+    def nodes(self) -> Mapping[str, Node]:
+        """Return all nodes by name."""
+        return {node.name: node for node in self._nodes.store}
+
+    def _by_resource(self) -> dict[str, MultiReflector[Any] | Reflector[Any]]:
+        # A stand-in for a variadic generic: what differs between them is of no interest here.
+        return {NODES.plural: self._nodes, **self._namespaced}
+
+    def _watch(  # noqa: PLR0913 - independent settings, given by name
+        self,
+        resource: Resource,
+        project: Callable[[Mapping[str, Any]], T],
+        on_change: OnChange[T],
+        indexers: Mapping[str, Indexer[T]],
+        *,
+        label_selector: str | None = None,
+        on_unreadable: OnUnreadable | None = None,
+        after: MultiReflector[Any] | None = None,
+    ) -> MultiReflector[T]:
+        """Add and return the cache of a resource; it lists nothing before `after` has listed."""
+
+        def one(namespace: str | None, store: Store[T]) -> Reflector[T]:
+            return Reflector(
+                self._client,
+                resource,
+                namespace=namespace,
+                label_selector=label_selector,
+                project=project,
+                on_change=on_change,
+                clock=self._clock,
+                store=store,
+                on_unreadable=on_unreadable,
+                after=None if after is None else after.reflector_for(namespace or "").synced,
+                on_progress=lambda where, version: self._on_progress(
+                    resource.plural, where, version
+                ),
+            )
+
+        cache = MultiReflector(self._namespaces, one, indexers=indexers)
+        self._namespaced[resource.plural] = cache
+        return cache

@@ -1,0 +1,1 @@
+"""A local copy of objects: reflectors list and watch, stores keep and index."""

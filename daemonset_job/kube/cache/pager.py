@@ -1,0 +1,113 @@
+"""The pages of a list, as large as they may be, and without what cannot be read."""
+
+from dataclasses import dataclass, replace
+
+from daemonset_job.kube.client.client import MALFORMED_ANSWER, KubeClient, Page
+from daemonset_job.kube.client.errors import KubeError, Unavailable
+from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, Resource
+from daemonset_job.kube.client.transport import ANSWER_LIMIT_BYTES, ANSWER_TOO_LARGE
+from daemonset_job.kube.client.unreadable import Unreadable
+
+# client-go's page size (tools/pager, defaultPageSize).
+PAGE_LIMIT = 500
+# Smaller pages are asked for where one is longer than this: 500 nodes take some 10 MiB, 500 reports
+# of large runs take 240 MiB, and what is parsed takes several times that.
+PAGE_LIMIT_BYTES = 16 * 1024 * 1024
+LIST_TIMEOUT_SECONDS = 60.0
+# Single Jobs and reports may be as large as etcd takes them. What is parsed takes five times the
+# page and more, so theirs are smaller, and begin small: the server makes all of a page of which the
+# client reads a part only.
+LARGE_OBJECTS = frozenset({JOBS, JOB_REPORTS})
+LARGE_OBJECTS_PAGE_LIMIT = 16
+LARGE_OBJECTS_PAGE_LIMIT_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which objects of a resource type a reflector holds; `namespace` None means all of them."""
+
+    resource: Resource
+    namespace: str | None = None
+    label_selector: str | None = None
+    field_selector: str | None = None
+    metadata_only: bool = False
+
+
+class Pager:
+    """Asks for pages; remembers how many objects fit into one.
+
+    `size` and `limit_bytes` bound each page more than the resource would.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        what: Selection,
+        *,
+        size: int = PAGE_LIMIT,
+        limit_bytes: int = PAGE_LIMIT_BYTES,
+    ) -> None:
+        self._client = client
+        self._what = what
+        is_large = what.resource in LARGE_OBJECTS
+        self._largest = size
+        self._size = min(LARGE_OBJECTS_PAGE_LIMIT, size) if is_large else size
+        self._limit_bytes = LARGE_OBJECTS_PAGE_LIMIT_BYTES if is_large else limit_bytes
+        # A single object has room for all that the server may make of it.
+        self._single_limit_bytes = limit_bytes
+        self._whole_limit_bytes = PAGE_LIMIT_BYTES if is_large else ANSWER_LIMIT_BYTES
+
+    async def whole(self) -> Page:
+        """Return everything in one answer; raises Unavailable if that is too much."""
+        return await self._ask(None, "", limit_bytes=self._whole_limit_bytes)
+
+    async def page(self, continue_: str) -> Page:
+        """Return the page that begins at `continue_`, "" for the first.
+
+        A page that cannot be read is asked for in smaller ones, down to a single object, which is
+        skipped. That takes ten requests for it, and ten until the pages have their size again.
+        """
+        while True:
+            try:
+                room = self._limit_bytes if self._size > 1 else self._single_limit_bytes
+                page = await self._ask(self._size, continue_, limit_bytes=room)
+            except Unavailable as error:
+                if error.reason not in {ANSWER_TOO_LARGE, MALFORMED_ANSWER}:
+                    raise
+                if self._size == 1:
+                    return await self._page_without(continue_, error)
+                self._size //= 2
+                continue
+            if page.size_bytes * 4 <= self._limit_bytes:
+                self._size = min(self._size * 2, self._largest)
+            return page
+
+    async def _page_without(self, continue_: str, error: KubeError) -> Page:
+        """Return a page whose one object is unreadable, with where the list goes on after it."""
+        page = await self._ask(1, continue_, metadata_only=True)
+        self._size = 2
+        items = [
+            raw if isinstance(raw, Unreadable) else Unreadable.of(raw, error.message)
+            for raw in page.items
+        ]
+        return replace(page, items=items)
+
+    async def _ask(
+        self,
+        limit: int | None,
+        continue_: str,
+        *,
+        metadata_only: bool = False,
+        limit_bytes: int = PAGE_LIMIT_BYTES,
+    ) -> Page:
+        return await self._client.page(
+            self._what.resource,
+            self._what.namespace,
+            label_selector=self._what.label_selector,
+            field_selector=self._what.field_selector,
+            limit=limit,
+            continue_=continue_ or None,
+            metadata_only=metadata_only or self._what.metadata_only,
+            limit_bytes=limit_bytes,
+            timeout_seconds=LIST_TIMEOUT_SECONDS,
+        )

@@ -1,0 +1,339 @@
+"""Requests over HTTP: sessions, credentials, timeouts, the few retries, and metrics.
+
+Knows methods, paths and bodies; what they mean is the business of ``client``.
+"""
+
+import asyncio
+import errno
+import io
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+from yarl import URL
+
+from daemonset_job.kube.client.connection import Connection
+from daemonset_job.kube.client.errors import (
+    ConfigurationError,
+    KubeError,
+    Unauthorized,
+    Unavailable,
+    error_from_response,
+    translated,
+)
+from daemonset_job.kube.client.streams import CHUNK_BYTES, ByteStream
+
+# What a request may be delayed by the server's Retry-After. API priority and fairness asks for
+# 1 s; whoever asks for more than this is told to the caller, whose backoff is the better place.
+RETRY_AFTER_LIMIT_SECONDS = 5.0
+RETRY_AFTER_ATTEMPTS = 3
+CONNECT_TIMEOUT_SECONDS = 10.0
+# More than anything that is asked for without pages: a single object has at most 1.5 MiB in etcd by
+# default, and 10 MiB where that was raised. It bounds what a broken or hostile server can make this
+# process hold.
+ANSWER_LIMIT_BYTES = 64 * 1024 * 1024
+# An error body is a Status object; a proxy's may be a page. This much of it is looked at.
+ERROR_BODY_LIMIT_BYTES = 64 * 1024
+
+# The reason of the Unavailable that is raised for an answer beyond its limit.
+ANSWER_TOO_LARGE = "AnswerTooLarge"
+
+OnRequest = Callable[[str, str, int, float], None]
+"""Called after each attempt with (verb, resource, HTTP status or 0, seconds)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request, before credentials: what to send and how patiently.
+
+    `verb` and `resource` are spelled as in RBAC ("patch", "pods/log") and serve metrics and
+    messages. `retry_throttled` allows waiting for a server that answers 429 or 503 with
+    Retry-After; it did not act on the request then. Of the body of a good answer at most
+    `limit_bytes` are read: a longer one is cut there with `may_cut`, and Unavailable without.
+    """
+
+    method: str
+    path: str
+    verb: str
+    resource: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    content_type: str = "application/json"
+    accept: str = "application/json"
+    timeout_seconds: float | None = 30.0
+    retry_throttled: bool = False
+    limit_bytes: int = ANSWER_LIMIT_BYTES
+    may_cut: bool = False
+
+    @property
+    def title(self) -> str:
+        """Return "METHOD /path", as used in error messages."""
+        return f"{self.method} {self.path}"
+
+
+class Transport:
+    """Two pools of connections to one API server: one for requests, one for streams.
+
+    Streams are kept apart because a thousand followed logs would otherwise hold every connection
+    that a status update needs. Must be created inside a running event loop.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        user_agent: str,
+        connections: int,
+        stream_connections: int,
+        on_request: OnRequest | None = None,
+    ) -> None:
+        self._connection = connection
+        self._base_url = connection.base_url.rstrip("/")
+        self._on_request = on_request
+        self._user_agent = user_agent
+        self._requests = self._session(connections)
+        self._streams = self._session(stream_connections)
+
+    def _session(self, connections: int) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=connections),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={
+                "User-Agent": self._user_agent,
+                # Compressing costs the API server more CPU than the bytes cost inside a cluster.
+                "Accept-Encoding": "identity",
+            },
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS),
+        )
+
+    async def close(self) -> None:
+        """Close all connections; running requests and streams fail as Unavailable."""
+        await self._requests.close()
+        await self._streams.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def send(self, call: Call) -> bytes:
+        """Return the body of a successful answer; KubeError for everything else.
+
+        `call.timeout_seconds` bounds the whole of it, waits and repetitions included. Repeated
+        are: a GET once when the connection broke, anything once after 401 with renewed
+        credentials, and with `retry_throttled` what the server asked to repeat soon.
+        """
+        with translated(call.title):
+            async with asyncio.timeout(call.timeout_seconds) as limit:
+                return await self._send(call, limit.when())
+
+    async def _send(self, call: Call, deadline: float | None) -> bytes:
+        may_reconnect = call.method == "GET"
+        may_renew = True
+        waits_left = RETRY_AFTER_ATTEMPTS if call.retry_throttled else 0
+        while True:
+            authorization = await self._authorization(call)
+            try:
+                body, error = await self._attempt(call, authorization)
+            except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as lost:
+                if not (may_reconnect and _is_reset(lost)):
+                    raise
+                may_reconnect = False
+                continue
+            if error is None:
+                return body
+            if error.status == 401 and may_renew:
+                may_renew = False
+                await self._renew(call, authorization)
+                continue
+            wait_seconds = _wait_seconds(error, deadline)
+            if wait_seconds is None or waits_left == 0:
+                raise error
+            waits_left -= 1
+            await asyncio.sleep(wait_seconds)
+
+    async def _attempt(
+        self, call: Call, authorization: str | None
+    ) -> tuple[bytes, KubeError | None]:
+        started = asyncio.get_running_loop().time()
+        status = 0
+        try:
+            async with self._open(self._requests, call, authorization) as response:
+                status = response.status
+                if status < 400:
+                    return await _body(response, call), None
+                return b"", await _error(response, call)
+        finally:
+            self._record(call, status, started)
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        call: Call,
+        *,
+        idle_timeout_seconds: float | None,
+        buffer_bytes: int = CHUNK_BYTES,
+        limit_bytes: int | None = None,
+    ) -> AsyncIterator[ByteStream]:
+        """Open a stream; KubeError if it cannot be opened, and from the stream when it breaks.
+
+        `call.timeout_seconds` bounds the time until the headers are there. `buffer_bytes` is what
+        is read ahead of the consumer (twice that, at most).
+        """
+        with translated(call.title):
+            response = await self._open_stream(call, buffer_bytes)
+        try:
+            yield ByteStream(
+                response,
+                request=call.title,
+                idle_timeout_seconds=idle_timeout_seconds,
+                limit_bytes=limit_bytes,
+            )
+        finally:
+            # Not release(): that would read on to the end of something that has none.
+            response.close()
+
+    async def _open_stream(self, call: Call, buffer_bytes: int) -> aiohttp.ClientResponse:
+        may_renew = True
+        while True:
+            authorization = await self._authorization(call)
+            started = asyncio.get_running_loop().time()
+            status = 0
+            try:
+                async with asyncio.timeout(call.timeout_seconds):
+                    response = await self._open(
+                        self._streams, call, authorization, read_bufsize=buffer_bytes
+                    )
+                status = response.status
+            finally:
+                self._record(call, status, started)
+            if status < 400:
+                return response
+            async with response, asyncio.timeout(call.timeout_seconds):
+                error = await _error(response, call)
+            if status != 401 or not may_renew:
+                raise error
+            may_renew = False
+            await self._renew(call, authorization)
+
+    async def _authorization(self, call: Call) -> str | None:
+        with _credentials_for(call):
+            return await self._connection.credentials.authorization()
+
+    async def _renew(self, call: Call, rejected: str | None) -> None:
+        with _credentials_for(call):
+            await self._connection.credentials.renew(rejected)
+
+    def _open(
+        self,
+        session: aiohttp.ClientSession,
+        call: Call,
+        authorization: str | None,
+        *,
+        read_bufsize: int = CHUNK_BYTES,
+    ) -> "aiohttp.client._RequestContextManager":
+        headers = {"Accept": call.accept}
+        if authorization is not None:
+            headers["Authorization"] = authorization
+        if call.body is not None:
+            headers["Content-Type"] = call.content_type
+        # The path is encoded already (resources.Resource.path); yarl must not do it again.
+        url = URL(self._base_url + call.path, encoded=True)
+        if call.query:
+            url = url.with_query(call.query)
+        tls = self._connection.context()
+        return session.request(
+            call.method,
+            url,
+            data=_payload(call.body),
+            headers=headers,
+            proxy=self._connection.proxy,
+            # Connections of another context are not used for it, and are closed when idle.
+            ssl=True if tls is None else tls,
+            server_hostname=self._connection.server_hostname,
+            allow_redirects=False,
+            read_bufsize=read_bufsize,
+        )
+
+    def _record(self, call: Call, status: int, started: float) -> None:
+        if self._on_request is not None:
+            seconds = asyncio.get_running_loop().time() - started
+            self._on_request(call.verb, call.resource, status, seconds)
+
+
+@contextmanager
+def _credentials_for(call: Call) -> Iterator[None]:
+    """Raise as Unauthorized what is wrong with the credentials while the program runs.
+
+    A kubeconfig that is being rewritten, a plugin that hangs: nothing that should end it.
+    """
+    try:
+        yield
+    except ConfigurationError as error:
+        raise Unauthorized(str(error), reason="NoCredentials", request=call.title) from error
+
+
+def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
+    # aiohttp warns of bytes beyond 1 MiB, which it writes in one go; from a file it writes pieces.
+    return io.BytesIO(body) if body is not None and len(body) >= 1 << 20 else body
+
+
+async def _body(response: aiohttp.ClientResponse, call: Call) -> bytes:
+    """Return the body of a good answer, which is never held beyond its limit and one chunk."""
+    chunks: list[bytes] = []
+    held = 0
+    while chunk := await response.content.read(CHUNK_BYTES):
+        chunks.append(chunk)
+        held += len(chunk)
+        if held <= call.limit_bytes:
+            continue
+        # Not release(): whoever sends more than was asked for may go on for ever.
+        response.close()
+        if not call.may_cut:
+            raise Unavailable(
+                f"the answer is longer than {call.limit_bytes} bytes",
+                reason=ANSWER_TOO_LARGE,
+                request=call.title,
+            )
+        break
+    return b"".join(chunks)[: call.limit_bytes]
+
+
+async def _error(response: aiohttp.ClientResponse, call: Call) -> KubeError:
+    body = await response.content.read(ERROR_BODY_LIMIT_BYTES)
+    return error_from_response(
+        response.status,
+        body,
+        retry_after=response.headers.get("Retry-After"),
+        request=call.title,
+    )
+
+
+def _is_reset(error: Exception) -> bool:
+    """Tell whether an open connection broke, as against one that could not be opened."""
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ServerTimeoutError):
+        return False
+    if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError):
+        return True
+    return isinstance(error, OSError) and (
+        isinstance(error, ConnectionError) or error.errno in (errno.ECONNRESET, errno.EPIPE)
+    )
+
+
+def _wait_seconds(error: KubeError, deadline: float | None) -> float | None:
+    """Return how long to wait for a server that is too busy, or None if the caller should know."""
+    seconds = error.retry_after_seconds
+    if error.status not in (429, 503) or seconds is None or seconds > RETRY_AFTER_LIMIT_SECONDS:
+        return None
+    if deadline is not None and asyncio.get_running_loop().time() + seconds >= deadline:
+        return None
+    return seconds

@@ -1,0 +1,98 @@
+"""Gauges of how much a program holds, so that an administrator sees what grows."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from daemonset_job.runtime.workqueue import WorkQueue
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """One gauge: its name without the program's prefix, its help text, and how to read it.
+
+    With a `label`, `read` returns a mapping from the label's values to numbers.
+    """
+
+    name: str
+    text: str
+    read: Callable[[], float | Mapping[str, float]]
+    label: str = ""
+
+
+class Caches(Protocol):
+    """What the gauges ask of a program's caches, each by resource."""
+
+    def sizes(self) -> Mapping[str, int]:
+        """Return how many objects each cache holds."""
+        ...
+
+    def unreadable(self) -> Mapping[str, int]:
+        """Return how many objects each cache lacks because they cannot be read."""
+        ...
+
+    def silence(self) -> Mapping[str, float]:
+        """Return for how many seconds each cache has had no answer of the API server."""
+        ...
+
+
+def process_sizes(
+    queue: Callable[[], WorkQueue[tuple[str, str]]], caches: Callable[[], Caches]
+) -> list[Size]:
+    """Return the gauges that both programs have, of the work queue and caches of the moment."""
+
+    def keys() -> Mapping[str, int]:
+        now = queue()
+        return {"due": len(now), "delayed": now.delayed, "processing": now.processing}
+
+    return [
+        Size("asyncio_tasks", "asyncio tasks.", lambda: len(asyncio.all_tasks())),
+        Size("queue_keys", "Jobs in the work queue, by state.", keys, label="state"),
+        Size(
+            "cache_objects",
+            "Objects in the caches, by resource.",
+            lambda: caches().sizes(),
+            label="resource",
+        ),
+        Size(
+            "unreadable_objects",
+            "Objects that exist and that cannot be read, by resource.",
+            lambda: caches().unreadable(),
+            label="resource",
+        ),
+        Size(
+            "watch_silence_seconds",
+            "Seconds since the API server last answered a list or a watch, by resource.",
+            lambda: caches().silence(),
+            label="resource",
+        ),
+    ]
+
+
+class SizeCollector(Collector):
+    """Reads all sizes whenever somebody asks for the metrics; keeps nothing."""
+
+    def __init__(self, prefix: str, sizes: Iterable[Size]) -> None:
+        self._prefix = prefix
+        self._sizes = tuple(sizes)
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        """Return nothing: registering must not read."""
+        return ()
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """Return one gauge for each size."""
+        for size in self._sizes:
+            labels = [size.label] if size.label else []
+            family = GaugeMetricFamily(f"{self._prefix}_{size.name}", size.text, labels=labels)
+            found = size.read()
+            if isinstance(found, Mapping):
+                for value, number in found.items():
+                    family.add_metric([value], number)
+            else:
+                family.add_metric([], found)
+            yield family

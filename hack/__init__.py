@@ -1,0 +1,1 @@
+"""What development takes and no user needs."""

@@ -1,0 +1,290 @@
+"""The DaemonSet a Job asks for, and whether the one that stands is it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+from daemonset_job.api import names
+from daemonset_job.api.affinity import REQUIRED
+from daemonset_job.api.job import Job
+from daemonset_job.api.objects import DaemonSet, pod_spec_of
+from daemonset_job.api.texts import json_hash
+from job_controller.core.desired.defaults import give_way
+from job_controller.core.desired.node_affinity import conjoin, node_terms
+from job_controller.core.desired.strategic_merge import strategic_merge
+from job_controller.core.settings import Settings
+
+# A task that has printed its token only waits; nothing is gained by waiting long for it to end.
+# `spec.template` can set another time for work that must be wound down with care.
+TERMINATION_GRACE_SECONDS: Final = 10
+
+# The pause image's own user (kubernetes build/pause/Dockerfile), which every node can run.
+_NOBODY: Final = 65535
+# The fields of a pod spec that, beside nodeSelector, decide on which nodes pods of a DaemonSet run.
+_PLACEMENT: Final = ("affinity", "nodeName", "tolerations")
+# Fields whose values, or whose maps' values, are of type resource.Quantity.
+_QUANTITIES: Final = frozenset({"resources", "overhead", "sizeLimit", "divisor"})
+# Suffixes of resource.Quantity (k8s.io/apimachinery/pkg/api/resource/suffix.go).
+_QUANTITY_SUFFIXES: Final[Mapping[str, Decimal]] = {
+    "n": Decimal("1e-9"),
+    "u": Decimal("1e-6"),
+    "m": Decimal("1e-3"),
+    "k": Decimal(10**3),
+    "M": Decimal(10**6),
+    "G": Decimal(10**9),
+    "T": Decimal(10**12),
+    "P": Decimal(10**15),
+    "E": Decimal(10**18),
+    "Ki": Decimal(2**10),
+    "Mi": Decimal(2**20),
+    "Gi": Decimal(2**30),
+    "Ti": Decimal(2**40),
+    "Pi": Decimal(2**50),
+    "Ei": Decimal(2**60),
+}
+
+
+def build_daemon_set(job: Job, *, gated: bool, settings: Settings) -> dict[str, Any]:
+    """Return the DaemonSet of a Job as applied; deterministic.
+
+    `gated`: pods made from now on wait at the scheduling gate for their node's turn. `settings`
+    has the word of Jobs that name none: tasks made for it are told by environment what to print.
+    `updateStrategy: OnDelete` leaves running pods alone whenever the template changes.
+    """
+    labels = child_labels(job)
+    spec = {
+        # The UID is part of the selector: no pod made for another Job, or by hand with the
+        # well-known labels only, can be adopted.
+        "selector": {"matchLabels": labels},
+        "updateStrategy": {"type": "OnDelete"},
+        "template": build_pod_template(job, gated=gated, settings=settings),
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {
+            "name": job.daemon_set_name,
+            "namespace": job.namespace,
+            "labels": labels,
+            "annotations": {
+                names.ANNOTATION_SPEC_HASH: json_hash(spec),
+                names.ANNOTATION_NODES_HASH: job.nodes_hash,
+            },
+            "ownerReferences": [
+                {
+                    "apiVersion": names.API_VERSION,
+                    "kind": names.JOB_KIND,
+                    "name": job.name,
+                    "uid": job.uid,
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": spec,
+    }
+
+
+def child_labels(job: Job) -> dict[str, str]:
+    """Return the labels of the DaemonSet and its pods."""
+    return {
+        names.LABEL_DAEMON_SET: job.daemon_set_name,
+        names.LABEL_JOB: names.job_label(job.name),
+        names.LABEL_MANAGED: names.LABEL_MANAGED_VALUE,
+        names.LABEL_JOB_UID: job.uid,
+    }
+
+
+def build_pod_template(job: Job, *, gated: bool, settings: Settings) -> dict[str, Any]:
+    """Return the pod template: the generated one, `spec.template` merged over it.
+
+    Generated fields that the template contradicts give way (`core.defaults`). What the system
+    stands on is laid over the result once more and cannot be merged away: the labels, the placement
+    of `spec.nodes`, and the gate.
+    """
+    spec = job.spec
+    generated_spec = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        "terminationGracePeriodSeconds": TERMINATION_GRACE_SECONDS,
+        **_containers(job, settings),
+        "volumes": [
+            {"name": names.STATE_VOLUME, "emptyDir": {"sizeLimit": "1Mi"}},
+            *(
+                [{"name": names.TARGET_VOLUME, "hostPath": {"path": spec.mount_path}}]
+                if spec.mount_path
+                else []
+            ),
+        ],
+    }
+    generated = {
+        "metadata": {"labels": child_labels(job)},
+        "spec": give_way(generated_spec, spec.template.get("spec") or {}),
+    }
+    template = strategic_merge(generated, spec.template)
+    metadata = dict(template.get("metadata") or {})
+    metadata["labels"] = {**(metadata.get("labels") or {}), **child_labels(job)}
+    template["metadata"] = metadata
+    pod_spec = dict(template["spec"])
+    _place(pod_spec, node_terms(spec.nodes))
+    if gated:
+        ours = {"name": names.TURN_GATE}
+        others = [gate for gate in pod_spec.get("schedulingGates") or () if gate != ours]
+        pod_spec["schedulingGates"] = [ours, *others]
+    template["spec"] = pod_spec
+    return template
+
+
+def _containers(job: Job, settings: Settings) -> dict[str, Any]:
+    """Return `containers`, and `initContainers` for a task whose exit completes its node.
+
+    Pods of a DaemonSet restart their containers for ever, whatever the exit code. An init
+    container is started again after a failure only, and the container behind it holds the pod.
+    """
+    task = _task_container(job, settings.token)
+    if job.spec.completion.mode != "Exit":
+        return {"containers": [task]}
+    hold = {
+        "name": names.HOLD_CONTAINER_NAME,
+        "image": settings.hold_image,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "runAsNonRoot": True,
+            "runAsUser": _NOBODY,
+            "readOnlyRootFilesystem": True,
+        },
+    }
+    return {"initContainers": [task], "containers": [hold]}
+
+
+def _task_container(job: Job, token: str) -> dict[str, Any]:
+    spec = job.spec
+    env: list[dict[str, Any]] = [
+        {
+            "name": names.ENV_NODE_NAME,
+            "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "spec.nodeName"}},
+        },
+        {"name": names.ENV_STATE, "value": names.STATE_MOUNT_PATH},
+        {"name": names.ENV_TOKEN, "value": job.completion_token or token},
+    ]
+    if all(rule.action != "Ignore" for rule in spec.failure_policy.rules):
+        env.append({"name": names.ENV_ATTEMPTS_LIMIT, "value": str(spec.backoff_limit + 1)})
+    mounts = [{"name": names.STATE_VOLUME, "mountPath": names.STATE_MOUNT_PATH}]
+    if spec.mount_path:
+        mounts.append({"name": names.TARGET_VOLUME, "mountPath": names.TARGET_MOUNT_PATH})
+    container: dict[str, Any] = {
+        "name": names.CONTAINER_NAME,
+        "image": spec.image,
+        "env": env,
+        "volumeMounts": mounts,
+        "securityContext": {"allowPrivilegeEscalation": False},
+    }
+    if spec.command:
+        container["command"] = list(spec.command)
+    if spec.args:
+        container["args"] = list(spec.args)
+    return container
+
+
+def _place(pod_spec: dict[str, Any], terms: Sequence[Mapping[str, Any]]) -> None:
+    if not terms:
+        return
+    affinity = pod_spec.get("affinity") or {}
+    if not isinstance(affinity, Mapping):
+        return  # not an affinity at all: the API server refuses the DaemonSet and says why
+    node_affinity = affinity.get("nodeAffinity") or {}
+    if not isinstance(node_affinity, Mapping):
+        return
+    required = node_affinity.get(REQUIRED) or {}
+    if not isinstance(required, Mapping):
+        return
+    affinity, node_affinity = dict(affinity), dict(node_affinity)
+    node_affinity[REQUIRED] = {
+        "nodeSelectorTerms": conjoin(terms, required.get("nodeSelectorTerms") or ())
+    }
+    affinity["nodeAffinity"] = node_affinity
+    pod_spec["affinity"] = affinity
+
+
+def is_current(live: DaemonSet, wanted: Mapping[str, Any]) -> bool:
+    """Return whether the live DaemonSet is exactly what `wanted` says.
+
+    The hash tells whether this spec is the one that was applied last, so that fields which are no
+    longer wanted count too. What others changed since shows in the spec itself: where pods may be
+    placed and the gates have to be equal, all other fields have to be contained, because the
+    server fills in defaults there. What others added to those shows in who owns the fields.
+    """
+    annotations = wanted["metadata"]["annotations"]
+    return (
+        not live.alteration
+        and all(live.annotations.get(key) == value for key, value in annotations.items())
+        and _gates(live.spec) == _gates(wanted["spec"])
+        and is_placed(live, wanted)
+        and _contains(live.labels, wanted["metadata"]["labels"])
+        and _contains(live.spec, wanted["spec"])
+    )
+
+
+def is_placed(live: DaemonSet, wanted: Mapping[str, Any]) -> bool:
+    """Return whether the live DaemonSet puts pods on exactly the nodes that `wanted` does."""
+    a, b = live.pod_spec, pod_spec_of(wanted["spec"])
+    # An empty value is a value here: labels of roles have none.
+    if (a.get("nodeSelector") or {}) != (b.get("nodeSelector") or {}):
+        return False
+    return all(_pruned(a.get(key)) == _pruned(b.get(key)) for key in _PLACEMENT)
+
+
+def _pruned(value: Any) -> Any:
+    """Return a value without what the server leaves out: null, "", empty maps and lists."""
+    if isinstance(value, Mapping):
+        found = {key: _pruned(inner) for key, inner in value.items()}
+        return {key: inner for key, inner in found.items() if inner is not None} or None
+    if isinstance(value, list):
+        return [_pruned(inner) for inner in value] or None
+    return None if value == "" else value
+
+
+def _gates(spec: Mapping[str, Any]) -> set[str]:
+    gates = pod_spec_of(spec).get("schedulingGates") or ()
+    return {str(gate.get("name") or "") for gate in gates if isinstance(gate, Mapping)}
+
+
+def _contains(live: Any, wanted: Any, *, in_quantities: bool = False) -> bool:
+    if isinstance(wanted, Mapping):
+        if not isinstance(live, Mapping):
+            # The server leaves empty objects and lists out.
+            return live is None and not wanted
+        return all(
+            _contains(live.get(key), value, in_quantities=in_quantities or key in _QUANTITIES)
+            for key, value in wanted.items()
+        )
+    if isinstance(wanted, list):
+        if not isinstance(live, list):
+            return live is None and not wanted
+        return len(live) == len(wanted) and all(
+            _contains(a, b, in_quantities=in_quantities) for a, b in zip(live, wanted, strict=True)
+        )
+    if live is None:
+        # "", 0 and false are left out of the stored object as well.
+        return not wanted
+    return bool(live == wanted) or (in_quantities and _same_quantity(live, wanted))
+
+
+def _same_quantity(live: Any, wanted: Any) -> bool:
+    """Return whether two spellings ("1000m", 1) are one resource.Quantity."""
+    a, b = _quantity(live), _quantity(wanted)
+    return a is not None and a == b
+
+
+def _quantity(value: Any) -> Decimal | None:
+    text = str(value)
+    digits = text.rstrip("numkMGTPEi")
+    factor = _QUANTITY_SUFFIXES.get(text[len(digits) :]) if digits != text else Decimal(1)
+    try:
+        return Decimal(digits) * factor if factor is not None else None
+    except InvalidOperation:
+        return None

@@ -1,0 +1,83 @@
+"""Which nodes a Job is for, as the node affinity of its pods.
+
+The scheduler and the DaemonSet controller do the choosing; this file only writes down the
+wish in their language: terms are alternatives, requirements within a term must all hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from daemonset_job.api.job import NodeSelection
+
+
+def node_terms(nodes: NodeSelection) -> list[dict[str, Any]]:
+    """Return the nodeSelectorTerms for a selection, empty when every node is meant.
+
+    `matchFields metadata.name` takes one value a requirement: several names to include are
+    several terms, several to exclude are several requirements in each term.
+    """
+    expressions = _expressions(nodes.selector or {})
+    excluded = [_name_requirement("NotIn", name) for name in nodes.exclude]
+    if nodes.include:
+        # A name that is included and excluded (the CRD refuses it) is excluded; the others need no
+        # exclusion, and the number of requirements stays that of the names.
+        gone = frozenset(nodes.exclude)
+        left = [name for name in nodes.include if name not in gone]
+        if left:
+            return [_term(expressions, [_name_requirement("In", name)]) for name in left]
+        nowhere = nodes.include[0]
+        return [_term((), [_name_requirement("In", nowhere), _name_requirement("NotIn", nowhere)])]
+    term = _term(expressions, excluded)
+    return [term] if term else []
+
+
+def conjoin(
+    ours: Sequence[Mapping[str, Any]], theirs: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the terms that hold where one of `ours` and one of `theirs` hold.
+
+    A side without terms asks for nothing; a term without requirements holds nowhere, as in the
+    scheduler. So an affinity in `spec.template` narrows `spec.nodes` and never widens it.
+    """
+    if not ours:
+        return [dict(term) for term in theirs]
+    if not theirs:
+        return [dict(term) for term in ours]
+    held = [
+        term
+        for term in theirs
+        if isinstance(term, Mapping) and (term.get("matchExpressions") or term.get("matchFields"))
+    ]
+    if not held:
+        return [{}]
+    return [
+        _term(
+            [*(a.get("matchExpressions") or ()), *(b.get("matchExpressions") or ())],
+            [*(a.get("matchFields") or ()), *(b.get("matchFields") or ())],
+        )
+        for a in ours
+        for b in held
+    ]
+
+
+def _expressions(selector: Mapping[str, Any]) -> list[Any]:
+    labels = selector.get("matchLabels") or {}
+    return [
+        *({"key": key, "operator": "In", "values": [labels[key]]} for key in sorted(labels)),
+        *(selector.get("matchExpressions") or ()),
+    ]
+
+
+def _name_requirement(operator: str, name: str) -> dict[str, Any]:
+    return {"key": "metadata.name", "operator": operator, "values": [name]}
+
+
+def _term(expressions: Sequence[Any], fields: Sequence[Any]) -> dict[str, Any]:
+    term: dict[str, Any] = {}
+    if expressions:
+        term["matchExpressions"] = list(expressions)
+    if fields:
+        term["matchFields"] = list(fields)
+    return term

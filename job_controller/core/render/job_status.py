@@ -1,0 +1,251 @@
+"""The status of a Job: phase, counts, conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from daemonset_job.api import names
+from daemonset_job.api.job import Condition, Job
+from daemonset_job.api.times import format_time
+from job_controller.core.render.messages import tell_progress
+from job_controller.core.state.blockers import POD_CHANGE_REFUSED, Trouble
+from job_controller.core.state.node_counts import Tally
+from job_controller.core.state.node_state import ACTIVE, COMPLETED, FAILED, UNREACHABLE, WAITING
+from job_controller.core.state.run_state import HELD, LOST, SUCCEEDED, RunVerdict
+from job_controller.core.text.fold_names import fold
+from job_controller.core.text.sanitize import brief
+
+_UNSTARTED_WORDS = "nothing has been started"
+_SUSPENDED_WORDS = "spec.suspend is true: no node starts its work; those that have started go on"
+_RESUMED = Condition(names.CONDITION_SUSPENDED, False, "Resumed", "the run goes on")
+
+
+def first_status(job: Job, now: datetime, token: str = "") -> dict[str, Any]:
+    """Return the status of a Job that starts: from here on what it runs cannot change.
+
+    `token` is the configured word, which is recorded for a Job that names none of its own.
+    """
+    changes = [Condition(names.CONDITION_PROGRESSING, True, "Starting", "making the DaemonSet")]
+    if job.condition(names.CONDITION_SUSPENDED) is not None:
+        changes.append(_RESUMED)
+    return {
+        "phase": names.PHASE_PENDING,
+        "observedGeneration": job.generation,
+        "startTime": format_time(now),
+        "report": names.report_name(job.name, job.uid),
+        **({"completionToken": token} if token and not job.spec.completion.token else {}),
+        "conditions": set_conditions(job, changes, now),
+    }
+
+
+def unstarted_status(job: Job, hindrance: Trouble | None, now: datetime) -> dict[str, Any]:
+    """Return the status of a Job that has not started: it is suspended, or hindered."""
+    is_suspended = job.spec.suspend
+    changes = []
+    if hindrance is not None:
+        words = hindrance.message
+        changes.append(Condition(names.CONDITION_PROGRESSING, False, hindrance.reason, words))
+    elif job.condition(names.CONDITION_PROGRESSING) is not None:
+        changes.append(Condition(names.CONDITION_PROGRESSING, False, "Paused", _UNSTARTED_WORDS))
+    if is_suspended:
+        suspended = Condition(names.CONDITION_SUSPENDED, True, "Suspended", _SUSPENDED_WORDS)
+        changes.append(suspended)
+    elif job.condition(names.CONDITION_SUSPENDED) is not None:
+        changes.append(_RESUMED)
+    return {
+        **job.status,
+        "phase": names.PHASE_PAUSED if is_suspended else names.PHASE_PENDING,
+        "observedGeneration": job.generation,
+        "conditions": set_conditions(job, changes, now),
+    }
+
+
+def unreadable_status(job: Job, error: str, now: datetime) -> dict[str, Any]:
+    """Return the status of a Job that cannot be read, of which `job` holds what is known.
+
+    Its other conditions stay. It is said once of each generation: in other words it would be said
+    again and again, since each writing makes another version that cannot be read.
+    """
+    found = job.condition(names.CONDITION_PROGRESSING)
+    is_told = found is not None and found.reason == "Unreadable"
+    if is_told and job.status.get("observedGeneration") == job.generation:
+        return dict(job.status)
+    words = (
+        f"the controller cannot read this Job, and does nothing for it: {brief(error)}; "
+        "change its spec, or delete it and create it again"
+    )
+    unread = Condition(names.CONDITION_PROGRESSING, False, "Unreadable", words)
+    return {
+        "phase": names.PHASE_PENDING,
+        **job.status,
+        "observedGeneration": job.generation,
+        "conditions": set_conditions(job, (unread,), now),
+    }
+
+
+def next_status(  # noqa: PLR0913 - one argument for each thing that it tells
+    job: Job,
+    tally: Tally,
+    run: RunVerdict,
+    trouble: Trouble | None,
+    now: datetime,
+    *,
+    ended_at: str = "",
+    alteration: str = "",
+) -> dict[str, Any]:
+    """Return the status that follows; equal to the old one when nothing changed.
+
+    `ended_at` is when the run ended, if its report says so already. `alteration` is what other
+    clients changed in the DaemonSet, "" for nothing.
+    """
+    status: dict[str, Any] = {
+        **job.status,
+        "phase": _phase(job, tally, run),
+        "observedGeneration": job.generation,
+        "report": names.report_name(job.name, job.uid),
+        "nodes": _nodes(job, tally),
+        "conditions": set_conditions(
+            job, [*_conditions(job, tally, run, trouble), *_altered(alteration)], now
+        ),
+    }
+    if job.retry_token:
+        status["retry"] = job.retry_token
+    if run.state not in {SUCCEEDED, LOST}:
+        # A failed run that is tried again has not ended.
+        status.pop("completionTime", None)
+    elif "completionTime" not in status:
+        # By the controller's clock: those of the nodes may be wrong, and a time to live counts from
+        # here. The report says it first, so that every pass, before and after a crash, agrees.
+        status["completionTime"] = ended_at or format_time(now)
+    return status
+
+
+def _altered(alteration: str) -> list[Condition]:
+    """Return the condition that another client changed the DaemonSet.
+
+    It stays when that is over: which pods were made meanwhile is not known.
+    """
+    if not alteration:
+        return []
+    words = (
+        f"another client changed the spec of the DaemonSet ({brief(alteration, 400)}); it is put "
+        "right, but pods that were made meanwhile may have run something else than the Job says"
+    )
+    return [Condition(names.CONDITION_ALTERED, True, "DaemonSetAltered", words)]
+
+
+def _conditions(
+    job: Job, tally: Tally, run: RunVerdict, trouble: Trouble | None
+) -> list[Condition]:
+    changes = [_progressing(job, tally, run, trouble)]
+    if run.state == SUCCEEDED:
+        changes.append(Condition(names.CONDITION_COMPLETE, True, run.reason, run.message))
+    if run.state == LOST:
+        changes.append(Condition(names.CONDITION_FAILED, True, run.reason, run.message))
+    elif job.is_true(names.CONDITION_FAILED):
+        words = "the failed nodes are tried again"
+        changes.append(Condition(names.CONDITION_FAILED, False, "Retrying", words))
+    is_paused = _is_paused(job, tally, run)
+    if is_paused and job.spec.suspend:
+        changes.append(Condition(names.CONDITION_SUSPENDED, True, "Suspended", _SUSPENDED_WORDS))
+    elif is_paused:
+        changes.append(Condition(names.CONDITION_SUSPENDED, True, run.reason, run.message))
+    elif job.is_true(names.CONDITION_SUSPENDED):
+        changes.append(_RESUMED)
+    return changes
+
+
+def _progressing(job: Job, tally: Tally, run: RunVerdict, trouble: Trouble | None) -> Condition:
+    type_ = names.CONDITION_PROGRESSING
+    if run.state == SUCCEEDED:
+        return Condition(type_, False, "Completed", run.message)
+    if run.state == LOST:
+        is_refused = trouble is not None and trouble.reason == POD_CHANGE_REFUSED
+        words = f"{run.message}; {trouble.message}" if trouble and is_refused else run.message
+        return Condition(type_, False, "Failed", words)
+    if trouble is not None:
+        return Condition(type_, False, trouble.reason, trouble.message)
+    if _is_paused(job, tally, run):
+        return Condition(type_, False, "Paused", tell_progress(tally))
+    if not tally.is_known:
+        return Condition(type_, True, "Starting", "making the DaemonSet")
+    return Condition(type_, True, "NodesActive", tell_progress(tally))
+
+
+def _nodes(job: Job, tally: Tally) -> Mapping[str, Any]:
+    """Return the counts; while a deleted DaemonSet is made again, those from before."""
+    before: Mapping[str, Any] = job.status.get("nodes") or {}
+    return before if before and not tally.is_known else count_nodes(tally)
+
+
+def count_nodes(tally: Tally) -> dict[str, Any]:
+    """Return `status.nodes`. Nodes whose pod is yet to be made count as waiting."""
+    found = {state: tally.names(state) for state in (COMPLETED, FAILED, UNREACHABLE)}
+    counts: dict[str, Any] = {
+        "desired": tally.desired,
+        "waiting": len(tally.names(WAITING)) + tally.missing,
+        "active": len(tally.names(ACTIVE)),
+        "completed": len(found[COMPLETED]),
+        "failed": len(found[FAILED]),
+        "unreachable": len(found[UNREACHABLE]),
+    }
+    for state, key in (
+        (COMPLETED, "completedNames"),
+        (FAILED, "failedNames"),
+        (UNREACHABLE, "unreachableNames"),
+    ):
+        if found[state]:
+            counts[key] = fold(found[state])
+    return counts
+
+
+def set_conditions(
+    job: Job, changes: Sequence[Condition], now: datetime
+) -> list[Mapping[str, Any]]:
+    """Return the Job's conditions with `changes` laid over them, in their old order.
+
+    `lastTransitionTime` moves only when the status flips (Kubernetes API conventions).
+    """
+    merged: dict[str, Mapping[str, Any]] = {
+        str(raw.get("type")): raw for raw in job.status.get("conditions") or ()
+    }
+    for change in changes:
+        old = merged.get(change.type)
+        status = "True" if change.status else "False"
+        flipped = old is None or old.get("status") != status
+        merged[change.type] = {
+            "type": change.type,
+            "status": status,
+            "reason": change.reason,
+            "message": change.message,
+            "observedGeneration": job.generation,
+            "lastTransitionTime": (
+                format_time(now) if flipped or old is None else old.get("lastTransitionTime")
+            ),
+        }
+    return list(merged.values())
+
+
+def _is_paused(job: Job, tally: Tally, run: RunVerdict) -> bool:
+    """Return whether the run may be called paused: asked to be, and no pod starts without its turn.
+
+    Whoever reads it may go on to add nodes. While the DaemonSet controller has yet to see the gate,
+    a node that joins would start its work.
+    """
+    if run.state in {SUCCEEDED, LOST} or (not job.spec.suspend and run.state != HELD):
+        return False
+    return tally.is_shut or job.is_true(names.CONDITION_SUSPENDED)
+
+
+def _phase(job: Job, tally: Tally, run: RunVerdict) -> str:
+    if run.state == SUCCEEDED:
+        return names.PHASE_SUCCEEDED
+    if run.state == LOST:
+        return names.PHASE_FAILED
+    if _is_paused(job, tally, run):
+        return names.PHASE_PAUSED
+    if tally.names(ACTIVE, COMPLETED, FAILED):
+        return names.PHASE_RUNNING
+    return names.PHASE_PENDING

@@ -1,0 +1,233 @@
+"""The controller's half of a JobReport: the record that outlives the Job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from daemonset_job.api import names
+from daemonset_job.api.job import Job
+from daemonset_job.api.past import FINAL_REPORT_PHASES, PHASE_CANCELLED
+from daemonset_job.api.report import JobReport, NodeRecord, new_report
+from daemonset_job.api.times import parse_time
+from job_controller.core.render.timeline import tell_run, without_present
+from job_controller.core.state.node_counts import Tally, merge_evidence, merge_records
+from job_controller.core.state.node_state import ACTIVE, COMPLETED, FAILED, UNREACHABLE, WAITING
+from job_controller.core.state.snapshot import Snapshot
+
+# A node that left the cluster, or the selection, after its task had begun and before it was done.
+REMOVED = "Removed"
+# What an object of 1.5 MiB holds with room to spare: about 1 KiB a node, ledger and record.
+NODES_PER_SHARD = 1000
+# Command and arguments are in the manifest too: more bytes of them than this are not repeated.
+ARGUMENTS_LIMIT = 16 * 1024
+
+
+def build_report(job: Job, shard: int = 0) -> dict[str, Any]:
+    """Return the JobReport to create for a Job: what ran, for whoever reads it later."""
+    spec = job.spec
+    recorded: dict[str, Any] = {"image": spec.image}
+    if not shard:
+        recorded["manifest"] = job.manifest()
+    if _size(spec.command) + _size(spec.args) <= ARGUMENTS_LIMIT:
+        if spec.command:
+            recorded["command"] = list(spec.command)
+        if spec.args:
+            recorded["args"] = list(spec.args)
+    if spec.mount_path:
+        recorded["mountPath"] = spec.mount_path
+    return new_report(
+        namespace=job.namespace, job_name=job.name, job_uid=job.uid, shard=shard, spec=recorded
+    )
+
+
+def _size(words: tuple[str, ...]) -> int:
+    return sum(len(word.encode()) for word in words)
+
+
+def missing_shards(snapshot: Snapshot, tally: Tally) -> list[int]:
+    """Return the numbers of the shards that are needed and not there."""
+    known = set(merge_records(snapshot)) | set(merge_evidence(snapshot)) | set(tally.nodes)
+    count = max(tally.desired, len(known), 1)
+    needed = range((count + NODES_PER_SHARD - 1) // NODES_PER_SHARD)
+    there = {report.shard for report in snapshot.reports}
+    return [shard for shard in needed if shard not in there]
+
+
+def next_report_statuses(
+    snapshot: Snapshot, tally: Tally, job_status: Mapping[str, Any]
+) -> list[tuple[JobReport, dict[str, Any]]]:
+    """Return each shard with the status it should have, in the order in which to write them.
+
+    The summary is in the first shard, which comes last: what it says, the others say by then.
+    """
+    reports = sorted(snapshot.reports, key=lambda report: report.shard)
+    records = _next_records(snapshot, tally)
+    if job_status.get("phase") not in names.FINAL_PHASES:
+        records = {name: record for name, record in records.items() if _is_telling(record)}
+    shares = _share_out(reports, records)
+    return [
+        (
+            report,
+            {
+                **(_summary(job_status, records) if report.shard == 0 else {}),
+                **({"nodeStates": _raw(shares[report.shard])} if shares[report.shard] else {}),
+            },
+        )
+        for report in (*reports[1:], *reports[:1])
+    ]
+
+
+def _is_telling(record: NodeRecord) -> bool:
+    """Return whether the record says more than that the node's first pod is on its way.
+
+    While a run goes on, such nodes are only counted: a large report is costly to write, and half of
+    what would be written of a run that has just begun says nothing. Its last record has them all.
+    """
+    return record.state != WAITING or bool(record.reason or record.attempts or record.active_since)
+
+
+def _raw(records: Mapping[str, NodeRecord]) -> dict[str, Any]:
+    return {name: records[name].to_raw() for name in sorted(records)}
+
+
+def _next_records(snapshot: Snapshot, tally: Tally) -> dict[str, NodeRecord]:
+    """Return every node's record, those of nodes that are no longer wanted included."""
+    records = merge_records(snapshot)
+    for name, record in list(records.items()):
+        if name in tally.nodes or name in tally.absent or not tally.is_exact:
+            continue
+        if record.state in {ACTIVE, UNREACHABLE} or (record.state == WAITING and record.attempts):
+            # It has begun, which still counts when it is back.
+            words = "the node left before its task had ended"
+            records[name] = replace(record, state=REMOVED, reason="NodeRemoved", message=words)
+        elif record.state not in {COMPLETED, FAILED, REMOVED}:
+            del records[name]
+    records.update(tally.absent)
+    records.update({name: node.record for name, node in tally.nodes.items()})
+    return records
+
+
+def _share_out(
+    reports: list[JobReport], records: Mapping[str, NodeRecord]
+) -> dict[int, dict[str, NodeRecord]]:
+    """Return the records by shard, none of which takes more than its share.
+
+    A record stays where it is; a new one goes where the node's evidence is, if there is room, else
+    to the first shard with room.
+    """
+    shares: dict[int, dict[str, NodeRecord]] = {report.shard: {} for report in reports}
+    home: dict[str, int] = {}
+    entered: dict[str, int] = {}
+    for report in reports:
+        for name in report.records:
+            home.setdefault(name, report.shard)
+        for name in report.evidence:
+            entered.setdefault(name, report.shard)
+
+    def has_room(shard: int | None) -> bool:
+        return shard is not None and len(shares[shard]) < NODES_PER_SHARD
+
+    for name in sorted(records, key=lambda name: (name not in home, name not in entered, name)):
+        place = home.get(name)
+        if place is None or not has_room(place):
+            place = entered.get(name)
+        if place is None or not has_room(place):
+            place = next(filter(has_room, shares), None)
+        if place is not None:
+            shares[place][name] = records[name]
+    return shares
+
+
+def _summary(job_status: Mapping[str, Any], records: Mapping[str, NodeRecord]) -> dict[str, Any]:
+    taken = ("phase", "observedGeneration", "startTime", "completionTime", "nodes")
+    summary = {key: job_status[key] for key in taken if key in job_status}
+    began = parse_time(job_status.get("startTime"))
+    ended = parse_time(job_status.get("completionTime"))
+    if began is not None and ended is not None:
+        summary["durationSeconds"] = max(int((ended - began).total_seconds()), 0)
+    if message := _message(job_status):
+        summary["message"] = message
+    if story := tell_run(summary, records, job_status.get("conditions") or ()):
+        summary["story"] = story
+    return summary
+
+
+def _message(job_status: Mapping[str, Any]) -> str:
+    by_type = {raw["type"]: raw for raw in job_status.get("conditions") or ()}
+    for type_ in (names.CONDITION_FAILED, names.CONDITION_COMPLETE):
+        if by_type.get(type_, {}).get("status") == "True":
+            return str(by_type[type_].get("message") or "")
+    return str(by_type.get(names.CONDITION_PROGRESSING, {}).get("message") or "")
+
+
+def closed_status(report: JobReport) -> dict[str, Any] | None:
+    """Return the last status of a report whose Job is gone, None when it is closed already."""
+    if report.shard or report.status.get("phase") in FINAL_REPORT_PHASES:
+        return None
+    message = "the Job was deleted before the run had ended"
+    return {
+        **report.status,
+        "phase": PHASE_CANCELLED,
+        "message": message,
+        "story": [*without_present(report.status.get("story") or ()), message],
+    }
+
+
+def expired_reports(
+    reports: list[JobReport],
+    *,
+    living_uid: str,
+    limit: int,
+    max_age_seconds: float | None,
+    now: datetime,
+) -> tuple[list[JobReport], datetime | None]:
+    """Return the reports of one Job name that history has no more room for, and the next moment.
+
+    Of the runs that are over, the newest `limit` are kept, none longer than `max_age_seconds`;
+    a run counts as one however many shards it has. The report of the living Job always stays.
+    """
+    runs: dict[str, list[JobReport]] = {}
+    for report in reports:
+        if report.job_uid != living_uid:
+            runs.setdefault(report.job_uid, []).append(report)
+    by_age = sorted(runs.values(), key=_created, reverse=True)
+    expired = [report for run in by_age[limit:] for report in run]
+    wakes: list[datetime] = []
+    for run in by_age[:limit]:
+        if max_age_seconds is None:
+            break
+        end = _ended(run) + timedelta(seconds=max_age_seconds)
+        if end <= now:
+            expired.extend(run)
+        else:
+            wakes.append(end)
+    return expired, min(wakes, default=None)
+
+
+def excess_reports(reports: Iterable[JobReport], count: int) -> list[JobReport]:
+    """Return `count` reports, those of the runs that ended first; a run goes as a whole."""
+    if count <= 0:
+        return []
+    runs: dict[str, list[JobReport]] = {}
+    for report in reports:
+        runs.setdefault(report.job_uid, []).append(report)
+    excess: list[JobReport] = []
+    for run in sorted(runs.values(), key=_ended):
+        if len(excess) >= count:
+            break
+        excess.extend(run)
+    return excess
+
+
+def _ended(run: list[JobReport]) -> datetime:
+    """Return when a run ended; for one whose report does not say it, when it was created."""
+    ends = [end for report in run if (end := parse_time(report.status.get("completionTime")))]
+    return max(ends, default=_created(run))
+
+
+def _created(run: list[JobReport]) -> datetime:
+    first = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+    return min((report.created_at or first for report in run), default=first)

@@ -1,0 +1,165 @@
+"""The run told in order: what `kubectl describe` of a JobReport ends with.
+
+Made from the records alone, never from the clock, so that telling it anew changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from daemonset_job.api import names
+from daemonset_job.api.report import NodeRecord
+from daemonset_job.api.times import format_time, parse_time
+from job_controller.core.state.node_state import COMPLETED, FAILED
+from job_controller.core.text.fold_names import fold
+from job_controller.core.text.sanitize import brief
+
+# Kinds of trouble told one by one; `status.nodeStates` has every node.
+_TOLD = 8
+_NAMES_LIMIT = 160
+_LINE_LIMIT = 400
+_NOW = "now: "
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A sentence, and when it happened; without a time it is about now."""
+
+    moment: datetime | None
+    text: str
+
+
+def tell_run(
+    summary: Mapping[str, Any],
+    records: Mapping[str, NodeRecord],
+    conditions: Iterable[Mapping[str, Any]] = (),
+) -> list[str]:
+    """Return the story of a run, a sentence each: "+8s node-7 failed: exit 2 after 4 attempts".
+
+    `summary` is a report's status without its nodes, `conditions` are those of the Job. Times
+    are counted from the start of the run, whose date is in the first sentence; node and controller
+    clocks differ, so a moment before the start is told as the start. At most some twenty
+    sentences, each of bounded length.
+    """
+    began = parse_time(summary.get("startTime"))
+    if began is None:
+        return []
+    ended = parse_time(summary.get("completionTime"))
+    # What is so now, without a time of its own, was so at the end of a run that is over.
+    lines = [
+        _Line(max(line.moment, began), line.text) if line.moment else _Line(ended, line.text)
+        for line in (
+            *_progress(records),
+            *_troubles(records),
+            *_alterations(conditions),
+            *_end(summary, ended),
+        )
+    ]
+    lines.sort(key=lambda line: (line.moment is None, line.moment or began))
+    desired = (summary.get("nodes") or {}).get("desired", 0)
+    where = f" on {_nodes(desired)}" if desired else ""
+    first = f"{format_time(began)} started{where}"
+    return [first, *(brief(_told(line, began), _LINE_LIMIT) for line in lines)]
+
+
+def without_present(story: Iterable[str]) -> list[str]:
+    """Return the story without what it said of the present, which is past."""
+    return [line for line in story if not line.startswith(_NOW)]
+
+
+def _told(line: _Line, began: datetime) -> str:
+    if line.moment is None:
+        return f"{_NOW}{line.text}"
+    return f"+{_duration(int((line.moment - began).total_seconds()))} {line.text}"
+
+
+def _progress(records: Mapping[str, NodeRecord]) -> list[_Line]:
+    done = sorted(
+        (record.finished_at, name)
+        for name, record in records.items()
+        if record.state == COMPLETED and record.finished_at
+    )
+    if not done:
+        return []
+    (first_at, first), (last_at, last) = done[0], done[-1]
+    if len(done) == 1:
+        return [_Line(parse_time(first_at), f"{first} completed")]
+    words = f"{last} completed, the last of {len(done)}"
+    slowest = max((r.duration_seconds, n) for n, r in records.items() if r.state == COMPLETED)
+    if slowest[0]:
+        words += f"; the slowest was {slowest[1]}, {_duration(slowest[0])}"
+    return [
+        _Line(parse_time(first_at), f"{first} completed, the first"),
+        _Line(parse_time(last_at), words),
+    ]
+
+
+def _troubles(records: Mapping[str, NodeRecord]) -> list[_Line]:
+    """Return what did not go well, nodes of one fate together, the earliest first."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name, record in records.items():
+        if fate := _fate(record):
+            groups.setdefault(fate, []).append(name)
+    lines = []
+    for (words, message), found in groups.items():
+        finished = [records[name].finished_at for name in found if records[name].finished_at]
+        has_time = records[found[0]].state in {COMPLETED, FAILED}
+        moment = parse_time(min(finished, default="")) if has_time else None
+        detail = f": {message}" if message else ""
+        lines.append(_Line(moment, f"{fold(found, limit=_NAMES_LIMIT)} {words}{detail}"))
+    lines.sort(key=lambda line: (line.moment is None, str(line.moment), line.text))
+    if len(lines) > _TOLD:
+        rest = len(lines) - _TOLD
+        lines[_TOLD:] = [_Line(lines[_TOLD].moment, f"and {rest} more, see nodeStates")]
+    return lines
+
+
+def _alterations(conditions: Iterable[Mapping[str, Any]]) -> list[_Line]:
+    """Return that another client changed the DaemonSet; the time is that of the first change."""
+    return [
+        _Line(parse_time(raw.get("lastTransitionTime")), str(raw.get("message") or ""))
+        for raw in conditions
+        if raw.get("type") == names.CONDITION_ALTERED
+    ]
+
+
+def _fate(record: NodeRecord) -> tuple[str, str] | None:
+    """Return what there is to tell of a node and why, None for one where all went well."""
+    match record.state:
+        case "Failed":
+            return "failed", record.message
+        case "Removed":
+            return "is gone", record.message
+        case "Unreachable":
+            return "cannot be reached", record.message
+        case "Completed" if record.attempts > 1:
+            return f"completed at attempt {record.attempts}", ""
+        case "Waiting" | "Active" if record.reason:
+            return "has not completed", record.message
+    return None
+
+
+def _end(summary: Mapping[str, Any], ended: datetime | None) -> list[_Line]:
+    phase, message = summary.get("phase") or "", summary.get("message") or ""
+    if ended is None:
+        return [_Line(None, f"{phase}: {message}")] if message else []
+    words = {names.PHASE_SUCCEEDED: "succeeded", names.PHASE_FAILED: "failed"}.get(phase, phase)
+    return [_Line(ended, f"the run {words}: {message}")]
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"
+
+
+def _duration(seconds: int) -> str:
+    """Return `seconds` as kubectl does: 45s, 12m30s, 3h5m."""
+    if seconds < 120:
+        return f"{seconds}s"
+    minutes, rest = divmod(seconds, 60)
+    if minutes < 120:
+        return f"{minutes}m{rest}s" if rest else f"{minutes}m"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes}m" if minutes else f"{hours}h"

@@ -1,0 +1,38 @@
+"""What the administrator chose for all Jobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from daemonset_job.api import names
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long what may heal by itself is given, in seconds, from when the controller saw it.
+
+    `start`: a task that cannot start (its image cannot be pulled, the pod finds no room); three
+    times as long where nothing says why. `unreachable`: a node that is not Ready, before it counts
+    as unreachable.
+    """
+
+    start: float = 300.0
+    unreachable: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the administrator chose for all Jobs.
+
+    `token`: the word of Jobs that name none. `hold_image`: what holds the pod of a task in Exit
+    mode once the task has ended. `history_limit` finished reports are kept for each Job name,
+    none longer than `history_seconds` (None: for ever), and `history_namespace_limit` in each
+    namespace (None: no limit).
+    """
+
+    token: str = names.DEFAULT_TOKEN
+    patience: Patience = field(default_factory=Patience)
+    hold_image: str = names.DEFAULT_HOLD_IMAGE
+    history_limit: int = 10
+    history_seconds: float | None = None
+    history_namespace_limit: int | None = None

@@ -1,0 +1,170 @@
+"""Wanted nodes that cannot take their pod, because a condition of their own keeps pods off them.
+
+A node that is not Ready has a taint that pods of a DaemonSet do not tolerate
+(node.kubernetes.io/not-ready:NoSchedule; kubernetes pkg/controller/nodelifecycle). While its pod is
+there, the DaemonSet controller lets it stay. Once the pod has gone, by a graceful shutdown or by
+force, it counts the node no longer and creates no pod. The condition passes, and the node's work is
+not done: a node that has begun stays wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from daemonset_job.api import report
+from daemonset_job.api.affinity import NodeAffinity
+from daemonset_job.api.objects import Node, Pod
+from daemonset_job.api.report import Evidence, NodeRecord
+from daemonset_job.api.taints import Taint, untolerated
+from job_controller.core.state.node_state import (
+    ACTIVE,
+    COMPLETED,
+    FAILED,
+    UNREACHABLE,
+    WAITING,
+    Court,
+    why_unreachable,
+)
+from job_controller.core.state.sightings import not_ready
+from job_controller.core.state.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """The nodes that have begun and have no pod that stands for them.
+
+    `held`: those that a condition keeps pods off, with the taint. The DaemonSet controller does not
+    count them. `due`: those that nothing keeps pods off; it is about to count them.
+    """
+
+    held: Mapping[str, Taint] = field(default_factory=dict)
+    due: frozenset[str] = frozenset()
+
+
+def find_absence(
+    snapshot: Snapshot,
+    standing: Mapping[str, Pod],
+    ledger: Mapping[str, Evidence],
+    records: Mapping[str, NodeRecord],
+) -> Absence:
+    """Return the nodes that have begun and are not among those with a pod, `standing`.
+
+    A node counts with the UID it had when it began, and while it matches the DaemonSet's choice. A
+    taint that an administrator chose takes it out of the count.
+    """
+    daemon_set = snapshot.owned_daemon_set
+    if daemon_set is None:
+        return Absence()
+    leaving = {pod.node_name for pod in snapshot.pods if pod.deleting and not pod.is_terminal}
+    affinity = NodeAffinity(daemon_set.pod_spec)
+    held: dict[str, Taint] = {}
+    due: set[str] = set()
+    for name in sorted((records.keys() | ledger.keys()) - standing.keys()):
+        node = snapshot.nodes.get(name)
+        if node is None or not _has_begun(node, ledger.get(name), records.get(name)):
+            continue
+        if not affinity.matches(name, node.labels):
+            continue
+        taints = untolerated(node.taints, daemon_set.pod_spec)
+        if not taints:
+            due |= {name} - leaving
+        elif all(taint.is_condition for taint in taints):
+            held[name] = taints[0]
+    return Absence(held, frozenset(due))
+
+
+def find_held(snapshot: Snapshot, standing: Mapping[str, Pod]) -> dict[str, Taint]:
+    """Return the nodes that a condition keeps the next pod off, or one that waits, by name."""
+    ledger = report.merge_evidence(snapshot.reports)
+    records = report.merge_records(snapshot.reports)
+    absence = find_absence(snapshot, standing, ledger, records)
+    return {**absence.held, **held_pods(snapshot, standing)}
+
+
+def held_pods(snapshot: Snapshot, standing: Mapping[str, Pod]) -> dict[str, Taint]:
+    """Return the nodes whose pod waits to be scheduled until a condition of the node has passed.
+
+    The node got the taint after the pod had been created.
+    """
+    daemon_set = snapshot.owned_daemon_set
+    if daemon_set is None:
+        return {}
+    held: dict[str, Taint] = {}
+    for name, pod in standing.items():
+        if pod.bound or not snapshot.nodes[name].taints:
+            continue
+        taints = untolerated(snapshot.nodes[name].taints, daemon_set.pod_spec)
+        if taints and all(taint.is_condition for taint in taints):
+            held[name] = taints[0]
+    return held
+
+
+# States of nodes that have begun. A node that left, or failed before its task had started, may come
+# back, and then its work is not done.
+_BEGUN: Final = frozenset({ACTIVE, UNREACHABLE, FAILED, "Removed"})
+
+
+def has_begun(record: NodeRecord | None) -> bool:
+    """Return whether the record says that the node's task was started, or may have been.
+
+    A node can fail before its task has started. It is not forgiven for being away.
+    """
+    if record is None:
+        return False
+    return record.state in _BEGUN or record.attempts > 0
+
+
+def judge_absent(
+    court: Court, node: Node, taint: Taint, evidence: Evidence | None, record: NodeRecord | None
+) -> tuple[NodeRecord, datetime | None]:
+    """Return the record of a node that is held without a pod, and when time alone changes it."""
+    known = record if record is not None and record.uid == node.uid else None
+    if evidence is not None and evidence.is_completed and evidence.node_uid == node.uid:
+        return _completed(known or NodeRecord(node.uid, WAITING), evidence), None
+    assert known is not None
+    if known.has_failed(court.retry):
+        return known, None
+    was_unreachable = known.state == UNREACHABLE and known.retry == court.retry
+    if known.state not in {ACTIVE, WAITING, UNREACHABLE} or known.retry != court.retry:
+        # Removed, or failed before a retry: it is to be tried again when it can be.
+        known = NodeRecord(
+            uid=known.uid,
+            state=WAITING,
+            # At least one, which says that the node has begun: Waiting alone does not.
+            attempts=max(known.attempts, 1),
+            started_at=known.started_at,
+            pod_uid=known.pod_uid,
+            retry=court.retry,
+        )
+    sighting = court.seen.get(not_ready(node))
+    first = sighting.first if sighting is not None else court.now
+    limit = first + timedelta(seconds=court.patience.unreachable)
+    if court.now < limit and not was_unreachable:
+        return known, limit
+    reason, message = why_unreachable(node, taint)
+    return replace(known, state=UNREACHABLE, reason=reason, message=message), None
+
+
+def _has_begun(node: Node, evidence: Evidence | None, record: NodeRecord | None) -> bool:
+    if evidence is not None and evidence.is_completed and evidence.node_uid == node.uid:
+        return True
+    if record is None or record.uid != node.uid:
+        return False
+    return has_begun(record)
+
+
+def _completed(record: NodeRecord, evidence: Evidence) -> NodeRecord:
+    if record.state == COMPLETED:
+        return record
+    return NodeRecord(
+        uid=record.uid,
+        state=COMPLETED,
+        attempts=max(record.attempts, 1),
+        started_at=record.started_at,
+        finished_at=f"{evidence.completed_at[:19]}Z",
+        pod_uid=evidence.pod_uid or record.pod_uid,
+        retry=record.retry,
+    )

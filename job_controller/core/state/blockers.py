@@ -1,0 +1,258 @@
+"""What keeps a run from getting on, in words for the person who has to mend it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from daemonset_job.api import names
+from daemonset_job.api.job import Job
+from daemonset_job.api.objects import DaemonSet
+from job_controller.core.desired.limits import (
+    SPEC_LIMIT_BYTES,
+    TERMS_LIMIT_BYTES,
+    measure_terms,
+    spec_bytes,
+)
+from job_controller.core.state.node_counts import Tally
+from job_controller.core.state.node_state import ACTIVE, UNREACHABLE, WAITING
+from job_controller.core.state.snapshot import Snapshot
+from job_controller.core.state.validate import INVALID_TOKEN, find_token_mistake
+from job_controller.core.text.fold_names import fold
+from job_controller.core.text.sanitize import brief
+
+# A refusal gives its reason at its end: policies list all that is wrong. A condition has the room.
+REFUSAL_LIMIT = 1024
+# The reason of a trouble that a run can have after its end too: its pods may not be deleted.
+POD_CHANGE_REFUSED = "PodChangeRefused"
+PODS_REFUSED = "PodsRefused"
+# Reasons of a node's record that need a person, the most telling first, as reasons of the
+# condition and in words after "2 of 3 nodes".
+_NODE_TROUBLE = {
+    "ImagePullFailed": ("ImagePullFailed", "cannot get the image"),
+    "ContainerStartFailed": ("ContainerStartFailed", "cannot start the container"),
+    "PodRejected": ("PodRejected", "do not take the pod"),
+    "TaskNotStarted": ("TaskNotStarted", "have not started the task"),
+    "SchedulingGated": ("SchedulingGated", "wait at scheduling gates of somebody else"),
+    "Unschedulable": ("Unschedulable", "have no room for the pod"),
+    "NodeNotReady": ("NodesUnreachable", "cannot be reached"),
+    "NodeTainted": ("NodesUnreachable", "cannot take the pod"),
+    "Restarting": ("TaskFailing", "see the task fail and be started again"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A reason (CamelCase, for machines) and a message (for people)."""
+
+    reason: str
+    message: str
+
+
+def find_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
+    """Return the first thing that has to change before the run can get on, None when nothing.
+
+    Ordered by what hides the rest: without a DaemonSet there are no pods, without pods no
+    containers.
+    """
+    return (
+        _token_trouble(snapshot)
+        or _daemon_set_trouble(snapshot)
+        or _write_trouble(snapshot)
+        or _altered_trouble(snapshot, tally)
+        or _placement_trouble(snapshot, tally)
+        or _node_trouble(tally)
+    )
+
+
+def find_hindrance(snapshot: Snapshot) -> Trouble | None:
+    """Return why a Job cannot start as it is, None when it can.
+
+    As long as it has not started, what it runs may be corrected.
+    """
+    size = spec_bytes(snapshot.job)
+    if size > SPEC_LIMIT_BYTES:
+        return Trouble(
+            "SpecTooLarge",
+            f"spec without spec.nodes has {_kib(size)} as JSON, {_kib(SPEC_LIMIT_BYTES)} at most: "
+            "keep what is long in a ConfigMap, or in the image",
+        )
+    return _token_trouble(snapshot) or _daemon_set_trouble(snapshot)
+
+
+def _token_trouble(snapshot: Snapshot) -> Trouble | None:
+    mistake = find_token_mistake(snapshot)
+    return Trouble(INVALID_TOKEN, mistake) if mistake else None
+
+
+def _terms_trouble(job: Job) -> Trouble | None:
+    count, size = measure_terms(job)
+    if size <= TERMS_LIMIT_BYTES:
+        return None
+    return Trouble(
+        "TooManyNodeTerms",
+        f"spec.nodes and the node affinity of spec.template make {count} nodeSelectorTerms of "
+        f"{_kib(size)}, {_kib(TERMS_LIMIT_BYTES)} at most: name fewer nodes, or choose them by "
+        "their labels with spec.nodes.selector",
+    )
+
+
+def _kib(size: int) -> str:
+    return f"{-(-size // 1024)} KiB"
+
+
+def _daemon_set_trouble(snapshot: Snapshot) -> Trouble | None:
+    found = snapshot.daemon_set
+    if found is not None and found.owner_uid != snapshot.job.uid:
+        return _foreign_trouble(found)
+    if excess := _terms_trouble(snapshot.job):
+        return excess
+    if snapshot.refusal:
+        return Trouble(
+            "DaemonSetRefused",
+            f"the API server refuses the DaemonSet: {brief(snapshot.refusal, REFUSAL_LIMIT)}",
+        )
+    return None
+
+
+def _write_trouble(snapshot: Snapshot) -> Trouble | None:
+    """Return which other writes the API server refuses: a quota, an admission policy, a size."""
+    if snapshot.report_refusal:
+        return Trouble(
+            "ReportRefused",
+            "the API server refuses the JobReport: "
+            f"{brief(snapshot.report_refusal, REFUSAL_LIMIT)}",
+        )
+    words = _refused_pod_changes(snapshot)
+    return Trouble(POD_CHANGE_REFUSED, words) if words else None
+
+
+def _refused_pod_changes(snapshot: Snapshot) -> str:
+    """Return which changes of pods the API server refuses and why, "" for none.
+
+    Each of them holds up nothing of the other, so that both are told.
+    """
+    refusals = {
+        "to let pods start": snapshot.gates_refusal,
+        "to delete pods of failed nodes": snapshot.deletion_refusal,
+    }
+    told = {change: refusal for change, refusal in refusals.items() if refusal}
+    return "; ".join(
+        f"the API server refuses {change}: {brief(refusal, REFUSAL_LIMIT // len(told))}"
+        for change, refusal in told.items()
+    )
+
+
+def _altered_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
+    if not tally.is_altered:
+        return None
+    name = snapshot.job.daemon_set_name
+    return Trouble(
+        "DaemonSetAltered",
+        f"another client changed on which nodes the pods of DaemonSet {name} run (affinity, "
+        "nodeSelector or tolerations), and that is not undone yet: if it stays, remove the change",
+    )
+
+
+def _foreign_trouble(found: DaemonSet) -> Trouble:
+    if found.owner_uid:
+        return Trouble(
+            "PreviousRunEnding",
+            f"DaemonSet {found.name} of an earlier Job of this name is still being removed",
+        )
+    return Trouble(
+        "NameTaken",
+        f"a DaemonSet {found.name} exists that is not this Job's: delete or rename it, or give "
+        "the Job another name",
+    )
+
+
+def _placement_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
+    daemon_set = snapshot.owned_daemon_set
+    if daemon_set is None or not daemon_set.is_observed:
+        return None
+    if tally.desired == 0:
+        return Trouble(
+            "NoMatchingNodes",
+            "no node matches (spec.nodes, taints not tolerated by spec.template); the Job waits "
+            "for one to join",
+        )
+    if refused := _refused_pods_trouble(snapshot, tally):
+        return refused
+    stuck = _stuck_nodes(snapshot, tally)
+    if stuck and _lacks_pods(tally, stuck):
+        return Trouble(
+            "NodesUnreachable",
+            f"{len(stuck)} of {tally.desired} nodes cannot be reached ({fold(stuck, limit=200)}): "
+            "a pod that is being deleted there cannot end, and another one has to wait for that",
+        )
+    return None
+
+
+def count_unexplained(snapshot: Snapshot, tally: Tally) -> int:
+    """Return how many wanted pods do not exist, without those whose absence has a known reason.
+
+    0 while the DaemonSet controller has not observed the newest spec: it may be about to create
+    them. The event of a refusal stays when the refusal is over, so that pods whose absence has
+    another reason must not be counted as refused.
+    """
+    daemon_set = snapshot.owned_daemon_set
+    if daemon_set is None or not daemon_set.is_observed or tally.missing == 0:
+        return 0
+    stuck = _stuck_nodes(snapshot, tally)
+    if not _lacks_pods(tally, stuck):
+        return 0
+    return max(tally.missing - len(set(stuck) - tally.resting - tally.absent.keys()), 0)
+
+
+def _lacks_pods(tally: Tally, stuck: list[str]) -> bool:
+    return len(tally.nodes) + len(tally.absent.keys() - set(stuck)) < tally.desired
+
+
+def _refused_pods_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
+    """Return why pods cannot be created; what was told before a restart stays until it is known."""
+    count = count_unexplained(snapshot, tally)
+    if count == 0:
+        return None
+    if snapshot.pods_refused:
+        words = brief(snapshot.pods_refused, REFUSAL_LIMIT)
+        return Trouble(PODS_REFUSED, f"{count} of {tally.desired} pods cannot be created: {words}")
+    told = snapshot.job.condition(names.CONDITION_PROGRESSING)
+    if snapshot.pods_refused is None and told is not None and told.reason == PODS_REFUSED:
+        return Trouble(PODS_REFUSED, told.message)
+    return None
+
+
+def _stuck_nodes(snapshot: Snapshot, tally: Tally) -> list[str]:
+    """Return the nodes that are not Ready and whose only pod is being deleted.
+
+    Completed ones too: which nodes are wanted is known by their pods, so the run waits for the
+    successor of that pod.
+    """
+    return sorted(
+        {
+            pod.node_name
+            for pod in snapshot.pods
+            if pod.deleting
+            and pod.node_name not in tally.nodes
+            and (node := snapshot.nodes.get(pod.node_name)) is not None
+            and not node.ready
+        }
+    )
+
+
+def _node_trouble(tally: Tally) -> Trouble | None:
+    by_reason: dict[str, list[str]] = defaultdict(list)
+    open_ = {name: node.record for name, node in tally.nodes.items() if not node.retire}
+    for name, record in (*open_.items(), *tally.absent.items()):
+        if record.state in {WAITING, ACTIVE, UNREACHABLE}:
+            by_reason[record.reason].append(name)
+    for reason, (condition, words) in _NODE_TROUBLE.items():
+        if nodes := by_reason.get(reason):
+            message = tally.record(nodes[0]).message
+            return Trouble(
+                condition,
+                f"{len(nodes)} of {tally.desired} nodes {words} ({fold(nodes, limit=200)}): "
+                f"{message}",
+            )
+    return None

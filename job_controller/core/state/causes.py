@@ -1,0 +1,150 @@
+"""Why the task of a pod does not run: what the pod itself says of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from daemonset_job.api.objects import Container, Pod
+from job_controller.core.text.sanitize import brief
+
+# Why a task container that should start does not (kubernetes pkg/kubelet/images/types.go,
+# pkg/kubelet/container/sync_result.go and pkg/kubelet/kuberuntime/kuberuntime_container.go). Each
+# needs a person; none heals by waiting alone.
+IMAGE_REASONS: Final = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "ErrImageNeverPull",
+        "InvalidImageName",
+        "ImageInspectError",
+        "RegistryUnavailable",
+        "SignatureValidationFailed",
+    }
+)
+START_REASONS: Final = frozenset(
+    {
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "RunContainerError",
+        "PostStartHookError",
+    }
+)
+# These cannot change while the pod stands: no time is given for them to.
+HOPELESS_REASONS: Final = frozenset({"InvalidImageName", "ErrImageNeverPull"})
+
+CRASH_LOOP: Final = "CrashLoopBackOff"
+# What a kubelet says of a container that it has not tried to start yet. The restart count may
+# already be that of the next start then.
+_QUIET_REASONS: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
+# The end of a container that the kubelet cannot find any more. It raises the restart count with it
+# (kubernetes pkg/kubelet/kubelet_pods.go, convertToAPIContainerStatuses).
+_LOST: Final = "ContainerStatusUnknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What keeps a task from running, as reason and message of its node's record."""
+
+    reason: str
+    message: str = ""
+
+
+def has_started(pod: Pod) -> bool:
+    """Return whether the task in the pod was started at least once."""
+    container = pod.container
+    if container is None:
+        return False
+    return (
+        container.state in {"running", "terminated"}
+        or container.restart_count > 0
+        or container.last_exit_code is not None
+    )
+
+
+def is_awaited(pod: Pod) -> bool:
+    """Return whether the task is to start, for the first time or again, and does not run.
+
+    Not while the kubelet backs off from starting it again.
+    """
+    container = pod.container
+    if container is None or not has_started(pod):
+        return True
+    return container.state == "waiting" and container.reason != CRASH_LOOP
+
+
+def is_backing_off(pod: Pod) -> bool:
+    """Return whether the kubelet waits before it starts the task again."""
+    container = pod.container
+    return container is not None and container.state == "waiting" and container.reason == CRASH_LOOP
+
+
+def ended_count(container: Container) -> int:
+    """Return how many starts of the task in this pod have ended.
+
+    A kubelet raises the restart count with the next start only. Until then the newest end shows as
+    the state of the container, or, when it has tried to start it again, as the one before it.
+    """
+    if container.state == "terminated":
+        return container.restart_count + (container.reason != _LOST)
+    has_newest = (
+        container.state == "waiting"
+        and container.reason not in _QUIET_REASONS
+        and container.last_exit_code is not None
+        and container.last_reason != _LOST
+    )
+    return container.restart_count + has_newest
+
+
+def find_cause(pod: Pod) -> Cause | None:
+    """Return what keeps the task from running, None if the pod does not say."""
+    if pod.is_gated:
+        return Cause("NotItsTurn")
+    if has_started(pod):
+        return None if pod.is_disrupted else _why_not_created(pod) or _why_blocked(pod)
+    return _why_not_created(pod) or _why_not_run(pod)
+
+
+def find_disruption(pod: Pod) -> Cause | None:
+    """Return that the cluster ends the pod for reasons that are not the task's, None if not."""
+    if not pod.is_disrupted:
+        return None
+    cause = pod.disrupted or pod.reason
+    return Cause("Disrupted", brief(f"the pod was disrupted ({cause}); another one follows"))
+
+
+def _why_not_created(pod: Pod) -> Cause | None:
+    """Return what keeps the task's container from being created, or created again."""
+    container = pod.container
+    if container is None or container.state != "waiting":
+        return None
+    if container.reason in IMAGE_REASONS:
+        return Cause("ImagePullFailed", brief(container.message or container.reason))
+    if container.reason in START_REASONS:
+        return Cause("ContainerStartFailed", brief(container.message or container.reason))
+    return None
+
+
+def _why_not_run(pod: Pod) -> Cause | None:
+    """Return what keeps the pod as a whole from running."""
+    if disruption := find_disruption(pod):
+        return disruption
+    if pod.phase == "Failed":
+        detail = f": {pod.message}" if pod.message else ""
+        return Cause("PodRejected", brief(f"the kubelet rejects the pod: {pod.reason}{detail}"))
+    if blocked := _why_blocked(pod):
+        return blocked
+    if pod.unschedulable:
+        return Cause("Unschedulable", brief(pod.unschedulable))
+    if pod.gates:
+        gates = brief(", ".join(sorted(pod.gates)), 200)
+        words = f"the pod waits at a scheduling gate of somebody else: {gates}"
+        return Cause("SchedulingGated", words)
+    return None
+
+
+def _why_blocked(pod: Pod) -> Cause | None:
+    """Return which init container fails, None while another one is at work."""
+    if not pod.blocker or pod.has_init_running or not is_awaited(pod):
+        return None
+    return Cause("ContainerStartFailed", brief(pod.blocker))

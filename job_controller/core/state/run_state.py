@@ -1,0 +1,152 @@
+"""Where the run stands as a whole: going on, held, completed or failed, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from daemonset_job.api import names
+from daemonset_job.api.job import Job
+from daemonset_job.api.times import parse_time
+from job_controller.core.state.node_counts import Tally
+from job_controller.core.state.node_state import COMPLETED, FAILED, UNREACHABLE
+from job_controller.core.state.snapshot import Snapshot
+
+RUNNING: Final = "Running"
+HELD: Final = "Held"
+SUCCEEDED: Final = "Succeeded"
+LOST: Final = "Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class RunVerdict:
+    """The state of the run, with the reason for its condition.
+
+    `message` is what is on record already; `render.messages` makes it where it is empty. `allowed`
+    is how many nodes may fail. `wake_at` is when time alone may change the state.
+    """
+
+    state: str
+    reason: str = ""
+    message: str = ""
+    allowed: int = 0
+    wake_at: datetime | None = None
+
+
+def judge_run(snapshot: Snapshot, tally: Tally, now: datetime) -> RunVerdict:
+    """Return where the run stands.
+
+    Completed and failed are final, but for a retry asked for by annotation, which opens a failed
+    run again. A run never fails for want of nodes or pods: it waits, and its status says for what.
+    """
+    job = snapshot.job
+    if job.is_true(names.CONDITION_COMPLETE):
+        return _again(job, names.CONDITION_COMPLETE, SUCCEEDED)
+    if job.is_true(names.CONDITION_FAILED) and job.status.get("retry", "") == job.retry_token:
+        return _again(job, names.CONDITION_FAILED, LOST)
+    run = _judge_open(snapshot, tally, now)
+    if run.state == SUCCEEDED and snapshot.report_refusal:
+        # The record outlives the Job, so the Job is not complete before the record says so.
+        return RunVerdict(RUNNING)
+    return run
+
+
+def _judge_open(snapshot: Snapshot, tally: Tally, now: datetime) -> RunVerdict:
+    """Return where a run stands that has not ended on record."""
+    job = snapshot.job
+    if tally.is_complete:
+        return RunVerdict(SUCCEEDED, "AllNodesCompleted")
+    return (
+        _by_report(snapshot)
+        or _by_nodes(job, tally)
+        or _by_deadline(job, now)
+        or RunVerdict(RUNNING, wake_at=deadline(job, now))
+    )
+
+
+def _again(job: Job, type_: str, state: str) -> RunVerdict:
+    condition = job.condition(type_)
+    assert condition is not None
+    return RunVerdict(state, condition.reason, condition.message)
+
+
+def _by_report(snapshot: Snapshot) -> RunVerdict | None:
+    """Return that the run has succeeded when its report says so already, of this very spec.
+
+    The report is written before the Job. A pass that sees the one and not the other (a crash
+    between the two, an answer that was lost) must not take back what was said. What was said of an
+    older spec is no answer to the one that stands: the Job was changed in between.
+    """
+    first = snapshot.first_report
+    if first is None or first.status.get("phase") != names.PHASE_SUCCEEDED:
+        return None
+    if first.status.get("observedGeneration", snapshot.job.generation) != snapshot.job.generation:
+        return None
+    failed = (first.status.get("nodes") or {}).get("failed")
+    reason = "EnoughNodesCompleted" if failed else "AllNodesCompleted"
+    return RunVerdict(SUCCEEDED, reason, str(first.status.get("message") or ""))
+
+
+def _by_nodes(job: Job, tally: Tally) -> RunVerdict | None:
+    """Return what failed and unreachable nodes mean for the run, None when nothing yet.
+
+    While nobody knows how many nodes are wanted (the DaemonSet is created again), a percentage of
+    them says nothing; and the newest limit says nothing of the nodes of an older `spec.nodes`.
+    """
+    if not tally.is_known or not tally.is_applied:
+        return None
+    failed, lost = tally.names(FAILED), tally.names(UNREACHABLE)
+    policy = job.spec.failure_policy
+    # The DaemonSet may be newer than what is known of nodes and pods: a node that has just failed
+    # and gone is a failure among as many nodes as there were.
+    wanted = max(tally.desired, len(tally.nodes) + len(tally.absent))
+    allowed = allowed_failures(policy.max_failed_nodes, wanted)
+    over = len(failed) + len(lost) > allowed
+    if policy.action == "FailFast" and over:
+        return RunVerdict(LOST, "FailedNodes", allowed=allowed)
+    if policy.action == "Pause" and over:
+        return RunVerdict(HELD, "FailedNodes", allowed=allowed)
+    if not tally.is_settled(COMPLETED, FAILED):
+        return None
+    if over:
+        return RunVerdict(LOST, "FailedNodes", allowed=allowed)
+    return RunVerdict(SUCCEEDED, "EnoughNodesCompleted")
+
+
+def _by_deadline(job: Job, now: datetime) -> RunVerdict | None:
+    limit = deadline(job, now)
+    if limit is None or now < limit:
+        return None
+    return RunVerdict(LOST, "DeadlineExceeded")
+
+
+def deadline(job: Job, now: datetime) -> datetime | None:
+    """Return when the run's deadline is, None for none, or none while it is suspended.
+
+    Time spent suspended, and the time before a retry, do not count: the clock starts again when
+    the Suspended or the Failed condition goes back to False. While one of them is True and the run
+    is about to go on, that is now.
+    """
+    seconds = job.spec.active_deadline_seconds
+    began = parse_time(job.status.get("startTime"))
+    if seconds is None or began is None or job.spec.suspend:
+        return None
+    for raw in job.status.get("conditions") or ():
+        if raw.get("type") in {names.CONDITION_SUSPENDED, names.CONDITION_FAILED}:
+            moved = parse_time(raw.get("lastTransitionTime"))
+            if raw.get("status") == "True":
+                began = now
+            elif moved is not None:
+                began = max(began, moved)
+    return began + timedelta(seconds=seconds)
+
+
+def allowed_failures(limit: int | str, desired: int) -> int:
+    """Return how many nodes may fail: a number, or a percentage of the wanted nodes, rounded down.
+
+    Rounded down as maxUnavailable is: 10% of 5 nodes is none.
+    """
+    if isinstance(limit, int):
+        return limit
+    return int(limit.removesuffix("%")) * desired // 100

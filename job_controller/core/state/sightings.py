@@ -1,0 +1,197 @@
+"""When the controller first saw what its timers count from, by its own clock.
+
+Kubelets and API servers write times by clocks of their own, which may be hours away from the
+controller's; none of them is compared with it. The shell keeps the sightings of a Job from pass to
+pass. Losing them (a restart) is safe: each timer then counts again from its beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from daemonset_job.api.objects import Node, Pod
+from job_controller.core.state.causes import (
+    ended_count,
+    find_cause,
+    has_started,
+    is_awaited,
+    is_backing_off,
+)
+
+_NOT_READY: Final = "not ready"
+_FAILED: Final = "failed"
+_ENDED: Final = "ended"
+BLOCKED: Final = "blocked"
+SILENT: Final = "silent"
+REJECTED: Final = "rejected"
+UNSCHEDULABLE: Final = "unschedulable"
+# What keeps a task from starting, by the reason of its cause. Each kind has a time of its own.
+_KINDS: Final = {
+    "ImagePullFailed": BLOCKED,
+    "ContainerStartFailed": BLOCKED,
+    "PodRejected": REJECTED,
+    "Unschedulable": UNSCHEDULABLE,
+}
+# What keeps a task from starting may end for a moment: between a pod that its kubelet rejected and
+# the next one, while an init container that failed tries again, while a node is not Ready. Such a
+# time does not count, and after a longer one the count begins again.
+_GAP: Final = timedelta(seconds=60)
+
+
+class Fact(NamedTuple):
+    """What was seen of a pod or a node, by its UID.
+
+    What keeps a task from starting is about one start of it, by the number of those that ended in
+    the pod before, and about one try, by the Job's retry token.
+    """
+
+    uid: str
+    what: str
+    start: int = 0
+    retry: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """When something was seen first, and when it was first seen to hold no longer (None: it holds).
+
+    `first` moves on by the time in which it did not hold.
+    """
+
+    first: datetime
+    lost: datetime | None = None
+
+    @property
+    def forgotten_at(self) -> datetime | None:
+        """From when on it counts as new if it holds again; None while it holds."""
+        return self.lost + _GAP if self.lost is not None else None
+
+
+Sightings = Mapping[Fact, Sighting]
+
+
+def ended(pod: Pod, count: int) -> Fact:
+    """Return the fact that so many starts of the task in the pod have ended."""
+    return Fact(pod.uid, _ENDED, count)
+
+
+def failed(node: Node) -> Fact:
+    """Return the fact that the node is on record as failed."""
+    return Fact(node.uid, _FAILED)
+
+
+def not_ready(node: Node) -> Fact:
+    """Return the fact that the node is not Ready, or that its condition keeps its pod off."""
+    return Fact(node.uid, _NOT_READY)
+
+
+def rejected(node: Node, retry: str) -> Fact:
+    """Return the fact that the kubelet of the node rejects its pods, one after the other."""
+    return Fact(node.uid, REJECTED, retry=retry)
+
+
+def not_starting(node: Node, pod: Pod, retry: str, seen: Sightings) -> Fact | None:
+    """Return which fact keeps the task from starting, None for none that timers count from.
+
+    While a node is not Ready, what its pods say is old, and nothing there can start.
+    """
+    if not node.ready or pod.is_gated:
+        return None
+    if is_backing_off(pod):
+        # This hides whether the container could be created: it goes on if it could not before.
+        fact = _of_start(pod, BLOCKED, retry)
+        return fact if fact in seen else None
+    if not is_awaited(pod):
+        return None
+    cause = find_cause(pod)
+    if cause is None:
+        is_silent = pod.bound and not pod.has_init_running and not pod.is_disrupted
+        return _of_start(pod, SILENT, retry) if is_silent else None
+    kind = _KINDS.get(cause.reason, "")
+    if kind == REJECTED:
+        return rejected(node, retry)
+    return _of_start(pod, kind, retry) if kind else None
+
+
+def _of_start(pod: Pod, what: str, retry: str) -> Fact:
+    count = ended_count(pod.container) if pod.container is not None else 0
+    return Fact(pod.uid, what, count, retry)
+
+
+def shifted(sightings: Sightings, step: timedelta) -> Sightings:
+    """Return the sightings for a clock that was set forward by `step` since they were made."""
+    return {
+        fact: Sighting(
+            sighting.first + step, sighting.lost + step if sighting.lost is not None else None
+        )
+        for fact, sighting in sightings.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """The pods and nodes of a Job at one moment, each by the node's name.
+
+    `failed` are the names of nodes that are on record as failed, `held` of those that cannot take
+    their pod because of their condition. `retry` is the Job's retry token.
+    """
+
+    pods: Mapping[str, Pod]
+    nodes: Mapping[str, Node]
+    failed: Collection[str] = ()
+    held: Collection[str] = ()
+    retry: str = ""
+
+
+def look(before: Sightings, scene: Scene, now: datetime) -> dict[Fact, Sighting]:
+    """Return the sightings after a look at the scene.
+
+    What still holds keeps its first time; what no longer holds is dropped, what keeps a task from
+    starting after a while only.
+    """
+    holding = {not_ready(scene.nodes[name]) for name in scene.held}
+    settled: set[Fact] = set()
+    ends = {fact.uid: fact for fact in before if fact.what == _ENDED}
+    for name, pod in scene.pods.items():
+        node = scene.nodes[name]
+        if not node.ready:
+            holding.add(not_ready(node))
+        if newest := _newest_end(pod, ends.get(pod.uid)):
+            holding.add(newest)
+        if name in scene.failed or has_started(pod):
+            settled.add(rejected(node, scene.retry))
+        if name in scene.failed:
+            holding.add(failed(node))
+        elif name not in scene.held and (fact := not_starting(node, pod, scene.retry, before)):
+            holding.add(fact)
+    after = {fact: _seen_again(before.get(fact), now) for fact in holding}
+    for fact, sighting in before.items():
+        if fact not in after and fact not in settled and fact.what in _PAUSING:
+            lost = replace(sighting, lost=sighting.lost or now)
+            if not _is_forgotten(lost, now):
+                after[fact] = lost
+    return after
+
+
+_PAUSING: Final = frozenset({BLOCKED, SILENT, REJECTED, UNSCHEDULABLE})
+
+
+def _newest_end(pod: Pod, known: Fact | None) -> Fact | None:
+    """Return the fact that the newest start that ended has done so; it never goes back."""
+    count = ended_count(pod.container) if pod.container is not None else 0
+    count = max(count, known.start if known is not None else 0)
+    return ended(pod, count) if count else None
+
+
+def _seen_again(before: Sighting | None, now: datetime) -> Sighting:
+    """Return the sighting of what holds now."""
+    if before is None or _is_forgotten(before, now):
+        return Sighting(now)
+    return before if before.lost is None else Sighting(before.first + (now - before.lost))
+
+
+def _is_forgotten(sighting: Sighting, now: datetime) -> bool:
+    return sighting.forgotten_at is not None and now >= sighting.forgotten_at

@@ -1,0 +1,61 @@
+"""What a decision is made from: everything known about one Job at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from daemonset_job.api.job import Job
+from daemonset_job.api.objects import DaemonSet, Node, Pod
+from daemonset_job.api.report import JobReport
+from job_controller.core.settings import Settings
+from job_controller.core.state.sightings import Sightings
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One Job and what belongs to it, as the caches have it.
+
+    `daemon_set` is the object of the Job's DaemonSet name, whoever owns it. `pods` are those its
+    owner reference leads to. `pods_refused` is the last message of the DaemonSet controller that
+    the API server would not take a pod, "" when there is none, None when it was not looked for.
+    `refusal` is what the API server
+    said when the DaemonSet itself was last applied, "" when it took it; `report_refusal`,
+    `gates_refusal` and `deletion_refusal` are the same for writes of JobReports, for the opening of
+    scheduling gates, and for the deletion of pods or of a failed run's DaemonSet. Each holds up
+    only what depends on it, and the soonest of them is tried again in `retry_seconds`. `seen` is
+    when the controller first saw what its timers count from.
+    """
+
+    job: Job
+    daemon_set: DaemonSet | None = None
+    pods: tuple[Pod, ...] = ()
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+    reports: tuple[JobReport, ...] = ()
+    pods_refused: str | None = None
+    refusal: str = ""
+    report_refusal: str = ""
+    gates_refusal: str = ""
+    deletion_refusal: str = ""
+    retry_seconds: float = 15.0
+    seen: Sightings = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
+
+    @property
+    def has_refusal(self) -> bool:
+        """Whether the API server refused any write a moment ago."""
+        refusals = (self.refusal, self.report_refusal, self.gates_refusal, self.deletion_refusal)
+        return any(refusals)
+
+    @property
+    def first_report(self) -> JobReport | None:
+        """The shard of the run's report that has its summary, None while there is none."""
+        return next((report for report in self.reports if report.shard == 0), None)
+
+    @property
+    def owned_daemon_set(self) -> DaemonSet | None:
+        """The Job's own, living DaemonSet: None when there is none, or it is somebody else's."""
+        found = self.daemon_set
+        if found is None or found.owner_uid != self.job.uid or found.deleting:
+            return None
+        return found

@@ -1,0 +1,24 @@
+"""What is wrong with a Job's spec that the CRD cannot tell at apply."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from daemonset_job.api.tokens import find_mistake
+from job_controller.core.state.snapshot import Snapshot
+from job_controller.core.text.sanitize import brief
+
+# The reason of the condition, and of the event, that says so.
+INVALID_TOKEN: Final = "InvalidCompletionToken"  # noqa: S105 - no secret
+# A pattern of the largest size that the CRD takes fits with what is said of it.
+_MISTAKE_LIMIT = 1024
+
+
+def find_token_mistake(snapshot: Snapshot) -> str:
+    """Return why the Job's completion tokens cannot be used, for its status, "" if they can.
+
+    The terminator compares lines in the same way, and could never complete a node by such a token.
+    """
+    job = snapshot.job
+    mistake = find_mistake(job.spec.completion, job.completion_token or snapshot.settings.token)
+    return brief(mistake, _MISTAKE_LIMIT) if mistake else ""

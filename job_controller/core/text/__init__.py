@@ -1,0 +1,1 @@
+"""Texts: lists of names made short, and what others wrote made safe to show."""

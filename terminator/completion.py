@@ -1,0 +1,383 @@
+"""The terminator's own count: which nodes are wanted, which completed, whether the Job may go.
+
+Pure, and independent of the controller's count on purpose: a Job is deleted only when both agree.
+Everything is keyed by UID. A pod counts only if its DaemonSet's UID is that of the DaemonSet that
+the Job's UID owns; labels and names prove nothing.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from daemonset_job.api import names, report
+from daemonset_job.api.affinity import NodeAffinity
+from daemonset_job.api.job import Job
+from daemonset_job.api.objects import DaemonSet, Node, Pod
+from daemonset_job.api.report import Evidence, JobReport, NodeRecord, merge_evidence
+from daemonset_job.api.times import format_time, parse_time
+from terminator.choice import find_unchosen
+
+# A complete Job whose time to live is over goes when this count agrees. While no task is at work
+# (a node that joined later and cannot get its pod), what keeps it may do so for this long.
+OVERDUE_SECONDS = 600
+# States of nodes in JobReport.status.nodeStates.
+_ACTIVE = "Active"
+_COMPLETED = "Completed"
+_FAILED = "Failed"
+_REMOVED = "Removed"
+_UNREACHABLE = "Unreachable"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One Job and what the caches hold around it.
+
+    `pods` may hold any pods; what does not belong to the Job is passed over. `nodes` are the
+    current nodes by name, those without a pod too, `ledger` the evidence of this run, and `records`
+    what the controller recorded of its nodes, both by name of the node.
+    """
+
+    job: Job
+    daemon_set: DaemonSet | None
+    pods: Iterable[Pod]
+    nodes: Mapping[str, Node]
+    ledger: Mapping[str, Evidence]
+    records: Mapping[str, NodeRecord] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Where the run stands, in names of nodes.
+
+    Attributes:
+        wanted: The nodes on which the DaemonSet controller keeps a pod.
+        completed: Those of them that stand in the ledger by their UID.
+        failed: Those of the rest that the controller recorded as failed.
+        recorded: Those whose end, whichever, stands in the controller's record.
+        absent: Other nodes that match and have completed or failed, without a pod. They are wanted
+            unless a taint that an administrator chose keeps pods off them, which is not known here.
+        running: Those wanted that have neither completed nor failed, whose pod is at work, between
+            two starts of the task too, and which are not on record as unreachable.
+        has_failures: Whether any node is on record as failed, wanted or not.
+        has_completions: Whether any node stands in the ledger as completed, wanted or not.
+        inexact: Why `wanted` is not known to be all wanted nodes, "" if it is.
+    """
+
+    wanted: frozenset[str]
+    completed: frozenset[str]
+    failed: frozenset[str]
+    recorded: frozenset[str]
+    absent: frozenset[str]
+    running: frozenset[str]
+    has_failures: bool
+    has_completions: bool
+    inexact: str
+
+    @property
+    def active(self) -> frozenset[str]:
+        """The wanted nodes that have neither completed nor failed."""
+        return self.wanted - self.completed - self.failed
+
+    @property
+    def all_completed(self) -> bool:
+        """Whether every wanted node is completed, and there is at least one."""
+        return not self.inexact and bool(self.wanted) and self.completed == self.wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Whether the Job may be deleted now: if not, why in words, and when time alone changes it.
+
+    `is_overdue`: its time to live is over, and what keeps it may do so for a limited time only.
+    """
+
+    obstacle: str = ""
+    wake_at: datetime | None = None
+    is_overdue: bool = False
+
+    @property
+    def may_delete(self) -> bool:
+        """Whether nothing stands in the way."""
+        return not self.obstacle
+
+
+def merge_ledger(job: Job, reports: Iterable[JobReport]) -> dict[str, Evidence]:
+    """Return the ledger of this run, all shards as one: node name to evidence."""
+    return merge_evidence(_of_run(job, reports))
+
+
+def merge_records(job: Job, reports: Iterable[JobReport]) -> dict[str, NodeRecord]:
+    """Return what the controller recorded of this run's nodes, all shards as one."""
+    return report.merge_records(_of_run(job, reports))
+
+
+def _of_run(job: Job, reports: Iterable[JobReport]) -> list[JobReport]:
+    return [r for r in reports if r.job_uid == job.uid and r.namespace == job.namespace]
+
+
+def owned_pods(job: Job, daemon_set: DaemonSet | None, pods: Iterable[Pod]) -> list[Pod]:
+    """Return the pods whose chain of owners leads to this Job, by UID."""
+    if daemon_set is None or not _is_owned(job, daemon_set):
+        return []
+    return [
+        pod
+        for pod in pods
+        if pod.owner_uid == daemon_set.uid and pod.namespace == daemon_set.namespace
+    ]
+
+
+def speaks_for(pod: Pod, node: Node | None) -> bool:
+    """Return whether what this pod's log says is said of this node.
+
+    A pod made before the node belonged to a deleted node of the same name. API times are whole
+    seconds of the API server's clock, so equal ones pass.
+    """
+    if node is None or not node.uid or node.name != pod.node_name:
+        return False
+    if pod.created_at is None or node.created_at is None:
+        return True
+    return pod.created_at >= node.created_at
+
+
+def take_count(snapshot: Snapshot) -> Count:
+    """Return where the run stands."""
+    job, daemon_set = snapshot.job, snapshot.daemon_set
+    pods = owned_pods(job, daemon_set, snapshot.pods)
+    wanted = frozenset(pod.node_name for pod in pods if not pod.deleting and pod.node_name)
+    leaving = frozenset(
+        pod.node_name
+        for pod in pods
+        if pod.deleting and not pod.is_terminal and pod.node_name in snapshot.nodes
+    )
+    completed = frozenset(name for name in wanted if _is_completed(name, snapshot))
+    failed = frozenset(
+        name for name in wanted - completed if _is_recorded(name, snapshot, {_FAILED})
+    )
+    recorded = frozenset(
+        name for name in wanted if _is_recorded(name, snapshot, {_COMPLETED, _FAILED})
+    )
+    absent, undone = _absentees(snapshot, wanted)
+    inexact = _inexactness(snapshot, wanted, leaving - wanted) or undone
+    active = wanted - completed - failed
+    running = frozenset(
+        pod.node_name
+        for pod in pods
+        if pod.node_name in active
+        # Bound, and its containers have not ended for good: its task is being started, runs, or
+        # is about to be started again. One that never starts fails with time.
+        and pod.bound
+        and not pod.deleting
+        and not pod.is_terminal
+        and not _is_recorded(pod.node_name, snapshot, {_UNREACHABLE})
+    )
+    has_completions = any(entry.is_completed for entry in snapshot.ledger.values())
+    has_failures = any(r.has_failed(job.retry_token) for r in snapshot.records.values())
+    return Count(
+        wanted=wanted,
+        completed=completed,
+        failed=failed,
+        recorded=recorded,
+        absent=absent,
+        running=running,
+        has_failures=has_failures,
+        has_completions=has_completions,
+        inexact=inexact,
+    )
+
+
+def judge_ending(
+    job: Job, count: Callable[[], Count], now: datetime, overdue_since: datetime | None = None
+) -> Ending:
+    """Return whether the Job may be deleted; counts only when the answer depends on it.
+
+    A complete one, once both counts agree and its time to live is over: at once, unless
+    `ttlSecondsAfterFinished` says otherwise. One with failed nodes, be they within the limit, only
+    if that says so. `overdue_since` is since when each answer was that it is overdue, None if the
+    last one was not.
+    """
+    if job.deleting:
+        return Ending("it is being deleted")
+    if int(job.status.get("observedGeneration") or 0) != job.generation:
+        return Ending("the controller has yet to act on the newest spec")
+    if job.is_true(names.CONDITION_COMPLETE):
+        return _judge_complete(job, count(), now, overdue_since or now)
+    if job.is_true(names.CONDITION_FAILED):
+        return _judge_failed(job, now)
+    return Ending("the controller has yet to count it as complete")
+
+
+def _judge_complete(job: Job, count: Count, now: datetime, overdue_since: datetime) -> Ending:
+    ttl_seconds = job.spec.ttl_seconds_after_finished
+    if ttl_seconds is None and count.has_failures:
+        return Ending("nodes failed, and it stays for inspection")
+    ending = _after(job, ttl_seconds or 0, now)
+    if not ending.may_delete:
+        return ending
+    obstacle = _disagreement(job, count)
+    if not obstacle:
+        return Ending()
+    if count.running or not (count.wanted or count.has_completions):
+        return Ending(obstacle)
+    found = job.condition(names.CONDITION_COMPLETE)
+    if ttl_seconds is None and found is not None and found.reason == "EnoughNodesCompleted":
+        # A failed node is to be tried again, and does not count as failed meanwhile.
+        return Ending(obstacle)
+    # The controller has counted it as complete. Nodes that came later are served, but none of them
+    # keeps it without end.
+    limit = overdue_since + timedelta(seconds=OVERDUE_SECONDS)
+    return Ending() if now >= limit else Ending(obstacle, limit, is_overdue=True)
+
+
+def _judge_failed(job: Job, now: datetime) -> Ending:
+    ttl_seconds = job.spec.ttl_seconds_after_finished
+    if ttl_seconds is None:
+        return Ending("it failed, and stays for inspection")
+    if job.status.get("retry", "") != job.retry_token:
+        return Ending("its failed nodes are about to try again")
+    return _after(job, ttl_seconds, now)
+
+
+def _is_owned(job: Job, daemon_set: DaemonSet) -> bool:
+    return bool(job.uid) and daemon_set.owner_uid == job.uid and bool(daemon_set.uid)
+
+
+def _is_completed(name: str, snapshot: Snapshot) -> bool:
+    node, entry = snapshot.nodes.get(name), snapshot.ledger.get(name)
+    if node is None or entry is None or not node.uid:
+        return False
+    return entry.is_completed and entry.node_uid == node.uid
+
+
+def _is_recorded(name: str, snapshot: Snapshot, states: AbstractSet[str]) -> bool:
+    """Return whether the controller recorded such an end of the node.
+
+    A failure is no end any more once another try was asked for, though its record stands until the
+    pod of that try is there.
+    """
+    node, record = snapshot.nodes.get(name), snapshot.records.get(name)
+    if node is None or record is None or not node.uid:
+        return False
+    if record.state == _FAILED and not record.has_failed(snapshot.job.retry_token):
+        return False
+    return record.uid == node.uid and record.state in states
+
+
+def _inexactness(snapshot: Snapshot, wanted: frozenset[str], leaving: frozenset[str]) -> str:
+    """Return why the wanted nodes are not known, "" if they are.
+
+    `leaving` are nodes whose only pod is being deleted: one that still matches is wanted, and its
+    next pod is yet to come. Equal numbers are no proof: the DaemonSet controller counts separately
+    nodes that want a pod (desired), those of them that have one (scheduled), and nodes that keep a
+    pod although they do not want one any more (misscheduled).
+    """
+    found = snapshot.daemon_set
+    if found is None or not _is_owned(snapshot.job, found):
+        return "it has no DaemonSet"
+    if unusable := _unusable(snapshot.job, found):
+        return unusable
+    if unchosen := find_unchosen(snapshot.job, found, snapshot.nodes.values()):
+        return unchosen
+    if found.scheduled != found.desired:
+        return f"{found.desired} nodes should run a pod and {found.scheduled} do"
+    counted, present = found.scheduled + found.misscheduled, len(wanted | leaving)
+    if counted != present:
+        return f"the DaemonSet controller counts {counted} nodes with a pod, and {present} have one"
+    return _mismatch(snapshot, found, wanted, leaving)
+
+
+def _absentees(snapshot: Snapshot, wanted: frozenset[str]) -> tuple[frozenset[str], str]:
+    """Return the nodes without a pod that have ended, and in words one that has not, "" for none.
+
+    A node that is not Ready leaves the DaemonSet's counters once its pod has gone, and its work may
+    be undone. The controller's report says which nodes have begun; it calls a node removed that
+    does not count any more. Of taints nothing is known here.
+    """
+    found = snapshot.daemon_set
+    if found is None:
+        return frozenset(), ""
+    affinity = NodeAffinity(found.pod_spec)
+    ended: set[str] = set()
+    undone = ""
+    for name in sorted((snapshot.records.keys() | snapshot.ledger.keys()) - wanted):
+        node = snapshot.nodes.get(name)
+        if node is None or not affinity.matches(name, node.labels):
+            continue
+        if _is_completed(name, snapshot) or _is_recorded(name, snapshot, {_FAILED}):
+            ended.add(name)
+        elif not undone and _has_begun(name, snapshot):
+            undone = f"{name} has begun and not ended, and has no pod"
+    return frozenset(ended), undone
+
+
+def _has_begun(name: str, snapshot: Snapshot) -> bool:
+    """Return whether the node's task is on record as started, and the node not as removed."""
+    node, record = snapshot.nodes.get(name), snapshot.records.get(name)
+    if node is None or record is None or record.uid != node.uid or record.state == _REMOVED:
+        return False
+    return record.state in {_ACTIVE, _UNREACHABLE, _FAILED} or record.attempts > 0
+
+
+def _mismatch(
+    snapshot: Snapshot, found: DaemonSet, wanted: frozenset[str], leaving: frozenset[str]
+) -> str:
+    """Return which pod does not fit the DaemonSet's choice of nodes, "" if all do.
+
+    A pod on a node that does not match is about to be deleted: the cache of pods is behind, and
+    equal numbers are a coincidence.
+    """
+    affinity = NodeAffinity(found.pod_spec)
+    for name in sorted((wanted | leaving) & snapshot.nodes.keys()):
+        is_match = affinity.matches(name, snapshot.nodes[name].labels)
+        if is_match and name in leaving:
+            return f"the pod of {name} is being deleted, and another one follows"
+        if not is_match and name in wanted:
+            return f"{name} is not selected any more, and its pod is about to be deleted"
+    return ""
+
+
+def _unusable(job: Job, found: DaemonSet) -> str:
+    """Return why the DaemonSet's counters say nothing of what the Job asks for, "" if they do."""
+    if found.deleting:
+        return "its DaemonSet is being deleted"
+    if not found.is_observed:
+        return "the DaemonSet controller has yet to act on the newest spec"
+    if found.nodes_hash != job.nodes_hash:
+        return "its DaemonSet was applied for another spec.nodes"
+    return ""
+
+
+def _disagreement(job: Job, count: Count) -> str:
+    """Return why this count does not agree that the Job is complete, "" if it does."""
+    if count.inexact:
+        return count.inexact
+    if count.active:
+        done, wanted = len(count.completed), len(count.wanted)
+        return f"{done} of {wanted} nodes are completed"
+    if not count.wanted and not count.has_completions:
+        return "no node is wanted, and none has completed"
+    return _untold(job, count)
+
+
+def _untold(job: Job, count: Count) -> str:
+    """Return what the controller has yet to tell: what outlives the Job has to be whole first."""
+    missing = len(count.wanted - count.recorded)
+    if missing:
+        return f"the report has yet to say how {missing} nodes ended"
+    told, least = job.counted_nodes, len(count.wanted)
+    if told is not None and not least <= told <= least + len(count.absent):
+        # Nodes came or went since the controller's last word, which is also the report's.
+        return f"the controller counted {told} wanted nodes, of which there are {least}"
+    return ""
+
+
+def _after(job: Job, seconds: int, now: datetime) -> Ending:
+    if seconds <= 0:
+        return Ending()
+    finished = parse_time(job.status.get("completionTime"))
+    if finished is None:
+        return Ending("its status has yet to say when it finished")
+    end = finished + timedelta(seconds=seconds)
+    if now >= end:
+        return Ending()
+    return Ending(f"its time to live ends at {format_time(end)}", wake_at=end)

@@ -1,0 +1,1 @@
+"""The ledger: evidence of completed nodes, entered in the JobReports."""

@@ -1,0 +1,118 @@
+"""What was read of one instance's log by now, and from where on nothing of it is missing.
+
+Pure. A result counts only if it is known that no other value of it was printed later, up to the
+token. So with the findings goes the part of the log that they are from: a stretch without a gap, up
+to the newest line. Lines are missing between two reads of which the second does not reach back to
+the first, where a stream does not go on from what was read before, and after the kubelet has begun
+another file. Results from before such a gap are dropped; after the token they are looked for again
+(see ``back``).
+
+While a stream is open, a short read may be ahead of it. That is no gap yet: the stream brings the
+lines between, unless it ends first.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from terminator.logs.log_parser import Cursor, Line, LogParser, Stretch, portions
+from terminator.logs.matcher import Matcher
+from terminator.logs.tail_read import Findings, TailRead
+
+
+class InstanceLog:
+    """The findings in one instance's log, and how far it was read: `cursor`, `unfinished`."""
+
+    def __init__(self) -> None:
+        self.found = Findings()
+        self.cursor = Cursor()
+        self.unfinished: Line | None = None
+        self._known = Stretch()
+        self._ahead = Stretch()  # of the stream; nothing unless one is open
+
+    def is_ahead_of(self, stretch: Stretch) -> bool:
+        """Return whether something is known that is later than all of this part of the log."""
+        return bool(stretch.last_at) and self._known.last_at > stretch.last_at
+
+    def take_read(self, read: TailRead, *, is_streaming: bool) -> None:
+        """Take over what a short read has brought, once it is over."""
+        if read.has_decided:
+            self._join(read.stretch)
+        elif not self.found.is_final:
+            self._join(read.stretch, may_wait=is_streaming)
+
+    def take_stream(self, stretch: Stretch) -> None:
+        """Take over how far a stream has come without a gap since its beginning."""
+        self._join(stretch)
+
+    def stream_ended(self) -> None:
+        """Record that no stream fills the gap before what is ahead."""
+        ahead, self._ahead = self._ahead, Stretch()
+        if not self.found.is_final:
+            self._join(ahead)
+
+    def _join(self, part: Stretch, *, may_wait: bool = False) -> None:
+        if may_wait and not part.follows(self._known):
+            self._ahead = self._ahead.joined(part)
+        else:
+            self._extend(part)
+        if self._ahead.last_at and self._ahead.follows(self._known):
+            self._extend(self._ahead)
+            self._ahead = Stretch()
+
+    def _extend(self, part: Stretch) -> None:
+        before, self._known = self._known, self._known.joined(part)
+        self.found.forget_results_before(self._known.first_at)
+        if self._known is part and before.last_at == part.first_at:
+            # Of the lines of this time some are missing, and nobody can tell which.
+            self.found.forget_results_up_to(part.first_at)
+
+
+class StreamRead:
+    """A follow stream of one instance's log that goes on from where the log was read to.
+
+    Ask for lines `since` that time, if any, and give what comes to `take`; `cursor` moves on.
+    """
+
+    def __init__(self, matcher: Matcher, log: InstanceLog) -> None:
+        self._matcher = matcher
+        self._log = log
+        self._from = log.cursor
+        self._parser = LogParser(log.cursor)
+        self._first_at = ""
+
+    @property
+    def since(self) -> datetime | None:
+        """Return the time to go on from, None for the beginning of the log."""
+        return self._from.since
+
+    @property
+    def cursor(self) -> Cursor:
+        """Return how far the stream has come."""
+        return self._parser.cursor
+
+    def take_in_portions(self, chunk: bytes) -> Iterator[None]:
+        """Take in more of the stream as `take` does, up to what decides; yield between portions."""
+        for number, portion in enumerate(portions(chunk, self._matcher.portion_bytes)):
+            if number:
+                yield
+            if self._log.found.is_final:
+                return
+            self.take(portion)
+
+    def take(self, chunk: bytes) -> None:
+        """Take in more of the stream."""
+        lines = self._parser.feed(chunk)
+        times = (line.timestamp for line in lines if line.timestamp)
+        if not self._first_at and (first_at := next(times, "")):
+            self._first_at = first_at
+            if not self._parser.met:
+                # It may be the rest of a longer line, see ``tail``; the next check tells.
+                del lines[0]
+            elif self._from.timestamp:
+                self._first_at = self._from.timestamp
+        found = self._log.found
+        found.remember(lines)
+        found.add(self._matcher, lines)
+        if self._first_at:
+            stretch = Stretch(self._first_at, self._parser.cursor.timestamp, self._parser.met)
+            self._log.take_stream(stretch)

@@ -1,0 +1,200 @@
+"""What a line of a task's log means: the token, the failure token, a result, progress, nothing.
+
+Pure. Lines are untrusted bytes: they are decoded with replacement, bounded, and stripped of what
+terminals and containers put around text before they are compared.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from daemonset_job.api.job import JobSpec
+from daemonset_job.api.tokens import (
+    CONTROLS,
+    EDGE,
+    LINE,
+    REGEX,
+    build_comparisons,
+    looked_for,
+)
+
+# A value may become an annotation or a label; 256 characters hold an address, a version, a digest.
+VALUE_LIMIT = 256
+# What may be done at one go. A step of RE2 takes some 7 ns at worst; cutting a byte into lines, and
+# taking escapes out of it, takes at worst the time of some 40 steps.
+_PORTION_STEPS = 1 << 20
+_LEAST_STEPS = 64
+_LEAST_PORTION_BYTES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The line is the token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The line is the failure token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The line is ``dsjob:result NAME=VALUE``."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The line is ``dsjob:progress DONE/TOTAL``; 0 <= done <= total, total > 0."""
+
+    done: int
+    total: int
+
+
+Finding = Completed | Failed | Result | Progress
+
+# ECMA-48: CSI sequences, OSC strings up to BEL or ST (ESC \), and the two- and three-byte rest.
+# Each alternative runs forward to the next ESC at most, so a line costs its length.
+_ESCAPES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
+    r"|(?:\x1b\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
+    r"|\x1b[ -/]*[0-~]"
+)
+_PROTOCOL = b"dsjob:"
+_RESULT = re.compile(
+    r"dsjob:result ([A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)=(.*)", re.DOTALL
+)
+_PROGRESS = re.compile(r"dsjob:progress ([0-9]{1,15})/([0-9]{1,15})")
+
+
+def clean_line(line: bytes) -> str:
+    """Return the text of a line without ANSI escapes, and without blanks and NULs at its edges."""
+    text = line.decode("utf-8", "replace")
+    if "\x1b" in text or "\x9b" in text or "\x9d" in text:
+        text = _ESCAPES.sub("", text)
+    return text.strip(EDGE)
+
+
+def printable(line: bytes) -> str:
+    """Return the text of a line as a terminal, a report or an event may show it."""
+    return _visible(CONTROLS.sub(" ", clean_line(line))).strip()
+
+
+def _visible(text: str) -> str:
+    """Return a text without the invisible characters that change how the rest is shown.
+
+    These are right-to-left overrides, marks and the like.
+    """
+    return "".join(c for c in text if c.isprintable() or c == " ")
+
+
+class Classifier(Protocol):
+    """Tells what a line means; see Matcher.classify."""
+
+    def classify(self, line: bytes, *, truncated: bool = False) -> Finding | None:
+        """Return what a line means, None for an ordinary one."""
+
+
+class Matcher:
+    """Tells what the lines of one Job's tasks mean.
+
+    `match` says how both tokens are recognised: Line (the cleaned line is the token), Contains
+    (it contains it), Regex (the pattern, in RE2 syntax, matches somewhere in it). A line that is
+    both tokens is a failure. Raises ValueError, with what is wrong, for a token that could never
+    be seen or would always be, and for an unknown `match`.
+
+    `token` None: nothing in the log completes a node (mode Exit). Of results, only those that
+    `results` names are recognised: whatever else a task prints is nobody's business. Both are kept,
+    as `has_token` and `results`.
+
+    Matchers of the same parameters are equal: what was read with one holds for the other.
+    """
+
+    def __init__(
+        self,
+        token: str | None,
+        match: str = LINE,
+        failure_token: str | None = None,
+        results: Iterable[str] = (),
+    ) -> None:
+        self._token, self._failure = build_comparisons(token, match, failure_token)
+        self.results = frozenset(results)
+        self.has_token = token is not None
+        self._is_line = match == LINE
+        self._steps_per_byte = sum(c.steps_per_byte for c in (self._token, self._failure) if c)
+        self._identity = (token, match, failure_token, self.results)
+        # What must stand in a line's bytes for it to be looked at more closely. Lines with an
+        # escape always are: it may stand inside the token.
+        marks = [_PROTOCOL, b"\x1b", b"\xc2\x9b", b"\xc2\x9d"]
+        marks += [t.strip(EDGE).encode() for t in (token, failure_token) if t]
+        # The empty pattern is in every line: a regular expression has to look at all of them.
+        self._marks = re.compile(b"" if match == REGEX else b"|".join(map(re.escape, marks)))
+
+    @classmethod
+    def of(cls, spec: JobSpec, default_token: str) -> "Matcher":
+        """Return the matcher of a Job; `default_token` serves one that names no token."""
+        completion = spec.completion
+        token = looked_for(completion, default_token)
+        return cls(token, completion.match, completion.failure_token, spec.results)
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both find the same in every line."""
+        return isinstance(other, Matcher) and self._identity == other._identity
+
+    def __hash__(self) -> int:
+        """Return a hash that equal matchers share."""
+        return hash(self._identity)
+
+    @property
+    def portion_bytes(self) -> int:
+        """How many bytes of a log can be read in some ten milliseconds, whatever they are."""
+        return max(_PORTION_STEPS // max(self._steps_per_byte, _LEAST_STEPS), _LEAST_PORTION_BYTES)
+
+    def classify(self, line: bytes, *, truncated: bool = False) -> Finding | None:
+        """Return what `line` (without its newline) means, None for an ordinary one.
+
+        `truncated` says that this is only the head of a longer line: that is never a whole line,
+        so Line finds nothing in it, and Regex what it finds in the bytes that it looks at.
+        """
+        if self._marks.search(line) is None or (truncated and self._is_line):
+            return None
+        text = clean_line(line)
+        if self._failure is not None and self._failure.is_token(text, truncated):
+            return Failed()
+        if self._token is not None and self._token.is_token(text, truncated):
+            return Completed()
+        if truncated or not text.startswith("dsjob:"):
+            return None
+        found = _protocol(text)
+        if isinstance(found, Result) and found.name not in self.results:
+            return None
+        return found
+
+
+class RememberingMatcher:
+    """A matcher that remembers what each line meant, so that it is cheap to ask again."""
+
+    def __init__(self, matcher: Matcher) -> None:
+        self._matcher = matcher
+        self._known: dict[tuple[bytes, bool], Finding | None] = {}
+
+    def classify(self, line: bytes, *, truncated: bool = False) -> Finding | None:
+        """Return what a line means, None for an ordinary one."""
+        key = (line, truncated)
+        if key not in self._known:
+            self._known[key] = self._matcher.classify(line, truncated=truncated)
+        return self._known[key]
+
+
+def _protocol(text: str) -> Finding | None:
+    if found := _RESULT.fullmatch(text):
+        # Too long is no result rather than a cut one: half an address is a wrong address.
+        value = _visible(CONTROLS.sub("", found[2]))
+        return Result(found[1], value) if len(value) <= VALUE_LIMIT else None
+    if found := _PROGRESS.fullmatch(text):
+        done, total = int(found[1]), int(found[2])
+        return Progress(done, total) if total > 0 and done <= total else None
+    return None

@@ -1,0 +1,47 @@
+"""What is logged and counted when a pod's log cannot be read."""
+
+from loguru import logger
+
+from daemonset_job.kube.client.errors import KubeError
+from terminator.logs.targets import Entry
+from terminator.metrics import Metrics, read_error_reason
+
+# So many failures in a row are worth a warning.
+WARN_FAILURES = 5
+
+
+class Trouble:
+    """Takes note of reads that failed."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def note_defect(self, entry: Entry, error: Exception) -> None:
+        """Log what no log should lead to; its pod is tried again ever more slowly."""
+        self._metrics.read_errors.labels("other").inc()
+        logger.bind(
+            namespace=entry.job[0],
+            job=entry.job[1],
+            pod=entry.target.pod.name,
+            node=entry.target.pod.node_name,
+        ).opt(exception=error).error("reading a pod's log failed")
+
+    def note_error(self, entry: Entry, error: KubeError) -> None:
+        """Log a read that failed: a warning once it has failed some times in a row."""
+        reason = read_error_reason(error)
+        self._metrics.read_errors.labels(reason).inc()
+        failures = entry.reading.failures
+        log = logger.bind(
+            namespace=entry.job[0],
+            job=entry.job[1],
+            pod=entry.target.pod.name,
+            node=entry.target.pod.node_name,
+            reason=reason,
+            failures=failures,
+            error=str(error),
+        )
+        if failures >= WARN_FAILURES and not entry.warned:
+            entry.warned = True
+            log.warning("a pod's log cannot be read, trying again")
+        else:
+            log.debug("reading a pod's log failed")

@@ -1,0 +1,193 @@
+"""Everything that follows one set of namespaces: caches that always run, and the work of a leader.
+
+Shell. Changes become keys of Jobs in a work queue; one key at a time is looked at by one worker.
+Whatever a leader knows beyond the caches is made when it begins to lead and dropped when it ends.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from uuid import uuid4
+
+from loguru import logger
+
+from daemonset_job.api.job import Job
+from daemonset_job.api.report import JobReport
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.errors import KubeError
+from daemonset_job.runtime.clock import Clock
+from daemonset_job.runtime.worker import run_workers
+from daemonset_job.runtime.workqueue import WorkQueue, namespace_of
+from terminator.caches import Caches, JobKey
+from terminator.config import Config
+from terminator.ledger.writer import Ledger
+from terminator.logs.scanner import Limits, Scanner
+from terminator.metrics import Metrics
+from terminator.reconciler import Reconciler
+
+# So many Jobs of one namespace are looked at at a time, and one more of another one.
+WORKERS = 4
+# Changes of pods come in crowds. The first one is looked at once, the next ones together after
+# this time, or after twenty times what the last look took: a Job of thousands of nodes takes a
+# twentieth of the processor at most, and its last node still waits for a second or so only.
+CROWD_SECONDS = 0.1
+CROWD_SHARE = 20.0
+# What a stopping leader may spend on entering what it knows.
+LAST_FLUSH_SECONDS = 1.0
+
+
+class Watch:
+    """The namespaces of one configuration, followed by `run` and acted on by `lead`."""
+
+    def __init__(
+        self, client: KubeClient, clock: Clock, metrics: Metrics, config: Callable[[], Config]
+    ) -> None:
+        self.is_stopping = False
+        self._client = client
+        self._clock = clock
+        self._metrics = metrics
+        self._config = config
+        self.queue: WorkQueue[JobKey] = WorkQueue(group_of=namespace_of, group_limit=WORKERS)
+        self._next_look: dict[JobKey, float] = {}
+        self._scanner: Scanner | None = None
+        self._ledger: Ledger | None = None
+        self.caches = Caches(
+            client,
+            clock,
+            self,
+            namespaces=config().namespaces,
+            pod_label_selector=config().pod_label_selector,
+        )
+
+    @property
+    def ledger_books(self) -> int:
+        """How many runs the ledger keeps something of; 0 while another replica leads."""
+        return len(self._ledger) if self._ledger is not None else 0
+
+    async def lead(self) -> None:
+        """Read, count, enter and delete until cancelled.
+
+        When the process is stopping, and not when the lease was lost, what is known and not yet
+        entered is written before this returns.
+        """
+        config = self._config()
+        ledger = self._ledger = Ledger(
+            self._client,
+            self._metrics,
+            reports_of=self.caches.reports_of,
+            has_job=self.caches.has_job,
+            read_records=lambda job: self.caches.records.complete(job.uid),
+            flush_seconds=config.flush_interval,
+        )
+        reconciler = Reconciler(
+            self._client,
+            self._clock,
+            self.caches,
+            ledger,
+            self._metrics,
+            default_token=lambda: self._config().termination_word,
+        )
+        scanner = reconciler.scanner = self._scanner = Scanner(
+            self._client,
+            self._clock,
+            self._metrics,
+            limits=Limits(config.max_streams, config.short_reads),
+            on_found=reconciler.found,
+        )
+        self.look_at_all()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(ledger.run())
+                group.create_task(scanner.run())
+                group.create_task(self._resync())
+                group.create_task(
+                    run_workers(
+                        self.queue,
+                        self._logged(reconciler),
+                        count=WORKERS + 1,
+                        on_error=self._failed,
+                    )
+                )
+        finally:
+            self._scanner = self._ledger = None
+            self.caches.records.release_all()
+            if self.is_stopping:
+                await self._flush_last(ledger)
+
+    def look_at_all(self) -> None:
+        """Have every Job looked at."""
+        for job in self.caches.jobs():
+            self.queue.add((job.namespace, job.name))
+
+    def apply(self, config: Config) -> None:
+        """Take over what of a new configuration can be changed while leading."""
+        if self._scanner is not None:
+            self._scanner.set_limits(Limits(config.max_streams, config.short_reads))
+        if self._ledger is not None:
+            self._ledger.flush_seconds = config.flush_interval
+        self.look_at_all()
+
+    # --- what the caches say -------------------------------------------------------------
+
+    def job_concerned(self, key: JobKey, *, in_crowd: bool) -> None:
+        """Have a Job looked at: now, or soon together with what else comes."""
+        delay = 0.0
+        if in_crowd:
+            delay = self._next_look.get(key, 0.0) - self._clock.monotonic()
+        self.queue.add_after(key, delay)
+
+    def report_changed(self, report: JobReport) -> None:
+        """Tell the ledger of a report."""
+        if self._ledger is not None:
+            self._ledger.report_changed(report.job_uid)
+
+    def job_gone(self, job: Job) -> None:
+        """Forget what was kept by the Job's name. Its evidence is still entered."""
+        self._next_look.pop((job.namespace, job.name), None)
+        if self._ledger is not None and not self.caches.reports_of(job):
+            self._ledger.forget(job.uid)
+
+    def needs_records(self, job_uid: str) -> bool:
+        """Return whether the ledger keeps something of that run."""
+        return self._ledger is not None and job_uid in self._ledger
+
+    # --- one look ------------------------------------------------------------------------
+
+    def _logged(self, reconciler: Reconciler) -> Callable[[JobKey], Awaitable[float | None]]:
+        async def look(key: JobKey) -> float | None:
+            namespace, name = key
+            started = self._clock.monotonic()
+            with logger.contextualize(namespace=namespace, job=name, reconcile_id=uuid4().hex[:8]):
+                again_seconds = await reconciler.reconcile(key)
+            now = self._clock.monotonic()
+            if self.caches.job(key) is not None:
+                self._next_look[key] = now + max(CROWD_SECONDS, CROWD_SHARE * (now - started))
+            self._metrics.reconciles.labels("done").inc()
+            return again_seconds
+
+        return look
+
+    def _failed(self, key: JobKey, error: BaseException) -> float | None:
+        log = logger.bind(namespace=key[0], job=key[1], error=str(error))
+        if isinstance(error, KubeError):
+            self._metrics.reconciles.labels("retried").inc()
+            level = "DEBUG" if error.is_retryable else "WARNING"
+            log.log(level, "a Job could not be dealt with, trying again")
+            return error.retry_after_seconds
+        self._metrics.reconciles.labels("failed").inc()
+        log.opt(exception=error).error("looking at a Job failed, trying again")
+        return None
+
+    async def _resync(self) -> None:
+        while True:
+            await asyncio.sleep(self._config().resync_period)
+            if self._ledger is not None:
+                self._ledger.sweep()
+            self.caches.records.release_all()
+            self.look_at_all()
+
+    async def _flush_last(self, ledger: Ledger) -> None:
+        try:
+            async with asyncio.timeout(LAST_FLUSH_SECONDS):
+                await ledger.flush()
+        except TimeoutError:
+            logger.warning("stopped before all evidence was entered; it will be read again")

@@ -1,0 +1,556 @@
+"""Where one node stands. Each test is a line of the story a node can have."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from daemonset_job.api.job import Completion, FailurePolicy, FailureRule, JobSpec
+from daemonset_job.api.objects import Container
+from daemonset_job.api.report import Evidence, NodeRecord
+from job_controller.core.settings import Patience
+from job_controller.core.state.node_state import Case, Court
+from job_controller.core.state.sightings import Scene, look
+from tests.unit.builders import NOW, START, done, gated_pod, make_node, make_pod
+
+SPEC = JobSpec(image="i", backoff_limit=1)
+OLD = NOW - timedelta(seconds=30)
+
+
+def judge(
+    pod=None, *, evidence=None, record=None, node=None, spec=SPEC, retry="", now=NOW, seen=30
+):
+    """Judge a node that the controller first saw `seen` seconds ago (None: at this look)."""
+    node, pod = node or make_node("a"), pod or make_pod("a")
+    failed = frozenset({"a"} if record is not None and record.state == "Failed" else ())
+    since = now - timedelta(seconds=seen or 0)
+    sightings = look({}, Scene({"a": pod}, {"a": node}, failed, retry=retry), since)
+    court = Court(spec, retry, Patience(start=300, unreachable=60), now, sightings)
+    return court.judge(Case(node, pod, evidence, record))
+
+
+def with_container(**changes):
+    return make_pod("a", container=replace(Container(state="running"), **changes))
+
+
+def crashed(code=2, restarts=0, at=OLD, **changes):
+    return with_container(
+        state="waiting",
+        reason="CrashLoopBackOff",
+        restart_count=restarts,
+        last_exit_code=code,
+        last_finished_at=at,
+        **changes,
+    )
+
+
+def ended(code, restarts=0, at=OLD, reason="Error"):
+    return with_container(
+        state="terminated",
+        exit_code=code,
+        reason=reason,
+        restart_count=restarts,
+        finished_at=at,
+        started_at=START,
+    )
+
+
+def test_a_pod_that_is_yet_to_start_waits():
+    verdict = judge(make_pod("a", state="waiting"))
+    assert verdict.record.state == "Waiting"
+
+
+def test_a_gated_pod_waits_for_its_turn():
+    record = judge(gated_pod("a")).record
+    assert (record.state, record.reason) == ("Waiting", "NotItsTurn")
+
+
+def test_a_running_task_is_active_with_its_first_attempt():
+    record = judge(with_container(started_at=START)).record
+    assert (record.state, record.attempts, record.started_at) == (
+        "Active",
+        1,
+        "2026-01-02T03:03:05Z",
+    )
+
+
+def test_completed_is_told_with_times_and_attempts():
+    record = judge(with_container(started_at=START, restart_count=1), evidence=done("a")).record
+    assert record.state == "Completed"
+    assert record.attempts == 2
+    assert record.finished_at == "2026-01-02T03:04:00Z"
+    assert record.duration_seconds == 55
+
+
+def test_completed_stays_as_recorded_whatever_becomes_of_the_pod():
+    first = judge(with_container(started_at=START), evidence=done("a")).record
+    later = judge(gated_pod("a", serial=9), evidence=done("a"), record=first).record
+    assert later == first
+
+
+def test_completed_wins_over_a_recorded_failure():
+    record = NodeRecord(uid="a-uid", state="Failed", attempts=3)
+    assert judge(evidence=done("a"), record=record).record.state == "Completed"
+
+
+def test_the_record_of_a_former_node_of_that_name_is_nothing():
+    record = NodeRecord(uid="other", state="Failed")
+    assert judge(record=record).record.state == "Active"
+
+
+# --- exit codes --------------------------------------------------------------------------
+
+
+def test_a_failing_task_is_restarted_up_to_the_limit():
+    record = judge(crashed(restarts=0)).record
+    assert (record.state, record.reason) == ("Active", "Restarting")
+    assert record.message == "exit 2 at the first attempt"
+
+
+def test_one_failure_too_many_fails_the_node():
+    record = judge(crashed(restarts=1)).record
+    assert (record.state, record.reason, record.exit_code) == ("Failed", "BackoffLimitExceeded", 2)
+    assert record.message == "exit 2 after 2 attempts"
+    assert record.finished_at == "2026-01-02T03:03:35Z"
+
+
+def test_an_attempt_under_way_is_not_counted_as_failed():
+    running = with_container(restart_count=1, last_exit_code=2, last_finished_at=OLD)
+    assert judge(running).record.state == "Active"
+
+
+@pytest.mark.parametrize("at", [OLD, NOW + timedelta(hours=1), NOW - timedelta(days=1)])
+def test_the_ledger_is_given_time_before_an_exit_is_judged(at):
+    """From when the controller saw the exit, whatever the clock of the node says."""
+    verdict = judge(crashed(restarts=5, at=at), seen=2)
+    assert verdict.record.state == "Active"
+    assert verdict.wake_at == NOW + timedelta(seconds=28)
+    assert judge(crashed(restarts=5, at=at), seen=30).record.state == "Failed"
+
+
+def test_an_exit_is_judged_sooner_when_the_log_of_that_attempt_was_read():
+    def read(attempt, seen):
+        evidence = Evidence("a-uid", pod_uid="pod-a-1", attempt=attempt)
+        return judge(crashed(restarts=5), evidence=evidence, seen=seen)
+
+    assert read(attempt=6, seen=5).record.state == "Failed"
+    assert read(attempt=6, seen=4).wake_at == NOW + timedelta(seconds=1)
+    assert read(attempt=5, seen=5).record.state == "Active"
+
+
+def test_mode_exit_needs_no_such_time():
+    spec = replace(SPEC, completion=Completion(mode="Exit"))
+    assert judge(crashed(restarts=5, at=NOW), spec=spec).record.state == "Failed"
+
+
+def test_mode_exit_takes_exit_0_for_success_and_waits_for_the_ledger():
+    spec = replace(SPEC, completion=Completion(mode="Exit"))
+    record = judge(ended(0, restarts=9), spec=spec).record
+    assert (record.state, record.reason) == ("Active", "")
+
+
+def test_exit_0_without_the_token_is_a_failure_in_mode_log():
+    record = judge(crashed(code=0, restarts=1)).record
+    assert record.state == "Failed"
+    assert record.message == "exit 0 without the token after 2 attempts"
+
+
+def test_the_cause_of_an_end_is_told():
+    assert judge(ended(137, restarts=1, reason="OOMKilled")).record.message == (
+        "exit 137 (OOMKilled) after 2 attempts"
+    )
+
+
+RULES = FailurePolicy(
+    rules=(FailureRule((42, 43), "Fail"), FailureRule((75,), "Ignore"), FailureRule((1,), "Retry"))
+)
+
+
+def test_a_rule_fails_at_once():
+    spec = replace(SPEC, backoff_limit=6, failure_policy=RULES)
+    record = judge(crashed(code=43), spec=spec).record
+    assert (record.state, record.reason) == ("Failed", "ExitCode")
+
+
+def test_a_rule_lets_retry_as_without_one():
+    spec = replace(SPEC, backoff_limit=0, failure_policy=RULES)
+    assert judge(crashed(code=1), spec=spec).record.reason == "BackoffLimitExceeded"
+
+
+def test_ignored_exits_do_not_count():
+    spec = replace(SPEC, backoff_limit=0, failure_policy=RULES)
+    record = None
+    for restarts in range(4):
+        record = judge(crashed(code=75, restarts=restarts), spec=spec, record=record).record
+        assert (record.state, record.ignored) == ("Active", restarts + 1)
+    same = judge(crashed(code=75, restarts=3), spec=spec, record=record).record
+    assert same == record
+    counted = judge(crashed(code=1, restarts=4), spec=spec, record=record).record
+    assert counted.state == "Failed"
+
+
+def test_attempts_add_up_over_pods_and_failures_do_not():
+    first = judge(crashed(restarts=1), spec=replace(SPEC, backoff_limit=9)).record
+    assert first.attempts == 2
+    waiting = judge(make_pod("a", state="waiting", serial=7), record=first).record
+    second = judge(make_pod("a", serial=7), record=waiting).record
+    assert (second.state, second.attempts, second.attempts_before) == ("Active", 3, 2)
+    third = judge(replace(crashed(), uid="pod-a-7"), record=second).record
+    assert (third.state, third.attempts) == ("Active", 3)
+
+
+def test_a_disrupted_pod_is_no_failure():
+    pod = replace(crashed(code=143, restarts=9), disrupted="EvictionByEvictionAPI")
+    assert judge(pod).record.state == "Active"
+    evicted = replace(crashed(code=137, restarts=9), reason="Evicted", phase="Failed")
+    found = judge(evicted).record
+    assert (found.state, found.reason) == ("Active", "Disrupted")
+    assert found.message == "the pod was disrupted (Evicted); another one follows"
+
+
+# --- the failure token, and last lines -----------------------------------------------------
+
+
+def test_the_failure_token_fails_its_node():
+    evidence = Evidence(
+        "a-uid",
+        pod_uid="pod-a-1",
+        failed_at="2026-01-02T03:04:01.5Z",
+        last_lines=("why", "gave up"),
+    )
+    record = judge(evidence=evidence).record
+    assert (record.state, record.reason) == ("Failed", "FailureToken")
+    assert record.message == "printed the failure token: 'gave up'"
+    assert record.finished_at == "2026-01-02T03:04:01Z"
+
+
+def test_the_failure_token_of_another_pod_says_nothing_of_this_one():
+    evidence = Evidence("a-uid", pod_uid="pod-a-0", failed_at="2026-01-02T03:04:01Z")
+    assert judge(evidence=evidence).record.state == "Active"
+
+
+def test_last_lines_that_arrive_later_are_added_once():
+    failed = judge(crashed(restarts=1)).record
+    evidence = Evidence("a-uid", pod_uid="pod-a-1", last_lines=("disk full",))
+    told = judge(crashed(restarts=1), record=failed, evidence=evidence).record
+    assert told.message == "exit 2 after 2 attempts: 'disk full'"
+    assert judge(crashed(restarts=1), record=told, evidence=evidence).record == told
+
+
+def test_the_message_of_a_failed_node_does_not_grow_with_the_restarts_of_its_pod():
+    record = judge(crashed(restarts=1)).record
+    for second in range(20):
+        lines = (f"12:00:{second:02} disk full " + "x" * 200,)
+        evidence = Evidence("a-uid", pod_uid="pod-a-1", last_lines=lines)
+        record = judge(crashed(restarts=second), record=record, evidence=evidence).record
+        assert record.message.startswith("exit 2 after 2 attempts: '12:00:00 disk full")
+        assert len(record.message) < 200
+
+
+# --- what holds, and another try -----------------------------------------------------------
+
+
+def test_a_recorded_failure_holds_although_the_pod_runs_again():
+    failed = judge(crashed(restarts=1)).record
+    assert judge(with_container(restart_count=2), record=failed).record == failed
+
+
+def test_a_retry_retires_the_pod_and_starts_afresh_with_the_next():
+    failed = judge(crashed(restarts=1)).record
+    verdict = judge(crashed(restarts=1), record=failed, retry="2")
+    assert verdict.retire
+    assert verdict.record == failed
+    fresh = judge(make_pod("a", serial=5), record=failed, retry="2").record
+    assert (fresh.state, fresh.attempts, fresh.retry) == ("Active", 3, "2")
+
+
+def test_a_failure_from_before_a_retry_does_not_swallow_it():
+    """The task failed, its log was not known to be read yet, and somebody asked for a retry."""
+    active = judge(crashed(restarts=1), seen=2).record
+    assert active.state == "Active"
+    waiting = judge(crashed(restarts=1), record=active, retry="again", seen=5)
+    assert (waiting.record.state, waiting.retire) == ("Active", False)  # its token may be unread
+    verdict = judge(crashed(restarts=1), record=waiting.record, retry="again", seen=30)
+    assert verdict.retire
+    assert verdict.record.state == "Active"
+    fresh = judge(make_pod("a", serial=5), record=verdict.record, retry="again").record
+    assert (fresh.state, fresh.retry) == ("Active", "again")
+    again = judge(replace(crashed(restarts=1), uid="pod-a-5"), record=fresh, retry="again").record
+    assert again.state == "Failed"
+
+
+def test_the_pod_of_a_failure_goes_when_it_has_told_its_last_lines():
+    spec = replace(SPEC, failure_policy=FailurePolicy(pods="Delete"))
+    failed = judge(crashed(restarts=1), spec=spec).record
+    early = judge(crashed(restarts=1), record=failed, spec=spec, seen=6)
+    assert not early.discard
+    assert early.wake_at == NOW + timedelta(seconds=4)
+    evidence = Evidence("a-uid", pod_uid="pod-a-1", last_lines=("x",))
+    assert judge(crashed(restarts=1), record=failed, spec=spec, evidence=evidence).discard
+    assert judge(crashed(restarts=1), record=failed, spec=spec, seen=10).discard
+    assert not judge(gated_pod("a"), record=failed, spec=spec).discard
+    assert not judge(crashed(restarts=1), record=failed).discard
+
+
+# --- time ----------------------------------------------------------------------------------
+
+
+def test_the_deadline_of_a_node():
+    spec = replace(SPEC, node_deadline_seconds=90)
+    limit = NOW + timedelta(seconds=90)
+    for started_at in (START, NOW + timedelta(hours=1), NOW - timedelta(days=1)):
+        pod = replace(with_container(started_at=started_at), started_at=started_at)
+        early = judge(pod, spec=spec)
+        assert (early.record.state, early.wake_at) == ("Active", limit)
+        late = judge(pod, spec=spec, now=limit, record=early.record)
+        assert (late.record.state, late.record.reason) == ("Failed", "DeadlineExceeded")
+        assert late.record.message == "not done within nodeDeadlineSeconds (90 s)"
+    assert judge(gated_pod("a"), spec=spec).wake_at is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"reason": "ImagePullBackOff", "message": "no such image"}, "ImagePullFailed"),
+        ({"reason": "CreateContainerConfigError"}, "ContainerStartFailed"),
+    ],
+)
+def test_what_keeps_a_task_from_starting_fails_its_node_after_a_while(changes, reason):
+    pod = replace(with_container(state="waiting", **changes), started_at=START)
+    early = judge(pod)
+    assert (early.record.state, early.record.reason) == ("Waiting", reason)
+    assert early.wake_at == NOW + timedelta(seconds=270)
+    late = judge(pod, seen=300).record
+    assert (late.state, late.reason) == ("Failed", reason)
+
+
+STUCK = [
+    (
+        {"blocker": "init container istio-init: CrashLoopBackOff: back-off"},
+        "ContainerStartFailed",
+        "init container istio-init: CrashLoopBackOff: back-off",
+    ),
+    (
+        {"phase": "Failed", "reason": "SysctlForbidden", "message": "forbidden sysctl: x"},
+        "PodRejected",
+        "the kubelet rejects the pod: SysctlForbidden: forbidden sysctl: x",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "reason", "message"), STUCK)
+def test_what_keeps_the_whole_pod_from_running_is_told_and_fails_its_node(changes, reason, message):
+    pod = replace(with_container(state="waiting", reason="PodInitializing"), **changes)
+    early = judge(pod, seen=None).record
+    assert (early.state, early.reason, early.message) == ("Waiting", reason, message)
+    late = judge(pod, seen=300).record
+    assert (late.state, late.reason, late.message) == ("Failed", reason, message)
+
+
+def test_a_rejected_pod_is_told_while_the_next_one_is_made():
+    rejected = make_pod("a", state="", phase="Failed", reason="AppArmor")
+    first = judge(rejected).record
+    following = judge(make_pod("a", state="", serial=2), record=first).record
+    assert (following.reason, following.message) == (first.reason, first.message)
+    assert judge(make_pod("a", serial=2), record=following).record.state == "Active"
+
+
+def test_a_rejected_pod_is_told_while_the_next_one_waits_at_its_gate():
+    node = make_node("a")
+    rejected = make_pod("a", state="", phase="Failed", reason="AppArmor")
+    first = judge(rejected).record
+    before = look({}, Scene({"a": rejected}, {"a": node}), NOW)
+    seen = look(before, Scene({"a": gated_pod("a")}, {"a": node}), NOW)
+    court = Court(SPEC, "", Patience(), NOW, seen)
+    verdict = court.judge(Case(node, gated_pod("a"), record=first))
+    assert (verdict.record.reason, verdict.record.message) == (first.reason, first.message)
+    assert verdict.wake_at == NOW + timedelta(seconds=60)
+    assert judge(gated_pod("a"), record=first).record.reason == "NotItsTurn"
+
+
+def test_a_pod_that_silently_does_not_start_is_told_within_a_minute_and_fails_late():
+    """A volume that cannot be mounted looks like a large image that is being pulled."""
+    pod = with_container(state="waiting", reason="ContainerCreating")
+    first = judge(pod, seen=None)
+    assert (first.record.state, first.record.reason) == ("Waiting", "")
+    assert first.wake_at == NOW + timedelta(seconds=45)
+    told = judge(pod, seen=45).record
+    assert (told.state, told.reason) == ("Waiting", "TaskNotStarted")
+    assert "ContainerCreating" in told.message
+    assert judge(pod, seen=None, record=told).record == told  # after a restart of the controller
+    assert judge(pod, seen=899).record.state == "Waiting"
+    late = judge(pod, seen=900).record
+    assert (late.state, late.reason) == ("Failed", "ContainerStartFailed")
+
+
+def test_an_init_container_at_work_is_no_trouble():
+    pod = replace(with_container(state="waiting", reason="PodInitializing"), has_init_running=True)
+    verdict = judge(pod, seen=9999)
+    assert (verdict.record.state, verdict.record.reason, verdict.wake_at) == ("Waiting", "", None)
+
+
+def test_what_cannot_heal_is_given_no_time():
+    pod = with_container(state="waiting", reason="InvalidImageName", message="!")
+    assert judge(pod).record.state == "Failed"
+
+
+AGAIN = [
+    ("ErrImagePull", "ImagePullFailed"),
+    ("ImagePullBackOff", "ImagePullFailed"),
+    ("CreateContainerConfigError", "ContainerStartFailed"),
+    ("CreateContainerError", "ContainerStartFailed"),
+    ("RunContainerError", "ContainerStartFailed"),
+]
+
+
+def not_again(reason, restarts=0, **changes):
+    pod = crashed(restarts=restarts, **changes)
+    return replace(pod, container=replace(pod.container, reason=reason, message="why"))
+
+
+@pytest.mark.parametrize(("reason", "told"), AGAIN)
+def test_what_keeps_a_task_that_ended_from_starting_again_is_told_and_fails_its_node(reason, told):
+    spec = replace(SPEC, backoff_limit=6)
+    early = judge(not_again(reason), spec=spec, seen=None)
+    record = early.record
+    assert (record.state, record.reason, record.message) == ("Active", told, "why")
+    assert (record.ended, record.exit_code) == (1, 2)
+    assert early.wake_at == NOW + timedelta(seconds=300)
+    late = judge(not_again(reason), spec=spec, seen=300).record
+    assert (late.state, late.reason, late.message) == ("Failed", told, "why")
+
+
+def test_an_end_counts_while_the_next_start_cannot_be_created():
+    record = judge(not_again("ErrImagePull", restarts=1)).record
+    assert (record.state, record.reason) == ("Failed", "BackoffLimitExceeded")
+    assert record.message == "exit 2 after 2 attempts"
+
+
+def test_the_back_off_between_two_attempts_to_create_a_container_changes_nothing():
+    node, spec = make_node("a"), replace(SPEC, backoff_limit=6)
+    told = judge(not_again("ErrImagePull"), spec=spec).record
+    seen = look({}, Scene({"a": not_again("ErrImagePull")}, {"a": node}), NOW)
+    for seconds in (100, 299):
+        now = NOW + timedelta(seconds=seconds)
+        seen = look(seen, Scene({"a": crashed()}, {"a": node}), now)
+        verdict = Court(spec, "", Patience(), now, seen).judge(Case(node, crashed(), record=told))
+        assert (verdict.record, verdict.wake_at) == (told, NOW + timedelta(seconds=300))
+    now = NOW + timedelta(seconds=300)
+    verdict = Court(spec, "", Patience(), now, seen).judge(Case(node, crashed(), record=told))
+    assert (verdict.record.state, verdict.record.reason) == ("Failed", "ImagePullFailed")
+    again = judge(crashed(restarts=1), spec=spec, record=told).record
+    assert (again.state, again.reason) == ("Active", "Restarting")
+
+
+def test_a_start_that_the_kubelet_has_yet_to_try_has_not_ended():
+    for reason in ("", "ContainerCreating", "PodInitializing"):
+        assert judge(not_again(reason, restarts=1)).record.ended == 1
+    lost = not_again("ErrImagePull", restarts=1, last_reason="ContainerStatusUnknown")
+    assert judge(lost).record.ended == 1
+
+
+def test_an_end_that_the_pod_no_longer_shows_stays_on_record_and_is_judged():
+    """Its container was removed, and the controller has restarted since."""
+    known = judge(crashed()).record
+    pod = not_again("ContainerCreating")
+    early = judge(pod, record=known, seen=29, spec=replace(SPEC, backoff_limit=0))
+    assert (early.record.ended, early.wake_at) == (1, NOW + timedelta(seconds=1))
+    late = judge(pod, record=known, seen=30, spec=replace(SPEC, backoff_limit=0)).record
+    assert (late.state, late.reason) == ("Failed", "BackoffLimitExceeded")
+
+
+def test_a_task_that_does_not_start_again_is_told_within_a_minute_and_fails_late():
+    """As after a reboot of its node, when a volume cannot be mounted any more."""
+    pod = not_again("ContainerCreating", restarts=1)
+    assert judge(pod, seen=44).record.reason == "Restarting"
+    told = judge(pod, seen=45).record
+    assert (told.state, told.reason) == ("Active", "TaskNotStarted")
+    assert "has not started again (ContainerCreating)" in told.message
+    late = judge(pod, seen=900).record
+    assert (late.state, late.reason) == ("Failed", "ContainerStartFailed")
+
+
+def test_a_token_that_is_yet_to_be_read_comes_before_a_container_that_cannot_be_created_again():
+    spec = replace(SPEC, backoff_limit=6)
+    pod = not_again("ErrImageNeverPull")
+    early = judge(pod, spec=spec, seen=29)
+    assert (early.record.state, early.wake_at) == ("Active", NOW + timedelta(seconds=1))
+    assert judge(pod, spec=spec, seen=30).record.state == "Failed"
+    assert judge(pod, spec=spec, evidence=done("a"), seen=30).record.state == "Completed"
+
+
+def test_a_node_that_is_not_ready_starts_nothing_and_no_start_fails_there():
+    gone = make_node("a", ready=False)
+    for pod in (
+        with_container(state="waiting", reason="ErrImagePull"),
+        with_container(state="waiting", reason="ContainerCreating"),
+        make_pod("a", state="", phase="Failed", reason="AppArmor"),
+        make_pod("a", state="", bound=False, unschedulable="untolerated taint"),
+        not_again("ErrImagePull"),
+    ):
+        verdict = judge(pod, node=gone, seen=9999, spec=replace(SPEC, backoff_limit=6))
+        assert verdict.record.state in {"Waiting", "Active"}
+        assert verdict.wake_at is None
+
+
+def test_an_init_container_that_is_at_work_keeps_a_failed_one_from_counting():
+    pod = with_container(state="waiting", reason="PodInitializing")
+    pod = replace(pod, blocker="init container sidecar: exit 1", has_init_running=True)
+    verdict = judge(pod, seen=9999)
+    assert (verdict.record.state, verdict.record.reason, verdict.wake_at) == ("Waiting", "", None)
+
+
+def test_a_failure_to_start_from_before_a_retry_does_not_swallow_it():
+    """It had all its time but a second when somebody asked for a retry."""
+    node, pod = make_node("a"), with_container(state="waiting", reason="ErrImagePull")
+    record = judge(pod, seen=299).record
+    seen = look({}, Scene({"a": pod}, {"a": node}), NOW - timedelta(seconds=299))
+    for seconds, state in ((0, "Waiting"), (299, "Waiting"), (300, "Failed")):
+        now = NOW + timedelta(seconds=seconds)
+        seen = look(seen, Scene({"a": pod}, {"a": node}, retry="again"), now)
+        record = (
+            Court(SPEC, "again", Patience(), now, seen).judge(Case(node, pod, None, record)).record
+        )
+        assert record.state == state
+
+
+def test_a_deadline_from_before_a_retry_does_not_swallow_it():
+    spec = replace(SPEC, node_deadline_seconds=90)
+    pod = replace(with_container(started_at=START), started_at=START)
+    active = judge(pod, spec=spec).record
+    now = NOW + timedelta(seconds=90)
+    verdict = judge(pod, spec=spec, record=active, retry="again", now=now)
+    assert (verdict.retire, verdict.record.state) == (True, "Active")
+    successor = replace(pod, uid="pod-a-2")
+    fresh = judge(successor, spec=spec, record=verdict.record, retry="again", now=now)
+    assert (fresh.record.state, fresh.wake_at) == ("Active", now + timedelta(seconds=90))
+    assert fresh.record.attempts == 2
+
+
+def test_a_pod_without_room_fails_its_node_after_a_while():
+    pod = make_pod("a", state="", bound=False, unschedulable="Insufficient cpu")
+    waited_at_its_gate = replace(pod, created_at=NOW - timedelta(hours=1))
+    assert judge(waited_at_its_gate).record.state == "Waiting"
+    record = judge(pod, seen=300).record
+    assert (record.state, record.reason, record.message) == (
+        "Failed",
+        "Unschedulable",
+        "Insufficient cpu",
+    )
+
+
+def test_a_node_out_of_sight_is_unreachable_and_not_failed():
+    gone = make_node("a", ready=False, ready_since=NOW - timedelta(days=1))
+    verdict = judge(node=gone, seen=50)
+    assert verdict.record.state == "Active"
+    assert verdict.wake_at == NOW + timedelta(seconds=10)
+    record = judge(node=gone, seen=60).record
+    assert (record.state, record.reason) == ("Unreachable", "NodeNotReady")
+    assert judge(node=gone, seen=None, record=record).record.state == "Unreachable"
+    back = judge(record=record).record
+    assert back.state == "Active"
+
+
+def test_a_failure_seen_before_a_node_went_out_of_sight_counts():
+    gone = make_node("a", ready=False, ready_since=NOW - timedelta(seconds=500))
+    assert judge(crashed(restarts=3), node=gone).record.state == "Failed"

@@ -1,0 +1,126 @@
+"""Whose reports are whole in memory: those of living Jobs, in whatever order things are heard."""
+
+from daemonset_job.api.report import parse_report
+from daemonset_job.informers.records import RUN_INDEX, RecordKeeper, project_report
+from daemonset_job.kube.cache.store import Store
+
+UID = "job-uid"
+
+
+def raw_report(name="sample-1234", version="5", uid=UID, phase="Succeeded"):
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": f"uid of {name}",
+            "resourceVersion": version,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": {"job": {"name": "sample", "uid": uid}},
+        "evidence": {"a": {"nodeUID": "n", "completedAt": "2026-01-01T00:00:01Z"}},
+        "status": {
+            "phase": phase,
+            "completionTime": "2026-01-01T01:00:00Z",
+            "story": ["it ran"],
+            "nodeStates": {"a": {"uid": "n", "state": "Completed"}},
+        },
+    }
+
+
+class Server:
+    """Answers for reports by name, and says how often it was asked."""
+
+    def __init__(self, *reports):
+        self.reports = reports
+        self.asked = 0
+
+    async def list(self, _resource, _namespace, *, field_selector):
+        self.asked += 1
+        name = field_selector.removeprefix("metadata.name=")
+        return {"items": [raw for raw in self.reports if raw["metadata"]["name"] == name]}
+
+
+class Kept:
+    def __init__(self, *reports):
+        self.needed = set()
+        self.store = Store(RUN_INDEX)
+        self.server = Server(*reports)
+        self.keeper = RecordKeeper(self.server, self.store, is_needed=self.is_needed)
+
+    def is_needed(self, uid):
+        return uid in self.needed
+
+    def hear(self, raw):
+        self.store.put(project_report(raw, self.is_needed))
+
+
+def test_the_report_of_a_living_job_is_whole():
+    kept = Kept()
+    kept.needed.add(UID)
+    kept.hear(raw_report())
+    assert kept.store.values() == [parse_report(raw_report())]
+    kept.keeper.release(UID)
+    assert kept.keeper.is_complete(UID)
+    assert kept.store.values()[0].evidence
+
+
+def test_of_a_run_whose_job_is_gone_a_summary_is_kept():
+    kept = Kept()
+    kept.needed.add(UID)
+    kept.hear(raw_report())
+    kept.hear(raw_report("other-1234", uid="other"))
+    kept.needed.clear()
+    kept.keeper.release(UID)
+    for report in kept.store:
+        assert (dict(report.evidence), dict(report.records)) == ({}, {})
+        assert report.status == {"phase": "Succeeded", "completionTime": "2026-01-01T01:00:00Z"}
+        assert report.created_at is not None
+        assert report.resource_version == "5"
+
+
+def test_what_is_yet_to_be_closed_keeps_its_story():
+    kept = Kept()
+    kept.hear(raw_report(phase="Running"))
+    assert kept.store.values()[0].status["story"] == ["it ran"]
+    assert "nodeStates" not in kept.store.values()[0].status
+
+
+async def test_a_report_that_came_before_its_job_is_read_again():
+    kept = Kept(raw_report())
+    kept.hear(raw_report())
+    assert not kept.keeper.is_complete(UID)
+    kept.needed.add(UID)
+    await kept.keeper.complete(UID)
+    assert kept.keeper.is_complete(UID)
+    assert kept.store.values() == [parse_report(raw_report())]
+    await kept.keeper.complete(UID)
+    assert kept.server.asked == 1
+
+
+async def test_a_report_that_has_changed_is_left_to_the_watch():
+    # The answer is ahead of the watch, which would put an older state in its place.
+    kept = Kept(raw_report(version="6"))
+    kept.hear(raw_report())
+    kept.needed.add(UID)
+    await kept.keeper.complete(UID)
+    assert not kept.keeper.is_complete(UID)
+    kept.hear(raw_report(version="6"))
+    assert kept.keeper.is_complete(UID)
+
+
+async def test_a_report_that_is_gone_is_not_brought_back():
+    kept = Kept()
+    kept.hear(raw_report())
+    kept.needed.add(UID)
+    await kept.keeper.complete(UID)
+    assert not kept.keeper.is_complete(UID)
+
+
+def test_all_that_nobody_needs_are_released():
+    kept = Kept()
+    kept.needed.update({UID, "other"})
+    kept.hear(raw_report())
+    kept.hear(raw_report("other-1234", uid="other"))
+    kept.needed.remove("other")
+    kept.keeper.release_all()
+    assert [report.is_whole for report in kept.store] == [True, False]

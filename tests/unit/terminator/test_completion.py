@@ -1,0 +1,527 @@
+"""The count on which a Job is deleted."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from daemonset_job.api import names
+from daemonset_job.api.affinity import REQUIRED
+from daemonset_job.api.job import FailurePolicy, NodeSelection, nodes_hash
+from daemonset_job.api.objects import Container, Node
+from daemonset_job.api.report import Evidence, NodeRecord
+from terminator.completion import (
+    Snapshot,
+    judge_ending,
+    merge_ledger,
+    merge_records,
+    owned_pods,
+    speaks_for,
+    take_count,
+)
+from tests.unit.terminator.builders import (
+    COMPLETE,
+    FAILED,
+    NOW,
+    done,
+    make_daemon_set,
+    make_job,
+    make_node,
+    make_pod,
+    make_report,
+)
+
+NAMES = ("a", "b", "c")
+
+
+def record(uid="c-uid", state="Failed"):
+    return NodeRecord(uid=uid, state=state)
+
+
+def world(names=NAMES, completed=NAMES, job=None, **changes):
+    """A Job on `names`, `completed` of them done; complete unless something is changed."""
+    snapshot = Snapshot(
+        job=job or make_job(COMPLETE),
+        daemon_set=make_daemon_set(len(names)),
+        pods=[make_pod(name) for name in names],
+        nodes={name: make_node(name) for name in names},
+        ledger={name: done(name) for name in completed},
+        records={name: record(f"{name}-uid", "Completed") for name in completed},
+    )
+    return replace(snapshot, **changes)
+
+
+def obstacle(snapshot, now=NOW, overdue_since=None):
+    return judge_ending(snapshot.job, lambda: take_count(snapshot), now, overdue_since).obstacle
+
+
+def test_a_job_that_both_count_as_complete_may_go():
+    count = take_count(world())
+    assert count.wanted == count.completed == frozenset(NAMES)
+    assert count.all_completed
+    assert judge_ending(make_job(COMPLETE), lambda: count, NOW).may_delete
+
+
+def test_a_job_stays_until_its_report_is_whole():
+    snapshot = world()
+    records = {**snapshot.records, "c": record("c-uid", "Active")}
+    assert obstacle(replace(snapshot, records=records)) == (
+        "the report has yet to say how 1 nodes ended"
+    )
+
+
+def test_a_job_stays_until_both_count_the_same_nodes():
+    told = {"nodes": {"desired": 4}}
+    snapshot = world(job=make_job(COMPLETE, status=told))
+    assert obstacle(snapshot) == "the controller counted 4 wanted nodes, of which there are 3"
+    told = {"nodes": {"desired": 3}}
+    assert not obstacle(replace(snapshot, job=make_job(COMPLETE, status=told)))
+
+
+def test_one_count_alone_does_not_do():
+    assert obstacle(world(completed=NAMES[:2])) == "2 of 3 nodes are completed"
+    assert "yet to count" in obstacle(world(job=make_job()))
+    assert "yet to count" in obstacle(world(job=make_job({**COMPLETE, "status": "False"})))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"daemon_set": None}, "it has no DaemonSet"),
+        ({"daemon_set": make_daemon_set(3, owner_uid="other")}, "it has no DaemonSet"),
+        ({"daemon_set": make_daemon_set(3, owner_uid="")}, "it has no DaemonSet"),
+        ({"daemon_set": make_daemon_set(3, deleting=True)}, "is being deleted"),
+        ({"daemon_set": make_daemon_set(3, observed_generation=2)}, "yet to act on the newest"),
+        ({"daemon_set": make_daemon_set(4)}, "counts 4 nodes with a pod, and 3 have one"),
+        ({"daemon_set": make_daemon_set(2)}, "counts 2 nodes with a pod, and 3 have one"),
+        ({"daemon_set": make_daemon_set(4, scheduled=3)}, "4 nodes should run a pod and 3 do"),
+        ({"daemon_set": make_daemon_set(3, annotations={})}, "applied for another spec.nodes"),
+        ({"job": make_job(COMPLETE, raw_spec={"nodes": {"include": ["a"]}})}, "another spec.nodes"),
+        ({"job": make_job(COMPLETE, deleting=True)}, "it is being deleted"),
+        ({"job": make_job(COMPLETE, generation=3)}, "yet to act on the newest spec"),
+        ({"job": make_job(COMPLETE, status={"observedGeneration": None})}, "yet to act"),
+    ],
+)
+def test_what_keeps_a_job(changes, words):
+    assert words in obstacle(world(**changes))
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        make_pod("c", owner_uid="another-ds"),
+        make_pod("c", owner_uid=""),
+        make_pod("c", namespace="elsewhere"),
+        make_pod("c", deleting=True),
+        make_pod("c", node_name=""),
+    ],
+)
+def test_pods_that_do_not_count(pod):
+    snapshot = world(pods=[make_pod("a"), make_pod("b"), pod])
+    assert take_count(snapshot).wanted == {"a", "b"}
+    assert obstacle(snapshot)
+
+
+def test_a_gated_pod_counts_by_the_node_it_is_meant_for():
+    snapshot = world(pods=[make_pod("a"), make_pod("b"), make_pod("c", bound=False)])
+    assert take_count(snapshot).wanted == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize(
+    "ledger",
+    [
+        done("c", uid="an older node of that name"),
+        Evidence("c-uid"),
+        Evidence("c-uid", failed_at="2026-01-02T03:04:05Z"),
+        Evidence("", completed_at="2026-01-02T03:04:05Z"),
+    ],
+)
+def test_entries_that_complete_nothing(ledger):
+    snapshot = world(ledger={"a": done("a"), "b": done("b"), "c": ledger})
+    assert take_count(snapshot).completed == {"a", "b"}
+
+
+def test_a_node_that_is_gone_completes_nothing():
+    snapshot = world()
+    nodes = {name: node for name, node in snapshot.nodes.items() if name != "c"}
+    assert take_count(replace(snapshot, nodes=nodes)).completed == {"a", "b"}
+    nameless = {**nodes, "c": make_node("c", uid="")}
+    ledger = {**snapshot.ledger, "c": Evidence("", completed_at="x")}
+    assert take_count(replace(snapshot, nodes=nameless, ledger=ledger)).completed == {"a", "b"}
+
+
+# --- time to live -----------------------------------------------------------------------
+
+
+def with_ttl(condition, seconds, **changes):
+    status = {"completionTime": "2026-01-02T03:04:00Z", **changes}
+    return make_job(condition, spec={"ttl_seconds_after_finished": seconds}, status=status)
+
+
+def ending(job, now=NOW):
+    return judge_ending(job, lambda: take_count(world(job=job)), now)
+
+
+def test_a_completed_job_lives_on_for_its_time():
+    assert ending(with_ttl(COMPLETE, 0)).may_delete
+    assert ending(with_ttl(COMPLETE, 5)).may_delete
+    kept = ending(with_ttl(COMPLETE, 65))
+    assert kept.obstacle == "its time to live ends at 2026-01-02T03:05:05Z"
+    assert kept.wake_at == NOW + timedelta(seconds=60)
+    assert "when it finished" in ending(with_ttl(COMPLETE, 5, completionTime=None)).obstacle
+
+
+def test_a_failed_job_stays_unless_it_says_otherwise():
+    assert "stays for inspection" in ending(make_job(FAILED)).obstacle
+    assert ending(with_ttl(FAILED, 0)).may_delete
+    assert ending(with_ttl(FAILED, 5)).may_delete
+    assert ending(with_ttl(FAILED, 65)).wake_at is not None
+
+
+def test_a_failed_job_that_is_about_to_be_retried_stays():
+    job = with_ttl(FAILED, 0)
+    asked = replace(job, annotations={"daemonset.darkowlzz.space/retry": "2"})
+    assert "about to try again" in ending(asked).obstacle
+
+
+def over(**changes):
+    """A Job whose time to live has been over for an hour."""
+    spec = {"ttl_seconds_after_finished": 5}
+    told = {"completionTime": "2026-01-02T02:03:00Z", "nodes": {"desired": 3}}
+    return world(job=make_job(COMPLETE, spec=spec, status=told), **changes)
+
+
+def test_a_complete_job_none_of_whose_nodes_is_left_goes():
+    gone = make_daemon_set(0)
+    assert obstacle(world(pods=[], daemon_set=gone)) == ""
+    assert obstacle(world(pods=[], daemon_set=replace(gone, observed_generation=2)))
+
+
+def test_a_complete_job_on_which_no_node_ever_worked_stays():
+    nothing = world(pods=[], ledger={}, daemon_set=make_daemon_set(0))
+    assert obstacle(nothing) == "no node is wanted, and none has completed"
+
+
+def test_a_pod_on_a_node_that_is_not_selected_stands_for_nobody():
+    """The selection moved from c to another node, whose pod this cache has yet to see."""
+    snapshot = world(job=without_c())
+    found = daemon_set_without_c(3)
+    assert obstacle(replace(snapshot, daemon_set=found)) == (
+        "c is not selected any more, and its pod is about to be deleted"
+    )
+
+
+def without_c():
+    spec = {"nodes": NodeSelection(exclude=("c",))}
+    return make_job(COMPLETE, spec=spec, raw_spec={"nodes": {"exclude": ["c"]}})
+
+
+def daemon_set_without_c(desired, **changes):
+    rule = {"key": "metadata.name", "operator": "NotIn", "values": ["c"]}
+    affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": [rule]}]}}}
+    annotations = {names.ANNOTATION_NODES_HASH: nodes_hash({"nodes": {"exclude": ["c"]}})}
+    spec = {"template": {"spec": {"affinity": affinity}}}
+    return make_daemon_set(desired, annotations=annotations, spec=spec, **changes)
+
+
+def held(snapshot, overdue_since):
+    return judge_ending(snapshot.job, lambda: take_count(snapshot), NOW, overdue_since)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"daemon_set": make_daemon_set(4, scheduled=3)}, "4 nodes should run a pod and 3 do"),
+        (
+            {
+                "completed": ("a", "b"),
+                "pods": [*map(make_pod, "ab"), make_pod("c", bound=False, container=None)],
+            },
+            "2 of 3 nodes are completed",
+        ),
+        (
+            {"completed": ("a", "b"), "records": {"c": record(state="Unreachable")}},
+            "2 of 3 nodes are completed",
+        ),
+    ],
+)
+def test_a_node_that_is_not_at_work_keeps_a_job_for_ten_minutes_from_when_it_was_seen(
+    changes, words
+):
+    """The time to live may have been over for long: until now another node was at work."""
+    snapshot = over(**changes)
+    first = held(snapshot, None)
+    assert (first.obstacle, first.is_overdue) == (words, True)
+    assert first.wake_at == NOW + timedelta(minutes=10)
+    before = NOW - timedelta(minutes=9)
+    assert held(snapshot, before).wake_at == before + timedelta(minutes=10)
+    assert held(snapshot, NOW - timedelta(minutes=10)).may_delete
+
+
+def test_nothing_is_overdue_before_the_time_to_live_is_over():
+    job = with_ttl(COMPLETE, 65)
+    assert not ending(job).is_overdue
+    snapshot = world(job=job, daemon_set=make_daemon_set(4, scheduled=3))
+    assert not held(snapshot, None).is_overdue
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        Container("running"),
+        Container("waiting", reason="CrashLoopBackOff", restart_count=1, last_exit_code=1),
+        Container("waiting", reason="ContainerCreating"),
+        Container("waiting", reason="PodInitializing"),
+        Container("terminated", exit_code=1),
+        None,
+    ],
+)
+def test_a_node_at_work_keeps_a_complete_job_however_long_its_time_is_over(container):
+    pods = [*map(make_pod, "ab"), make_pod("c", container=container)]
+    found = held(over(completed=("a", "b"), pods=pods), NOW - timedelta(hours=1))
+    assert (found.obstacle, found.is_overdue) == ("2 of 3 nodes are completed", False)
+
+
+def test_a_pod_whose_containers_have_ended_for_good_is_not_at_work():
+    pods = [*map(make_pod, "ab"), make_pod("c", phase="Failed", container=Container("terminated"))]
+    assert held(over(completed=("a", "b"), pods=pods), NOW - timedelta(hours=1)).may_delete
+
+
+# --- nodes without a pod ----------------------------------------------------------------
+
+
+def without_pod_of_c(entry, **changes):
+    """The pod of c has gone, and the DaemonSet controller does not count c."""
+    snapshot = world(completed=("a", "b"), pods=[make_pod("a"), make_pod("b")])
+    records = {**snapshot.records, "c": entry}
+    return replace(snapshot, daemon_set=make_daemon_set(2), records=records, **changes)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        record(state="Active"),
+        record(state="Unreachable"),
+        replace(record(state="Waiting"), attempts=1),
+        replace(record(state="Failed"), attempts=1, retry="an older one"),
+    ],
+)
+def test_a_node_that_has_begun_and_lost_its_pod_keeps_its_job(entry):
+    snapshot = without_pod_of_c(entry)
+    count = take_count(snapshot)
+    assert not count.all_completed
+    assert obstacle(snapshot) == "c has begun and not ended, and has no pod"
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        record("an older node of that name", "Active"),
+        record(state="Waiting"),
+        replace(record(state="Removed"), attempts=1),
+    ],
+)
+def test_a_node_that_has_not_begun_or_does_not_count_any_more_keeps_no_job(entry):
+    assert not obstacle(without_pod_of_c(entry))
+
+
+def test_a_node_that_has_begun_and_is_gone_or_not_selected_keeps_no_job():
+    snapshot = without_pod_of_c(record(state="Active"))
+    nodes = {name: make_node(name) for name in "ab"}
+    assert not obstacle(replace(snapshot, nodes=nodes))
+    assert not obstacle(replace(snapshot, job=without_c(), daemon_set=daemon_set_without_c(2)))
+
+
+@pytest.mark.parametrize("told", [2, 3, 4])
+def test_nodes_that_have_ended_and_lost_their_pods_may_be_counted(told):
+    """Whether they are wanted, taints say, of which this count knows nothing."""
+    job = make_job(COMPLETE, status={"nodes": {"desired": told}})
+    snapshot = world(pods=[make_pod("a"), make_pod("b")], job=job, daemon_set=make_daemon_set(2))
+    assert take_count(snapshot).absent == {"c"}
+    assert bool(obstacle(snapshot)) == (told == 4)
+
+
+# --- nodes that should not have a pod, and pods on their way out ----------------------------
+
+
+def test_a_tainted_node_that_completed_does_not_keep_its_job():
+    """Three nodes completed; one has a NoSchedule taint now, and its pod may stay."""
+    assert obstacle(world(daemon_set=make_daemon_set(2, misscheduled=1))) == ""
+
+
+def test_a_tainted_node_with_a_pod_does_not_stand_for_one_without():
+    """a and b completed, a is tainted; the pod of c, which is wanted, is being deleted."""
+    pods = [make_pod("a"), make_pod("b"), make_pod("c", deleting=True)]
+    snapshot = world(completed=("a", "b"), pods=pods)
+    counted = make_daemon_set(2, misscheduled=1)
+    assert obstacle(replace(snapshot, daemon_set=counted)) == (
+        "the pod of c is being deleted, and another one follows"
+    )
+    # Its pod was refused, or is yet to come.
+    missing = make_daemon_set(2, scheduled=1, misscheduled=1)
+    assert "2 nodes should run a pod" in obstacle(
+        replace(snapshot, pods=pods[:2], daemon_set=missing)
+    )
+
+
+def test_a_node_that_left_the_selection_does_not_keep_its_job_while_its_pod_goes():
+    pods = [make_pod("a"), make_pod("b"), make_pod("c", deleting=True)]
+    snapshot = world(completed=("a", "b"), pods=pods, job=without_c())
+    found = daemon_set_without_c(2, misscheduled=1)
+    assert obstacle(replace(snapshot, daemon_set=found)) == ""
+
+
+# --- failures that are allowed ----------------------------------------------------------
+
+
+def with_failed(limit, entry=None):
+    spec = {"failure_policy": FailurePolicy("Continue", limit), "ttl_seconds_after_finished": 0}
+    return world(
+        completed=("a", "b"),
+        job=make_job(COMPLETE, spec=spec),
+        records={
+            "a": record("a-uid", "Completed"),
+            "b": record("b-uid", "Completed"),
+            "c": entry or record(),
+            "gone": record("gone-uid"),
+        },
+    )
+
+
+@pytest.mark.parametrize("limit", [1, "34%", 0])
+def test_failed_nodes_do_not_keep_a_complete_job_whose_time_to_live_is_over(limit):
+    """The controller counted them when it called the Job complete; others joined later."""
+    assert obstacle(with_failed(limit)) == ""
+
+
+def test_a_complete_job_with_failed_nodes_stays_unless_it_says_otherwise():
+    snapshot = with_failed(1)
+    spec = replace(snapshot.job.spec, ttl_seconds_after_finished=None)
+    snapshot = replace(snapshot, job=replace(snapshot.job, spec=spec))
+    assert obstacle(snapshot) == "nodes failed, and it stays for inspection"
+
+
+def test_a_complete_job_stays_for_a_failed_node_that_has_left():
+    snapshot = with_failed(1)
+    spec = replace(snapshot.job.spec, ttl_seconds_after_finished=None)
+    gone = replace(
+        snapshot,
+        job=replace(snapshot.job, spec=spec),
+        pods=[make_pod("a"), make_pod("b")],
+        nodes={name: make_node(name) for name in "ab"},
+        daemon_set=make_daemon_set(2),
+    )
+    assert obstacle(gone) == "nodes failed, and it stays for inspection"
+
+
+@pytest.mark.parametrize("entry", [record(uid="other"), record(state="Active")])
+def test_only_nodes_recorded_as_failed_are_excused(entry):
+    assert obstacle(with_failed(1, entry)) == "2 of 3 nodes are completed"
+
+
+@pytest.mark.parametrize("token", ["again", "once more"])
+def test_a_failure_before_a_retry_that_was_asked_for_is_no_end(token):
+    """Its record stands until the pod of the next try is there; a complete Job waits for that."""
+    snapshot = with_failed(1, replace(record(), retry="again"))
+    annotations = {names.ANNOTATION_RETRY: token}
+    snapshot = replace(snapshot, job=replace(snapshot.job, annotations=annotations))
+    asked = token != "again"
+    assert obstacle(snapshot) == ("2 of 3 nodes are completed" if asked else "")
+
+
+def test_failed_nodes_need_to_be_known_nodes():
+    snapshot = with_failed(1)
+    nodes = {name: node for name, node in snapshot.nodes.items() if name != "c"}
+    assert not take_count(replace(snapshot, nodes=nodes)).failed
+
+
+# --- whose log it is --------------------------------------------------------------------
+
+
+def test_whose_log_a_pods_log_is():
+    pod, node = make_pod("a"), make_node("a")
+    assert speaks_for(pod, node)
+    assert speaks_for(pod, replace(node, created_at=NOW))
+    assert not speaks_for(pod, replace(node, created_at=NOW + timedelta(seconds=1)))
+    assert speaks_for(replace(pod, created_at=None), node)
+    assert speaks_for(pod, replace(node, created_at=None))
+    assert not speaks_for(pod, None)
+    assert not speaks_for(pod, make_node("b"))
+    assert not speaks_for(pod, Node("a", "", "1"))
+
+
+def test_owned_pods_follow_the_chain_of_uids():
+    job, pods = make_job(), [make_pod("a"), make_pod("b", owner_uid="forged")]
+    assert owned_pods(job, make_daemon_set(2), pods) == pods[:1]
+    assert owned_pods(job, make_daemon_set(2, owner_uid="x"), pods) == []
+    assert owned_pods(job, None, pods) == []
+    assert owned_pods(replace(job, uid=""), make_daemon_set(2, owner_uid=""), pods) == []
+    assert owned_pods(job, make_daemon_set(2, uid=""), [make_pod("a", owner_uid="")]) == []
+
+
+# --- the ledger -------------------------------------------------------------------------
+
+
+def test_shards_are_one_ledger():
+    job = make_job()
+    reports = [
+        make_report({"b": done("b"), "a": Evidence("a-uid")}, shard=0),
+        make_report({"a": done("a"), "b": Evidence("b-uid")}, shard=1),
+        make_report({"c": done("c")}, shard=2, job_uid="another run"),
+        make_report({"c": done("c")}, shard=3, namespace="elsewhere"),
+    ]
+    for order in (reports, reports[::-1]):
+        assert merge_ledger(job, order) == {"a": done("a"), "b": done("b")}
+
+
+def test_records_are_merged_too():
+    status = {"nodeStates": {"a": {"uid": "a-uid", "state": "Failed"}}}
+    reports = [make_report(status=status), make_report(shard=1, job_uid="x", status=status)]
+    assert merge_records(make_job(), reports) == {"a": NodeRecord("a-uid", "Failed")}
+
+
+# --- properties -------------------------------------------------------------------------
+
+pods = st.lists(
+    st.builds(
+        make_pod,
+        st.sampled_from("abcd"),
+        owner_uid=st.sampled_from(["ds-uid", "ds-uid", "forged"]),
+        deleting=st.booleans(),
+        bound=st.booleans(),
+    ),
+    max_size=8,
+)
+entries = st.dictionaries(
+    st.sampled_from("abcd"),
+    st.builds(
+        Evidence,
+        st.sampled_from(["a-uid", "b-uid", "c-uid", "d-uid", "old"]),
+        completed_at=st.sampled_from(["", "2026-01-02T03:04:05Z"]),
+    ),
+)
+
+
+@given(pods, entries, st.integers(0, 5), st.randoms(use_true_random=False))
+def test_order_and_repetition_do_not_matter_and_nothing_is_declared_early(
+    pods, ledger, desired, random
+):
+    snapshot = Snapshot(
+        job=make_job(COMPLETE),
+        daemon_set=make_daemon_set(desired),
+        pods=pods,
+        nodes={name: make_node(name) for name in "abc"},
+        ledger=ledger,
+    )
+    count = take_count(snapshot)
+    again = pods + pods[:3]
+    random.shuffle(again)
+    assert take_count(replace(snapshot, pods=again)) == count
+    live = {pod.node_name for pod in pods if pod.owner_uid == "ds-uid" and not pod.deleting}
+    assert count.wanted == live
+    assert count.completed <= count.wanted
+    if judge_ending(snapshot.job, lambda: count, NOW).may_delete:
+        assert desired == len(live)
+        assert all(ledger[n].is_completed and ledger[n].node_uid == f"{n}-uid" for n in live)

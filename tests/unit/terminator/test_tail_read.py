@@ -1,0 +1,338 @@
+"""A short read: what to ask, and what the answer proves. The kubelet is played by `answer`."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from terminator.logs.log_parser import LINE_LIMIT, Cursor, Line
+from terminator.logs.matcher import Matcher, Progress
+from terminator.logs.tail_read import (
+    FEW_LINES,
+    LAST_LINES_BYTES,
+    LINES_KEPT,
+    RESULTS_BYTES,
+    TAIL_BYTES,
+    TAIL_LINES,
+    WIDE_BYTES,
+    WIDE_LINES,
+    Ask,
+    Findings,
+    TailRead,
+    bounded_results,
+    json_bytes,
+    readable_lines,
+)
+
+MATCHER = Matcher("done", "Line", "broken", ("ip", "n"))
+
+
+def go_bytes(text):
+    """Return the length of a text as encoding/json of Go writes it, without the quotes."""
+    written = json.dumps(text, ensure_ascii=False)[1:-1]
+    for character in "<>&\u2028\u2029":
+        written = written.replace(character, f"\\u{ord(character):04x}")
+    return len(written.encode())
+
+
+def at(number):
+    return f"2026-01-02T03:04:{number // 1000 % 60:02}.{number % 1000:03}000000Z"
+
+
+def whole(*texts):
+    """Records of whole lines, one millisecond apart."""
+    return [(at(n), text, True) for n, text in enumerate(texts)]
+
+
+def long_line(number, length):
+    """Records of one line as containerd writes it: full ones of 16 KiB, and the rest."""
+    count, rest = divmod(length, LINE_LIMIT)
+    records = [(at(number), b"x" * LINE_LIMIT, False)] * count
+    return [*records, (at(number), b"x" * rest, True)]
+
+
+def answer(records, ask, since=None):
+    """Return what the kubelet sends: the last records, joined to lines, the end cut off."""
+    out, is_new = b"", True
+    for moment, text, ends in records[-ask.lines :]:
+        if since is None or moment >= since:
+            if is_new:
+                out += moment.encode() + b" "
+            out += text + (b"\n" if ends else b"")
+        is_new = ends
+    return out[: ask.max_bytes]
+
+
+def read(records, cursor=None, unfinished=None, found=None):
+    """Do a whole short read; return it and how often it asked."""
+    tail = TailRead(MATCHER, found or Findings(), cursor, unfinished)
+    asks = []
+    while tail.ask is not None:
+        asks.append(tail.ask)
+        since = f"{cursor.timestamp[:19]}" if cursor else None
+        tail.take(answer(records, tail.ask, since))
+    return tail, asks
+
+
+FULL = Ask(TAIL_LINES, TAIL_BYTES)
+
+
+def test_an_older_answer_does_not_take_back_newer_results():
+    """A short read was on its way while the stream brought more of the log."""
+    found, records = Findings(), whole(b"dsjob:result ip=early", b"dsjob:result ip=late", b"done")
+    read(records[:1], found=found)
+    read(records[:2], found=found)
+    read(records[:1], found=found)
+    assert found.results == {"ip": "late"}
+    read(records, found=found)
+    assert (found.results, found.completed_at) == ({"ip": "late"}, at(2))
+
+
+def test_a_short_log_takes_one_request():
+    tail, asks = read(whole(b"hello", b"dsjob:progress 1/2", b"dsjob:result ip=1", b"done", b"z"))
+    assert tail.found.completed_at == at(3)
+    assert tail.found.results == {"ip": "1"}
+    assert tail.found.progress == Progress(1, 2)
+    assert asks == [FULL]
+
+
+def test_the_first_decision_stays():
+    tail, _ = read(whole(b"broken", b"done"))
+    assert (tail.found.failed_at, tail.found.completed_at) == (at(0), "")
+    read(whole(b"x", b"done"), found=tail.found)
+    assert not tail.found.completed_at
+
+
+def test_a_log_of_any_size_takes_one_request():
+    tail, asks = read(whole(*[b"line"] * 100_000, b"done"))
+    assert tail.found.completed_at
+    assert asks == [FULL]
+
+
+def test_long_lines_before_the_token_take_a_few():
+    records = [record for n in range(40) for record in long_line(n, 10_000)]
+    tail, asks = read([*records, (at(50), b"done", True)])
+    assert tail.found.completed_at == at(50)
+    assert asks == [FULL, Ask(FEW_LINES, TAIL_BYTES)]
+
+
+def test_a_line_of_nine_megabytes_breaks_nothing():
+    tail, asks = read([*long_line(1, 9_000_000), (at(2), b"done", True)])
+    assert tail.found.completed_at == at(2)
+    assert len(asks) == 2
+
+
+def test_records_too_long_for_anything_end_the_read():
+    huge = [(at(n), b"x" * 200_000, True) for n in range(3)]
+    tail, asks = read(huge)
+    assert not tail.found.is_final
+    assert [ask.lines for ask in asks] == [TAIL_LINES, FEW_LINES, 1]
+    assert tail.cursor.timestamp == ""
+
+
+def test_the_rest_of_a_long_line_is_not_the_token():
+    # The newest hundred records begin in the middle of the line ``xxx…xdone``.
+    records = [(at(1), b"x" * LINE_LIMIT, False), (at(1), b"done", True)]
+    records += whole(*[b"y"] * (TAIL_LINES - 1))
+    tail, asks = read(records)
+    assert not tail.found.is_final
+    assert asks == [FULL, Ask(TAIL_LINES + 1, TAIL_BYTES)]
+
+
+def test_a_token_in_the_first_line_of_a_full_answer_is_looked_at_again_and_counts():
+    records = [(at(0), b"before", True), (at(1), b"done", True)]
+    records += whole(*[b"y"] * (TAIL_LINES - 1))
+    tail, asks = read(records)
+    assert tail.found.completed_at == at(1)
+    assert len(asks) == 2
+
+
+def test_the_rest_of_a_long_line_among_few_records_is_not_the_token():
+    records = [record for n in range(30) for record in long_line(n, 16_000)]
+    records += [(at(40), b"x" * LINE_LIMIT, False), (at(40), b"done", True)]
+    records += [record for n in range(41, 47) for record in long_line(n, 16_000)]
+    tail, _ = read(records)
+    assert not tail.found.is_final
+
+
+def test_a_cursor_leaves_only_what_is_new():
+    records = whole(b"a", b"b", b"done")
+    tail, _ = read(records, Cursor(at(2), 1))
+    assert not tail.found.is_final
+    tail, _ = read(records, Cursor(at(1), 1))
+    assert tail.found.completed_at == at(2)
+    assert tail.cursor == Cursor(at(2), 1)
+
+
+def test_a_gap_is_filled_once_with_more_lines():
+    records = whole(b"known", b"done", *[b"y"] * 1500)
+    tail, asks = read(records, Cursor(at(0), 1))
+    assert tail.found.completed_at == at(1)
+    assert asks == [FULL, Ask(WIDE_LINES, WIDE_BYTES)]
+
+
+def test_a_gap_too_wide_is_left():
+    records = whole(b"known", b"done", *[b"y" * 100] * 9000)
+    tail, asks = read(records, Cursor(at(0), 1))
+    assert not tail.found.is_final
+    assert len(asks) == 2
+    assert tail.cursor == Cursor(records[-1][0], 1)  # the wide answer was cut: it ends earlier
+
+
+def test_a_log_shorter_than_the_read_has_no_gap_to_fill():
+    _, asks = read(whole(b"rotated", b"away"), Cursor("2026-01-02T03:03:00.000000000Z", 1))
+    assert asks == [FULL]
+
+
+def test_an_unfinished_line_counts_when_it_stays():
+    records = [*whole(b"a"), (at(1), b"done", False)]
+    tail, _ = read(records)
+    assert not tail.found.is_final
+    assert tail.unfinished == Line(at(1), b"done", unfinished=True)
+    again, _ = read(records, unfinished=tail.unfinished)
+    assert again.found.completed_at == at(1)
+
+
+def test_an_unfinished_line_that_goes_on_does_not_count():
+    first, _ = read([*whole(b"a"), (at(1), b"done", False)])
+    second, _ = read([*whole(b"a"), (at(1), b"done!", False)], unfinished=first.unfinished)
+    assert not second.found.is_final
+    assert second.unfinished is None
+
+
+def test_the_cut_end_of_an_answer_is_no_line():
+    # The answer ends, by its limit, in the middle of ``done!``.
+    line = b"x" * (TAIL_BYTES - 2 * len(at(0)) - len(b" \n done"))
+    tail = TailRead(MATCHER, Findings())
+    tail.take(answer(whole(line, b"done!"), Ask(TAIL_LINES, TAIL_BYTES)))
+    assert tail.unfinished is None
+    assert not tail.found.is_final
+
+
+def test_words_of_the_kubelet_are_not_the_tasks():
+    tail = TailRead(MATCHER, Findings())
+    tail.take(b"done\n")
+    assert not tail.found.is_final
+
+
+def stretch(records, cursor=None):
+    """Return the times of the lines between which a read shows the log without a gap."""
+    tail, _ = read(records, cursor)
+    return tail.stretch[:2]
+
+
+def test_a_read_shows_its_lines_without_a_gap():
+    assert stretch([]) == ("", "")
+    assert stretch(whole(b"a", b"b", b"c")) == (at(0), at(2))
+    # The first line of a full answer may be the rest of a longer one.
+    assert stretch(whole(*[b"x"] * 300)) == (at(201), at(299))
+    # Answers of long lines are cut: between the first and the last one, lines are missing.
+    assert stretch([(at(n), b"x" * 15_000, True) for n in range(40)]) == (at(34), at(39))
+
+
+def test_a_read_from_a_cursor_goes_on_from_there():
+    records = whole(*[b"x"] * 4000)
+    assert stretch(records[:90], Cursor(at(5), 1)) == (at(5), at(89))
+    assert stretch(records[:90], Cursor(at(89), 1)) == (at(89), at(89))
+    assert stretch(records[:1500], Cursor(at(5), 1)) == (at(5), at(1499))
+    assert stretch(records, Cursor(at(1999), 1)) == (at(2001), at(3999))
+
+
+def test_a_read_from_a_cursor_that_is_not_in_the_log_shows_what_is_there():
+    """The kubelet began another file: the answer is short, and lines are missing all the same."""
+    assert stretch(whole(*[b"x"] * 9)[4:], Cursor(at(0), 1)) == (at(4), at(8))
+
+
+def test_a_last_line_without_newline_is_one_of_those_that_were_asked_for():
+    """Of more lines than asked for: what was before them is not known."""
+    records = [*whole(*[b"x"] * 150), (at(150), b"done", False)]
+    first, _ = read(records)
+    assert not first.is_whole
+    assert first.stretch[:2] == (at(52), at(149))
+    again, _ = read(records, unfinished=first.unfinished)
+    assert again.has_decided
+    assert again.stretch[:2] == (at(52), at(150))
+
+
+def test_a_result_after_the_token_is_dropped_when_the_token_is_read_later():
+    records = whole(b"known", b"dsjob:result ip=1", b"done", *[b"y"] * 300, b"dsjob:result ip=2")
+    tail, asks = read(records, Cursor(at(0), 1))
+    assert (len(asks), tail.found.completed_at) == (2, at(2))
+    assert tail.found.results == {}
+
+
+def test_what_somebody_else_decided_stays():
+    found = Findings(completed_at=at(0), results={"ip": "1"})
+    tail, asks = read(whole(b"done", b"dsjob:result ip=2", b"broken"), found=found)
+    assert (len(asks), tail.has_decided) == (1, False)
+    assert found == Findings(completed_at=at(0), results={"ip": "1"})
+
+
+def test_last_lines_are_kept_bounded():
+    found = Findings()
+    read(whole(*[b"%d" % n for n in range(30)], b"z" * 10_000), found=found)
+    assert len(found.last_lines) == LINES_KEPT
+    assert found.last_lines[0] == b"11"
+    assert len(found.last_lines[-1]) < 1000
+    read([], found=found)
+    assert found.last_lines == ()
+    read([*whole(b"a"), (at(1), b"disk full", False)], found=found)
+    assert found.last_lines == (b"a", b"disk full")
+
+
+def test_last_lines_are_readable():
+    lines = [b"first", b"", b"\x1b[31mdisk\tfull\x1b[0m\r", b"\x00", b"exit"]
+    assert readable_lines(lines, 5) == ("first", "disk full", "exit")
+    assert readable_lines(lines, 2) == ("disk full", "exit")
+    assert readable_lines(lines, 0) == ()
+    (line,) = readable_lines([b"x" * 500], 5)
+    assert line == "x" * 159 + "…"
+    assert len(readable_lines([b"y" * 150] * 5, 5)) == 2
+
+
+@given(st.lists(st.binary(max_size=600), max_size=20), st.integers(0, 20))
+def test_last_lines_fit(lines, count):
+    kept = readable_lines(lines, count)
+    assert len(kept) <= count
+    assert sum(go_bytes(line) for line in kept) <= LAST_LINES_BYTES
+    assert all(line.isprintable() and line for line in kept)
+
+
+@given(st.dictionaries(st.text("abc", min_size=1, max_size=5), st.text(max_size=256), max_size=40))
+def test_results_fit(results):
+    kept = bounded_results(results)
+    assert kept.items() <= results.items()
+    assert len(kept) <= 16
+    assert sum(go_bytes(k) + go_bytes(v) for k, v in kept.items()) <= RESULTS_BYTES
+    if sum(go_bytes(k) + go_bytes(v) for k, v in results.items()) <= RESULTS_BYTES:
+        assert len(kept) == min(len(results), 16)
+
+
+texts = st.sampled_from([b"x", b"done!", b"not done", b"", b"y" * 300, b"dsjob:progress 1/2"])
+
+
+@given(st.lists(texts, max_size=300), st.integers(0, 90), st.booleans())
+def test_a_token_near_the_end_is_found_and_nothing_else_is(before, after, has_token):
+    token = [b"done"] if has_token else []
+    tail, asks = read(whole(*before, *token, *[b"z"] * after))
+    assert bool(tail.found.completed_at) == has_token
+    assert len(asks) <= 4
+
+
+@given(
+    st.text(
+        st.one_of(
+            st.sampled_from('<>&\u2028\u2029"\\\x7f\u00e9\U0001f600'),
+            st.characters(exclude_categories=["Cs"]),
+        )
+    )
+)
+def test_bytes_are_those_of_the_json_that_the_server_keeps(text):
+    assert json_bytes(text) >= go_bytes(text)
+    if all(character >= " " for character in text):
+        assert json_bytes(text) == go_bytes(text)
+
+
+def test_lines_full_of_escapes_take_no_more_room_than_others():
+    assert len(readable_lines([b"<" * 60] * 20, 20)) == LAST_LINES_BYTES // 360
+    assert bounded_results({"a": "<" * 100, "b": "1"}) == {"b": "1"}
