@@ -25,7 +25,7 @@ from daemonset_job.api.past import PHASE_CANCELLED
 from daemonset_job.api.report import JobReport, parse_report, untracked
 from daemonset_job.informers.records import INCOMPLETE_RETRY_SECONDS
 from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
-from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.client import MALFORMED_ANSWER, KubeClient
 from daemonset_job.kube.client.errors import (
     AlreadyExists,
     BadRequest,
@@ -633,6 +633,11 @@ class _RefusedError(Exception):
     def __init__(self, error: KubeError, field: str) -> None:
         super().__init__(error.message)
         self.message = error.message or error.reason
+        if error.reason == MALFORMED_ANSWER:
+            self.message = (
+                f"the object that it answers with cannot be read ({self.message}): if its "
+                "metadata.managedFields are nested too deep, delete the object"
+            )
         self.field = field
 
 
@@ -640,8 +645,11 @@ def _is_refusal(error: KubeError) -> bool:
     """Return whether the object itself is at fault, so that trying it again at once is no use.
 
     A field that the schema does not know, or of another type, comes back as 500 from server-side
-    apply, unlike from any other write (apiserver endpoints/handlers/patch.go, applyPatcher).
+    apply, unlike from any other write (apiserver endpoints/handlers/patch.go, applyPatcher). An
+    answer that cannot be read is the object's fault as well: somebody nested its metadata too deep.
     """
+    if error.reason == MALFORMED_ANSWER:
+        return True
     if isinstance(error, Forbidden) and error.is_namespace_ending:
         return False
     if isinstance(error, Invalid | BadRequest | Forbidden | TooLarge):

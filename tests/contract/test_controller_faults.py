@@ -248,6 +248,23 @@ async def test_a_deletion_that_is_refused_keeps_no_other_node_from_its_turn(serv
         await until(lambda: cluster.status()["nodes"]["failed"] == 0)
 
 
+async def test_a_daemon_set_that_cannot_be_read_is_told_and_given_up_for_long(server, cluster):
+    async with running(server):
+        cluster.apply()
+        await until(cluster.is_settled)
+        # Somebody changed it and nested its managedFields deeper than anybody reads.
+        server.answer_next("PATCH", "/daemonsets/", b'{"a":' * 3000 + b"0" + b"}" * 3000, 10_000)
+        server.remove(DAEMON_SETS, SET)
+        await until(lambda: cluster.condition("Progressing").get("reason") == "DaemonSetRefused")
+        assert "managedFields are nested too deep" in cluster.condition("Progressing")["message"]
+        before = len(cluster.writes("/daemonsets/"))
+        await asyncio.sleep(900)
+        assert len(cluster.writes("/daemonsets/")) - before <= 8
+
+        server.faults.clear()
+        await until(cluster.is_settled, 400)
+
+
 @pytest.mark.parametrize("refusal", REFUSALS)
 async def test_a_refused_daemon_set_is_told_and_tried_again_slowly(server, cluster, refusal):
     status, reason, message = REFUSALS[refusal]

@@ -74,7 +74,7 @@ def unreadable_status(job: Job, error: str, now: datetime) -> dict[str, Any]:
         return dict(job.status)
     words = (
         f"the controller cannot read this Job, and does nothing for it: {brief(error)}; "
-        "change its spec, or delete it and create it again"
+        "shorten what is nested too deep or too large in it, or delete it and create it again"
     )
     unread = Condition(names.CONDITION_PROGRESSING, False, "Unreadable", words)
     return {
