@@ -395,6 +395,24 @@ def test_a_retry_opens_a_failed_run_for_its_failed_nodes_only():
     assert w.job.status["nodes"]["failed"] == 0
 
 
+def test_a_retry_that_finds_every_node_completed_ends_the_run_anew():
+    # The failed node's task went on, and completed it before the retry was asked for.
+    w = three()
+    run(w)
+    failed_at = completion_time(w)
+    w.evidence = {name: done(name) for name in "abc"}
+    w.job = replace(w.job, annotations={names.ANNOTATION_RETRY: "1"})
+    before, again = w.job, NOW + timedelta(hours=2)
+    run(w, again)
+    assert w.job.is_true(names.CONDITION_COMPLETE)
+    assert completion_time(w) == format_time(again) != failed_at
+    assert w.report_status["completionTime"] == completion_time(w)
+    assert any(line.startswith("+2h") for line in w.report_status["story"]), w.report_status
+    w.job = before  # the process died between the two writes
+    run(w, again + timedelta(hours=1))
+    assert completion_time(w) == format_time(again)
+
+
 def test_taking_the_retry_annotation_away_asks_for_nothing():
     w = three()
     w.job = replace(w.job, annotations={names.ANNOTATION_RETRY: "1"})
