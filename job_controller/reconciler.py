@@ -169,6 +169,10 @@ class Reconciler:
                 left = tuple(action for action in plan.actions if action not in done)
                 plan = self._repairs.pace(key, replace(plan, actions=left), now)
             else:
+                if any(isinstance(action, TryDaemonSet) for action in plan.actions):
+                    snapshot = replace(snapshot, is_tried=True)
+                    plan = decide(snapshot, self._shell.clock.now())
+                    continue
                 self._refusals.settle(key, snapshot)
                 return plan.requeue_after
 

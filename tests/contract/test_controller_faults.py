@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import itertools
+from datetime import timedelta
 
 import pytest
 
 from job_controller.api import names
 from job_controller.api.report import new_report
+from job_controller.api.times import parse_time
 from job_controller.config import Config
 from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import Unavailable
@@ -16,6 +18,7 @@ from job_controller.main import Controller
 from job_controller.metrics import Metrics
 from tests.contract.controller_cluster import (
     SET,
+    START,
     Cluster,
     gated,
     on_first,
@@ -304,6 +307,19 @@ async def test_a_webhook_that_cannot_say_beforehand_is_asked_for_good(server, cl
     async with running(server):
         cluster.apply()
         await finish_after_trouble(cluster)
+
+
+async def test_the_time_that_a_webhook_takes_to_say_it_beforehand_is_not_that_of_the_run(
+    server, cluster
+):
+    server.delay_next("PATCH", "/daemonsets/", 9.0)
+    async with running(server):
+        cluster.apply(activeDeadlineSeconds=10)
+        await until(cluster.is_settled)
+        assert now() > 9.0
+        assert parse_time(cluster.status()["startTime"]) >= START + timedelta(seconds=9)
+        await asyncio.sleep(5)
+        await finish(cluster)
 
 
 async def finish_after_trouble(cluster):

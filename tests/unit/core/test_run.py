@@ -60,9 +60,10 @@ def reason_of(plan):
 def run(w, now=NOW, seen=timedelta(minutes=1)):
     """Decide, take over what the plan writes, and return the plan.
 
-    `seen` is for how long the controller has seen all that is there.
+    `seen` is for how long the controller has seen all that is there. The API server would take the
+    DaemonSet of a Job that has not started.
     """
-    plan = decide(seen_before(w.snapshot(), seen, now), now)
+    plan = decide(seen_before(w.snapshot(is_tried=True), seen, now), now)
     for action in plan.actions:
         if isinstance(action, WriteStatus):
             w.job = replace(w.job, status=action.status)
