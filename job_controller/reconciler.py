@@ -19,14 +19,14 @@ from loguru import logger
 
 from job_controller.api import names
 from job_controller.api.job import Job, parse_spec
-from job_controller.api.objects import DaemonSet, Pod, parse_daemon_set
+from job_controller.api.objects import DaemonSet, Node, Pod, parse_daemon_set
 from job_controller.api.ownership import has_owner, take_over
 from job_controller.api.past import PHASE_CANCELLED
-from job_controller.api.report import JobReport, parse_report, untracked
+from job_controller.api.report import JobReport, NodeRecord, parse_report, untracked
 from job_controller.caches import Caches, Key, cache_name
 from job_controller.core.absence import find_held
 from job_controller.core.decide import decide
-from job_controller.core.judge import FAILED
+from job_controller.core.judge import COMPLETED, FAILED, UNREACHABLE
 from job_controller.core.merge import merge_patch
 from job_controller.core.plan import (
     Action,
@@ -42,7 +42,7 @@ from job_controller.core.plan import (
     without_progress,
 )
 from job_controller.core.report import closed_status, excess_reports, expired_reports
-from job_controller.core.sightings import Scene, Sightings, look, shifted
+from job_controller.core.sightings import Scene, Sightings, long_away, look, shifted
 from job_controller.core.snapshot import Settings, Snapshot
 from job_controller.core.status import unreadable_status
 from job_controller.core.tally import merge_records, standing_pods
@@ -65,6 +65,7 @@ from job_controller.kube.unreadable import Unreadable
 from job_controller.metrics import Metrics
 from job_controller.refusals import Refusals
 from job_controller.repairs import Repairs
+from job_controller.rereads import NodeRereads, Reread, with_rereads
 from job_controller.runtime.clock import Clock
 from job_controller.runtime.expectations import HighWater
 
@@ -112,6 +113,7 @@ class Reconciler:
         self._seen: dict[Key, tuple[str, Sightings, datetime, float]] = {}
         self._refusals = Refusals()
         self._repairs = Repairs()
+        self._rereads = NodeRereads(shell.client, shell.clock)
 
     async def reconcile(self, key: Key) -> float | None:
         """Make one pass; return the seconds after which to look again, None for no need to.
@@ -150,8 +152,15 @@ class Reconciler:
 
     async def _pass(self, key: Key, job: Job) -> float | None:
         started = self._shell.clock.monotonic()
-        snapshot = self._refusals.hold_back(key, self._snapshot(key, job), started)
-        snapshot = self._look(key, snapshot)
+        snapshot = self._gather(key, job, {})
+        if away := self._nearly_unreachable(snapshot):
+            # The cache may not have heard that they are back, and the run would fail for it.
+            read = await self._rereads.read(away)
+            known = self._caches.job(key)
+            if known is None or not self._caches.has_records(known):
+                return _STALE_RETRY_SECONDS
+            job, started = known, self._shell.clock.monotonic()
+            snapshot = self._gather(key, job, read)
         plan = decide(snapshot, self._shell.clock.now())
         self._caches.took(key, self._shell.clock.monotonic() - started)
         plan = self._repairs.pace(key, plan, started)
@@ -194,6 +203,32 @@ class Reconciler:
         seen = look(before, scene, now)
         self._seen[key] = job.uid, seen, now, moment
         return replace(snapshot, seen=seen)
+
+    def _gather(self, key: Key, job: Job, read: Mapping[str, Reread]) -> Snapshot:
+        """Return the snapshot, with what the API server has just said of single nodes."""
+        now = self._shell.clock.monotonic()
+        snapshot = self._refusals.hold_back(key, self._snapshot(key, job), now)
+        if read:
+            snapshot = replace(snapshot, nodes=with_rereads(snapshot.nodes, read))
+        return self._look(key, snapshot)
+
+    def _nearly_unreachable(self, snapshot: Snapshot) -> list[Node]:
+        """Return the nodes whose time is over before they are unreachable, and that are not yet."""
+        limit = timedelta(seconds=snapshot.settings.patience.unreachable)
+        nodes, now = snapshot.nodes.values(), self._shell.clock.now()
+        away = long_away(snapshot.seen, nodes, limit, now)
+        records = merge_records(snapshot) if away else {}
+        return [node for node in away if not self._is_settled(snapshot.job, node, records)]
+
+    @staticmethod
+    def _is_settled(job: Job, node: Node, records: Mapping[str, NodeRecord]) -> bool:
+        """Return whether the node is on record as what does not become unreachable any more."""
+        record = records.get(node.name)
+        return (
+            record is not None
+            and (record.uid, record.retry) == (node.uid, job.retry_token)
+            and record.state in {COMPLETED, FAILED, UNREACHABLE}
+        )
 
     async def _after_refusal(self, snapshot: Snapshot, refused: _RefusedError) -> Snapshot:
         """Return the snapshot that knows of a refused write; raises if it knew already."""
