@@ -19,10 +19,10 @@ from loguru import logger
 
 from daemonset_job.api import names
 from daemonset_job.api.job import Job, parse_spec
-from daemonset_job.api.objects import DaemonSet, Pod, parse_daemon_set
+from daemonset_job.api.objects import DaemonSet, Node, Pod, parse_daemon_set
 from daemonset_job.api.ownership import has_owner, take_over
 from daemonset_job.api.past import PHASE_CANCELLED
-from daemonset_job.api.report import JobReport, parse_report, untracked
+from daemonset_job.api.report import JobReport, NodeRecord, parse_report, untracked
 from daemonset_job.informers.records import INCOMPLETE_RETRY_SECONDS
 from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
 from daemonset_job.kube.client.client import MALFORMED_ANSWER, KubeClient
@@ -62,13 +62,14 @@ from job_controller.core.render.report_status import closed_status, excess_repor
 from job_controller.core.settings import Settings
 from job_controller.core.state.absence import find_held
 from job_controller.core.state.node_counts import merge_records, standing_pods
-from job_controller.core.state.node_state import FAILED
-from job_controller.core.state.sightings import Scene, Sightings, look, shifted
+from job_controller.core.state.node_state import COMPLETED, FAILED, UNREACHABLE
+from job_controller.core.state.sightings import Scene, Sightings, long_away, look, shifted
 from job_controller.core.state.snapshot import Snapshot
 from job_controller.failed_creates import FailedCreates
 from job_controller.metrics import Metrics
 from job_controller.refusals import Refusals
 from job_controller.repairs import Repairs
+from job_controller.rereads import NodeRereads, Reread, with_rereads
 
 # How many pods are written at a time: measured, 32 at once open 1,002 gates in 5.8 s on two cores.
 PODS_AT_ONCE = 32
@@ -115,6 +116,7 @@ class Reconciler:
         self._refusals = Refusals()
         self._repairs = Repairs()
         self._failed_creates = FailedCreates(shell.client, shell.clock)
+        self._rereads = NodeRereads(shell.client, shell.clock)
 
     async def reconcile(self, key: Key) -> float | None:
         """Make one pass; return the seconds after which to look again, None for no need to.
@@ -154,8 +156,15 @@ class Reconciler:
 
     async def _pass(self, key: Key, job: Job) -> float | None:
         started = self._shell.clock.monotonic()
-        snapshot = self._refusals.hold_back(key, self._snapshot(key, job), started)
-        snapshot = self._look(key, snapshot)
+        snapshot = self._gather(key, job, {})
+        if away := self._nearly_unreachable(snapshot):
+            # The cache may not have heard that they are back, and the run would fail for it.
+            read = await self._rereads.read(away)
+            known = self._caches.job(key)
+            if known is None or not self._caches.has_records(known):
+                return _STALE_RETRY_SECONDS
+            job, started = known, self._shell.clock.monotonic()
+            snapshot = self._gather(key, job, read)
         plan = decide(snapshot, self._shell.clock.now())
         self._caches.took(key, self._shell.clock.monotonic() - started)
         plan = self._repairs.pace(key, plan, started)
@@ -173,6 +182,10 @@ class Reconciler:
                 left = tuple(action for action in plan.actions if action not in done)
                 plan = self._repairs.pace(key, replace(plan, actions=left), now)
             else:
+                if any(isinstance(action, TryDaemonSet) for action in plan.actions):
+                    snapshot = replace(snapshot, is_tried=True)
+                    plan = decide(snapshot, self._shell.clock.now())
+                    continue
                 self._refusals.settle(key, snapshot)
                 waits = (plan.requeue_after, await self._find_refused(key, snapshot, plan))
                 return min((seconds for seconds in waits if seconds is not None), default=None)
@@ -204,6 +217,32 @@ class Reconciler:
         seen = look(before, scene, now)
         self._seen[key] = job.uid, seen, now, moment
         return replace(snapshot, seen=seen)
+
+    def _gather(self, key: Key, job: Job, read: Mapping[str, Reread]) -> Snapshot:
+        """Return the snapshot, with what the API server has just said of single nodes."""
+        now = self._shell.clock.monotonic()
+        snapshot = self._refusals.hold_back(key, self._snapshot(key, job), now)
+        if read:
+            snapshot = replace(snapshot, nodes=with_rereads(snapshot.nodes, read))
+        return self._look(key, snapshot)
+
+    def _nearly_unreachable(self, snapshot: Snapshot) -> list[Node]:
+        """Return the nodes whose time is over before they are unreachable, and that are not yet."""
+        limit = timedelta(seconds=snapshot.settings.patience.unreachable)
+        nodes, now = snapshot.nodes.values(), self._shell.clock.now()
+        away = long_away(snapshot.seen, nodes, limit, now)
+        records = merge_records(snapshot) if away else {}
+        return [node for node in away if not self._is_settled(snapshot.job, node, records)]
+
+    @staticmethod
+    def _is_settled(job: Job, node: Node, records: Mapping[str, NodeRecord]) -> bool:
+        """Return whether the node is on record as what does not become unreachable any more."""
+        record = records.get(node.name)
+        return (
+            record is not None
+            and (record.uid, record.retry) == (node.uid, job.retry_token)
+            and record.state in {COMPLETED, FAILED, UNREACHABLE}
+        )
 
     async def _after_refusal(self, snapshot: Snapshot, refused: _RefusedError) -> Snapshot:
         """Return the snapshot that knows of a refused write; raises if it knew already."""

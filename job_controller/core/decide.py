@@ -192,9 +192,10 @@ def _start(snapshot: Snapshot, now: datetime) -> Plan:
     """Return the first step of a run: the start is on record before anything is made.
 
     From then on the CRD refuses changes of what runs, and the write itself fails when the Job
-    was changed since it was read: what is made next is what the user last said. Before that the
-    API server is asked whether it would take it. What it refuses, and what cannot be made at all,
-    has not started, so that the user can correct it: nothing is made in that time.
+    was changed since it was read: what is made next is what the user last said. Before that, in
+    the same pass, the API server is asked whether it would take it. What it refuses, and what
+    cannot be made at all, has not started, so that the user can correct it: nothing is made in that
+    time. The answer can take long (webhooks), and the run's time begins after it.
     """
     job = snapshot.job
     hindrance = find_hindrance(snapshot)
@@ -205,10 +206,12 @@ def _start(snapshot: Snapshot, now: datetime) -> Plan:
             events=tuple(_hindrance_events(snapshot, hindrance)),
             requeue_after=snapshot.retry_seconds if snapshot.refusal else None,
         )
+    if not snapshot.is_tried:
+        wanted = build_daemon_set(job, gated=False, settings=snapshot.settings)
+        return Plan(actions=(TryDaemonSet(wanted),))
     report = names.report_name(job.name, job.uid)
-    wanted = build_daemon_set(job, gated=False, settings=snapshot.settings)
     return Plan(
-        actions=(TryDaemonSet(wanted), WriteStatus(first_status(job, now, _word(snapshot)))),
+        actions=(WriteStatus(first_status(job, now, _word(snapshot))),),
         events=(Event("Normal", "Started", f"the run is recorded in JobReport {report}"),),
     )
 

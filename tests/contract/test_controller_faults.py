@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import itertools
+from datetime import timedelta
 
 import pytest
 
 from daemonset_job.api import names
 from daemonset_job.api.report import new_report
+from daemonset_job.api.times import parse_time
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import Unavailable
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, LEASES, NODES, PODS
@@ -16,6 +18,7 @@ from job_controller.main import new_controller
 from job_controller.metrics import Metrics
 from tests.contract.controller_cluster import (
     SET,
+    START,
     Cluster,
     gated,
     on_first,
@@ -323,6 +326,19 @@ async def test_a_webhook_that_cannot_say_beforehand_is_asked_for_good(server, cl
         await finish_after_trouble(cluster)
 
 
+async def test_the_time_that_a_webhook_takes_to_say_it_beforehand_is_not_that_of_the_run(
+    server, cluster
+):
+    server.delay_next("PATCH", "/daemonsets/", 9.0)
+    async with running(server):
+        cluster.apply(activeDeadlineSeconds=10)
+        await until(cluster.is_settled)
+        assert now() > 9.0
+        assert parse_time(cluster.status()["startTime"]) >= START + timedelta(seconds=9)
+        await asyncio.sleep(5)
+        await finish(cluster)
+
+
 async def finish_after_trouble(cluster):
     await until(cluster.is_settled)
     assert cluster.condition("Progressing")["status"] == "True"
@@ -473,6 +489,69 @@ async def test_silent_watches_are_found_out(server, cluster):
         cluster.complete("a")
         await until(lambda: cluster.completed() == 1, 150)
         await finish(cluster)
+
+
+def make_ready(server, node, status):
+    """Have a node say whether it is Ready."""
+    raw = server.get(NODES, node, "")
+    (ready,) = raw["status"]["conditions"]
+    server.put(NODES, {**raw, "status": {"conditions": [{**ready, "status": status}]}})
+
+
+@pytest.mark.parametrize("fault", [None, 503, 403])
+async def test_a_node_whose_return_is_not_heard_of_does_not_fail_the_run(server, cluster, fault):
+    async with running(server):
+        cluster.apply()
+        await until(cluster.is_settled)
+        make_ready(server, "a", "False")
+        await asyncio.sleep(20)
+        server.silence_watches(NODES)
+        make_ready(server, "a", "True")
+        await asyncio.sleep(35)
+        if fault == 503:
+            server.fail_next("GET", "/nodes", fault, 5)
+        assert cluster.status()["phase"] == "Running"
+        reads = len(node_reads(server))
+        if fault == 403:
+            # The node cannot be read: what is known of it counts.
+            server.fail_next("GET", "/nodes", fault, 10_000, reason="Forbidden")
+            await until(lambda: cluster.status()["phase"] == "Failed")
+            return
+        await asyncio.sleep(60)
+        assert cluster.status()["nodes"]["unreachable"] == 0
+        assert 1 <= len(node_reads(server)) - reads <= 7
+        await finish(cluster)
+
+
+async def test_a_node_that_has_gone_unheard_of_does_not_fail_the_run(server, cluster):
+    async with running(server):
+        cluster.apply()
+        await until(cluster.is_settled)
+        make_ready(server, "a", "False")
+        await asyncio.sleep(20)
+        server.silence_watches(NODES)
+        cluster.plays = False
+        server.remove(NODES, "a", "")
+        await asyncio.sleep(45)
+        assert cluster.status()["phase"] == "Running"
+
+
+async def test_nodes_that_stay_away_are_read_once_for_all_jobs(server, cluster):
+    async with running(server):
+        for name in ("sample", "other", "third"):
+            cluster.apply(name, failurePolicy={"action": "Continue"})
+        for name in ("sample", "other", "third"):
+            await until(lambda of=name: (cluster.status(of).get("nodes") or {}).get("active") == 2)
+        make_ready(server, "a", "False")
+        await until(lambda: cluster.status("third")["nodes"]["unreachable"] == 1, 70)
+        await asyncio.sleep(60)
+        assert cluster.status("other")["nodes"]["unreachable"] == 1
+        assert len(node_reads(server)) <= 3
+
+
+def node_reads(server):
+    """Return the requests for single nodes."""
+    return [r for r in server.requests if "nodes" in r.path and "fieldSelector" in r.query]
 
 
 # --- caches behind our own writes --------------------------------------------------------

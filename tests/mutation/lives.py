@@ -8,6 +8,7 @@ would let through, its texts at their longest and strangest.
 import json
 import traceback
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
@@ -100,13 +101,17 @@ class Life:
 
     def step(self) -> Iterator[str]:
         """Make one pass, carry out its plan and change something; yield what is wrong with it."""
-        try:
-            plan = decide(self.snapshot(), self.now)
-        except Exception:  # noqa: BLE001 - whatever it is, it is what we look for
-            yield f"decide raised: {traceback.format_exc()}"
-            return
-        yield from self.check(plan)
-        self.carry_out(plan)
+        for is_tried in (False, True):
+            try:
+                plan = decide(replace(self.snapshot(), is_tried=is_tried), self.now)
+            except Exception:  # noqa: BLE001 - whatever it is, it is what we look for
+                yield f"decide raised: {traceback.format_exc()}"
+                return
+            yield from self.check(plan)
+            self.carry_out(plan)
+            tries = any(isinstance(action, TryDaemonSet) for action in plan.actions)
+            if self.refusal or not tries:
+                break
         self.change()
 
     def snapshot(self) -> Snapshot:

@@ -115,11 +115,19 @@ def next_status(  # noqa: PLR0913 - one argument for each thing that it tells
     if run.state not in {SUCCEEDED, LOST}:
         # A failed run that is tried again has not ended.
         status.pop("completionTime", None)
-    elif "completionTime" not in status:
+    elif "completionTime" not in status or _is_over_anew(job, run):
         # By the controller's clock: those of the nodes may be wrong, and a time to live counts from
         # here. The report says it first, so that every pass, before and after a crash, agrees.
         status["completionTime"] = ended_at or format_time(now)
     return status
+
+
+def _is_over_anew(job: Job, run: RunVerdict) -> bool:
+    """Return whether a run that failed has succeeded now: a retry found every node completed.
+
+    The time on record is that of the failure, and a time to live counts from the success.
+    """
+    return run.state == SUCCEEDED and job.is_true(names.CONDITION_FAILED)
 
 
 def _altered(alteration: str) -> list[Condition]:

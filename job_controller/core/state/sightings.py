@@ -7,7 +7,7 @@ pass. Losing them (a restart) is safe: each timer then counts again from its beg
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
@@ -174,6 +174,17 @@ def look(before: Sightings, scene: Scene, now: datetime) -> dict[Fact, Sighting]
             if not _is_forgotten(lost, now):
                 after[fact] = lost
     return after
+
+
+def long_away(
+    seen: Sightings, nodes: Iterable[Node], limit: timedelta, now: datetime
+) -> list[Node]:
+    """Return the nodes that were first seen not Ready so long ago, or to keep their pod off."""
+    return [
+        node
+        for node in nodes
+        if (sighting := seen.get(not_ready(node))) is not None and now >= sighting.first + limit
+    ]
 
 
 _PAUSING: Final = frozenset({BLOCKED, SILENT, REJECTED, UNSCHEDULABLE})

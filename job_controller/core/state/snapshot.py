@@ -24,7 +24,8 @@ class Snapshot:
     `gates_refusal` and `deletion_refusal` are the same for writes of JobReports, for the opening of
     scheduling gates, and for the deletion of pods or of a failed run's DaemonSet. Each holds up
     only what depends on it, and the soonest of them is tried again in `retry_seconds`. `seen` is
-    when the controller first saw what its timers count from.
+    when the controller first saw what its timers count from. `is_tried`: in this pass the API
+    server has said that it would take the DaemonSet of a Job that has not started.
     """
 
     job: Job
@@ -39,6 +40,7 @@ class Snapshot:
     deletion_refusal: str = ""
     retry_seconds: float = 15.0
     seen: Sightings = field(default_factory=dict)
+    is_tried: bool = False
     settings: Settings = field(default_factory=Settings)
 
     @property

@@ -1,7 +1,7 @@
 """A run fails by its deadline when that is over, and a retry or a resume gives it the time again.
 
-The time counts from the start of the run, and again from the decision that it goes on, however long
-it takes to write that down.
+The time counts from the decision that the run starts, and again from the one that it goes on,
+however long it takes to write that down.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ class Deadlines:
         """Judge a status of a Job."""
         uid, now = new["metadata"]["uid"], self.world.loop.moment
         before, after = old.get("status") or {}, new.get("status") or {}
-        if "startTime" in after and "startTime" not in before:
-            self.began[uid] = now
+        starts = "startTime" in after and "startTime" not in before
         resumed = is_true(old, "Suspended") and not is_true(new, "Suspended")
         asked = before.get("retry") != after.get("retry")
         failed = is_true(new, "Failed", "DeadlineExceeded")
@@ -42,7 +41,7 @@ class Deadlines:
             self.oracle.violate("deadline", "a retry was taken up and nothing was tried again")
         elif failed and not is_true(old, "Failed"):
             self._judge_end(new)
-        if resumed or (is_true(old, "Failed") and not is_true(new, "Failed")):
+        if starts or resumed or (is_true(old, "Failed") and not is_true(new, "Failed")):
             self.began[uid] = min(now, self.world.decided_at.get(uid, now))
 
     def _judge_end(self, job: Raw) -> None:

@@ -43,11 +43,14 @@ def condition(plan, type_):
 
 
 def test_a_new_job_is_tried_then_recorded_as_started_and_nothing_else_happens():
-    plan = decide(
-        world("a", job=make_job(), has_daemon_set=False, has_report=False).snapshot(), NOW
-    )
+    w = world("a", job=make_job(), has_daemon_set=False, has_report=False)
+    tried = decide(w.snapshot(), NOW - timedelta(minutes=1))
+    assert kinds(tried) == ["TryDaemonSet"]
+    assert not tried.events
 
-    assert kinds(plan) == ["TryDaemonSet", "WriteStatus"]
+    plan = decide(w.snapshot(is_tried=True), NOW)
+
+    assert kinds(plan) == ["WriteStatus"]
     status = status_of(plan)
     assert status["startTime"] == "2026-01-02T03:04:05Z"
     assert status["phase"] == "Pending"
@@ -80,7 +83,7 @@ def test_a_job_whose_token_cannot_be_used_does_not_start_and_says_why():
     assert decide(w.snapshot(), NOW) == Plan()
 
     w.job = replace(w.job, spec=JobSpec(image="example/task:1"), generation=2)
-    plan = decide(w.snapshot(), NOW)
+    plan = decide(w.snapshot(is_tried=True), NOW)
     assert status_of(plan)["startTime"]
     assert condition(plan, "Progressing")["reason"] == "Starting"
 
@@ -400,8 +403,9 @@ def test_what_the_api_server_refuses_has_not_started():
     assert again.actions == again.events == ()
 
     w.refusal = ""
-    started_now = decide(w.snapshot(), NOW)
-    assert kinds(started_now) == ["TryDaemonSet", "WriteStatus"]
+    assert kinds(decide(w.snapshot(), NOW)) == ["TryDaemonSet"]
+    started_now = decide(w.snapshot(is_tried=True), NOW)
+    assert kinds(started_now) == ["WriteStatus"]
     assert status_of(started_now)["startTime"]
     assert condition(started_now, "Progressing")["status"] == "True"
 

@@ -60,9 +60,10 @@ def reason_of(plan):
 def run(w, now=NOW, seen=timedelta(minutes=1)):
     """Decide, take over what the plan writes, and return the plan.
 
-    `seen` is for how long the controller has seen all that is there.
+    `seen` is for how long the controller has seen all that is there. The API server would take the
+    DaemonSet of a Job that has not started.
     """
-    plan = decide(seen_before(w.snapshot(), seen, now), now)
+    plan = decide(seen_before(w.snapshot(is_tried=True), seen, now), now)
     for action in plan.actions:
         if isinstance(action, WriteStatus):
             w.job = replace(w.job, status=action.status)
@@ -393,6 +394,24 @@ def test_a_retry_opens_a_failed_run_for_its_failed_nodes_only():
     plan = run(w)
     assert [pod.node_name for pod in acts(plan, OpenGates)[0].pods] == ["b"]
     assert w.job.status["nodes"]["failed"] == 0
+
+
+def test_a_retry_that_finds_every_node_completed_ends_the_run_anew():
+    # The failed node's task went on, and completed it before the retry was asked for.
+    w = three()
+    run(w)
+    failed_at = completion_time(w)
+    w.evidence = {name: done(name) for name in "abc"}
+    w.job = replace(w.job, annotations={names.ANNOTATION_RETRY: "1"})
+    before, again = w.job, NOW + timedelta(hours=2)
+    run(w, again)
+    assert w.job.is_true(names.CONDITION_COMPLETE)
+    assert completion_time(w) == format_time(again) != failed_at
+    assert w.report_status["completionTime"] == completion_time(w)
+    assert any(line.startswith("+2h") for line in w.report_status["story"]), w.report_status
+    w.job = before  # the process died between the two writes
+    run(w, again + timedelta(hours=1))
+    assert completion_time(w) == format_time(again)
 
 
 def test_taking_the_retry_annotation_away_asks_for_nothing():

@@ -1,0 +1,92 @@
+"""Reads nodes from the API server before they are called unreachable.
+
+Layer: beside the reconciler. A watch that has died in silence, or a slow list, leaves the cache
+with a node that is not Ready long after it is back, and the run would fail for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from daemonset_job.api.objects import Node, parse_node
+from daemonset_job.kube.client.client import MALFORMED_ANSWER, KubeClient
+from daemonset_job.kube.client.errors import KubeError
+from daemonset_job.kube.client.resource import NODES
+from daemonset_job.runtime.clock import Clock
+
+# When a zone goes, many nodes of many Jobs are due in the same moment: what was read so many
+# seconds ago is not read again, and so many requests are under way at a time.
+FRESH_SECONDS = 1.0
+AT_ONCE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Reread:
+    """A node as it was known, and as the API server had it when it was asked for: None if gone.
+
+    `asked_at` is by the monotonic clock.
+    """
+
+    known: Node
+    node: Node | None
+    asked_at: float
+
+
+class NodeRereads:
+    """What the API server said of single nodes a moment ago."""
+
+    def __init__(self, client: KubeClient, clock: Clock) -> None:
+        """Begin without any."""
+        self._client = client
+        self._clock = clock
+        self._reads: dict[str, Reread] = {}
+        self._room = asyncio.Semaphore(AT_ONCE)
+
+    async def read(self, nodes: Iterable[Node]) -> dict[str, Reread]:
+        """Return by name what the API server says of the nodes.
+
+        One that it does not let be read, or that cannot be parsed, is returned as it was given.
+        Raises KubeError when only trying again can help.
+        """
+        now = self._clock.monotonic()
+        self._reads = {
+            name: read for name, read in self._reads.items() if now - read.asked_at < FRESH_SECONDS
+        }
+        results = await asyncio.gather(*map(self._read, nodes), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return {read.known.name: read for read in results if isinstance(read, Reread)}
+
+    async def _read(self, known: Node) -> Reread:
+        async with self._room:
+            last = self._reads.get(known.name)
+            if last is not None and last.known == known:
+                return last
+            asked_at = self._clock.monotonic()
+            selector = f"metadata.name={known.name}"
+            try:
+                page = await self._client.list(NODES, field_selector=selector)
+            except KubeError as error:
+                if error.is_retryable and error.reason != MALFORMED_ANSWER:
+                    raise
+                return Reread(known, known, asked_at)
+            raw = next(iter(page.get("items") or ()), None)
+            node = parse_node(raw) if raw is not None else None
+            read = self._reads[known.name] = Reread(known, node, asked_at)
+            return read
+
+
+def with_rereads(nodes: Mapping[str, Node], reads: Mapping[str, Reread]) -> dict[str, Node]:
+    """Return the nodes of a cache with what was read, but for those of which it has heard since."""
+    after = dict(nodes)
+    for name, read in reads.items():
+        if after.get(name) != read.known:
+            continue
+        if read.node is None:
+            del after[name]
+        else:
+            after[name] = read.node
+    return after
