@@ -24,8 +24,8 @@ class Config:
     `namespaces`: those whose Jobs it looks after, empty for all. `lease_namespace`: where the
     leader election's Lease lives; empty means no election, for a controller run by hand.
     `workers`: Jobs that are worked on at the same time. `start_patience_seconds` and
-    `unreachable_patience_seconds`: see `core.judge.Patience`. `history_limit`,
-    `history_seconds` and `history_namespace_limit` (None: no limit): see `core.snapshot.Settings`.
+    `unreachable_patience_seconds`: see `core.settings.Patience`. `history_limit`,
+    `history_seconds` and `history_namespace_limit` (None: no limit): see `core.settings.Settings`.
     """
 
     namespaces: tuple[str, ...] = ()

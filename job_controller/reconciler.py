@@ -161,7 +161,7 @@ class Reconciler:
             # The cache may not have heard that they are back, and the run would fail for it.
             read = await self._rereads.read(away)
             known = self._caches.job(key)
-            if known is None or not self._caches.has_records(known):
+            if known is None or not self._caches.records.is_complete(known.uid):
                 return _STALE_RETRY_SECONDS
             job, started = known, self._shell.clock.monotonic()
             snapshot = self._gather(key, job, read)
