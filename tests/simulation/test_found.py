@@ -4,6 +4,7 @@ import pytest
 
 from tests.simulation.run import simulate
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
+from tests.simulation.troubles import hides_refusals
 
 SPEC = {"image": "example/task:1"}
 WAITS = {**SPEC, "failurePolicy": {"action": "Continue"}}
@@ -107,3 +108,19 @@ def test_results_of_mode_exit_are_not_of_the_start_after_a_reboot():
         )
     )
     assert not [words for *_, words in found.violations if "the node completed by" in words]
+
+
+REFUSED_DAEMON_SET = Disturbance(0.0, "refuse_write", "controller", "apply daemonsets", "413")
+REFUSED_STATUS = Disturbance(0.0, "refuse_write", "controller", "patch status jobs", "403")
+
+
+def test_a_status_that_is_refused_from_the_start_tells_nothing():
+    refused = schedule((NodePlan("n1"),), SPEC, REFUSED_DAEMON_SET, REFUSED_STATUS)
+    assert not simulate(refused).violations
+
+
+def test_a_daemon_set_that_is_refused_from_the_start_has_to_be_told():
+    refused = schedule((NodePlan("n1"),), SPEC, REFUSED_DAEMON_SET)
+    assert not simulate(refused).violations
+    with hides_refusals():
+        assert "untold" in simulate(refused).kinds
