@@ -45,7 +45,7 @@ from job_controller.core.report import closed_status, excess_reports, expired_re
 from job_controller.core.sightings import Scene, Sightings, look, shifted
 from job_controller.core.snapshot import Settings, Snapshot
 from job_controller.core.status import unreadable_status
-from job_controller.core.tally import merge_records, standing_pods
+from job_controller.core.tally import merge_records, standing_pods, stray_pods
 from job_controller.kube.client import KubeClient
 from job_controller.kube.errors import (
     AlreadyExists,
@@ -186,7 +186,7 @@ class Reconciler:
         )
         before = before if uid == job.uid else {}
         held = find_held(snapshot, pods)
-        scene = Scene(pods, snapshot.nodes, failed, held, job.retry_token)
+        scene = Scene(pods, snapshot.nodes, failed, held, job.retry_token, stray_pods(snapshot))
         seen = look(before, scene, now)
         self._seen[key] = job.uid, seen, now, moment
         return replace(snapshot, seen=seen)

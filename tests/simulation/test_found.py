@@ -1,7 +1,11 @@
 """Schedules by hand of what reviewers found by reading, and the drawn ones had not shown."""
 
+from datetime import timedelta
+from unittest.mock import patch
+
 import pytest
 
+from job_controller.core import tally
 from tests.simulation.run import simulate
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
 from tests.simulation.troubles import hides_refusals
@@ -108,6 +112,18 @@ def test_results_of_mode_exit_are_not_of_the_start_after_a_reboot():
         )
     )
     assert not [words for *_, words in found.violations if "the node completed by" in words]
+
+
+@pytest.mark.parametrize("left_at", [10.075, 10.085])
+def test_a_node_that_came_and_went_unseen_does_not_keep_the_run(left_at):
+    """Its pod waits at the gate, so the scheduler tells nothing of it, and nothing is on record."""
+    nodes = NodePlan("n1", (Task("done", 40.0),)), NodePlan("n2", is_initial=False)
+    joins, leaves = (
+        Disturbance(at, kind, what="n2") for at, kind in ((10.0, "join"), (left_at, "leave"))
+    )
+    assert not simulate(schedule(nodes, SPEC, joins, leaves)).violations
+    with patch.object(tally, "STRAY_AFTER", timedelta(days=1)):
+        assert "stuck" in simulate(schedule(nodes, SPEC, joins, leaves)).kinds
 
 
 REFUSED_DAEMON_SET = Disturbance(0.0, "refuse_write", "controller", "apply daemonsets", "413")

@@ -13,7 +13,7 @@ from job_controller.core.report import build_report
 from job_controller.core.sightings import Scene, look
 from job_controller.core.snapshot import Settings, Snapshot
 from job_controller.core.status import first_status
-from job_controller.core.tally import merge_records, standing_pods
+from job_controller.core.tally import merge_records, standing_pods, stray_pods
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 START = NOW - timedelta(minutes=1)
@@ -152,7 +152,9 @@ def seen_before(snapshot: Snapshot, since: timedelta, now: datetime = NOW) -> Sn
     )
     pods = standing_pods(snapshot)
     held = find_held(snapshot, pods)
-    scene = Scene(pods, snapshot.nodes, failed, held, snapshot.job.retry_token)
+    scene = Scene(
+        pods, snapshot.nodes, failed, held, snapshot.job.retry_token, stray_pods(snapshot)
+    )
     return replace(snapshot, seen=look({}, scene, now - since))
 
 
