@@ -1,11 +1,13 @@
 """Schedules by hand of what reviewers found by reading, and the drawn ones had not shown."""
 
+from dataclasses import replace
 from datetime import timedelta
 from unittest.mock import patch
 
 import pytest
 
 from job_controller.core import tally
+from terminator import search
 from tests.simulation.run import simulate
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
 from tests.simulation.troubles import hides_refusals
@@ -124,6 +126,28 @@ def test_a_node_that_came_and_went_unseen_does_not_keep_the_run(left_at):
     assert not simulate(schedule(nodes, SPEC, joins, leaves)).violations
     with patch.object(tally, "STRAY_AFTER", timedelta(days=1)):
         assert "stuck" in simulate(schedule(nodes, SPEC, joins, leaves)).kinds
+
+
+WITH_RESULTS = {**SPEC, "results": [{"name": "a"}, {"name": "b"}]}
+TALKATIVE = NodePlan("n1", (Task("done", 5.0, noise=120),)), NodePlan("n2", (Task("done", 30.0),))
+
+
+@pytest.mark.parametrize("kind", ["shutdown", "log_fails"])
+def test_results_are_not_owed_whose_log_went_before_it_could_be_searched(kind):
+    """The token is read at 7.06, without a stream, and the results are further back."""
+    gone = Disturbance(7.08, kind, what="n1", seconds=8.0)
+    found = simulate(replace(schedule(TALKATIVE, WITH_RESULTS, gone), streams=0))
+    assert not found.violations
+    assert "results: gone" in found.excused
+
+
+@pytest.mark.parametrize("at", [16.0, 60.0])
+def test_results_are_owed_whose_log_could_be_searched(at):
+    gone = Disturbance(at, "shutdown", what="n1")
+    owed = replace(schedule(TALKATIVE, WITH_RESULTS, gone), streams=0)
+    assert not simulate(owed).violations
+    with patch.object(search, "SEARCH_PAUSES_SECONDS", ()):
+        assert "results" in simulate(owed).kinds
 
 
 REFUSED_DAEMON_SET = Disturbance(0.0, "refuse_write", "controller", "apply daemonsets", "413")
