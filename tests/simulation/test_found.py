@@ -8,6 +8,7 @@ import pytest
 
 from job_controller.core import tally
 from terminator import search
+from tests.simulation.mutants import never_gives_up
 from tests.simulation.run import simulate
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
 from tests.simulation.troubles import hides_refusals
@@ -148,6 +149,18 @@ def test_results_are_owed_whose_log_could_be_searched(at):
     assert not simulate(owed).violations
     with patch.object(search, "SEARCH_PAUSES_SECONDS", ()):
         assert "results" in simulate(owed).kinds
+
+
+STUCK = NodePlan("n1", (Task("pull", 0.0),)), NodePlan("n2", (Task("done", 30.0),))
+
+
+@pytest.mark.parametrize("kind", ["stall", "relist", "list_late"])
+@pytest.mark.parametrize("seconds", [25.0, 60.0])
+def test_the_patience_counts_from_when_the_controller_has_seen_it(kind, seconds):
+    behind = schedule(STUCK, SPEC, Disturbance(0.3, kind, "controller", "pods", seconds=seconds))
+    assert not simulate(behind).violations
+    with never_gives_up():
+        assert "untold" in simulate(behind).kinds
 
 
 REFUSED_DAEMON_SET = Disturbance(0.0, "refuse_write", "controller", "apply daemonsets", "413")
