@@ -61,7 +61,7 @@ from job_controller.core.render.job_status import unreadable_status
 from job_controller.core.render.report_status import closed_status, excess_reports, expired_reports
 from job_controller.core.settings import Settings
 from job_controller.core.state.absence import find_held
-from job_controller.core.state.node_counts import merge_records, standing_pods
+from job_controller.core.state.node_counts import merge_records, standing_pods, stray_pods
 from job_controller.core.state.node_state import COMPLETED, FAILED, UNREACHABLE
 from job_controller.core.state.sightings import Scene, Sightings, long_away, look, shifted
 from job_controller.core.state.snapshot import Snapshot
@@ -213,7 +213,7 @@ class Reconciler:
         )
         before = before if uid == job.uid else {}
         held = find_held(snapshot, pods)
-        scene = Scene(pods, snapshot.nodes, failed, held, job.retry_token)
+        scene = Scene(pods, snapshot.nodes, failed, held, job.retry_token, stray_pods(snapshot))
         seen = look(before, scene, now)
         self._seen[key] = job.uid, seen, now, moment
         return replace(snapshot, seen=seen)

@@ -27,6 +27,10 @@ LONGEST_PAUSE_SECONDS = 900.0
 RETRY_SECONDS = 2.0
 # The pod garbage collector's quarantine of nodes, shortened (40 s in Kubernetes).
 QUARANTINE_SECONDS = 20.0
+# What the scheduler says of a pod that no node takes. It says it as well of one whose node has
+# gone, and the DaemonSet controller, which hears of that change of its pod, counts again.
+TAINTED_NODE = "0/1 nodes are available: 1 node(s) had untolerated taint(s)"
+NO_NODE = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector"
 _NOWHERE = daemon_sets.Placement(should_run=False, should_continue=False)
 
 
@@ -248,21 +252,24 @@ class Cluster:
                 body["status"] = {"conditions": scheduled}
             self._server.patch("scheduler", PODS, meta["name"], body, namespace=meta["namespace"])
             return
-        if node is not None:
-            self._mark_unschedulable(pod)
+        if node is None:
+            self._mark_unschedulable(pod, NO_NODE)
+        else:
+            oracle = self._world.oracle
+            oracle.records.blame(node_of(pod), oracle.job_of.get(pod["metadata"]["uid"]))
+            self._mark_unschedulable(pod, TAINTED_NODE)
         self._world.loop.call_later(RETRY_SECONDS, self._bind, pod)
 
-    def _mark_unschedulable(self, pod):
-        """Tell that no node takes the pod, once."""
-        if (pod.get("status") or {}).get("conditions"):
+    def _mark_unschedulable(self, pod, message):
+        """Tell that no node takes the pod, once for each reason."""
+        conditions = (pod.get("status") or {}).get("conditions") or ()
+        if any(condition.get("message") == message for condition in conditions):
             return
-        oracle = self._world.oracle
-        oracle.records.blame(node_of(pod), oracle.job_of.get(pod["metadata"]["uid"]))
         condition = {
             "type": "PodScheduled",
             "status": "False",
             "reason": "Unschedulable",
-            "message": "0/1 nodes are available: 1 node(s) had untolerated taint(s)",
+            "message": message,
             "lastTransitionTime": self._world.clock.stamp(),
         }
         status = {**(pod.get("status") or {}), "conditions": [condition]}

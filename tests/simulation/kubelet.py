@@ -65,6 +65,8 @@ class Machine:
 
     def go_down(self):
         self.is_up = False
+        for run in self.pods.values():
+            self.world.oracle.evidence.results.cannot_be_asked(run)
 
     def come_back(self):
         self.is_up, self.up_since = True, self.world.loop.moment

@@ -126,8 +126,11 @@ class _Rest:
             self.violate("stuck", "the run was never started")
 
     def judge_refused(self, refused, *, has_ended):
-        """A write of the controller that is refused for good keeps the run: the Job must say so."""
-        if has_ended or ("controller", "patch status jobs") in refused:
+        """A write of the controller that is refused for good keeps the run: the Job must say so.
+
+        Unless what is refused as well is to say it, whatever else the writes in question are.
+        """
+        if has_ended or ("controller", "patch status jobs") in self.world.refused_for_ever():
             return
         now = self.world.loop.moment
         told = {c["type"]: c for c in self.status.get("conditions") or ()}.get("Progressing", {})

@@ -1,9 +1,17 @@
 """Schedules by hand of what reviewers found by reading, and the drawn ones had not shown."""
 
+from dataclasses import replace
+from datetime import timedelta
+from unittest.mock import patch
+
 import pytest
 
+from job_controller.core import tally
+from terminator import search
+from tests.simulation.mutants import never_gives_up
 from tests.simulation.run import simulate
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
+from tests.simulation.troubles import hides_refusals
 
 SPEC = {"image": "example/task:1"}
 WAITS = {**SPEC, "failurePolicy": {"action": "Continue"}}
@@ -107,3 +115,65 @@ def test_results_of_mode_exit_are_not_of_the_start_after_a_reboot():
         )
     )
     assert not [words for *_, words in found.violations if "the node completed by" in words]
+
+
+@pytest.mark.parametrize("left_at", [10.075, 10.085])
+def test_a_node_that_came_and_went_unseen_does_not_keep_the_run(left_at):
+    """Its pod waits at the gate, so the scheduler tells nothing of it, and nothing is on record."""
+    nodes = NodePlan("n1", (Task("done", 40.0),)), NodePlan("n2", is_initial=False)
+    joins, leaves = (
+        Disturbance(at, kind, what="n2") for at, kind in ((10.0, "join"), (left_at, "leave"))
+    )
+    assert not simulate(schedule(nodes, SPEC, joins, leaves)).violations
+    with patch.object(tally, "STRAY_AFTER", timedelta(days=1)):
+        assert "stuck" in simulate(schedule(nodes, SPEC, joins, leaves)).kinds
+
+
+WITH_RESULTS = {**SPEC, "results": [{"name": "a"}, {"name": "b"}]}
+TALKATIVE = NodePlan("n1", (Task("done", 5.0, noise=120),)), NodePlan("n2", (Task("done", 30.0),))
+
+
+@pytest.mark.parametrize("kind", ["shutdown", "log_fails"])
+def test_results_are_not_owed_whose_log_went_before_it_could_be_searched(kind):
+    """The token is read at 7.06, without a stream, and the results are further back."""
+    gone = Disturbance(7.08, kind, what="n1", seconds=8.0)
+    found = simulate(replace(schedule(TALKATIVE, WITH_RESULTS, gone), streams=0))
+    assert not found.violations
+    assert "results: gone" in found.excused
+
+
+@pytest.mark.parametrize("at", [16.0, 60.0])
+def test_results_are_owed_whose_log_could_be_searched(at):
+    gone = Disturbance(at, "shutdown", what="n1")
+    owed = replace(schedule(TALKATIVE, WITH_RESULTS, gone), streams=0)
+    assert not simulate(owed).violations
+    with patch.object(search, "SEARCH_PAUSES_SECONDS", ()):
+        assert "results" in simulate(owed).kinds
+
+
+STUCK = NodePlan("n1", (Task("pull", 0.0),)), NodePlan("n2", (Task("done", 30.0),))
+
+
+@pytest.mark.parametrize("kind", ["stall", "relist", "list_late"])
+@pytest.mark.parametrize("seconds", [25.0, 60.0])
+def test_the_patience_counts_from_when_the_controller_has_seen_it(kind, seconds):
+    behind = schedule(STUCK, SPEC, Disturbance(0.3, kind, "controller", "pods", seconds=seconds))
+    assert not simulate(behind).violations
+    with never_gives_up():
+        assert "untold" in simulate(behind).kinds
+
+
+REFUSED_DAEMON_SET = Disturbance(0.0, "refuse_write", "controller", "apply daemonsets", "413")
+REFUSED_STATUS = Disturbance(0.0, "refuse_write", "controller", "patch status jobs", "403")
+
+
+def test_a_status_that_is_refused_from_the_start_tells_nothing():
+    refused = schedule((NodePlan("n1"),), SPEC, REFUSED_DAEMON_SET, REFUSED_STATUS)
+    assert not simulate(refused).violations
+
+
+def test_a_daemon_set_that_is_refused_from_the_start_has_to_be_told():
+    refused = schedule((NodePlan("n1"),), SPEC, REFUSED_DAEMON_SET)
+    assert not simulate(refused).violations
+    with hides_refusals():
+        assert "untold" in simulate(refused).kinds

@@ -173,6 +173,9 @@ class World:
         return max(ends) <= self.loop.moment
 
     def disturb_logs(self, kind, node, seconds):
+        if kind == "log_fails" and (machine := self.machines.get(node)):
+            for run in machine.pods.values():
+                self.oracle.evidence.results.cannot_be_asked(run)
         self._log_faults[kind, node] = self.loop.moment + seconds
         self.trouble("terminator", seconds + 3.0)
 

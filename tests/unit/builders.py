@@ -12,7 +12,7 @@ from job_controller.core.render.job_status import first_status
 from job_controller.core.render.report_status import build_report
 from job_controller.core.settings import Settings
 from job_controller.core.state.absence import find_held
-from job_controller.core.state.node_counts import merge_records, standing_pods
+from job_controller.core.state.node_counts import merge_records, standing_pods, stray_pods
 from job_controller.core.state.sightings import Scene, look
 from job_controller.core.state.snapshot import Snapshot
 
@@ -153,7 +153,9 @@ def seen_before(snapshot: Snapshot, since: timedelta, now: datetime = NOW) -> Sn
     )
     pods = standing_pods(snapshot)
     held = find_held(snapshot, pods)
-    scene = Scene(pods, snapshot.nodes, failed, held, snapshot.job.retry_token)
+    scene = Scene(
+        pods, snapshot.nodes, failed, held, snapshot.job.retry_token, stray_pods(snapshot)
+    )
     return replace(snapshot, seen=look({}, scene, now - since))
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from daemonset_job.api import report
 from daemonset_job.api.affinity import NodeAffinity
@@ -27,7 +28,13 @@ from job_controller.core.state.absence import (
     judge_absent,
 )
 from job_controller.core.state.node_state import COMPLETED, WAITING, Case, Court
+from job_controller.core.state.sightings import stray
 from job_controller.core.state.snapshot import Snapshot
+
+# A pod waits to be scheduled to a node that this process has not heard of: so long after it was
+# first seen, the node is taken for gone and not for too new. Should it be there after all, the
+# DaemonSet controller makes the pod again, whose task has not started.
+STRAY_AFTER: Final = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +171,10 @@ def take_tally(snapshot: Snapshot, now: datetime) -> Tally:
         if not node.ready or pod.is_disrupted or pod.is_terminal:
             is_recorded = has_begun(record if record and record.uid == node.uid else None)
             has_unrecorded |= has_begun(verdict.record) and not is_recorded
-    surplus += _orphans(snapshot, ledger.keys() | records.keys())
+    orphans, stray_at = _orphans(snapshot, ledger.keys() | records.keys(), now)
+    surplus += orphans
+    if stray_at is not None:
+        wakes.append(stray_at)
     absence = find_absence(snapshot, standing, ledger, records)
     absent: dict[str, NodeRecord] = {}
     for name, taint in absence.held.items():
@@ -222,20 +232,35 @@ def standing_pods(snapshot: Snapshot) -> dict[str, Pod]:
     }
 
 
-def _orphans(snapshot: Snapshot, known: AbstractSet[str]) -> list[Pod]:
-    """Return the pods that wait to be scheduled to a node of the run that has gone.
-
-    The DaemonSet controller does not hear of deleted nodes (addNode and updateNode in kubernetes
-    pkg/controller/daemon): it goes on counting such a node until a pod of the DaemonSet changes. A
-    node that is not in `known`, the names on record, may be too new for the cache of nodes.
-    """
+def stray_pods(snapshot: Snapshot) -> list[Pod]:
+    """Return the pods that wait to be scheduled to a node that is not there."""
     return [
         pod
         for pod in snapshot.pods
-        if not (pod.bound or pod.deleting)
-        and pod.node_name not in snapshot.nodes
-        and pod.node_name in known
+        if pod.node_name and not (pod.bound or pod.deleting) and pod.node_name not in snapshot.nodes
     ]
+
+
+def _orphans(
+    snapshot: Snapshot, known: AbstractSet[str], now: datetime
+) -> tuple[list[Pod], datetime | None]:
+    """Return the pods that wait to be scheduled to a node that has gone, and when more are.
+
+    The DaemonSet controller does not hear of deleted nodes (addNode and updateNode in kubernetes
+    pkg/controller/daemon): it goes on counting such a node until a pod of the DaemonSet changes. A
+    node that is not in `known`, the names on record, may be too new for the cache of nodes: then
+    it takes some time. It may also have gone while this process was away.
+    """
+    orphans: list[Pod] = []
+    later: list[datetime] = []
+    for pod in stray_pods(snapshot):
+        sighting = snapshot.seen.get(stray(pod))
+        ripe = (sighting.first if sighting is not None else now) + STRAY_AFTER
+        if pod.node_name in known or now >= ripe:
+            orphans.append(pod)
+        else:
+            later.append(ripe)
+    return orphans, min(later, default=None)
 
 
 def _leaving(snapshot: Snapshot, standing: Mapping[str, Pod]) -> frozenset[str]:

@@ -24,6 +24,7 @@ from job_controller.core.state.causes import (
 _NOT_READY: Final = "not ready"
 _FAILED: Final = "failed"
 _ENDED: Final = "ended"
+_STRAY: Final = "stray"
 BLOCKED: Final = "blocked"
 SILENT: Final = "silent"
 REJECTED: Final = "rejected"
@@ -88,6 +89,11 @@ def not_ready(node: Node) -> Fact:
     return Fact(node.uid, _NOT_READY)
 
 
+def stray(pod: Pod) -> Fact:
+    """Return the fact that the pod waits to be scheduled to a node that is not there."""
+    return Fact(pod.uid, _STRAY)
+
+
 def rejected(node: Node, retry: str) -> Fact:
     """Return the fact that the kubelet of the node rejects its pods, one after the other."""
     return Fact(node.uid, REJECTED, retry=retry)
@@ -136,7 +142,8 @@ class Scene:
     """The pods and nodes of a Job at one moment, each by the node's name.
 
     `failed` are the names of nodes that are on record as failed, `held` of those that cannot take
-    their pod because of their condition. `retry` is the Job's retry token.
+    their pod because of their condition. `retry` is the Job's retry token. `strays` are pods that
+    wait to be scheduled to nodes that are not there.
     """
 
     pods: Mapping[str, Pod]
@@ -144,6 +151,7 @@ class Scene:
     failed: Collection[str] = ()
     held: Collection[str] = ()
     retry: str = ""
+    strays: Collection[Pod] = ()
 
 
 def look(before: Sightings, scene: Scene, now: datetime) -> dict[Fact, Sighting]:
@@ -153,6 +161,7 @@ def look(before: Sightings, scene: Scene, now: datetime) -> dict[Fact, Sighting]
     starting after a while only.
     """
     holding = {not_ready(scene.nodes[name]) for name in scene.held}
+    holding |= {stray(pod) for pod in scene.strays}
     settled: set[Fact] = set()
     ends = {fact.uid: fact for fact in before if fact.what == _ENDED}
     for name, pod in scene.pods.items():

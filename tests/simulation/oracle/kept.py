@@ -2,7 +2,8 @@
 
 Only the time counts in which the pod shows it and its node is Ready. It counts apart for each kind
 (see KINDS), from the newest try that a user asked for, and over the pods of a node that its kubelet
-rejects. After a long pause the controller may begin again, so `least` does.
+rejects. After a long pause the controller may begin again, so `least` does. The controller counts
+from when it saw it: what began while its watches were behind may fail its node that much `late`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ SILENT_FACTOR = 3
 TELLING_SECONDS = 20.0
 # After a pause that is longer than this the controller may begin to count again.
 PAUSE_SECONDS = 50.0
+# A controller whose watches are well by then has seen what begins now.
+SEEN_SECONDS = 2.0
 
 TOLD = {
     BLOCKED: {"ImagePullFailed", "ContainerStartFailed"},
@@ -38,17 +41,23 @@ PATIENCE = {
 
 @dataclass(slots=True)
 class Count:
-    """Seconds that count: all of them (`most`), and those since the last long pause (`least`)."""
+    """Seconds that count: all of them (`most`), and those since the last long pause (`least`).
+
+    Up to `late` seconds of the latter the controller may not have seen, as its watches were behind
+    when it began to count.
+    """
 
     most: float = 0.0
     least: float = 0.0
+    late: float = 0.0
     since: float | None = None
     paused_at: float = 0.0
 
     def go(self, now: float) -> None:
         """Count from now on."""
         if self.since is None:
-            self.least = self.least if now - self.paused_at < PAUSE_SECONDS else 0.0
+            if now - self.paused_at >= PAUSE_SECONDS:
+                self.least = self.late = 0.0
             self.since = now
 
     def stop(self, now: float) -> None:
@@ -149,13 +158,15 @@ class Kept:
     def _watch(self, key: tuple[str, str], kind: str) -> None:
         """Look again when it has to be told, and when it has to have failed the node."""
         count, now = self.counts[*key, kind], self.world.loop.moment
-        told_after = START_PATIENCE_SECONDS if kind == SILENT else 0.0
-        for what, seconds in (
-            ("told", told_after - (0.0 if kind == BLOCKED else count.least)),
-            ("failed", PATIENCE[kind] - count.least),
-        ):
-            at = now + max(seconds, 0.0) + TELLING_SECONDS
+        self.world.loop.call_later(SEEN_SECONDS, self._note_late, count, count.since)
+        for what in ("told", "failed"):
+            at = now + _left(count, kind, what) + TELLING_SECONDS
             self.world.loop.call_at(at, self._check, key, kind, what, count.since)
+
+    def _note_late(self, count: Count, since: float) -> None:
+        """Note how much later than it began the controller has seen it."""
+        if count.since == since:
+            count.late += max(self.world.clear_from["controller"] - since, 0.0)
 
     def _check(self, key: tuple[str, str], kind: str, what: str, since: float) -> None:
         """Judge that by now it is on record, if it has held all the time."""
@@ -170,6 +181,8 @@ class Kept:
             return
         # The patience counts again from a start of the controller (docs/reference/status.md).
         due = max(controller.started_at + PATIENCE[kind], world.clear_from["controller"])
+        if count.late:
+            due = max(due, since + _left(count, kind, what) + count.late)
         if due + TELLING_SECONDS > now or not controller.is_up:
             at = max(due, now) + TELLING_SECONDS
             world.loop.call_at(at, self._check, key, kind, what, since)
@@ -191,3 +204,10 @@ class Kept:
         words = f"{node} ({machine.task.kind}): {kind} for {count.least + now - since:.0f} s, "
         words += f"not {what}: {record.get('state')} {record.get('reason')}"
         self.oracle.violate("untold", words + self.oracle.patience.skews())
+
+
+def _left(count: Count, kind: str, what: str) -> float:
+    """Return how long something has to hold yet until it has to be told, or to have failed."""
+    if what == "failed":
+        return max(PATIENCE[kind] - count.least, 0.0)
+    return max(START_PATIENCE_SECONDS - count.least, 0.0) if kind == SILENT else 0.0

@@ -3,17 +3,21 @@
 An entry of the ledger names its pod: its values are the last ones that one start of the task in
 this very pod printed which completed the node, under names that the Job allows. At the end every
 allowed result of such a start is there. Excused as `lines lost`: the node's streams lost lines,
-which no later read looks for once the token is found. Excused as `gone`: in mode Exit the log is
-read after the node has completed, and its pod, or what can be read of it, went before. Excused as
-`patience`: the log could not be read for longer than the terminator waits for it.
+which no later read looks for once the token is found. Excused as `gone`: the log is searched after
+the node has completed, and its pod, or what can be read of it, went before. In mode Exit that may
+be at any time; in mode Log, a few seconds after the token at the latest. Excused as `patience`: in
+mode Exit, the log could not be read for longer than the terminator waits for it.
 """
 
 from tests.simulation.script import RESULTS
+from tests.simulation.server import PODS
 
-# A log that could be read for so long before the deletion has to have been read. Stricter than what
-# the code promises (its pauses between two tries grow up to reading.RETRY_SECONDS), so that a
-# patience which is too short for them shows.
+# A log that could be read for so long before the deletion, or after its token, has to have been
+# read and searched. Stricter than what the code promises (its pauses between two tries grow up to
+# reading.RETRY_SECONDS), so that a patience which is too short for them shows.
 READABLE_SECONDS = 5.0
+# Who holds no stream on a log looks at it that much later.
+POLL_SECONDS = 5.0
 _PREFIX = b"dsjob:result "
 
 
@@ -28,6 +32,9 @@ class Results:
         # In mode Exit, by pod UID and time of a good end: the instances that ended then.
         self._ended = {}
         self._unreadable = set()
+        # By pod UID: when its task printed the token, and which logs went too soon after that.
+        self._printed_at = {}
+        self._lost_soon = set()
         self._left_behind = set()
         self._impatient = set()
 
@@ -41,6 +48,7 @@ class Results:
     def succeeded(self, run):
         """Take note that the results of this instance are those of its node."""
         self._successful.setdefault(run.pod_uid, {})[run.instance] = True
+        self._printed_at.setdefault(run.pod_uid, self._world.loop.moment)
         if run.is_init:
             at = run.last["terminated"]["finishedAt"]
             self._ended.setdefault((run.pod_uid, at), set()).add(run.instance)
@@ -48,6 +56,16 @@ class Results:
     def became_unreadable(self, run):
         """Take note that nobody can read the logs of this pod any more."""
         self._unreadable.add(run.pod_uid)
+        self.cannot_be_asked(run)
+
+    def cannot_be_asked(self, run):
+        """Take note that nobody can read the logs of this pod for now."""
+        printed_at, now = self._printed_at.get(run.pod_uid), self._world.loop.moment
+        if printed_at is not None:
+            since = max(printed_at, self._world.clear_from["terminator"])
+            is_followed = self._world.schedule.streams >= len(self._world.server.all(PODS))
+            if now < since + READABLE_SECONDS + (0.0 if is_followed else POLL_SECONDS):
+                self._lost_soon.add(run.pod_uid)
 
     def judge_entry(self, plan, node, entry):
         """Judge what an entry that was just written says of results."""
@@ -78,7 +96,7 @@ class Results:
                 self._world.oracle.excused["results: patience"] += 1
             elif entry["podUID"] in self._left_behind:
                 self._accuse(node, f"{node}: the Job was deleted before {lacking} was read")
-            elif plan.is_exit and entry["podUID"] in self._unreadable:
+            elif self._was_gone(plan, entry):
                 self._world.oracle.excused["results: gone"] += 1
             else:
                 self._accuse(node, f"{node}: its task printed {lacking}, which is not there")
@@ -92,13 +110,20 @@ class Results:
                 self._accuse(node, f"{node}: {name} is {value}, the node completed by {ended}")
 
     def note_deletion(self, plan, node, entry):
-        """Note what the terminator deletes a Job without, though its pod is there to be read."""
-        if not self._lacking(plan, entry) or entry["podUID"] in self._unreadable:
+        """Note what the terminator deletes a Job without, though it was there to be read.
+
+        In mode Log a node is entered when its log was searched, however long its Job goes on.
+        """
+        if not self._lacking(plan, entry) or self._was_gone(plan, entry):
             return
-        if self._world.log_troubled_lately(node, READABLE_SECONDS):
+        if plan.is_exit and self._world.log_troubled_lately(node, READABLE_SECONDS):
             self._impatient.add(entry["podUID"])
         else:
             self._left_behind.add(entry["podUID"])
+
+    def _was_gone(self, plan, entry):
+        """Whether a log could not be read for as long as it takes to search it."""
+        return entry["podUID"] in (self._unreadable if plan.is_exit else self._lost_soon)
 
     def _lacking(self, plan, entry):
         """Return what the task printed of the results that an entry should have and has not."""

@@ -509,6 +509,23 @@ def test_a_pod_that_waits_for_a_node_that_has_gone_is_deleted():
     w.pods.append(gated_pod("b"))
     (deleted,) = [a for a in decide(w.snapshot(), NOW).actions if isinstance(a, DeletePods)]
     assert [pod.node_name for pod in deleted.pods] == ["b"]
-    # A node that is not on record may be too new for the cache of nodes.
-    w.evidence = {"a": done("a")}
+
+
+def test_a_pod_that_waits_for_a_node_that_nobody_has_heard_of_is_deleted_after_some_time():
+    """At first, the node may be too new for the cache of nodes; later it has gone unseen."""
+    w = world("a", evidence={"a": done("a")}, gated=True)
+    w.pods.append(gated_pod("b"))
+    soon = decide(w.snapshot(), NOW)
+    assert not [a for a in soon.actions if isinstance(a, DeletePods)]
+    assert soon.requeue_after == 30.0
+    w.seen = timedelta(seconds=29)
+    assert not [a for a in decide(w.snapshot(), NOW).actions if isinstance(a, DeletePods)]
+    w.seen = timedelta(seconds=30)
+    (deleted,) = [a for a in decide(w.snapshot(), NOW).actions if isinstance(a, DeletePods)]
+    assert [pod.node_name for pod in deleted.pods] == ["b"]
+
+
+def test_a_pod_that_names_no_node_is_left_alone():
+    w = world("a", gated=True, seen=timedelta(hours=1))
+    w.pods.append(gated_pod(""))
     assert not [a for a in decide(w.snapshot(), NOW).actions if isinstance(a, DeletePods)]
