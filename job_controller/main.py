@@ -24,12 +24,13 @@ from daemonset_job.runtime.expectations import HighWater
 from daemonset_job.runtime.sizes import Size, process_sizes
 from daemonset_job.runtime.worker import run_workers
 from daemonset_job.runtime.workqueue import WorkQueue, namespace_of
+from job_controller.actions.shell import Shell
 from job_controller.caches import Caches, Key, cache_name
 from job_controller.config import Config, parse_config
 from job_controller.core.settings import Patience, Settings
 from job_controller.guard import watch_policies
 from job_controller.metrics import Metrics
-from job_controller.reconciler import Reconciler, Shell
+from job_controller.reconciler import Reconciler
 
 _EXIT_CONFIG = 2
 

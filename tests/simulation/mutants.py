@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 from daemonset_job.kube.client.resource import JOBS
 from job_controller import reconciler
+from job_controller.actions.pods import PodActions
 from job_controller.core import decide as decision
 from job_controller.core.plan import OpenGates, WriteStatus
 from job_controller.core.render import job_status as status
@@ -42,7 +43,7 @@ def opens_completed():
 
     with (
         patch.object(decision, "due_pods", due),
-        patch.object(reconciler.Reconciler, "_completed_nodes", unread),
+        patch.object(PodActions, "_completed_nodes", unread),
     ):
         yield
 
@@ -54,7 +55,7 @@ def trusts_the_cache():
     async def unread(self, job):
         return {}
 
-    with patch.object(reconciler.Reconciler, "_completed_nodes", unread):
+    with patch.object(PodActions, "_completed_nodes", unread):
         yield
 
 

@@ -147,19 +147,19 @@ def believes_api_clocks():
 @contextmanager
 def hides_refusals():
     """A write that is refused is tried again and again, and nobody is told."""
-    with patch.object(reconciler, "_REFUSAL_FIELDS", {}):
+    with patch.object(reconciler, "REFUSAL_FIELDS", {}):
         yield
 
 
 @contextmanager
 def repeats_what_is_too_large():
     """A write that is refused as too large is tried again and again."""
-    real = reconciler._is_refusal
+    real = reconciler.is_refusal
 
     def is_refusal(error):
         return real(error) and not isinstance(error, TooLarge)
 
-    with patch.object(reconciler, "_is_refusal", is_refusal):
+    with patch.object(reconciler, "is_refusal", is_refusal):
         yield
 
 

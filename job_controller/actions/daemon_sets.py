@@ -1,0 +1,120 @@
+"""The DaemonSet of a Job: tried, applied, put right, deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from daemonset_job.api import names
+from daemonset_job.api.job import Job
+from daemonset_job.api.objects import DaemonSet, parse_daemon_set
+from daemonset_job.api.ownership import has_owner, take_over
+from daemonset_job.kube.client.errors import BadRequest, NotFound
+from daemonset_job.kube.client.resource import DAEMON_SETS
+from job_controller.actions.shell import Writer
+from job_controller.caches import Key
+from job_controller.core.desired.strategic_merge import merge_patch
+from job_controller.core.plan import ApplyDaemonSet
+
+# apiserver pkg/admission/plugin/webhook/errors, NewDryRunUnsupportedErr.
+_NO_DRY_RUN = "does not support dry run"
+
+
+class DaemonSetActions:
+    """Acts on the DaemonSet of one Job at a time."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    async def find_unlabelled(self, job: Job) -> DaemonSet | None:
+        """Return the DaemonSet of the Job's DaemonSet name, read from the server.
+
+        One without our label is in no cache. All that shows of it is that its selector cannot
+        become ours, which tells nobody that the name is taken.
+        """
+        found = await self._find_raw(job)
+        return parse_daemon_set(found) if found is not None else None
+
+    async def try_to_apply(self, job: Job, body: Mapping[str, Any]) -> None:
+        """Ask the API server whether it would take the DaemonSet; raises KubeError if not."""
+        try:
+            await self._writer.client.apply(
+                DAEMON_SETS,
+                job.daemon_set_name,
+                body,
+                job.namespace,
+                field_manager=names.FIELD_MANAGER,
+                dry_run=True,
+            )
+        except BadRequest as error:
+            # An admission webhook with side effects cannot say; then the DaemonSet itself will.
+            if _NO_DRY_RUN not in error.message:
+                raise
+
+    async def apply(self, key: Key, job: Job, action: ApplyDaemonSet) -> bool:
+        """Apply the DaemonSet; return False if the Job is gone, which would own it."""
+        body = dict(action.body)
+        if action.uid:
+            body["metadata"] = {**body["metadata"], "uid": action.uid}
+        elif not await self._still_wanted(job):
+            return False
+        if action.takes_over:
+            await self._take_over(key, job, action)
+        written = await self._writer.client.apply(
+            DAEMON_SETS,
+            job.daemon_set_name,
+            body,
+            job.namespace,
+            field_manager=names.FIELD_MANAGER,
+        )
+        self._writer.note(key, DAEMON_SETS, written)
+        return True
+
+    async def delete(self, job: Job, uid: str) -> None:
+        """Delete the DaemonSet of that UID, if it is there."""
+        with suppress(NotFound):
+            await self._writer.client.delete(
+                DAEMON_SETS, job.daemon_set_name, job.namespace, uid=uid
+            )
+
+    async def _take_over(self, key: Key, job: Job, action: ApplyDaemonSet) -> None:
+        """Have all fields of the DaemonSet's spec be ours, so that applying removes the others'.
+
+        It loses the mark of what was applied last: should this process end in between, the next
+        pass applies. Conflict if it was changed meanwhile.
+        """
+        found = await self._find_raw(job)
+        if found is None or found["metadata"].get("uid") != action.uid:
+            return
+        meta = found["metadata"]
+        version = {"uid": action.uid, "resourceVersion": meta["resourceVersion"]}
+        body: dict[str, Any] = {
+            "metadata": {
+                **version,
+                "annotations": {names.ANNOTATION_SPEC_HASH: None},
+                "managedFields": take_over(meta.get("managedFields") or ()),
+            }
+        }
+        if not has_owner(meta):
+            # Somebody removed us as the owner: nothing tells their fields from defaults, all go.
+            body["spec"] = merge_patch(found.get("spec") or {}, action.body["spec"])
+        written = await self._writer.client.merge_patch(
+            DAEMON_SETS, job.daemon_set_name, body, job.namespace
+        )
+        self._writer.note(key, DAEMON_SETS, written)
+
+    async def _still_wanted(self, job: Job) -> bool:
+        """Return whether the Job is there, read from the server, before its DaemonSet is made.
+
+        The garbage collector removes the DaemonSet of a deleted Job. When the cache of Jobs is
+        behind the cache of DaemonSets, that looks like a DaemonSet which somebody has deleted.
+        """
+        meta = await self._writer.find_job((job.namespace, job.name))
+        return meta is not None and meta["uid"] == job.uid and not meta.get("deletionTimestamp")
+
+    async def _find_raw(self, job: Job) -> Mapping[str, Any] | None:
+        page = await self._writer.client.list(
+            DAEMON_SETS, job.namespace, field_selector=f"metadata.name={job.daemon_set_name}"
+        )
+        return next(iter(page.get("items") or ()), None)

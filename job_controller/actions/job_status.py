@@ -1,0 +1,65 @@
+"""The status of a Job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from daemonset_job.api.job import Job, parse_spec
+from daemonset_job.kube.client.errors import NotFound
+from daemonset_job.kube.client.resource import JOBS
+from daemonset_job.kube.client.unreadable import Unreadable
+from daemonset_job.runtime.clock import Clock
+from job_controller.actions.shell import Writer
+from job_controller.caches import Key
+from job_controller.core.desired.strategic_merge import merge_patch
+from job_controller.core.render.job_status import unreadable_status
+from job_controller.metrics import Metrics
+
+
+class JobStatusActions:
+    """Writes the status of one Job at a time."""
+
+    def __init__(self, writer: Writer, clock: Clock, metrics: Metrics) -> None:
+        self._writer = writer
+        self._clock = clock
+        self._metrics = metrics
+
+    async def write(
+        self, key: Key, job: Job, status: Mapping[str, Any], *, metadata_only: bool = False
+    ) -> None:
+        """Write the status if the Job has not changed since it was read; Conflict if it has."""
+        body = {
+            "metadata": {"resourceVersion": job.resource_version, "uid": job.uid},
+            "status": merge_patch(job.status, status),
+        }
+        try:
+            written = await self._writer.client.merge_patch(
+                JOBS,
+                job.name,
+                body,
+                job.namespace,
+                subresource="status",
+                metadata_only=metadata_only,
+            )
+        except NotFound:
+            # Deleted meanwhile: nothing is left to say about it.
+            return
+        self._writer.note(key, JOBS, written)
+        self._metrics.count_end(job.status, status)
+
+    async def tell_unreadable(self, key: Key, unread: Unreadable) -> None:
+        """Say in the status of a Job that cannot be read that nothing is done for it, and why."""
+        job = Job(
+            namespace=unread.namespace,
+            name=unread.name,
+            uid=unread.uid,
+            resource_version=unread.resource_version,
+            generation=unread.generation,
+            spec=parse_spec({}),
+            status=unread.status,
+        )
+        status = unreadable_status(job, unread.error, self._clock.now())
+        if status != job.status:
+            # The answer would be as unreadable.
+            await self.write(key, job, status, metadata_only=True)

@@ -1,0 +1,74 @@
+"""JobReports: created, and their status written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from daemonset_job.api.job import Job
+from daemonset_job.api.past import PHASE_CANCELLED
+from daemonset_job.api.report import JobReport, untracked
+from daemonset_job.kube.client.errors import AlreadyExists, NotFound
+from daemonset_job.kube.client.resource import JOB_REPORTS
+from job_controller.actions.shell import Writer
+from job_controller.caches import Key
+from job_controller.core.desired.strategic_merge import merge_patch
+from job_controller.core.state.snapshot import Snapshot
+
+
+class ReportActions:
+    """Acts on the reports of one Job at a time."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    def find(self, key: Key, snapshot: Snapshot, name: str) -> JobReport | None:
+        """Return the report of that name, as the snapshot has it if only a summary is left of it.
+
+        The patch says what is to change, so it takes all that stands there.
+        """
+        found = next((r for r in self._writer.caches.reports_of(key) if r.name == name), None)
+        if found is None or found.is_whole:
+            return found
+        return next((r for r in snapshot.reports if r.uid == found.uid), None)
+
+    async def create(self, key: Key, job: Job, body: Mapping[str, Any]) -> None:
+        """Create a report of the run, unless it is there."""
+        try:
+            written = await self._writer.client.create(JOB_REPORTS, body, job.namespace)
+        except AlreadyExists:
+            # Made by the pass before, whose cache had not caught up, or before a restart: the
+            # name holds the start of the Job's UID, so it is this run's.
+            return
+        self._writer.note(key, JOB_REPORTS, written)
+        name, uid = written["metadata"]["name"], written["metadata"]["uid"]
+        with suppress(NotFound):
+            written = await self._writer.client.merge_patch(
+                JOB_REPORTS, name, {"metadata": untracked(uid)}, job.namespace
+            )
+            self._writer.note(key, JOB_REPORTS, written)
+
+    async def write_status(self, key: Key, report: JobReport, status: Mapping[str, Any]) -> None:
+        """Write the status of a report, if it is there; Conflict if a closing write comes late."""
+        # A closing write must not overwrite what was said meanwhile of a run that has just ended:
+        # a leader that has just begun may not have seen it yet.
+        meta = {"uid": report.uid}
+        if status.get("phase") == PHASE_CANCELLED:
+            meta["resourceVersion"] = report.resource_version
+        body = {"metadata": meta, "status": merge_patch(report.status, status)}
+        try:
+            written = await self._writer.client.merge_patch(
+                JOB_REPORTS, report.name, body, report.namespace, subresource="status"
+            )
+        except NotFound:
+            # Somebody deleted the record; the run goes on and CreateReport makes a new one.
+            return
+        self._writer.note(key, JOB_REPORTS, written)
+
+    async def delete(self, report: JobReport) -> None:
+        """Delete a report, if it is there."""
+        with suppress(NotFound):
+            await self._writer.client.delete(
+                JOB_REPORTS, report.name, report.namespace, uid=report.uid
+            )

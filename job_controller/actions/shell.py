@@ -1,0 +1,54 @@
+"""What actions act with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.errors import NotFound
+from daemonset_job.kube.client.resource import JOBS, Resource
+from daemonset_job.kube.recorder import EventRecorder
+from daemonset_job.runtime.clock import Clock
+from daemonset_job.runtime.expectations import HighWater
+from job_controller.caches import Caches, Key, cache_name
+from job_controller.core.settings import Settings
+from job_controller.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """What a reconciler acts with."""
+
+    client: KubeClient
+    events: EventRecorder
+    clock: Clock
+    metrics: Metrics
+    settings: Callable[[], Settings]
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """The client of one process, its caches, and what it has written and not seen there yet."""
+
+    client: KubeClient
+    caches: Caches
+    written: HighWater[Key]
+
+    def note(self, key: Key, resource: Resource, written: Mapping[str, Any]) -> None:
+        """Have passes over a Job wait until its caches have seen what a write returned."""
+        watch = cache_name(resource.plural, self.caches.watched_as(key[0]))
+        # A deletion answers with the object as it stands while it ends, or else with a Status,
+        # which has no version: there is nothing to wait for then.
+        version = (written.get("metadata") or {}).get("resourceVersion") or ""
+        self.written.wrote(key, watch, version)
+
+    async def find_job(self, key: Key) -> Mapping[str, Any] | None:
+        """Return the metadata of the Job of that key, read from the server, None if it is gone."""
+        try:
+            found = await self.client.get(JOBS, key[1], key[0])
+        except NotFound:
+            return None
+        meta: Mapping[str, Any] = found["metadata"]
+        return meta
