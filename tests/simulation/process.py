@@ -14,7 +14,7 @@ from unittest.mock import patch
 from daemonset_job.api.names import LABEL_MANAGED, LABEL_MANAGED_VALUE
 from job_controller import main, reconciler
 from job_controller.config import Config as ControllerConfig
-from job_controller.core.plan import WriteStatus
+from job_controller.core.plan import WriteReportStatus, WriteStatus
 from job_controller.core.render import report_status as report
 from terminator.config import Config as TerminatorConfig
 from terminator.ledger import writer as ledger
@@ -175,6 +175,9 @@ def virtual(world, decide):
             world.decided_at[snapshot.job.uid] = world.loop.moment
         plan = decide(snapshot, now)
         for action in plan.actions:
+            if isinstance(action, WriteStatus | WriteReportStatus):
+                end = snapshot.job.uid, action.status.get("completionTime")
+                world.ended_at.setdefault(end, world.loop.moment)
             if isinstance(action, WriteStatus) and action.status["phase"] == "Succeeded":
                 controller = world.processes["controller"]
                 uid, generation = snapshot.job.uid, snapshot.job.generation

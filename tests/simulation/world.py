@@ -41,6 +41,8 @@ class World:
         self.trace = [] if is_tracing else None
         self.projections = {}
         self.decided_at = {}
+        # By the UID of a Job and its completionTime: when the controller first decided so.
+        self.ended_at = {}
         self.steps = 0
         self._lags = {}
         self._faults = []

@@ -46,9 +46,14 @@ class Lifetime:
         if old["metadata"]["generation"] != new["metadata"]["generation"]:
             self.edited[uid] = now
         for type_ in ("Complete", "Failed"):
+            if is_true(old, type_) and not is_true(new, type_):
+                # Tried again: its next end has a time of its own.
+                ends = self.world.ended_at
+                self.world.ended_at = {end: at for end, at in ends.items() if end[0] != uid}
             if is_true(new, type_) and not is_true(old, type_):
-                # The end is what the controller has decided, however long the write took.
-                self.ended[uid] = min(now, self.world.decided_at.get(uid, now))
+                # The end is what the controller has decided, however long the writes took.
+                end = uid, new["status"].get("completionTime")
+                self.ended[uid] = min(now, self.world.ended_at.get(end, now))
 
     def judge_deletion(self, job: Raw) -> None:
         """Judge that the deletion of an ended Job does not come too early."""
