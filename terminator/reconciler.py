@@ -51,7 +51,7 @@ from terminator.metrics import Metrics
 _MATCHERS_LIMIT = 256
 # How long a completed Job stays for the sake of results that are still in a log, and how often it
 # is looked whether they have come in. Longer than the longest pause before another try to read one
-# (reading.RETRY_SECONDS), so that there is one within it.
+# (read_policy.RETRY_SECONDS), so that one is made in the last third of it.
 RESULTS_PATIENCE_SECONDS = 15.0
 RESULTS_LOOK_SECONDS = 0.25
 # A Job that was deleted and is still cached so long after that exists again: etcd was restored.

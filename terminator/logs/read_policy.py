@@ -37,7 +37,7 @@ POLL_GROWTH = 1.5
 # How often a short read checks on an open stream, give or take a quarter.
 CHECK_SECONDS = 10.0
 SHORT_STREAM_SECONDS = 1.0
-RETRY_SECONDS = (0.25, 10.0)
+RETRY_SECONDS = (0.25, 5.0)
 # A log that the kubelet says does not exist is asked for so often before it is given up; the next
 # restart, or a change of the pod, starts anew.
 ABSENT_LIMIT = 5
