@@ -86,7 +86,6 @@ class Container:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     restart_count: int = 0
-    container_id: str = ""
     # The instance before this one, after a restart.
     last_exit_code: int | None = None
     last_reason: str = ""
@@ -348,7 +347,6 @@ def _parse_container(raw: Mapping[str, Any]) -> Container:
         started_at=parse_time(state.get("startedAt")),
         finished_at=parse_time(state.get("finishedAt")),
         restart_count=min(max(int(raw.get("restartCount") or 0), 0), _RESTARTS_LIMIT),
-        container_id=raw.get("containerID") or "",
         last_exit_code=last.get("exitCode"),
         last_reason=last.get("reason") or "",
         last_finished_at=parse_time(last.get("finishedAt")),

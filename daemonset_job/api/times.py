@@ -31,8 +31,3 @@ def format_time(moment: datetime) -> str:
     """Return `moment` as metav1.Time does: UTC, whole seconds, `Z`."""
     # Not strftime, which writes the year 1 with one digit.
     return moment.astimezone(UTC).isoformat(timespec="seconds")[: -len("+00:00")] + "Z"
-
-
-def format_micro_time(moment: datetime) -> str:
-    """Return `moment` as metav1.MicroTime does: UTC, six digits of fraction, `Z`."""
-    return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"

@@ -66,13 +66,6 @@ class HighWater(Generic[K]):
         del self._written[key]
         return True
 
-    def expires_in_seconds(self, key: K) -> float | None:
-        """Return when `is_ready` turns true at the latest, to be woken then; None if it is."""
-        if self.is_ready(key):
-            return None
-        latest = max(expires_at for _, expires_at in self._written[key].values())
-        return latest - self._clock.monotonic()
-
     def drop(self, key: K) -> None:
         """Expect nothing for `key` any more: its object is gone."""
         self._written.pop(key, None)

@@ -24,10 +24,10 @@ from daemonset_job.kube.client.resource import (
     PODS,
     Resource,
 )
-from daemonset_job.runtime.clock import LoopClock
 from job_controller.config import Config
 from job_controller.main import new_controller
 from job_controller.metrics import Metrics
+from tests.clocks import LoopClock
 from tests.contract.daemon_set_controller import collect_pods, keep_pods, write_status
 from tests.contract.fake_api import START, FakeApiServer, Request
 from tests.contract.fake_storage import Raw

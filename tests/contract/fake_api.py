@@ -27,14 +27,14 @@ from aiohttp import web
 
 from daemonset_job.kube.client import resource as resources
 from daemonset_job.kube.client.resource import Resource
-from daemonset_job.runtime.clock import Clock, LoopClock
+from daemonset_job.runtime.clock import Clock
+from tests.clocks import LoopClock
 from tests.contract.fake_logs import FakeLog, format_entry
 from tests.contract.fake_storage import (
     ApiError,
     Event,
     Raw,
     Storage,
-    json_patch,
     merge_patch,
     selects,
 )
@@ -463,8 +463,6 @@ class FakeApiServer:
         match http.content_type:
             case "application/merge-patch+json":
                 new = merge_patch(self.storage.find(kind, key), request.body)
-            case "application/json-patch+json":
-                new = json_patch(self.storage.find(kind, key), request.body)
             case "application/apply-patch+yaml":
                 existed = key in self.storage.all(kind)
                 if http.query.get("dryRun") == "All":

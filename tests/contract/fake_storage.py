@@ -6,7 +6,6 @@ preconditions, selectors. Lists are atomic in server-side apply; there is no sch
 """
 
 import copy
-import json
 import re
 import uuid
 from collections.abc import Callable
@@ -197,23 +196,6 @@ def merge_patch(target: Any, patch: Any) -> Any:
             result.pop(name, None)
         else:
             result[name] = merge_patch(result.get(name), value)
-    return result
-
-
-def json_patch(target: Raw, operations: list[Raw]) -> Raw:
-    """RFC 6902, as far as it is used: add, replace, remove, test."""
-    result: Raw = copy.deepcopy(target)
-    for operation in operations:
-        *parents, last = [
-            part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]
-        ]
-        node: Any = result
-        try:
-            for part in parents:
-                node = node[int(part)] if isinstance(node, list) else node[part]
-            _json_operation(node, last, operation)
-        except (LookupError, TypeError, ValueError) as error:
-            raise ApiError(422, "Invalid", f"cannot apply {json.dumps(operation)}") from error
     return result
 
 

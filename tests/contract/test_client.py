@@ -74,18 +74,6 @@ async def test_patch_with_an_old_resource_version_is_a_conflict(client):
         await client.replace(JOBS, "clean", created, "default")
 
 
-async def test_json_patch_applies_and_a_failed_test_is_invalid(server, client):
-    server.put(PODS, {"metadata": {"name": "p"}, "spec": {"schedulingGates": [{"name": "turn"}]}})
-    operations = [
-        {"op": "test", "path": "/spec/schedulingGates/0/name", "value": "turn"},
-        {"op": "remove", "path": "/spec/schedulingGates/0"},
-    ]
-    await client.json_patch(PODS, "p", operations, "default")
-    assert server.get(PODS, "p")["spec"] == {"schedulingGates": []}
-    with pytest.raises(Invalid):
-        await client.json_patch(PODS, "p", operations, "default")
-
-
 async def test_apply_creates_updates_and_removes_what_is_left_out(server, client):
     body = {"metadata": {"labels": {"a": "1"}}, "spec": {"x": 1, "y": 2}}
     await client.apply(DAEMON_SETS, "d", body, "default", field_manager="us")

@@ -25,7 +25,7 @@ from daemonset_job.kube.client.connection import (
 )
 from daemonset_job.kube.client.errors import ConfigurationError, Unauthorized, Unavailable
 from daemonset_job.kube.client.resource import NODES
-from daemonset_job.runtime.clock import FakeClock
+from tests.clocks import FakeClock
 from tests.contract.fake_api import FakeApiServer
 
 

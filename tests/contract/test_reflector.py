@@ -703,8 +703,6 @@ async def test_multi_reflector_holds_the_wanted_namespaces(server, client, names
     assert multi.healthy
     assert multi.silence_seconds < 70
     assert len(multi.reflectors) == max(1, len(set(namespaces)))
-    assert multi.observed_version("one")
-    assert bool(multi.observed_version("three")) == ("c" in expected)
     # One namespace listed again takes nothing away from the others.
     server.remove(PODS, "a", "one")
     server.expire()

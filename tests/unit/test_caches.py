@@ -11,9 +11,9 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.objects import parse_node
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.unreadable import Unreadable
-from daemonset_job.runtime.clock import FakeClock
 from job_controller.caches import CROWD_SECONDS, Caches
 from job_controller.core.desired.daemon_set import build_daemon_set
+from tests.clocks import FakeClock
 from tests.unit.builders import NOW, World, make_job, make_node, make_pod, world
 
 SOON, AT_ONCE = CROWD_SECONDS, 0.0

@@ -4,13 +4,13 @@ import pytest
 
 from daemonset_job.kube.client.client import Page
 from daemonset_job.kube.client.errors import Unavailable
-from daemonset_job.runtime.clock import FakeClock
 from job_controller.failed_creates import (
     NAMESPACE_SHARE,
     PAUSE_SECONDS,
     READ_SECONDS,
     FailedCreates,
 )
+from tests.clocks import FakeClock
 from tests.unit.builders import NOW
 
 KEY = ("default", "sample")

@@ -142,10 +142,6 @@ class Reflector(Generic[T]):
         is_lost = self.silence_seconds >= self._idle_seconds + LOST_SECONDS
         return self._running and self.has_synced and not is_lost
 
-    def observed_version(self, namespace: str) -> str:  # noqa: ARG002 - see MultiReflector
-        """Return the resourceVersion up to which objects of `namespace` are known, or ""."""
-        return self.resource_version
-
     async def run(self) -> None:
         """Follow the cluster until cancelled; errors of the API are logged and retried."""
         self._running = True
@@ -416,14 +412,6 @@ class MultiReflector(Generic[T]):
     def silence_seconds(self) -> float:
         """The longest silence of all, see Reflector."""
         return max(reflector.silence_seconds for reflector in self.reflectors)
-
-    def observed_version(self, namespace: str) -> str:
-        """Return the resourceVersion up to which objects of `namespace` are known, or "".
-
-        Per namespace, because one watch knows nothing of how far another one has come.
-        """
-        is_followed = self._all is not None or namespace in self._by_namespace
-        return self.reflector_for(namespace).resource_version if is_followed else ""
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""

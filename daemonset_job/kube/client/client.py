@@ -334,26 +334,6 @@ class KubeClient:
             accept=_accept("PartialObjectMetadata") if metadata_only else _JSON,
         )
 
-    async def json_patch(
-        self,
-        resource: Resource,
-        name: str,
-        operations: Sequence[Mapping[str, Any]],
-        namespace: str | None = None,
-        *,
-        subresource: str | None = None,
-        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
-    ) -> RawObject:
-        """Apply RFC 6902 operations and return the object; Invalid if a ``test`` fails."""
-        return await self._patch(
-            resource.path(namespace, name, subresource),
-            _title(resource, subresource),
-            _encode(operations),
-            "application/json-patch+json",
-            {"fieldValidation": "Strict"},
-            timeout_seconds,
-        )
-
     async def apply(
         self,
         resource: Resource,

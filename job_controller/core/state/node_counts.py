@@ -57,7 +57,7 @@ class NodeTally:
 
     @property
     def state(self) -> str:
-        """Where the node stands, one of `judge.STATES`."""
+        """Where the node stands, one of `node_state.STATES`."""
         return WAITING if self.retire else self.record.state
 
 

@@ -16,10 +16,10 @@ from daemonset_job.api.job import nodes_hash
 from daemonset_job.api.report import new_report
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, NODES, PODS
-from daemonset_job.runtime.clock import LoopClock
 from terminator.config import Config
 from terminator.main import Options, Terminator
 from terminator.metrics import Metrics
+from tests.clocks import LoopClock
 from tests.contract.daemon_set_controller import write_status
 from tests.contract.fake_api import START, FakeApiServer
 from tests.contract.fake_storage import Event

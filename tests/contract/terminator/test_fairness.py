@@ -6,10 +6,10 @@ import pytest
 
 from daemonset_job.api.names import CONTAINER_NAME
 from daemonset_job.api.objects import Container, Pod
-from daemonset_job.runtime.clock import LoopClock
 from terminator.logs.matcher import Matcher
 from terminator.logs.scanner import Limits, Scanner, Target
 from terminator.metrics import Metrics
+from tests.clocks import LoopClock
 from tests.contract.fake_api import START
 from tests.contract.fake_logs import FakeLog
 from tests.contract.terminator.cluster import eventually

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from daemonset_job.kube.client.client import KubeClient
-from daemonset_job.runtime.clock import LoopClock
 from terminator.config import Config
 from terminator.logs.log_parser import LogParser
 from terminator.logs.read_policy import STREAM_BYTES
 from terminator.logs.scanner import Limits, Scanner
 from terminator.metrics import Metrics
+from tests.clocks import LoopClock
 from tests.contract.fake_api import START
 from tests.contract.terminator.cluster import eventually
 

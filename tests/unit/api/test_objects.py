@@ -158,7 +158,6 @@ def test_a_running_task_after_a_restart():
         "running",
         started_at=MOMENT,
         restart_count=2,
-        container_id="c",
         last_exit_code=3,
         last_reason="Error",
         last_finished_at=MOMENT,

@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from daemonset_job.runtime.backoff import Backoff
-from daemonset_job.runtime.clock import FakeClock, LoopClock, SystemClock
+from daemonset_job.runtime.clock import SystemClock
+from tests.clocks import FakeClock, LoopClock
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 

@@ -6,8 +6,8 @@ import pytest
 
 from daemonset_job.api.objects import Node, parse_node
 from daemonset_job.kube.client.client import KubeClient
-from daemonset_job.runtime.clock import FakeClock
 from terminator.caches import Caches
+from tests.clocks import FakeClock
 from tests.unit.terminator.builders import (
     COMPLETE,
     NOW,

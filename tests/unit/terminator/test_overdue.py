@@ -6,8 +6,8 @@ from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 
-from daemonset_job.runtime.clock import FakeClock
 from terminator.reconciler import Reconciler
+from tests.clocks import FakeClock
 from tests.unit.terminator.builders import (
     COMPLETE,
     NOW,
