@@ -143,6 +143,8 @@ class Patience:
             spec = self.oracle.completion.newest(job_uid)
             seconds = float(spec.get("nodeDeadlineSeconds") or 0)
             since = self._taken_up(key)
+            # Who has yet to hear of the new node takes its pod for the old one's.
+            since = min(since, self._pod_taken_up(job_uid, record.get("podUID")))
         elif reason in BY_TIME and not any(h in str(record.get("message")) for h in HOPELESS):
             seconds, since = START_PATIENCE_SECONDS, self.unstarted.get(key, -1e9)
         if record.get("state") == "Failed" and (held := self._held(key, record)):
@@ -154,6 +156,12 @@ class Patience:
     def _taken_up(self, key: tuple[str, str]) -> float:
         """Return when the first pod of the current try was taken up, now for none."""
         return min(self.taken_up.get(key, {}).values(), default=self.world.loop.moment)
+
+    def _pod_taken_up(self, job_uid: str, pod_uid: str | None) -> float:
+        """Return when a pod was taken up, on whatever node, now for never."""
+        moments = (pods.get(pod_uid) for key, pods in self.taken_up.items() if key[0] == job_uid)
+        known = [moment for moment in moments if moment is not None]
+        return min(known, default=self.world.loop.moment)
 
     def _tries_again(self, key: tuple[str, str], failed: str | None) -> None:
         """Forget the pods up to the failed one: its successor may be there by now."""

@@ -96,7 +96,7 @@ class Results:
                 self._world.oracle.excused["results: patience"] += 1
             elif entry["podUID"] in self._left_behind:
                 self._accuse(node, f"{node}: the Job was deleted before {lacking} was read")
-            elif self._was_gone(plan, entry):
+            elif self._was_gone(plan, entry) or (plan.is_exit and self._is_down(node)):
                 self._world.oracle.excused["results: gone"] += 1
             else:
                 self._accuse(node, f"{node}: its task printed {lacking}, which is not there")
@@ -124,6 +124,11 @@ class Results:
     def _was_gone(self, plan, entry):
         """Whether a log could not be read for as long as it takes to search it."""
         return entry["podUID"] in (self._unreadable if plan.is_exit else self._lost_soon)
+
+    def _is_down(self, node):
+        """Whether a node, which is there, has been down until now."""
+        machine = self._world.machines.get(node)
+        return machine is not None and not machine.is_up
 
     def _lacking(self, plan, entry):
         """Return what the task printed of the results that an entry should have and has not."""
