@@ -121,15 +121,16 @@ def _start(paths: Paths, kwok: Path, wanted: Wanted, *, scale: bool) -> None:
     source = Path(__file__).parent / "kwok.yaml"
     config.write_text(source.read_text().replace("TASK_LOG", json.dumps(str(log))))
     key, certificate = _certificate(paths, folder)
-    port = _port(folder)
+    address, port = _gateway(), _port(folder)
     command = [
         str(kwok),
         f"--kubeconfig={paths.kubeconfig}",
         "--manage-all-nodes=false",
         f"--manage-nodes-with-annotation-selector={ANNOTATION}=fake",
-        f"--node-ip={_gateway()}",
+        f"--node-ip={address}",
         f"--node-port={port}",
-        f"--server-address=0.0.0.0:{port}",
+        # Logs without authentication: for the API server only, which reaches this address.
+        f"--server-address={address}:{port}",
         f"--node-lease-duration-seconds={SCALE_LEASE_SECONDS if scale else LEASE_SECONDS}",
         f"--cidr={kindconfig.FAKE_POD_SUBNET}",
         f"--tls-cert-file={certificate}",
