@@ -6,8 +6,8 @@ from unittest.mock import patch
 
 import pytest
 
-from job_controller.core import tally
-from terminator import search
+from job_controller.core.state import node_counts
+from terminator.logs import search
 from tests.simulation.mutants import never_gives_up
 from tests.simulation.run import simulate
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
@@ -125,7 +125,7 @@ def test_a_node_that_came_and_went_unseen_does_not_keep_the_run(left_at):
         Disturbance(at, kind, what="n2") for at, kind in ((10.0, "join"), (left_at, "leave"))
     )
     assert not simulate(schedule(nodes, SPEC, joins, leaves)).violations
-    with patch.object(tally, "STRAY_AFTER", timedelta(days=1)):
+    with patch.object(node_counts, "STRAY_AFTER", timedelta(days=1)):
         assert "stuck" in simulate(schedule(nodes, SPEC, joins, leaves)).kinds
 
 
