@@ -731,3 +731,17 @@ async def test_a_refused_report_of_an_earlier_run_holds_up_no_later_one(server):
     async with running(server):
         cluster.apply()
         await until(lambda: "startTime" in cluster.status())
+
+
+async def test_excess_reports_that_cannot_be_removed_hold_up_no_job(server):
+    cluster = Cluster(server, "a")
+    for name in ("x", "y"):
+        body = new_report(
+            namespace="default", job_name=name, job_uid=f"{name}-uid", spec={"image": "x"}
+        )
+        body["status"] = {"phase": "Succeeded"}
+        server.put(JOB_REPORTS, body)
+    server.fail_next("DELETE", "/jobreports/", 403, times=10_000, reason="Forbidden")
+    async with running(server, history_namespace_limit=1):
+        cluster.apply()
+        await until(lambda: "startTime" in cluster.status())
