@@ -55,7 +55,7 @@ from job_controller.failed_creates import FailedCreates
 from job_controller.history import History
 from job_controller.refusals import Refusals
 from job_controller.repairs import Repairs
-from job_controller.rereads import NodeRereads, Reread, with_rereads
+from job_controller.rereads import FRESH_SECONDS, NodeRereads, Reread, with_rereads
 
 # A cache that is behind our own write catches up within milliseconds; this is for the case that
 # the watch is broken, and then the reflector's own reconnection is what helps.
@@ -163,7 +163,13 @@ class Reconciler:
                     plan = decide(snapshot, self._shell.clock.now())
                     continue
                 self._refusals.settle(key, snapshot)
-                waits = (plan.requeue_after, await self._find_refused(key, snapshot, plan))
+                # The next list may be what the cache has already: then nothing else wakes us.
+                is_behind = any(each.node != each.known for each in read.values())
+                waits = (
+                    plan.requeue_after,
+                    await self._find_refused(key, snapshot, plan),
+                    FRESH_SECONDS if is_behind else None,
+                )
                 return min((seconds for seconds in waits if seconds is not None), default=None)
 
     async def _find_refused(self, key: Key, snapshot: Snapshot, plan: Plan) -> float | None:

@@ -564,6 +564,24 @@ async def test_a_node_that_is_due_while_a_write_is_refused_is_read_as_well(serve
         assert node_reads(server)
 
 
+async def test_a_node_that_was_back_for_a_moment_unheard_of_is_looked_at_again(server, cluster):
+    async with running(server):
+        cluster.apply()
+        await until(cluster.is_settled)
+        make_ready(server, "a", "False")
+        await asyncio.sleep(20)
+        server.silence_watches(NODES)
+        make_ready(server, "a", "True")
+        await until(lambda: node_reads(server))
+        await asyncio.sleep(5)
+        assert cluster.status()["phase"] == "Running"
+        make_ready(server, "a", "False")
+        # The next list has the node as the cache has it, so that it wakes nobody.
+        server.expire()
+        server.drop_watches(NODES)
+        await until(lambda: cluster.status()["phase"] == "Failed", 300)
+
+
 async def test_completed_nodes_that_are_away_are_not_read_after_a_retry(server, cluster):
     async with running(server):
         cluster.apply(backoffLimit=0)
