@@ -61,12 +61,13 @@ class History:
             for report in expired:
                 if report.job_uid != unheard:
                     await self._reports.delete(report)
+            has_more = await self._thin_out(key[0], settings.history_namespace_limit)
         except KubeError as error:
             if not is_refusal(error):
                 raise
             logger.warning("a report of the past cannot be changed", error=str(error))
             return HISTORY_RETRY_SECONDS
-        if await self._thin_out(key[0], settings.history_namespace_limit):
+        if has_more:
             return EXCESS_SECONDS
         if is_late:
             return UNSYNCED_SECONDS

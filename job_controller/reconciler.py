@@ -55,7 +55,7 @@ from job_controller.failed_creates import FailedCreates
 from job_controller.history import History
 from job_controller.refusals import Refusals
 from job_controller.repairs import Repairs
-from job_controller.rereads import NodeRereads, Reread, with_rereads
+from job_controller.rereads import FRESH_SECONDS, NodeRereads, Reread, with_rereads
 
 # A cache that is behind our own write catches up within milliseconds; this is for the case that
 # the watch is broken, and then the reflector's own reconnection is what helps.
@@ -129,16 +129,18 @@ class Reconciler:
 
     async def _pass(self, key: Key, job: Job) -> float | None:
         started = self._shell.clock.monotonic()
-        snapshot = self._gather(key, job, {})
-        if away := self._nearly_unreachable(snapshot):
-            # The cache may not have heard that they are back, and the run would fail for it.
-            read = await self._rereads.read(away)
+        snapshot, now = self._gather(key, job, {}), self._shell.clock.now()
+        read: dict[str, Reread] = {}
+        # The cache may not have heard that they are back, and the run would fail for it. While they
+        # are read, others may become due.
+        while away := self._nearly_unreachable(snapshot, now, read):
+            read |= await self._rereads.read(away)
             known = self._caches.job(key)
             if known is None or not self._caches.records.is_complete(known.uid):
                 return _STALE_RETRY_SECONDS
             job, started = known, self._shell.clock.monotonic()
-            snapshot = self._gather(key, job, read)
-        plan = decide(snapshot, self._shell.clock.now())
+            snapshot, now = self._gather(key, job, read), self._shell.clock.now()
+        plan = decide(snapshot, now)
         self._caches.took(key, self._shell.clock.monotonic() - started)
         plan = self._repairs.pace(key, plan, started)
         plan = self._paced(key, job, plan)
@@ -149,18 +151,25 @@ class Reconciler:
             except RefusedError as refused:
                 # What was refused or done is not asked for again: each round asks for less.
                 after = await self._after_refusal(snapshot, refused)
-                now = self._shell.clock.monotonic()
-                snapshot = self._refusals.note(key, refused.field, snapshot, after, now)
-                plan = decide(snapshot, self._shell.clock.now())
+                moment = self._shell.clock.monotonic()
+                snapshot = self._refusals.note(key, refused.field, snapshot, after, moment)
+                # Of the same time: by now, nodes may be due that have not been read.
+                plan = decide(snapshot, now)
                 left = tuple(action for action in plan.actions if action not in done)
-                plan = self._repairs.pace(key, replace(plan, actions=left), now)
+                plan = self._repairs.pace(key, replace(plan, actions=left), moment)
             else:
                 if any(isinstance(action, TryDaemonSet) for action in plan.actions):
                     snapshot = replace(snapshot, is_tried=True)
                     plan = decide(snapshot, self._shell.clock.now())
                     continue
                 self._refusals.settle(key, snapshot)
-                waits = (plan.requeue_after, await self._find_refused(key, snapshot, plan))
+                # The next list may be what the cache has already: then nothing else wakes us.
+                is_behind = any(each.node != each.known for each in read.values())
+                waits = (
+                    plan.requeue_after,
+                    await self._find_refused(key, snapshot, plan),
+                    FRESH_SECONDS if is_behind else None,
+                )
                 return min((seconds for seconds in waits if seconds is not None), default=None)
 
     async def _find_refused(self, key: Key, snapshot: Snapshot, plan: Plan) -> float | None:
@@ -199,10 +208,15 @@ class Reconciler:
             snapshot = replace(snapshot, nodes=with_rereads(snapshot.nodes, read))
         return self._look(key, snapshot)
 
-    def _nearly_unreachable(self, snapshot: Snapshot) -> list[Node]:
-        """Return the nodes whose time is over before they are unreachable, and that are not yet."""
+    def _nearly_unreachable(
+        self, snapshot: Snapshot, now: datetime, read: Mapping[str, Reread]
+    ) -> list[Node]:
+        """Return the nodes whose time is over before they are unreachable, and that are not yet.
+
+        Those that have been read are left out.
+        """
         limit = timedelta(seconds=snapshot.settings.patience.unreachable)
-        nodes, now = snapshot.nodes.values(), self._shell.clock.now()
+        nodes = (node for node in snapshot.nodes.values() if node.name not in read)
         away = long_away(snapshot.seen, nodes, limit, now)
         records = merge_records(snapshot) if away else {}
         return [node for node in away if not self._is_settled(snapshot.job, node, records)]
@@ -211,10 +225,11 @@ class Reconciler:
     def _is_settled(job: Job, node: Node, records: Mapping[str, NodeRecord]) -> bool:
         """Return whether the node is on record as what does not become unreachable any more."""
         record = records.get(node.name)
-        return (
-            record is not None
-            and (record.uid, record.retry) == (node.uid, job.retry_token)
-            and record.state in {COMPLETED, FAILED, UNREACHABLE}
+        if record is None or record.uid != node.uid:
+            return False
+        # Completed is for ever; the others until the next retry.
+        return record.state == COMPLETED or (
+            record.retry == job.retry_token and record.state in {FAILED, UNREACHABLE}
         )
 
     async def _after_refusal(self, snapshot: Snapshot, refused: RefusedError) -> Snapshot:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from daemonset_job.api.objects import Node, parse_node
+from daemonset_job.kube.cache.reflector import is_newer
 from daemonset_job.kube.client.client import MALFORMED_ANSWER, KubeClient
 from daemonset_job.kube.client.errors import KubeError
 from daemonset_job.kube.client.resource import NODES
@@ -26,12 +27,14 @@ AT_ONCE = 32
 class Reread:
     """A node as it was known, and as the API server had it when it was asked for: None if gone.
 
-    `asked_at` is by the monotonic clock.
+    `asked_at` is by the monotonic clock. `version` is the resourceVersion of the answer, "" when
+    there was none.
     """
 
     known: Node
     node: Node | None
     asked_at: float
+    version: str = ""
 
 
 class NodeRereads:
@@ -75,15 +78,22 @@ class NodeRereads:
                 return Reread(known, known, asked_at)
             raw = next(iter(page.get("items") or ()), None)
             node = parse_node(raw) if raw is not None else None
-            read = self._reads[known.name] = Reread(known, node, asked_at)
+            version = (page.get("metadata") or {}).get("resourceVersion") or ""
+            read = self._reads[known.name] = Reread(known, node, asked_at, version)
             return read
 
 
 def with_rereads(nodes: Mapping[str, Node], reads: Mapping[str, Reread]) -> dict[str, Node]:
-    """Return the nodes of a cache with what was read, but for those of which it has heard since."""
+    """Return the nodes of a cache with what was read, but for those of which it knows more by now.
+
+    What it has heard since may be older than what was read: its watch may be late.
+    """
     after = dict(nodes)
     for name, read in reads.items():
-        if after.get(name) != read.known:
+        found = after.get(name)
+        if found is None:
+            continue
+        if found != read.known and is_newer(found.resource_version, read.version):
             continue
         if read.node is None:
             del after[name]

@@ -151,10 +151,17 @@ def _ended_at(snapshot: Snapshot, run: RunVerdict) -> str:
 
 
 def _reopened_at(job: Job) -> datetime | None:
-    """Return when a failed run was last opened again by a retry, None if it never was."""
+    """Return when a failed run was last opened again by a retry, None if it never was.
+
+    While that is about to be decided: when it failed, which is all that is known to be before.
+    """
     for raw in job.status.get("conditions") or ():
-        if raw.get("type") == names.CONDITION_FAILED and raw.get("status") == "False":
+        if raw.get("type") != names.CONDITION_FAILED:
+            continue
+        if raw.get("status") == "False":
             return parse_time(raw.get("lastTransitionTime"))
+        if job.status.get("retry", "") != job.retry_token:
+            return parse_time(job.status.get("completionTime"))
     return None
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import re
 from datetime import timedelta
 
 import pytest
@@ -26,6 +27,7 @@ from tests.contract.controller_cluster import (
     until,
     virtual_clock,
 )
+from tests.contract.fake_api import Fault
 
 __all__ = ["virtual_clock"]
 
@@ -523,6 +525,84 @@ async def test_a_node_whose_return_is_not_heard_of_does_not_fail_the_run(server,
         await finish(cluster)
 
 
+async def test_a_node_that_is_due_while_another_is_read_is_read_as_well(server, cluster):
+    async with running(server):
+        cluster.apply()
+        await until(cluster.is_settled)
+        make_ready(server, "a", "False")
+        await asyncio.sleep(5)
+        make_ready(server, "b", "False")
+        await asyncio.sleep(5)
+        server.silence_watches(NODES)
+        make_ready(server, "a", "True")
+        make_ready(server, "b", "True")
+        await asyncio.sleep(30)
+        server.delay_next("GET", "/nodes", 8)
+        await asyncio.sleep(60)
+        assert cluster.status()["phase"] == "Running"
+
+
+async def test_a_node_that_is_due_while_a_write_is_refused_is_read_as_well(server, cluster):
+    async with running(server):
+        cluster.apply(backoffLimit=0, failurePolicy={"action": "Continue"})
+        await until(cluster.is_settled)
+        cluster.fail("a")
+        await until(lambda: cluster.status()["nodes"]["failed"] == 1)
+        make_ready(server, "b", "False")
+        await asyncio.sleep(5)
+        server.silence_watches(NODES)
+        make_ready(server, "b", "True")
+        await asyncio.sleep(51)
+        refused = Fault("DELETE", re.compile("/pods/"), 10_000, 403, delay_seconds=8)
+        server.faults.append(refused)
+        retry = {"metadata": {"annotations": {names.ANNOTATION_RETRY: "1"}}}
+        server.patch(JOBS, "sample", retry)
+        for _ in range(100):
+            await asyncio.sleep(0.25)
+            assert cluster.status()["nodes"]["unreachable"] == 0
+        assert refused.times < 10_000
+        assert node_reads(server)
+
+
+async def test_a_node_that_was_back_for_a_moment_unheard_of_is_looked_at_again(server, cluster):
+    async with running(server):
+        cluster.apply()
+        await until(cluster.is_settled)
+        make_ready(server, "a", "False")
+        await asyncio.sleep(20)
+        server.silence_watches(NODES)
+        make_ready(server, "a", "True")
+        await until(lambda: node_reads(server))
+        await asyncio.sleep(5)
+        assert cluster.status()["phase"] == "Running"
+        make_ready(server, "a", "False")
+        # The next list has the node as the cache has it, so that it wakes nobody.
+        server.expire()
+        server.drop_watches(NODES)
+        await until(lambda: cluster.status()["phase"] == "Failed", 300)
+
+
+async def test_completed_nodes_that_are_away_are_not_read_after_a_retry(server, cluster):
+    async with running(server):
+        cluster.apply(backoffLimit=0)
+        await until(cluster.is_settled)
+        cluster.complete("a")
+        await until(lambda: cluster.completed() == 1)
+        cluster.fail("b")
+        await until(lambda: cluster.status()["phase"] == "Failed")
+        retry = {"metadata": {"annotations": {names.ANNOTATION_RETRY: "1"}}}
+        server.patch(JOBS, "sample", retry)
+        await until(lambda: cluster.status()["phase"] == "Running")
+        make_ready(server, "a", "False")
+        await asyncio.sleep(70)
+        for number in range(10):
+            labels = {"metadata": {"labels": {"number": str(number)}}}
+            server.patch(PODS, cluster.pod("b")["metadata"]["name"], labels)
+            await asyncio.sleep(5)
+        assert cluster.status()["nodes"]["unreachable"] == 0
+        assert not node_reads(server)
+
+
 async def test_a_node_that_has_gone_unheard_of_does_not_fail_the_run(server, cluster):
     async with running(server):
         cluster.apply()
@@ -729,5 +809,19 @@ async def test_a_refused_report_of_an_earlier_run_holds_up_no_later_one(server):
     server.put(JOB_REPORTS, body)
     server.fail_next("PATCH", f"/{body['metadata']['name']}/status", 422, times=1000)
     async with running(server):
+        cluster.apply()
+        await until(lambda: "startTime" in cluster.status())
+
+
+async def test_excess_reports_that_cannot_be_removed_hold_up_no_job(server):
+    cluster = Cluster(server, "a")
+    for name in ("x", "y"):
+        body = new_report(
+            namespace="default", job_name=name, job_uid=f"{name}-uid", spec={"image": "x"}
+        )
+        body["status"] = {"phase": "Succeeded"}
+        server.put(JOB_REPORTS, body)
+    server.fail_next("DELETE", "/jobreports/", 403, times=10_000, reason="Forbidden")
+    async with running(server, history_namespace_limit=1):
         cluster.apply()
         await until(lambda: "startTime" in cluster.status())

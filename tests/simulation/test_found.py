@@ -6,6 +6,7 @@ from unittest.mock import patch
 
 import pytest
 
+from job_controller.core.render import job_status
 from job_controller.core.state import node_counts
 from terminator.logs import search
 from tests.simulation.mutants import never_gives_up
@@ -177,3 +178,13 @@ def test_a_daemon_set_that_is_refused_from_the_start_has_to_be_told():
     assert not simulate(refused).violations
     with hides_refusals():
         assert "untold" in simulate(refused).kinds
+
+
+def test_a_retry_that_fails_at_once_gives_the_job_its_whole_time_to_live_again():
+    nodes = NodePlan("n1"), NodePlan("n2", (Task("done", 20.0),))
+    away = Disturbance(5.0, "down", what="n2", seconds=700.0)
+    retry = Disturbance(220.0, "retry", "default/sample")
+    kept = {**SPEC, "ttlSecondsAfterFinished": 200}
+    assert not simulate(schedule(nodes, kept, away, retry)).violations
+    with patch.object(job_status, "_is_over_anew", return_value=False):
+        assert "lifetime" in simulate(schedule(nodes, kept, away, retry)).kinds

@@ -123,11 +123,14 @@ def next_status(  # noqa: PLR0913 - one argument for each thing that it tells
 
 
 def _is_over_anew(job: Job, run: RunVerdict) -> bool:
-    """Return whether a run that failed has succeeded now: a retry found every node completed.
+    """Return whether a run that is on record as failed has ended once more: after a retry.
 
-    The time on record is that of the failure, and a time to live counts from the success.
+    The retry found every node completed, or nothing that may be tried now. The time on record is
+    that of the failure before it, and a time to live counts from the newest end.
     """
-    return run.state == SUCCEEDED and job.is_true(names.CONDITION_FAILED)
+    if not job.is_true(names.CONDITION_FAILED):
+        return False
+    return run.state == SUCCEEDED or job.status.get("retry", "") != job.retry_token
 
 
 def _altered(alteration: str) -> list[Condition]:

@@ -50,10 +50,13 @@ class Lifetime:
                 # Tried again: its next end has a time of its own.
                 ends = self.world.ended_at
                 self.world.ended_at = {end: at for end, at in ends.items() if end[0] != uid}
-            if is_true(new, type_) and not is_true(old, type_):
-                # The end is what the controller has decided, however long the writes took.
-                end = uid, new["status"].get("completionTime")
-                self.ended[uid] = min(now, self.world.ended_at.get(end, now))
+            if is_true(new, type_) and (not is_true(old, type_) or _is_retried(old, new)):
+                # The end is what the controller has decided, however long the writes took. A retry
+                # that fails at once, or finds all completed, is an end of its own.
+                told = new["status"].get("completionTime")
+                is_new = told != (old.get("status") or {}).get("completionTime")
+                decided = self.world.ended_at.get((uid, told), now) if is_new else now
+                self.ended[uid] = min(now, decided)
 
     def judge_deletion(self, job: Raw) -> None:
         """Judge that the deletion of an ended Job does not come too early."""
@@ -82,3 +85,9 @@ class Lifetime:
             words = f"{how} and still there after {passed:.0f} s, its time to live is {seconds} s"
             words += self.world.cluster.explain(uid)
             self.oracle.violate("lifetime", words)
+
+
+def _is_retried(old: Raw, new: Raw) -> bool:
+    """Return whether a failed Job took up a retry with that write."""
+    before, after = (job.get("status") or {} for job in (old, new))
+    return is_true(old, "Failed") and before.get("retry", "") != after.get("retry", "")

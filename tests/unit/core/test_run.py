@@ -414,6 +414,23 @@ def test_a_retry_that_finds_every_node_completed_ends_the_run_anew():
     assert completion_time(w) == format_time(again)
 
 
+def test_a_retry_whose_node_is_still_unreachable_ends_the_run_anew():
+    w = world("a", "b", gated=True, evidence={"a": done("a")})
+    w.nodes["b"] = replace(w.nodes["b"], ready=False, ready_since=NOW)
+    run(w)
+    failed_at = completion_time(w)
+    w.job = replace(w.job, annotations={names.ANNOTATION_RETRY: "1"})
+    before, again = w.job, NOW + timedelta(hours=2)
+    run(w, again)
+    assert conditions(w)["Failed"] == ("True", "FailedNodes")
+    assert completion_time(w) == format_time(again) != failed_at
+    assert w.report_status["completionTime"] == completion_time(w)
+    w.job = before  # the process died between the two writes
+    run(w, again + timedelta(hours=1))
+    assert completion_time(w) == format_time(again)
+    assert run(w, again + timedelta(hours=2)).actions == ()
+
+
 def test_taking_the_retry_annotation_away_asks_for_nothing():
     w = three()
     w.job = replace(w.job, annotations={names.ANNOTATION_RETRY: "1"})
