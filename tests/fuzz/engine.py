@@ -3,6 +3,7 @@
 import sys
 
 import atheris
+from loguru import logger
 
 from tests.fuzz.find import load_check
 
@@ -10,6 +11,8 @@ PRODUCT = ["daemonset_job", "job_controller", "terminator"]
 
 
 def main() -> None:
+    # Each object that cannot be read is a warning, and here that is nearly every one.
+    logger.remove()
     with atheris.instrument_imports(include=PRODUCT):
         check = load_check(sys.argv[1])
     atheris.Setup([sys.argv[0], *sys.argv[2:]], check)

@@ -6,11 +6,20 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from loguru import logger
 
 from tests.fuzz.find import CORPUS, cases, load_check, target_names
 
 # Long enough for a few choices; what is longer than that is made of them (see Source).
 SHORT, LONG = 40, 400
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quiet():
+    """Each object that cannot be read is a warning, and here that is nearly every one."""
+    logger.disable("daemonset_job")
+    yield
+    logger.enable("daemonset_job")
 
 
 @pytest.mark.parametrize("target", target_names())
