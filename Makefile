@@ -60,7 +60,7 @@ check: $(VENV) ## ruff, mypy --strict, import rules
 	.venv/bin/mypy --strict
 	.venv/bin/lint-imports
 test-unit: $(VENV) ## no input, no output, no sleep; simulated clusters included
-	$(PYTEST) tests/unit tests/simulation
+	$(PYTEST) tests/unit tests/simulation tests/fuzz
 test-contract: $(VENV) ## against a scripted API server in the same process
 	$(PYTEST) tests/contract -n $(WORKERS)
 test-integration: $(VENV) ## against a real kube-apiserver and etcd
@@ -85,6 +85,16 @@ lock: ## images/requirements.txt: what the images install, by hash, from constra
 SEEDS ?= 100000
 simulate: $(VENV) ## simulated clusters, many more: SEEDS=1000000
 	.venv/bin/python -m tests.simulation --seeds $(SEEDS)
+
+.PHONY: fuzz
+SECONDS ?= 60
+TARGET ?=
+FUZZ := .venv/.fuzz
+$(FUZZ): $(VENV)
+	.venv/bin/python -m pip install -q $(addprefix -c ,$(wildcard constraints.txt)) -e '.[dev,fuzz]'
+	@touch $@
+fuzz: $(FUZZ) ## parsers and decide, guided by coverage: SECONDS=60 for each, TARGET=
+	@.venv/bin/python -m tests.fuzz --seconds $(SECONDS) $(TARGET)
 
 .PHONY: mutate
 MUTATIONS ?= 500

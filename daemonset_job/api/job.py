@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
 from daemonset_job.api import names
+from daemonset_job.api.shape import (
+    LIST,
+    METADATA,
+    NUMBER,
+    OBJECT,
+    REQUIREMENTS,
+    TEXT,
+    TEXTS,
+    TIME,
+    TRUTH,
+    ShapeError,
+    fields,
+    listed,
+)
 from daemonset_job.api.texts import json_hash
 from daemonset_job.api.times import parse_time
 
@@ -17,6 +32,92 @@ SECONDS_LIMIT: Final = 315_360_000
 # A pod's spec has some 15 levels. What is nested a thousand levels deep ends in RecursionError
 # wherever it is compared, merged or written as JSON.
 DEPTH_LIMIT: Final = 64
+
+_PERCENTAGE: Final = re.compile(r"[0-9]{1,3}%")
+
+
+def _number_or_percentage(value: Any) -> None:
+    if isinstance(value, bool) or not (
+        isinstance(value, int) or (isinstance(value, str) and _PERCENTAGE.fullmatch(value))
+    ):
+        raise ShapeError(value, "a number or a percentage")
+
+
+# What is read of a Job. What is inside of its template is for the API server to judge.
+_POD_SPEC: Final = fields(
+    containers=LIST,
+    initContainers=LIST,
+    volumes=LIST,
+    schedulingGates=LIST,
+    tolerations=LIST,
+    imagePullSecrets=LIST,
+)
+_SPEC: Final = fields(
+    image=TEXT,
+    command=listed(TEXT),
+    args=listed(TEXT),
+    mountPath=TEXT,
+    template=fields(metadata=fields(labels=TEXTS, annotations=TEXTS), spec=_POD_SPEC),
+    nodes=fields(
+        selector=fields(matchLabels=TEXTS, matchExpressions=REQUIREMENTS),
+        include=listed(TEXT),
+        exclude=listed(TEXT),
+    ),
+    completion=fields(mode=TEXT, token=TEXT, match=TEXT, failureToken=TEXT),
+    backoffLimit=NUMBER,
+    nodeDeadlineSeconds=NUMBER,
+    activeDeadlineSeconds=NUMBER,
+    failurePolicy=fields(
+        action=TEXT,
+        maxFailedNodes=_number_or_percentage,
+        rules=listed(fields(exitCodes=listed(NUMBER), action=TEXT)),
+        pods=TEXT,
+    ),
+    failureLogLines=NUMBER,
+    ttlSecondsAfterFinished=NUMBER,
+    suspend=TRUTH,
+    results=listed(fields(name=TEXT)),
+)
+# Of a status, which is written again with all that it had, everything.
+NODE_NUMBERS: Final = fields(
+    desired=NUMBER,
+    waiting=NUMBER,
+    active=NUMBER,
+    completed=NUMBER,
+    failed=NUMBER,
+    unreachable=NUMBER,
+    completedNames=TEXT,
+    failedNames=TEXT,
+    unreachableNames=TEXT,
+)
+_CONDITION: Final = fields(
+    type=TEXT,
+    status=TEXT,
+    reason=TEXT,
+    message=TEXT,
+    lastTransitionTime=TIME,
+    observedGeneration=NUMBER,
+)
+
+
+def _named_condition(value: Any) -> None:
+    _CONDITION(value)
+    if not value.get("type"):
+        raise ShapeError(value.get("type"), "the type of a condition")
+
+
+_STATUS: Final = fields(
+    phase=TEXT,
+    observedGeneration=NUMBER,
+    startTime=TIME,
+    completionTime=TIME,
+    nodes=NODE_NUMBERS,
+    completionToken=TEXT,
+    retry=TEXT,
+    report=TEXT,
+    conditions=listed(_named_condition),
+)
+_JOB: Final = fields(metadata=METADATA, spec=OBJECT, status=_STATUS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,13 +305,16 @@ class Job:
 def parse_job(raw: Mapping[str, Any]) -> Job:
     """Return the Job in a raw object.
 
-    Raises ValueError when it is not one (no name, no UID), or when its spec is nested too deep.
+    Raises ValueError when it is not one (no name, no UID), when its spec is nested too deep, or
+    when something has another type than what is read there.
     """
+    _JOB(raw)
     meta = raw.get("metadata") or {}
     if not meta.get("name") or not meta.get("uid"):
         raise ValueError("a Job without metadata.name or metadata.uid")
     if _is_deep(raw.get("spec")):
         raise ValueError(f"its spec is nested more than {DEPTH_LIMIT} levels deep")
+    fields(spec=_SPEC)(raw)
     return Job(
         namespace=meta.get("namespace") or "",
         name=meta["name"],
@@ -289,8 +393,8 @@ def _parse_failure_policy(raw: Mapping[str, Any]) -> FailurePolicy:
 
 
 def _seconds(value: int | None) -> int | None:
-    """Return a number of seconds, at most SECONDS_LIMIT: a later moment is none for `datetime`."""
-    return None if value is None else min(value, SECONDS_LIMIT)
+    """Return a number of seconds, at most SECONDS_LIMIT: other moments are none for `datetime`."""
+    return None if value is None else max(min(value, SECONDS_LIMIT), -SECONDS_LIMIT)
 
 
 def _or_default(value: Any, default: Any) -> Any:

@@ -13,6 +13,19 @@ from typing import Any, Final
 
 from daemonset_job.api import names
 from daemonset_job.api.ownership import find_alteration
+from daemonset_job.api.shape import (
+    AFFINITY,
+    CONDITIONS,
+    METADATA,
+    NUMBER,
+    OBJECT,
+    TEXT,
+    TEXTS,
+    TIME,
+    TRUTH,
+    fields,
+    listed,
+)
 from daemonset_job.api.taints import Taint, parse_taints
 from daemonset_job.api.times import parse_time
 
@@ -23,8 +36,61 @@ DISRUPTED_REASONS: Final = frozenset({"Evicted", "NodeShutdown", "Preempting", "
 # The kubelet of a node that somebody took over may count as it likes; what is made of it has to fit
 # into a number of 32 bits.
 _RESTARTS_LIMIT: Final = 10**9
+_COUNT_LIMIT: Final = 2**31 - 1
 # What is kept of the words of a kubelet about a container that keeps the task from starting.
 BLOCKER_LIMIT: Final = 400
+
+# What is read of each kind.
+_TAINTS: Final = listed(fields(key=TEXT, value=TEXT, effect=TEXT))
+_POD_TEMPLATE: Final = fields(
+    affinity=AFFINITY,
+    nodeSelector=TEXTS,
+    tolerations=listed(fields(key=TEXT, operator=TEXT, value=TEXT, effect=TEXT)),
+    schedulingGates=listed(OBJECT),
+    hostNetwork=TRUTH,
+)
+_DAEMON_SET: Final = fields(
+    metadata=METADATA,
+    spec=fields(template=fields(spec=_POD_TEMPLATE)),
+    status=fields(
+        observedGeneration=NUMBER,
+        desiredNumberScheduled=NUMBER,
+        currentNumberScheduled=NUMBER,
+        numberMisscheduled=NUMBER,
+    ),
+)
+_ENDED: Final = fields(exitCode=NUMBER, reason=TEXT, message=TEXT, startedAt=TIME, finishedAt=TIME)
+_STATE: Final = fields(
+    running=fields(startedAt=TIME),
+    terminated=_ENDED,
+    waiting=fields(reason=TEXT, message=TEXT),
+)
+_CONTAINERS: Final = listed(
+    fields(name=TEXT, containerID=TEXT, restartCount=NUMBER, state=_STATE, lastState=_STATE)
+)
+_POD: Final = fields(
+    metadata=METADATA,
+    spec=fields(
+        nodeName=TEXT,
+        affinity=AFFINITY,
+        schedulingGates=listed(fields(name=TEXT)),
+        initContainers=listed(fields(name=TEXT, restartPolicy=TEXT)),
+    ),
+    status=fields(
+        phase=TEXT,
+        reason=TEXT,
+        message=TEXT,
+        startTime=TIME,
+        conditions=CONDITIONS,
+        containerStatuses=_CONTAINERS,
+        initContainerStatuses=_CONTAINERS,
+    ),
+)
+_NODE: Final = fields(
+    metadata=METADATA,
+    spec=fields(unschedulable=TRUTH, taints=_TAINTS),
+    status=fields(conditions=CONDITIONS),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +240,11 @@ def controller_uid(meta: Mapping[str, Any]) -> str:
 
 
 def parse_daemon_set(raw: Mapping[str, Any]) -> DaemonSet:
-    """Return the DaemonSet in a raw object; raises KeyError without metadata."""
+    """Return the DaemonSet in a raw object.
+
+    Raises KeyError without metadata, ValueError for odd types.
+    """
+    _DAEMON_SET(raw)
     meta, status = raw["metadata"], raw.get("status") or {}
     return DaemonSet(
         namespace=meta.get("namespace") or "",
@@ -184,9 +254,9 @@ def parse_daemon_set(raw: Mapping[str, Any]) -> DaemonSet:
         owner_uid=controller_uid(meta),
         generation=int(meta.get("generation") or 0),
         observed_generation=int(status.get("observedGeneration") or 0),
-        desired=int(status.get("desiredNumberScheduled") or 0),
-        scheduled=int(status.get("currentNumberScheduled") or 0),
-        misscheduled=int(status.get("numberMisscheduled") or 0),
+        desired=_count(status.get("desiredNumberScheduled")),
+        scheduled=_count(status.get("currentNumberScheduled")),
+        misscheduled=_count(status.get("numberMisscheduled")),
         deleting=bool(meta.get("deletionTimestamp")),
         labels=meta.get("labels") or {},
         annotations=meta.get("annotations") or {},
@@ -196,7 +266,11 @@ def parse_daemon_set(raw: Mapping[str, Any]) -> DaemonSet:
 
 
 def parse_pod(raw: Mapping[str, Any]) -> Pod:
-    """Return the pod in a raw object; raises KeyError without metadata."""
+    """Return the pod in a raw object.
+
+    Raises KeyError without metadata, ValueError for odd types.
+    """
+    _POD(raw)
     meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
     conditions = {c.get("type"): c for c in status.get("conditions") or ()}
     scheduled = conditions.get("PodScheduled") or {}
@@ -255,7 +329,11 @@ def affinity_node(spec: Mapping[str, Any]) -> str:
 
 
 def parse_node(raw: Mapping[str, Any]) -> Node:
-    """Return the node in a raw object, whole or PartialObjectMetadata; raises KeyError without."""
+    """Return the node in a raw object, whole or PartialObjectMetadata.
+
+    Raises KeyError without metadata, ValueError for odd types.
+    """
+    _NODE(raw)
     meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
     ready: Mapping[str, Any] = next(
         (c for c in status.get("conditions") or () if c.get("type") == "Ready"), {}
@@ -272,6 +350,11 @@ def parse_node(raw: Mapping[str, Any]) -> Node:
         ready_since=parse_time(ready.get("lastTransitionTime")),
         deleting=bool(meta.get("deletionTimestamp")),
     )
+
+
+def _count(value: int | None) -> int:
+    """Return a number of nodes as one that a status may have, whatever a client wrote."""
+    return min(max(value or 0, 0), _COUNT_LIMIT)
 
 
 def _task_container(status: Mapping[str, Any]) -> Container | None:

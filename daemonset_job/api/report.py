@@ -12,6 +12,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from daemonset_job.api import names
+from daemonset_job.api.job import NODE_NUMBERS
+from daemonset_job.api.shape import METADATA, NUMBER, TEXT, TEXTS, TIME, fields, listed, mapped
 from daemonset_job.api.times import parse_time
 
 # Which of two records of one node holds: states not named here come after these.
@@ -19,6 +21,48 @@ _RECORD_RANKS: Final = {"Completed": 0, "Failed": 1}
 _LAST_RANK: Final = 2
 # The CRD's maximum of counts: they are int32.
 COUNT_LIMIT: Final = 2**31 - 1
+_EVIDENCE: Final = fields(
+    nodeUID=TEXT,
+    completedAt=TEXT,
+    pod=TEXT,
+    podUID=TEXT,
+    failedAt=TEXT,
+    results=TEXTS,
+    lastLines=listed(TEXT),
+    attempt=NUMBER,
+)
+_RECORD: Final = fields(
+    uid=TEXT,
+    state=TEXT,
+    reason=TEXT,
+    message=TEXT,
+    attempts=NUMBER,
+    attemptsBefore=NUMBER,
+    ended=NUMBER,
+    ignored=NUMBER,
+    exitCode=NUMBER,
+    startedAt=TIME,
+    finishedAt=TIME,
+    activeSince=TIME,
+    podUID=TEXT,
+    retry=TEXT,
+)
+_REPORT: Final = fields(
+    metadata=METADATA,
+    spec=fields(job=fields(name=TEXT, uid=TEXT), shard=NUMBER),
+    evidence=mapped(_EVIDENCE),
+    status=fields(
+        phase=TEXT,
+        observedGeneration=NUMBER,
+        startTime=TIME,
+        completionTime=TIME,
+        nodes=NODE_NUMBERS,
+        durationSeconds=NUMBER,
+        message=TEXT,
+        story=listed(TEXT),
+        nodeStates=mapped(_RECORD),
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +237,11 @@ class JobReport:
 
 
 def parse_report(raw: Mapping[str, Any]) -> JobReport:
-    """Return the JobReport in a raw object. Raises ValueError when it names no Job."""
+    """Return the JobReport in a raw object.
+
+    Raises ValueError when it names no Job, or something has another type than what is read there.
+    """
+    _REPORT(raw)
     meta = raw.get("metadata") or {}
     spec = raw.get("spec") or {}
     job = spec.get("job") or {}

@@ -128,7 +128,7 @@ def build_pod_template(job: Job, *, gated: bool, settings: Settings) -> dict[str
     metadata = dict(template.get("metadata") or {})
     metadata["labels"] = {**(metadata.get("labels") or {}), **child_labels(job)}
     template["metadata"] = metadata
-    pod_spec = dict(template["spec"])
+    pod_spec = dict(template.get("spec") or generated["spec"])  # null is none
     _place(pod_spec, node_terms(spec.nodes))
     if gated:
         ours = {"name": names.TURN_GATE}

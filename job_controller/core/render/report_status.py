@@ -50,7 +50,8 @@ def _size(words: tuple[str, ...]) -> int:
 def missing_shards(snapshot: Snapshot, tally: Tally) -> list[int]:
     """Return the numbers of the shards that are needed and not there."""
     known = set(merge_records(snapshot)) | set(merge_evidence(snapshot)) | set(tally.nodes)
-    count = max(tally.desired, len(known), 1)
+    # The DaemonSet's count is what a client wrote: there are no more nodes than there are.
+    count = max(min(tally.desired, len(snapshot.nodes)), len(known), 1)
     needed = range((count + NODES_PER_SHARD - 1) // NODES_PER_SHARD)
     there = {report.shard for report in snapshot.reports}
     return [shard for shard in needed if shard not in there]

@@ -37,7 +37,7 @@ def test_a_spec_that_is_nested_too_deep_is_refused(levels, is_read, wrap):
     value = 0
     for _ in range(levels - 1):
         value = wrap(value)
-    spec = {"image": "x", "template": value}
+    spec = {"image": "x", "unread": value}
     if is_read:
         assert parse_job(raw_job(spec=spec)).name == "sample"
     else:

@@ -579,7 +579,7 @@ def test_records_go_where_the_evidence_is_and_otherwise_where_there_is_room():
 
 
 def test_large_runs_get_further_shards():
-    w = world("a", gated=True, desired=2500)
+    w = world(*[f"n{number}" for number in range(2500)], running=False, gated=True)
     plan = decide(w.snapshot(), NOW)
     created = [a.body["spec"]["shard"] for a in plan.actions if type(a).__name__ == "CreateReport"]
     assert created == [1, 2]

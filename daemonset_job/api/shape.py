@@ -1,0 +1,143 @@
+"""Whether raw JSON has the types that are read of it: told once, when an object is parsed.
+
+The API server lets nothing else in. But it does not look again at what is stored already, under
+another version of a CRD for instance. One value of another type would otherwise raise wherever it
+is used first, in a cache that all Jobs share at worst.
+
+What is missing or null has every type; fields that are not named are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from daemonset_job.api.times import parse_time
+
+# Raises ShapeError for a value of another type.
+Check = Callable[[Any], None]
+
+
+class ShapeError(ValueError):
+    """A value has another type than what is read there; `path` leads to it."""
+
+    def __init__(self, found: object, wanted: str) -> None:
+        super().__init__()
+        self.path: list[str] = []
+        self._words = f"{type(found).__name__} instead of {wanted}"
+
+    def __str__(self) -> str:
+        """Return where it is, and what is wrong with it."""
+        return f"{'.'.join(reversed(self.path))}: {self._words}"
+
+
+class _Kind:
+    """The check of a value without parts: of one of these classes."""
+
+    def __init__(self, wanted: str, *kinds: type) -> None:
+        self.kinds = kinds
+        self._wanted = wanted
+
+    def __call__(self, value: Any) -> None:
+        # By class and not by isinstance: bool is a kind of int to Python alone.
+        if value.__class__ not in self.kinds and not (
+            Mapping in self.kinds and isinstance(value, Mapping)
+        ):
+            raise ShapeError(value, self._wanted)
+
+
+def _time(value: Any) -> None:
+    if not isinstance(value, str):
+        raise ShapeError(value, "a time")
+    parse_time(value)
+
+
+TEXT: Final = _Kind("a text", str)
+NUMBER: Final = _Kind("a number", int)
+TRUTH: Final = _Kind("true or false", bool)
+OBJECT: Final = _Kind("an object", dict, Mapping)
+LIST: Final = _Kind("a list", list)
+TIME: Final = _time
+
+
+def fields(**checks: Check) -> Check:
+    """Return the check of an object with these fields."""
+    # A look at the class spares the call: there are some twenty fields of each of 5,000 pods.
+    parts = [
+        (key, inner.kinds if isinstance(inner, _Kind) else (), inner)
+        for key, inner in checks.items()
+    ]
+
+    def check(value: Any) -> None:
+        if not isinstance(value, Mapping):
+            raise ShapeError(value, "an object")
+        for key, kinds, inner in parts:
+            found = value.get(key)
+            if found is not None and found.__class__ not in kinds:
+                try:
+                    inner(found)
+                except ShapeError as error:
+                    error.path.append(key)
+                    raise
+
+    return check
+
+
+def listed(inner: Check) -> Check:
+    """Return the check of a list of such values."""
+
+    def check(value: Any) -> None:
+        if not isinstance(value, list | tuple):
+            raise ShapeError(value, "a list")
+        for index, item in enumerate(value):
+            try:
+                inner(item)
+            except ShapeError as error:
+                error.path.append(str(index))
+                raise
+
+    return check
+
+
+def mapped(inner: Check) -> Check:
+    """Return the check of an object with such values under any keys."""
+
+    def check(value: Any) -> None:
+        if not isinstance(value, Mapping):
+            raise ShapeError(value, "an object")
+        for key, item in value.items():
+            try:
+                inner(item)
+            except ShapeError as error:
+                error.path.append(key)
+                raise
+
+    return check
+
+
+TEXTS: Final = mapped(TEXT)
+METADATA: Final = fields(
+    name=TEXT,
+    namespace=TEXT,
+    uid=TEXT,
+    resourceVersion=TEXT,
+    generation=NUMBER,
+    creationTimestamp=TIME,
+    deletionTimestamp=TEXT,
+    labels=TEXTS,
+    annotations=TEXTS,
+    ownerReferences=listed(fields(uid=TEXT, controller=TRUTH)),
+    managedFields=listed(
+        fields(manager=TEXT, operation=TEXT, subresource=TEXT, fieldsV1=OBJECT),
+    ),
+)
+REQUIREMENTS: Final = listed(fields(key=TEXT, operator=TEXT, values=listed(TEXT)))
+CONDITIONS: Final = listed(
+    fields(type=TEXT, status=TEXT, reason=TEXT, message=TEXT, lastTransitionTime=TIME)
+)
+_REQUIRED: Final = fields(
+    nodeSelectorTerms=listed(fields(matchExpressions=REQUIREMENTS, matchFields=REQUIREMENTS))
+)
+AFFINITY: Final = fields(
+    nodeAffinity=fields(requiredDuringSchedulingIgnoredDuringExecution=_REQUIRED)
+)

@@ -1,0 +1,108 @@
+"""Any answers of a kubelet to short reads: the reads end, and say no more than was answered."""
+
+from datetime import timedelta
+
+from daemonset_job.api.texts import json_bytes
+from daemonset_job.api.times import parse_time
+from terminator.logs.log_parser import Cursor, Line, LogParser, Stretch
+from terminator.logs.matcher import Matcher
+from terminator.logs.tail_read import (
+    LAST_LINES_BYTES,
+    LINE_HEAD_BYTES,
+    LINES_KEPT,
+    RESULTS_BYTES,
+    TAIL_BYTES,
+    WIDE_BYTES,
+    WIDE_LINES,
+    Findings,
+    TailRead,
+    bounded_results,
+    readable_lines,
+)
+from tests.fuzz.log_bytes import draw_log
+from tests.fuzz.source import Source
+
+_MATCHERS = (
+    Matcher("done", "Line", "broken", ("ip", "n")),
+    Matcher("done", "Contains"),
+    Matcher("do+ne", "Regex", "^broken$", ("ip",)),
+    Matcher(None, "Line", None, ("ip",)),
+)
+_ASKS_LIMIT = 4
+
+
+def check(data: bytes) -> None:
+    source = Source(data)
+    matcher = source.pick(_MATCHERS)
+    found, cursor, unfinished = Findings(), None, None
+    said = b""
+    for _ in range(1 + source.below(3)):
+        before = (found.completed_at, found.failed_at)
+        read = TailRead(matcher, found, cursor, unfinished)
+        said += _answer_all(source, read)
+        _check_findings(found, before, said)
+        _check_read(read)
+        cursor, unfinished = read.cursor if read.cursor.timestamp else None, read.unfinished
+
+
+def _answer_all(source: Source, read: TailRead) -> bytes:
+    """Answer what is asked for, the same log each time or another one; return all that was said."""
+    log, said, asks = draw_log(source), b"", 0
+    while read.ask is not None:
+        asks += 1
+        assert asks <= _ASKS_LIMIT
+        assert 0 < read.ask.lines <= WIDE_LINES
+        assert 0 < read.ask.max_bytes <= WIDE_BYTES
+        answer = log
+        if source.below(4):
+            # As a kubelet does: the last lines, and of these the first bytes.
+            answer = b"".join(log.splitlines(keepends=True)[-read.ask.lines :])
+        answer = answer[: read.ask.max_bytes]
+        said += answer + b"\n"
+        read.take(answer)
+        if source.below(8) == 0:
+            log = draw_log(source)
+    return said
+
+
+def _check_findings(found: Findings, before: tuple[str, str], said: bytes) -> None:
+    assert not (found.completed_at and found.failed_at)
+    if any(before):
+        assert (found.completed_at, found.failed_at) == before
+    for moment in (found.completed_at, found.failed_at):
+        _check_time(moment)
+    # Only a line with a time can have decided.
+    times = {line.timestamp for line in _lines(said)}
+    assert {found.completed_at, found.failed_at} <= times | {""}
+    assert len(found.last_lines) <= LINES_KEPT
+    assert all(len(line) <= LINE_HEAD_BYTES for line in found.last_lines)
+    shown = readable_lines(found.last_lines, 5)
+    assert sum(map(json_bytes, shown)) <= LAST_LINES_BYTES
+    results = bounded_results(found.results)
+    assert sum(json_bytes(k) + json_bytes(v) for k, v in results.items()) <= RESULTS_BYTES
+
+
+def _check_read(read: TailRead) -> None:
+    stretch = read.stretch
+    assert stretch.first_at <= stretch.last_at
+    assert bool(stretch.first_at) == bool(stretch.last_at)
+    assert stretch.joined(Stretch()) == stretch
+    assert read.unfinished is None or not read.found.is_final
+    _check_time(read.cursor.timestamp)
+    assert not read.cursor.timestamp or read.cursor.since is not None
+    assert TAIL_BYTES <= WIDE_BYTES
+
+
+def _check_time(timestamp: str) -> None:
+    """A time that is kept can be parsed, and what is computed with it too."""
+    if not timestamp:
+        return
+    moment = parse_time(timestamp)
+    assert moment is not None
+    assert moment - moment == timedelta(0)
+    assert Cursor(timestamp, 1).after(timestamp).seen == 2
+
+
+def _lines(said: bytes) -> list[Line]:
+    parser = LogParser()
+    return [*parser.feed(said), *parser.finish()]
