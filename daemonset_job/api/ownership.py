@@ -97,12 +97,17 @@ def _told(fields: Raw) -> str:
 
 
 def _leaves(fields: Raw, path: str) -> Iterator[str]:
-    """Return the paths of the fields: `template.spec.containers[{"name":"x"}].args`."""
+    """Return the paths of the fields: `template.spec.containers[{"name":"x"}].args`.
+
+    Each is cut to what can be told: whoever may write the object chooses how deep its fields are
+    and how long their names, and whole paths of an object of 1.3 MB take 588 MB and a second.
+    """
     for key, inner in fields.items():
         kind, _, name = key.partition(":")
         if kind == ".":
             continue
-        here = f"{path}.{name}".lstrip(".") if kind == "f" else f"{path}[{name}]"
+        name = name[:_LIMIT]
+        here = (f"{path}.{name}".lstrip(".") if kind == "f" else f"{path}[{name}]")[:_LIMIT]
         if isinstance(inner, Mapping) and any(inner_key != "." for inner_key in inner):
             yield from _leaves(inner, here)
         else:

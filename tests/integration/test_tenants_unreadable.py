@@ -1,6 +1,7 @@
 """A stores JSON that no program can read; Jobs of B complete all the while."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,7 +60,7 @@ def who_may(scene: Tenants, resource: Resource) -> Tenant:
     return Tenant(scene.a.namespace, scene.play.admin) if resource in NOT_THE_TENANTS else scene.a
 
 
-async def store(scene: Tenants, resource: Resource) -> bytes:
+async def store(scene: Tenants, resource: Resource, fields: str = DEEP_FIELDS) -> bytes:
     """Store an object of that kind in A's namespace, and return it."""
     entry = {
         "manager": "tenant",
@@ -80,7 +81,7 @@ async def store(scene: Tenants, resource: Resource) -> bytes:
     if resource is EVENTS:
         body["involvedObject"] |= {"namespace": scene.a.namespace}
     who = who_may(scene, resource)
-    return await who.send("POST", resource, body=body, replace={"HERE": DEEP_FIELDS})
+    return await who.send("POST", resource, body=body, replace={"HERE": fields})
 
 
 async def told_of(scene: Tenants, number: int) -> None:
@@ -127,6 +128,25 @@ async def test_objects_too_deep_to_be_read_are_named_and_others_complete(tenants
             await who_may(scene, resource).send("DELETE", resource, "deep", now)
         await told_of(scene, 0)
         await scene.completes("at-the-end")
+
+
+def peak_bytes(pid: int) -> int:
+    """Return how much memory a process has had at most."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    peak = dict(line.split(":", 1) for line in lines)["VmHWM"]
+    return int(peak.removesuffix("kB")) * 1024
+
+
+async def test_long_names_of_deep_fields_take_no_more_memory_than_there_is(tenants_env, tmp_path):
+    """As deep as both programs read it; deploy/ gives each of them 256 MiB."""
+    levels, name = 900, "f:" + "a" * 1400
+    inner = f'{{"{name}":' * levels + "{}" + "}" * levels
+    async with tenants(tenants_env, tmp_path) as scene:
+        stored = await store(scene, DAEMON_SETS, f'{{"f:spec":{inner}}}')
+        assert stored.count(name.encode()) == levels
+        await scene.completes("during")
+        for script in scene.programs:
+            assert peak_bytes(script.process.pid) < 200 * 2**20, script.name
 
 
 def template(**container: Any) -> dict[str, Any]:

@@ -1,3 +1,5 @@
+import tracemalloc
+
 import pytest
 
 from daemonset_job.api import names
@@ -37,6 +39,22 @@ def test_the_clients_and_their_fields_are_told():
 def test_what_is_told_is_bounded():
     meta = {"managedFields": [OURS, theirs({f"f:{'x' * 100}{number}": {} for number in range(99)})]}
     assert len(find_alteration(meta)) == 400
+
+
+def test_long_names_of_deep_fields_take_no_more_memory_than_the_object():
+    fields, depth, size = {}, 900, 1_300_000
+    for _ in range(depth):
+        fields = {"f:" + "x" * (size // depth): fields}
+    meta = {"managedFields": [OURS, theirs(fields)]}
+    tracemalloc.start()
+    try:
+        found = find_alteration(meta)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found.startswith("kubectl-patch: xxx")
+    assert len(found) == 400
+    assert peak_bytes < 2 * size  # whole paths take 588 MB
 
 
 def test_owners_without_us_are_an_alteration():
