@@ -71,9 +71,15 @@ class _Search:
 
 @dataclass(slots=True)
 class _Pace:
-    """When the next list of a namespace may be made, and how long the last one took."""
+    """How long the last list of a namespace took, and when the next one may be made.
+
+    `slot` is when the next slot is to be had, `free` when the time of the last list is paid for,
+    and `since` when the one under way began: there is one at a time.
+    """
 
     slot: float = 0.0
+    free: float = 0.0
+    since: float | None = None
     took: float = USUAL_SECONDS
 
 
@@ -117,14 +123,19 @@ class FailedCreates:
         if (wait := self._wait(key[0], known, now)) > 0.0:
             return wait
         before = known.message
+        pace = self._paces[key[0]]
+        pace.since = now
         try:
             async with asyncio.timeout(READ_SECONDS):
                 await self._read(known)
         except (KubeError, TimeoutError) as error:
             logger.warning("cannot list the events about missing pods", error=repr(error))
             known.restart()
+        finally:
+            pace.since = None
         after = self._clock.monotonic()
-        self._paces.setdefault(key[0], _Pace()).took = after - now
+        pace.took = max(after - now, USUAL_SECONDS)
+        pace.free = after + (NAMESPACE_SHARE - 1.0) * pace.took
         # The rest of a search does not wait longer and longer: its resourceVersion expires.
         rounds = 0 if known.continue_ else known.rounds
         pause = exponential_seconds(rounds, *PAUSE_SECONDS)
@@ -139,10 +150,14 @@ class FailedCreates:
 
     def _wait(self, namespace: str, known: _Search, now: float) -> float:
         """Return the seconds until a list may be made; once it is due, a slot is kept for it."""
-        if now >= known.until and not known.has_slot:
-            pace = self._paces.setdefault(namespace, _Pace())
-            known.until, known.has_slot = max(now, pace.slot), True
-            pace.slot = known.until + NAMESPACE_SHARE * max(pace.took, USUAL_SECONDS)
+        pace = self._paces.setdefault(namespace, _Pace())
+        if now >= known.until and (not known.has_slot or pace.since is not None or now < pace.free):
+            # A slot that came while a list took longer than those before is lost.
+            running = now - pace.since if pace.since is not None else 0.0
+            took = max(pace.took, running)
+            soonest = now + took if pace.since is not None else now
+            known.until, known.has_slot = max(soonest, pace.slot, pace.free), True
+            pace.slot = known.until + NAMESPACE_SHARE * took
         return max(known.until - now, 0.0)
 
     async def _read(self, known: _Search) -> None:

@@ -524,7 +524,7 @@ async def test_unreadable_objects_do_not_keep_a_list_from_its_end(server, follow
 
 
 async def test_page_that_is_too_large_is_read_in_smaller_ones(server, follow, monkeypatch):
-    monkeypatch.setattr(pager, "PAGE_LIMIT_BYTES", 200_000)
+    monkeypatch.setitem(pager.SMALL_PAGES_BYTES, PODS, 200_000)
     for i in range(500):
         more = {"spec": "@deep:300000"} if i in {0, 250, 499} else {"spec": "x" * 1000}
         server.put(PODS, pod(f"p{i:03}") | more)

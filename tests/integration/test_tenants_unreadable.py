@@ -60,7 +60,9 @@ def who_may(scene: Tenants, resource: Resource) -> Tenant:
     return Tenant(scene.a.namespace, scene.play.admin) if resource in NOT_THE_TENANTS else scene.a
 
 
-async def store(scene: Tenants, resource: Resource, fields: str = DEEP_FIELDS) -> bytes:
+async def store(
+    scene: Tenants, resource: Resource, fields: str = DEEP_FIELDS, name: str = "deep"
+) -> bytes:
     """Store an object of that kind in A's namespace, and return it."""
     entry = {
         "manager": "tenant",
@@ -71,7 +73,7 @@ async def store(scene: Tenants, resource: Resource, fields: str = DEEP_FIELDS) -
         "fieldsV1": "HERE",
     }
     meta = {
-        "name": "deep",
+        "name": name,
         **({"namespace": scene.a.namespace} if resource.namespaced else {}),
         "labels": {LABEL_MANAGED: LABEL_MANAGED_VALUE},
         "managedFields": [entry],
@@ -147,6 +149,23 @@ async def test_long_names_of_deep_fields_take_no_more_memory_than_there_is(tenan
         await scene.completes("during")
         for script in scene.programs:
             assert peak_bytes(script.process.pid) < 200 * 2**20, script.name
+
+
+async def test_pages_of_what_users_make_fit_into_the_memory_there_is(tenants_env, tmp_path):
+    """What is parsed of it takes 27 times its bytes; there are 14 MiB of each kind."""
+    chain = '{"f:a":' * 900 + "{}" + "}" * 900
+    fields = ",".join(f'"f:{number}":{chain}' for number in range(160))
+    async with tenants(tenants_env, tmp_path) as scene:
+        for number in range(12):
+            for resource in (PODS, DAEMON_SETS):
+                stored = await store(scene, resource, f"{{{fields}}}", f"dense-{number}")
+                assert len(stored) > 1_000_000
+        for script in scene.programs:
+            assert await script.end(15) == 0
+        await scene.start()
+        await scene.completes("after-a-restart")
+        for script in scene.programs:
+            assert peak_bytes(script.process.pid) < 240 * 2**20, script.name
 
 
 def template(**container: Any) -> dict[str, Any]:

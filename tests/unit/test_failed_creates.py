@@ -1,5 +1,7 @@
 """How often events about missing pods are listed, and which of them counts."""
 
+import asyncio
+
 import pytest
 
 from daemonset_job.kube.client.client import Page
@@ -136,3 +138,31 @@ async def test_slow_lists_of_a_namespace_take_a_share_of_the_time(creates, clien
         creates.forget(key)
     assert not creates._paces
     assert PAUSE_SECONDS[1] > READ_SECONDS
+
+
+async def test_lists_that_suddenly_take_long_are_made_one_at_a_time(creates, client, clock):
+    """However many were due before the first of them told how long they take."""
+    under_way, most, gate = 0, 0, asyncio.Event()
+
+    async def page(*_, **__):
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await gate.wait()
+        under_way -= 1
+        return Page([], "1", "", 100)
+
+    client.page = page
+    keys = [("default", f"job-{number}") for number in range(20)]
+    for key in keys:
+        await creates.look(key, "set")
+    clock.advance(PAUSE_SECONDS[0])
+    tasks = []
+    for key in keys:
+        tasks.append(asyncio.create_task(creates.look(key, "set")))
+        await asyncio.sleep(0)
+        clock.advance(0.1)
+    gate.set()
+    waits = await asyncio.gather(*tasks)
+    assert most == 1
+    assert all(wait > 0 for wait in waits[1:])

@@ -188,9 +188,9 @@ class Reflector(Generic[T]):
                 found, continue_, is_whole = {}, "", True
                 continue
             self.last_activity = self._clock.monotonic()
-            for raw in page.items:
-                found[_key(raw)] = self.read(raw)
+            found.update((_key(raw), self.read(raw)) for raw in page.items)
             version, continue_ = page.resource_version, page.continue_
+            del page  # it takes much memory, and the next one and other caches need theirs
             if not continue_:
                 break
         self.replace(found, version)

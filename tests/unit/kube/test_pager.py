@@ -1,9 +1,11 @@
 """How large the pages of a list are: those of large objects are small in memory."""
 
+import pytest
+
 from daemonset_job.kube.cache.pager import Pager, Selection
 from daemonset_job.kube.client.client import Page
 from daemonset_job.kube.client.errors import Unavailable
-from daemonset_job.kube.client.resource import JOB_REPORTS, PODS
+from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, PODS
 from daemonset_job.kube.client.transport import ANSWER_TOO_LARGE
 
 
@@ -45,3 +47,8 @@ async def test_a_single_report_may_be_larger_than_a_page():
 
 async def test_pods_begin_with_whole_pages():
     assert (await read_pages(PODS, 1024, 2)).asked == [500, 500]
+
+
+@pytest.mark.parametrize("resource", [JOBS, PODS, DAEMON_SETS])
+async def test_what_users_write_comes_in_pages_that_fit_into_memory_however_dense(resource):
+    assert (await read_pages(resource, 1_300_000)).largest <= 2 * 1024 * 1024
