@@ -103,7 +103,7 @@ class Caches(SharedInformers):
             PODS,
             parse_pod,
             self._pod_changed,
-            {"owner": lambda pod: (pod.owner_uid,)},
+            {"owner": lambda pod: (_slot(pod.namespace, pod.owner_uid),)},
             label_selector=names.MANAGED_SELECTOR,
         )
         self._reports = self._watch(
@@ -149,8 +149,12 @@ class Caches(SharedInformers):
         return None if found is None else whole_daemon_set(found)
 
     def pods_of(self, daemon_set: DaemonSet) -> tuple[Pod, ...]:
-        """Return the pods that the DaemonSet controls, by owner reference and not by label."""
-        return tuple(self._pods.store.by_index("owner", daemon_set.uid))
+        """Return the pods that the DaemonSet controls, by owner reference and not by label.
+
+        Only those of its namespace: whoever may create pods elsewhere writes any UID there.
+        """
+        slot = _slot(daemon_set.namespace, daemon_set.uid)
+        return tuple(self._pods.store.by_index("owner", slot))
 
     def reports_of(self, key: Key) -> tuple[JobReport, ...]:
         """Return the reports of all runs of Jobs of that namespace and name.
@@ -205,7 +209,8 @@ class Caches(SharedInformers):
         pod = new or old
         if pod is not None:
             for found in self._daemon_sets.store.by_index("uid", pod.owner_uid):
-                self._wake_user_of(found, in_crowd=True)
+                if found.namespace == pod.namespace:
+                    self._wake_user_of(found, in_crowd=True)
 
     def _report_changed(self, old: JobReport | None, new: JobReport | None) -> None:
         if (report := new or old) is not None:

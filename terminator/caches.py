@@ -84,7 +84,7 @@ class Caches(SharedInformers):
             PODS,
             parse_pod,
             self._pod_changed,
-            {"owner": lambda pod: (pod.owner_uid,)},
+            {"owner": lambda pod: (f"{pod.namespace}/{pod.owner_uid}",)},
             label_selector=pod_label_selector or None,
         )
         self._reports = self._watch(
@@ -117,8 +117,12 @@ class Caches(SharedInformers):
         return self._daemon_sets.store.get((job.namespace, job.daemon_set_name))
 
     def pods_of(self, daemon_set: DaemonSet) -> list[Pod]:
-        """Return the pods that the DaemonSet controls, by owner reference and not by label."""
-        return self._pods.store.by_index("owner", daemon_set.uid)
+        """Return the pods that the DaemonSet controls, by owner reference and not by label.
+
+        Only those of its namespace: whoever may create pods elsewhere writes any UID there, and
+        what their logs say would count for this DaemonSet's Job.
+        """
+        return self._pods.store.by_index("owner", f"{daemon_set.namespace}/{daemon_set.uid}")
 
     def nodes_of(self, pods: Iterable[Pod]) -> Mapping[str, Node]:
         """Return the nodes that these pods are on or meant for, by name."""
@@ -127,7 +131,8 @@ class Caches(SharedInformers):
 
     def reports_of(self, job: Job) -> list[JobReport]:
         """Return the reports of this run, by the UID of its Job."""
-        return self._reports.store.by_index("run", job.uid)
+        found = self._reports.store.by_index("run", job.uid)
+        return [report for report in found if report.namespace == job.namespace]
 
     def _needs_records(self, uid: str) -> bool:
         return self.has_job(uid) or self._listener.needs_records(uid)
@@ -151,7 +156,8 @@ class Caches(SharedInformers):
         pod = new or old
         assert pod is not None
         for found in self._daemon_sets.store.by_index("uid", pod.owner_uid):
-            self._wake_owner(found, in_crowd=True)
+            if found.namespace == pod.namespace:
+                self._wake_owner(found, in_crowd=True)
 
     def _wake_owner(self, found: DaemonSet, *, in_crowd: bool) -> None:
         for job in self._jobs.store.by_index("uid", found.owner_uid):

@@ -172,6 +172,13 @@ def test_pods_are_found_by_owner_and_not_by_label(told, w):
     assert told.caches.pods_of(w.daemon_set()) == (own,)
 
 
+def test_a_pod_of_another_namespace_is_nobodys_whatever_owner_it_names(told, w):
+    foreign = replace(make_pod("a"), namespace="elsewhere")
+    told.caches._pods.store.put(foreign)
+    assert told.caches.pods_of(w.daemon_set()) == ()
+    assert told.of(told.caches._pod_changed, None, foreign) == []
+
+
 def test_reports_are_found_by_the_name_of_their_job(told, w):
     report = w.report()
     told.caches._reports.store.put(report)

@@ -116,3 +116,20 @@ def test_a_pod_of_nobody_concerns_nobody():
     caches, listener = caches_with(make_job())
     caches._pod_changed(None, make_pod("a"))
     assert listener.told == []
+
+
+def test_pods_and_reports_of_another_namespace_do_not_count():
+    job, daemon_set = make_job(), make_daemon_set(1)
+    caches, listener = caches_with(job)
+    caches._daemon_sets.store.put(daemon_set)
+    own = make_pod("a", owner_uid=daemon_set.uid)
+    foreign = replace(own, namespace="elsewhere")
+    for pod in (own, foreign):
+        caches._pods.store.put(pod)
+    caches._pod_changed(None, foreign)
+    assert caches.pods_of(daemon_set) == [own]
+    assert listener.told == []
+    report = make_report()
+    for found in (report, replace(report, namespace="elsewhere")):
+        caches._reports.store.put(found)
+    assert caches.reports_of(job) == [report]
