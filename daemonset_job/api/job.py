@@ -118,6 +118,8 @@ _STATUS: Final = fields(
     conditions=listed(_named_condition),
 )
 _JOB: Final = fields(metadata=METADATA, spec=OBJECT, status=_STATUS)
+# Looked at once the spec is known not to be nested too deep.
+_JOB_SPEC: Final = fields(spec=_SPEC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +316,7 @@ def parse_job(raw: Mapping[str, Any]) -> Job:
         raise ValueError("a Job without metadata.name or metadata.uid")
     if _is_deep(raw.get("spec")):
         raise ValueError(f"its spec is nested more than {DEPTH_LIMIT} levels deep")
-    fields(spec=_SPEC)(raw)
+    _JOB_SPEC(raw)
     return Job(
         namespace=meta.get("namespace") or "",
         name=meta["name"],
