@@ -4,15 +4,15 @@
 
 Needs no cluster: a real kube-apiserver and etcd of its own, without nodes. There are
 
-- ended runs, each with a report of so many nodes, all completed, in namespaces and under names of
-  which history forgets none. They go to etcd directly, since the API server would need minutes
+- ended runs, each with a report of many completed nodes, in namespaces and under names of which
+  history removes none. They go to etcd directly, since the API server would need minutes
   for what it validates;
 - Jobs, most with a spec just below its limit, of text that cannot be compressed; some beyond it,
   as large as the API server takes; some that choose nodes by as many names as are allowed. All of
   them are to be begun, so that each has a report and a DaemonSet as well.
 
 Both programs start with half of it there, see the rest come, begin all Jobs, and are then killed
-and started anew with all of it there. Told is the peak of resident memory of each life.
+and started again with all of it there. The result is the peak resident memory of each start.
 """
 
 import argparse
@@ -48,7 +48,7 @@ GOAL_MIB = 200
 CONNECTIONS = 8
 # Fewer than history keeps in each (500).
 REPORTS_IN_A_NAMESPACE = 250
-# Of so many Jobs, one is beyond the limit of a spec, and one has the longest list of nodes.
+# Of this many Jobs, one is beyond the limit of a spec, and one has the longest list of nodes.
 ODD = 50
 LARGE_BYTES = 1_200_000
 LONGEST_NAMES = 1000
@@ -230,13 +230,13 @@ async def create_jobs(client: KubeClient, numbers: Iterable[int]) -> None:
 
 
 def store_reports(env: KubeEnv, template: str, numbers: Iterable[int]) -> None:
-    """Store so many reports, each of another Job."""
+    """Store a report for each number, each of another Job."""
     for number in numbers:
         put(env, template, f"reports-{number // REPORTS_IN_A_NAMESPACE}", f"ended-{number}")
 
 
 async def begun(client: KubeClient, count: int) -> None:
-    """Return once there are so many DaemonSets of ours."""
+    """Return once `count` DaemonSets of ours exist."""
     async with asyncio.timeout(WAIT_SECONDS):
         while True:
             page = await client.list(
@@ -279,7 +279,7 @@ async def measure(env: KubeEnv, options: argparse.Namespace) -> Raw:
             programs = await start_both(env, kubeconfig)
             await asyncio.sleep(SETTLE_SECONDS)
             lives.append({program.name: program.peak_mib for program in programs})
-            _say(f"started anew: {_words(lives[-1])}")
+            _say(f"started again: {_words(lives[-1])}")
         finally:
             for program in programs:
                 if program.process.returncode is None:
