@@ -217,7 +217,7 @@ class Reconciler:
         """
         limit = timedelta(seconds=snapshot.settings.patience.unreachable)
         nodes = (node for node in snapshot.nodes.values() if node.name not in read)
-        away = long_away(snapshot.seen, nodes, limit, now)
+        away = long_away(snapshot.seen, nodes, snapshot.job.retry_token, limit, now)
         records = merge_records(snapshot) if away else {}
         return [node for node in away if not self._is_settled(snapshot.job, node, records)]
 

@@ -139,7 +139,7 @@ def judge_absent(
             pod_uid=known.pod_uid,
             retry=court.retry,
         )
-    sighting = court.seen.get(not_ready(node))
+    sighting = court.seen.get(not_ready(node, court.retry))
     first = sighting.first if sighting is not None else court.now
     limit = first + timedelta(seconds=court.patience.unreachable)
     if court.now < limit and not was_unreachable:

@@ -18,6 +18,7 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.objects import DaemonSet, Node, Pod
 from daemonset_job.api.report import Evidence, NodeRecord
 from daemonset_job.api.taints import untolerated
+from daemonset_job.api.times import parse_time
 from job_controller.core.desired.daemon_set import build_pod_template, is_placed
 from job_controller.core.desired.limits import has_too_many_terms
 from job_controller.core.state.absence import (
@@ -147,7 +148,14 @@ def take_tally(snapshot: Snapshot, now: datetime) -> Tally:
     """
     daemon_set = snapshot.owned_daemon_set
     job = snapshot.job
-    court = Court(job.spec, job.retry_token, snapshot.settings.patience, now, snapshot.seen)
+    court = Court(
+        job.spec,
+        job.retry_token,
+        snapshot.settings.patience,
+        now,
+        snapshot.seen,
+        parse_time(job.status.get("completionTime")),
+    )
     ledger, records = merge_evidence(snapshot), merge_records(snapshot)
     nodes: dict[str, NodeTally] = {}
     surplus: list[Pod] = []

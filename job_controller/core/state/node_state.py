@@ -96,7 +96,8 @@ class Verdict:
 class Court:
     """What holds for all nodes of a Job: its spec, its retry token, the patience, the time.
 
-    `seen` is when the controller first saw what timers count from, see `sightings`.
+    `seen` is when the controller first saw what timers count from, see `sightings`. `ended_at` is
+    when the run ended by the controller's clock, None while it has not.
     """
 
     spec: JobSpec
@@ -104,6 +105,7 @@ class Court:
     patience: Patience
     now: datetime
     seen: Sightings = field(default_factory=dict)
+    ended_at: datetime | None = None
 
     def judge(self, case: Case) -> Verdict:
         """Return where the node stands now."""
@@ -166,6 +168,9 @@ class Court:
         evidence = case.evidence
         told = evidence is not None and evidence.pod_uid == case.pod.uid
         ripe = self._first_seen(failed(case.node)) + LINES_GRACE
+        if self.ended_at is not None:
+            # On record, so that a restart of the controller does not begin the time again.
+            ripe = min(ripe, self.ended_at + LINES_GRACE)
         if told or self.now >= ripe:
             return Verdict(record, discard=True)
         return Verdict(record, wake_at=ripe)
@@ -361,7 +366,9 @@ class Court:
         node = case.node
         if case.held_by is None and (node.ready or node.ready_since is None):
             return None, None
-        limit = self._first_seen(not_ready(node)) + timedelta(seconds=self.patience.unreachable)
+        limit = self._first_seen(not_ready(node, self.retry)) + timedelta(
+            seconds=self.patience.unreachable
+        )
         if self.now < limit and not self._was(case, UNREACHABLE):
             return None, limit
         reason, message = why_unreachable(node, case.held_by)
@@ -461,13 +468,17 @@ def _completed(record: NodeRecord, case: Case) -> NodeRecord:
         # The pod may have started and completed since the record was made, of a pod before it.
         attempts = _attempts_before(record, case.pod) + container.restart_count + 1
     code = container.exit_code if own_pod and container is not None else None
+    finished_at = f"{evidence.completed_at[:19]}Z"
+    started_at = record.started_at or (format_time(started) if started else "")
+    if started_at > finished_at:
+        started_at = ""  # a later start of the container; when the completed one began is unknown
     return NodeRecord(
         uid=record.uid,
         state=COMPLETED,
         attempts=max(record.attempts, attempts),
         exit_code=code,
-        started_at=record.started_at or (format_time(started) if started else ""),
-        finished_at=f"{evidence.completed_at[:19]}Z",
+        started_at=started_at,
+        finished_at=finished_at,
         pod_uid=evidence.pod_uid or case.pod.uid,
         retry=record.retry,
     )

@@ -84,9 +84,12 @@ def failed(node: Node) -> Fact:
     return Fact(node.uid, _FAILED)
 
 
-def not_ready(node: Node) -> Fact:
-    """Return the fact that the node is not Ready, or that its condition keeps its pod off."""
-    return Fact(node.uid, _NOT_READY)
+def not_ready(node: Node, retry: str) -> Fact:
+    """Return the fact that the node is not Ready, or that its condition keeps its pod off.
+
+    It is a new fact with each retry, so that a retry gives the node its time to come back.
+    """
+    return Fact(node.uid, _NOT_READY, retry=retry)
 
 
 def stray(pod: Pod) -> Fact:
@@ -160,14 +163,14 @@ def look(before: Sightings, scene: Scene, now: datetime) -> dict[Fact, Sighting]
     What still holds keeps its first time; what no longer holds is dropped, what keeps a task from
     starting after a while only.
     """
-    holding = {not_ready(scene.nodes[name]) for name in scene.held}
+    holding = {not_ready(scene.nodes[name], scene.retry) for name in scene.held}
     holding |= {stray(pod) for pod in scene.strays}
     settled: set[Fact] = set()
     ends = {fact.uid: fact for fact in before if fact.what == _ENDED}
     for name, pod in scene.pods.items():
         node = scene.nodes[name]
         if not node.ready:
-            holding.add(not_ready(node))
+            holding.add(not_ready(node, scene.retry))
         if newest := _newest_end(pod, ends.get(pod.uid)):
             holding.add(newest)
         if name in scene.failed or has_started(pod):
@@ -186,13 +189,17 @@ def look(before: Sightings, scene: Scene, now: datetime) -> dict[Fact, Sighting]
 
 
 def long_away(
-    seen: Sightings, nodes: Iterable[Node], limit: timedelta, now: datetime
+    seen: Sightings, nodes: Iterable[Node], retry: str, limit: timedelta, now: datetime
 ) -> list[Node]:
-    """Return the nodes that were first seen not Ready so long ago, or to keep their pod off."""
+    """Return the nodes that were first seen not Ready so long ago, or to keep their pod off.
+
+    What was seen before the newest retry does not count.
+    """
     return [
         node
         for node in nodes
-        if (sighting := seen.get(not_ready(node))) is not None and now >= sighting.first + limit
+        if (sighting := seen.get(not_ready(node, retry))) is not None
+        and now >= sighting.first + limit
     ]
 
 

@@ -268,7 +268,7 @@ def test_the_patience_with_the_scheduler_begins_when_the_condition_has_passed():
     w = waiting(NO_NETWORK)
     pods, node = standing_pods(w.snapshot()), w.nodes["a"]
     held = look({}, Scene(pods, w.nodes, held={"a"}), NOW)
-    assert set(held) == {not_ready(node)}
+    assert set(held) == {not_ready(node, "")}
     free = look(held, Scene(pods, w.nodes), NOW)
     assert [(fact.uid, fact.what) for fact in free] == [(w.pods[0].uid, UNSCHEDULABLE)]
 

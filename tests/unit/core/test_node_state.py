@@ -82,6 +82,12 @@ def test_completed_is_told_with_times_and_attempts():
     assert record.duration_seconds == 55
 
 
+def test_a_start_after_the_completion_is_not_when_the_completed_one_started():
+    later = START + timedelta(hours=1)
+    record = judge(with_container(started_at=later, restart_count=1), evidence=done("a")).record
+    assert (record.state, record.started_at) == ("Completed", "")
+
+
 def test_completed_stays_as_recorded_whatever_becomes_of_the_pod():
     first = judge(with_container(started_at=START), evidence=done("a")).record
     later = judge(gated_pod("a", serial=9), evidence=done("a"), record=first).record

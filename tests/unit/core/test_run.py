@@ -414,7 +414,20 @@ def test_a_retry_that_finds_every_node_completed_ends_the_run_anew():
     assert completion_time(w) == format_time(again)
 
 
-def test_a_retry_whose_node_is_still_unreachable_ends_the_run_anew():
+def test_a_retry_gives_an_unreachable_node_its_time_to_come_back():
+    w = world("a", "b", gated=True, evidence={"a": done("a")})
+    w.nodes["b"] = replace(w.nodes["b"], ready=False, ready_since=NOW)
+    seen = seen_before(w.snapshot(is_tried=True), timedelta(hours=2), NOW).seen
+    run(w)
+    assert conditions(w)["Failed"] == ("True", "FailedNodes")
+    w.job = replace(w.job, annotations={names.ANNOTATION_RETRY: "1"})
+    plan = decide(replace(w.snapshot(is_tried=True), seen=seen), NOW)
+    assert [event.reason for event in plan.events] == ["Retrying"]
+    assert plan.requeue_after == 60.0
+    assert acts(plan, WriteStatus)[0].status["phase"] == "Running"
+
+
+def test_a_retry_whose_node_is_still_unreachable_a_minute_later_ends_the_run_anew():
     w = world("a", "b", gated=True, evidence={"a": done("a")})
     w.nodes["b"] = replace(w.nodes["b"], ready=False, ready_since=NOW)
     run(w)
