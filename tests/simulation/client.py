@@ -7,7 +7,7 @@ is under way when its process dies arrives all the same. Nothing a dead process 
 
 import asyncio
 
-from daemonset_job.api.names import report_name
+from daemonset_job.api.names import daemon_set_name, report_name
 from daemonset_job.api.report import parse_report
 from daemonset_job.kube.client.client import Page
 from daemonset_job.kube.client.errors import (
@@ -189,10 +189,14 @@ class Client:
         world = self._world
         if raw := world.server.get(plural, name, namespace):
             return world.oracle.job_about(plural, raw)
-        if plural != REPORTS:
-            return ""
         metas = [job["metadata"] for job in world.server.all(JOBS)]
-        found = (m["uid"] for m in metas if name.startswith(report_name(m["name"], m["uid"])))
+        metas = [meta for meta in metas if meta["namespace"] == namespace]
+        if plural == DAEMON_SETS:
+            found = (m["uid"] for m in metas if name == daemon_set_name(m["name"]))
+        elif plural == REPORTS:
+            found = (m["uid"] for m in metas if name.startswith(report_name(m["name"], m["uid"])))
+        else:
+            return ""
         return next(found, "")
 
     def _arrive(self, what, effect, how, answer):

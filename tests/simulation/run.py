@@ -16,6 +16,8 @@ from tests.simulation.world import World
 # After the last disturbance, a run that has not come to rest by then never will.
 HORIZON_SECONDS = 900.0
 AFTER_RESTART_SECONDS = 20.0
+# The report and the Job's status, without a refusal and with it again.
+REFUSED_WRITES = 4
 SETTLE_SECONDS = 12.0
 
 
@@ -138,7 +140,8 @@ async def _restart(world):
     """Start both processes anew: at rest, they must find nothing to do.
 
     Excused while the controller may not write reports: a failure to start that is not on record is
-    found anew, when the patience of the new process is over.
+    found anew, when the patience of the new process is over. Once while it may not delete pods: the
+    seconds after which an exit is judged count anew too, and the refusal is shown after them.
     """
     before, theirs = world.oracle.our_writes, world.oracle.their_writes
     for process in world.processes.values():
@@ -149,6 +152,9 @@ async def _restart(world):
             world.oracle.excused["restless: nothing is on record"] += 1
             return
         count = world.oracle.our_writes - before
+        if ("controller", "delete pods") in world.refused_for_ever() and count <= REFUSED_WRITES:
+            world.oracle.excused["restless: a pod may not be deleted"] += 1
+            return
         words = f"{count} writes after a restart at rest"
         if any(d.kind == "reboot" for d in world.schedule.disturbances):
             words += ", after a reboot"

@@ -95,7 +95,9 @@ class World:
 
     def _note_write(self, actor, plural, old, new):
         raw = new or old
-        name = raw["metadata"]["name"]
+        name, namespace = raw["metadata"]["name"], raw["metadata"].get("namespace")
+        if namespace not in {None, "", "default"}:
+            name = f"{namespace}/{name}"
         if new is None:
             self.note(actor, "removes", plural, name)
             return

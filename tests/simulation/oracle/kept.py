@@ -44,12 +44,14 @@ class Count:
     """Seconds that count: all of them (`most`), and those since the last long pause (`least`).
 
     Up to `late` seconds of the latter the controller may not have seen, as its watches were behind
-    when it began to count.
+    when it began to count. It may have counted up to `slack` seconds too many, as it was behind
+    when a pause began.
     """
 
     most: float = 0.0
     least: float = 0.0
     late: float = 0.0
+    slack: float = 0.0
     since: float | None = None
     paused_at: float = 0.0
 
@@ -60,9 +62,10 @@ class Count:
                 self.least = self.late = 0.0
             self.since = now
 
-    def stop(self, now: float) -> None:
-        """Stand still from now on."""
+    def stop(self, now: float, behind_until: float) -> None:
+        """Stand still from now on; the controller is behind until then."""
         if self.since is not None:
+            self.slack += max(behind_until - now, 0.0)
             self.most += now - self.since
             self.least += now - self.since
             self.since, self.paused_at = None, now
@@ -82,12 +85,18 @@ class Kept:
     # By key: what the node's pod shows, the node's name, and the UID of the pod.
     shown: dict[tuple[str, str], tuple[str, str, str]] = field(default_factory=dict)
     told: set[tuple[str, str, str, str]] = field(default_factory=set)
+    # By the Job's UID: when a user asked for another try the last time.
+    retried_at: dict[str, float] = field(default_factory=dict)
 
     # --- what happens ----------------------------------------------------------------------
 
     def shows(self, key: tuple[str, str], kind: str, node: str, pod_uid: str) -> None:
         """Note what the pod of a node shows from now on, "" for nothing that keeps its task."""
         self._pause(key)
+        if key in self.shown and self.shown[key][2] != pod_uid:
+            # Another pod begins again; that of a DaemonSet that was deleted may still be there.
+            for other in (BLOCKED, SILENT):
+                self.counts.pop((*key, other), None)
         self.shown[key] = kind, node, pod_uid
         if kind and self._is_ready(node):
             self.counts.setdefault((*key, kind), Count()).go(self.world.loop.moment)
@@ -119,6 +128,7 @@ class Kept:
 
     def retried(self, job_uid: str) -> None:
         """Note that a user asked for another try."""
+        self.retried_at[job_uid] = self.world.loop.moment
         for key in [key for key in self.counts if key[0] == job_uid]:
             del self.counts[key]
         for key, shown in list(self.shown.items()):
@@ -129,7 +139,7 @@ class Kept:
     def _pause(self, key: tuple[str, str]) -> None:
         for kind in KINDS:
             if count := self.counts.get((*key, kind)):
-                count.stop(self.world.loop.moment)
+                count.stop(self.world.loop.moment, self.world.clear_from["controller"])
 
     def _is_ready(self, node: str) -> bool:
         raw = self.world.server.get(NODES, node, "")
@@ -151,7 +161,24 @@ class Kept:
         clear = max(now - PATIENCE[kind] - 10.0, 0.0)
         if count is None or self.world.clear_from["controller"] > clear:
             return None
-        return count.most + count.running(now), PATIENCE[kind]
+        if self._has_unheard_retry(key[0]):
+            return None
+        return count.most + count.slack + count.running(now), PATIENCE[kind]
+
+    def _has_unheard_retry(self, job_uid: str) -> bool:
+        """Return whether the controller decided before it heard of the newest retry of a Job."""
+        world = self.world
+        retried_at = self.retried_at.get(job_uid)
+        decided_at = world.decided_at.get(job_uid)
+        if retried_at is None or decided_at is None:
+            return False
+        metas = (job["metadata"] for job in world.server.all(JOBS))
+        meta = next((meta for meta in metas if meta["uid"] == job_uid), None)
+        if meta is None:
+            return False
+        feed = world.processes["controller"].feeds[JOBS]
+        heard_at = feed.delivered_at.get((meta["namespace"], meta["name"]), 0.0)
+        return heard_at < retried_at or heard_at >= decided_at
 
     # --- too late --------------------------------------------------------------------------
 

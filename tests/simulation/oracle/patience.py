@@ -21,6 +21,8 @@ Raw = Mapping[str, Any]
 TOLERANCE_SECONDS = 3.0
 # These cannot change while the pod stands: no time is given for them to.
 HOPELESS = ("InvalidImageName", "ErrImageNeverPull")
+# A node that is Ready for less than this may count as not Ready all the time (guarantees.md).
+BRIEFLY_SECONDS = 1.0
 CONDITIONS = {
     f"node.kubernetes.io/{it}" for it in ("not-ready", "unreachable", "network-unavailable")
 }
@@ -106,7 +108,10 @@ class Patience:
         if is_ready and name in self.not_ready:
             self.was_not_ready[name] = self.not_ready.pop(name), self.world.loop.moment
         elif not is_ready:
-            self.not_ready.setdefault(name, self.world.loop.moment)
+            now = self.world.loop.moment
+            began, ended = self.was_not_ready.get(name, (now, -1e9))
+            is_brief = now - ended < BRIEFLY_SECONDS
+            self.not_ready.setdefault(name, began if is_brief else now)
 
     def node_written(self, raw: Raw) -> None:
         """Note what a node says of its condition, by the one word and by the other."""
