@@ -5,6 +5,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -75,6 +76,8 @@ def words() -> frozenset[str]:
     found = set()
     for name in tracked():
         path = ROOT / name
+        if path == Path(__file__):
+            continue  # it names what does not exist
         found.update(re.findall(r"\w+", name))
         if path.suffix == ".py":
             found.update(words_of_module(path.read_text(encoding="utf-8")))
@@ -113,6 +116,12 @@ def is_unresolved(parts: list[str]) -> bool:
     return begins
 
 
+def is_defined(name: str) -> bool:
+    """Return whether a module of the product defines a function or a class of this name."""
+    pattern = re.compile(rf"(?m)^ *(?:async )?(?:def|class) {name}\b")
+    return any(pattern.search(path.read_text(encoding="utf-8")) for path in SOURCES)
+
+
 def is_missing(name: str) -> bool:
     """Return whether a name looks like one of this repository's and is none."""
     if "*" in name or "<" in name or re.search(r"/[A-Z]+\b", name):
@@ -138,6 +147,16 @@ def missing(text: str, quoted: str) -> list[str]:
 def test_what_a_page_names_as_code_exists(page):
     prose = re.sub(r"(?ms)^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"))
     assert missing(prose, r"(?<!`)`([^`\s]+)`(?!`)") == []
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=name_of)
+def test_a_module_that_a_docstring_points_to_exists(source):
+    """What follows "see" or "in" is a module, a function, or a name of the same file."""
+    text = source.read_text(encoding="utf-8")
+    stems = {path.stem for path in SOURCES} | {path.parent.name for path in SOURCES}
+    known = set(words_of_module(text)) | stems
+    named = set(re.findall(r"\b(?:see|in) `{1,2}([a-z_]+)`{1,2}", text))
+    assert {name for name in named - known if not is_defined(name)} == set()
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=name_of)
