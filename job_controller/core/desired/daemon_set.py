@@ -101,8 +101,8 @@ def build_pod_template(job: Job, *, gated: bool, settings: Settings) -> dict[str
     """Return the pod template: the generated one, `spec.template` merged over it.
 
     Generated fields that the template contradicts give way (`core.desired.defaults`). What the
-    system depends on is set again in the result and cannot be merged away: the labels, the placement
-    of `spec.nodes`, and the gate.
+    system depends on is set again in the result and cannot be merged away: the labels, the
+    placement of `spec.nodes`, and the gate.
     """
     spec = job.spec
     generated_spec = {
