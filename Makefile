@@ -53,12 +53,16 @@ undeploy: ## delete it again, Jobs included
 demo: $(VENV) ## the main job on real nodes, from nothing; KEEP=1 keeps the cluster
 	@hack/devcluster/with-cluster $(KEEP) $(NODES) .venv/bin/python -m hack.devcluster demo
 
-.PHONY: check test-unit test-contract test-integration test-integration-long test-e2e test-e2e-long test
-check: $(VENV) ## ruff, mypy --strict, import rules
+.PHONY: check language test-unit test-contract test-integration test-integration-long test-e2e test-e2e-long test
+check: $(VENV) ## ruff, mypy --strict, import rules, rules of language
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy --strict
 	.venv/bin/lint-imports
+	$(PYTEST) tests/unit/test_language.py -q
+language: $(VENV) ## list what breaks the rules of language; after a fix, lower what is allowed
+	-@.venv/bin/python -m tests.unit.language
+	@.venv/bin/python -m tests.unit.language --lower
 test-unit: $(VENV) ## no input, no output, no sleep; simulated clusters included
 	$(PYTEST) tests/unit tests/simulation tests/fuzz
 test-contract: $(VENV) ## against a scripted API server in the same process

@@ -350,7 +350,8 @@ def _is_deep(value: object) -> bool:
 def parse_spec(raw: Mapping[str, Any]) -> JobSpec:
     """Return the spec in its raw form, defaults filled in. Never raises: the CRD has checked it.
 
-    An object stored before the CRD's rules can lack what they ask for; `core.validate` says so.
+    An object stored before the CRD's rules can lack what they ask for; `core.state.validate`
+    says so.
     """
     nodes = raw.get("nodes") or {}
     completion = raw.get("completion") or {}

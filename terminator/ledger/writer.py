@@ -1,6 +1,6 @@
 """Enters what the scanner found into the JobReports, in batches: nothing lost, nothing twice.
 
-Shell: which report gets what is decided in ``entries``. Evidence waits in memory until a patch has
+Shell: ``assignment`` decides which report gets what. Evidence waits in memory until a patch has
 succeeded; the process may die at any point, since the logs are read again. Written at most once
 per node: what stands there already, in the cache or in the answer to our own last patch, is not
 written again.

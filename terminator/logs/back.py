@@ -10,8 +10,8 @@ records. Three things make it more than that:
   work. What does not reach that line counts for nothing: in the gap, the result may have been
   printed again. So nothing is taken from another log, of which all lines are later: the kubelet may
   have begun another file, or the task again.
-- The first line of an answer may be the rest of a longer one (see ``tail``). It counts only when it
-  is known to be the first one of the log.
+- The first line of an answer may be the rest of a longer one (see ``tail_read``). It counts only
+  when it is known to be the first one of the log.
 - How many records fit into the bytes that are left is estimated from those that were read.
 """
 
@@ -22,7 +22,7 @@ from terminator.logs.matcher import Completed, Matcher, Result
 from terminator.logs.tail_read import PARTIAL_BYTES, WIDE_BYTES, WIDE_LINES, Ask, Findings
 
 # What is read of one pod's log for this, all steps together. It holds some ten thousand lines; and
-# what a thousand tasks cost that way, the streams of talkative ones cost besides (see ``spare``).
+# what a thousand tasks cost that way, the streams of noisy ones cost besides (see ``read_budget``).
 BACK_BYTES = 1024 * 1024
 _ASKS_LIMIT = 8
 # A step of fewer records than this is not worth a request.

@@ -106,7 +106,7 @@ class StreamRead:
         if not self._first_at and (first_at := next(times, "")):
             self._first_at = first_at
             if not self._parser.met:
-                # It may be the rest of a longer line, see ``tail``; the next check tells.
+                # It may be the rest of a longer line, see ``tail_read``; the next check tells.
                 del lines[0]
             elif self._from.timestamp:
                 self._first_at = self._from.timestamp

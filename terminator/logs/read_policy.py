@@ -5,9 +5,9 @@ Pure: time is given (monotonic seconds), nothing is awaited. The rules, in their
 1. A short read of the end as soon as there is a log. Most tasks have printed their token by then.
 2. Otherwise a follow stream, if the scanner has a slot free; else short reads in turn, with
    growing distances. Nobody depends on getting a slot.
-3. A stream that brings more than its budget, with nothing to spare (see ``spare``), is closed, and
-   the pod is read by short reads only until it is silent for a moment: a log of a gigabyte costs
-   little more than a log of two lines.
+3. A stream that brings more than its budget and the shared budget (see ``read_budget``) is closed.
+   The pod is then read by short reads only, until it is silent for a moment: a log of a gigabyte
+   costs little more than a log of two lines.
 4. An open stream is never the only evidence, since it loses lines when the kubelet rotates the
    file: a short read without a cursor looks again every ten seconds or so.
 5. When the container has ended, its end is read once more; after a restart, that of the instance

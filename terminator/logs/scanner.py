@@ -1,8 +1,8 @@
 """Reads the logs of all pods that it is told to: bounded, fair, and one's trouble is nobody else's.
 
-Shell: what to read next is decided in ``reading``, what an answer means in ``tail``, ``stream`` and
-``token``. Short reads go through one line, a fixed number at a time, of each namespace in turn and
-of each of its Jobs in turn; follow streams through a fixed number of slots, of which every
+Shell: ``read_policy`` decides what to read next, ``tail_read``, ``log_parser`` and ``matcher`` what
+an answer means. Short reads go through one line, a fixed number at a time, of each namespace in
+turn and of each of its Jobs in turn; follow streams through a fixed number of slots, of which every
 namespace has its share. All state can be lost: it is read again.
 """
 

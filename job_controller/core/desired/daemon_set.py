@@ -100,9 +100,9 @@ def child_labels(job: Job) -> dict[str, str]:
 def build_pod_template(job: Job, *, gated: bool, settings: Settings) -> dict[str, Any]:
     """Return the pod template: the generated one, `spec.template` merged over it.
 
-    Generated fields that the template contradicts give way (`core.defaults`). What the system
-    stands on is laid over the result once more and cannot be merged away: the labels, the placement
-    of `spec.nodes`, and the gate.
+    Generated fields that the template contradicts give way (`core.desired.defaults`). What the
+    system depends on is set again in the result and cannot be merged away: the labels, the
+    placement of `spec.nodes`, and the gate.
     """
     spec = job.spec
     generated_spec = {

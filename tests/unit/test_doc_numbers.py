@@ -1,0 +1,112 @@
+"""Numbers that pages quote are those of the code.
+
+To hold another one, add a row: the page, a pattern with a group for the number as it is printed,
+and the constant. White space in a pattern matches line breaks.
+"""
+
+import re
+from typing import NamedTuple
+
+import pytest
+
+from daemonset_job.api.tokens import REGEX_LINE_BYTES
+from job_controller.caches import CROWD_LIMIT_SECONDS, CROWD_SHARE
+from job_controller.config import Config as ControllerConfig
+from job_controller.core.desired.limits import SPEC_LIMIT_BYTES, TERMS_LIMIT_BYTES
+from job_controller.core.render.report_status import NODES_PER_SHARD
+from job_controller.metrics import JOBS_LIMIT
+from job_controller.reconciler import PROGRESS_SECONDS, PROGRESS_SHARE
+from terminator.config import Config as TerminatorConfig
+from terminator.ledger.assignment import SHARD_NODES
+from terminator.ledger.writer import REST_SECONDS, WRITE_SHARE
+from terminator.logs.back import BACK_BYTES
+from terminator.logs.log_parser import LINE_LIMIT
+from terminator.logs.read_budget import SPARE_BYTES, SPARE_BYTES_PER_SECOND
+from terminator.logs.read_policy import (
+    CHECK_SECONDS,
+    POLL_SECONDS,
+    STREAM_BYTES,
+    STREAM_BYTES_PER_SECOND,
+)
+from terminator.logs.scanner import PLACE_SECONDS
+from terminator.logs.search import SEARCHES
+from terminator.logs.tail_read import TAIL_BYTES, TAIL_LINES
+from tests.simulation.rest import REST_SECONDS as SIMULATION_REST_SECONDS
+from tests.unit.language import MAX_WORDS, ROOT
+
+KIB, MIB = 1024, 1024 * 1024
+ARCHITECTURE = "docs/explanation/architecture.md"
+PERFORMANCE = "docs/reference/performance.md"
+
+
+class Quoted(NamedTuple):
+    """A number that a page prints, in units of the constant that it is."""
+
+    page: str
+    pattern: str
+    value: float
+    unit: float = 1
+
+
+QUOTED = (
+    Quoted(ARCHITECTURE, "A report holds (N) nodes", SHARD_NODES),
+    Quoted(ARCHITECTURE, "A report holds (N) nodes", NODES_PER_SHARD),
+    Quoted(ARCHITECTURE, "at most every (N) s, in large", TerminatorConfig().flush_interval),
+    Quoted(ARCHITECTURE, "in large runs at most every (N) s", REST_SECONDS),
+    Quoted(ARCHITECTURE, r"\((N) lines,", TAIL_LINES),
+    Quoted(ARCHITECTURE, "lines, (N) KiB at most", TAIL_BYTES, KIB),
+    Quoted(ARCHITECTURE, r"one of `maxStreams` \((N)\)", TerminatorConfig().max_streams),
+    Quoted(ARCHITECTURE, r"`shortReads` \((N)\)", TerminatorConfig().short_reads),
+    Quoted(ARCHITECTURE, "is read again after (N) s", POLL_SECONDS[0]),
+    Quoted(ARCHITECTURE, "at growing distances up to (N) s", POLL_SECONDS[1]),
+    Quoted(ARCHITECTURE, "does not answer within (N) s", PLACE_SECONDS),
+    Quoted(ARCHITECTURE, "stream may read (N) KiB plus", STREAM_BYTES, KIB),
+    Quoted(ARCHITECTURE, "plus (N) KiB/s", STREAM_BYTES_PER_SECOND, KIB),
+    Quoted(ARCHITECTURE, "streams share: (N) MiB", SPARE_BYTES, MIB),
+    Quoted(ARCHITECTURE, "refilled at (N) MiB/s", SPARE_BYTES_PER_SECOND, MIB),
+    Quoted(ARCHITECTURE, "About every (N) s a short read", CHECK_SECONDS),
+    Quoted(ARCHITECTURE, "longer than (N) KiB are cut", LINE_LIMIT, KIB),
+    Quoted(ARCHITECTURE, r"only the \[first (N) bytes\]", REGEX_LINE_BYTES),
+    Quoted(ARCHITECTURE, "searched in up to (N) MiB", BACK_BYTES, MIB),
+    Quoted(ARCHITECTURE, r"\. (N) such searches run", SEARCHES),
+    Quoted(PERFORMANCE, "writes progress at most every (N) times", PROGRESS_SHARE),
+    Quoted(PERFORMANCE, "last write, up to (N) s. It writes ends", PROGRESS_SECONDS),
+    Quoted(PERFORMANCE, "batches evidence for (N) times", WRITE_SHARE),
+    Quoted(PERFORMANCE, r"waits up to (N) \*t\*", CROWD_SHARE),
+    Quoted(PERFORMANCE, r"\*t\*, at most (N) s", CROWD_LIMIT_SECONDS),
+    Quoted(PERFORMANCE, "beyond the limit of (N) KiB", SPEC_LIMIT_BYTES, KIB),
+    Quoted("docs/reference/status.md", "has more than (N) KiB as JSON", SPEC_LIMIT_BYTES, KIB),
+    Quoted("docs/reference/status.md", "of more than (N) KiB", TERMS_LIMIT_BYTES, KIB),
+    Quoted("docs/reference/job.md", "may have (N) KiB as JSON", SPEC_LIMIT_BYTES, KIB),
+    Quoted("docs/reference/jobreport.md", "more than (N) nodes has several", NODES_PER_SHARD),
+    Quoted("docs/reference/metrics.md", "of (N) Jobs at most", JOBS_LIMIT),
+    Quoted("docs/reference/task-protocol.md", "line of more than (N) KiB", LINE_LIMIT, KIB),
+    Quoted(
+        "docs/how-to/history.md",
+        "has more than (N) reports",
+        ControllerConfig().history_namespace_limit,
+    ),
+    Quoted("docs/explanation/security.md", "They are cut at (N) KiB", LINE_LIMIT, KIB),
+    Quoted(
+        "docs/explanation/simulation.md", "nothing is written for (N) s", SIMULATION_REST_SECONDS
+    ),
+    Quoted("CONTRIBUTING.md", "at most (N) words", MAX_WORDS),
+)
+
+
+def numbers(quoted: Quoted, text: str) -> list[float]:
+    """Return the numbers that a text gives where the pattern matches."""
+    pattern = quoted.pattern.replace("(N)", r"(\d[\d,]*(?:\.\d+)?)").replace(" ", r"\s+")
+    return [float(found.replace(",", "")) for found in re.findall(pattern, text)]
+
+
+@pytest.mark.parametrize("quoted", QUOTED, ids=lambda q: f"{q.page}: {q.pattern}")
+def test_a_number_in_a_page_is_that_of_the_code(quoted):
+    found = numbers(quoted, (ROOT / quoted.page).read_text(encoding="utf-8"))
+    assert found, "the sentence has changed: change the pattern as well"
+    assert set(found) == {quoted.value / quoted.unit}
+
+
+def test_another_number_is_found():
+    quoted = Quoted("", "holds (N) nodes", 1000)
+    assert numbers(quoted, "It holds 2,500\nnodes.") == [2500.0]
