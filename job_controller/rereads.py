@@ -85,11 +85,8 @@ class NodeRereads:
             if has_failed.is_set():
                 # All of them in turn might take long. The next pass begins with these.
                 return Reread(known, known, asked_at, retry_at=asked_at + FRESH_SECONDS)
-            selector = f"metadata.name={known.name}"
             try:
-                page = await self._client.list(
-                    NODES, field_selector=selector, timeout_seconds=TIMEOUT_SECONDS
-                )
+                found = await self._client.find(NODES, known.name, timeout_seconds=TIMEOUT_SECONDS)
             except KubeError as error:
                 read = Reread(known, known, asked_at)
                 if error.is_retryable and error.reason != MALFORMED_ANSWER:
@@ -98,10 +95,9 @@ class NodeRereads:
                     retry_at = self._clock.monotonic() + RETRY_SECONDS
                     read = self._reads[known.name] = replace(read, retry_at=retry_at)
                 return read
-            raw = next(iter(page.get("items") or ()), None)
-            node = parse_node(raw) if raw is not None else None
-            version = (page.get("metadata") or {}).get("resourceVersion") or ""
-            read = self._reads[known.name] = Reread(known, node, asked_at, version)
+            node = parse_node(found.item) if found.item is not None else None
+            read = Reread(known, node, asked_at, found.resource_version)
+            self._reads[known.name] = read
             return read
 
 
