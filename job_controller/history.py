@@ -5,9 +5,13 @@ Layer: beside the reconciler.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Mapping
+from typing import Any
+
 from loguru import logger
 
 from daemonset_job.api.job import Job
+from daemonset_job.api.report import JobReport
 from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
 from daemonset_job.kube.client.errors import KubeError
 from job_controller.actions.errors import is_refusal
@@ -20,8 +24,10 @@ from job_controller.core.render.report_status import closed_status, excess_repor
 # seconds more of them: it keeps no other Job waiting for long.
 EXCESS_AT_ONCE = 20
 EXCESS_SECONDS = 1.0
-# When reports of ended runs are tried again that the API server does not let be closed or deleted.
+# When a report is tried again that the API server did not let be closed or deleted. Until then it
+# is left out, so that the others have their tries.
 HISTORY_RETRY_SECONDS = 30.0
+_CLOSE, _DELETE = "close", "delete"
 
 
 class History:
@@ -31,6 +37,8 @@ class History:
         self._shell = shell
         self._writer = writer
         self._reports = reports
+        # When which change of the report of which UID was refused, by the monotonic clock.
+        self._refused: dict[tuple[str, str], float] = {}
 
     async def keep(self, key: Key, job: Job | None) -> float | None:
         """Close the reports of runs whose Job is gone and remove those history has no room for.
@@ -54,35 +62,66 @@ class History:
         found = await self._writer.find_job(key) if closing or expired else None
         unheard = str(found["uid"]) if found is not None else ""
         is_late = unheard not in living and any(r.job_uid == unheard for r in reports)
+        self._forget_refusals()
+        for report in reports:
+            if report.name in closing and report.job_uid != unheard:
+                await self._close(key, report, closing[report.name])
+        for report in expired:
+            if report.job_uid != unheard:
+                await self._delete(report)
+        waits = (
+            await self._thin_out(key[0], settings.history_namespace_limit),
+            UNSYNCED_SECONDS if is_late else None,
+            max((wake_at - now).total_seconds(), 0.0) if wake_at is not None else None,
+            HISTORY_RETRY_SECONDS if any(map(self._was_refused, reports)) else None,
+        )
+        return min((seconds for seconds in waits if seconds is not None), default=None)
+
+    async def _thin_out(self, namespace: str, limit: int | None) -> float | None:
+        """Remove reports that a namespace has beyond its limit; return when to go on, in seconds.
+
+        One that cannot be deleted keeps its place in the line: no later one goes in its stead.
+        """
+        if limit is None:
+            return None
+        excess = self._writer.caches.count_reports(namespace) - limit
+        if excess <= 0:
+            return None
+        past = excess_reports(self._writer.caches.past_reports(namespace), excess)
+        tried, run = 0, ""
+        for report in past:
+            # A run goes as a whole.
+            if tried >= EXCESS_AT_ONCE and report.job_uid != run:
+                return EXCESS_SECONDS
+            if await self._delete(report):
+                tried, run = tried + 1, report.job_uid
+        return HISTORY_RETRY_SECONDS if any(map(self._was_refused, past)) else None
+
+    async def _close(self, key: Key, report: JobReport, status: Mapping[str, Any]) -> None:
+        if (_CLOSE, report.uid) not in self._refused:
+            await self._try(_CLOSE, report, self._reports.write_status(key, report, status))
+
+    async def _delete(self, report: JobReport) -> bool:
+        """Delete a report; return whether that was tried, which it is not soon after a refusal."""
+        if (_DELETE, report.uid) in self._refused:
+            return False
+        await self._try(_DELETE, report, self._reports.delete(report))
+        return True
+
+    async def _try(self, verb: str, report: JobReport, change: Awaitable[None]) -> None:
+        """Make a change and note if it is refused; raises KubeError if trying again can help."""
         try:
-            for report in reports:
-                if report.name in closing and report.job_uid != unheard:
-                    await self._reports.write_status(key, report, closing[report.name])
-            for report in expired:
-                if report.job_uid != unheard:
-                    await self._reports.delete(report)
-            has_more = await self._thin_out(key[0], settings.history_namespace_limit)
+            await change
         except KubeError as error:
             if not is_refusal(error):
                 raise
+            self._refused[verb, report.uid] = self._shell.clock.monotonic()
             logger.warning("a report of the past cannot be changed", error=str(error))
-            return HISTORY_RETRY_SECONDS
-        if has_more:
-            return EXCESS_SECONDS
-        if is_late:
-            return UNSYNCED_SECONDS
-        return max((wake_at - now).total_seconds(), 0.0) if wake_at is not None else None
 
-    async def _thin_out(self, namespace: str, limit: int | None) -> bool:
-        """Remove reports that a namespace has beyond its limit; return whether some are left."""
-        if limit is None:
-            return False
-        excess = self._writer.caches.count_reports(namespace) - limit
-        if excess <= 0:
-            return False
-        past = excess_reports(
-            self._writer.caches.past_reports(namespace), min(excess, EXCESS_AT_ONCE)
-        )
-        for report in past:
-            await self._reports.delete(report)
-        return bool(past) and excess > len(past)
+    def _was_refused(self, report: JobReport) -> bool:
+        return any((verb, report.uid) in self._refused for verb in (_CLOSE, _DELETE))
+
+    def _forget_refusals(self) -> None:
+        """Forget those that are so old that the change is tried again."""
+        since = self._shell.clock.monotonic() - HISTORY_RETRY_SECONDS
+        self._refused = {each: at for each, at in self._refused.items() if at > since}

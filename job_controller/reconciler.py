@@ -49,7 +49,14 @@ from job_controller.core.plan import (
 from job_controller.core.state.absence import find_held
 from job_controller.core.state.node_counts import merge_records, standing_pods, stray_pods
 from job_controller.core.state.node_state import COMPLETED, FAILED, UNREACHABLE
-from job_controller.core.state.sightings import Scene, Sightings, long_away, look, shifted
+from job_controller.core.state.sightings import (
+    Scene,
+    Sightings,
+    long_away,
+    look,
+    not_ready,
+    shifted,
+)
 from job_controller.core.state.snapshot import Snapshot
 from job_controller.failed_creates import FailedCreates
 from job_controller.history import History
@@ -206,7 +213,21 @@ class Reconciler:
         snapshot = self._refusals.hold_back(key, self._snapshot(key, job), now)
         if read:
             snapshot = replace(snapshot, nodes=with_rereads(snapshot.nodes, read))
-        return self._look(key, snapshot)
+        return self._postponed(self._look(key, snapshot), read)
+
+    def _postponed(self, snapshot: Snapshot, read: Mapping[str, Reread]) -> Snapshot:
+        """Return the snapshot in which nodes whose read failed become unreachable after the next.
+
+        So all else of the Job goes on, and only what becomes of these nodes waits.
+        """
+        now, moment = self._shell.clock.now(), self._shell.clock.monotonic()
+        limit = timedelta(seconds=snapshot.settings.patience.unreachable)
+        seen = dict(snapshot.seen)
+        for each in read.values():
+            if each.retry_at is not None and (fact := not_ready(each.known)) in seen:
+                left = timedelta(seconds=max(each.retry_at - moment, _STALE_RETRY_SECONDS))
+                seen[fact] = replace(seen[fact], first=now + left - limit)
+        return replace(snapshot, seen=seen)
 
     def _nearly_unreachable(
         self, snapshot: Snapshot, now: datetime, read: Mapping[str, Reread]

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from loguru import logger
 
 from daemonset_job.api.objects import Node, parse_node
 from daemonset_job.kube.cache.reflector import is_newer
@@ -21,6 +23,10 @@ from daemonset_job.runtime.clock import Clock
 # seconds ago is not read again, and so many requests are under way at a time.
 FRESH_SECONDS = 1.0
 AT_ONCE = 32
+# A read that failed is tried again after so many seconds. All else of the Job goes on meanwhile, so
+# none of them may take long, either.
+RETRY_SECONDS = 5.0
+TIMEOUT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +34,15 @@ class Reread:
     """A node as it was known, and as the API server had it when it was asked for: None if gone.
 
     `asked_at` is by the monotonic clock. `version` is the resourceVersion of the answer, "" when
-    there was none.
+    there was none. When the read failed, `node` is as it was known, and `retry_at` is when it is
+    read again, by the monotonic clock: until then, nobody knows what became of it.
     """
 
     known: Node
     node: Node | None
     asked_at: float
     version: str = ""
+    retry_at: float | None = None
 
 
 class NodeRereads:
@@ -51,35 +59,45 @@ class NodeRereads:
         """Return by name what the API server says of the nodes.
 
         One that it does not let be read, or that cannot be parsed, is returned as it was given.
-        Raises KubeError when only trying again can help.
         """
         now = self._clock.monotonic()
         self._reads = {
-            name: read for name, read in self._reads.items() if now - read.asked_at < FRESH_SECONDS
+            name: read
+            for name, read in self._reads.items()
+            if now < (read.retry_at or read.asked_at + FRESH_SECONDS)
         }
-        results = await asyncio.gather(*map(self._read, nodes), return_exceptions=True)
+        has_failed = asyncio.Event()
+        reading = (self._read(node, has_failed) for node in nodes)
+        results = await asyncio.gather(*reading, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
         return {read.known.name: read for read in results if isinstance(read, Reread)}
 
-    async def _read(self, known: Node) -> Reread:
+    async def _read(self, known: Node, has_failed: asyncio.Event) -> Reread:
         async with self._room:
             last = self._reads.get(known.name)
+            if last is not None and last.retry_at is not None:
+                return replace(last, known=known, node=known)
             if last is not None and last.known == known:
                 return last
             asked_at = self._clock.monotonic()
-            selector = f"metadata.name={known.name}"
+            if has_failed.is_set():
+                # All of them in turn might take long. The next pass begins with these.
+                return Reread(known, known, asked_at, retry_at=asked_at + FRESH_SECONDS)
             try:
-                page = await self._client.list(NODES, field_selector=selector)
+                found = await self._client.find(NODES, known.name, timeout_seconds=TIMEOUT_SECONDS)
             except KubeError as error:
+                read = Reread(known, known, asked_at)
                 if error.is_retryable and error.reason != MALFORMED_ANSWER:
-                    raise
-                return Reread(known, known, asked_at)
-            raw = next(iter(page.get("items") or ()), None)
-            node = parse_node(raw) if raw is not None else None
-            version = (page.get("metadata") or {}).get("resourceVersion") or ""
-            read = self._reads[known.name] = Reread(known, node, asked_at, version)
+                    has_failed.set()
+                    logger.bind(node=known.name, error=str(error)).warning("cannot read a node")
+                    retry_at = self._clock.monotonic() + RETRY_SECONDS
+                    read = self._reads[known.name] = replace(read, retry_at=retry_at)
+                return read
+            node = parse_node(found.item) if found.item is not None else None
+            read = Reread(known, node, asked_at, found.resource_version)
+            self._reads[known.name] = read
             return read
 
 

@@ -67,11 +67,9 @@ class RecordKeeper:
         for summary in self._store.by_index("run", uid):
             if summary.is_whole:
                 continue
-            page = await self._client.list(
-                JOB_REPORTS, summary.namespace, field_selector=f"metadata.name={summary.name}"
-            )
-            for raw in page.get("items") or ():
-                self._take(parse_report(raw))
+            found = await self._client.find(JOB_REPORTS, summary.name, summary.namespace)
+            if found.item is not None:
+                self._take(parse_report(found.item))
 
     def _take(self, report: JobReport) -> None:
         known = self._store.get((report.namespace, report.name))

@@ -114,7 +114,5 @@ class DaemonSetActions:
         return meta is not None and meta["uid"] == job.uid and not meta.get("deletionTimestamp")
 
     async def _find_raw(self, job: Job) -> Mapping[str, Any] | None:
-        page = await self._writer.client.list(
-            DAEMON_SETS, job.namespace, field_selector=f"metadata.name={job.daemon_set_name}"
-        )
-        return next(iter(page.get("items") or ()), None)
+        client = self._writer.client
+        return (await client.find(DAEMON_SETS, job.daemon_set_name, job.namespace)).item

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.client import Found, KubeClient
 from daemonset_job.kube.client.errors import (
     AlreadyExists,
     BadRequest,
@@ -36,6 +36,20 @@ async def test_create_get_list_and_delete_round_trip(server, client):
     assert "GET /apis/daemonset.darkowlzz.space/v1beta1/namespaces/default/jobs/clean" in str(
         caught.value
     )
+
+
+async def test_find_returns_the_one_of_that_name_and_of_which_time_that_is(server, client):
+    created = await client.create(JOBS, job(), "default")
+    found = await client.find(JOBS, "clean", "default")
+    assert found.item["metadata"] == created["metadata"]
+    other = await client.create(JOBS, job("other"), "default")
+    again = await client.find(JOBS, "clean", "default")
+    assert again.item == found.item
+    assert again.resource_version == other["metadata"]["resourceVersion"]
+    absent = await client.find(JOBS, "cle", "default")
+    assert absent == Found(None, again.resource_version)
+    # It takes no other right than to list.
+    assert server.count("GET", "/jobs/") == 0
 
 
 async def test_create_of_a_taken_name_is_already_exists(client):

@@ -525,6 +525,48 @@ async def test_a_node_whose_return_is_not_heard_of_does_not_fail_the_run(server,
         await finish(cluster)
 
 
+@pytest.mark.parametrize("delay_seconds", [0.0, 3600.0])
+async def test_while_a_node_cannot_be_read_all_else_of_its_job_goes_on(
+    server, cluster, delay_seconds
+):
+    async with running(server):
+        cluster.apply(failurePolicy={"action": "Continue"})
+        await until(cluster.is_settled)
+        make_ready(server, "a", "False")
+        await asyncio.sleep(50)
+        failing = Fault("GET", re.compile("/nodes"), 10_000, 503, delay_seconds=delay_seconds)
+        server.faults.append(failing)
+        await until(lambda: failing.times < 10_000, 20)
+        await asyncio.sleep(10)
+        cluster.complete("b")
+        await until(lambda: cluster.completed() == 1, 10)
+        await asyncio.sleep(300)
+        # What becomes of the node itself waits for its read, which is not tried all the time.
+        assert cluster.status()["nodes"]["unreachable"] == 0
+        assert 10 < 10_000 - failing.times < 100
+        server.faults.remove(failing)
+        await until(lambda: cluster.status()["nodes"]["unreachable"] == 1, 20)
+        assert cluster.completed() == 1
+
+
+async def test_nodes_of_which_none_can_be_read_take_no_longer_than_one(server):
+    count = 200
+    cluster = Cluster(server, "z", *(f"n{number}" for number in range(count)))
+    async with running(server):
+        cluster.apply(failurePolicy={"action": "Continue"})
+        await until(cluster.is_settled)
+        for number in range(count):
+            make_ready(server, f"n{number}", "False")
+        await asyncio.sleep(50)
+        failing = Fault("GET", re.compile("/nodes"), 10_000, 503, delay_seconds=3600.0)
+        server.faults.append(failing)
+        await until(lambda: failing.times < 10_000, 20)
+        await asyncio.sleep(1)
+        cluster.complete("z")
+        await until(lambda: cluster.completed() == 1, 15)
+        assert cluster.status()["nodes"]["unreachable"] == 0
+
+
 async def test_a_node_that_is_due_while_another_is_read_is_read_as_well(server, cluster):
     async with running(server):
         cluster.apply()

@@ -47,23 +47,34 @@ async def huge(_http: web.Request, response: web.StreamResponse) -> None:
         await response.write(CHUNK)
 
 
-async def no_times(_http: web.Request, response: web.StreamResponse) -> None:
-    """Send lines whose times are no times, or none that can be counted with."""
-    for stamp in (
-        "2026-99-99T99:99:99Z",
-        "0000-00-00T00:00:00Z",
-        "0001-01-01T00:00:00+23:59",
-        "9999-12-31T23:59:59.999999999-23:59",
-        "9999-12-31T23:59:59.999999999Z",
-        "2026-01-01T00:00:00." + "9" * 5000 + "Z",
-        "2026-01-01T00:00:00+99:99",
-        "\u0662\u0660\u0662\u0666-01-01T00:00:00Z",
-        "",
-        "\x00",
-    ):
-        await response.write(stamp.encode() + b" working\n")
-        await response.write(stamp.encode() + b"\xff\xfe dsjob:result \x1b[31m=\x00\n")
-    await response.write(b"Z" * 20_000)
+STAMPS = (
+    "2026-99-99T99:99:99Z",
+    "0000-00-00T00:00:00Z",
+    "0001-01-01T00:00:00+23:59",
+    "9999-12-31T23:59:59.999999999-23:59",
+    "9999-12-31T23:59:59.999999999Z",
+    "2026-01-01T00:00:00." + "9" * 5000 + "Z",
+    "2026-01-01T00:00:00+99:99",
+    "\u0662\u0660\u0662\u0666-01-01T00:00:00Z",
+    "",
+    "\x00",
+)
+
+
+def times(last: str) -> Answer:
+    """Return what sends lines whose times are no times, or none that can be counted with.
+
+    The last line's time is what the next request begins with.
+    """
+
+    async def answer(_http: web.Request, response: web.StreamResponse) -> None:
+        for stamp in (*STAMPS, last):
+            await response.write(stamp.encode() + b" working\n")
+            await response.write(stamp.encode() + b"\xff\xfe dsjob:result \x1b[31m=\x00\n")
+            await response.write(stamp.encode() + b" working\n")
+        await response.write(b"Z" * 20_000)
+
+    return answer
 
 
 async def nothing(_http: web.Request, _response: web.StreamResponse) -> None:
@@ -75,7 +86,7 @@ ANSWERS: dict[str, Answer] = {
     "a-endless-line": endless_line,
     "a-endless-lines": endless_lines,
     "a-huge": huge,
-    "a-times": no_times,
+    **{f"a-time-{number}": times(stamp) for number, stamp in enumerate(STAMPS)},
     "a-nothing": nothing,
 }
 HONEST = "a-honest"

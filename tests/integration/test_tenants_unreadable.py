@@ -18,7 +18,7 @@ from daemonset_job.kube.client.resource import (
     Resource,
 )
 from tests.integration.jobs import job, report
-from tests.integration.scripts import CONTROLLER, TERMINATOR
+from tests.integration.scripts import CONTROLLER, TERMINATOR, Script
 from tests.integration.tenants import Tenant, Tenants, tenants
 
 pytestmark = pytest.mark.timeout(180)
@@ -99,11 +99,23 @@ async def told_of(scene: Tenants, number: int) -> None:
                 )
 
 
+async def lists(script: Script) -> list[str]:
+    """Return which lists the program has asked for, each with how often."""
+    text = await script.ask("/metrics")
+    return [
+        line for line in text.splitlines() if "_requests_total{" in line and 'verb="list"' in line
+    ]
+
+
 async def test_objects_too_deep_to_be_read_are_named_and_others_complete(tenants_env, tmp_path):
     async with tenants(tenants_env, tmp_path) as scene:
+        listed = [await lists(script) for script in scene.programs]
+        assert all(listed)
         for resource in STORED:
             assert (await store(scene, resource)).count(b'"f:a":') == LEVELS, resource
         await told_of(scene, 1)
+        # The event was understood: whoever writes once a second must not have all listed anew.
+        assert [await lists(script) for script in scene.programs] == listed
 
         async def is_told():
             return b'"reason":"Unreadable"' in await scene.a.send("GET", JOBS, "deep")

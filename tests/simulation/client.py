@@ -9,7 +9,7 @@ import asyncio
 
 from daemonset_job.api.names import daemon_set_name, report_name
 from daemonset_job.api.report import parse_report
-from daemonset_job.kube.client.client import Page
+from daemonset_job.kube.client.client import Found, Page
 from daemonset_job.kube.client.errors import (
     Conflict,
     Forbidden,
@@ -106,20 +106,25 @@ class Client:
 
         return await self._call("get", resource.plural, name, effect, namespace)
 
-    async def list(
-        self, resource, namespace=None, *, label_selector=None, field_selector=None, **_
-    ):
+    async def list(self, resource, namespace=None, *, label_selector=None, **_):
         key, _, value = (label_selector or "").partition("=")
-        name = (field_selector or "").removeprefix("metadata.name=") or None
 
         def effect():
             if resource.plural == REPORTS:
                 self.ledger_read_at[value] = self._world.loop.moment
             labels = {key: value} if key else None
-            items = self._world.server.select(resource.plural, labels, namespace, name)
+            items = self._world.server.select(resource.plural, labels, namespace)
             return {"items": items}, True
 
-        return await self._call("list", resource.plural, label_selector or name or "", effect)
+        return await self._call("list", resource.plural, label_selector or "", effect)
+
+    async def find(self, resource, name, namespace=None, **_):
+        def effect():
+            server = self._world.server
+            items = server.select(resource.plural, None, namespace, name)
+            return Found(items[0] if items else None, str(server.version)), True
+
+        return await self._call("list", resource.plural, name, effect)
 
     async def page(self, resource, namespace=None, *, field_selector="", **_):
         """Answer a list of the events about one object of one reason, in one page."""

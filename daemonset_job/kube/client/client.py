@@ -51,6 +51,14 @@ class Page:
     size_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found under a name, None for nothing, and the resourceVersion at which that was."""
+
+    item: RawObject | None
+    resource_version: str
+
+
 class KubeClient:
     """A connection to one API server; create it inside a running event loop and close it.
 
@@ -169,6 +177,27 @@ class KubeClient:
             timeout_seconds=timeout_seconds,
         )
         return await self._json(call)
+
+    async def find(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    ) -> Found:
+        """Return the object of that name, or that there is none, by a list of this one name.
+
+        Unlike `get` it needs the right to list only, and says of which time the answer is.
+        """
+        selector = f"metadata.name={name}"
+        found = await self.list(
+            resource, namespace, field_selector=selector, timeout_seconds=timeout_seconds
+        )
+        return Found(
+            next(iter(found.get("items") or ()), None),
+            str((found.get("metadata") or {}).get("resourceVersion") or ""),
+        )
 
     async def page(
         self,

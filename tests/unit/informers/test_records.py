@@ -3,6 +3,7 @@
 from daemonset_job.api.report import parse_report
 from daemonset_job.informers.records import RUN_INDEX, RecordKeeper, project_report
 from daemonset_job.kube.cache.store import Store
+from daemonset_job.kube.client.client import Found
 
 UID = "job-uid"
 
@@ -34,10 +35,10 @@ class Server:
         self.reports = reports
         self.asked = 0
 
-    async def list(self, _resource, _namespace, *, field_selector):
+    async def find(self, _resource, name, _namespace):
         self.asked += 1
-        name = field_selector.removeprefix("metadata.name=")
-        return {"items": [raw for raw in self.reports if raw["metadata"]["name"] == name]}
+        items = [raw for raw in self.reports if raw["metadata"]["name"] == name]
+        return Found(items[0] if items else None, "9")
 
 
 class Kept:

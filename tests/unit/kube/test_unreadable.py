@@ -3,13 +3,22 @@
 import asyncio
 import contextlib
 import json
+import re
+from unittest.mock import patch
 
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemonset_job.kube.client.unreadable import Unreadable, _values, read_event, read_list
+from daemonset_job.kube.client import unreadable
+from daemonset_job.kube.client.unreadable import (
+    Unreadable,
+    _Value,
+    _values,
+    read_event,
+    read_list,
+)
 
 DEEP = b"[" * 1100 + b"]" * 1100
 SCALARS = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text()
@@ -50,6 +59,100 @@ def test_values_are_those_that_a_parser_finds(whole, indent):
         assert [(json.loads(key), json.loads(value)) for key, value in found] == list(whole.items())
     else:
         assert [json.loads(value) for _, value in found] == whole
+
+
+# --- how the end of a value is found ---------------------------------------------------------
+
+# Texts that would be taken for something else by what does not know where strings end.
+ODD = st.text(st.sampled_from('\\"[]{},:/a\u00e9'), max_size=12)
+KEYS = st.sampled_from(["metadata", "name", "status", '"]}', "\\", ""]) | ODD
+
+
+@st.composite
+def raw_json(draw, levels=4):
+    """Any JSON with keys that come twice, blanks between, and now and then many levels."""
+    blank = draw(st.sampled_from(["", "", " ", "\n\t"]))
+    kind = draw(st.integers(0, 5 if levels else 1))
+    if kind <= 1:
+        escaped = draw(st.booleans())
+        return json.dumps(draw(ODD if kind else SCALARS), ensure_ascii=escaped)
+    if kind == 2:
+        deep = draw(st.integers(1, 40))
+        opening = draw(st.sampled_from(["[", '{"":', '{"metadata":', '["]",']))
+        closing = "}" if opening[0] == "{" else "]"
+        return opening * deep + draw(raw_json(levels - 1)) + (blank + closing) * deep
+    inner = draw(st.lists(raw_json(levels - 1), max_size=6))
+    if kind == 3:
+        return "[" + f"{blank},{blank}".join(inner) + blank + "]"
+    pairs = [json.dumps(draw(KEYS)) + f"{blank}:{blank}" + value for value in inner]
+    return "{" + blank + f",{blank}".join(pairs) + blank + "}"
+
+
+TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{\]},:]|"', re.DOTALL)
+
+
+def slow_values(raw):
+    """Return what `_values` yields, by looking at each bracket."""
+    key, start, depth, found = b"", 1, 1, []
+    for token in TOKENS.finditer(raw, 1):
+        text = token[0]
+        if text in b"[{":
+            depth += 1
+        elif text in b"]}":
+            depth -= 1
+            if depth == 0:
+                last = _Value(key, start, token.start())
+                return [*found, last] if raw[start : token.start()].strip() else found
+        elif text == b'"':
+            break
+        elif depth == 1 and text == b":":
+            key, start = raw[start : token.start()].strip(), token.end()
+        elif depth == 1 and text == b",":
+            found.append(_Value(key, start, token.start()))
+            key, start = b"", token.end()
+    return [*found, _Value(key, start, -1)] if key else found
+
+
+@given(raw_json().filter(lambda text: text[0] in "[{"), st.data())
+def test_values_are_found_in_steps_of_any_size_as_by_each_bracket(text, data):
+    raw = text.encode("utf-8", "surrogatepass")
+    # A line that is too long is cut off anywhere.
+    raw = raw[: data.draw(st.just(len(raw)) | st.integers(1, len(raw)))]
+    expected = slow_values(raw)
+    assert list(_values(raw, 0)) == expected
+    size = data.draw(st.integers(1, 9))
+    steps = {"_FIRST_STEP_BYTES": size, "_STEP_BYTES": data.draw(st.integers(size, 30))}
+    with patch.multiple(unreadable, **steps):
+        assert list(_values(raw, 0)) == expected
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        b"[" * 200_000 + b"]" * 200_000,
+        b"[],{}," * 60_000 + b"1",
+        (b"[" * 6 + b"]" * 6 + b",") * 30_000 + b"1",
+        (b"[[[[[[]]]],[[]]],[[[]]]],") * 16_000 + b"1",
+        b'["["],{"}":[]},' * 25_000 + b"1",
+        b'"' + b'\\"' * 200_000 + b'"',
+        b'"' + b"[" * 400_000 + b'"',
+    ],
+)
+def test_each_bracket_is_looked_at_only_near_the_end_of_a_value(inner):
+    """To look at all of them holds up whatever else the event loop has to do for 0.3 s."""
+    looked_at = []
+
+    def walk(raw, position, *args, **options):
+        end = real(raw, position, *args, **options)
+        looked_at.append(end - position)
+        return end
+
+    real = unreadable._walk
+    line = b'{"type":"ADDED","object":' + job(spec=b"[" + inner + b"]") + b"}"
+    with patch.object(unreadable, "_walk", walk):
+        found = read_event(line, "no")
+    assert found == {"type": "ADDED", "object": Unreadable("no", **FOUND)}
+    assert sum(looked_at) < 20_000
 
 
 @given(st.binary())
