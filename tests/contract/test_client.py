@@ -201,9 +201,11 @@ async def test_reset_read_is_repeated_once(server, client):
     server.reset_next("GET", "/nodes/n")
     assert (await client.get(NODES, "n"))["metadata"]["name"] == "n"
     server.reset_next("GET", "/nodes/n", times=9)
+    server.requests.clear()
     with pytest.raises(Unavailable) as caught:
         await client.get(NODES, "n")
     assert caught.value.status == 0
+    assert server.count("GET") == 2
 
 
 async def test_write_with_a_lost_answer_is_unavailable_and_not_repeated(server, client):
@@ -212,6 +214,18 @@ async def test_write_with_a_lost_answer_is_unavailable_and_not_repeated(server, 
         await client.create(JOBS, job(), "default")
     assert server.exists(JOBS, "clean")
     assert server.count("POST") == 1
+    server.lose_answer_next("PATCH", "/jobs/clean")
+    with pytest.raises(Unavailable):
+        await client.merge_patch(JOBS, "clean", {"spec": {"image": "b"}}, "default")
+    assert server.count("PATCH") == 1
+    server.lose_answer_next("PUT", "/jobs/clean")
+    with pytest.raises(Unavailable):
+        await client.replace(JOBS, "clean", server.get(JOBS, "clean") | {"spec": {}}, "default")
+    assert server.count("PUT") == 1
+    server.lose_answer_next("DELETE", "/jobs/clean")
+    with pytest.raises(Unavailable):
+        await client.delete(JOBS, "clean", "default")
+    assert server.count("DELETE") == 1
 
 
 @pytest.mark.looptime

@@ -1,13 +1,12 @@
 """Where the API server is and how to be trusted by it: kubeconfig or service account.
 
 ``kubernetes.aio`` is used here and only here, for reading configuration, exec plugins, tokens and
-certificates. None of its request machinery is (see the traps listed with each class in ``kube``).
+certificates. None of its request machinery is (docs/decisions/0006-own-client.md says why).
 """
 
 import asyncio
 import os
 import ssl
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, Protocol
 
 import yaml
 from kubernetes.aio.client import Configuration
+from kubernetes.aio.client.rest import RESTClientObject
 from kubernetes.aio.config import ConfigException, load_kube_config
 from kubernetes.aio.config.incluster_config import (
     SERVICE_CERT_FILENAME,
@@ -247,21 +247,14 @@ def in_cluster(
     )
 
 
-def tls_context(
-    settings: Any, create: Callable[..., ssl.SSLContext] = ssl.create_default_context
-) -> ssl.SSLContext:
+def tls_context(settings: Any) -> ssl.SSLContext:
     """Return a context for these settings; ConfigurationError for unreadable certificates."""
+    # Python 3.13 turned this on by default; many cluster CAs lack the extensions it insists on.
+    settings.disable_strict_ssl_verification = True
     try:
-        context = create(cafile=settings.ssl_ca_cert, cadata=settings.ca_cert_data)
-        if settings.cert_file:
-            context.load_cert_chain(settings.cert_file, settings.key_file)
+        context: ssl.SSLContext = RESTClientObject(settings).ssl_context
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"unusable certificates: {error}") from error
-    if not settings.verify_ssl:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    # Python 3.13 turned this on by default; many cluster CAs lack the extensions it insists on.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
 
 

@@ -95,6 +95,9 @@ class Transport:
         self._on_request = on_request
         self._user_agent = user_agent
         self._requests = self._session(connections)
+        # aiohttp would send a PUT or DELETE again, whose answer was lost, and hide that from us:
+        # the second one meets the change of the first as a conflict. A GET would go out four times.
+        self._requests._retry_connection = False  # noqa: SLF001 - there is no option for it
         self._streams = self._session(stream_connections)
 
     def _session(self, connections: int) -> aiohttp.ClientSession:

@@ -282,7 +282,7 @@ def _same_quantity(live: Any, wanted: Any) -> bool:
 
 def _quantity(value: Any) -> Decimal | None:
     text = str(value)
-    digits = text.rstrip("numkMGTPEi")
+    digits = text.rstrip("numkKMGTPEi")
     factor = _QUANTITY_SUFFIXES.get(text[len(digits) :]) if digits != text else Decimal(1)
     try:
         return Decimal(digits) * factor if factor is not None else None

@@ -4,6 +4,7 @@ from copy import deepcopy
 from dataclasses import replace
 
 import pytest
+from kubernetes.utils.quantity import parse_quantity
 
 from daemonset_job.api import names
 from daemonset_job.api.job import (
@@ -16,6 +17,7 @@ from daemonset_job.api.job import (
 )
 from daemonset_job.api.objects import DaemonSet
 from job_controller.core.desired.daemon_set import (
+    _quantity,
     build_daemon_set,
     build_pod_template,
     is_current,
@@ -265,7 +267,15 @@ def test_a_change_by_hand_is_seen():
 
 @pytest.mark.parametrize(
     ("ours", "kept"),
-    [("1000m", "1"), (1, "1"), ("0.5", "500m"), ("1024Mi", "1Gi"), ("1e3", "1k"), (0.1, "100m")],
+    [
+        ("1000m", "1"),
+        (1, "1"),
+        ("0.5", "500m"),
+        ("1024Ki", "1Mi"),
+        ("1024Mi", "1Gi"),
+        ("1e3", "1k"),
+        (0.1, "100m"),
+    ],
 )
 def test_quantities_are_compared_as_numbers(ours, kept):
     def with_limit(value):
@@ -278,6 +288,13 @@ def test_quantities_are_compared_as_numbers(ours, kept):
 
     assert is_current(live(with_limit(kept), with_limit(ours)), with_limit(ours))
     assert not is_current(live(with_limit("7"), with_limit(ours)), with_limit(ours))
+
+
+@pytest.mark.parametrize("suffix", ["", *"numkMGTPE", *(f"{c}i" for c in "KMGTPE")])
+@pytest.mark.parametrize("number", ["0", "3", "-2", "+1", "0.25", ".5", "5.", "1024"])
+def test_every_suffix_of_a_quantity_means_what_it_means_to_the_official_parser(number, suffix):
+    text = f"{number}{suffix}"
+    assert _quantity(text) == parse_quantity(text)
 
 
 SELECTOR = {"matchLabels": {"zone": "a"}}
