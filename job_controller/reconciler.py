@@ -224,7 +224,10 @@ class Reconciler:
         limit = timedelta(seconds=snapshot.settings.patience.unreachable)
         seen = dict(snapshot.seen)
         for each in read.values():
-            if each.retry_at is not None and (fact := not_ready(each.known)) in seen:
+            if (
+                each.retry_at is not None
+                and (fact := not_ready(each.known, snapshot.job.retry_token)) in seen
+            ):
                 left = timedelta(seconds=max(each.retry_at - moment, _STALE_RETRY_SECONDS))
                 seen[fact] = replace(seen[fact], first=now + left - limit)
         return replace(snapshot, seen=seen)
