@@ -1,16 +1,18 @@
 """What the many logs of one namespace cost another one."""
 
 import asyncio
+import re
 
 import pytest
 
 from daemonset_job.api.names import CONTAINER_NAME
 from daemonset_job.api.objects import Container, Pod
+from terminator.config import Config
 from terminator.logs.matcher import Matcher
 from terminator.logs.scanner import Limits, Scanner, Target
 from terminator.metrics import Metrics
 from tests.clocks import LoopClock
-from tests.contract.fake_api import START
+from tests.contract.fake_api import START, Fault
 from tests.contract.fake_logs import FakeLog
 from tests.contract.terminator.cluster import eventually
 
@@ -71,3 +73,38 @@ async def test_thousands_of_talkative_pods_delay_another_namespace_by_less_than_
     assert set(found) == {each.pod.uid for each in few}
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_namespace_that_holds_all_streams_gives_another_its_share(cluster, server):
+    cluster.add_job("quiet", tuple(f"n{number}" for number in range(20)), "tenant")
+    terminator, _ = cluster.start(Config(max_streams=4, resync_period=1000.0))
+    await asyncio.sleep(20)
+    assert cluster.sample(terminator, "streams_open") == 4
+    assert server.count("GET", "/namespaces/tenant/pods/.*follow=true") == 4
+
+    cluster.add_job("other", namespace="other")
+    await eventually(lambda: server.count("GET", "/namespaces/other/.*follow=true") == 2, 2.0)
+    await asyncio.sleep(20)
+    # Neither has more than its half, and none of them is taken to and fro.
+    assert server.count("GET", "/namespaces/other/.*follow=true") == 2
+    assert cluster.sample(terminator, "streams_open") == 4
+
+
+async def test_many_jobs_that_cannot_be_deleted_delay_no_deletion_of_another_namespace(
+    cluster, server
+):
+    """A slow webhook refuses to let them go."""
+    path = re.compile("/namespaces/tenant/jobs/")
+    server.faults.append(Fault("DELETE", path, 100_000, 422, delay_seconds=10.0))
+    stuck = [cluster.add_job(f"stuck-{number}", ("a",), "tenant") for number in range(30)]
+    cluster.start()
+    for run in stuck:
+        run.log("a").write("done")
+        run.agree()
+    await eventually(lambda: server.count("DELETE", "/namespaces/tenant/jobs/") >= 4)
+    other = cluster.add_job("other", ("a",), "other")
+    other.log("a").write("done")
+    await eventually(lambda: other.completed() == {"a"}, 2.0)
+    other.agree()
+    await eventually(lambda: not other.exists, 1.0)
+    assert server.count("DELETE", "/namespaces/tenant/jobs/") < len(stuck)
