@@ -40,11 +40,11 @@ done
 """
 _RESET = "$(echo 5 > $p/clear_refs && echo reset)"
 _REQUESTS = re.compile(
-    r"^(?:job_controller_api_requests|terminator_requests)_total"
-    r'\{code="(\d+)",resource="([^"]*)",verb="([^"]*)"\} (\S+)$',
+    r"^dsj_api_requests_total"
+    r'\{code="(\d+)",component="[a-z]+",resource="([^"]*)",verb="([^"]*)"\} (\S+)$',
     re.MULTILINE,
 )
-_BYTES = re.compile(r"^terminator_log_bytes_total (\S+)$", re.MULTILINE)
+_BYTES = re.compile(r"^dsj_log_read_bytes_total (\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

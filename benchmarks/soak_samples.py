@@ -29,12 +29,12 @@ for p in /proc/[0-9]*; do
   echo "$n ${{p#/proc/}} $* $(ls $p/fd | wc -l) $(ls -l $p/fd | grep -c socket:)"
 done
 """
-_METRIC = re.compile(r"^(?:job_controller|terminator)_(\w+?)(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)
+_METRIC = re.compile(r"^dsj_(\w+?)(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 # Gauges with one label become a key for each of its values; what they are called here.
-_LABELLED = {"queue_keys": ("queue", "state"), "cache_objects": ("cache", "resource")}
-_GAUGES = ("asyncio_tasks", "streams_open", "targets", "ledger_pending", "ledger_books")
-_GAUGES += ("high_water_keys",)
+_LABELLED = {"workqueue_keys": ("queue", "state"), "cache_objects": ("cache", "resource")}
+_GAUGES = ("asyncio_tasks", "log_streams", "log_targets", "ledger_pending_nodes", "ledger_runs")
+_GAUGES += ("unsatisfied_expectations",)
 
 
 def parse_processes(node: str, output: str) -> Iterator[dict[str, Any]]:
@@ -71,7 +71,7 @@ def parse_totals(metrics: str) -> dict[str, float]:
     return {
         f"{name}{{{labels}}}" if labels else name: float(value)
         for name, labels, value in _METRIC.findall(metrics)
-        if name in ("reconcile_total", "reconciles_total", "deletions_total", "read_errors_total")
+        if name in ("reconciles_total", "job_deletions_total", "log_read_errors_total")
     }
 
 

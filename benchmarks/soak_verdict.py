@@ -45,10 +45,10 @@ SERIES = (
     Series("fds", "open file descriptors", idle_share=0.0, idle_slack=4),
     Series("sockets", "open sockets", idle_share=0.0, idle_slack=4),
     Series("asyncio_tasks", "asyncio tasks", idle_share=0.0, idle_slack=2),
-    Series("streams_open", "open log streams", idle_share=0.0),
-    Series("targets", "pods whose log is read", idle_share=0.0),
-    Series("ledger_pending", "evidence not yet entered", idle_share=0.0),
-    Series("ledger_books", "Jobs with books in the ledger", idle_share=0.0, idle_slack=1),
+    Series("log_streams", "open log streams", idle_share=0.0),
+    Series("log_targets", "pods whose log is read", idle_share=0.0),
+    Series("ledger_pending_nodes", "evidence not yet entered", idle_share=0.0),
+    Series("ledger_runs", "runs that the ledger keeps", idle_share=0.0, idle_slack=1),
     Series("queue_ready", "work queue: due", idle_share=0.0),
     Series("queue_delayed", "work queue: waiting for their time", idle_share=0.10, idle_slack=5),
     Series("queue_failures", "work queue: keys with failures", idle_share=0.0),
@@ -57,7 +57,7 @@ SERIES = (
     Series("cache_pods", "cached pods", idle_share=0.0),
     Series("cache_jobreports", "cached reports", idle_share=0.10, idle_slack=40),
     Series("cache_events", "cached events", idle_share=0.50, idle_slack=50),
-    Series("high_water_keys", "Jobs with high-water marks", idle_share=0.10, idle_slack=5),
+    Series("unsatisfied_expectations", "unsatisfied expectations", idle_share=0.10, idle_slack=5),
 )
 
 

@@ -45,12 +45,12 @@ async def watch_policies(client: KubeClient, tell: Callable[[float], None]) -> N
         except Forbidden as error:
             if before is not None:
                 logger.warning(
-                    "whether the admission policies exist is not known", error=str(error)
+                    "cannot check whether the admission policies exist", error=str(error)
                 )
             before = None
             tell(math.nan)
         except KubeError as error:
-            logger.debug("the admission policies could not be read", error=str(error))
+            logger.debug("cannot read the admission policies, retrying", error=str(error))
         else:
             if missing and missing != before:
                 logger.warning(

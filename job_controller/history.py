@@ -55,7 +55,7 @@ class History:
             list(known),
             living_uid=job.uid if job is not None else "",
             limit=settings.history_limit,
-            max_age_seconds=settings.history_seconds,
+            max_age_seconds=settings.history_max_age_seconds,
             now=now,
         )
         # The cache of Jobs may be behind that of reports: a run that goes on is not of the past.
@@ -116,7 +116,9 @@ class History:
             if not is_refusal(error):
                 raise
             self._refused[verb, report.uid] = self._shell.clock.monotonic()
-            logger.warning("a report of the past cannot be changed", error=str(error))
+            logger.warning(
+                "cannot close or delete the JobReport of an earlier run, retrying", error=str(error)
+            )
 
     def _was_refused(self, report: JobReport) -> bool:
         return any((verb, report.uid) in self._refused for verb in (_CLOSE, _DELETE))

@@ -69,8 +69,8 @@ class Controller:
         return [
             *process_sizes(lambda: self._queue, lambda: self.caches),
             Size(
-                "high_water_keys",
-                "Jobs of which a write was not seen in the caches yet.",
+                "unsatisfied_expectations",
+                "Jobs with a write of this program that its caches do not show yet.",
                 lambda: len(self.written),
             ),
         ]
@@ -135,12 +135,12 @@ class Controller:
         return Settings(
             token=config.token,
             patience=Patience(
-                start=config.start_patience_seconds,
-                unreachable=config.unreachable_patience_seconds,
+                start=config.pod_start_timeout_seconds,
+                unreachable=config.node_unreachable_grace_period_seconds,
             ),
-            hold_image=config.hold_image,
+            pause_image=config.pause_image,
             history_limit=config.history_limit,
-            history_seconds=config.history_seconds,
+            history_max_age_seconds=config.history_max_age_seconds,
             history_namespace_limit=config.history_namespace_limit,
         )
 
@@ -151,7 +151,7 @@ class Controller:
             namespace, name = key
             with logger.contextualize(namespace=namespace, job=name, reconcile_id=uuid4().hex[:8]):
                 result = await reconcile(key)
-                self._metrics.reconciles.labels("done").inc()
+                self._metrics.reconciles("done").inc()
                 return result
 
         return one
@@ -161,19 +161,19 @@ class Controller:
         log = logger.bind(namespace=key[0], job=key[1])
         if isinstance(error, Forbidden) and error.is_namespace_ending:
             # The Job is about to go as well.
-            self._metrics.reconciles.labels("retried").inc()
+            self._metrics.reconciles("retried").inc()
             log.debug("the namespace is being deleted", error=str(error))
         elif isinstance(error, Conflict):
             # Somebody changed the object meanwhile; the cache will have it in a moment.
-            self._metrics.reconciles.labels("retried").inc()
-            log.debug("conflict, deciding again", error=str(error))
+            self._metrics.reconciles("retried").inc()
+            log.debug("conflict, reconciling again", error=str(error))
         elif isinstance(error, KubeError) and error.is_retryable:
-            self._metrics.reconciles.labels("retried").inc()
-            log.warning("the API server did not answer as hoped, trying again", error=str(error))
+            self._metrics.reconciles("retried").inc()
+            log.warning("API request failed, retrying", error=str(error))
             return error.retry_after_seconds
         else:
-            self._metrics.reconciles.labels("failed").inc()
-            log.opt(exception=error).error("a pass failed, trying again")
+            self._metrics.reconciles("failed").inc()
+            log.opt(exception=error).error("reconcile failed, retrying")
         return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -15,6 +16,7 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.times import parse_time
 from daemonset_job.runtime.sizes import Size, SizeCollector
 
+_COMPONENT = "controller"
 _PHASES = (
     names.PHASE_PENDING,
     names.PHASE_RUNNING,
@@ -41,22 +43,23 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.reconciles = Counter(
-            "job_controller_reconcile_total",
-            "Passes over a Job, by result.",
-            ["result"],
+        reconciles = Counter(
+            "dsj_reconciles_total",
+            "Reconciles of a Job, by result.",
+            ["component", "result"],
             registry=self.registry,
         )
+        self.reconciles = partial(reconciles.labels, _COMPONENT)
         for result in _RESULTS:
-            self.reconciles.labels(result)
+            self.reconciles(result)
         self.reconcile_seconds = Histogram(
-            "job_controller_reconcile_seconds",
-            "Duration of a pass over a Job.",
+            "dsj_reconcile_duration_seconds",
+            "Duration of one reconcile of a Job.",
             registry=self.registry,
             buckets=(0.001, 0.005, 0.02, 0.1, 0.5, 2, 10),
         )
         self.run_seconds = Histogram(
-            "job_controller_run_seconds",
+            "dsj_run_duration_seconds",
             "Duration of a run from start to end, by how it ended.",
             ["phase"],
             registry=self.registry,
@@ -64,19 +67,20 @@ class Metrics:
         )
         for phase in names.FINAL_PHASES:
             self.run_seconds.labels(phase)
-        self.requests = Counter(
-            "job_controller_api_requests_total",
+        self._requests = Counter(
+            "dsj_api_requests_total",
             "Requests to the API server, by verb, resource and HTTP status (0: no response).",
-            ["verb", "resource", "code"],
+            ["component", "verb", "resource", "code"],
             registry=self.registry,
         )
         self.is_leader = Gauge(
-            "job_controller_is_leader",
-            "Whether this process acts (1) or stands by (0).",
+            "dsj_is_leader",
+            "Whether this process holds the lease and acts (1) or is on standby (0).",
+            ["component"],
             registry=self.registry,
-        )
+        ).labels(_COMPONENT)
         self.policies_missing = Gauge(
-            "job_controller_admission_policies_missing",
+            "dsj_admission_policies_missing",
             "Admission policies of deploy/ that are not in force; NaN: not known.",
             registry=self.registry,
         )
@@ -84,7 +88,7 @@ class Metrics:
 
     def count_request(self, verb: str, resource: str, status: int, seconds: float) -> None:  # noqa: ARG002 - the client's hook has it
         """Count one request to the API server."""
-        self.requests.labels(verb, resource, str(status)).inc()
+        self._requests.labels(_COMPONENT, verb, resource, str(status)).inc()
 
     def count_end(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
         """Count a run whose written status says, other than before, that it has ended."""
@@ -102,7 +106,7 @@ class Metrics:
 
     def watch_sizes(self, sizes: Iterable[Size]) -> None:
         """Tell how much the program holds, read whenever the metrics are."""
-        self.registry.register(SizeCollector("job_controller", sizes))
+        self.registry.register(SizeCollector(_COMPONENT, sizes))
 
 
 class _JobCollector(Collector):
@@ -116,7 +120,7 @@ class _JobCollector(Collector):
         phases = dict.fromkeys(_PHASES, 0)
         states = dict.fromkeys(_STATES, 0)
         by_job = GaugeMetricFamily(
-            "job_controller_job_nodes",
+            "dsj_job_nodes",
             f"Nodes of a Job, by state; of {JOBS_LIMIT} Jobs, those that run first.",
             labels=["namespace", "job", "state"],
         )
@@ -129,12 +133,10 @@ class _JobCollector(Collector):
                 states[state] += count
                 if place < JOBS_LIMIT:
                     by_job.add_metric([job.namespace, job.name, state], count)
-        by_phase = GaugeMetricFamily("job_controller_jobs", "Jobs, by phase.", labels=["phase"])
+        by_phase = GaugeMetricFamily("dsj_jobs", "Jobs, by phase.", labels=["phase"])
         for phase, count in phases.items():
             by_phase.add_metric([phase], count)
-        by_state = GaugeMetricFamily(
-            "job_controller_nodes", "Nodes of all Jobs, by state.", labels=["state"]
-        )
+        by_state = GaugeMetricFamily("dsj_nodes", "Nodes of all Jobs, by state.", labels=["state"])
         for state, count in states.items():
             by_state.add_metric([state], count)
         return (by_phase, by_state, by_job)

@@ -299,7 +299,7 @@ class Reconciler:
         clock, job = self._shell.clock, snapshot.job
         recording = 0.0
         for action in plan.actions:
-            logger.info("doing", action=type(action).__name__)
+            logger.info("executing", action=type(action).__name__)
             started = clock.monotonic()
             try:
                 await self._do(key, snapshot, action)

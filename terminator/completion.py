@@ -197,20 +197,20 @@ def judge_ending(
     last one was not.
     """
     if job.deleting:
-        return Ending("it is being deleted")
+        return Ending("the Job is being deleted")
     if int(job.status.get("observedGeneration") or 0) != job.generation:
-        return Ending("the controller has yet to act on the newest spec")
+        return Ending("the controller has not observed the newest spec yet")
     if job.is_true(names.CONDITION_COMPLETE):
         return _judge_complete(job, count(), now, overdue_since or now)
     if job.is_true(names.CONDITION_FAILED):
         return _judge_failed(job, now)
-    return Ending("the controller has yet to count it as complete")
+    return Ending("the controller has not marked the Job complete yet")
 
 
 def _judge_complete(job: Job, count: Count, now: datetime, overdue_since: datetime) -> Ending:
     ttl_seconds = job.spec.ttl_seconds_after_finished
     if ttl_seconds is None and count.has_failures:
-        return Ending("nodes failed, and it stays for inspection")
+        return Ending("nodes failed and ttlSecondsAfterFinished is not set: the Job is kept")
     ending = _after(job, ttl_seconds or 0, now)
     if not ending.may_delete:
         return ending
@@ -220,7 +220,7 @@ def _judge_complete(job: Job, count: Count, now: datetime, overdue_since: dateti
     if count.running or not (count.wanted or count.has_completions):
         return Ending(obstacle)
     found = job.condition(names.CONDITION_COMPLETE)
-    if ttl_seconds is None and found is not None and found.reason == "EnoughNodesCompleted":
+    if ttl_seconds is None and found is not None and found.reason == "CompletedWithinFailureLimit":
         # A failed node is to be tried again, and does not count as failed meanwhile.
         return Ending(obstacle)
     # The controller has counted it as complete. Nodes that came later are served, but none of them
@@ -232,9 +232,9 @@ def _judge_complete(job: Job, count: Count, now: datetime, overdue_since: dateti
 def _judge_failed(job: Job, now: datetime) -> Ending:
     ttl_seconds = job.spec.ttl_seconds_after_finished
     if ttl_seconds is None:
-        return Ending("it failed, and stays for inspection")
-    if job.status.get("retry", "") != job.retry_token:
-        return Ending("its failed nodes are about to try again")
+        return Ending("the Job failed and ttlSecondsAfterFinished is not set: it is kept")
+    if job.status.get("observedRetry", "") != job.retry_token:
+        return Ending("its failed nodes are about to be retried")
     return _after(job, ttl_seconds, now)
 
 
@@ -273,16 +273,16 @@ def _inexactness(snapshot: Snapshot, wanted: frozenset[str], leaving: frozenset[
     """
     found = snapshot.daemon_set
     if found is None or not _is_owned(snapshot.job, found):
-        return "it has no DaemonSet"
+        return "the Job has no DaemonSet"
     if unusable := _unusable(snapshot.job, found):
         return unusable
     if unchosen := find_unchosen(snapshot.job, found, snapshot.nodes.values()):
         return unchosen
     if found.scheduled != found.desired:
-        return f"{found.desired} nodes should run a pod and {found.scheduled} do"
+        return f"{found.scheduled} of {found.desired} desired nodes have a pod"
     counted, present = found.scheduled + found.misscheduled, len(wanted | leaving)
     if counted != present:
-        return f"the DaemonSet controller counts {counted} nodes with a pod, and {present} have one"
+        return f"the DaemonSet's status counts {counted} nodes with a pod, but {present} have one"
     return _mismatch(snapshot, found, wanted, leaving)
 
 
@@ -306,7 +306,7 @@ def _absentees(snapshot: Snapshot, wanted: frozenset[str]) -> tuple[frozenset[st
         if _is_completed(name, snapshot) or _is_recorded(name, snapshot, {_FAILED}):
             ended.add(name)
         elif not undone and _has_begun(name, snapshot):
-            undone = f"{name} has begun and not ended, and has no pod"
+            undone = f"node {name} has begun, has not finished and has no pod"
     return frozenset(ended), undone
 
 
@@ -330,9 +330,9 @@ def _mismatch(
     for name in sorted((wanted | leaving) & snapshot.nodes.keys()):
         is_match = affinity.matches(name, snapshot.nodes[name].labels)
         if is_match and name in leaving:
-            return f"the pod of {name} is being deleted, and another one follows"
+            return f"the pod of node {name} is being deleted, and a new one follows"
         if not is_match and name in wanted:
-            return f"{name} is not selected any more, and its pod is about to be deleted"
+            return f"node {name} is not selected any more, and its pod still exists"
     return ""
 
 
@@ -341,9 +341,9 @@ def _unusable(job: Job, found: DaemonSet) -> str:
     if found.deleting:
         return "its DaemonSet is being deleted"
     if not found.is_observed:
-        return "the DaemonSet controller has yet to act on the newest spec"
+        return "the DaemonSet controller has not observed the newest spec yet"
     if found.nodes_hash != job.nodes_hash:
-        return "its DaemonSet was applied for another spec.nodes"
+        return "its DaemonSet was applied for an older spec.nodes"
     return ""
 
 
@@ -355,7 +355,7 @@ def _disagreement(job: Job, count: Count) -> str:
         done, wanted = len(count.completed), len(count.wanted)
         return f"{done} of {wanted} nodes are completed"
     if not count.wanted and not count.has_completions:
-        return "no node is wanted, and none has completed"
+        return "no node is desired, and none has completed"
     return _untold(job, count)
 
 
@@ -363,11 +363,11 @@ def _untold(job: Job, count: Count) -> str:
     """Return what the controller has yet to tell: what outlives the Job has to be whole first."""
     missing = len(count.wanted - count.recorded)
     if missing:
-        return f"the report has yet to say how {missing} nodes ended"
+        return f"the JobReport lacks the final state of {missing} nodes"
     told, least = job.counted_nodes, len(count.wanted)
     if told is not None and not least <= told <= least + len(count.absent):
         # Nodes came or went since the controller's last word, which is also the report's.
-        return f"the controller counted {told} wanted nodes, of which there are {least}"
+        return f"status reports {told} desired nodes, but there are {least}"
     return ""
 
 
@@ -376,8 +376,8 @@ def _after(job: Job, seconds: int, now: datetime) -> Ending:
         return Ending()
     finished = parse_time(job.status.get("completionTime"))
     if finished is None:
-        return Ending("its status has yet to say when it finished")
+        return Ending("its status has no completionTime yet")
     end = finished + timedelta(seconds=seconds)
     if now >= end:
         return Ending()
-    return Ending(f"its time to live ends at {format_time(end)}", wake_at=end)
+    return Ending(f"ttlSecondsAfterFinished ends at {format_time(end)}", wake_at=end)

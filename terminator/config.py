@@ -9,26 +9,13 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import yaml
+from daemonset_job.process.durations import parse_duration
 
 from daemonset_job.api import names
 from daemonset_job.process.logging_setup import LEVELS
 
 DEFAULT_PATH = "/etc/terminator/config.yaml"
 _FORMATS = ("human", "json")
-# Go's units (time.ParseDuration), as the seed's TICKER_DURATION is written.
-_UNITS = {
-    "ns": 1e-9,
-    "us": 1e-6,
-    "µs": 1e-6,
-    "μs": 1e-6,
-    "ms": 1e-3,
-    "s": 1.0,
-    "m": 60.0,
-    "h": 3600.0,
-}
-_NUMBER = r"(\d+(?:\.\d*)?|\.\d+)"
-_BARE_NUMBER = re.compile(_NUMBER)
-_DURATION_PART = re.compile(_NUMBER + r"(ns|us|µs|μs|ms|s|m|h)")
 _NAMESPACE = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -83,19 +70,6 @@ def load_config(environ: Mapping[str, str], text: str | None) -> Config:
     return Config(**values)
 
 
-def parse_duration(text: str) -> float:
-    """Return the seconds of a Go duration such as 10s, 1m30s or 500ms; ValueError otherwise.
-
-    A number without a unit is seconds: the seed's manifests have `TICKER_DURATION: "10"`.
-    """
-    if _BARE_NUMBER.fullmatch(text):
-        return float(text)
-    parts = list(_DURATION_PART.finditer(text))
-    if not parts or "".join(part[0] for part in parts) != text:
-        raise ValueError("write a duration such as 10s, 1m30s or 500ms")
-    return sum(float(part[1]) * _UNITS[part[2]] for part in parts)
-
-
 def _file_values(text: str | None, problems: list[str]) -> Mapping[str, Any]:
     if text is None:
         return {}
@@ -116,7 +90,7 @@ def _take(values: dict[str, Any], field: str, raw: object, where: str, problems:
     try:
         values[field] = _READERS[field](raw)
     except ValueError as error:
-        problems.append(f"{where}: {raw!r} does not work; {error}")
+        problems.append(f"{where}: {raw!r} is not valid; {error}")
 
 
 # --- one reader per kind of value; each raises ValueError with the fix -----------------------

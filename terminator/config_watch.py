@@ -75,7 +75,7 @@ async def follow_file(
         # No such directory, or no inotify watches left: the slow look remains.
         is_watching = False
         logger.bind(path=str(path.parent), error=str(error)).info(
-            "the configuration's directory cannot be watched, looking every minute"
+            "cannot watch the configuration's directory, reading the file every minute"
         )
     try:
         while True:

@@ -100,8 +100,8 @@ class Terminator:
         return [
             *process_sizes(self._queue, self._caches),
             Size(
-                "ledger_books",
-                "Runs of which the ledger keeps something.",
+                "ledger_runs",
+                "Runs of which the ledger keeps something in memory.",
                 lambda: self._watch.ledger_books,
             ),
         ]
@@ -199,14 +199,16 @@ class Reloader:
         configure_logging(config.log_level, config.log_format == "json")
         self._apply(config)
         self._metrics.config_reloads.inc()
-        logger.info("took over the new configuration")
+        logger.info("applied the new configuration")
 
     def refuse(self, error: Exception) -> None:
         """Say what is wrong with the file; the configuration stays."""
         self._metrics.config_reload_errors.inc()
         problems = error.problems if isinstance(error, ConfigError) else [str(error)]
         for problem in problems:
-            logger.error("the new configuration is not used", problem=problem)
+            logger.error(
+                "rejected the new configuration, keeping the previous one", problem=problem
+            )
 
 
 async def run(options: Options, environ: Mapping[str, str], text: str | None) -> None:

@@ -1,31 +1,11 @@
 """The terminator's metrics. Labels are words from fixed lists: no pod, node or Job names.
 
-| metric | labels | meaning |
-|---|---|---|
-| terminator_targets | - | pods whose logs are being read |
-| terminator_streams_open | - | follow streams open now |
-| terminator_short_reads_total | result: done, failed | short reads of a log's end |
-| terminator_log_bytes_total | - | bytes of log received |
-| terminator_tokens_total | kind: completed, failed | tokens seen, each pod once per reading |
-| terminator_read_errors_total | reason | log reads that failed |
-| terminator_ledger_writes_total | result: done, failed | patches of reports |
-| terminator_ledger_entries_total | - | nodes entered in reports |
-| terminator_ledger_pending | - | nodes seen as completed and not yet entered |
-| terminator_deletions_total | result: done, gone, changed, failed | Jobs deleted |
-| terminator_reconciles_total | result: done, retried, failed | looks at one Job |
-| terminator_requests_total | verb, resource, code | requests to the API server |
-| terminator_config_reloads_total | - | configurations taken over while running |
-| terminator_config_reload_errors_total | - | configurations refused while running |
-| terminator_leader | - | 1 while this replica acts |
-| terminator_asyncio_tasks | - | asyncio tasks |
-| terminator_queue_keys | state: due, delayed, processing | Jobs in the work queue |
-| terminator_cache_objects | resource | objects in the caches |
-| terminator_unreadable_objects | resource | objects that cannot be read |
-| terminator_watch_silence_seconds | resource | seconds since the API server answered |
-| terminator_ledger_books | - | runs of which the ledger keeps something |
+docs/reference/metrics.md has the list. Metrics that the controller has too have the label
+`component`.
 """
 
 from collections.abc import Iterable
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
@@ -39,6 +19,7 @@ from daemonset_job.kube.client.errors import (
 )
 from daemonset_job.runtime.sizes import Size, SizeCollector
 
+_COMPONENT = "terminator"
 _REASONS: tuple[tuple[type[KubeError], str], ...] = (
     (BadRequest, "not_started"),
     (NotFound, "not_found"),
@@ -64,50 +45,67 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.targets = self._gauge("targets", "Pods whose logs are being read.")
-        self.streams_open = self._gauge("streams_open", "Follow streams open now.")
-        self.short_reads = self._counter("short_reads", "Short reads.", result=("done", "failed"))
-        self.log_bytes = self._counter("log_bytes", "Bytes of log received.")
-        self.tokens = self._counter("tokens", "Tokens seen.", kind=("completed", "failed"))
+        self.targets = self._gauge("log_targets", "Pods whose logs are being read.")
+        self.streams_open = self._gauge("log_streams", "Follow streams open now.")
+        self.short_reads = self._counter(
+            "log_short_reads", "Short reads of a log's end.", result=("done", "failed")
+        )
+        self.log_bytes = self._counter("log_read_bytes", "Bytes of log received.")
+        self.tokens = self._counter("log_tokens", "Tokens seen.", kind=("completed", "failed"))
         self.read_errors = self._counter(
-            "read_errors", "Log reads that failed.", reason=READ_ERROR_REASONS
+            "log_read_errors", "Log reads that failed.", reason=READ_ERROR_REASONS
         )
         self.ledger_writes = self._counter(
-            "ledger_writes", "Patches of reports.", result=("done", "failed")
+            "ledger_writes", "Patches of JobReports.", result=("done", "failed")
         )
-        self.ledger_entries = self._counter("ledger_entries", "Nodes entered in reports.")
+        self.ledger_entries = self._counter("ledger_entries", "Nodes recorded in JobReports.")
         self.ledger_pending = self._gauge(
-            "ledger_pending", "Nodes seen as completed and not yet entered."
+            "ledger_pending_nodes", "Nodes with evidence that is not recorded yet."
         )
         self.deletions = self._counter(
-            "deletions", "Jobs deleted.", result=("done", "gone", "changed", "failed")
+            "job_deletions", "Jobs deleted.", result=("done", "gone", "changed", "failed")
         )
-        self.reconciles = self._counter(
-            "reconciles", "Looks at one Job.", result=("done", "retried", "failed")
+        reconciles = Counter(
+            "dsj_reconciles",
+            "Reconciles of a Job, by result.",
+            ["component", "result"],
+            registry=self.registry,
         )
-        self.config_reloads = self._counter("config_reloads", "Configurations taken over.")
-        self.config_reload_errors = self._counter("config_reload_errors", "Configurations refused.")
-        self.is_leader = self._gauge("leader", "1 while this replica acts.")
+        self.reconciles = partial(reconciles.labels, _COMPONENT)
+        for result in ("done", "retried", "failed"):
+            self.reconciles(result)
+        self.config_reloads = self._counter(
+            "config_reloads", "Configurations applied while running."
+        )
+        self.config_reload_errors = self._counter(
+            "config_reload_errors", "Configurations rejected while running."
+        )
+        self.is_leader = Gauge(
+            "dsj_is_leader",
+            "Whether this process holds the lease and acts (1) or is on standby (0).",
+            ["component"],
+            registry=self.registry,
+        ).labels(_COMPONENT)
         self._requests = Counter(
-            "terminator_requests",
-            "Requests to the API server.",
-            ["verb", "resource", "code"],
+            "dsj_api_requests",
+            "Requests to the API server, by verb, resource and HTTP status (0: no response).",
+            ["component", "verb", "resource", "code"],
             registry=self.registry,
         )
 
     def count_request(self, verb: str, resource: str, code: int, _seconds: float) -> None:
         """Count one request; `code` 0 means that no answer came."""
-        self._requests.labels(verb, resource, str(code)).inc()
+        self._requests.labels(_COMPONENT, verb, resource, str(code)).inc()
 
     def watch_sizes(self, sizes: Iterable[Size]) -> None:
         """Tell how much the program holds, read whenever the metrics are."""
-        self.registry.register(SizeCollector("terminator", sizes))
+        self.registry.register(SizeCollector(_COMPONENT, sizes))
 
     def _gauge(self, name: str, text: str) -> Gauge:
-        return Gauge(f"terminator_{name}", text, registry=self.registry)
+        return Gauge(f"dsj_{name}", text, registry=self.registry)
 
     def _counter(self, name: str, text: str, **labels: tuple[str, ...]) -> Counter:
-        counter = Counter(f"terminator_{name}", text, list(labels), registry=self.registry)
+        counter = Counter(f"dsj_{name}", text, list(labels), registry=self.registry)
         for values in labels.values():
             for value in values:
                 counter.labels(value)

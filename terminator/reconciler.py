@@ -81,7 +81,10 @@ class Matchers:
         try:
             matcher = Matcher.of(job.spec, default)
         except ValueError as error:
-            logger.warning("the completion token cannot be used", error=str(error))
+            logger.warning(
+                "the completion token cannot be used",
+                error=str(error),
+            )
             matcher = None
         self._known[key] = matcher
         return matcher
@@ -301,7 +304,7 @@ class Reconciler:
         elif uid != job.uid or key not in self._overdue:
             self._overdue[key] = job.uid, moment
         if not ending.may_delete:
-            logger.trace("the Job stays", because=ending.obstacle)
+            logger.trace("the Job is not deleted yet", because=ending.obstacle)
             wake_at = ending.wake_at
             return None if wake_at is None else max((wake_at - now).total_seconds(), 0.0)
         deleted_uid, deleted_at = self._deleted.get(key, ("", 0.0))
@@ -345,7 +348,7 @@ class Reconciler:
             # has heard of it since this look began, or is about to. Once the run has ended, the
             # controller writes only when something else has changed.
             self._metrics.deletions.labels("changed").inc()
-            logger.debug("the Job was changed while it was counted, looking again")
+            logger.debug("the Job was changed while it was counted, reconciling again")
             return
         except NotFound:
             self._metrics.deletions.labels("gone").inc()
@@ -356,7 +359,7 @@ class Reconciler:
             self._metrics.deletions.labels("done").inc()
             logger.info(
                 "deleted the Job",
-                wanted=len(count.wanted),
+                desired=len(count.wanted),
                 completed=len(count.completed),
                 failed=len(count.failed),
             )

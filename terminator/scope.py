@@ -161,7 +161,7 @@ class Watch:
             now = self._clock.monotonic()
             if self.caches.job(key) is not None:
                 self._next_look[key] = now + max(CROWD_SECONDS, CROWD_SHARE * (now - started))
-            self._metrics.reconciles.labels("done").inc()
+            self._metrics.reconciles("done").inc()
             return again_seconds
 
         return look
@@ -169,12 +169,12 @@ class Watch:
     def _failed(self, key: JobKey, error: BaseException) -> float | None:
         log = logger.bind(namespace=key[0], job=key[1], error=str(error))
         if isinstance(error, KubeError):
-            self._metrics.reconciles.labels("retried").inc()
+            self._metrics.reconciles("retried").inc()
             level = "DEBUG" if error.is_retryable else "WARNING"
-            log.log(level, "a Job could not be dealt with, trying again")
+            log.log(level, "API request failed, retrying")
             return error.retry_after_seconds
-        self._metrics.reconciles.labels("failed").inc()
-        log.opt(exception=error).error("looking at a Job failed, trying again")
+        self._metrics.reconciles("failed").inc()
+        log.opt(exception=error).error("reconcile failed, retrying")
         return None
 
     async def _resync(self) -> None:
@@ -190,4 +190,6 @@ class Watch:
             async with asyncio.timeout(LAST_FLUSH_SECONDS):
                 await ledger.flush()
         except TimeoutError:
-            logger.warning("stopped before all evidence was entered; it will be read again")
+            logger.warning(
+                "stopped before all evidence was recorded; the next leader reads those logs again"
+            )

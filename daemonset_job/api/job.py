@@ -113,7 +113,7 @@ _STATUS: Final = fields(
     completionTime=TIME,
     nodes=NODE_NUMBERS,
     completionToken=TEXT,
-    retry=TEXT,
+    observedRetry=TEXT,
     report=TEXT,
     conditions=listed(_named_condition),
 )
@@ -252,7 +252,9 @@ class Job:
         Removing the annotation asks for nothing: the last value stays in force. A value of more
         than `names.RETRY_LIMIT` characters is shortened to its start and a hash of the whole.
         """
-        value = self.annotations.get(names.ANNOTATION_RETRY) or self.status.get("retry") or ""
+        value = (
+            self.annotations.get(names.ANNOTATION_RETRY) or self.status.get("observedRetry") or ""
+        )
         return names.shorten(value, names.RETRY_LIMIT)
 
     @property

@@ -54,13 +54,13 @@ ENV_TOKEN: Final = "COMPLETION_TOKEN"  # noqa: S105 - a word in a log, no secret
 ENV_ATTEMPTS_LIMIT: Final = "ATTEMPTS_LIMIT"
 ENV_NODE_NAME: Final = "NODE_NAME"
 
-# The container that holds the pod of a task in Exit mode once the task itself has ended.
-HOLD_CONTAINER_NAME: Final = "hold"
-# Nodes have it anyway: it holds the sandbox of every pod.
-DEFAULT_HOLD_IMAGE: Final = "registry.k8s.io/pause:3.10"
+# The container that keeps the pod of a task in Exit mode running once the task has ended.
+PAUSE_CONTAINER_NAME: Final = "pause"
+# Nodes have this image anyway, for the sandbox of every pod.
+DEFAULT_PAUSE_IMAGE: Final = "registry.k8s.io/pause:3.10"
 
-# The gate that holds a pod until it is its node's turn.
-TURN_GATE: Final = f"{GROUP}/turn"
+# The gate that keeps a pod from being scheduled until its node may start.
+START_GATE: Final = f"{GROUP}/start"
 
 # The admission policies of deploy/, each with a binding of its name.
 ADMISSION_POLICIES: Final = (
@@ -79,7 +79,7 @@ CONDITION_PROGRESSING: Final = "Progressing"
 CONDITION_COMPLETE: Final = "Complete"
 CONDITION_FAILED: Final = "Failed"
 CONDITION_SUSPENDED: Final = "Suspended"
-CONDITION_ALTERED: Final = "Altered"
+CONDITION_ALTERED: Final = "DaemonSetAltered"
 
 # --- phases ----------------------------------------------------------------------------
 PHASE_PENDING: Final = "Pending"

@@ -138,7 +138,7 @@ class DaemonSet:
     @property
     def is_gated(self) -> bool:
         """Whether pods made from now on wait for their turn."""
-        return {"name": names.TURN_GATE} in (self.pod_spec.get("schedulingGates") or ())
+        return {"name": names.START_GATE} in (self.pod_spec.get("schedulingGates") or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ class Pod:
     @property
     def is_gated(self) -> bool:
         """Whether the pod waits for its node's turn."""
-        return names.TURN_GATE in self.gates
+        return names.START_GATE in self.gates
 
 
 @dataclass(frozen=True, slots=True)

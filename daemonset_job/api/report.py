@@ -1,4 +1,4 @@
-"""A JobReport: the ledger of a run (evidence) and its story (status).
+"""A JobReport: the ledger of a run (evidence) and its timeline (status).
 
 Two writers, two halves: the terminator writes `evidence` on the main resource, the
 controller creates the object and writes `status` on the status subresource.
@@ -29,7 +29,7 @@ _EVIDENCE: Final = fields(
     failedAt=TEXT,
     results=TEXTS,
     lastLines=listed(TEXT),
-    attempt=NUMBER,
+    lastReadAttempt=NUMBER,
 )
 _RECORD: Final = fields(
     uid=TEXT,
@@ -37,15 +37,15 @@ _RECORD: Final = fields(
     reason=TEXT,
     message=TEXT,
     attempts=NUMBER,
-    attemptsBefore=NUMBER,
-    ended=NUMBER,
-    ignored=NUMBER,
+    attemptsInEarlierPods=NUMBER,
+    finishedInPod=NUMBER,
+    ignoredFailures=NUMBER,
     exitCode=NUMBER,
     startedAt=TIME,
     finishedAt=TIME,
     activeSince=TIME,
     podUID=TEXT,
-    retry=TEXT,
+    observedRetry=TEXT,
 )
 _REPORT: Final = fields(
     metadata=METADATA,
@@ -59,7 +59,7 @@ _REPORT: Final = fields(
         nodes=NODE_NUMBERS,
         durationSeconds=NUMBER,
         message=TEXT,
-        story=listed(TEXT),
+        timeline=listed(TEXT),
         nodeStates=mapped(_RECORD),
     ),
 )
@@ -101,7 +101,7 @@ class Evidence:
             "failedAt": self.failed_at,
             "results": dict(self.results),
             "lastLines": list(self.last_lines),
-            "attempt": self.attempt,
+            "lastReadAttempt": self.attempt,
         }
         return {key: value for key, value in raw.items() if value}
 
@@ -116,7 +116,7 @@ def parse_evidence(raw: Mapping[str, Any]) -> Evidence:
         failed_at=str(raw.get("failedAt") or ""),
         results=raw.get("results") or {},
         last_lines=tuple(raw.get("lastLines") or ()),
-        attempt=int(raw.get("attempt") or 0),
+        attempt=int(raw.get("lastReadAttempt") or 0),
     )
 
 
@@ -124,11 +124,11 @@ def parse_evidence(raw: Mapping[str, Any]) -> Evidence:
 class NodeRecord:
     """What the controller recorded about one node: its state, and how it came to it.
 
-    `attempts` counts starts of the task, `attempts_before` those in pods before `pod_uid`. Of the
-    starts in that pod `ended` are over, and of these `ignored` had an exit code that a rule
-    ignores. `active_since` is from when nodeDeadlineSeconds counts, by the controller's clock; the
-    other times are the node's. `retry` is the Job's retry token at the time: a failure recorded
-    under another one no longer holds. Times are metav1.Time strings.
+    `attempts` counts starts of the task, `attempts_in_earlier_pods` those in pods before `pod_uid`.
+    Of the starts in that pod `finished_in_pod` have finished, and of these `ignored_failures` had
+    an exit code that a rule ignores. `active_since` is from when nodeDeadlineSeconds counts, by the
+    controller's clock; the other times are the node's. `retry` is the Job's retry token at the
+    time: a failure recorded under another one no longer holds. Times are metav1.Time strings.
     """
 
     uid: str
@@ -136,9 +136,9 @@ class NodeRecord:
     reason: str = ""
     message: str = ""
     attempts: int = 0
-    attempts_before: int = 0
-    ended: int = 0
-    ignored: int = 0
+    attempts_in_earlier_pods: int = 0
+    finished_in_pod: int = 0
+    ignored_failures: int = 0
     exit_code: int | None = None
     started_at: str = ""
     finished_at: str = ""
@@ -161,15 +161,15 @@ class NodeRecord:
             "reason": self.reason,
             "message": self.message,
             "attempts": min(self.attempts, COUNT_LIMIT),
-            "attemptsBefore": min(self.attempts_before, COUNT_LIMIT),
-            "ended": min(self.ended, COUNT_LIMIT),
-            "ignored": min(self.ignored, COUNT_LIMIT),
+            "attemptsInEarlierPods": min(self.attempts_in_earlier_pods, COUNT_LIMIT),
+            "finishedInPod": min(self.finished_in_pod, COUNT_LIMIT),
+            "ignoredFailures": min(self.ignored_failures, COUNT_LIMIT),
             "startedAt": self.started_at,
             "finishedAt": self.finished_at,
             "activeSince": self.active_since,
             "durationSeconds": self.duration_seconds,
             "podUID": self.pod_uid,
-            "retry": self.retry,
+            "observedRetry": self.retry,
         }
         kept: dict[str, Any] = {key: value for key, value in raw.items() if value}
         if self.exit_code is not None:
@@ -191,15 +191,15 @@ def parse_record(raw: Mapping[str, Any]) -> NodeRecord:
         reason=raw.get("reason") or "",
         message=raw.get("message") or "",
         attempts=int(raw.get("attempts") or 0),
-        attempts_before=int(raw.get("attemptsBefore") or 0),
-        ended=int(raw.get("ended") or 0),
-        ignored=int(raw.get("ignored") or 0),
+        attempts_in_earlier_pods=int(raw.get("attemptsInEarlierPods") or 0),
+        finished_in_pod=int(raw.get("finishedInPod") or 0),
+        ignored_failures=int(raw.get("ignoredFailures") or 0),
         exit_code=raw.get("exitCode"),
         started_at=raw.get("startedAt") or "",
         finished_at=raw.get("finishedAt") or "",
         active_since=raw.get("activeSince") or "",
         pod_uid=raw.get("podUID") or "",
-        retry=raw.get("retry") or "",
+        retry=raw.get("observedRetry") or "",
     )
 
 

@@ -107,7 +107,7 @@ def _probe(name: str, check: Callable[[], bool]) -> _Handler:
         try:
             good = check()
         except Exception:  # noqa: BLE001 - whatever it is, the kubelet must get an answer
-            logger.exception("a probe's check raised", probe=name)
+            logger.exception("the check of a probe failed", probe=name)
             good = False
         return web.Response(text="ok\n" if good else "not ok\n", status=200 if good else 503)
 

@@ -13,15 +13,17 @@ from daemonset_job.runtime.workqueue import WorkQueue
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """One gauge: its name without the program's prefix, its help text, and how to read it.
+    """One gauge: its name without the prefix `dsj_`, its help text, and how to read it.
 
-    With a `label`, `read` returns a mapping from the label's values to numbers.
+    With a `label`, `read` returns a mapping from the label's values to numbers. A gauge that
+    `is_shared` exists in both programs; the label `component` says which one it is of.
     """
 
     name: str
     text: str
     read: Callable[[], float | Mapping[str, float]]
     label: str = ""
+    is_shared: bool = False
 
 
 class Caches(Protocol):
@@ -50,25 +52,28 @@ def process_sizes(
         return {"due": len(now), "delayed": now.delayed, "processing": now.processing}
 
     return [
-        Size("asyncio_tasks", "asyncio tasks.", lambda: len(asyncio.all_tasks())),
-        Size("queue_keys", "Jobs in the work queue, by state.", keys, label="state"),
+        Size("asyncio_tasks", "asyncio tasks.", lambda: len(asyncio.all_tasks()), is_shared=True),
+        Size("workqueue_keys", "Jobs in the work queue, by state.", keys, "state", is_shared=True),
         Size(
             "cache_objects",
             "Objects in the caches, by resource.",
             lambda: caches().sizes(),
             label="resource",
+            is_shared=True,
         ),
         Size(
             "unreadable_objects",
             "Objects that exist and that cannot be read, by resource.",
             lambda: caches().unreadable(),
             label="resource",
+            is_shared=True,
         ),
         Size(
             "watch_silence_seconds",
             "Seconds since the API server last answered a list or a watch, by resource.",
             lambda: caches().silence(),
             label="resource",
+            is_shared=True,
         ),
     ]
 
@@ -76,8 +81,8 @@ def process_sizes(
 class SizeCollector(Collector):
     """Reads all sizes whenever somebody asks for the metrics; keeps nothing."""
 
-    def __init__(self, prefix: str, sizes: Iterable[Size]) -> None:
-        self._prefix = prefix
+    def __init__(self, component: str, sizes: Iterable[Size]) -> None:
+        self._component = component
         self._sizes = tuple(sizes)
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
@@ -87,12 +92,13 @@ class SizeCollector(Collector):
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """Return one gauge for each size."""
         for size in self._sizes:
-            labels = [size.label] if size.label else []
-            family = GaugeMetricFamily(f"{self._prefix}_{size.name}", size.text, labels=labels)
+            shared = {"component": self._component} if size.is_shared else {}
+            labels = [*shared, *([size.label] if size.label else [])]
+            family = GaugeMetricFamily(f"dsj_{size.name}", size.text, labels=labels)
             found = size.read()
             if isinstance(found, Mapping):
                 for value, number in found.items():
-                    family.add_metric([value], number)
+                    family.add_metric([*shared.values(), value], number)
             else:
-                family.add_metric([], found)
+                family.add_metric([*shared.values()], found)
             yield family

@@ -74,7 +74,7 @@ class PodActions:
             raise max(errors, key=_gravity)
 
     async def _open_gate(self, key: Key, pod: Pod) -> None:
-        others = [{"name": gate} for gate in pod.gates if gate != names.TURN_GATE]
+        others = [{"name": gate} for gate in pod.gates if gate != names.START_GATE]
         body = {"metadata": {"uid": pod.uid}, "spec": {"schedulingGates": others or None}}
         # Gone: the DaemonSet controller makes the next one.
         with suppress(NotFound):

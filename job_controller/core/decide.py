@@ -160,7 +160,7 @@ def _reopened_at(job: Job) -> datetime | None:
             continue
         if raw.get("status") == "False":
             return parse_time(raw.get("lastTransitionTime"))
-        if job.status.get("retry", "") != job.retry_token:
+        if job.status.get("observedRetry", "") != job.retry_token:
             return parse_time(job.status.get("completionTime"))
     return None
 
@@ -306,7 +306,7 @@ def _events(snapshot: Snapshot, status: Mapping[str, Any], work: list[Action]) -
             Event(
                 "Warning",
                 "DaemonSetRecreated",
-                f"DaemonSet {job.daemon_set_name} was deleted during the run and is made again; "
+                f"DaemonSet {job.daemon_set_name} was deleted during the run and is created again; "
                 "completed nodes do not run again",
             )
         )
@@ -334,5 +334,5 @@ def _progress_events(snapshot: Snapshot, progressing: Mapping[str, Any]) -> list
     if progressing["status"] == "False":
         return [Event("Warning", progressing["reason"], progressing["message"])]
     if before is not None and not before.status:
-        return [Event("Normal", "Resumed", "the run goes on")]
+        return [Event("Normal", "Resumed", "run resumed")]
     return []

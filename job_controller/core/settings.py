@@ -24,15 +24,15 @@ class Patience:
 class Settings:
     """What the administrator chose for all Jobs.
 
-    `token`: the word of Jobs that name none. `hold_image`: what holds the pod of a task in Exit
+    `token`: the word of Jobs that name none. `pause_image`: what holds the pod of a task in Exit
     mode once the task has ended. `history_limit` finished reports are kept for each Job name,
-    none longer than `history_seconds` (None: for ever), and `history_namespace_limit` in each
-    namespace (None: no limit).
+    none longer than `history_max_age_seconds` (None: no limit), and `history_namespace_limit` in
+    each namespace (None: no limit).
     """
 
     token: str = names.DEFAULT_TOKEN
     patience: Patience = field(default_factory=Patience)
-    hold_image: str = names.DEFAULT_HOLD_IMAGE
+    pause_image: str = names.DEFAULT_PAUSE_IMAGE
     history_limit: int = 10
-    history_seconds: float | None = None
+    history_max_age_seconds: float | None = None
     history_namespace_limit: int | None = None

@@ -357,7 +357,7 @@ class Ledger:
                 return error
             level = "DEBUG" if error.is_retryable else "WARNING"
             log.bind(nodes=len(entries), error=str(error)).log(
-                level, "evidence could not be entered, trying again"
+                level, "cannot write evidence to the JobReport, retrying"
             )
             raise
         self._metrics.ledger_writes.labels("done").inc()
@@ -370,7 +370,7 @@ class Ledger:
             book.tried.pop(node, None)
             if book.pending.get(node) == evidence:
                 del book.pending[node]
-        log.info("evidence entered", nodes=len(entries), first=min(entries))
+        log.info("evidence recorded", nodes=len(entries), first=min(entries))
         return None
 
     def _refuse(
@@ -382,7 +382,9 @@ class Ledger:
             book.suspects.update(nodes)
             logger.bind(
                 namespace=report.namespace, job=report.job_name, report=report.name
-            ).warning("evidence was refused", nodes=list(nodes), error=str(error))
+            ).warning(
+                "the API server refused evidence, retrying", nodes=list(nodes), error=str(error)
+            )
         if isinstance(error, TooLarge):
             book.full[report.name] = until
             nodes = [node for node in nodes if node in report.evidence]

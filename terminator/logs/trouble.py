@@ -24,7 +24,7 @@ class Trouble:
             job=entry.job[1],
             pod=entry.target.pod.name,
             node=entry.target.pod.node_name,
-        ).opt(exception=error).error("reading a pod's log failed")
+        ).opt(exception=error).error("cannot read a pod's log")
 
     def note_error(self, entry: Entry, error: KubeError) -> None:
         """Log a read that failed: a warning once it has failed some times in a row."""
@@ -42,6 +42,6 @@ class Trouble:
         )
         if failures >= WARN_FAILURES and not entry.warned:
             entry.warned = True
-            log.warning("a pod's log cannot be read, trying again")
+            log.warning("cannot read a pod's log, retrying")
         else:
-            log.debug("reading a pod's log failed")
+            log.debug("cannot read a pod's log")

@@ -237,7 +237,7 @@ async def test_plugin_that_hangs_is_a_configuration_error(tmp_path, clock, monke
 
     monkeypatch.setattr(connection, "load_kube_config", hang)
     path = kubeconfig(tmp_path / "config", {})
-    with pytest.raises(ConfigurationError, match="plugin hangs"):
+    with pytest.raises(ConfigurationError, match="plugin did not finish"):
         await Kubeconfig(path, None, clock).load()
 
 

@@ -99,9 +99,17 @@ async def test_one_watch_that_is_refused_for_minutes_makes_it_unready_and_back(s
         assert controller.caches.healthy
         await asyncio.sleep(20)
         assert not controller.caches.healthy
-        name = "job_controller_watch_silence_seconds"
-        assert metrics.registry.get_sample_value(name, {"resource": "jobreports"}) > 370
-        assert metrics.registry.get_sample_value(name, {"resource": "jobs"}) < 70
+        name = "dsj_watch_silence_seconds"
+        assert (
+            metrics.registry.get_sample_value(
+                name, {"component": "controller", "resource": "jobreports"}
+            )
+            > 370
+        )
+        assert (
+            metrics.registry.get_sample_value(name, {"component": "controller", "resource": "jobs"})
+            < 70
+        )
         server.faults.clear()
         await until(lambda: controller.caches.healthy)
         task.cancel()

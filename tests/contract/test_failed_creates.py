@@ -28,7 +28,7 @@ async def told(cluster, words, seconds=5.0):
 
     def look():
         found = progressing(cluster)
-        return found.get("reason") == "PodsRefused" and words in found["message"]
+        return found.get("reason") == "FailedCreate" and words in found["message"]
 
     await until(look, seconds)
 
@@ -97,7 +97,7 @@ async def test_an_event_from_before_the_controller_started_is_told(server, clust
     async with running(server):
         cluster.apply()
         await until(lambda: server.list(EVENTS))
-    assert progressing(cluster).get("reason") != "PodsRefused"
+    assert progressing(cluster).get("reason") != "FailedCreate"
     async with running(server):
         await told(cluster, QUOTA)
 
@@ -161,7 +161,7 @@ async def test_lists_that_fail_hold_up_nothing_and_are_tried_again(server, clust
     async with running(server):
         cluster.apply()
         await until(lambda: len(lists(server)) >= 3)
-        assert progressing(cluster)["reason"] != "PodsRefused"
+        assert progressing(cluster)["reason"] != "FailedCreate"
         server.faults.clear()
         await told(cluster, QUOTA, seconds=65)
         server.fail_next("GET", "/events", status, times=1000)

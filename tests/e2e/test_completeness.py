@@ -255,7 +255,7 @@ def test_a_run_is_not_complete_while_its_daemon_set_leaves_nodes_out(cluster, na
         "the DaemonSet is put right",
     )
     eventually(
-        lambda: cluster.condition(namespace, "altered", "Altered").get("status") == "True",
+        lambda: cluster.condition(namespace, "altered", "DaemonSetAltered").get("status") == "True",
         30,
         "the condition says so",
     )

@@ -82,9 +82,11 @@ def test_failed_nodes_are_tried_again_after_the_deadline_of_the_run(
     )
     cluster.apply(job)
     stopped = "Suspended" if action == "Pause" else "Failed"
-    assert wait_condition(cluster, namespace, "later", stopped)["reason"] == "FailedNodes"
+    assert (
+        wait_condition(cluster, namespace, "later", stopped)["reason"] == "MaxFailedNodesExceeded"
+    )
     wait_deadline_over(cluster, namespace, "later")
-    assert cluster.condition(namespace, "later", stopped)["reason"] == "FailedNodes"
+    assert cluster.condition(namespace, "later", stopped)["reason"] == "MaxFailedNodesExceeded"
 
     cluster.on_node(bad, f"touch {folder}/fixed")
     retry(cluster, namespace, "later", "1")

@@ -12,13 +12,13 @@ from tests.e2e.jobs import GO, RETRY, on, reasons, shell, state, wait_condition
 def described_story(cluster, namespace):
     """Return the sentences with which `kubectl describe` of the only report ends."""
     text = cluster.kubectl("describe", "dsjr", "-n", namespace).partition("\nEvents:")[0]
-    return [line.strip() for line in text.partition("\n  Story:\n")[2].splitlines()]
+    return [line.strip() for line in text.partition("\n  Timeline:\n")[2].splitlines()]
 
 
 @pytest.fixture(scope="module")
 def impatient(cluster):
     """Let the controller give images and nodes little time, for this file only."""
-    with cluster.controller_settings(START_PATIENCE_SECONDS="5", UNREACHABLE_PATIENCE_SECONDS="5"):
+    with cluster.controller_settings(POD_START_TIMEOUT="5s", NODE_UNREACHABLE_GRACE_PERIOD="5s"):
         yield
 
 
@@ -32,7 +32,7 @@ def test_an_exit_code_fails_its_node_and_the_run_and_is_told_everywhere(cluster,
 
     failed = wait_condition(cluster, namespace, "exits", "Failed")
 
-    assert failed["reason"] == "FailedNodes"
+    assert failed["reason"] == "MaxFailedNodesExceeded"
     # The kubelet starts a failed task again at once, before anybody can judge it.
     expected = rf"1 of 3 nodes failed: {bad} exit 2 (at the first attempt|after \d attempts)"
     assert re.match(expected, failed["message"]), failed["message"]
@@ -102,7 +102,11 @@ def test_rules_fail_at_once_and_ignore(cluster, namespace, folder):
     wait_condition(cluster, namespace, "rules", "Failed", 120)
 
     failed = state(cluster, namespace, "rules", first)
-    assert (failed["state"], failed["reason"], failed["exitCode"]) == ("Failed", "ExitCode", 42)
+    assert (failed["state"], failed["reason"], failed["exitCode"]) == (
+        "Failed",
+        "FailurePolicyRule",
+        42,
+    )
     ignored = state(cluster, namespace, "rules", second)
     assert (ignored["state"], ignored["attempts"]) == ("Completed", 2)
 
@@ -264,7 +268,7 @@ def test_failed_nodes_within_the_limit_do_not_fail_the_run(cluster, namespace, f
 
     complete = wait_condition(cluster, namespace, "most", "Complete")
 
-    assert complete["reason"] == "EnoughNodesCompleted"
+    assert complete["reason"] == "CompletedWithinFailureLimit"
     assert complete["message"] == f"2 of 3 nodes completed, 1 failed ({bad})"
     # A node failed: the Job stays to be looked at, until that node was tried again.
     consistently(lambda: cluster.job(namespace, "most") is not None, 3)
@@ -284,7 +288,7 @@ def test_a_paused_run_goes_on_when_its_failed_node_is_tried_again(cluster, names
     cluster.apply(job)
 
     paused = wait_condition(cluster, namespace, "paused", "Suspended")
-    assert paused["reason"] == "FailedNodes"
+    assert paused["reason"] == "MaxFailedNodesExceeded"
     assert cluster.job(namespace, "paused")["status"]["phase"] == "Paused"
     eventually(lambda: "Paused" in reasons(cluster, namespace, "paused"))
 

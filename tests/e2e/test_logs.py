@@ -108,7 +108,7 @@ class Terminator:
             f"/api/v1/namespaces/{SYSTEM}/pods/{self._pod['metadata']['name']}:8081/proxy/metrics"
         )
         text = self._cluster.kubectl("get", "--raw", path)
-        return int(float(re.search(r"^terminator_log_bytes_total (\S+)$", text, re.MULTILINE)[1]))
+        return int(float(re.search(r"^dsj_log_read_bytes_total (\S+)$", text, re.MULTILINE)[1]))
 
 
 # --- what a task may print ---------------------------------------------------------------

@@ -36,7 +36,9 @@ def test_two_replicas_take_turns_and_a_deleted_leader_is_replaced(cluster, names
         leader = holder(cluster, "daemonset-job-controller")
         pods = [pod["metadata"]["name"] for pod in cluster.get("pods", "-n", SYSTEM)["items"]]
         assert leader in pods
-        leading = [metrics(cluster, pod, 8080)["job_controller_is_leader"] for pod in pods]
+        leading = [
+            metrics(cluster, pod, 8080)['dsj_is_leader{component="controller"}'] for pod in pods
+        ]
         assert sorted(leading) == ["0.0", "1.0"]
 
         cluster.kubectl("delete", "pod", leader, "-n", SYSTEM)
@@ -85,9 +87,9 @@ def test_metrics_tell_runs_and_their_duration(cluster, namespace):
     controller = metrics(cluster, pod["metadata"]["name"], 8080)
     terminator = metrics(cluster, pod["metadata"]["name"], 8081)
 
-    assert float(controller['job_controller_run_seconds_count{phase="Succeeded"}']) >= 1
-    assert 'job_controller_nodes{state="unreachable"}' in controller
-    assert any(key.startswith("terminator_") for key in terminator)
+    assert float(controller['dsj_run_duration_seconds_count{phase="Succeeded"}']) >= 1
+    assert 'dsj_nodes{state="unreachable"}' in controller
+    assert any(key.startswith("dsj_log_") for key in terminator)
 
 
 @pytest.mark.alone
@@ -112,5 +114,5 @@ def test_history_is_kept_by_number_and_by_age(cluster, namespace):
         eventually(lambda: set(kept("often")) == set(runs[1:]), 30, "the two newest runs")
         assert len(kept("other")) == 1
 
-    with cluster.controller_settings(HISTORY_SECONDS="5"):
+    with cluster.controller_settings(HISTORY_MAX_AGE="5"):
         eventually(lambda: not kept("often") and not kept("other"), 60, "all are too old")

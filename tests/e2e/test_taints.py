@@ -88,7 +88,7 @@ def test_a_node_whose_pod_is_refused_is_waited_for_though_another_is_tainted(
 
     def is_told():
         found = cluster.condition(namespace, "refused", "Progressing")
-        return found.get("reason") == "PodsRefused"
+        return found.get("reason") == "FailedCreate"
 
     with tainted(cluster, done):
         wait_taint_counted(cluster, namespace, "refused")

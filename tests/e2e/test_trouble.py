@@ -42,7 +42,7 @@ def test_an_image_that_does_not_exist_is_said(cluster, namespace):
     assert "localhost/nope:missing" in progressing(cluster, namespace, "nope", "ImagePullFailed")
     eventually(
         lambda: (
-            "3 of 3 nodes cannot get the image"
+            "3 of 3 nodes cannot pull the image"
             in cluster.condition(namespace, "nope", "Progressing")["message"]
         )
     )
@@ -52,7 +52,7 @@ def test_a_quota_that_forbids_the_pods_is_said_and_its_end_is_noticed(cluster, n
     set_quota(cluster, namespace, "none", pods="0")
     cluster.apply(make_job("squeezed", namespace, command=["sh", "-c"], args=["echo done;" + WAIT]))
 
-    message = progressing(cluster, namespace, "squeezed", "PodsRefused")
+    message = progressing(cluster, namespace, "squeezed", "FailedCreate")
     assert "exceeded quota: none" in message
 
     cluster.kubectl("delete", "quota", "none", "-n", namespace)
@@ -65,7 +65,7 @@ def test_pod_security_that_forbids_the_pods_is_said(cluster, namespace):
     )
     cluster.apply(make_job("forbidden", namespace, mountPath="/tmp"))
 
-    message = progressing(cluster, namespace, "forbidden", "PodsRefused")
+    message = progressing(cluster, namespace, "forbidden", "FailedCreate")
 
     assert "violates PodSecurity" in message
     assert "hostPath" in message

@@ -170,7 +170,7 @@ def _evidence(node: Raw) -> Raw:
         "podUID": "pod-uid",
         "results": {"ip": "10.0.0.1"},
         "lastLines": ["a line"],
-        "attempt": 1,
+        "lastReadAttempt": 1,
     }
 
 

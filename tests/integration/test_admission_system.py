@@ -12,7 +12,7 @@ from tests.integration.kube_env import KubeEnv, User, service_account
 
 ACCOUNT = service_account("daemonset-job-system", "daemonset-job-controller")
 OURS = {"daemonset-job": "true"}
-TURN = "daemonset.darkowlzz.space/turn"
+TURN = "daemonset.darkowlzz.space/start"
 UID_LABEL = "daemonset.darkowlzz.space/job-uid"
 UID = "12345678-0000-0000-0000-000000000000"
 
@@ -130,7 +130,7 @@ def test_of_its_own_pods_only_its_own_gate_comes_off(kube_env, namespace, accoun
         {"nodeSelector": {"a": "b"}},
     ):
         refusal = account.patch("pods", "mine", {"spec": spec})
-        assert "takes scheduling gates off a pod and changes nothing else" in refusal
+        assert "may remove scheduling gates of a pod and change nothing else" in refusal
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": UID}
     for metadata in (
         {"labels": {"a": "b"}},
@@ -142,7 +142,7 @@ def test_of_its_own_pods_only_its_own_gate_comes_off(kube_env, namespace, accoun
         refusal = account.patch("pods", "mine", {"metadata": metadata})
         assert "no label, annotation, owner or finalizer of a pod" in refusal
     refusal = account.patch("pods", "mine", {"spec": {"schedulingGates": None}})
-    assert "no scheduling gate off but" in refusal
+    assert "no scheduling gate but" in refusal
     others = {"spec": {"schedulingGates": [{"name": "example.com/other"}]}}
     assert account.patch("pods", "mine", others) == ""
     assert account.delete("pods", "mine") == ""
@@ -162,7 +162,7 @@ def test_daemon_sets_of_others_are_neither_changed_nor_deleted(kube_env, namespa
         account.patch("daemonsets", "sample", {"spec": {"minReadySeconds": 1}}),
         account.delete("daemonsets", "sample"),
     ):
-        assert "only DaemonSets that it made" in refusal
+        assert "only DaemonSets that it created" in refusal
 
 
 @pytest.mark.parametrize("lacking", ["label", "owner", "controller", "kind", "group", "uid"])
@@ -203,7 +203,7 @@ def test_its_own_daemon_sets_are_made_mended_and_deleted(kube_env, namespace, ac
     assert kube_env.get("ds", "sample", namespace)["metadata"]["labels"] == OURS | {UID_LABEL: UID}
     for metadata in ({"labels": {"daemonset-job": None}}, {"ownerReferences": None}):
         refusal = account.patch("daemonsets", "sample", {"metadata": metadata})
-        assert "makes only DaemonSets with the label" in refusal
+        assert "may create only DaemonSets with the label" in refusal
     assert account.delete("daemonsets", "sample") == ""
 
 
@@ -222,7 +222,7 @@ def test_a_report_begins_without_evidence_and_keeps_its_labels(kube_env, namespa
     words = ("create", "-f", "-")
     forged = report(namespace) | evidence("a")
     refusal = kube_env.refusal(*words, input=json.dumps(forged), user=ACCOUNT)
-    assert "created without evidence" in refusal
+    assert "must create a JobReport without evidence" in refusal
     kube_env.kubectl(*words, input=json.dumps(report(namespace)), user=ACCOUNT)
     name = report(namespace)["metadata"]["name"]
     assert account.patch("jobreports", name, evidence("a")) == ""

@@ -76,14 +76,14 @@ async def test_what_another_client_puts_into_the_daemon_set_is_told_and_removed(
 
         await play.until(is_put_right, "put right")
         job = await play.find(JOBS, "sample")
-        found = condition(job["status"], "Altered")
+        found = condition(job["status"], "DaemonSetAltered")
         assert (found["status"], found["reason"]) == ("True", "DaemonSetAltered")
         assert "kubectl-patch: template.spec." in found["message"]
-        assert "pods that were made meanwhile may have run something else" in found["message"]
+        assert "pods created meanwhile may have run something other" in found["message"]
 
         go.set()
         await play.job_until(lambda status: status["phase"] == "Succeeded", "succeeded")
-        story = (await play.report())["status"]["story"]
+        story = (await play.report())["status"]["timeline"]
         assert any("another client changed the spec of the DaemonSet" in line for line in story)
         await play.told("DaemonSetAltered", "Completed")
         final = await play.find(DAEMON_SETS, SET)

@@ -278,7 +278,7 @@ async def test_a_retry_after_the_deadline_tries_again(kube_env, namespace):
     behaviour = script(a=[FAILS, SUCCEEDS], b=[SUCCEEDS])
     async with stage(kube_env, namespace, nodes=("a", "b"), behaviour=behaviour) as play:
         await play.apply(spec(**EXIT, backoffLimit=0, activeDeadlineSeconds=4))
-        await play.reason("Failed", "FailedNodes", seconds=3)
+        await play.reason("Failed", "MaxFailedNodesExceeded", seconds=3)
         await asyncio.sleep(4)
         await retry(play)
         await play.gone(JOBS, "sample", seconds=6)
@@ -325,7 +325,7 @@ async def test_a_failed_run_without_pods_takes_a_time_to_live(kube_env, namespac
     behaviour = script(a=[FAILS], b=[SUCCEEDS])
     async with stage(kube_env, namespace, nodes=("a", "b"), behaviour=behaviour) as play:
         await play.apply(spec(**EXIT, backoffLimit=0, failurePolicy={"pods": "Delete"}))
-        await play.reason("Failed", "FailedNodes", seconds=SOON)
+        await play.reason("Failed", "MaxFailedNodesExceeded", seconds=SOON)
         await play.gone(DAEMON_SETS, SET, seconds=SOON)
         await play.change(JOBS, "sample", {"spec": {"ttlSecondsAfterFinished": 0}})
         await play.gone(JOBS, "sample", seconds=4)
@@ -369,9 +369,9 @@ SETUP = {"spec": {"initContainers": [{"name": "setup", "image": "example/setup:v
 async def test_a_pod_that_never_starts_its_task_fails_its_node(kube_env, namespace, why):
     behaviour = script(a=[NEVER_STARTS[why]])
     async with stage(kube_env, namespace, controller=False, behaviour=behaviour) as play:
-        await play.start_controller(start_patience_seconds=1 if why == "volume" else 3)
+        await play.start_controller(pod_start_timeout_seconds=1 if why == "volume" else 3)
         await play.apply(spec(template=SETUP) if why == "init" else spec())
-        found = await play.reason("Failed", "FailedNodes", seconds=SOON + 2)
+        found = await play.reason("Failed", "MaxFailedNodesExceeded", seconds=SOON + 2)
         assert play.world.name("a") in found["message"]
         reason = "PodRejected" if why == "rejected" else "ContainerStartFailed"
         assert (await play.node_states())["a"]["reason"] == reason
@@ -397,7 +397,7 @@ async def test_a_long_retry_token_works(kube_env, namespace):
     behaviour = script(a=[FAILS, SUCCEEDS], b=[SUCCEEDS])
     async with stage(kube_env, namespace, nodes=("a", "b"), behaviour=behaviour) as play:
         await play.apply(spec(**EXIT, backoffLimit=0))
-        await play.reason("Failed", "FailedNodes", seconds=SOON)
+        await play.reason("Failed", "MaxFailedNodesExceeded", seconds=SOON)
         await retry(play, "x" * 300)
         await play.gone(JOBS, "sample", seconds=SOON)
         assert (await play.report())["status"]["phase"] == "Succeeded"
@@ -413,7 +413,7 @@ async def test_a_failure_on_a_node_whose_clock_is_ahead_is_told_soon(kube_env, n
     async with stage(kube_env, namespace, behaviour=script(a=[failing, HOLD])) as play:
         play.world.skew["a"] = HOUR
         await play.apply(spec(backoffLimit=0))
-        await play.reason("Failed", "FailedNodes", seconds=SOON + 2)
+        await play.reason("Failed", "MaxFailedNodesExceeded", seconds=SOON + 2)
 
 
 async def test_a_token_counts_before_the_exit_on_a_node_whose_clock_is_behind(kube_env, namespace):
@@ -444,7 +444,7 @@ async def test_the_deadline_of_a_node_is_counted_by_one_clock(kube_env, namespac
         await play.apply(spec(nodeDeadlineSeconds=4))
         await play.started("a")
         await is_kept(play, 1.5)
-        await play.reason("Failed", "FailedNodes", seconds=SOON)
+        await play.reason("Failed", "MaxFailedNodesExceeded", seconds=SOON)
         assert (await play.node_states())["a"]["reason"] == "DeadlineExceeded"
 
 
@@ -453,11 +453,11 @@ async def test_the_patience_with_an_image_is_counted_by_one_clock(kube_env, name
     wrong = Run(waiting="ErrImagePull", message="no such image: example/task:v1")
     async with stage(kube_env, namespace, controller=False, behaviour=script(a=[wrong])) as play:
         play.world.skew["a"] = skew
-        await play.start_controller(start_patience_seconds=4)
+        await play.start_controller(pod_start_timeout_seconds=4)
         await play.apply(spec())
         await play.reason("Progressing", "ImagePullFailed", seconds=4)
         await is_kept(play, 1)
-        await play.reason("Failed", "FailedNodes", seconds=SOON)
+        await play.reason("Failed", "MaxFailedNodesExceeded", seconds=SOON)
 
 
 async def test_a_node_whose_clock_is_behind_is_given_the_time_to_be_ready_again(

@@ -37,7 +37,7 @@ def spec(**fields):
     return {"image": "example/task:v1", **fields}
 
 
-async def failed(play, reason="FailedNodes"):
+async def failed(play, reason="MaxFailedNodesExceeded"):
     """Return the Failed condition of the Job, which is still there with all it has."""
     found = await play.reason("Failed", reason)
     assert found["status"] == "True"
@@ -108,7 +108,7 @@ async def test_rules_say_what_an_exit_code_means(kube_env, namespace):
         play.world.behaviour = script(a=[fails(3), HOLD])
         await play.apply({**job, "backoffLimit": 6})
         assert "exit 3 at the first attempt" in (await failed(play))["message"]
-        assert (await play.node_states())["a"]["reason"] == "ExitCode"
+        assert (await play.node_states())["a"]["reason"] == "FailurePolicyRule"
 
 
 async def test_the_failure_token_fails_the_node(kube_env, namespace):
@@ -160,7 +160,7 @@ async def test_an_image_that_cannot_be_pulled_is_told_and_mended(kube_env, names
         await play.apply(spec())
         found = await play.reason("Progressing", "ImagePullFailed")
         assert found["status"] == "False"
-        assert "1 of 3 nodes cannot get the image" in found["message"]
+        assert "1 of 3 nodes cannot pull the image" in found["message"]
         assert "no such image" in found["message"]
         await play.told("ImagePullFailed")
 
@@ -181,7 +181,7 @@ async def test_a_container_that_cannot_start_fails_the_node_when_patience_ends(
     kube_env, namespace, wrong
 ):
     async with stage(kube_env, namespace, behaviour=script(a=[wrong]), controller=False) as play:
-        await play.start_controller(start_patience_seconds=2)
+        await play.start_controller(pod_start_timeout_seconds=2)
         await play.apply(spec())
         assert "no such image" in (await failed(play))["message"]
         assert play.world.executions["a"] == 0
@@ -239,7 +239,7 @@ async def test_a_node_made_anew_under_the_same_name_is_another_node(kube_env, na
 async def test_an_unreachable_node_is_told_apart_and_counts_against_the_limit(kube_env, namespace):
     behaviour = script(c=[HOLD])
     async with stage(kube_env, namespace, behaviour=behaviour, controller=False) as play:
-        await play.start_controller(unreachable_patience_seconds=2)
+        await play.start_controller(node_unreachable_grace_period_seconds=2)
         await play.apply(spec())
         await play.job_until(lambda s: (s.get("nodes") or {}).get("completed") == 2, "others done")
         await play.world.lose("c", since=timedelta(minutes=2))
@@ -252,7 +252,7 @@ async def test_an_unreachable_node_within_the_limit_is_waited_for(kube_env, name
     go = asyncio.Event()
     behaviour = script(c=[Run(after=go)])
     async with stage(kube_env, namespace, behaviour=behaviour, controller=False) as play:
-        await play.start_controller(unreachable_patience_seconds=2)
+        await play.start_controller(node_unreachable_grace_period_seconds=2)
         await play.apply(spec(failurePolicy={"maxFailedNodes": 1}))
         await play.job_until(lambda s: (s.get("nodes") or {}).get("completed") == 2, "others done")
         await play.world.lose("c", since=timedelta(minutes=2))
@@ -268,7 +268,7 @@ async def test_an_unreachable_node_within_the_limit_is_waited_for(kube_env, name
 async def test_a_lost_node_whose_pod_was_deleted_by_force_is_waited_for(kube_env, namespace):
     behaviour = script(c=[HOLD, Run()])
     async with stage(kube_env, namespace, behaviour=behaviour, controller=False) as play:
-        await play.start_controller(unreachable_patience_seconds=2)
+        await play.start_controller(node_unreachable_grace_period_seconds=2)
         await play.apply(spec(failurePolicy={"action": "Continue"}))
         await play.job_until(lambda s: (s.get("nodes") or {}).get("completed") == 2, "others done")
         await play.world.lose("c", since=timedelta(minutes=2))
@@ -324,7 +324,7 @@ async def test_continue_lets_every_node_have_its_turn(kube_env, namespace, limit
         if end == "Failed":
             await failed(play)
         else:
-            found = await play.reason("Complete", "EnoughNodesCompleted")
+            found = await play.reason("Complete", "CompletedWithinFailureLimit")
             a = play.world.name("a")
             assert found["message"] == f"2 of 3 nodes completed, 1 failed ({a})"
             # It has a failed node to look at: it stays until somebody says for how long.
@@ -341,7 +341,7 @@ async def test_pause_holds_the_run_until_a_retry(kube_env, namespace):
     behaviour = script(a=[fails(1), HOLD, Run()], b=[Run(after=go)])
     async with stage(kube_env, namespace, behaviour=behaviour) as play:
         await play.apply(spec(backoffLimit=0, failurePolicy={"action": "Pause"}))
-        found = await play.reason("Suspended", "FailedNodes")
+        found = await play.reason("Suspended", "MaxFailedNodesExceeded")
         assert "1 of 3 nodes failed" in found["message"]
         assert (await play.find(JOBS, "sample"))["status"]["phase"] == "Paused"
         await play.told("Paused")

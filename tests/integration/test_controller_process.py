@@ -31,7 +31,7 @@ async def test_the_scripts_do_it_with_the_rights_they_are_given(kube_env, namesp
 
         async def counted() -> bool:
             text = await controller.ask("/metrics")
-            return 'job_controller_nodes{state="completed"} 2.0' in text
+            return 'dsj_nodes{state="completed"} 2.0' in text
 
         await play.until(counted, "the metrics say so")
         assert await controller.ask("/healthz") == "ok\n"
@@ -87,7 +87,7 @@ async def test_two_controllers_take_turns(kube_env, namespace, tmp_path):
             return [
                 script
                 for script, text in zip(pair, texts, strict=True)
-                if "job_controller_is_leader 1.0" in text
+                if 'dsj_is_leader{component="controller"} 1.0' in text
             ]
 
         (leader,) = await play.until(leaders, "one leads")

@@ -347,9 +347,9 @@ async def test_a_foreign_daemon_set_of_that_name_is_not_touched(
     async with stage(kube_env, namespace, nodes=("a",)) as play:
         theirs = await play.admin.create(DAEMON_SETS, foreign(labels), namespace)
         await play.apply()
-        found = await play.reason("Progressing", "NameTaken")
+        found = await play.reason("Progressing", "DaemonSetAlreadyExists")
         assert SET in found["message"]
-        await play.told("NameTaken")
+        await play.told("DaemonSetAlreadyExists")
 
         after = await play.find(DAEMON_SETS, SET)
         assert after["spec"] == theirs["spec"]

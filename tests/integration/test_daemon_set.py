@@ -49,7 +49,7 @@ PODS = {
     "no profile": {"securityContext": {"seccompProfile": {"type": "Unconfined"}}},
     "no security context": {"securityContext": None},
     "hold as root": {
-        "containers": [{"name": "hold", "securityContext": {"runAsUser": 0, **PRIVILEGED}}]
+        "containers": [{"name": "pause", "securityContext": {"runAsUser": 0, **PRIVILEGED}}]
     },
     "a volume of ours": {
         "volumes": [{"name": "daemonset-job-state", "hostPath": {"path": "/var/state"}}]

@@ -20,7 +20,7 @@ async def test_what_pod_security_forbids_is_told_with_the_rights_that_the_system
         await play.enforce("restricted")
         controller = await play.start_controller()
         await play.apply({"image": "example/task:v1"})
-        found = await play.reason("Progressing", "PodsRefused", seconds=10)
+        found = await play.reason("Progressing", "FailedCreate", seconds=10)
         assert "1 of 1 pods cannot be created" in found["message"]
         assert "violates PodSecurity" in found["message"]
         # Told again by a controller that starts later.
@@ -29,7 +29,7 @@ async def test_what_pod_security_forbids_is_told_with_the_rights_that_the_system
         body = {"status": {"conditions": []}}
         await admin.merge_patch(JOBS, "sample", body, namespace, subresource="status")
         controller = await play.start_controller()
-        await play.reason("Progressing", "PodsRefused", seconds=10)
+        await play.reason("Progressing", "FailedCreate", seconds=10)
         calls = {call[:2] for call in controller.requests.calls if call[1] == EVENTS.plural}
         assert ("watch", "events") not in calls
         assert ("list", "events") in calls

@@ -166,7 +166,7 @@ async def test_every_right_that_is_granted_is_used(kube_env, namespace, document
         # A pod is lost and its successor let in; an event is told twice, and after a restart again.
         await play.enforce("restricted")
         await play.apply()
-        await play.reason("Progressing", "PodsRefused")
+        await play.reason("Progressing", "FailedCreate")
         await play.enforce("privileged")
         await play.shut(SET)
         await play.started("a")
@@ -194,7 +194,7 @@ async def test_every_right_that_is_granted_is_used(kube_env, namespace, document
                 "failurePolicy": {"action": "Continue", "pods": "Delete"},
             }
         )
-        await play.reason("Failed", "FailedNodes", seconds=60)
+        await play.reason("Failed", "MaxFailedNodesExceeded", seconds=60)
         await play.gone(DAEMON_SETS, SET)
         tasks.clear()
         await play.change(JOBS, "sample", {"metadata": {"annotations": {ANNOTATION_RETRY: "1"}}})
@@ -263,7 +263,9 @@ def test_each_account_writes_its_own_half_of_a_report(kube_env, namespace):
     entry = {"nodeUID": "u", "podUID": "p", "completedAt": "2025-01-01T00:00:00Z"}
     evidence = {"evidence": {"a": entry}}
     deadline = time.monotonic() + 30
-    while "the terminator's to write" not in asked(kube_env, CONTROLLER, namespace, evidence):
+    while "only the terminator may write the evidence" not in asked(
+        kube_env, CONTROLLER, namespace, evidence
+    ):
         assert time.monotonic() < deadline, "the policy is not in force"
         kube_env.kubectl(
             *("patch", "dsjr", "sample-1234", "-n", namespace, "--type=merge"),
@@ -272,7 +274,7 @@ def test_each_account_writes_its_own_half_of_a_report(kube_env, namespace):
     assert asked(kube_env, TERMINATOR, namespace, evidence) == ""
     for body in ({"evidence": None}, {"evidence": {"a": None}}, {"evidence": {"b": entry}}):
         refusal = asked(kube_env, CONTROLLER, namespace, body)
-        assert "the terminator's to write" in refusal
+        assert "only the terminator may write" in refusal
     assert asked(kube_env, CONTROLLER, namespace, {"metadata": {"managedFields": [{}]}}) == ""
     labels = {"metadata": {"labels": {"a": "b"}}}
     assert "no label" in asked(kube_env, TERMINATOR, namespace, labels)

@@ -76,7 +76,7 @@ async def test_the_worst_pattern_and_the_longest_lines_hold_up_nobody_else(tenan
         async with talking(scene) as all_of_a:
 
             async def are_read():
-                read = await scene.terminator.metric("terminator_log_bytes_total")
+                read = await scene.terminator.metric("dsj_log_read_bytes_total")
                 return len(all_of_a()) == len(A_NODES) and (read or 0) > 1024 * 1024
 
             await play.until(are_read, "A's logs are read")

@@ -50,7 +50,7 @@ STORED: dict[Resource, dict[str, Any]] = {
 }
 NOT_THE_TENANTS = (JOB_REPORTS, NODES)
 FOLLOWED = {
-    CONTROLLER: ("job_controller", [JOBS, PODS, DAEMON_SETS, JOB_REPORTS, NODES]),
+    CONTROLLER: ("controller", [JOBS, PODS, DAEMON_SETS, JOB_REPORTS, NODES]),
     TERMINATOR: ("terminator", [JOBS, PODS, DAEMON_SETS, JOB_REPORTS, NODES]),
 }
 
@@ -89,10 +89,10 @@ async def store(
 async def told_of(scene: Tenants, number: int) -> None:
     """Return once both programs say that so many objects of each kind cannot be read."""
     for script in scene.programs:
-        prefix, resources = FOLLOWED[script.name]
+        component, resources = FOLLOWED[script.name]
         for resource in resources:
-            metric = f'{prefix}_unreadable_objects{{resource="{resource.plural}"}}'
-            await scene.sampled(script, metric, number)
+            labels = f'component="{component}",resource="{resource.plural}"'
+            await scene.sampled(script, f"dsj_unreadable_objects{{{labels}}}", number)
             if number:
                 await scene.logged(
                     script, "cannot be read", f"resource={resource.plural} ", "name=deep "

@@ -145,7 +145,7 @@ _POD_SPECS: tuple[Raw, ...] = (
     {"priorityClassName": "no-such-class"},
     {"priorityClassName": "system-node-critical"},
     {"runtimeClassName": "no-such-class"},
-    {"schedulingGates": [{"name": names.TURN_GATE}]},
+    {"schedulingGates": [{"name": names.START_GATE}]},
     {"nodeSelector": {"zone": "x"}},
     {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"},
     {"terminationGracePeriodSeconds": 2**63 - 1},

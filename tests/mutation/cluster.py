@@ -29,7 +29,7 @@ NODES: Mapping[str, Mapping[str, str]] = {
     "c": {"zone": "x"},
 }
 # Patience in seconds: what does not heal is told within the minute that a Job is watched.
-PATIENCE = {"start_patience_seconds": 5, "unreachable_patience_seconds": 5}
+PATIENCE = {"pod_start_timeout_seconds": 5, "node_unreachable_grace_period_seconds": 5}
 
 
 class Admin(KubeClient):

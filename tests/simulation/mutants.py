@@ -116,7 +116,9 @@ def no_grace():
     def failure(court, record, case):
         container = case.pod.container
         if container is not None and container.state == "terminated":
-            return replace(record, state=judge.FAILED, reason="ExitCode", message="hasty"), None
+            return replace(
+                record, state=judge.FAILED, reason="FailurePolicyRule", message="hasty"
+            ), None
         return None, None
 
     with patch.object(judge.Court, "_failure", failure):

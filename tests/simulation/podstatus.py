@@ -4,7 +4,7 @@ A Job of mode Log has the task as its one container. In mode Exit the task is an
 and the pod is Pending until that has ended with 0 and the container that holds the pod runs.
 """
 
-from daemonset_job.api.names import CONTAINER_NAME, HOLD_CONTAINER_NAME
+from daemonset_job.api.names import CONTAINER_NAME, PAUSE_CONTAINER_NAME
 
 
 def has_init_task(pod):
@@ -34,5 +34,5 @@ def with_containers(pod, status, task, hold, inits=()):
     if not has_init_task(pod):
         more = {"initContainerStatuses": list(inits)} if inits else {}
         return {**status, **more, "containerStatuses": [task]}
-    holding = {"name": HOLD_CONTAINER_NAME, "state": hold, "restartCount": 0}
+    holding = {"name": PAUSE_CONTAINER_NAME, "state": hold, "restartCount": 0}
     return {**status, "initContainerStatuses": [*inits, task], "containerStatuses": [holding]}

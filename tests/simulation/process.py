@@ -25,8 +25,8 @@ from tests.simulation.quick import NOTHING, quick
 
 MANAGED = {LABEL_MANAGED: LABEL_MANAGED_VALUE}
 # Shorter than the defaults, so that a run in trouble comes to rest sooner.
-START_PATIENCE_SECONDS = 30.0
-UNREACHABLE_PATIENCE_SECONDS = 12.0
+POD_START_TIMEOUT_SECONDS = 30.0
+NODE_UNREACHABLE_GRACE_PERIOD_SECONDS = 12.0
 RESYNC_SECONDS = 60.0
 
 
@@ -110,8 +110,8 @@ class ControllerProcess(Process):
         config = ControllerConfig(
             lease_namespace="",
             workers=2,
-            start_patience_seconds=START_PATIENCE_SECONDS,
-            unreachable_patience_seconds=UNREACHABLE_PATIENCE_SECONDS,
+            pod_start_timeout_seconds=POD_START_TIMEOUT_SECONDS,
+            node_unreachable_grace_period_seconds=NODE_UNREACHABLE_GRACE_PERIOD_SECONDS,
         )
         controller = self.controller = main.Controller(
             client, config, NOTHING, clock=self._world.clock, events=NOTHING

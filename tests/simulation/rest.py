@@ -8,7 +8,7 @@ A Job that completed is gone, and its report stands, closed and whole.
 from tests.simulation import intent
 from tests.simulation.oracle import is_true, owned_by
 from tests.simulation.oracle.shards import node_states, reports_of, rest_faults
-from tests.simulation.process import START_PATIENCE_SECONDS
+from tests.simulation.process import POD_START_TIMEOUT_SECONDS
 from tests.simulation.server import JOBS, NODES, PODS, REPORTS, controller_of
 
 # Who is refused for good tries again within that time, or has given up.
@@ -289,4 +289,4 @@ class _Rest:
 
 
 # A task that does not start, and nothing says why, fails its node after three times the patience.
-REST_SECONDS = 3 * START_PATIENCE_SECONDS + 15.0
+REST_SECONDS = 3 * POD_START_TIMEOUT_SECONDS + 15.0

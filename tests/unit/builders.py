@@ -61,7 +61,9 @@ def make_pod(node: str, *, state="running", serial=1, **changes) -> Pod:
 
 
 def gated_pod(node: str, *, serial=2, **changes) -> Pod:
-    return make_pod(node, state="", serial=serial, bound=False, gates=(names.TURN_GATE,), **changes)
+    return make_pod(
+        node, state="", serial=serial, bound=False, gates=(names.START_GATE,), **changes
+    )
 
 
 def done(node: str, uid: str | None = None, at="2026-01-02T03:04:00.123456789Z") -> Evidence:

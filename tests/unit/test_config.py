@@ -22,11 +22,11 @@ def test_the_environment_is_that_of_the_deployment():
         POD_NAMESPACE="system",
         WORKERS="8",
         PROBE_PORT="0",
-        HOLD_IMAGE="hold:1",
-        START_PATIENCE_SECONDS="10",
-        UNREACHABLE_PATIENCE_SECONDS="0",
+        PAUSE_IMAGE="pause:1",
+        POD_START_TIMEOUT="1m30s",
+        NODE_UNREACHABLE_GRACE_PERIOD="0",
         HISTORY_LIMIT="3",
-        HISTORY_SECONDS="60",
+        HISTORY_MAX_AGE="1h",
         HISTORY_NAMESPACE_LIMIT="7",
         LOG_LEVEL="DEBUG",
         LOG_FORMAT="json",
@@ -39,11 +39,11 @@ def test_the_environment_is_that_of_the_deployment():
         lease_namespace="system",
         workers=8,
         probe_port=0,
-        hold_image="hold:1",
-        start_patience_seconds=10,
-        unreachable_patience_seconds=0,
+        pause_image="pause:1",
+        pod_start_timeout_seconds=90,
+        node_unreachable_grace_period_seconds=0,
         history_limit=3,
-        history_seconds=60,
+        history_max_age_seconds=3600,
         history_namespace_limit=7,
         log_level="DEBUG",
         log_json=True,
@@ -58,40 +58,41 @@ def test_probes_are_served_on_all_addresses_unless_one_is_given():
 def test_arguments_speak_louder_than_the_environment():
     environ = {
         "KUBECONFIG": "/env", "WATCH_NAMESPACES": "env", "TERMINATION_WORD": "env",
-        "POD_NAMESPACE": "env", "WORKERS": "1", "PROBE_PORT": "1", "HOLD_IMAGE": "env",
-        "START_PATIENCE_SECONDS": "1", "UNREACHABLE_PATIENCE_SECONDS": "1", "HISTORY_LIMIT": "1",
-        "HISTORY_SECONDS": "1", "HISTORY_NAMESPACE_LIMIT": "1",
+        "POD_NAMESPACE": "env", "WORKERS": "1", "PROBE_PORT": "1", "PAUSE_IMAGE": "env",
+        "POD_START_TIMEOUT": "1", "NODE_UNREACHABLE_GRACE_PERIOD": "1", "HISTORY_LIMIT": "1",
+        "HISTORY_MAX_AGE": "1", "HISTORY_NAMESPACE_LIMIT": "1",
         "LOG_LEVEL": "ERROR", "LOG_FORMAT": "json",
     }  # fmt: skip
     config = parse(
-        "--kubeconfig", "/arg", "--context", "c", "--namespaces", "arg", "--token", "arg",
-        "--lease-namespace", "arg", "--workers", "2", "--probe-port", "2", "--hold-image", "arg",
-        "--start-patience", "2", "--unreachable-patience", "2", "--history-limit", "2",
-        "--history-seconds", "2", "--history-namespace-limit", "2", "--log-level", "INFO",
+        "--kubeconfig", "/arg", "--context", "c", "--namespaces", "arg",
+        "--completion-token", "arg", "--lease-namespace", "arg", "--workers", "2",
+        "--probe-port", "2", "--pause-image", "arg",
+        "--pod-start-timeout", "2", "--node-unreachable-grace-period", "2s", "--history-limit", "2",
+        "--history-max-age", "2", "--history-namespace-limit", "2", "--log-level", "INFO",
         "--log-format", "human", **environ,
     )  # fmt: skip
     assert config == Config(
         namespaces=("arg",), kubeconfig="/arg", context="c", token="arg", identity="host",
-        lease_namespace="arg", workers=2, probe_port=2, hold_image="arg",
-        start_patience_seconds=2, unreachable_patience_seconds=2, history_limit=2,
-        history_seconds=2, history_namespace_limit=2, log_level="INFO", log_json=False,
+        lease_namespace="arg", workers=2, probe_port=2, pause_image="arg",
+        pod_start_timeout_seconds=2, node_unreachable_grace_period_seconds=2, history_limit=2,
+        history_max_age_seconds=2, history_namespace_limit=2, log_level="INFO", log_json=False,
     )  # fmt: skip
 
 
 def test_empty_variables_are_as_if_they_were_not_there():
     names = ("KUBECONFIG", "WATCH_NAMESPACES", "TERMINATION_WORD", "POD_NAME", "POD_NAMESPACE",
-             "WORKERS", "PROBE_PORT", "HOLD_IMAGE", "START_PATIENCE_SECONDS", "HISTORY_LIMIT",
-             "HISTORY_SECONDS", "HISTORY_NAMESPACE_LIMIT")  # fmt: skip
+             "WORKERS", "PROBE_PORT", "PAUSE_IMAGE", "POD_START_TIMEOUT", "HISTORY_LIMIT",
+             "HISTORY_MAX_AGE", "HISTORY_NAMESPACE_LIMIT")  # fmt: skip
     assert parse(**dict.fromkeys(names, "")) == Config(identity="host")
 
 
 def test_history_without_an_age_is_kept_for_ever():
-    assert parse("--history-seconds", "0").history_seconds is None
+    assert parse("--history-max-age", "0").history_max_age_seconds is None
     assert parse("--history-namespace-limit", "0").history_namespace_limit is None
 
 
 def test_history_has_an_end_unless_it_is_told_otherwise():
-    assert parse().history_seconds == 30 * 24 * 3600
+    assert parse().history_max_age_seconds == 30 * 24 * 3600
     assert parse().history_namespace_limit == 500
 
 
@@ -103,10 +104,10 @@ def test_history_has_an_end_unless_it_is_told_otherwise():
         ("WORKERS", "-1"),
         ("PROBE_PORT", "http"),
         ("PROBE_PORT", "65536"),
-        ("START_PATIENCE_SECONDS", "5m"),
-        ("UNREACHABLE_PATIENCE_SECONDS", "1.5"),
+        ("POD_START_TIMEOUT", "5 minutes"),
+        ("NODE_UNREACHABLE_GRACE_PERIOD", "-1s"),
         ("HISTORY_LIMIT", "all"),
-        ("HISTORY_SECONDS", "1h"),
+        ("HISTORY_MAX_AGE", "100000h"),
         ("LOG_FORMAT", "xml"),
         ("TERMINATION_WORD", " done "),
         ("TERMINATION_WORD", "  "),
@@ -124,7 +125,7 @@ def test_a_variable_that_makes_no_sense_is_named_with_the_fix(name, value):
         (["--workers", "0"], "from 1 up"),
         (["--workers", "x"], "from 1 up"),
         (["--probe-port", "65536"], "0 to 65535"),
-        (["--start-patience", "-1"], "--start-patience"),
+        (["--pod-start-timeout", "-1"], "--pod-start-timeout"),
         (["--history-limit", "x"], "whole number"),
         (["--log-format", "xml"], "human"),
         (["--nonsense"], "--nonsense"),

@@ -119,11 +119,15 @@ def test_the_controller_takes_the_environment_it_is_given():
     assert parsed.probe_port == 8080
     # What the ConfigMap says is what the program would do without it.
     bare = config.parse_config([], {}, "host")
-    for field in ("start_patience_seconds", "unreachable_patience_seconds", "history_limit"):
+    for field in (
+        "pod_start_timeout_seconds",
+        "node_unreachable_grace_period_seconds",
+        "history_limit",
+    ):
         assert getattr(parsed, field) == getattr(bare, field)
-    assert parsed.history_seconds == bare.history_seconds
+    assert parsed.history_max_age_seconds == bare.history_max_age_seconds
     assert parsed.history_namespace_limit == bare.history_namespace_limit
-    assert parsed.hold_image == bare.hold_image
+    assert parsed.pause_image == bare.pause_image
 
 
 def test_the_terminator_takes_its_environment_and_its_file():
@@ -320,7 +324,7 @@ def test_the_controller_looks_for_every_policy():
 
 def test_the_policies_know_the_names_that_the_code_gives():
     text = (DEPLOY / "admission-system.yaml").read_text()
-    for name in (names.LABEL_MANAGED, names.LABEL_JOB_UID, names.TURN_GATE, names.JOB_KIND):
+    for name in (names.LABEL_MANAGED, names.LABEL_JOB_UID, names.START_GATE, names.JOB_KIND):
         assert f"'{name}'" in text
     assert f"'{names.GROUP}/'" in text
 

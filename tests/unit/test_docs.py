@@ -227,8 +227,8 @@ def test_no_reason_in_the_reference_is_made_up():
 def test_every_name_is_in_the_reference():
     text = text_of(REFERENCE / "names.md")
     labels = (names.LABEL_DAEMON_SET, names.LABEL_JOB, names.LABEL_MANAGED, names.LABEL_JOB_UID)
-    others = (names.LABEL_SHARD, names.ANNOTATION_RETRY, names.TURN_GATE, names.FIELD_MANAGER)
-    containers = (names.CONTAINER_NAME, names.HOLD_CONTAINER_NAME)
+    others = (names.LABEL_SHARD, names.ANNOTATION_RETRY, names.START_GATE, names.FIELD_MANAGER)
+    containers = (names.CONTAINER_NAME, names.PAUSE_CONTAINER_NAME)
     assert [n for n in (*labels, *others, *containers) if f"`{n}`" not in text] == []
 
 

@@ -60,7 +60,7 @@ class Reports:
 
 def history(reports, clock, **settings):
     """Return a function that makes a pass over the reports, whose Jobs are gone."""
-    kept = {"history_limit": 10, "history_seconds": None, "history_namespace_limit": None}
+    kept = {"history_limit": 10, "history_max_age_seconds": None, "history_namespace_limit": None}
     shell = SimpleNamespace(clock=clock, settings=lambda: SimpleNamespace(**kept | settings))
 
     async def find_job(_key):

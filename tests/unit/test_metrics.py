@@ -12,7 +12,7 @@ NODES = {"waiting": 1, "active": 2, "completed": 3, "failed": 4, "unreachable": 
 
 
 def value(metrics, name, **labels):
-    return metrics.registry.get_sample_value(f"job_controller_{name}", labels)
+    return metrics.registry.get_sample_value(f"dsj_{name}", labels)
 
 
 def watching(*jobs):
@@ -32,15 +32,15 @@ def job(number=0, phase="Running", nodes=NODES):
 def test_everything_is_there_before_anything_has_happened():
     metrics = watching()
     for result in ("done", "retried", "failed"):
-        assert value(metrics, "reconcile_total", result=result) == 0
+        assert value(metrics, "reconciles_total", component="controller", result=result) == 0
     for phase in ("Pending", "Running", "Paused", "Succeeded", "Failed"):
         assert value(metrics, "jobs", phase=phase) == 0
     for state in NODES:
         assert value(metrics, "nodes", state=state) == 0
     for phase in ("Succeeded", "Failed"):
-        assert value(metrics, "run_seconds_count", phase=phase) == 0
-    assert value(metrics, "is_leader") == 0
-    assert value(metrics, "reconcile_seconds_count") == 0
+        assert value(metrics, "run_duration_seconds_count", phase=phase) == 0
+    assert value(metrics, "is_leader", component="controller") == 0
+    assert value(metrics, "reconcile_duration_seconds_count") == 0
 
 
 def test_jobs_are_told_by_phase_and_a_new_one_is_pending():
@@ -59,7 +59,7 @@ def test_nodes_are_summed_over_all_jobs_and_told_of_each():
 
 
 def single_jobs(metrics):
-    (family,) = [f for f in metrics.registry.collect() if f.name == "job_controller_job_nodes"]
+    (family,) = [f for f in metrics.registry.collect() if f.name == "dsj_job_nodes"]
     return {(sample.labels["namespace"], sample.labels["job"]) for sample in family.samples}
 
 
@@ -88,7 +88,7 @@ def test_nobodys_old_or_many_jobs_hide_those_of_others():
 def test_single_jobs_are_told_up_to_a_limit_and_the_sums_go_on():
     jobs = [job(number) for number in reversed(range(JOBS_LIMIT + 10))]
     metrics = watching(*jobs)
-    (family,) = [f for f in metrics.registry.collect() if f.name == "job_controller_job_nodes"]
+    (family,) = [f for f in metrics.registry.collect() if f.name == "dsj_job_nodes"]
     told = {sample.labels["job"] for sample in family.samples}
     assert told == {f"job-{number:03}" for number in range(JOBS_LIMIT)}
     assert value(metrics, "nodes", state="waiting") == JOBS_LIMIT + 10
@@ -118,7 +118,7 @@ def test_requests_are_counted_by_verb_resource_and_code():
     metrics.count_request("patch", "jobs/status", 409, 0.1)
     metrics.count_request("patch", "jobs/status", 409, 0.1)
     metrics.count_request("patch", "jobs/status", 0, 0.1)
-    labels = {"verb": "patch", "resource": "jobs/status"}
+    labels = {"component": "controller", "verb": "patch", "resource": "jobs/status"}
     assert value(metrics, "api_requests_total", **labels, code="409") == 2
     assert value(metrics, "api_requests_total", **labels, code="0") == 1
 
@@ -136,8 +136,8 @@ def test_the_end_of_a_run_is_counted_once_with_its_duration(phase):
     after = {**ENDED, "phase": phase}
     metrics.count_end({"phase": "Running"}, after)
     metrics.count_end(after, {**after, "message": "another word"})
-    assert value(metrics, "run_seconds_count", phase=phase) == 1
-    assert value(metrics, "run_seconds_sum", phase=phase) == 120
+    assert value(metrics, "run_duration_seconds_count", phase=phase) == 1
+    assert value(metrics, "run_duration_seconds_sum", phase=phase) == 120
 
 
 @pytest.mark.parametrize(
@@ -152,10 +152,10 @@ def test_the_end_of_a_run_is_counted_once_with_its_duration(phase):
 def test_what_is_no_end_or_has_no_duration_is_not_counted(after):
     metrics = Metrics()
     metrics.count_end({"phase": "Running"}, after)
-    assert value(metrics, "run_seconds_count", phase="Succeeded") == 0
+    assert value(metrics, "run_duration_seconds_count", phase="Succeeded") == 0
 
 
 def test_clocks_that_disagree_give_no_negative_duration():
     metrics = Metrics()
     metrics.count_end({}, {**ENDED, "startTime": "2026-01-01T01:00:00Z"})
-    assert value(metrics, "run_seconds_sum", phase="Succeeded") == 0
+    assert value(metrics, "run_duration_seconds_sum", phase="Succeeded") == 0

@@ -134,20 +134,20 @@ def test_processes_are_read_from_what_the_script_prints():
 
 def test_gauges_are_found_under_one_name_for_both_programs():
     text = (
-        "# HELP terminator_streams_open x\nterminator_streams_open 3.0\n"
-        'job_controller_queue_keys{state="ready"} 2.0\n'
-        'terminator_cache_objects{resource="pods"} 7.0\n'
-        'job_controller_job_nodes{job="a",namespace="b",state="active"} 1.0\n'
-        'job_controller_reconcile_total{result="failed"} 4.0\n'
+        "# HELP dsj_log_streams x\ndsj_log_streams 3.0\n"
+        'dsj_workqueue_keys{component="controller",state="ready"} 2.0\n'
+        'dsj_cache_objects{component="terminator",resource="pods"} 7.0\n'
+        'dsj_job_nodes{job="a",namespace="b",state="active"} 1.0\n'
+        'dsj_reconciles_total{component="controller",result="failed"} 4.0\n'
     )
-    assert parse_gauges(text) == {"streams_open": 3, "queue_ready": 2, "cache_pods": 7}
-    assert parse_totals(text) == {'reconcile_total{result="failed"}': 4}
+    assert parse_gauges(text) == {"log_streams": 3, "queue_ready": 2, "cache_pods": 7}
+    assert parse_totals(text) == {'reconciles_total{component="controller",result="failed"}': 4}
 
 
 def test_a_page_holds_every_series_and_every_problem_and_nothing_from_elsewhere():
     lines = [{"type": "start", "hours": 1, "seed": 2}]
     for number in range(30):
-        line = sample(number, process(rss_mib=80 + number, streams_open=number % 3))
+        line = sample(number, process(rss_mib=80 + number, log_streams=number % 3))
         lines.append({**line, "cluster": {"Jobs": number}})
     lines.append({"type": "job", "job": "a/b", "problems": ["it is <stuck>"]})
     lines.append({"type": "disturbance", "at": 90.0, "kind": "quota"})

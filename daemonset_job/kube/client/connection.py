@@ -118,7 +118,7 @@ class CertificateAuthority:
                 self._read()
             except (OSError, ConfigurationError) as error:
                 log = logger.bind(path=str(self._path), error=str(error))
-                log.warning("the certificate authorities cannot be read, keeping the former ones")
+                log.warning("cannot read the certificate authorities, keeping the previous ones")
         return self._context
 
     def _read(self) -> None:
@@ -183,7 +183,9 @@ class Kubeconfig:
                     persist_config=False,
                 )
         except TimeoutError as error:
-            raise ConfigurationError(f"{self._path}: the credential plugin hangs") from error
+            raise ConfigurationError(
+                f"{self._path}: the credential plugin did not finish in time"
+            ) from error
         except (ConfigException, yaml.YAMLError, OSError, ValueError, TypeError) as error:
             raise ConfigurationError(f"{self._path}: {error}") from error
         self._value = settings.api_key.get("BearerToken")

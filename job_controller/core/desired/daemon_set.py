@@ -131,7 +131,7 @@ def build_pod_template(job: Job, *, gated: bool, settings: Settings) -> dict[str
     pod_spec = dict(template.get("spec") or generated["spec"])  # null is none
     _place(pod_spec, node_terms(spec.nodes))
     if gated:
-        ours = {"name": names.TURN_GATE}
+        ours = {"name": names.START_GATE}
         others = [gate for gate in pod_spec.get("schedulingGates") or () if gate != ours]
         pod_spec["schedulingGates"] = [ours, *others]
     template["spec"] = pod_spec
@@ -147,9 +147,9 @@ def _containers(job: Job, settings: Settings) -> dict[str, Any]:
     task = _task_container(job, settings.token)
     if job.spec.completion.mode != "Exit":
         return {"containers": [task]}
-    hold = {
-        "name": names.HOLD_CONTAINER_NAME,
-        "image": settings.hold_image,
+    pause = {
+        "name": names.PAUSE_CONTAINER_NAME,
+        "image": settings.pause_image,
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
@@ -158,7 +158,7 @@ def _containers(job: Job, settings: Settings) -> dict[str, Any]:
             "readOnlyRootFilesystem": True,
         },
     }
-    return {"initContainers": [task], "containers": [hold]}
+    return {"initContainers": [task], "containers": [pause]}
 
 
 def _task_container(job: Job, token: str) -> dict[str, Any]:

@@ -17,9 +17,9 @@ from job_controller.core.state.run_state import HELD, LOST, SUCCEEDED, RunVerdic
 from job_controller.core.text.fold_names import fold
 from job_controller.core.text.sanitize import brief
 
-_UNSTARTED_WORDS = "nothing has been started"
-_SUSPENDED_WORDS = "spec.suspend is true: no node starts its work; those that have started go on"
-_RESUMED = Condition(names.CONDITION_SUSPENDED, False, "Resumed", "the run goes on")
+_UNSTARTED_WORDS = "the Job has not started"
+_SUSPENDED_WORDS = "spec.suspend is true: no further node starts; running tasks continue"
+_RESUMED = Condition(names.CONDITION_SUSPENDED, False, "Resumed", "run resumed")
 
 
 def first_status(job: Job, now: datetime, token: str = "") -> dict[str, Any]:
@@ -27,7 +27,7 @@ def first_status(job: Job, now: datetime, token: str = "") -> dict[str, Any]:
 
     `token` is the configured word, which is recorded for a Job that names none of its own.
     """
-    changes = [Condition(names.CONDITION_PROGRESSING, True, "Starting", "making the DaemonSet")]
+    changes = [Condition(names.CONDITION_PROGRESSING, True, "Starting", "creating the DaemonSet")]
     if job.condition(names.CONDITION_SUSPENDED) is not None:
         changes.append(_RESUMED)
     return {
@@ -73,7 +73,7 @@ def unreadable_status(job: Job, error: str, now: datetime) -> dict[str, Any]:
     if is_told and job.status.get("observedGeneration") == job.generation:
         return dict(job.status)
     words = (
-        f"the controller cannot read this Job, and does nothing for it: {brief(error)}; "
+        f"the controller cannot read this Job and ignores it: {brief(error)}; "
         "shorten what is nested too deep or too large in it, or delete it and create it again"
     )
     unread = Condition(names.CONDITION_PROGRESSING, False, "Unreadable", words)
@@ -111,7 +111,7 @@ def next_status(  # noqa: PLR0913 - one argument for each thing that it tells
         ),
     }
     if job.retry_token:
-        status["retry"] = job.retry_token
+        status["observedRetry"] = job.retry_token
     if run.state not in {SUCCEEDED, LOST}:
         # A failed run that is tried again has not ended.
         status.pop("completionTime", None)
@@ -130,7 +130,7 @@ def _is_over_anew(job: Job, run: RunVerdict) -> bool:
     """
     if not job.is_true(names.CONDITION_FAILED):
         return False
-    return run.state == SUCCEEDED or job.status.get("retry", "") != job.retry_token
+    return run.state == SUCCEEDED or job.status.get("observedRetry", "") != job.retry_token
 
 
 def _altered(alteration: str) -> list[Condition]:
@@ -141,8 +141,8 @@ def _altered(alteration: str) -> list[Condition]:
     if not alteration:
         return []
     words = (
-        f"another client changed the spec of the DaemonSet ({brief(alteration, 400)}); it is put "
-        "right, but pods that were made meanwhile may have run something else than the Job says"
+        f"another client changed the spec of the DaemonSet ({brief(alteration, 400)}); it is "
+        "reverted, but pods created meanwhile may have run something other than the Job says"
     )
     return [Condition(names.CONDITION_ALTERED, True, "DaemonSetAltered", words)]
 
@@ -156,7 +156,7 @@ def _conditions(
     if run.state == LOST:
         changes.append(Condition(names.CONDITION_FAILED, True, run.reason, run.message))
     elif job.is_true(names.CONDITION_FAILED):
-        words = "the failed nodes are tried again"
+        words = "retrying failed nodes"
         changes.append(Condition(names.CONDITION_FAILED, False, "Retrying", words))
     is_paused = _is_paused(job, tally, run)
     if is_paused and job.spec.suspend:
@@ -181,7 +181,7 @@ def _progressing(job: Job, tally: Tally, run: RunVerdict, trouble: Trouble | Non
     if _is_paused(job, tally, run):
         return Condition(type_, False, "Paused", tell_progress(tally))
     if not tally.is_known:
-        return Condition(type_, True, "Starting", "making the DaemonSet")
+        return Condition(type_, True, "Starting", "creating the DaemonSet")
     return Condition(type_, True, "NodesActive", tell_progress(tally))
 
 

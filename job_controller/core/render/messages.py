@@ -20,7 +20,7 @@ def with_message(run: RunVerdict, tally: Tally, job: Job) -> RunVerdict:
     """Return the verdict with the sentence of its reason, unless it is on record already."""
     if not run.reason or run.message:
         return run
-    if run.reason == "FailedNodes":
+    if run.reason == "MaxFailedNodesExceeded":
         message = tell_failed(tally, run.allowed)
     elif run.reason == "DeadlineExceeded":
         message = _tell_deadline(tally, job)

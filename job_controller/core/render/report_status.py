@@ -102,7 +102,7 @@ def _next_records(snapshot: Snapshot, tally: Tally) -> dict[str, NodeRecord]:
             continue
         if record.state in {ACTIVE, UNREACHABLE} or (record.state == WAITING and record.attempts):
             # It has begun, which still counts when it is back.
-            words = "the node left before its task had ended"
+            words = "the node left before its task had finished"
             records[name] = replace(record, state=REMOVED, reason="NodeRemoved", message=words)
         elif record.state not in {COMPLETED, FAILED, REMOVED}:
             del records[name]
@@ -152,7 +152,7 @@ def _summary(job_status: Mapping[str, Any], records: Mapping[str, NodeRecord]) -
     if message := _message(job_status):
         summary["message"] = message
     if story := tell_run(summary, records, job_status.get("conditions") or ()):
-        summary["story"] = story
+        summary["timeline"] = story
     return summary
 
 
@@ -173,7 +173,7 @@ def closed_status(report: JobReport) -> dict[str, Any] | None:
         **report.status,
         "phase": PHASE_CANCELLED,
         "message": message,
-        "story": [*without_present(report.status.get("story") or ()), message],
+        "timeline": [*without_present(report.status.get("timeline") or ()), message],
     }
 
 

@@ -132,13 +132,13 @@ def _fate(record: NodeRecord) -> tuple[str, str] | None:
         case "Failed":
             return "failed", record.message
         case "Removed":
-            return "is gone", record.message
+            return "removed", record.message
         case "Unreachable":
-            return "cannot be reached", record.message
+            return "unreachable", record.message
         case "Completed" if record.attempts > 1:
             return f"completed at attempt {record.attempts}", ""
         case "Waiting" | "Active" if record.reason:
-            return "has not completed", record.message
+            return "not completed", record.message
     return None
 
 

@@ -25,19 +25,22 @@ from job_controller.core.text.sanitize import brief
 REFUSAL_LIMIT = 1024
 # The reason of a trouble that a run can have after its end too: its pods may not be deleted.
 POD_CHANGE_REFUSED = "PodChangeRefused"
-PODS_REFUSED = "PodsRefused"
+FAILED_CREATE = "FailedCreate"
 # Reasons of a node's record that need a person, the most telling first, as reasons of the
-# condition and in words after "2 of 3 nodes".
+# condition and as the start of its message.
 _NODE_TROUBLE = {
-    "ImagePullFailed": ("ImagePullFailed", "cannot get the image"),
-    "ContainerStartFailed": ("ContainerStartFailed", "cannot start the container"),
-    "PodRejected": ("PodRejected", "do not take the pod"),
-    "TaskNotStarted": ("TaskNotStarted", "have not started the task"),
-    "SchedulingGated": ("SchedulingGated", "wait at scheduling gates of somebody else"),
-    "Unschedulable": ("Unschedulable", "have no room for the pod"),
-    "NodeNotReady": ("NodesUnreachable", "cannot be reached"),
-    "NodeTainted": ("NodesUnreachable", "cannot take the pod"),
-    "Restarting": ("TaskFailing", "see the task fail and be started again"),
+    "ImagePullFailed": ("ImagePullFailed", "{nodes} cannot pull the image"),
+    "ContainerStartFailed": ("ContainerStartFailed", "{nodes} cannot start the container"),
+    "PodRejected": ("PodRejected", "{nodes} reject the pod"),
+    "TaskNotStarted": ("TaskNotStarted", "{nodes} have not started the task"),
+    "ForeignSchedulingGate": (
+        "ForeignSchedulingGate",
+        "{nodes} have pods with scheduling gates of another system",
+    ),
+    "Unschedulable": ("Unschedulable", "{nodes} have no room for the pod"),
+    "NodeNotReady": ("NodesUnreachable", "{nodes} are unreachable"),
+    "NodeTainted": ("NodesUnreachable", "{nodes} have a taint that keeps the pod off"),
+    "Restarting": ("TaskFailing", "the task is failing and restarting on {nodes}"),
 }
 
 
@@ -74,8 +77,8 @@ def find_hindrance(snapshot: Snapshot) -> Trouble | None:
     if size > SPEC_LIMIT_BYTES:
         return Trouble(
             "SpecTooLarge",
-            f"spec without spec.nodes has {_kib(size)} as JSON, {_kib(SPEC_LIMIT_BYTES)} at most: "
-            "keep what is long in a ConfigMap, or in the image",
+            f"spec without spec.nodes has {_kib(size)} as JSON, the limit is "
+            f"{_kib(SPEC_LIMIT_BYTES)}: move long values to a ConfigMap or into the image",
         )
     return _token_trouble(snapshot) or _daemon_set_trouble(snapshot)
 
@@ -90,10 +93,10 @@ def _terms_trouble(job: Job) -> Trouble | None:
     if size <= TERMS_LIMIT_BYTES:
         return None
     return Trouble(
-        "TooManyNodeTerms",
+        "TooManyNodeSelectorTerms",
         f"spec.nodes and the node affinity of spec.template make {count} nodeSelectorTerms of "
-        f"{_kib(size)}, {_kib(TERMS_LIMIT_BYTES)} at most: name fewer nodes, or choose them by "
-        "their labels with spec.nodes.selector",
+        f"{_kib(size)}, the limit is {_kib(TERMS_LIMIT_BYTES)}: name fewer nodes, or select them "
+        "by label with spec.nodes.selector",
     )
 
 
@@ -133,8 +136,8 @@ def _refused_pod_changes(snapshot: Snapshot) -> str:
     Each of them holds up nothing of the other, so that both are told.
     """
     refusals = {
-        "to let pods start": snapshot.gates_refusal,
-        "to delete pods of failed nodes": snapshot.deletion_refusal,
+        "the removal of scheduling gates": snapshot.gates_refusal,
+        "the deletion of pods of failed nodes": snapshot.deletion_refusal,
     }
     told = {change: refusal for change, refusal in refusals.items() if refusal}
     return "; ".join(
@@ -149,8 +152,8 @@ def _altered_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
     name = snapshot.job.daemon_set_name
     return Trouble(
         "DaemonSetAltered",
-        f"another client changed on which nodes the pods of DaemonSet {name} run (affinity, "
-        "nodeSelector or tolerations), and that is not undone yet: if it stays, remove the change",
+        f"another client changed the affinity, nodeSelector or tolerations of DaemonSet {name}; "
+        "the controller is reverting that: if it keeps coming back, find and stop that client",
     )
 
 
@@ -158,12 +161,12 @@ def _foreign_trouble(found: DaemonSet) -> Trouble:
     if found.owner_uid:
         return Trouble(
             "PreviousRunEnding",
-            f"DaemonSet {found.name} of an earlier Job of this name is still being removed",
+            f"DaemonSet {found.name} of an earlier Job of this name is still being deleted",
         )
     return Trouble(
-        "NameTaken",
-        f"a DaemonSet {found.name} exists that is not this Job's: delete or rename it, or give "
-        "the Job another name",
+        "DaemonSetAlreadyExists",
+        f"a DaemonSet {found.name} exists that is not this Job's: delete it, or create "
+        "the Job under another name",
     )
 
 
@@ -174,8 +177,8 @@ def _placement_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
     if tally.desired == 0:
         return Trouble(
             "NoMatchingNodes",
-            "no node matches (spec.nodes, taints not tolerated by spec.template); the Job waits "
-            "for one to join",
+            "no node matches spec.nodes, or spec.template does not tolerate the nodes' taints; the "
+            "Job waits for a matching node",
         )
     if refused := _refused_pods_trouble(snapshot, tally):
         return refused
@@ -183,8 +186,8 @@ def _placement_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
     if stuck and _lacks_pods(tally, stuck):
         return Trouble(
             "NodesUnreachable",
-            f"{len(stuck)} of {tally.desired} nodes cannot be reached ({fold(stuck, limit=200)}): "
-            "a pod that is being deleted there cannot end, and another one has to wait for that",
+            f"{len(stuck)} of {tally.desired} nodes are unreachable ({fold(stuck, limit=200)}): "
+            "their pods cannot finish terminating, and new ones are created only after that",
         )
     return None
 
@@ -216,10 +219,10 @@ def _refused_pods_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
         return None
     if snapshot.pods_refused:
         words = brief(snapshot.pods_refused, REFUSAL_LIMIT)
-        return Trouble(PODS_REFUSED, f"{count} of {tally.desired} pods cannot be created: {words}")
+        return Trouble(FAILED_CREATE, f"{count} of {tally.desired} pods cannot be created: {words}")
     told = snapshot.job.condition(names.CONDITION_PROGRESSING)
-    if snapshot.pods_refused is None and told is not None and told.reason == PODS_REFUSED:
-        return Trouble(PODS_REFUSED, told.message)
+    if snapshot.pods_refused is None and told is not None and told.reason == FAILED_CREATE:
+        return Trouble(FAILED_CREATE, told.message)
     return None
 
 
@@ -250,9 +253,8 @@ def _node_trouble(tally: Tally) -> Trouble | None:
     for reason, (condition, words) in _NODE_TROUBLE.items():
         if nodes := by_reason.get(reason):
             message = tally.record(nodes[0]).message
+            count = f"{len(nodes)} of {tally.desired} nodes"
             return Trouble(
-                condition,
-                f"{len(nodes)} of {tally.desired} nodes {words} ({fold(nodes, limit=200)}): "
-                f"{message}",
+                condition, f"{words.format(nodes=count)} ({fold(nodes, limit=200)}): {message}"
             )
     return None

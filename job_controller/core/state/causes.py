@@ -99,7 +99,7 @@ def ended_count(container: Container) -> int:
 def find_cause(pod: Pod) -> Cause | None:
     """Return what keeps the task from running, None if the pod does not say."""
     if pod.is_gated:
-        return Cause("NotItsTurn")
+        return Cause("SchedulingGated")
     if has_started(pod):
         return None if pod.is_disrupted else _why_not_created(pod) or _why_blocked(pod)
     return _why_not_created(pod) or _why_not_run(pod)
@@ -110,7 +110,7 @@ def find_disruption(pod: Pod) -> Cause | None:
     if not pod.is_disrupted:
         return None
     cause = pod.disrupted or pod.reason
-    return Cause("Disrupted", brief(f"the pod was disrupted ({cause}); another one follows"))
+    return Cause("Disrupted", brief(f"the pod was disrupted ({cause}); a new pod follows"))
 
 
 def _why_not_created(pod: Pod) -> Cause | None:
@@ -131,15 +131,15 @@ def _why_not_run(pod: Pod) -> Cause | None:
         return disruption
     if pod.phase == "Failed":
         detail = f": {pod.message}" if pod.message else ""
-        return Cause("PodRejected", brief(f"the kubelet rejects the pod: {pod.reason}{detail}"))
+        return Cause("PodRejected", brief(f"the kubelet rejected the pod: {pod.reason}{detail}"))
     if blocked := _why_blocked(pod):
         return blocked
     if pod.unschedulable:
         return Cause("Unschedulable", brief(pod.unschedulable))
     if pod.gates:
         gates = brief(", ".join(sorted(pod.gates)), 200)
-        words = f"the pod waits at a scheduling gate of somebody else: {gates}"
-        return Cause("SchedulingGated", words)
+        words = f"the pod has a scheduling gate of another system: {gates}"
+        return Cause("ForeignSchedulingGate", words)
     return None
 
 

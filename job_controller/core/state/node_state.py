@@ -194,9 +194,9 @@ class Court:
             uid=record.uid,
             state=WAITING,
             attempts=record.attempts,
-            attempts_before=_attempts_before(record, pod),
-            ended=record.ended if same_pod else 0,
-            ignored=record.ignored if same_pod else 0,
+            attempts_in_earlier_pods=_attempts_before(record, pod),
+            finished_in_pod=record.finished_in_pod if same_pod else 0,
+            ignored_failures=record.ignored_failures if same_pod else 0,
             started_at=record.started_at,
             active_since=self._active_since(record, pod),
             pod_uid=pod.uid,
@@ -209,7 +209,7 @@ class Court:
                 reason, message = record.reason, record.message
             return replace(base, reason=reason, message=message)
         code, count = _last_code(container), ended_count(container)
-        newly = count - base.ended
+        newly = count - base.finished_in_pod
         # The kubelet keeps the last exit only: starts that nobody saw end count as it did. With
         # its back-off of ten seconds and more they are few.
         ignored = newly if newly > 0 and code is not None and self._action(code) == "Ignore" else 0
@@ -221,9 +221,9 @@ class Court:
         return replace(
             base,
             state=ACTIVE,
-            attempts=base.attempts_before + container.restart_count + 1,
-            ended=max(count, base.ended),
-            ignored=base.ignored + ignored,
+            attempts=base.attempts_in_earlier_pods + container.restart_count + 1,
+            finished_in_pod=max(count, base.finished_in_pod),
+            ignored_failures=base.ignored_failures + ignored,
             exit_code=code,
             started_at=record.started_at or (format_time(started) if started else ""),
             reason=reason,
@@ -233,7 +233,7 @@ class Court:
     def _is_next(self, reason: str, case: Case) -> bool:
         """Return whether a pod follows one that was rejected, and has yet to show anything."""
         was_rejected = rejected(case.node, self.retry) in self.seen
-        return not reason or (was_rejected and reason == "NotItsTurn")
+        return not reason or (was_rejected and reason == "SchedulingGated")
 
     def _why_waiting(self, case: Case) -> tuple[str, str]:
         """Return reason and message for what keeps the task from starting, "" for nothing."""
@@ -247,7 +247,7 @@ class Court:
             return disruption.reason, disruption.message
         if is_awaited(pod):
             return self._why_waiting(case)
-        is_same = record.pod_uid == pod.uid and record.ended == count
+        is_same = record.pod_uid == pod.uid and record.finished_in_pod == count
         if is_backing_off(pod) and is_same and record.reason in _NOT_CREATED:
             # The kubelet backs off between two attempts to create the container.
             return record.reason, record.message
@@ -323,30 +323,33 @@ class Court:
         code = record.exit_code
         if container is None or code is None or record.state != ACTIVE:
             return None, None
-        if self._is_success(code) or not record.ended or pod.is_disrupted:
+        if self._is_success(code) or not record.finished_in_pod or pod.is_disrupted:
             # A disruption is not the task's fault: the DaemonSet controller makes another pod.
             return None, None
         fatal = self._action(code) == "Fail"
-        if not fatal and record.ended - record.ignored <= self.spec.backoff_limit:
+        if (
+            not fatal
+            and record.finished_in_pod - record.ignored_failures <= self.spec.backoff_limit
+        ):
             return None, None
         finished = container.finished_at or container.last_finished_at
         ripe = self._ripe_at(record, case)
         if self.now < ripe:
             return None, ripe
-        reason = "ExitCode" if fatal else "BackoffLimitExceeded"
+        reason = "FailurePolicyRule" if fatal else "BackoffLimitExceeded"
         return _failed(record, reason, _end_words(container), at=finished), None
 
     def _ripe_at(self, record: NodeRecord, case: Case) -> datetime:
         """Return when the newest end of the task may be judged: a token in its log comes first."""
-        if self.spec.completion.mode != "Log" or not record.ended:
+        if self.spec.completion.mode != "Log" or not record.finished_in_pod:
             return self.now
         pod, evidence = case.pod, case.evidence
         was_read = (
             evidence is not None
             and evidence.pod_uid == pod.uid
-            and evidence.attempt >= record.ended
+            and evidence.attempt >= record.finished_in_pod
         )
-        sighting = self.seen.get(ended(pod, record.ended))
+        sighting = self.seen.get(ended(pod, record.finished_in_pod))
         if sighting is not None:
             seen_at = sighting.first
         else:
@@ -386,7 +389,7 @@ class Court:
                 (
                     began + timedelta(seconds=seconds),
                     "DeadlineExceeded",
-                    f"not done within nodeDeadlineSeconds ({seconds} s)",
+                    f"not completed within nodeDeadlineSeconds ({seconds} s)",
                 )
             )
         if (fact := self._not_starting(case)) is not None:
@@ -449,7 +452,7 @@ def _is_about(record: NodeRecord, pod: Pod) -> bool:
 
 def _attempts_before(record: NodeRecord, pod: Pod) -> int:
     """Return how often the task was started in pods before this one."""
-    return record.attempts_before if _is_about(record, pod) else record.attempts
+    return record.attempts_in_earlier_pods if _is_about(record, pod) else record.attempts
 
 
 def _last_code(container: Container) -> int | None:

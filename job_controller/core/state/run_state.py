@@ -43,7 +43,10 @@ def judge_run(snapshot: Snapshot, tally: Tally, now: datetime) -> RunVerdict:
     job = snapshot.job
     if job.is_true(names.CONDITION_COMPLETE):
         return _again(job, names.CONDITION_COMPLETE, SUCCEEDED)
-    if job.is_true(names.CONDITION_FAILED) and job.status.get("retry", "") == job.retry_token:
+    if (
+        job.is_true(names.CONDITION_FAILED)
+        and job.status.get("observedRetry", "") == job.retry_token
+    ):
         return _again(job, names.CONDITION_FAILED, LOST)
     run = _judge_open(snapshot, tally, now)
     if run.state == SUCCEEDED and snapshot.report_refusal:
@@ -84,7 +87,7 @@ def _by_report(snapshot: Snapshot) -> RunVerdict | None:
     if first.status.get("observedGeneration", snapshot.job.generation) != snapshot.job.generation:
         return None
     failed = (first.status.get("nodes") or {}).get("failed")
-    reason = "EnoughNodesCompleted" if failed else "AllNodesCompleted"
+    reason = "CompletedWithinFailureLimit" if failed else "AllNodesCompleted"
     return RunVerdict(SUCCEEDED, reason, str(first.status.get("message") or ""))
 
 
@@ -104,14 +107,14 @@ def _by_nodes(job: Job, tally: Tally) -> RunVerdict | None:
     allowed = allowed_failures(policy.max_failed_nodes, wanted)
     over = len(failed) + len(lost) > allowed
     if policy.action == "FailFast" and over:
-        return RunVerdict(LOST, "FailedNodes", allowed=allowed)
+        return RunVerdict(LOST, "MaxFailedNodesExceeded", allowed=allowed)
     if policy.action == "Pause" and over:
-        return RunVerdict(HELD, "FailedNodes", allowed=allowed)
+        return RunVerdict(HELD, "MaxFailedNodesExceeded", allowed=allowed)
     if not tally.is_settled(COMPLETED, FAILED):
         return None
     if over:
-        return RunVerdict(LOST, "FailedNodes", allowed=allowed)
-    return RunVerdict(SUCCEEDED, "EnoughNodesCompleted")
+        return RunVerdict(LOST, "MaxFailedNodesExceeded", allowed=allowed)
+    return RunVerdict(SUCCEEDED, "CompletedWithinFailureLimit")
 
 
 def _by_deadline(job: Job, now: datetime) -> RunVerdict | None:

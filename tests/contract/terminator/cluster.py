@@ -268,6 +268,6 @@ class Cluster:
 
     def sample(self, terminator: Terminator, name: str, **labels: str) -> float:
         """Return the value of a metric."""
-        value = terminator._metrics.registry.get_sample_value(f"terminator_{name}", labels)
+        value = terminator._metrics.registry.get_sample_value(f"dsj_{name}", labels)
         assert value is not None, name
         return value

@@ -127,7 +127,7 @@ def reloader(monkeypatch):
 
 
 def errors_of(reloader):
-    return reloader.metrics.registry.get_sample_value("terminator_config_reload_errors_total")
+    return reloader.metrics.registry.get_sample_value("dsj_config_reload_errors_total")
 
 
 def test_a_good_text_is_applied(reloader):
@@ -152,5 +152,5 @@ def test_a_bad_text_changes_nothing_and_says_why(reloader):
     assert reloader.levels == []
     assert errors_of(reloader) == 1
     problems = [record["extra"]["problem"] for record in said]
-    assert problems[0] == "maxStreams: 'many' does not work; write a whole number from 0 to 4000"
-    assert problems[1].startswith("logLevel: 'loud' does not work; write one of TRACE")
+    assert problems[0] == "maxStreams: 'many' is not valid; write a whole number from 0 to 4000"
+    assert problems[1].startswith("logLevel: 'loud' is not valid; write one of TRACE")

@@ -79,7 +79,7 @@ async def test_a_namespace_that_holds_all_streams_gives_another_its_share(cluste
     cluster.add_job("quiet", tuple(f"n{number}" for number in range(20)), "tenant")
     terminator, _ = cluster.start(Config(max_streams=4, resync_period=1000.0))
     await asyncio.sleep(20)
-    assert cluster.sample(terminator, "streams_open") == 4
+    assert cluster.sample(terminator, "log_streams") == 4
     assert server.count("GET", "/namespaces/tenant/pods/.*follow=true") == 4
 
     cluster.add_job("other", namespace="other")
@@ -87,7 +87,7 @@ async def test_a_namespace_that_holds_all_streams_gives_another_its_share(cluste
     await asyncio.sleep(20)
     # Neither has more than its half, and none of them is taken to and fro.
     assert server.count("GET", "/namespaces/other/.*follow=true") == 2
-    assert cluster.sample(terminator, "streams_open") == 4
+    assert cluster.sample(terminator, "log_streams") == 4
 
 
 async def test_many_jobs_that_cannot_be_deleted_delay_no_deletion_of_another_namespace(

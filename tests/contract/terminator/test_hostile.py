@@ -76,7 +76,7 @@ async def test_the_worst_tenant_takes_neither_the_lease_nor_others_completions(
     terminator, running = cluster.start(options=Options(lease_namespace=LEASE, identity="it"))
     await eventually(lambda: terminator.is_ready)
     cluster.tasks += [asyncio.create_task(print_on()), asyncio.create_task(watch_passes(spent))]
-    await eventually(lambda: cluster.sample(terminator, "log_bytes_total") > 512 * 1024)
+    await eventually(lambda: cluster.sample(terminator, "log_read_bytes_total") > 512 * 1024)
     acquired_at = server.get(LEASES, LEASE_NAME, LEASE)["spec"]["acquireTime"]
 
     took = []

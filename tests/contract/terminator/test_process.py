@@ -111,7 +111,7 @@ async def test_a_bad_configuration_is_refused_at_start(tmp_path):
         _, err = await started.communicate()
     assert started.returncode == 2
     lines = err.decode().splitlines()
-    assert lines[0].startswith("terminator: configuration: maxStreams: 'many' does not work;")
+    assert lines[0].startswith("terminator: configuration: maxStreams: 'many' is not valid;")
     assert len(lines) == 2
 
 

@@ -102,7 +102,7 @@ async def test_the_search_ends_after_a_number_of_bytes(cluster, server):
     terminator, _ = cluster.start()
     await eventually(lambda: run.completed() == {"a"})
     assert "results" not in run.evidence()["a"]
-    read = cluster.sample(terminator, "log_bytes_total")
+    read = cluster.sample(terminator, "log_read_bytes_total")
     assert read < BACK_BYTES + 2 * TAIL_LINES * 100 + 64 * 1024
 
 

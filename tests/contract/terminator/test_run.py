@@ -241,7 +241,7 @@ async def test_a_job_changed_at_the_last_moment_is_not_deleted_as_it_was_counted
     tries = server.count("DELETE", "/jobs/")
     await asyncio.sleep(30)
     assert server.count("DELETE", "/jobs/") == tries
-    assert cluster.sample(terminator, "deletions_total", result="changed") == tries
+    assert cluster.sample(terminator, "job_deletions_total", result="changed") == tries
     # Once it is heard of, the newest spec has to be observed and counted.
     await asyncio.sleep(120)
     assert run.exists
@@ -266,8 +266,8 @@ async def test_a_status_written_at_the_last_moment_delays_a_deletion_no_longer_t
     # While the request is under way, so that its event is here before the answer.
     server.patch(JOBS, run.name, {"status": {"phase": "Succeeded"}})
     await eventually(lambda: not run.exists, 2.0)
-    assert cluster.sample(terminator, "deletions_total", result="changed") == 1
-    assert cluster.sample(terminator, "deletions_total", result="done") == 1
+    assert cluster.sample(terminator, "job_deletions_total", result="changed") == 1
+    assert cluster.sample(terminator, "job_deletions_total", result="done") == 1
 
 
 async def test_a_job_replaced_at_the_last_moment_is_not_deleted(cluster, server):
@@ -283,8 +283,8 @@ async def test_a_job_replaced_at_the_last_moment_is_not_deleted(cluster, server)
     await eventually(lambda: server.count("DELETE", "/jobs/"))
     await asyncio.sleep(120)
     assert run.exists
-    assert cluster.sample(terminator, "deletions_total", result="changed") >= 1
-    assert cluster.sample(terminator, "deletions_total", result="done") == 0
+    assert cluster.sample(terminator, "job_deletions_total", result="changed") >= 1
+    assert cluster.sample(terminator, "job_deletions_total", result="done") == 0
 
 
 async def test_own_tokens(cluster):
@@ -372,15 +372,17 @@ async def test_each_end_without_a_token_is_entered_with_its_number(cluster):
     cluster.start()
     for start in (1, 2):
         fail(run, "a", start, "no")
-        await eventually(lambda start=start: run.evidence().get("a", {}).get("attempt") == start)
+        await eventually(
+            lambda start=start: run.evidence().get("a", {}).get("lastReadAttempt") == start
+        )
     # Only its successor shows that this one was there.
     run.log("b", previous=True).write("no")
     run.set_container("b", running(restartCount=3))
-    await eventually(lambda: run.evidence().get("b", {}).get("attempt") == 3)
+    await eventually(lambda: run.evidence().get("b", {}).get("lastReadAttempt") == 3)
     assert run.evidence()["b"]["lastLines"] == ["no"]
     run.log("b").write("done")
     await eventually(lambda: run.completed() == {"b"})
-    assert "attempt" not in run.evidence()["b"]
+    assert "lastReadAttempt" not in run.evidence()["b"]
 
 
 async def test_an_empty_log_is_taken_for_that_of_the_end_and_a_token_in_it_counts_after_all(
@@ -391,7 +393,7 @@ async def test_an_empty_log_is_taken_for_that_of_the_end_and_a_token_in_it_count
     cluster.start()
     for node in run.nodes:
         fail(run, node, 1)
-    await eventually(lambda: {e.get("attempt") for e in run.evidence().values()} == {1})
+    await eventually(lambda: {e.get("lastReadAttempt") for e in run.evidence().values()} == {1})
     assert run.evidence().keys() == {"a", "b"}
     assert "lastLines" not in run.evidence()["a"]
     start_again(run, "a", 1)
@@ -407,7 +409,7 @@ async def test_restarts_of_a_node_that_is_recorded_as_failed_are_not_entered(clu
         fail(run, node, 1, *(["first"] if node == "a" else []))
         if node == "b":
             start_again(run, node, 1)
-        await eventually(lambda node=node: run.evidence().get(node, {}).get("attempt") == 1)
+        await eventually(lambda node=node: run.evidence().get(node, {}).get("lastReadAttempt") == 1)
     states = {
         node: {"uid": server.get(NODES, node)["metadata"]["uid"], "state": "Failed"}
         for node in run.nodes
@@ -483,8 +485,8 @@ async def test_a_task_that_a_drain_stops_has_not_completed_whatever_its_exit_cod
             "status": {"conditions": [target], "containerStatuses": []},
         }
         server.patch(PODS, run.pod(node), body)
-    hold = {"name": names.HOLD_CONTAINER_NAME, "state": {"running": {}}}
-    server.patch(PODS, run.pod("b"), {"status": {"containerStatuses": [hold]}})
+    pause = {"name": names.PAUSE_CONTAINER_NAME, "state": {"running": {}}}
+    server.patch(PODS, run.pod("b"), {"status": {"containerStatuses": [pause]}})
     for node in run.nodes:
         run.set_container(node, terminated(0), "initContainerStatuses")
     await asyncio.sleep(20)
@@ -572,14 +574,14 @@ async def test_only_the_holder_of_the_lease_acts(cluster, server):
     second, _ = cluster.start(options=options[1])
     await eventually(lambda: second.is_ready)
     await asyncio.sleep(20)
-    assert cluster.sample(first, "leader") == 1
-    assert cluster.sample(second, "leader") == 0
-    assert cluster.sample(second, "targets") == 0
+    assert cluster.sample(first, "is_leader", component="terminator") == 1
+    assert cluster.sample(second, "is_leader", component="terminator") == 0
+    assert cluster.sample(second, "log_targets") == 0
     await cluster.stop(first_task)
     run.log("a").write("done")
     run.agree()
     await eventually(lambda: not run.exists, 10.0)
-    assert cluster.sample(second, "leader") == 1
+    assert cluster.sample(second, "is_leader", component="terminator") == 1
 
 
 async def test_other_namespaces_are_none_of_its_business(cluster, server):

@@ -33,11 +33,11 @@ async def test_no_more_streams_than_allowed_and_nobody_starves(cluster, server):
     run = cluster.add_job(nodes=NODES)
     terminator, _ = cluster.start(Config(max_streams=4, resync_period=1000.0))
     await asyncio.sleep(20)
-    assert cluster.sample(terminator, "streams_open") == 4
+    assert cluster.sample(terminator, "log_streams") == 4
     for node in NODES:
         run.log(node).write("done")
     await eventually(lambda: run.completed() == set(NODES), 10.0)
-    await eventually(lambda: cluster.sample(terminator, "streams_open") == 0)
+    await eventually(lambda: cluster.sample(terminator, "log_streams") == 0)
 
 
 async def test_without_any_stream_every_node_is_found_in_time(cluster, server):
@@ -54,7 +54,7 @@ async def test_a_freed_stream_goes_to_the_next(cluster):
     run = cluster.add_job(nodes=NODES)
     terminator, _ = cluster.start(Config(max_streams=2, resync_period=1000.0))
     for node in NODES:
-        await eventually(lambda: cluster.sample(terminator, "streams_open") > 0)
+        await eventually(lambda: cluster.sample(terminator, "log_streams") > 0)
         run.log(node).write("done")
         await asyncio.sleep(1)
     await eventually(lambda: run.completed() == set(NODES))
@@ -65,7 +65,7 @@ async def test_limits_can_be_changed_while_reading(cluster):
     terminator, _ = cluster.start(Config(max_streams=2, short_reads=8, resync_period=1000.0))
     await asyncio.sleep(2)
     terminator.apply(Config(max_streams=10, short_reads=2, resync_period=1000.0))
-    await eventually(lambda: cluster.sample(terminator, "streams_open") == 10)
+    await eventually(lambda: cluster.sample(terminator, "log_streams") == 10)
     terminator.apply(Config(max_streams=10, short_reads=32, resync_period=1000.0))
     for node in NODES:
         run.log(node).write("done")
@@ -90,25 +90,25 @@ async def test_a_log_without_end_is_left_after_its_budget(cluster, server, monke
     monkeypatch.setattr("terminator.logs.read_budget.SPARE_BYTES", 0)
     run = cluster.add_job(nodes=("a",))
     terminator, _ = cluster.start()
-    await eventually(lambda: cluster.sample(terminator, "streams_open") == 1)
+    await eventually(lambda: cluster.sample(terminator, "log_streams") == 1)
     run.log("a").write(*[b"x" * 100] * 10_000)
-    await eventually(lambda: cluster.sample(terminator, "streams_open") == 0)
-    received = cluster.sample(terminator, "log_bytes_total")
+    await eventually(lambda: cluster.sample(terminator, "log_streams") == 0)
+    received = cluster.sample(terminator, "log_read_bytes_total")
     assert received < 2 * STREAM_BYTES
     run.log("a").write(*[b"x" * 100] * 100_000)
     run.log("a").write("done")
     await eventually(lambda: run.completed() == {"a"}, 6.0)
     # Eleven megabytes were printed.
-    assert cluster.sample(terminator, "log_bytes_total") < received + 10 * 128 * 1024
+    assert cluster.sample(terminator, "log_read_bytes_total") < received + 10 * 128 * 1024
 
 
 async def test_a_talkative_log_is_followed_while_there_is_something_to_spare(cluster, server):
     run = cluster.add_job(nodes=("a",))
     terminator, _ = cluster.start()
-    await eventually(lambda: cluster.sample(terminator, "streams_open") == 1)
+    await eventually(lambda: cluster.sample(terminator, "log_streams") == 1)
     run.log("a").write(*[b"x" * 100] * 10_000)
-    await eventually(lambda: cluster.sample(terminator, "log_bytes_total") > 4 * STREAM_BYTES)
-    assert cluster.sample(terminator, "streams_open") == 1
+    await eventually(lambda: cluster.sample(terminator, "log_read_bytes_total") > 4 * STREAM_BYTES)
+    assert cluster.sample(terminator, "log_streams") == 1
     run.log("a").write("done")
     await eventually(lambda: run.completed() == {"a"})
 
@@ -120,7 +120,7 @@ async def test_the_cost_does_not_depend_on_what_was_printed_before(cluster, serv
         run.log("a").write(*[b"x" * 60] * lines, b"done")
         terminator, task = cluster.start()
         await eventually(lambda run=run: run.completed() == {"a"})
-        costs.append(cluster.sample(terminator, "log_bytes_total"))
+        costs.append(cluster.sample(terminator, "log_read_bytes_total"))
         await cluster.stop(task)
     assert costs[1] < 20_000
     assert server.count("GET", "/log") == 2
@@ -157,7 +157,7 @@ async def test_a_log_that_cannot_be_dealt_with_is_nobody_elses_trouble(
     run.log("b").write("done")
     await eventually(lambda: run.completed() == {"b"})
     assert not task.done()
-    assert 2 < cluster.sample(terminator, "read_errors_total", reason="other") < 40
+    assert 2 < cluster.sample(terminator, "log_read_errors_total", reason="other") < 40
     monkeypatch.undo()
     run.log("a").write("done")
     await eventually(lambda: run.completed() == {"a", "b"})

@@ -25,7 +25,7 @@ async def test_a_write_that_fails_is_tried_again(cluster, server, status):
     server.fail_next("PATCH", REPORTS, status, times=3)
     print_tokens(run)
     await eventually(lambda: run.completed() == set(run.nodes))
-    assert cluster.sample(terminator, "ledger_pending") == 0
+    assert cluster.sample(terminator, "ledger_pending_nodes") == 0
 
 
 async def test_a_job_that_cannot_be_read_holds_up_no_other(cluster, server):
@@ -40,7 +40,10 @@ async def test_a_job_that_cannot_be_read_holds_up_no_other(cluster, server):
     await eventually(lambda: run.completed() == set(run.nodes))
     run.agree()
     await eventually(lambda: not run.exists)
-    assert cluster.sample(terminator, "unreadable_objects", resource="jobs") == 2
+    assert (
+        cluster.sample(terminator, "unreadable_objects", component="terminator", resource="jobs")
+        == 2
+    )
 
 
 async def test_a_watch_that_is_refused_for_minutes_makes_it_unready_and_back(cluster, server):
@@ -50,7 +53,12 @@ async def test_a_watch_that_is_refused_for_minutes_makes_it_unready_and_back(clu
     server.drop_watches()
     await asyncio.sleep(380)
     assert not terminator.is_ready
-    assert cluster.sample(terminator, "watch_silence_seconds", resource="jobreports") > 370
+    assert (
+        cluster.sample(
+            terminator, "watch_silence_seconds", component="terminator", resource="jobreports"
+        )
+        > 370
+    )
     server.faults.clear()
     await eventually(lambda: terminator.is_ready, 60)
 
@@ -94,7 +102,7 @@ async def test_evidence_waits_for_a_report_that_does_not_exist_yet(cluster, serv
     run = cluster.add_job(report=False)
     terminator, _ = cluster.start()
     print_tokens(run)
-    await eventually(lambda: cluster.sample(terminator, "ledger_pending") == 3)
+    await eventually(lambda: cluster.sample(terminator, "ledger_pending_nodes") == 3)
     await asyncio.sleep(30)
     assert server.count("PATCH") == 0
     run.add_report()
@@ -259,7 +267,7 @@ async def test_a_delete_that_fails_is_tried_again(cluster, server):
     print_tokens(run)
     run.agree()
     await eventually(lambda: not run.exists, 60.0)
-    assert cluster.sample(terminator, "deletions_total", result="failed") == 3
+    assert cluster.sample(terminator, "job_deletions_total", result="failed") == 3
 
 
 async def test_a_job_gone_before_its_delete_is_gone(cluster, server):
@@ -269,7 +277,7 @@ async def test_a_job_gone_before_its_delete_is_gone(cluster, server):
     print_tokens(run)
     run.agree()
     await eventually(
-        lambda: cluster.sample(terminator, "deletions_total", result="gone") == 1, 60.0
+        lambda: cluster.sample(terminator, "job_deletions_total", result="gone") == 1, 60.0
     )
 
 
@@ -281,7 +289,7 @@ async def test_a_job_that_is_there_long_after_its_delete_is_deleted_again(cluste
     print_tokens(run)
     run.agree()
     await eventually(
-        lambda: cluster.sample(terminator, "deletions_total", result="gone") == 1, 60.0
+        lambda: cluster.sample(terminator, "job_deletions_total", result="gone") == 1, 60.0
     )
     await asyncio.sleep(60)
     assert run.exists
@@ -302,9 +310,9 @@ async def test_evidence_without_job_and_report_is_dropped(cluster, server):
     run = cluster.add_job(report=False)
     terminator, _ = cluster.start()
     print_tokens(run)
-    await eventually(lambda: cluster.sample(terminator, "ledger_pending") == 3)
+    await eventually(lambda: cluster.sample(terminator, "ledger_pending_nodes") == 3)
     server.remove(JOBS, run.name)
-    await eventually(lambda: cluster.sample(terminator, "ledger_pending") == 0)
+    await eventually(lambda: cluster.sample(terminator, "ledger_pending_nodes") == 0)
 
 
 async def test_shards(cluster, server):
@@ -387,10 +395,10 @@ async def test_an_endless_line(cluster):
 async def test_a_pod_that_is_deleted_in_the_middle(cluster, server):
     run = cluster.add_job()
     terminator, _ = cluster.start()
-    await eventually(lambda: cluster.sample(terminator, "streams_open") == 3)
+    await eventually(lambda: cluster.sample(terminator, "log_streams") == 3)
     server.remove(PODS, run.pod("a"))
-    await eventually(lambda: cluster.sample(terminator, "targets") == 2)
-    await eventually(lambda: cluster.sample(terminator, "streams_open") == 2)
+    await eventually(lambda: cluster.sample(terminator, "log_targets") == 2)
+    await eventually(lambda: cluster.sample(terminator, "log_streams") == 2)
     run.add_pod("a", "successor")
     server.log("successor").write("done")
     await eventually(lambda: run.completed() == {"a"})

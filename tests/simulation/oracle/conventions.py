@@ -45,7 +45,7 @@ def _condition_faults(old_job, before, after):
             yield "Complete is taken back"
         elif old["type"] == "Failed" and old["status"] == "True":
             annotations = old_job["metadata"].get("annotations") or {}
-            if before.get("retry", "") == next(iter(annotations.values()), ""):
+            if before.get("observedRetry", "") == next(iter(annotations.values()), ""):
                 yield "Failed is taken back and nobody asked for a retry"
     for type_ in was:
         yield f"condition {type_} vanishes"

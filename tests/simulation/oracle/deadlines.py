@@ -33,7 +33,7 @@ class Deadlines:
         before, after = old.get("status") or {}, new.get("status") or {}
         starts = "startTime" in after and "startTime" not in before
         resumed = is_true(old, "Suspended") and not is_true(new, "Suspended")
-        asked = before.get("retry") != after.get("retry")
+        asked = before.get("observedRetry") != after.get("observedRetry")
         failed = is_true(new, "Failed", "DeadlineExceeded")
         if failed and resumed:
             self.oracle.violate("deadline", "resumed and failed by its deadline in one write")

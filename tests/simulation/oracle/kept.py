@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.simulation.oracle.facts import is_true
 from tests.simulation.oracle.shards import node_states
-from tests.simulation.process import START_PATIENCE_SECONDS
+from tests.simulation.process import POD_START_TIMEOUT_SECONDS
 from tests.simulation.server import JOBS, NODES
 
 BLOCKED, SILENT, REJECTED = KINDS = ("blocked", "silent", "rejected")
@@ -33,9 +33,9 @@ TOLD = {
     REJECTED: {"PodRejected"},
 }
 PATIENCE = {
-    BLOCKED: START_PATIENCE_SECONDS,
-    SILENT: SILENT_FACTOR * START_PATIENCE_SECONDS,
-    REJECTED: START_PATIENCE_SECONDS,
+    BLOCKED: POD_START_TIMEOUT_SECONDS,
+    SILENT: SILENT_FACTOR * POD_START_TIMEOUT_SECONDS,
+    REJECTED: POD_START_TIMEOUT_SECONDS,
 }
 
 
@@ -237,4 +237,4 @@ def _left(count: Count, kind: str, what: str) -> float:
     """Return how long something has to hold yet until it has to be told, or to have failed."""
     if what == "failed":
         return max(PATIENCE[kind] - count.least, 0.0)
-    return max(START_PATIENCE_SECONDS - count.least, 0.0) if kind == SILENT else 0.0
+    return max(POD_START_TIMEOUT_SECONDS - count.least, 0.0) if kind == SILENT else 0.0

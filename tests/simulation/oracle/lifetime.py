@@ -90,4 +90,6 @@ class Lifetime:
 def _is_retried(old: Raw, new: Raw) -> bool:
     """Return whether a failed Job took up a retry with that write."""
     before, after = (job.get("status") or {} for job in (old, new))
-    return is_true(old, "Failed") and before.get("retry", "") != after.get("retry", "")
+    return is_true(old, "Failed") and before.get("observedRetry", "") != after.get(
+        "observedRetry", ""
+    )

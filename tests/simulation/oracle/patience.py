@@ -13,7 +13,10 @@ from typing import Any
 from daemonset_job.api.names import ANNOTATION_RETRY
 from tests.fakekube import daemon_sets
 from tests.simulation.oracle.kept import Kept
-from tests.simulation.process import START_PATIENCE_SECONDS, UNREACHABLE_PATIENCE_SECONDS
+from tests.simulation.process import (
+    NODE_UNREACHABLE_GRACE_PERIOD_SECONDS,
+    POD_START_TIMEOUT_SECONDS,
+)
 
 Raw = Mapping[str, Any]
 
@@ -139,7 +142,7 @@ class Patience:
             # Who is about to write it may not have heard yet that the node is back.
             began, ended = self.was_not_ready.get(node, (now, now))
             began = began if now - ended < TOLERANCE_SECONDS else now
-            seconds, since = UNREACHABLE_PATIENCE_SECONDS, self.not_ready.get(node, began)
+            seconds, since = NODE_UNREACHABLE_GRACE_PERIOD_SECONDS, self.not_ready.get(node, began)
             # Its taint may outlast a moment in which it is Ready.
             since = min(since, self.away.get(node, since))
         elif record.get("state") != "Failed":
@@ -151,7 +154,7 @@ class Patience:
             # Who has yet to hear of the new node takes its pod for the old one's.
             since = min(since, self._pod_taken_up(job_uid, record.get("podUID")))
         elif reason in BY_TIME and not any(h in str(record.get("message")) for h in HOPELESS):
-            seconds, since = START_PATIENCE_SECONDS, self.unstarted.get(key, -1e9)
+            seconds, since = POD_START_TIMEOUT_SECONDS, self.unstarted.get(key, -1e9)
         if record.get("state") == "Failed" and (held := self._held(key, record)):
             since, seconds = now - held[0], held[1]
         if now - since < seconds - TOLERANCE_SECONDS:

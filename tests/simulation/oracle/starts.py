@@ -34,5 +34,5 @@ class Starts:
         job = next((j for j in self._world.server.all(JOBS) if j["metadata"]["uid"] == job_uid), {})
         # A run that a user has just resumed says so until the controller has written it.
         asked = job.get("spec", {}).get("suspend") and is_true(job, "Suspended")
-        if asked or is_true(job, "Suspended", "FailedNodes"):
+        if asked or is_true(job, "Suspended", "MaxFailedNodesExceeded"):
             self._oracle.violate("suspended", f"{pod['metadata']['name']} is made without the gate")

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from daemonset_job.api.names import CONTAINER_NAME, TURN_GATE
+from daemonset_job.api.names import CONTAINER_NAME, START_GATE
 from daemonset_job.api.objects import (
     Container,
     affinity_node,
@@ -45,10 +45,12 @@ def with_task(task, group="containerStatuses", **status):
 
 def test_a_gated_pod_knows_its_node_from_its_affinity():
     pod = parse_pod(
-        raw_pod({"schedulingGates": [{"name": "x"}, {"name": TURN_GATE}], **affinity(by_name("n"))})
+        raw_pod(
+            {"schedulingGates": [{"name": "x"}, {"name": START_GATE}], **affinity(by_name("n"))}
+        )
     )
     assert (pod.node_name, pod.bound, pod.is_gated) == ("n", False, True)
-    assert pod.gates == ("x", TURN_GATE)
+    assert pod.gates == ("x", START_GATE)
 
 
 def test_a_bound_pod_is_where_it_is_bound():
@@ -134,8 +136,8 @@ def test_only_a_pod_without_room_is_unschedulable(condition, told):
 )
 def test_the_container_that_holds_a_pod_has_started(status, started):
     task = {"name": CONTAINER_NAME, "state": {"terminated": {"exitCode": 0, "startedAt": AT}}}
-    hold = {"name": "hold", **status}
-    raw = {"initContainerStatuses": [task], "containerStatuses": [hold]}
+    pause = {"name": "pause", **status}
+    raw = {"initContainerStatuses": [task], "containerStatuses": [pause]}
     assert parse_pod(raw_pod(status=raw)).hold_started is started
     assert not parse_pod(raw_pod(status={"containerStatuses": [task]})).hold_started
 
@@ -207,7 +209,7 @@ def test_a_daemon_set_is_read():
                 "generation": 4, "labels": {"a": "b"}, "annotations": {"c": "d"},
                 "ownerReferences": [{**OWNER, "controller": True, "uid": "job"}],
             },
-            "spec": {"template": {"spec": {"schedulingGates": [{"name": TURN_GATE}]}}},
+            "spec": {"template": {"spec": {"schedulingGates": [{"name": START_GATE}]}}},
             "status": {"observedGeneration": 3, "desiredNumberScheduled": 5},
         }
     )  # fmt: skip

@@ -166,7 +166,7 @@ def test_template_can_take_a_generated_field_away_with_null():
 def test_gate_stands_beside_gates_of_the_template():
     template = {"spec": {"schedulingGates": [{"name": "mine/gate"}]}}
     spec = pod_spec(replace(SEED, template=template), gated=True)
-    assert spec["schedulingGates"] == [{"name": names.TURN_GATE}, {"name": "mine/gate"}]
+    assert spec["schedulingGates"] == [{"name": names.START_GATE}, {"name": "mine/gate"}]
 
 
 def terms(nodes, template=None):
@@ -367,10 +367,10 @@ def test_mode_exit_runs_the_task_before_the_container_that_holds_the_pod():
     (task,) = body["initContainers"]
     assert task["name"] == "job-container"
     assert task["args"] == ["/basetarget/foo"]
-    (hold,) = body["containers"]
-    assert hold["name"] == "hold"
-    assert hold["image"] == Settings().hold_image
-    assert hold["securityContext"]["runAsNonRoot"] is True
+    (pause,) = body["containers"]
+    assert pause["name"] == "pause"
+    assert pause["image"] == Settings().pause_image
+    assert pause["securityContext"]["runAsNonRoot"] is True
 
 
 def test_the_task_is_told_how_often_it_may_be_tried():

@@ -134,7 +134,7 @@ def test_the_gate_goes_up_once_every_node_has_its_first_pod():
 
     (apply,) = [a for a in plan.actions if isinstance(a, ApplyDaemonSet)]
     gates = apply.body["spec"]["template"]["spec"]["schedulingGates"]
-    assert gates == [{"name": names.TURN_GATE}]
+    assert gates == [{"name": names.START_GATE}]
     assert apply.uid == "ds-uid"
 
 
@@ -285,7 +285,7 @@ def test_a_pod_that_cannot_end_is_said():
     progressing = condition(decide(w.snapshot(), NOW), "Progressing")
 
     assert progressing["reason"] == "NodesUnreachable"
-    assert "1 of 2 nodes cannot be reached (a)" in progressing["message"]
+    assert "1 of 2 nodes are unreachable (a)" in progressing["message"]
 
 
 def test_what_the_report_says_of_a_success_is_not_taken_back():
@@ -360,7 +360,7 @@ def test_a_changed_node_selection_is_applied_and_the_same_selection_is_not():
         ({"desired": 0, "running": False}, "NoMatchingNodes", "no node matches"),
         (
             {"running": False, "desired": 2, "pods_refused": "exceeded quota: pods=0"},
-            "PodsRefused",
+            "FailedCreate",
             "2 of 2 pods cannot be created: exceeded quota: pods=0",
         ),
     ],
@@ -420,7 +420,7 @@ def test_a_job_does_not_start_while_a_daemon_set_of_somebody_else_has_its_name(o
 
     assert kinds(plan) == ["WriteStatus"]
     assert "startTime" not in status_of(plan)
-    expected = "PreviousRunEnding" if owner else "NameTaken"
+    expected = "PreviousRunEnding" if owner else "DaemonSetAlreadyExists"
     assert condition(plan, "Progressing")["reason"] == expected
 
 
@@ -449,7 +449,7 @@ def test_an_image_that_does_not_exist_is_named_with_its_nodes():
 
     assert progressing["reason"] == "ImagePullFailed"
     assert progressing["message"] == (
-        '1 of 2 nodes cannot get the image (node-2): Back-off pulling image "nope:1"'
+        '1 of 2 nodes cannot pull the image (node-2): Back-off pulling image "nope:1"'
     )
 
 
@@ -471,7 +471,7 @@ def test_a_daemon_set_of_somebody_else_is_never_touched(owner):
     plan = decide(w.snapshot(daemon_set=foreign, pods=()), NOW)
 
     assert not [a for a in plan.actions if isinstance(a, ApplyDaemonSet)]
-    expected = "PreviousRunEnding" if owner else "NameTaken"
+    expected = "PreviousRunEnding" if owner else "DaemonSetAlreadyExists"
     assert condition(plan, "Progressing")["reason"] == expected
 
 

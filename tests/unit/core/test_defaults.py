@@ -57,8 +57,8 @@ def test_a_privileged_container_beside_it_changes_nothing():
 
 
 def test_the_holding_container_may_be_root_if_the_template_says_so():
-    hold = {"name": "hold", "securityContext": {"runAsUser": 0, "privileged": True}}
-    made = pod_spec({"containers": [hold]}, "Exit")["containers"][0]["securityContext"]
+    pause = {"name": "pause", "securityContext": {"runAsUser": 0, "privileged": True}}
+    made = pod_spec({"containers": [pause]}, "Exit")["containers"][0]["securityContext"]
     assert made == {
         "capabilities": {"drop": ["ALL"]},
         "runAsUser": 0,

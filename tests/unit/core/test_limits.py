@@ -56,7 +56,7 @@ def test_a_spec_that_is_too_large_is_told_once_and_not_started():
     assert "startTime" not in status
     assert (status["phase"], progressing(status)) == ("Pending", ("False", "SpecTooLarge"))
     assert [event.reason for event in plan.events] == ["SpecTooLarge"]
-    assert "65 KiB as JSON, 64 KiB at most" in plan.events[0].message
+    assert "65 KiB as JSON, the limit is 64 KiB" in plan.events[0].message
     again = decide(Snapshot(replace(job, status=status)), NOW)
     assert again.actions == again.events == ()
 
@@ -142,7 +142,7 @@ def test_a_product_is_never_built(hostile, is_started):
     assert not any(isinstance(action, ApplyDaemonSet) for action in plan.actions)
     (status,) = (a.status for a in plan.actions if isinstance(a, WriteStatus))
     assert progressing(status)[0] == "False"
-    assert progressing(status)[1] in {"TooManyNodeTerms", "SpecTooLarge"}
+    assert progressing(status)[1] in {"TooManyNodeSelectorTerms", "SpecTooLarge"}
     assert not any(c["type"] == "Complete" for c in status["conditions"])
 
 
@@ -155,9 +155,9 @@ def timed(act):
 def test_the_message_says_how_many():
     plan = decide(replace(RUNNING, job=started(HOSTILE["terms"])), NOW)
     (event,) = plan.events
-    assert event.reason == "TooManyNodeTerms"
+    assert event.reason == "TooManyNodeSelectorTerms"
     assert "1000000 nodeSelectorTerms" in event.message
-    assert f"{TERMS_LIMIT_BYTES // 1024} KiB at most" in event.message
+    assert f"the limit is {TERMS_LIMIT_BYTES // 1024} KiB" in event.message
 
 
 def test_a_started_job_whose_spec_is_large_goes_on():

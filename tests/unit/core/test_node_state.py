@@ -62,7 +62,7 @@ def test_a_pod_that_is_yet_to_start_waits():
 
 def test_a_gated_pod_waits_for_its_turn():
     record = judge(gated_pod("a")).record
-    assert (record.state, record.reason) == ("Waiting", "NotItsTurn")
+    assert (record.state, record.reason) == ("Waiting", "SchedulingGated")
 
 
 def test_a_running_task_is_active_with_its_first_attempt():
@@ -175,7 +175,7 @@ RULES = FailurePolicy(
 def test_a_rule_fails_at_once():
     spec = replace(SPEC, backoff_limit=6, failure_policy=RULES)
     record = judge(crashed(code=43), spec=spec).record
-    assert (record.state, record.reason) == ("Failed", "ExitCode")
+    assert (record.state, record.reason) == ("Failed", "FailurePolicyRule")
 
 
 def test_a_rule_lets_retry_as_without_one():
@@ -188,7 +188,7 @@ def test_ignored_exits_do_not_count():
     record = None
     for restarts in range(4):
         record = judge(crashed(code=75, restarts=restarts), spec=spec, record=record).record
-        assert (record.state, record.ignored) == ("Active", restarts + 1)
+        assert (record.state, record.ignored_failures) == ("Active", restarts + 1)
     same = judge(crashed(code=75, restarts=3), spec=spec, record=record).record
     assert same == record
     counted = judge(crashed(code=1, restarts=4), spec=spec, record=record).record
@@ -200,7 +200,7 @@ def test_attempts_add_up_over_pods_and_failures_do_not():
     assert first.attempts == 2
     waiting = judge(make_pod("a", state="waiting", serial=7), record=first).record
     second = judge(make_pod("a", serial=7), record=waiting).record
-    assert (second.state, second.attempts, second.attempts_before) == ("Active", 3, 2)
+    assert (second.state, second.attempts, second.attempts_in_earlier_pods) == ("Active", 3, 2)
     third = judge(replace(crashed(), uid="pod-a-7"), record=second).record
     assert (third.state, third.attempts) == ("Active", 3)
 
@@ -211,7 +211,7 @@ def test_a_disrupted_pod_is_no_failure():
     evicted = replace(crashed(code=137, restarts=9), reason="Evicted", phase="Failed")
     found = judge(evicted).record
     assert (found.state, found.reason) == ("Active", "Disrupted")
-    assert found.message == "the pod was disrupted (Evicted); another one follows"
+    assert found.message == "the pod was disrupted (Evicted); a new pod follows"
 
 
 # --- the failure token, and last lines -----------------------------------------------------
@@ -310,7 +310,7 @@ def test_the_deadline_of_a_node():
         assert (early.record.state, early.wake_at) == ("Active", limit)
         late = judge(pod, spec=spec, now=limit, record=early.record)
         assert (late.record.state, late.record.reason) == ("Failed", "DeadlineExceeded")
-        assert late.record.message == "not done within nodeDeadlineSeconds (90 s)"
+        assert late.record.message == "not completed within nodeDeadlineSeconds (90 s)"
     assert judge(gated_pod("a"), spec=spec).wake_at is None
 
 
@@ -339,7 +339,7 @@ STUCK = [
     (
         {"phase": "Failed", "reason": "SysctlForbidden", "message": "forbidden sysctl: x"},
         "PodRejected",
-        "the kubelet rejects the pod: SysctlForbidden: forbidden sysctl: x",
+        "the kubelet rejected the pod: SysctlForbidden: forbidden sysctl: x",
     ),
 ]
 
@@ -371,7 +371,7 @@ def test_a_rejected_pod_is_told_while_the_next_one_waits_at_its_gate():
     verdict = court.judge(Case(node, gated_pod("a"), record=first))
     assert (verdict.record.reason, verdict.record.message) == (first.reason, first.message)
     assert verdict.wake_at == NOW + timedelta(seconds=60)
-    assert judge(gated_pod("a"), record=first).record.reason == "NotItsTurn"
+    assert judge(gated_pod("a"), record=first).record.reason == "SchedulingGated"
 
 
 def test_a_pod_that_silently_does_not_start_is_told_within_a_minute_and_fails_late():
@@ -420,7 +420,7 @@ def test_what_keeps_a_task_that_ended_from_starting_again_is_told_and_fails_its_
     early = judge(not_again(reason), spec=spec, seen=None)
     record = early.record
     assert (record.state, record.reason, record.message) == ("Active", told, "why")
-    assert (record.ended, record.exit_code) == (1, 2)
+    assert (record.finished_in_pod, record.exit_code) == (1, 2)
     assert early.wake_at == NOW + timedelta(seconds=300)
     late = judge(not_again(reason), spec=spec, seen=300).record
     assert (late.state, late.reason, late.message) == ("Failed", told, "why")
@@ -450,9 +450,9 @@ def test_the_back_off_between_two_attempts_to_create_a_container_changes_nothing
 
 def test_a_start_that_the_kubelet_has_yet_to_try_has_not_ended():
     for reason in ("", "ContainerCreating", "PodInitializing"):
-        assert judge(not_again(reason, restarts=1)).record.ended == 1
+        assert judge(not_again(reason, restarts=1)).record.finished_in_pod == 1
     lost = not_again("ErrImagePull", restarts=1, last_reason="ContainerStatusUnknown")
-    assert judge(lost).record.ended == 1
+    assert judge(lost).record.finished_in_pod == 1
 
 
 def test_an_end_that_the_pod_no_longer_shows_stays_on_record_and_is_judged():
@@ -460,7 +460,7 @@ def test_an_end_that_the_pod_no_longer_shows_stays_on_record_and_is_judged():
     known = judge(crashed()).record
     pod = not_again("ContainerCreating")
     early = judge(pod, record=known, seen=29, spec=replace(SPEC, backoff_limit=0))
-    assert (early.record.ended, early.wake_at) == (1, NOW + timedelta(seconds=1))
+    assert (early.record.finished_in_pod, early.wake_at) == (1, NOW + timedelta(seconds=1))
     late = judge(pod, record=known, seen=30, spec=replace(SPEC, backoff_limit=0)).record
     assert (late.state, late.reason) == ("Failed", "BackoffLimitExceeded")
 

@@ -85,7 +85,7 @@ def test_a_plan_that_touches_pods_or_tells_an_event_is_carried_out_whole():
     plan = Plan(actions=(REPORT, WriteStatus(NEW)))
     for other in (
         replace(plan, actions=(*plan.actions, DeletePods(()))),
-        replace(plan, events=(Event("Normal", "Resumed", "the run goes on"),)),
+        replace(plan, events=(Event("Normal", "Resumed", "run resumed"),)),
         replace(plan, is_urgent=True),
         Plan(requeue_after=3.0),
     ):

@@ -103,7 +103,7 @@ def test_allowed_failures(limit, desired, allowed):
 def test_fail_fast_fails_with_the_first_node_too_many():
     w = three()
     plan = run(w)
-    assert conditions(w)["Failed"] == ("True", "FailedNodes")
+    assert conditions(w)["Failed"] == ("True", "MaxFailedNodesExceeded")
     assert w.job.status["phase"] == "Failed"
     assert w.job.status["completionTime"]
     assert [(e.type, e.reason) for e in plan.events] == [("Warning", "Failed")]
@@ -159,14 +159,14 @@ def test_continue_waits_for_the_others():
     assert "Failed" not in conditions(w)
     w.evidence = {"a": done("a"), "c": done("c")}
     run(w)
-    assert conditions(w)["Failed"] == ("True", "FailedNodes")
+    assert conditions(w)["Failed"] == ("True", "MaxFailedNodesExceeded")
 
 
 def test_continue_within_the_limit_completes_and_names_the_failed():
     w = three("Continue", "34%")
     w.evidence = {"a": done("a"), "c": done("c")}
     run(w)
-    assert conditions(w)["Complete"] == ("True", "EnoughNodesCompleted")
+    assert conditions(w)["Complete"] == ("True", "CompletedWithinFailureLimit")
     complete = next(c for c in w.job.status["conditions"] if c["type"] == "Complete")
     assert complete["message"] == "2 of 3 nodes completed, 1 failed (b)"
 
@@ -199,7 +199,7 @@ def test_pause_holds_turns_until_more_is_allowed():
     w.nodes["d"] = make_node("d")
     w.pods.append(gated_pod("d"))
     plan = run(w)
-    assert conditions(w)["Suspended"] == ("True", "FailedNodes")
+    assert conditions(w)["Suspended"] == ("True", "MaxFailedNodesExceeded")
     assert w.job.status["phase"] == "Paused"
     assert not acts(plan, OpenGates)
     spec(w, failure_policy=FailurePolicy("Pause", 1))
@@ -290,7 +290,7 @@ def test_pods_of_a_failed_run_that_may_not_be_deleted_are_told_and_hold_up_no_re
     (status,) = [a.status for a in acts(plan, WriteStatus)]
     (told,) = [c for c in status["conditions"] if c["type"] == "Progressing"]
     assert (told["status"], told["reason"]) == ("False", "Failed")
-    assert "delete pods of failed nodes: the policy says no" in told["message"]
+    assert "deletion of pods of failed nodes: the policy says no" in told["message"]
     assert plan.requeue_after is not None
     assert plan.requeue_after <= 15.0
 
@@ -327,8 +327,8 @@ def test_a_deletion_that_is_refused_lets_gates_be_opened_and_a_gate_lets_pods_be
     (status,) = [a.status for a in acts(both, WriteStatus)]
     (told,) = [c for c in status["conditions"] if c["type"] == "Progressing"]
     assert told["reason"] == "PodChangeRefused"
-    assert "let pods start: no gates" in told["message"]
-    assert "delete pods of failed nodes: no deletions" in told["message"]
+    assert "removal of scheduling gates: no gates" in told["message"]
+    assert "deletion of pods of failed nodes: no deletions" in told["message"]
     assert len(told["message"]) < 1200
 
 
@@ -353,7 +353,7 @@ def test_a_second_failure_has_its_own_time_though_the_report_still_tells_of_the_
     w.pods[1] = replace(failing("b"), uid="pod-b-5")
     again = NOW + timedelta(hours=2)
     run(w, again)
-    assert conditions(w)["Failed"] == ("True", "FailedNodes")
+    assert conditions(w)["Failed"] == ("True", "MaxFailedNodesExceeded")
     assert completion_time(w) == format_time(again) != first
 
 
@@ -408,7 +408,7 @@ def test_a_retry_that_finds_every_node_completed_ends_the_run_anew():
     assert w.job.is_true(names.CONDITION_COMPLETE)
     assert completion_time(w) == format_time(again) != failed_at
     assert w.report_status["completionTime"] == completion_time(w)
-    assert any(line.startswith("+2h") for line in w.report_status["story"]), w.report_status
+    assert any(line.startswith("+2h") for line in w.report_status["timeline"]), w.report_status
     w.job = before  # the process died between the two writes
     run(w, again + timedelta(hours=1))
     assert completion_time(w) == format_time(again)
@@ -419,7 +419,7 @@ def test_a_retry_gives_an_unreachable_node_its_time_to_come_back():
     w.nodes["b"] = replace(w.nodes["b"], ready=False, ready_since=NOW)
     seen = seen_before(w.snapshot(is_tried=True), timedelta(hours=2), NOW).seen
     run(w)
-    assert conditions(w)["Failed"] == ("True", "FailedNodes")
+    assert conditions(w)["Failed"] == ("True", "MaxFailedNodesExceeded")
     w.job = replace(w.job, annotations={names.ANNOTATION_RETRY: "1"})
     plan = decide(replace(w.snapshot(is_tried=True), seen=seen), NOW)
     assert [event.reason for event in plan.events] == ["Retrying"]
@@ -435,7 +435,7 @@ def test_a_retry_whose_node_is_still_unreachable_a_minute_later_ends_the_run_ane
     w.job = replace(w.job, annotations={names.ANNOTATION_RETRY: "1"})
     before, again = w.job, NOW + timedelta(hours=2)
     run(w, again)
-    assert conditions(w)["Failed"] == ("True", "FailedNodes")
+    assert conditions(w)["Failed"] == ("True", "MaxFailedNodesExceeded")
     assert completion_time(w) == format_time(again) != failed_at
     assert w.report_status["completionTime"] == completion_time(w)
     w.job = before  # the process died between the two writes
@@ -448,7 +448,7 @@ def test_taking_the_retry_annotation_away_asks_for_nothing():
     w = three()
     w.job = replace(w.job, annotations={names.ANNOTATION_RETRY: "1"})
     run(w)
-    assert conditions(w)["Failed"] == ("True", "FailedNodes")
+    assert conditions(w)["Failed"] == ("True", "MaxFailedNodesExceeded")
     w.job = replace(w.job, annotations={})
     assert run(w).actions == ()
 
@@ -637,7 +637,7 @@ def test_a_refusal_that_is_over_does_not_hide_why_pods_are_missing_now():
     assert reason_of(run(w)) == "NodesUnreachable"
     w.nodes["c"] = make_node("c")
     plan = run(w)
-    assert reason_of(plan) == "PodsRefused"
+    assert reason_of(plan) == "FailedCreate"
 
 
 @pytest.mark.parametrize(
@@ -676,7 +676,7 @@ def test_a_refusal_that_was_told_stays_until_it_is_looked_for_again():
     plan = run(w)
     assert (w.job.status["conditions"], plan.events) == (before, ())
     w.pods_refused = ""
-    assert reason_of(run(w)) != "PodsRefused"
+    assert reason_of(run(w)) != "FailedCreate"
 
 
 def test_a_run_that_waits_for_the_pod_of_a_completed_node_that_is_down_says_so():

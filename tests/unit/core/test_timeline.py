@@ -55,13 +55,13 @@ def test_what_is_so_now_comes_last_and_was_so_at_the_end_of_a_run_that_is_over()
     records = {"a": lost, "b": record(end=1)}
     running = tell(records, message="1 of 2 nodes completed, 1 unreachable (a)")
     assert running[-2:] == [
-        "now: a cannot be reached: the node has not been Ready since noon",
+        "now: a unreachable: the node has not been Ready since noon",
         "now: Running: 1 of 2 nodes completed, 1 unreachable (a)",
     ]
     assert without_present(running) == running[:-2]
     over = tell(records, **ended("Failed", "1 unreachable (a)", 200))
     assert over[-2:] == [
-        "+3m20s a cannot be reached: the node has not been Ready since noon",
+        "+3m20s a unreachable: the node has not been Ready since noon",
         "+3m20s the run failed: 1 unreachable (a)",
     ]
 
@@ -75,7 +75,7 @@ def test_nodes_that_needed_more_attempts_and_nodes_that_wait_for_a_reason_are_to
     assert tell(records)[1:] == [
         "+5s a completed",
         "+5s a completed at attempt 3",
-        "now: b has not completed: no room",
+        "now: b not completed: no room",
     ]
 
 
@@ -85,9 +85,9 @@ def test_a_moment_before_the_start_is_told_as_the_start():
 
 
 def test_how_many_nodes_is_told_once_it_is_known():
-    assert tell({}, message="making the DaemonSet") == [
+    assert tell({}, message="creating the DaemonSet") == [
         "2026-01-02T03:04:05Z started",
-        "now: Running: making the DaemonSet",
+        "now: Running: creating the DaemonSet",
     ]
 
 

@@ -22,7 +22,7 @@ def raw_report(name="sample-1234", version="5", uid=UID, phase="Succeeded"):
         "status": {
             "phase": phase,
             "completionTime": "2026-01-01T01:00:00Z",
-            "story": ["it ran"],
+            "timeline": ["it ran"],
             "nodeStates": {"a": {"uid": "n", "state": "Completed"}},
         },
     }
@@ -82,7 +82,7 @@ def test_of_a_run_whose_job_is_gone_a_summary_is_kept():
 def test_what_is_yet_to_be_closed_keeps_its_story():
     kept = Kept()
     kept.hear(raw_report(phase="Running"))
-    assert kept.store.values()[0].status["story"] == ["it ran"]
+    assert kept.store.values()[0].status["timeline"] == ["it ran"]
     assert "nodeStates" not in kept.store.values()[0].status
 
 

@@ -28,18 +28,18 @@ async def test_sizes_are_those_of_the_moment_in_which_somebody_asks():
     registry.register(SizeCollector("program", [*sizes, Size("books", "Books.", lambda: 7)]))
 
     def value(name, **labels):
-        return registry.get_sample_value(f"program_{name}", labels)
+        return registry.get_sample_value(f"dsj_{name}", labels)
 
-    assert value("queue_keys", state="due") == 0
+    assert value("workqueue_keys", component="program", state="due") == 0
     queue.add(("ns", "a"))
     queue.add_after(("ns", "b"), 5)
     caches.objects = 2
-    assert value("queue_keys", state="due") == 1
-    assert value("queue_keys", state="delayed") == 1
-    assert value("queue_keys", state="processing") == 0
-    assert value("cache_objects", resource="pods") == 2
-    assert value("unreadable_objects", resource="pods") == 3
-    assert value("watch_silence_seconds", resource="pods") == 1.5
-    assert value("asyncio_tasks") == 1
+    assert value("workqueue_keys", component="program", state="due") == 1
+    assert value("workqueue_keys", component="program", state="delayed") == 1
+    assert value("workqueue_keys", component="program", state="processing") == 0
+    assert value("cache_objects", component="program", resource="pods") == 2
+    assert value("unreadable_objects", component="program", resource="pods") == 3
+    assert value("watch_silence_seconds", component="program", resource="pods") == 1.5
+    assert value("asyncio_tasks", component="program") == 1
     assert value("books") == 7
     queue.close()

@@ -68,40 +68,48 @@ def test_a_job_stays_until_its_report_is_whole():
     snapshot = world()
     records = {**snapshot.records, "c": record("c-uid", "Active")}
     assert obstacle(replace(snapshot, records=records)) == (
-        "the report has yet to say how 1 nodes ended"
+        "the JobReport lacks the final state of 1 nodes"
     )
 
 
 def test_a_job_stays_until_both_count_the_same_nodes():
     told = {"nodes": {"desired": 4}}
     snapshot = world(job=make_job(COMPLETE, status=told))
-    assert obstacle(snapshot) == "the controller counted 4 wanted nodes, of which there are 3"
+    assert obstacle(snapshot) == "status reports 4 desired nodes, but there are 3"
     told = {"nodes": {"desired": 3}}
     assert not obstacle(replace(snapshot, job=make_job(COMPLETE, status=told)))
 
 
 def test_one_count_alone_does_not_do():
     assert obstacle(world(completed=NAMES[:2])) == "2 of 3 nodes are completed"
-    assert "yet to count" in obstacle(world(job=make_job()))
-    assert "yet to count" in obstacle(world(job=make_job({**COMPLETE, "status": "False"})))
+    assert "not marked the Job complete" in obstacle(world(job=make_job()))
+    assert "not marked the Job complete" in obstacle(
+        world(job=make_job({**COMPLETE, "status": "False"}))
+    )
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"daemon_set": None}, "it has no DaemonSet"),
-        ({"daemon_set": make_daemon_set(3, owner_uid="other")}, "it has no DaemonSet"),
-        ({"daemon_set": make_daemon_set(3, owner_uid="")}, "it has no DaemonSet"),
+        ({"daemon_set": None}, "the Job has no DaemonSet"),
+        ({"daemon_set": make_daemon_set(3, owner_uid="other")}, "the Job has no DaemonSet"),
+        ({"daemon_set": make_daemon_set(3, owner_uid="")}, "the Job has no DaemonSet"),
         ({"daemon_set": make_daemon_set(3, deleting=True)}, "is being deleted"),
-        ({"daemon_set": make_daemon_set(3, observed_generation=2)}, "yet to act on the newest"),
-        ({"daemon_set": make_daemon_set(4)}, "counts 4 nodes with a pod, and 3 have one"),
-        ({"daemon_set": make_daemon_set(2)}, "counts 2 nodes with a pod, and 3 have one"),
-        ({"daemon_set": make_daemon_set(4, scheduled=3)}, "4 nodes should run a pod and 3 do"),
-        ({"daemon_set": make_daemon_set(3, annotations={})}, "applied for another spec.nodes"),
-        ({"job": make_job(COMPLETE, raw_spec={"nodes": {"include": ["a"]}})}, "another spec.nodes"),
-        ({"job": make_job(COMPLETE, deleting=True)}, "it is being deleted"),
-        ({"job": make_job(COMPLETE, generation=3)}, "yet to act on the newest spec"),
-        ({"job": make_job(COMPLETE, status={"observedGeneration": None})}, "yet to act"),
+        ({"daemon_set": make_daemon_set(3, observed_generation=2)}, "not observed the newest spec"),
+        ({"daemon_set": make_daemon_set(4)}, "counts 4 nodes with a pod, but 3 have one"),
+        ({"daemon_set": make_daemon_set(2)}, "counts 2 nodes with a pod, but 3 have one"),
+        ({"daemon_set": make_daemon_set(4, scheduled=3)}, "3 of 4 desired nodes have a pod"),
+        ({"daemon_set": make_daemon_set(3, annotations={})}, "applied for an older spec.nodes"),
+        (
+            {"job": make_job(COMPLETE, raw_spec={"nodes": {"include": ["a"]}})},
+            "an older spec.nodes",
+        ),
+        ({"job": make_job(COMPLETE, deleting=True)}, "the Job is being deleted"),
+        ({"job": make_job(COMPLETE, generation=3)}, "not observed the newest spec"),
+        (
+            {"job": make_job(COMPLETE, status={"observedGeneration": None})},
+            "not observed the newest spec",
+        ),
     ],
 )
 def test_what_keeps_a_job(changes, words):
@@ -168,13 +176,13 @@ def test_a_completed_job_lives_on_for_its_time():
     assert ending(with_ttl(COMPLETE, 0)).may_delete
     assert ending(with_ttl(COMPLETE, 5)).may_delete
     kept = ending(with_ttl(COMPLETE, 65))
-    assert kept.obstacle == "its time to live ends at 2026-01-02T03:05:05Z"
+    assert kept.obstacle == "ttlSecondsAfterFinished ends at 2026-01-02T03:05:05Z"
     assert kept.wake_at == NOW + timedelta(seconds=60)
-    assert "when it finished" in ending(with_ttl(COMPLETE, 5, completionTime=None)).obstacle
+    assert "no completionTime" in ending(with_ttl(COMPLETE, 5, completionTime=None)).obstacle
 
 
 def test_a_failed_job_stays_unless_it_says_otherwise():
-    assert "stays for inspection" in ending(make_job(FAILED)).obstacle
+    assert "ttlSecondsAfterFinished is not set" in ending(make_job(FAILED)).obstacle
     assert ending(with_ttl(FAILED, 0)).may_delete
     assert ending(with_ttl(FAILED, 5)).may_delete
     assert ending(with_ttl(FAILED, 65)).wake_at is not None
@@ -183,7 +191,7 @@ def test_a_failed_job_stays_unless_it_says_otherwise():
 def test_a_failed_job_that_is_about_to_be_retried_stays():
     job = with_ttl(FAILED, 0)
     asked = replace(job, annotations={"daemonset.darkowlzz.space/retry": "2"})
-    assert "about to try again" in ending(asked).obstacle
+    assert "about to be retried" in ending(asked).obstacle
 
 
 def over(**changes):
@@ -201,7 +209,7 @@ def test_a_complete_job_none_of_whose_nodes_is_left_goes():
 
 def test_a_complete_job_on_which_no_node_ever_worked_stays():
     nothing = world(pods=[], ledger={}, daemon_set=make_daemon_set(0))
-    assert obstacle(nothing) == "no node is wanted, and none has completed"
+    assert obstacle(nothing) == "no node is desired, and none has completed"
 
 
 def test_a_pod_on_a_node_that_is_not_selected_stands_for_nobody():
@@ -209,7 +217,7 @@ def test_a_pod_on_a_node_that_is_not_selected_stands_for_nobody():
     snapshot = world(job=without_c())
     found = daemon_set_without_c(3)
     assert obstacle(replace(snapshot, daemon_set=found)) == (
-        "c is not selected any more, and its pod is about to be deleted"
+        "node c is not selected any more, and its pod still exists"
     )
 
 
@@ -233,7 +241,7 @@ def held(snapshot, overdue_since):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"daemon_set": make_daemon_set(4, scheduled=3)}, "4 nodes should run a pod and 3 do"),
+        ({"daemon_set": make_daemon_set(4, scheduled=3)}, "3 of 4 desired nodes have a pod"),
         (
             {
                 "completed": ("a", "b"),
@@ -312,7 +320,7 @@ def test_a_node_that_has_begun_and_lost_its_pod_keeps_its_job(entry):
     snapshot = without_pod_of_c(entry)
     count = take_count(snapshot)
     assert not count.all_completed
-    assert obstacle(snapshot) == "c has begun and not ended, and has no pod"
+    assert obstacle(snapshot) == "node c has begun, has not finished and has no pod"
 
 
 @pytest.mark.parametrize(
@@ -357,11 +365,11 @@ def test_a_tainted_node_with_a_pod_does_not_stand_for_one_without():
     snapshot = world(completed=("a", "b"), pods=pods)
     counted = make_daemon_set(2, misscheduled=1)
     assert obstacle(replace(snapshot, daemon_set=counted)) == (
-        "the pod of c is being deleted, and another one follows"
+        "the pod of node c is being deleted, and a new one follows"
     )
     # Its pod was refused, or is yet to come.
     missing = make_daemon_set(2, scheduled=1, misscheduled=1)
-    assert "2 nodes should run a pod" in obstacle(
+    assert "of 2 desired nodes have a pod" in obstacle(
         replace(snapshot, pods=pods[:2], daemon_set=missing)
     )
 
@@ -400,7 +408,9 @@ def test_a_complete_job_with_failed_nodes_stays_unless_it_says_otherwise():
     snapshot = with_failed(1)
     spec = replace(snapshot.job.spec, ttl_seconds_after_finished=None)
     snapshot = replace(snapshot, job=replace(snapshot.job, spec=spec))
-    assert obstacle(snapshot) == "nodes failed, and it stays for inspection"
+    assert (
+        obstacle(snapshot) == "nodes failed and ttlSecondsAfterFinished is not set: the Job is kept"
+    )
 
 
 def test_a_complete_job_stays_for_a_failed_node_that_has_left():
@@ -413,7 +423,7 @@ def test_a_complete_job_stays_for_a_failed_node_that_has_left():
         nodes={name: make_node(name) for name in "ab"},
         daemon_set=make_daemon_set(2),
     )
-    assert obstacle(gone) == "nodes failed, and it stays for inspection"
+    assert obstacle(gone) == "nodes failed and ttlSecondsAfterFinished is not set: the Job is kept"
 
 
 @pytest.mark.parametrize("entry", [record(uid="other"), record(state="Active")])

@@ -1,10 +1,11 @@
 """The configuration: who wins, and what is said about mistakes."""
 
 import pytest
+from daemonset_job.process.durations import parse_duration
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from terminator.config import Config, ConfigError, load_config, parse_duration
+from terminator.config import Config, ConfigError, load_config
 
 WHOLE = """
 namespaces: [b, a, b]
@@ -77,14 +78,14 @@ def test_the_file_speaks_louder():
         ("a: [", "the file is not YAML"),
         ("- a", "the file must hold settings"),
         ("maxStream: 1", "maxStream: there is no such setting; use one of namespaces, podLabel"),
-        ("namespaces: 3", "namespaces: 3 does not work; write a list of namespaces"),
+        ("namespaces: 3", "namespaces: 3 is not valid; write a list of namespaces"),
         ("namespaces: [1]", "write a list of namespaces"),
         ("namespaces: A_B", "'A_B' is not the name of a namespace"),
         ("podLabelSelector: ''", "write a label selector such as daemonset-job=true"),
-        ("terminationWord: yes", "terminationWord: True does not work; write a word, in quotes"),
+        ("terminationWord: yes", "terminationWord: True is not valid; write a word, in quotes"),
         ('terminationWord: "a\\nb"', "write a word"),
         ("terminationWord: ' '", "write a word"),
-        ("resyncPeriod: true", "resyncPeriod: True does not work; write a duration such as 10s"),
+        ("resyncPeriod: true", "resyncPeriod: True is not valid; write a duration such as 10s"),
         ("resyncPeriod: [10]", "write a duration such as 10s"),
         ("resyncPeriod: -10", "write a duration between 1s and 24h"),
         ("resyncPeriod: .nan", "write a duration between 1s and 24h"),
