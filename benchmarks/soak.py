@@ -49,7 +49,7 @@ CYCLE_SECONDS = 1800.0
 # The share of a cycle in which Jobs are created; then they end, and the idle time follows.
 BUSY_SHARE = 0.85
 IDLE_SECONDS = 45.0
-TICK_SECONDS = 0.25
+MIN_DELAY_SECONDS = 0.25
 IDLE_SAMPLES = 3
 BURST_EVERY = 300.0
 BURST_SIZE = 20
@@ -219,8 +219,8 @@ class Soak:
         async with asyncio.TaskGroup() as group:
             for what in disturbances:
                 while self._idle or busy_seconds < what.at:
-                    await asyncio.sleep(TICK_SECONDS)
-                    busy_seconds += 0 if self._idle else TICK_SECONDS
+                    await asyncio.sleep(MIN_DELAY_SECONDS)
+                    busy_seconds += 0 if self._idle else MIN_DELAY_SECONDS
                 group.create_task(self._disturber.disturb(what))
 
     # --- what must hold beside the single Jobs -------------------------------------------

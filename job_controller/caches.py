@@ -11,14 +11,14 @@ from typing import Any
 
 from daemonset_job.api import names
 from daemonset_job.api.affinity import changed_keys, label_keys
-from daemonset_job.api.job import Job, parse_job
-from daemonset_job.api.kept import (
-    kept_daemon_set,
-    kept_job,
-    unkept_job,
-    whole_daemon_set,
-    whole_job,
+from daemonset_job.api.compact import (
+    compact_daemon_set,
+    compact_job,
+    compact_oversized_job,
+    expand_daemon_set,
+    expand_job,
 )
+from daemonset_job.api.job import Job, parse_job
 from daemonset_job.api.objects import (
     DaemonSet,
     Node,
@@ -27,8 +27,8 @@ from daemonset_job.api.objects import (
     parse_pod,
 )
 from daemonset_job.api.report import JobReport
+from daemonset_job.informers.full_reports import RUN_INDEX, FullReports, parse_cached_report
 from daemonset_job.informers.informers import SharedInformers
-from daemonset_job.informers.records import RUN_INDEX, RecordKeeper, project_report
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.resource import (
     DAEMON_SETS,
@@ -44,19 +44,19 @@ Key = tuple[str, str]
 """(namespace, name) of a Job."""
 
 # Changes of pods and nodes come in crowds: a pass a quarter of a second later sees them all.
-CROWD_SECONDS = 0.25
+DEBOUNCE_SECONDS = 0.25
 # Where deciding takes long, for thousands of nodes, it takes a twentieth of the processor at most:
 # then up to this time later. What ends a run, the ledger's changes, is looked at without delay.
-CROWD_SHARE = 20.0
-CROWD_LIMIT_SECONDS = 2.0
+DEBOUNCE_FACTOR = 20.0
+DEBOUNCE_LIMIT_SECONDS = 2.0
 
 
-def project_job(raw: Mapping[str, Any]) -> Job:
+def parse_cached_job(raw: Mapping[str, Any]) -> Job:
     """Return the Job in a raw object as it is kept; raises ValueError when it is none."""
     job = parse_job(raw)
     # A Job that has started, before there was a limit, goes on.
     size = 0 if job.status.get("startTime") else spec_bytes(job)
-    return unkept_job(job, size) if size > SPEC_LIMIT_BYTES else kept_job(job)
+    return compact_oversized_job(job, size) if size > SPEC_LIMIT_BYTES else compact_job(job)
 
 
 class Caches(SharedInformers):
@@ -78,20 +78,20 @@ class Caches(SharedInformers):
             client, clock, namespaces, on_node=self._node_changed, on_progress=progress
         )
         self._wake = wake
-        self._crowd_seconds: dict[Key, float] = {}
+        self._debounce_seconds: dict[Key, float] = {}
         self._jobs = self._watch(
             JOBS,
-            project_job,
+            parse_cached_job,
             self._job_changed,
             {
-                "daemon_set": lambda job: (_slot(job.namespace, job.daemon_set_name),),
+                "daemon_set": lambda job: (_index_key(job.namespace, job.daemon_set_name),),
                 "uid": lambda job: (job.uid,),
             },
             on_unreadable=lambda found: wake((found.namespace, found.name), 0.0),
         )
         self._daemon_sets = self._watch(
             DAEMON_SETS,
-            lambda raw: kept_daemon_set(parse_daemon_set(raw)),
+            lambda raw: compact_daemon_set(parse_daemon_set(raw)),
             self._daemon_set_changed,
             {
                 "uid": lambda found: (found.uid,),
@@ -103,29 +103,29 @@ class Caches(SharedInformers):
             PODS,
             parse_pod,
             self._pod_changed,
-            {"owner": lambda pod: (_slot(pod.namespace, pod.owner_uid),)},
+            {"owner": lambda pod: (_index_key(pod.namespace, pod.owner_uid),)},
             label_selector=names.MANAGED_SELECTOR,
         )
         self._reports = self._watch(
             JOB_REPORTS,
-            lambda raw: project_report(raw, self._has_job),
+            lambda raw: parse_cached_report(raw, self._has_job),
             self._report_changed,
             {
-                "job": lambda report: (_slot(report.namespace, report.job_name),),
+                "job": lambda report: (_index_key(report.namespace, report.job_name),),
                 **RUN_INDEX,
                 "namespace": lambda report: (report.namespace,),
             },
             # Whose report is kept whole is known once the Jobs are.
             after=self._jobs,
         )
-        self.records = RecordKeeper(client, self._reports.store, is_needed=self._has_job)
+        self.full_reports = FullReports(client, self._reports.store, is_needed=self._has_job)
 
     # --- reading -----------------------------------------------------------------------
 
     def job(self, key: Key) -> Job | None:
         """Return the Job of that key."""
         found = self._jobs.store.get(key)
-        return None if found is None else whole_job(found)
+        return None if found is None else expand_job(found)
 
     def jobs(self) -> list[Job]:
         """Return all Jobs, without what is long in their specs."""
@@ -146,22 +146,22 @@ class Caches(SharedInformers):
     def daemon_set(self, namespace: str, name: str) -> DaemonSet | None:
         """Return the DaemonSet of that name, if it carries our label."""
         found = self._daemon_sets.store.get((namespace, name))
-        return None if found is None else whole_daemon_set(found)
+        return None if found is None else expand_daemon_set(found)
 
     def pods_of(self, daemon_set: DaemonSet) -> tuple[Pod, ...]:
         """Return the pods that the DaemonSet controls, by owner reference and not by label.
 
         Only those of its namespace: whoever may create pods elsewhere writes any UID there.
         """
-        slot = _slot(daemon_set.namespace, daemon_set.uid)
-        return tuple(self._pods.store.by_index("owner", slot))
+        index_key = _index_key(daemon_set.namespace, daemon_set.uid)
+        return tuple(self._pods.store.by_index("owner", index_key))
 
     def reports_of(self, key: Key) -> tuple[JobReport, ...]:
         """Return the reports of all runs of Jobs of that namespace and name.
 
         Those of a run whose Job is not cached are summaries.
         """
-        return tuple(self._reports.store.by_index("job", _slot(*key)))
+        return tuple(self._reports.store.by_index("job", _index_key(*key)))
 
     def count_reports(self, namespace: str) -> int:
         """Return how many reports a namespace has."""
@@ -184,60 +184,60 @@ class Caches(SharedInformers):
 
     # --- changes -----------------------------------------------------------------------
 
-    def took(self, key: Key, seconds: float) -> None:
+    def record_duration(self, key: Key, seconds: float) -> None:
         """Note how long deciding on a Job took: crowds of changes are given ten times that."""
-        crowd = min(CROWD_SHARE * seconds, CROWD_LIMIT_SECONDS)
-        if crowd > CROWD_SECONDS:
-            self._crowd_seconds[key] = crowd
+        pause = min(DEBOUNCE_FACTOR * seconds, DEBOUNCE_LIMIT_SECONDS)
+        if pause > DEBOUNCE_SECONDS:
+            self._debounce_seconds[key] = pause
         else:
-            self._crowd_seconds.pop(key, None)
+            self._debounce_seconds.pop(key, None)
 
     def _job_changed(self, old: Job | None, new: Job | None) -> None:
         if (job := new or old) is not None:
             if new is None:
-                self._crowd_seconds.pop((job.namespace, job.name), None)
-                self.records.release(job.uid)
+                self._debounce_seconds.pop((job.namespace, job.name), None)
+                self.full_reports.release(job.uid)
             self._wake((job.namespace, job.name), 0.0)
 
     def _daemon_set_changed(self, old: DaemonSet | None, new: DaemonSet | None) -> None:
         found = new or old
         if found is not None:
             # By name and not by owner: a Job also waits for the DaemonSet of an earlier run to go.
-            self._wake_user_of(found, in_crowd=bool(old and new))
+            self._wake_jobs_of(found, debounced=bool(old and new))
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
         if pod is not None:
             for found in self._daemon_sets.store.by_index("uid", pod.owner_uid):
                 if found.namespace == pod.namespace:
-                    self._wake_user_of(found, in_crowd=True)
+                    self._wake_jobs_of(found, debounced=True)
 
     def _report_changed(self, old: JobReport | None, new: JobReport | None) -> None:
         if (report := new or old) is not None:
             self._wake((report.namespace, report.job_name), 0.0)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
-        if old is not None and new is not None and _standing(old) == _standing(new):
+        if old is not None and new is not None and _readiness(old) == _readiness(new):
             for label in sorted(changed_keys(old.labels, new.labels)):
                 for found in self._daemon_sets.store.by_index("node label", label):
-                    self._wake_user_of(found, in_crowd=True)
+                    self._wake_jobs_of(found, debounced=True)
             return
         for job in self._jobs.store:
-            self._wake_in_crowd((job.namespace, job.name))
+            self._wake_debounced((job.namespace, job.name))
 
-    def _wake_user_of(self, found: DaemonSet, *, in_crowd: bool) -> None:
-        for job in self._jobs.store.by_index("daemon_set", _slot(found.namespace, found.name)):
+    def _wake_jobs_of(self, found: DaemonSet, *, debounced: bool) -> None:
+        for job in self._jobs.store.by_index("daemon_set", _index_key(found.namespace, found.name)):
             key = (job.namespace, job.name)
-            if in_crowd:
-                self._wake_in_crowd(key)
+            if debounced:
+                self._wake_debounced(key)
             else:
                 self._wake(key, 0.0)
 
-    def _wake_in_crowd(self, key: Key) -> None:
-        self._wake(key, self._crowd_seconds.get(key, CROWD_SECONDS))
+    def _wake_debounced(self, key: Key) -> None:
+        self._wake(key, self._debounce_seconds.get(key, DEBOUNCE_SECONDS))
 
 
-def cache_name(resource: str, namespace: str) -> str:
+def watch_id(resource: str, namespace: str) -> str:
     """Return what to call the watch of one resource in one namespace ("": in all of them).
 
     Each watch gets on by itself: what one has seen says nothing of another.
@@ -245,14 +245,14 @@ def cache_name(resource: str, namespace: str) -> str:
     return f"{resource}/{namespace}"
 
 
-def _standing(node: Node) -> tuple[Any, ...]:
+def _readiness(node: Node) -> tuple[Any, ...]:
     """Return what of a node matters to every Job whose pod there does not change.
 
     Heartbeats and images do not; there is one of either from each node every few minutes. Labels
     matter to the Jobs that choose nodes by them.
     """
-    return node.uid, node.ready, node.ready_since, node.taints
+    return node.uid, node.ready, node.ready_changed_at, node.taints
 
 
-def _slot(namespace: str, name: str) -> str:
+def _index_key(namespace: str, name: str) -> str:
     return f"{namespace}/{name}"

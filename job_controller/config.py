@@ -28,7 +28,7 @@ class Config:
     `namespaces`: those whose Jobs it looks after, empty for all. `lease_namespace`: where the
     leader election's Lease lives; empty means no election, for a controller run by hand.
     `workers`: Jobs that are worked on at the same time. `pod_start_timeout_seconds` and
-    `node_unreachable_grace_period_seconds`: see `core.settings.Patience`. `history_limit`,
+    `node_unreachable_grace_period_seconds`: see `core.settings.Timeouts`. `history_limit`,
     `history_max_age_seconds` and `history_namespace_limit` (None: no limit): see
     `core.settings.Settings`.
     """

@@ -26,7 +26,7 @@ from daemonset_job.runtime.backoff import exponential_seconds
 from daemonset_job.runtime.clock import Clock
 from job_controller.caches import Key
 from job_controller.core.state.blockers import REFUSAL_LIMIT
-from job_controller.core.text.sanitize import brief
+from job_controller.core.text.sanitize import single_line
 
 # Pods take a moment to be created, so the first list is made that long after they were found
 # missing. The pauses double; after the longest one a changed reason is in the status.
@@ -173,7 +173,7 @@ class FailedCreates:
             version = _text(_mapping(raw.get("metadata")), "resourceVersion")
             if is_newer(version, known.version):
                 known.version = version
-                known.newest = brief(_text(raw, "message"), REFUSAL_LIMIT)
+                known.newest = single_line(_text(raw, "message"), REFUSAL_LIMIT)
         known.continue_ = page.continue_
         if not page.continue_:
             known.message = known.newest

@@ -14,9 +14,9 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.report import JobReport
 from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
 from daemonset_job.kube.client.errors import KubeError
+from job_controller.actions.effects import Effects, Writer
 from job_controller.actions.errors import is_refusal
 from job_controller.actions.reports import ReportActions
-from job_controller.actions.shell import Shell, Writer
 from job_controller.caches import Key
 from job_controller.core.render.report_status import closed_status, excess_reports, expired_reports
 
@@ -33,51 +33,51 @@ _CLOSE, _DELETE = "close", "delete"
 class History:
     """Keeps the reports of ended runs of one Job's name at a time, and of its namespace."""
 
-    def __init__(self, shell: Shell, writer: Writer, reports: ReportActions) -> None:
-        self._shell = shell
+    def __init__(self, effects: Effects, writer: Writer, reports: ReportActions) -> None:
+        self._effects = effects
         self._writer = writer
         self._reports = reports
         # When which change of the report of which UID was refused, by the monotonic clock.
         self._refused: dict[tuple[str, str], float] = {}
 
-    async def keep(self, key: Key, job: Job | None) -> float | None:
+    async def close_and_prune(self, key: Key, job: Job | None) -> float | None:
         """Close the reports of runs whose Job is gone and remove those history has no room for.
 
         Returns the seconds after which to look again, None for never. What the API server refuses
         here holds up nothing of the Job that has the name now.
         """
-        settings, now = self._shell.settings(), self._shell.clock.now()
+        settings, now = self._effects.settings(), self._effects.clock.now()
         living = {job.uid} if job is not None else set()
         known = self._writer.caches.reports_of(key)
         reports = [r for r in known if r.job_uid not in living]
         closing = {r.name: status for r in reports if (status := closed_status(r)) is not None}
         expired, wake_at = expired_reports(
             list(known),
-            living_uid=job.uid if job is not None else "",
+            current_uid=job.uid if job is not None else "",
             limit=settings.history_limit,
             max_age_seconds=settings.history_max_age_seconds,
             now=now,
         )
         # The cache of Jobs may be behind that of reports: a run that goes on is not of the past.
         found = await self._writer.find_job(key) if closing or expired else None
-        unheard = str(found["uid"]) if found is not None else ""
-        is_late = unheard not in living and any(r.job_uid == unheard for r in reports)
+        uncached_uid = str(found["uid"]) if found is not None else ""
+        is_late = uncached_uid not in living and any(r.job_uid == uncached_uid for r in reports)
         self._forget_refusals()
         for report in reports:
-            if report.name in closing and report.job_uid != unheard:
+            if report.name in closing and report.job_uid != uncached_uid:
                 await self._close(key, report, closing[report.name])
         for report in expired:
-            if report.job_uid != unheard:
+            if report.job_uid != uncached_uid:
                 await self._delete(report)
         waits = (
-            await self._thin_out(key[0], settings.history_namespace_limit),
+            await self._prune_namespace(key[0], settings.history_namespace_limit),
             UNSYNCED_SECONDS if is_late else None,
             max((wake_at - now).total_seconds(), 0.0) if wake_at is not None else None,
             HISTORY_RETRY_SECONDS if any(map(self._was_refused, reports)) else None,
         )
         return min((seconds for seconds in waits if seconds is not None), default=None)
 
-    async def _thin_out(self, namespace: str, limit: int | None) -> float | None:
+    async def _prune_namespace(self, namespace: str, limit: int | None) -> float | None:
         """Remove reports that a namespace has beyond its limit; return when to go on, in seconds.
 
         One that cannot be deleted keeps its place in the line: no later one goes in its stead.
@@ -115,7 +115,7 @@ class History:
         except KubeError as error:
             if not is_refusal(error):
                 raise
-            self._refused[verb, report.uid] = self._shell.clock.monotonic()
+            self._refused[verb, report.uid] = self._effects.clock.monotonic()
             logger.warning(
                 "cannot close or delete the JobReport of an earlier run, retrying", error=str(error)
             )
@@ -125,5 +125,5 @@ class History:
 
     def _forget_refusals(self) -> None:
         """Forget those that are so old that the change is tried again."""
-        since = self._shell.clock.monotonic() - HISTORY_RETRY_SECONDS
+        since = self._effects.clock.monotonic() - HISTORY_RETRY_SECONDS
         self._refused = {each: at for each, at in self._refused.items() if at > since}

@@ -15,21 +15,21 @@ from loguru import logger
 
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import Conflict, Forbidden, KubeError, OperatorError
-from daemonset_job.kube.leaderelection import lead_for_ever
+from daemonset_job.kube.leaderelection import run_leader_election
 from daemonset_job.kube.recorder import EventRecorder
 from daemonset_job.process.healthz import serve_probes
 from daemonset_job.process.logging_setup import configure_logging
 from daemonset_job.runtime.clock import Clock, SystemClock
-from daemonset_job.runtime.expectations import HighWater
+from daemonset_job.runtime.expectations import VersionExpectations
 from daemonset_job.runtime.sizes import Size, process_sizes
 from daemonset_job.runtime.worker import run_workers
 from daemonset_job.runtime.workqueue import WorkQueue, namespace_of
-from job_controller.actions.shell import Shell
-from job_controller.caches import Caches, Key, cache_name
+from job_controller.actions.effects import Effects
+from job_controller.caches import Caches, Key, watch_id
 from job_controller.config import Config, parse_config
-from job_controller.core.settings import Patience, Settings
-from job_controller.guard import watch_policies
+from job_controller.core.settings import Settings, Timeouts
 from job_controller.metrics import Metrics
+from job_controller.policy_check import watch_policies
 from job_controller.reconciler import Reconciler
 
 _EXIT_CONFIG = 2
@@ -52,7 +52,7 @@ class Controller:
         self._metrics = metrics
         self._clock = clock
         self._queue: WorkQueue[Key] = WorkQueue(group_of=namespace_of, group_limit=config.workers)
-        self.written: HighWater[Key] = HighWater(self._clock)
+        self.written: VersionExpectations[Key] = VersionExpectations(self._clock)
         self._events = events
         self.caches = Caches(
             client,
@@ -80,29 +80,29 @@ class Controller:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.caches.run())
             group.create_task(self._events.run())
-            group.create_task(self.lead_for_ever())
+            group.create_task(self.run_leader_election())
 
-    async def lead_for_ever(self) -> None:
+    async def run_leader_election(self) -> None:
         """Lead whenever the Lease is ours. Standing by with warm caches makes takeover quick."""
         await self.caches.wait_synced()
         if not self._config.lease_namespace:
-            self._led(True)
+            self._set_leader(True)
             await self._work()
             return
-        await lead_for_ever(
+        await run_leader_election(
             self._client,
             namespace=self._config.lease_namespace,
             name=self._config.lease_name,
             process=self._config.identity,
             clock=self._clock,
             lead=self._work,
-            on_state=self._led,
+            on_state=self._set_leader,
         )
 
     def _advanced(self, resource: str, namespace: str, version: str) -> None:
-        self.written.observed(cache_name(resource, namespace), version)
+        self.written.observed(watch_id(resource, namespace), version)
 
-    def _led(self, leading: bool) -> None:
+    def _set_leader(self, leading: bool) -> None:
         self._metrics.is_leader.set(leading)
 
     async def _work(self) -> None:
@@ -112,7 +112,7 @@ class Controller:
         for key in (*self.caches.reported_keys(), *self.caches.unreadable_keys()):
             self._queue.add(key)
         reconciler = Reconciler(
-            Shell(
+            Effects(
                 client=self._client,
                 events=self._events,
                 clock=self._clock,
@@ -134,9 +134,9 @@ class Controller:
         config = self._config
         return Settings(
             token=config.token,
-            patience=Patience(
-                start=config.pod_start_timeout_seconds,
-                unreachable=config.node_unreachable_grace_period_seconds,
+            timeouts=Timeouts(
+                start_seconds=config.pod_start_timeout_seconds,
+                unreachable_seconds=config.node_unreachable_grace_period_seconds,
             ),
             pause_image=config.pause_image,
             history_limit=config.history_limit,

@@ -18,19 +18,19 @@ from daemonset_job.api import names
 from daemonset_job.api.job import Job
 from daemonset_job.api.objects import Node
 from daemonset_job.api.report import NodeRecord
-from daemonset_job.informers.records import INCOMPLETE_RETRY_SECONDS
+from daemonset_job.informers.full_reports import INCOMPLETE_RETRY_SECONDS
 from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
 from daemonset_job.kube.client.errors import (
     KubeError,
 )
 from daemonset_job.kube.recorder import ObjectReference
-from daemonset_job.runtime.expectations import HighWater
+from daemonset_job.runtime.expectations import VersionExpectations
 from job_controller.actions.daemon_sets import DaemonSetActions
+from job_controller.actions.effects import Effects, Writer
 from job_controller.actions.errors import REFUSAL_FIELDS, RefusedError, is_refusal
 from job_controller.actions.job_status import JobStatusActions
 from job_controller.actions.pods import PodActions
 from job_controller.actions.reports import ReportActions
-from job_controller.actions.shell import Shell, Writer
 from job_controller.caches import Caches, Key
 from job_controller.core.decide import decide
 from job_controller.core.plan import (
@@ -39,30 +39,30 @@ from job_controller.core.plan import (
     CreateReport,
     DeleteDaemonSet,
     DeletePods,
-    OpenGates,
+    DryRunDaemonSet,
     Plan,
-    TryDaemonSet,
+    RemoveSchedulingGates,
     WriteReportStatus,
     WriteStatus,
-    without_progress,
+    defer_progress_writes,
 )
-from job_controller.core.state.absence import find_held
-from job_controller.core.state.node_counts import merge_records, standing_pods, stray_pods
-from job_controller.core.state.node_state import COMPLETED, FAILED, UNREACHABLE
-from job_controller.core.state.sightings import (
-    Scene,
+from job_controller.core.state.absence import find_tainted
+from job_controller.core.state.first_seen import (
+    ObservedObjects,
     Sightings,
-    long_away,
-    look,
+    nodes_not_ready_for,
     not_ready,
-    shifted,
+    shift_sightings,
+    update_sightings,
 )
+from job_controller.core.state.node_counts import current_pods, merge_records, stray_pods
+from job_controller.core.state.node_state import COMPLETED, FAILED, UNREACHABLE
 from job_controller.core.state.snapshot import Snapshot
 from job_controller.failed_creates import FailedCreates
+from job_controller.fresh_nodes import FRESH_SECONDS, FreshNodeReader, NodeRead, with_fresh_nodes
 from job_controller.history import History
-from job_controller.refusals import Refusals
-from job_controller.repairs import Repairs
-from job_controller.rereads import FRESH_SECONDS, NodeRereads, Reread, with_rereads
+from job_controller.reapply_backoff import ReapplyBackoff
+from job_controller.refusal_backoff import RefusalBackoff
 
 # A cache that is behind our own write catches up within milliseconds; this is for the case that
 # the watch is broken, and then the reflector's own reconnection is what helps.
@@ -72,7 +72,7 @@ _CLOCK_SET = timedelta(seconds=1)
 # Progress is written again after so many times what the last writing of it took, and after so many
 # seconds for each node at the latest: the record of a thousand nodes is nearly half a megabyte. The
 # API server takes a quarter of a second and more for it, and everybody who watches has to read it.
-PROGRESS_SHARE = 40.0
+PROGRESS_FACTOR = 40.0
 PROGRESS_SECONDS_PER_NODE = 0.01
 PROGRESS_SECONDS = 10.0
 
@@ -80,23 +80,23 @@ PROGRESS_SECONDS = 10.0
 class Reconciler:
     """Brings one Job at a time nearer to what it asks for. Level-triggered and idempotent."""
 
-    def __init__(self, shell: Shell, caches: Caches, written: HighWater[Key]) -> None:
-        self._shell = shell
+    def __init__(self, effects: Effects, caches: Caches, written: VersionExpectations[Key]) -> None:
+        self._effects = effects
         self._caches = caches
         self._written = written
-        writer = Writer(shell.client, caches, written)
-        self._job_status = JobStatusActions(writer, shell.clock, shell.metrics)
+        writer = Writer(effects.client, caches, written)
+        self._job_status = JobStatusActions(writer, effects.clock, effects.metrics)
         self._reports = ReportActions(writer)
         self._daemon_sets = DaemonSetActions(writer)
         self._pods = PodActions(writer)
-        self._history = History(shell, writer, self._reports)
+        self._history = History(effects, writer, self._reports)
         self._next_progress: dict[Key, float] = {}
         # With when that was, by the wall clock and by the monotonic one.
         self._seen: dict[Key, tuple[str, Sightings, datetime, float]] = {}
-        self._refusals = Refusals()
-        self._repairs = Repairs()
-        self._failed_creates = FailedCreates(shell.client, shell.clock)
-        self._rereads = NodeRereads(shell.client, shell.clock)
+        self._refusal_backoff = RefusalBackoff()
+        self._reapply_backoff = ReapplyBackoff()
+        self._failed_creates = FailedCreates(effects.client, effects.clock)
+        self._fresh_nodes = FreshNodeReader(effects.client, effects.clock)
 
     async def reconcile(self, key: Key) -> float | None:
         """Make one pass; return the seconds after which to look again, None for no need to.
@@ -110,138 +110,142 @@ class Reconciler:
         started = time.perf_counter()
         try:
             if (unread := self._caches.unreadable_job(key)) is not None:
-                await self._job_status.tell_unreadable(key, unread)
+                await self._job_status.write_unreadable(key, unread)
                 return None
             job = self._caches.job(key)
-            if job is not None and not self._caches.records.is_complete(job.uid):
-                await self._caches.records.complete(job.uid)
+            if job is not None and not self._caches.full_reports.is_complete(job.uid):
+                await self._caches.full_reports.complete(job.uid)
                 job = self._caches.job(key)
-                if job is None or not self._caches.records.is_complete(job.uid):
+                if job is None or not self._caches.full_reports.is_complete(job.uid):
                     return INCOMPLETE_RETRY_SECONDS
-            wait = await self._history.keep(key, job)
+            wait = await self._history.close_and_prune(key, job)
             if job is None:
                 self._written.drop(key)
                 self._next_progress.pop(key, None)
                 self._seen.pop(key, None)
-                self._refusals.forget(key)
-                self._repairs.forget(key)
+                self._refusal_backoff.forget(key)
+                self._reapply_backoff.forget(key)
                 self._failed_creates.forget(key)
                 return wait
             waits = [
-                seconds for seconds in (wait, await self._pass(key, job)) if seconds is not None
+                seconds
+                for seconds in (wait, await self._reconcile_job(key, job))
+                if seconds is not None
             ]
             return min(waits, default=None)
         finally:
-            self._shell.metrics.reconcile_seconds.observe(time.perf_counter() - started)
+            self._effects.metrics.reconcile_seconds.observe(time.perf_counter() - started)
 
-    async def _pass(self, key: Key, job: Job) -> float | None:
-        started = self._shell.clock.monotonic()
-        snapshot, now = self._gather(key, job, {}), self._shell.clock.now()
-        read: dict[str, Reread] = {}
+    async def _reconcile_job(self, key: Key, job: Job) -> float | None:
+        started = self._effects.clock.monotonic()
+        snapshot, now = self._gather(key, job, {}), self._effects.clock.now()
+        read: dict[str, NodeRead] = {}
         # The cache may not have heard that they are back, and the run would fail for it. While they
         # are read, others may become due.
         while away := self._nearly_unreachable(snapshot, now, read):
-            read |= await self._rereads.read(away)
+            read |= await self._fresh_nodes.read(away)
             known = self._caches.job(key)
-            if known is None or not self._caches.records.is_complete(known.uid):
+            if known is None or not self._caches.full_reports.is_complete(known.uid):
                 return _STALE_RETRY_SECONDS
-            job, started = known, self._shell.clock.monotonic()
-            snapshot, now = self._gather(key, job, read), self._shell.clock.now()
+            job, started = known, self._effects.clock.monotonic()
+            snapshot, now = self._gather(key, job, read), self._effects.clock.now()
         plan = decide(snapshot, now)
-        self._caches.took(key, self._shell.clock.monotonic() - started)
-        plan = self._repairs.pace(key, plan, started)
-        plan = self._paced(key, job, plan)
+        self._caches.record_duration(key, self._effects.clock.monotonic() - started)
+        plan = self._reapply_backoff.defer(key, plan, started)
+        plan = self._defer_progress(key, job, plan)
         done: list[Action] = []
         while True:
             try:
-                await self._carry_out(key, snapshot, plan, done)
+                await self._execute(key, snapshot, plan, done)
             except RefusedError as refused:
                 # What was refused or done is not asked for again: each round asks for less.
                 after = await self._after_refusal(snapshot, refused)
-                moment = self._shell.clock.monotonic()
-                snapshot = self._refusals.note(key, refused.field, snapshot, after, moment)
+                moment = self._effects.clock.monotonic()
+                snapshot = self._refusal_backoff.record(key, refused.field, snapshot, after, moment)
                 # Of the same time: by now, nodes may be due that have not been read.
                 plan = decide(snapshot, now)
                 left = tuple(action for action in plan.actions if action not in done)
-                plan = self._repairs.pace(key, replace(plan, actions=left), moment)
+                plan = self._reapply_backoff.defer(key, replace(plan, actions=left), moment)
             else:
-                if any(isinstance(action, TryDaemonSet) for action in plan.actions):
-                    snapshot = replace(snapshot, is_tried=True)
-                    plan = decide(snapshot, self._shell.clock.now())
+                if any(isinstance(action, DryRunDaemonSet) for action in plan.actions):
+                    snapshot = replace(snapshot, is_dry_run_done=True)
+                    plan = decide(snapshot, self._effects.clock.now())
                     continue
-                self._refusals.settle(key, snapshot)
+                self._refusal_backoff.clear_resolved(key, snapshot)
                 # The next list may be what the cache has already: then nothing else wakes us.
                 is_behind = any(each.node != each.known for each in read.values())
                 waits = (
                     plan.requeue_after,
-                    await self._find_refused(key, snapshot, plan),
+                    await self._find_failed_creates(key, snapshot, plan),
                     FRESH_SECONDS if is_behind else None,
                 )
                 return min((seconds for seconds in waits if seconds is not None), default=None)
 
-    async def _find_refused(self, key: Key, snapshot: Snapshot, plan: Plan) -> float | None:
+    async def _find_failed_creates(self, key: Key, snapshot: Snapshot, plan: Plan) -> float | None:
         """Look for why pods are missing if they are; return when to look again, in seconds."""
         daemon_set = snapshot.owned_daemon_set
-        if daemon_set is not None and plan.lacks_pods:
+        if daemon_set is not None and plan.has_missing_pods:
             return await self._failed_creates.look(key, daemon_set.uid)
         if daemon_set is None or daemon_set.is_observed:
             self._failed_creates.forget(key)
         return None
 
-    def _look(self, key: Key, snapshot: Snapshot) -> Snapshot:
+    def _with_sightings(self, key: Key, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with when this process first saw what timers count from."""
         job = snapshot.job
-        now, moment = self._shell.clock.now(), self._shell.clock.monotonic()
+        now, moment = self._effects.clock.now(), self._effects.clock.monotonic()
         uid, before, at, at_moment = self._seen.get(key, ("", {}, now, moment))
         step = (now - at) - timedelta(seconds=moment - at_moment)
         if abs(step) >= _CLOCK_SET:
-            before = shifted(before, step)
-        pods = standing_pods(snapshot)
+            before = shift_sightings(before, step)
+        pods = current_pods(snapshot)
         failed = frozenset(
             name for name, record in merge_records(snapshot).items() if record.state == FAILED
         )
         before = before if uid == job.uid else {}
-        held = find_held(snapshot, pods)
-        scene = Scene(pods, snapshot.nodes, failed, held, job.retry_token, stray_pods(snapshot))
-        seen = look(before, scene, now)
+        tainted = find_tainted(snapshot, pods)
+        observed = ObservedObjects(
+            pods, snapshot.nodes, failed, tainted, job.retry_request, stray_pods(snapshot)
+        )
+        seen = update_sightings(before, observed, now)
         self._seen[key] = job.uid, seen, now, moment
         return replace(snapshot, seen=seen)
 
-    def _gather(self, key: Key, job: Job, read: Mapping[str, Reread]) -> Snapshot:
+    def _gather(self, key: Key, job: Job, read: Mapping[str, NodeRead]) -> Snapshot:
         """Return the snapshot, with what the API server has just said of single nodes."""
-        now = self._shell.clock.monotonic()
-        snapshot = self._refusals.hold_back(key, self._snapshot(key, job), now)
+        now = self._effects.clock.monotonic()
+        snapshot = self._refusal_backoff.with_known_refusal(key, self._snapshot(key, job), now)
         if read:
-            snapshot = replace(snapshot, nodes=with_rereads(snapshot.nodes, read))
-        return self._postponed(self._look(key, snapshot), read)
+            snapshot = replace(snapshot, nodes=with_fresh_nodes(snapshot.nodes, read))
+        return self._postponed(self._with_sightings(key, snapshot), read)
 
-    def _postponed(self, snapshot: Snapshot, read: Mapping[str, Reread]) -> Snapshot:
+    def _postponed(self, snapshot: Snapshot, read: Mapping[str, NodeRead]) -> Snapshot:
         """Return the snapshot in which nodes whose read failed become unreachable after the next.
 
         So all else of the Job goes on, and only what becomes of these nodes waits.
         """
-        now, moment = self._shell.clock.now(), self._shell.clock.monotonic()
-        limit = timedelta(seconds=snapshot.settings.patience.unreachable)
+        now, moment = self._effects.clock.now(), self._effects.clock.monotonic()
+        limit = timedelta(seconds=snapshot.settings.timeouts.unreachable_seconds)
         seen = dict(snapshot.seen)
         for each in read.values():
             if (
                 each.retry_at is not None
-                and (fact := not_ready(each.known, snapshot.job.retry_token)) in seen
+                and (fact := not_ready(each.known, snapshot.job.retry_request)) in seen
             ):
                 left = timedelta(seconds=max(each.retry_at - moment, _STALE_RETRY_SECONDS))
                 seen[fact] = replace(seen[fact], first=now + left - limit)
         return replace(snapshot, seen=seen)
 
     def _nearly_unreachable(
-        self, snapshot: Snapshot, now: datetime, read: Mapping[str, Reread]
+        self, snapshot: Snapshot, now: datetime, read: Mapping[str, NodeRead]
     ) -> list[Node]:
         """Return the nodes whose time is over before they are unreachable, and that are not yet.
 
         Those that have been read are left out.
         """
-        limit = timedelta(seconds=snapshot.settings.patience.unreachable)
+        limit = timedelta(seconds=snapshot.settings.timeouts.unreachable_seconds)
         nodes = (node for node in snapshot.nodes.values() if node.name not in read)
-        away = long_away(snapshot.seen, nodes, snapshot.job.retry_token, limit, now)
+        away = nodes_not_ready_for(snapshot.seen, nodes, snapshot.job.retry_request, limit, now)
         records = merge_records(snapshot) if away else {}
         return [node for node in away if not self._is_settled(snapshot.job, node, records)]
 
@@ -253,7 +257,7 @@ class Reconciler:
             return False
         # Completed is for ever; the others until the next retry.
         return record.state == COMPLETED or (
-            record.retry == job.retry_token and record.state in {FAILED, UNREACHABLE}
+            record.retry == job.retry_request and record.state in {FAILED, UNREACHABLE}
         )
 
     async def _after_refusal(self, snapshot: Snapshot, refused: RefusedError) -> Snapshot:
@@ -264,17 +268,17 @@ class Reconciler:
         match refused.field:
             case "report_refusal":
                 return replace(snapshot, report_refusal=refused.message)
-            case "gates_refusal":
-                return replace(snapshot, gates_refusal=refused.message)
+            case "gate_refusal":
+                return replace(snapshot, gate_refusal=refused.message)
             case "deletion_refusal":
                 return replace(snapshot, deletion_refusal=refused.message)
-        found = snapshot.daemon_set or await self._daemon_sets.find_unlabelled(snapshot.job)
-        return replace(snapshot, daemon_set=found, refusal=refused.message)
+        found = snapshot.daemon_set or await self._daemon_sets.find_by_name(snapshot.job)
+        return replace(snapshot, daemon_set=found, daemon_set_refusal=refused.message)
 
-    def _paced(self, key: Key, job: Job, plan: Plan) -> Plan:
+    def _defer_progress(self, key: Key, job: Job, plan: Plan) -> Plan:
         """Return the plan, without what only tells progress if that was told a moment ago."""
-        wait = self._next_progress.get(key, 0.0) - self._shell.clock.monotonic()
-        return plan if wait <= 0 else without_progress(plan, job.status, wait)
+        wait = self._next_progress.get(key, 0.0) - self._effects.clock.monotonic()
+        return plan if wait <= 0 else defer_progress_writes(plan, job.status, wait)
 
     def _snapshot(self, key: Key, job: Job) -> Snapshot:
         daemon_set = self._caches.daemon_set(job.namespace, job.daemon_set_name)
@@ -285,24 +289,24 @@ class Reconciler:
             pods=self._caches.pods_of(daemon_set) if daemon_set and ours else (),
             nodes=self._caches.nodes(),
             reports=tuple(r for r in self._caches.reports_of(key) if r.job_uid == job.uid),
-            pods_refused=self._failed_creates.message(key, daemon_set.uid) if daemon_set else None,
-            settings=self._shell.settings(),
+            failed_create_message=self._failed_creates.message(key, daemon_set.uid)
+            if daemon_set
+            else None,
+            settings=self._effects.settings(),
         )
 
-    async def _carry_out(
-        self, key: Key, snapshot: Snapshot, plan: Plan, done: list[Action]
-    ) -> None:
+    async def _execute(self, key: Key, snapshot: Snapshot, plan: Plan, done: list[Action]) -> None:
         """Do the actions in order, adding them to `done`, then send the events.
 
         The first failure ends it.
         """
-        clock, job = self._shell.clock, snapshot.job
+        clock, job = self._effects.clock, snapshot.job
         recording = 0.0
         for action in plan.actions:
             logger.info("executing", action=type(action).__name__)
             started = clock.monotonic()
             try:
-                await self._do(key, snapshot, action)
+                await self._execute_action(key, snapshot, action)
             except KubeError as error:
                 field = REFUSAL_FIELDS.get(type(action))
                 if field is None or not is_refusal(error):
@@ -312,15 +316,15 @@ class Reconciler:
             if isinstance(action, WriteReportStatus | WriteStatus):
                 recording += clock.monotonic() - started
         if recording:
-            nodes = max(job.counted_nodes or 0, len(snapshot.pods))
+            nodes = max(job.reported_desired or 0, len(snapshot.pods))
             pause = min(
-                PROGRESS_SHARE * recording, PROGRESS_SECONDS_PER_NODE * nodes, PROGRESS_SECONDS
+                PROGRESS_FACTOR * recording, PROGRESS_SECONDS_PER_NODE * nodes, PROGRESS_SECONDS
             )
             self._next_progress[key] = clock.monotonic() + pause
         for event in plan.events:
-            self._shell.events.emit(_reference(job), event.type, event.reason, event.message)
+            self._effects.events.emit(_reference(job), event.type, event.reason, event.message)
 
-    async def _do(self, key: Key, snapshot: Snapshot, action: Action) -> None:
+    async def _execute_action(self, key: Key, snapshot: Snapshot, action: Action) -> None:
         job = snapshot.job
         match action:
             case WriteStatus():
@@ -329,13 +333,13 @@ class Reconciler:
                 await self._reports.create(key, job, action.body)
             case WriteReportStatus():
                 await self._write_report(key, snapshot, action)
-            case TryDaemonSet():
-                await self._daemon_sets.try_to_apply(job, action.body)
+            case DryRunDaemonSet():
+                await self._daemon_sets.dry_run(job, action.body)
             case ApplyDaemonSet():
                 if await self._daemon_sets.apply(key, job, action):
-                    self._repairs.note(key, action, self._shell.clock.monotonic())
-            case OpenGates():
-                await self._pods.open_gates(key, job, action)
+                    self._reapply_backoff.record(key, action, self._effects.clock.monotonic())
+            case RemoveSchedulingGates():
+                await self._pods.remove_gates(key, job, action)
             case DeletePods():
                 await self._pods.delete(key, action.pods)
             case DeleteDaemonSet():

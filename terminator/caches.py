@@ -9,8 +9,12 @@ from typing import Protocol
 
 from daemonset_job.api import names
 from daemonset_job.api.affinity import changed_keys, label_keys
+from daemonset_job.api.compact import (
+    compact_daemon_set_placement,
+    compact_job_placement,
+    expand_job_placement,
+)
 from daemonset_job.api.job import Job, parse_job
-from daemonset_job.api.kept import placed_job, placing_daemon_set, placing_job
 from daemonset_job.api.objects import (
     DaemonSet,
     Node,
@@ -19,8 +23,8 @@ from daemonset_job.api.objects import (
     parse_pod,
 )
 from daemonset_job.api.report import JobReport
+from daemonset_job.informers.full_reports import RUN_INDEX, FullReports, parse_cached_report
 from daemonset_job.informers.informers import SharedInformers
-from daemonset_job.informers.records import RUN_INDEX, RecordKeeper, project_report
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, PODS
 from daemonset_job.runtime.clock import Clock
@@ -66,13 +70,13 @@ class Caches(SharedInformers):
         self._listener = listener
         self._jobs = self._watch(
             JOBS,
-            lambda raw: placing_job(parse_job(raw)),
+            lambda raw: compact_job_placement(parse_job(raw)),
             self._job_changed,
             {"uid": lambda job: (job.uid,)},
         )
         self._daemon_sets = self._watch(
             DAEMON_SETS,
-            lambda raw: placing_daemon_set(parse_daemon_set(raw)),
+            lambda raw: compact_daemon_set_placement(parse_daemon_set(raw)),
             self._daemon_set_changed,
             {
                 "uid": lambda found: (found.uid,),
@@ -89,20 +93,20 @@ class Caches(SharedInformers):
         )
         self._reports = self._watch(
             JOB_REPORTS,
-            lambda raw: project_report(raw, self._needs_records),
+            lambda raw: parse_cached_report(raw, self._needs_records),
             self._report_changed,
             RUN_INDEX,
             # Whose report is kept whole is known once the Jobs are.
             after=self._jobs,
         )
-        self.records = RecordKeeper(client, self._reports.store, is_needed=self._needs_records)
+        self.full_reports = FullReports(client, self._reports.store, is_needed=self._needs_records)
 
     # --- reading -------------------------------------------------------------------------
 
     def job(self, key: JobKey) -> Job | None:
         """Return the Job of that key, with what of its spec the terminator asks for."""
         found = self._jobs.store.get(key)
-        return None if found is None else placed_job(found)
+        return None if found is None else expand_job_placement(found)
 
     def jobs(self) -> list[Job]:
         """Return all Jobs, without what chooses their nodes."""
@@ -144,7 +148,7 @@ class Caches(SharedInformers):
         assert job is not None
         if new is None:
             self._listener.job_gone(job)
-            self.records.release(job.uid)
+            self.full_reports.release(job.uid)
         self._listener.job_concerned((job.namespace, job.name), in_crowd=False)
 
     def _daemon_set_changed(self, old: DaemonSet | None, new: DaemonSet | None) -> None:
@@ -167,7 +171,7 @@ class Caches(SharedInformers):
         report = new or old
         assert report is not None
         self._listener.report_changed(report)
-        self.records.release(report.job_uid)
+        self.full_reports.release(report.job_uid)
         # A complete Job waits for nothing but its record: nothing is left to come in crowds.
         key = (report.namespace, report.job_name)
         job = self._jobs.store.get(key)  # its conditions are there without unpacking its spec

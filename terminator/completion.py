@@ -144,11 +144,11 @@ def take_count(snapshot: Snapshot) -> Count:
     """Return where the run stands."""
     job, daemon_set = snapshot.job, snapshot.daemon_set
     pods = owned_pods(job, daemon_set, snapshot.pods)
-    wanted = frozenset(pod.node_name for pod in pods if not pod.deleting and pod.node_name)
+    wanted = frozenset(pod.node_name for pod in pods if not pod.is_terminating and pod.node_name)
     leaving = frozenset(
         pod.node_name
         for pod in pods
-        if pod.deleting and not pod.is_terminal and pod.node_name in snapshot.nodes
+        if pod.is_terminating and not pod.is_terminal and pod.node_name in snapshot.nodes
     )
     completed = frozenset(name for name in wanted if _is_completed(name, snapshot))
     failed = frozenset(
@@ -166,13 +166,13 @@ def take_count(snapshot: Snapshot) -> Count:
         if pod.node_name in active
         # Bound, and its containers have not ended for good: its task is being started, runs, or
         # is about to be started again. One that never starts fails with time.
-        and pod.bound
-        and not pod.deleting
+        and pod.is_scheduled
+        and not pod.is_terminating
         and not pod.is_terminal
         and not _is_recorded(pod.node_name, snapshot, {_UNREACHABLE})
     )
     has_completions = any(entry.is_completed for entry in snapshot.ledger.values())
-    has_failures = any(r.has_failed(job.retry_token) for r in snapshot.records.values())
+    has_failures = any(r.has_failed(job.retry_request) for r in snapshot.records.values())
     return Count(
         wanted=wanted,
         completed=completed,
@@ -196,7 +196,7 @@ def judge_ending(
     if that says so. `overdue_since` is since when each answer was that it is overdue, None if the
     last one was not.
     """
-    if job.deleting:
+    if job.is_terminating:
         return Ending("the Job is being deleted")
     if int(job.status.get("observedGeneration") or 0) != job.generation:
         return Ending("the controller has not observed the newest spec yet")
@@ -233,7 +233,7 @@ def _judge_failed(job: Job, now: datetime) -> Ending:
     ttl_seconds = job.spec.ttl_seconds_after_finished
     if ttl_seconds is None:
         return Ending("the Job failed and ttlSecondsAfterFinished is not set: it is kept")
-    if job.status.get("observedRetry", "") != job.retry_token:
+    if job.status.get("observedRetry", "") != job.retry_request:
         return Ending("its failed nodes are about to be retried")
     return _after(job, ttl_seconds, now)
 
@@ -258,7 +258,7 @@ def _is_recorded(name: str, snapshot: Snapshot, states: AbstractSet[str]) -> boo
     node, record = snapshot.nodes.get(name), snapshot.records.get(name)
     if node is None or record is None or not node.uid:
         return False
-    if record.state == _FAILED and not record.has_failed(snapshot.job.retry_token):
+    if record.state == _FAILED and not record.has_failed(snapshot.job.retry_request):
         return False
     return record.uid == node.uid and record.state in states
 
@@ -338,7 +338,7 @@ def _mismatch(
 
 def _unusable(job: Job, found: DaemonSet) -> str:
     """Return why the DaemonSet's counters say nothing of what the Job asks for, "" if they do."""
-    if found.deleting:
+    if found.is_terminating:
         return "its DaemonSet is being deleted"
     if not found.is_observed:
         return "the DaemonSet controller has not observed the newest spec yet"
@@ -364,7 +364,7 @@ def _untold(job: Job, count: Count) -> str:
     missing = len(count.wanted - count.recorded)
     if missing:
         return f"the JobReport lacks the final state of {missing} nodes"
-    told, least = job.counted_nodes, len(count.wanted)
+    told, least = job.reported_desired, len(count.wanted)
     if told is not None and not least <= told <= least + len(count.absent):
         # Nodes came or went since the controller's last word, which is also the report's.
         return f"status reports {told} desired nodes, but there are {least}"

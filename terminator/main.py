@@ -14,7 +14,7 @@ from loguru import logger
 
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import OperatorError
-from daemonset_job.kube.leaderelection import lead_for_ever
+from daemonset_job.kube.leaderelection import run_leader_election
 from daemonset_job.process.healthz import serve_probes
 from daemonset_job.process.logging_setup import configure_logging
 from daemonset_job.runtime.clock import Clock, SystemClock
@@ -162,20 +162,20 @@ class Terminator:
         """Lead whenever the Lease is ours. Standing by with warm caches makes takeover quick."""
         await self._watch.caches.wait_synced()
         if not self._options.lease_namespace:
-            self._led(True)
+            self._set_leader(True)
             await self._watch.lead()
             return
-        await lead_for_ever(
+        await run_leader_election(
             self._client,
             namespace=self._options.lease_namespace,
             name=self._options.lease_name,
             process=self._options.identity,
             clock=self._clock,
             lead=self._watch.lead,
-            on_state=self._led,
+            on_state=self._set_leader,
         )
 
-    def _led(self, leading: bool) -> None:
+    def _set_leader(self, leading: bool) -> None:
         self._metrics.is_leader.set(leading)
 
 

@@ -15,7 +15,7 @@ from daemonset_job.api.job import Completion, Job
 from daemonset_job.api.objects import DaemonSet, Pod
 from daemonset_job.api.report import Evidence, parse_record
 from daemonset_job.api.tokens import EXIT
-from daemonset_job.informers.records import INCOMPLETE_RETRY_SECONDS
+from daemonset_job.informers.full_reports import INCOMPLETE_RETRY_SECONDS
 from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import Conflict, KubeError, NotFound
@@ -133,10 +133,10 @@ class Reconciler:
             self._overdue.pop(key, None)
             self.scanner.set_targets(key, ())
             return None
-        if not self._caches.records.is_complete(job.uid):
-            await self._caches.records.complete(job.uid)
+        if not self._caches.full_reports.is_complete(job.uid):
+            await self._caches.full_reports.complete(job.uid)
             job = self._caches.job(key)
-            if job is None or not self._caches.records.is_complete(job.uid):
+            if job is None or not self._caches.full_reports.is_complete(job.uid):
                 return INCOMPLETE_RETRY_SECONDS
         daemon_set = self._caches.daemon_set_of(job)
         pods = owned_pods(
@@ -161,7 +161,7 @@ class Reconciler:
         targets = []
         for pod in pods:
             node = nodes.get(pod.node_name)
-            if node is None or not pod.bound or not speaks_for(pod, node):
+            if node is None or not pod.is_scheduled or not speaks_for(pod, node):
                 continue
             entry = ledger.get(node.name)
             if entry is not None and entry.node_uid != node.uid:
@@ -216,13 +216,13 @@ class Reconciler:
         """Return whether another end of a task without a token changes nothing any more.
 
         The kubelet starts the task of a kept pod again and again. Once the controller has the node
-        on record as failed, for the retry token of now, the first last lines are enough.
+        on record as failed, for the retry request of now, the first last lines are enough.
         """
         if evidence.is_completed or evidence.failed_at:
             return False
         is_failed = any(
             (raw := (report.status.get("nodeStates") or {}).get(pod.node_name)) is not None
-            and is_failure(parse_record(raw), evidence.node_uid, job.retry_token)
+            and is_failure(parse_record(raw), evidence.node_uid, job.retry_request)
             for report in self._caches.reports_of(job)
         )
         if not is_failed:
@@ -267,7 +267,9 @@ class Reconciler:
         if self.scanner.is_waiting((job.namespace, job.name)):
             return False
         pods = self._caches.pods_of(daemon_set)
-        return len(pods) >= daemon_set.desired and all(pod.bound or pod.is_gated for pod in pods)
+        return len(pods) >= daemon_set.desired and all(
+            pod.is_scheduled or pod.is_gated for pod in pods
+        )
 
     def _hasten_for_ended(self, job: Job, pods: list[Pod]) -> None:
         """Have the ledger written soon when a pod or task that something pending is of has ended.
@@ -276,7 +278,7 @@ class Reconciler:
         the ledger says that it is done. The controller judges a task by its exit unless the token
         is in the ledger in time.
         """
-        staying = {pod.uid: pod for pod in pods if not pod.deleting}
+        staying = {pod.uid: pod for pod in pods if not pod.is_terminating}
         sources = [staying.get(entry.pod_uid) for entry in self._ledger.pending(job).values()]
         if None in sources:
             self._ledger.hurry(job)

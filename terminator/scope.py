@@ -75,7 +75,7 @@ class Watch:
             self._metrics,
             reports_of=self.caches.reports_of,
             has_job=self.caches.has_job,
-            read_records=lambda job: self.caches.records.complete(job.uid),
+            read_records=lambda job: self.caches.full_reports.complete(job.uid),
             flush_seconds=config.flush_interval,
         )
         reconciler = Reconciler(
@@ -109,7 +109,7 @@ class Watch:
                 )
         finally:
             self._scanner = self._ledger = None
-            self.caches.records.release_all()
+            self.caches.full_reports.release_all()
             if self.is_stopping:
                 await self._flush_last(ledger)
 
@@ -182,7 +182,7 @@ class Watch:
             await asyncio.sleep(self._config().resync_period)
             if self._ledger is not None:
                 self._ledger.sweep()
-            self.caches.records.release_all()
+            self.caches.full_reports.release_all()
             self.look_at_all()
 
     async def _flush_last(self, ledger: Ledger) -> None:

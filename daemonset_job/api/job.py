@@ -10,21 +10,21 @@ from datetime import datetime
 from typing import Any, Final
 
 from daemonset_job.api import names
+from daemonset_job.api.json_text import json_hash
 from daemonset_job.api.shape import (
+    BOOLEAN,
     LIST,
     METADATA,
     NUMBER,
     OBJECT,
     REQUIREMENTS,
-    TEXT,
-    TEXTS,
+    STRING,
+    STRINGS,
     TIME,
-    TRUTH,
     ShapeError,
     fields,
-    listed,
+    list_of,
 )
-from daemonset_job.api.texts import json_hash
 from daemonset_job.api.times import parse_time
 
 # Ten years: the CRD's maximum for each number of seconds.
@@ -53,30 +53,30 @@ _POD_SPEC: Final = fields(
     imagePullSecrets=LIST,
 )
 _SPEC: Final = fields(
-    image=TEXT,
-    command=listed(TEXT),
-    args=listed(TEXT),
-    mountPath=TEXT,
-    template=fields(metadata=fields(labels=TEXTS, annotations=TEXTS), spec=_POD_SPEC),
+    image=STRING,
+    command=list_of(STRING),
+    args=list_of(STRING),
+    mountPath=STRING,
+    template=fields(metadata=fields(labels=STRINGS, annotations=STRINGS), spec=_POD_SPEC),
     nodes=fields(
-        selector=fields(matchLabels=TEXTS, matchExpressions=REQUIREMENTS),
-        include=listed(TEXT),
-        exclude=listed(TEXT),
+        selector=fields(matchLabels=STRINGS, matchExpressions=REQUIREMENTS),
+        include=list_of(STRING),
+        exclude=list_of(STRING),
     ),
-    completion=fields(mode=TEXT, token=TEXT, match=TEXT, failureToken=TEXT),
+    completion=fields(mode=STRING, token=STRING, match=STRING, failureToken=STRING),
     backoffLimit=NUMBER,
     nodeDeadlineSeconds=NUMBER,
     activeDeadlineSeconds=NUMBER,
     failurePolicy=fields(
-        action=TEXT,
+        action=STRING,
         maxFailedNodes=_number_or_percentage,
-        rules=listed(fields(exitCodes=listed(NUMBER), action=TEXT)),
-        pods=TEXT,
+        rules=list_of(fields(exitCodes=list_of(NUMBER), action=STRING)),
+        pods=STRING,
     ),
     failureLogLines=NUMBER,
     ttlSecondsAfterFinished=NUMBER,
-    suspend=TRUTH,
-    results=listed(fields(name=TEXT)),
+    suspend=BOOLEAN,
+    results=list_of(fields(name=STRING)),
 )
 # Of a status, which is written again with all that it had, everything.
 NODE_NUMBERS: Final = fields(
@@ -86,15 +86,15 @@ NODE_NUMBERS: Final = fields(
     completed=NUMBER,
     failed=NUMBER,
     unreachable=NUMBER,
-    completedNames=TEXT,
-    failedNames=TEXT,
-    unreachableNames=TEXT,
+    completedNames=STRING,
+    failedNames=STRING,
+    unreachableNames=STRING,
 )
 _CONDITION: Final = fields(
-    type=TEXT,
-    status=TEXT,
-    reason=TEXT,
-    message=TEXT,
+    type=STRING,
+    status=STRING,
+    reason=STRING,
+    message=STRING,
     lastTransitionTime=TIME,
     observedGeneration=NUMBER,
 )
@@ -107,15 +107,15 @@ def _named_condition(value: Any) -> None:
 
 
 _STATUS: Final = fields(
-    phase=TEXT,
+    phase=STRING,
     observedGeneration=NUMBER,
     startTime=TIME,
     completionTime=TIME,
     nodes=NODE_NUMBERS,
-    completionToken=TEXT,
-    observedRetry=TEXT,
-    report=TEXT,
-    conditions=listed(_named_condition),
+    completionToken=STRING,
+    observedRetry=STRING,
+    report=STRING,
+    conditions=list_of(_named_condition),
 )
 _JOB: Final = fields(metadata=METADATA, spec=OBJECT, status=_STATUS)
 # Looked at once the spec is known not to be nested too deep.
@@ -172,7 +172,7 @@ class FailurePolicy:
     """When failed nodes fail the run.
 
     `action` is `FailFast`, `Continue` or `Pause`. `max_failed_nodes` is a number or a percentage
-    (`"10%"`) of the wanted nodes that may fail or be unreachable. `pods` of a failed run are
+    (`"10%"`) of the desired nodes that may fail or be unreachable. `pods` of a failed run are
     kept (`Keep`) or removed (`Delete`).
     """
 
@@ -234,19 +234,19 @@ class Job:
     generation: int
     spec: JobSpec
     created_at: datetime | None = None
-    deleting: bool = False
+    is_terminating: bool = False
     annotations: Mapping[str, str] = field(default_factory=dict)
     status: Mapping[str, Any] = field(default_factory=dict)
     raw_spec: Mapping[str, Any] = field(default_factory=dict)
     excess_bytes: int = 0
 
     @property
-    def counted_nodes(self) -> int | None:
-        """How many wanted nodes the status tells of; None as long as it tells of none."""
+    def reported_desired(self) -> int | None:
+        """How many desired nodes the status tells of; None as long as it tells of none."""
         return (self.status.get("nodes") or {}).get("desired")
 
     @property
-    def retry_token(self) -> str:
+    def retry_request(self) -> str:
         """The value of the retry annotation: changing it lets failed nodes try again.
 
         Removing the annotation asks for nothing: the last value stays in force. A value of more
@@ -327,7 +327,7 @@ def parse_job(raw: Mapping[str, Any]) -> Job:
         generation=int(meta.get("generation") or 0),
         spec=parse_spec(raw.get("spec") or {}),
         created_at=parse_time(meta.get("creationTimestamp")),
-        deleting=bool(meta.get("deletionTimestamp")),
+        is_terminating=bool(meta.get("deletionTimestamp")),
         annotations=meta.get("annotations") or {},
         status=raw.get("status") or {},
         raw_spec=raw.get("spec") or {},

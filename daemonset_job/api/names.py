@@ -89,7 +89,7 @@ PHASE_SUCCEEDED: Final = "Succeeded"
 PHASE_FAILED: Final = "Failed"
 FINAL_PHASES: Final = (PHASE_SUCCEEDED, PHASE_FAILED)
 
-# Characters of a retry token that are kept in status and records (the CRDs' maxLength).
+# Characters of a retry request that are kept in status and records (the CRDs' maxLength).
 RETRY_LIMIT: Final = 256
 
 # A label value and a DNS label hold 63 characters, an object name 253 (RFC 1123).

@@ -12,19 +12,19 @@ from datetime import datetime
 from typing import Any, Final
 
 from daemonset_job.api import names
-from daemonset_job.api.ownership import find_alteration
+from daemonset_job.api.managed_fields import find_alteration
 from daemonset_job.api.shape import (
     AFFINITY,
+    BOOLEAN,
     CONDITIONS,
     METADATA,
     NUMBER,
     OBJECT,
-    TEXT,
-    TEXTS,
+    STRING,
+    STRINGS,
     TIME,
-    TRUTH,
     fields,
-    listed,
+    list_of,
 )
 from daemonset_job.api.taints import Taint, parse_taints
 from daemonset_job.api.times import parse_time
@@ -38,16 +38,16 @@ DISRUPTED_REASONS: Final = frozenset({"Evicted", "NodeShutdown", "Preempting", "
 _RESTARTS_LIMIT: Final = 10**9
 _COUNT_LIMIT: Final = 2**31 - 1
 # What is kept of the words of a kubelet about a container that keeps the task from starting.
-BLOCKER_LIMIT: Final = 400
+INIT_FAILURE_LIMIT: Final = 400
 
 # What is read of each kind.
-_TAINTS: Final = listed(fields(key=TEXT, value=TEXT, effect=TEXT))
+_TAINTS: Final = list_of(fields(key=STRING, value=STRING, effect=STRING))
 _POD_TEMPLATE: Final = fields(
     affinity=AFFINITY,
-    nodeSelector=TEXTS,
-    tolerations=listed(fields(key=TEXT, operator=TEXT, value=TEXT, effect=TEXT)),
-    schedulingGates=listed(OBJECT),
-    hostNetwork=TRUTH,
+    nodeSelector=STRINGS,
+    tolerations=list_of(fields(key=STRING, operator=STRING, value=STRING, effect=STRING)),
+    schedulingGates=list_of(OBJECT),
+    hostNetwork=BOOLEAN,
 )
 _DAEMON_SET: Final = fields(
     metadata=METADATA,
@@ -59,27 +59,29 @@ _DAEMON_SET: Final = fields(
         numberMisscheduled=NUMBER,
     ),
 )
-_ENDED: Final = fields(exitCode=NUMBER, reason=TEXT, message=TEXT, startedAt=TIME, finishedAt=TIME)
+_ENDED: Final = fields(
+    exitCode=NUMBER, reason=STRING, message=STRING, startedAt=TIME, finishedAt=TIME
+)
 _STATE: Final = fields(
     running=fields(startedAt=TIME),
     terminated=_ENDED,
-    waiting=fields(reason=TEXT, message=TEXT),
+    waiting=fields(reason=STRING, message=STRING),
 )
-_CONTAINERS: Final = listed(
-    fields(name=TEXT, containerID=TEXT, restartCount=NUMBER, state=_STATE, lastState=_STATE)
+_CONTAINERS: Final = list_of(
+    fields(name=STRING, containerID=STRING, restartCount=NUMBER, state=_STATE, lastState=_STATE)
 )
 _POD: Final = fields(
     metadata=METADATA,
     spec=fields(
-        nodeName=TEXT,
+        nodeName=STRING,
         affinity=AFFINITY,
-        schedulingGates=listed(fields(name=TEXT)),
-        initContainers=listed(fields(name=TEXT, restartPolicy=TEXT)),
+        schedulingGates=list_of(fields(name=STRING)),
+        initContainers=list_of(fields(name=STRING, restartPolicy=STRING)),
     ),
     status=fields(
-        phase=TEXT,
-        reason=TEXT,
-        message=TEXT,
+        phase=STRING,
+        reason=STRING,
+        message=STRING,
         startTime=TIME,
         conditions=CONDITIONS,
         containerStatuses=_CONTAINERS,
@@ -88,7 +90,7 @@ _POD: Final = fields(
 )
 _NODE: Final = fields(
     metadata=METADATA,
-    spec=fields(unschedulable=TRUTH, taints=_TAINTS),
+    spec=fields(unschedulable=BOOLEAN, taints=_TAINTS),
     status=fields(conditions=CONDITIONS),
 )
 
@@ -114,7 +116,7 @@ class DaemonSet:
     desired: int
     scheduled: int = 0
     misscheduled: int = 0
-    deleting: bool = False
+    is_terminating: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     spec: Mapping[str, Any] = field(default_factory=dict)
@@ -162,8 +164,8 @@ class Container:
 class Pod:
     """A pod of a Job's DaemonSet, or one that only carries the labels (see `owner_uid`).
 
-    `started_at` is when the kubelet took it up. `disrupted` is the reason of a DisruptionTarget
-    condition (eviction, preemption, taint), `unschedulable` the scheduler's message. `blocker`
+    `started_at` is when the kubelet took it up. `disruption_reason` is the reason of a DisruptionTarget
+    condition (eviction, preemption, taint), `unschedulable_message` is the scheduler's. `init_failure`
     says which other container keeps the task from starting ("" for none), and `has_init_running`
     whether an init container other than the task and sidecars is at work. `hold_started`: a
     container other than the task and the init containers has started.
@@ -175,17 +177,17 @@ class Pod:
     resource_version: str
     owner_uid: str
     node_name: str
-    bound: bool
+    is_scheduled: bool
     phase: str
     created_at: datetime | None = None
     started_at: datetime | None = None
     gates: tuple[str, ...] = ()
-    deleting: bool = False
+    is_terminating: bool = False
     reason: str = ""
     message: str = ""
-    unschedulable: str = ""
-    disrupted: str = ""
-    blocker: str = ""
+    unschedulable_message: str = ""
+    disruption_reason: str = ""
+    init_failure: str = ""
     has_init_running: bool = False
     hold_started: bool = False
     container: Container | None = None
@@ -193,7 +195,7 @@ class Pod:
     @property
     def is_disrupted(self) -> bool:
         """Whether the cluster ends it for reasons that are not the task's."""
-        return bool(self.disrupted) or self.reason in DISRUPTED_REASONS
+        return bool(self.disruption_reason) or self.reason in DISRUPTED_REASONS
 
     @property
     def is_terminal(self) -> bool:
@@ -208,7 +210,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node: `ready_since` is when its Ready condition last flipped, to whatever it is now.
+    """A node: `ready_changed_at` is when its Ready condition last flipped, to whatever it is now.
 
     `taints` are those that can keep pods off.
     """
@@ -218,11 +220,11 @@ class Node:
     resource_version: str
     created_at: datetime | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
-    unschedulable: bool = False
+    is_cordoned: bool = False
     taints: tuple[Taint, ...] = ()
     ready: bool = True
-    ready_since: datetime | None = None
-    deleting: bool = False
+    ready_changed_at: datetime | None = None
+    is_terminating: bool = False
     namespace: str = ""
 
 
@@ -257,7 +259,7 @@ def parse_daemon_set(raw: Mapping[str, Any]) -> DaemonSet:
         desired=_count(status.get("desiredNumberScheduled")),
         scheduled=_count(status.get("currentNumberScheduled")),
         misscheduled=_count(status.get("numberMisscheduled")),
-        deleting=bool(meta.get("deletionTimestamp")),
+        is_terminating=bool(meta.get("deletionTimestamp")),
         labels=meta.get("labels") or {},
         annotations=meta.get("annotations") or {},
         spec=raw.get("spec") or {},
@@ -275,15 +277,15 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
     conditions = {c.get("type"): c for c in status.get("conditions") or ()}
     scheduled = conditions.get("PodScheduled") or {}
     disruption = conditions.get("DisruptionTarget") or {}
-    bound = spec.get("nodeName") or ""
+    assigned = spec.get("nodeName") or ""
     return Pod(
         namespace=meta.get("namespace") or "",
         name=meta["name"],
         uid=meta.get("uid") or "",
         resource_version=meta.get("resourceVersion") or "",
         owner_uid=controller_uid(meta),
-        node_name=bound or affinity_node(spec),
-        bound=bool(bound),
+        node_name=assigned or affinity_node(spec),
+        is_scheduled=bool(assigned),
         phase=status.get("phase") or "Pending",
         created_at=parse_time(meta.get("creationTimestamp")),
         started_at=parse_time(status.get("startTime")),
@@ -292,16 +294,18 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
             for gate in spec.get("schedulingGates") or ()
             if isinstance(gate, Mapping)
         ),
-        deleting=bool(meta.get("deletionTimestamp")),
+        is_terminating=bool(meta.get("deletionTimestamp")),
         reason=status.get("reason") or "",
         message=status.get("message") or "",
-        unschedulable=(
+        unschedulable_message=(
             scheduled.get("message") or ""
             if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable"
             else ""
         ),
-        disrupted=(disruption.get("reason") or "") if disruption.get("status") == "True" else "",
-        blocker=_blocker(status),
+        disruption_reason=(disruption.get("reason") or "")
+        if disruption.get("status") == "True"
+        else "",
+        init_failure=_init_failure(status),
         has_init_running=_has_init_running(spec, status),
         hold_started=_hold_started(status),
         container=_task_container(status),
@@ -344,11 +348,11 @@ def parse_node(raw: Mapping[str, Any]) -> Node:
         resource_version=meta.get("resourceVersion") or "",
         created_at=parse_time(meta.get("creationTimestamp")),
         labels=meta.get("labels") or {},
-        unschedulable=bool(spec.get("unschedulable")),
+        is_cordoned=bool(spec.get("unschedulable")),
         taints=parse_taints(spec.get("taints") or ()),
         ready=ready.get("status") == "True",
-        ready_since=parse_time(ready.get("lastTransitionTime")),
-        deleting=bool(meta.get("deletionTimestamp")),
+        ready_changed_at=parse_time(ready.get("lastTransitionTime")),
+        is_terminating=bool(meta.get("deletionTimestamp")),
     )
 
 
@@ -365,15 +369,15 @@ def _task_container(status: Mapping[str, Any]) -> Container | None:
     return None
 
 
-def _other_inits(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _init_statuses(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the statuses of the init containers that are not the task."""
     found = status.get("initContainerStatuses") or ()
     return [raw for raw in found if raw.get("name") != names.CONTAINER_NAME]
 
 
-def _blocker(status: Mapping[str, Any]) -> str:
+def _init_failure(status: Mapping[str, Any]) -> str:
     """Return which init container fails or cannot start, and why, "" for none."""
-    for raw in _other_inits(status):
+    for raw in _init_statuses(status):
         state = raw.get("state") or {}
         waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
         reason, message = waiting.get("reason") or "", waiting.get("message") or ""
@@ -381,7 +385,7 @@ def _blocker(status: Mapping[str, Any]) -> str:
             reason, message = f"exit {ended['exitCode']}", ended.get("message") or ""
         if reason and reason not in {"PodInitializing", "ContainerCreating"}:
             detail = f": {message}" if message else ""
-            return f"init container {raw.get('name')}: {reason}{detail}"[:BLOCKER_LIMIT]
+            return f"init container {raw.get('name')}: {reason}{detail}"[:INIT_FAILURE_LIMIT]
     return ""
 
 
@@ -397,7 +401,7 @@ def _has_init_running(spec: Mapping[str, Any], status: Mapping[str, Any]) -> boo
     }
     return any(
         "running" in (raw.get("state") or {}) and raw.get("name") not in sidecars
-        for raw in _other_inits(status)
+        for raw in _init_statuses(status)
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from daemonset_job.api import names
 from daemonset_job.api.job import NODE_NUMBERS
-from daemonset_job.api.shape import METADATA, NUMBER, TEXT, TEXTS, TIME, fields, listed, mapped
+from daemonset_job.api.shape import METADATA, NUMBER, STRING, STRINGS, TIME, fields, list_of, map_of
 from daemonset_job.api.times import parse_time
 
 # Which of two records of one node holds: states not named here come after these.
@@ -22,20 +22,20 @@ _LAST_RANK: Final = 2
 # The CRD's maximum of counts: they are int32.
 COUNT_LIMIT: Final = 2**31 - 1
 _EVIDENCE: Final = fields(
-    nodeUID=TEXT,
-    completedAt=TEXT,
-    pod=TEXT,
-    podUID=TEXT,
-    failedAt=TEXT,
-    results=TEXTS,
-    lastLines=listed(TEXT),
+    nodeUID=STRING,
+    completedAt=STRING,
+    pod=STRING,
+    podUID=STRING,
+    failedAt=STRING,
+    results=STRINGS,
+    lastLines=list_of(STRING),
     lastReadAttempt=NUMBER,
 )
 _RECORD: Final = fields(
-    uid=TEXT,
-    state=TEXT,
-    reason=TEXT,
-    message=TEXT,
+    uid=STRING,
+    state=STRING,
+    reason=STRING,
+    message=STRING,
     attempts=NUMBER,
     attemptsInEarlierPods=NUMBER,
     finishedInPod=NUMBER,
@@ -44,23 +44,23 @@ _RECORD: Final = fields(
     startedAt=TIME,
     finishedAt=TIME,
     activeSince=TIME,
-    podUID=TEXT,
-    observedRetry=TEXT,
+    podUID=STRING,
+    observedRetry=STRING,
 )
 _REPORT: Final = fields(
     metadata=METADATA,
-    spec=fields(job=fields(name=TEXT, uid=TEXT), shard=NUMBER),
-    evidence=mapped(_EVIDENCE),
+    spec=fields(job=fields(name=STRING, uid=STRING), shard=NUMBER),
+    evidence=map_of(_EVIDENCE),
     status=fields(
-        phase=TEXT,
+        phase=STRING,
         observedGeneration=NUMBER,
         startTime=TIME,
         completionTime=TIME,
         nodes=NODE_NUMBERS,
         durationSeconds=NUMBER,
-        message=TEXT,
-        timeline=listed(TEXT),
-        nodeStates=mapped(_RECORD),
+        message=STRING,
+        timeline=list_of(STRING),
+        nodeStates=map_of(_RECORD),
     ),
 )
 
@@ -127,7 +127,7 @@ class NodeRecord:
     `attempts` counts starts of the task, `attempts_in_earlier_pods` those in pods before `pod_uid`.
     Of the starts in that pod `finished_in_pod` have finished, and of these `ignored_failures` had
     an exit code that a rule ignores. `active_since` is from when nodeDeadlineSeconds counts, by the
-    controller's clock; the other times are the node's. `retry` is the Job's retry token at the
+    controller's clock; the other times are the node's. `retry` is the Job's retry request at the
     time: a failure recorded under another one no longer holds. Times are metav1.Time strings.
     """
 
@@ -146,12 +146,12 @@ class NodeRecord:
     pod_uid: str = ""
     retry: str = ""
 
-    def has_failed(self, retry_token: str) -> bool:
+    def has_failed(self, retry_request: str) -> bool:
         """Return whether the node has failed, and no other try was asked for since.
 
-        A failure that was recorded under another retry token no longer holds.
+        A failure that was recorded under another retry request no longer holds.
         """
-        return self.state == "Failed" and self.retry == retry_token
+        return self.state == "Failed" and self.retry == retry_request
 
     def to_raw(self) -> dict[str, Any]:
         """Return the JSON form; what is unknown is left out."""
@@ -207,7 +207,7 @@ def parse_record(raw: Mapping[str, Any]) -> NodeRecord:
 class JobReport:
     """A JobReport, or one shard of it.
 
-    Not `is_whole`: a summary (see `summarized`), without evidence and records.
+    Not `is_whole`: a summary (see `summarize`), without evidence and records.
     """
 
     namespace: str
@@ -344,7 +344,7 @@ def new_report(
     }
 
 
-def untracked(uid: str) -> dict[str, Any]:
+def metadata_without_managed_fields(uid: str) -> dict[str, Any]:
     """Return the metadata of a patch that is meant for the report of this UID alone.
 
     It also has the server drop the report's managedFields and keep none from then on. For every

@@ -21,10 +21,10 @@ Check = Callable[[Any], None]
 class ShapeError(ValueError):
     """A value has another type than what is read there; `path` leads to it."""
 
-    def __init__(self, found: object, wanted: str) -> None:
+    def __init__(self, found: object, expected: str) -> None:
         super().__init__()
         self.path: list[str] = []
-        self._words = f"{type(found).__name__} instead of {wanted}"
+        self._words = f"{type(found).__name__} instead of {expected}"
 
     def __str__(self) -> str:
         """Return where it is, and what is wrong with it."""
@@ -34,16 +34,16 @@ class ShapeError(ValueError):
 class _Kind:
     """The check of a value without parts: of one of these classes."""
 
-    def __init__(self, wanted: str, *kinds: type) -> None:
+    def __init__(self, expected: str, *kinds: type) -> None:
         self.kinds = kinds
-        self._wanted = wanted
+        self._expected = expected
 
     def __call__(self, value: Any) -> None:
         # By class and not by isinstance: bool is a kind of int to Python alone.
         if value.__class__ not in self.kinds and not (
             Mapping in self.kinds and isinstance(value, Mapping)
         ):
-            raise ShapeError(value, self._wanted)
+            raise ShapeError(value, self._expected)
 
 
 def _time(value: Any) -> None:
@@ -52,9 +52,9 @@ def _time(value: Any) -> None:
     parse_time(value)
 
 
-TEXT: Final = _Kind("a text", str)
+STRING: Final = _Kind("a text", str)
 NUMBER: Final = _Kind("a number", int)
-TRUTH: Final = _Kind("true or false", bool)
+BOOLEAN: Final = _Kind("true or false", bool)
 OBJECT: Final = _Kind("an object", dict, Mapping)
 LIST: Final = _Kind("a list", list)
 TIME: Final = _time
@@ -83,7 +83,7 @@ def fields(**checks: Check) -> Check:
     return check
 
 
-def listed(inner: Check) -> Check:
+def list_of(inner: Check) -> Check:
     """Return the check of a list of such values."""
 
     def check(value: Any) -> None:
@@ -99,7 +99,7 @@ def listed(inner: Check) -> Check:
     return check
 
 
-def mapped(inner: Check) -> Check:
+def map_of(inner: Check) -> Check:
     """Return the check of an object with such values under any keys."""
 
     def check(value: Any) -> None:
@@ -115,28 +115,28 @@ def mapped(inner: Check) -> Check:
     return check
 
 
-TEXTS: Final = mapped(TEXT)
+STRINGS: Final = map_of(STRING)
 METADATA: Final = fields(
-    name=TEXT,
-    namespace=TEXT,
-    uid=TEXT,
-    resourceVersion=TEXT,
+    name=STRING,
+    namespace=STRING,
+    uid=STRING,
+    resourceVersion=STRING,
     generation=NUMBER,
     creationTimestamp=TIME,
-    deletionTimestamp=TEXT,
-    labels=TEXTS,
-    annotations=TEXTS,
-    ownerReferences=listed(fields(uid=TEXT, controller=TRUTH)),
-    managedFields=listed(
-        fields(manager=TEXT, operation=TEXT, subresource=TEXT, fieldsV1=OBJECT),
+    deletionTimestamp=STRING,
+    labels=STRINGS,
+    annotations=STRINGS,
+    ownerReferences=list_of(fields(uid=STRING, controller=BOOLEAN)),
+    managedFields=list_of(
+        fields(manager=STRING, operation=STRING, subresource=STRING, fieldsV1=OBJECT),
     ),
 )
-REQUIREMENTS: Final = listed(fields(key=TEXT, operator=TEXT, values=listed(TEXT)))
-CONDITIONS: Final = listed(
-    fields(type=TEXT, status=TEXT, reason=TEXT, message=TEXT, lastTransitionTime=TIME)
+REQUIREMENTS: Final = list_of(fields(key=STRING, operator=STRING, values=list_of(STRING)))
+CONDITIONS: Final = list_of(
+    fields(type=STRING, status=STRING, reason=STRING, message=STRING, lastTransitionTime=TIME)
 )
 _REQUIRED: Final = fields(
-    nodeSelectorTerms=listed(fields(matchExpressions=REQUIREMENTS, matchFields=REQUIREMENTS))
+    nodeSelectorTerms=list_of(fields(matchExpressions=REQUIREMENTS, matchFields=REQUIREMENTS))
 )
 AFFINITY: Final = fields(
     nodeAffinity=fields(requiredDuringSchedulingIgnoredDuringExecution=_REQUIRED)

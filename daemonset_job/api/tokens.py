@@ -32,13 +32,13 @@ _REGEX_STEPS = 128 * REGEX_LINE_BYTES
 _PATTERN_BYTES = 1 << 16
 # Blanks and control characters at the edges: CR of CRLF, NULs that log rotation by truncation
 # leaves behind, a byte order mark, Unicode's blanks.
-EDGE = "".join(map(chr, range(0x21))) + "".join(
+EDGE_CHARACTERS = "".join(map(chr, range(0x21))) + "".join(
     map(chr, (*range(0x7F, 0xA1), 0x1680, *range(0x2000, 0x200C), 0x2028, 0x2029))
 )
-EDGE += "\u202f\u205f\u3000\ufeff"
+EDGE_CHARACTERS += "\u202f\u205f\u3000\ufeff"
 CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 # What no line that is compared holds; a tab may stand within one.
-_UNSEEN = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
+_FORBIDDEN_CHARACTERS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Comparison:
     steps_per_byte: int = 1
 
 
-def looked_for(completion: Completion, default_token: str) -> str | None:
+def token_to_find(completion: Completion, default_token: str) -> str | None:
     """Return the token that completes a node, None in mode Exit.
 
     `default_token` serves a Job that names none.
@@ -76,9 +76,9 @@ def build_comparisons(
 
 
 @lru_cache(maxsize=256)
-def find_mistake(completion: Completion, default_token: str) -> str:
+def check_tokens(completion: Completion, default_token: str) -> str:
     """Return why the tokens of a Job cannot be used, "" if they can."""
-    token = looked_for(completion, default_token)
+    token = token_to_find(completion, default_token)
     try:
         build_comparisons(token, completion.match, completion.failure_token)
     except ValueError as error:
@@ -91,7 +91,7 @@ def regex_line_bytes(instructions: int) -> int:
     return min(REGEX_LINE_BYTES, _REGEX_STEPS // instructions)
 
 
-def _pattern(field: str, token: str) -> Comparison:
+def _regex_comparison(field: str, token: str) -> Comparison:
     """Return the test of a regular expression, in time linear in the line whatever the pattern.
 
     RE2 for that reason, and because it is what the API server checks the pattern with.
@@ -105,7 +105,7 @@ def _pattern(field: str, token: str) -> Comparison:
     except re2.error as error:
         reason = error.args[0].decode(errors="replace") if error.args else "not RE2 syntax"
         if "too large" in reason:
-            raise ValueError(_too_large(field)) from error
+            raise ValueError(_too_large_message(field)) from error
         fix = "correct the regular expression (RE2 syntax)"
         raise ValueError(f"spec.completion.{field}: {reason}: {fix}") from error
     if pattern.search(""):
@@ -116,7 +116,7 @@ def _pattern(field: str, token: str) -> Comparison:
     # RE2 matches some patterns backwards; -1 is a program that it could not make, and does not use.
     size = max(pattern.programsize, pattern.reverseprogramsize)
     if size > REGEX_PROGRAM_LIMIT:
-        raise ValueError(_too_large(field))
+        raise ValueError(_too_large_message(field))
     limit = regex_line_bytes(size)
 
     def is_token(text: str, truncated: bool) -> bool:
@@ -129,7 +129,7 @@ def _pattern(field: str, token: str) -> Comparison:
     return Comparison(is_token, size)
 
 
-def _too_large(field: str) -> str:
+def _too_large_message(field: str) -> str:
     return (
         f"spec.completion.{field}: pattern too large: its program in RE2 has more than "
         f"{REGEX_PROGRAM_LIMIT} instructions: write a smaller one: repetitions such as {{100}} are "
@@ -138,23 +138,23 @@ def _too_large(field: str) -> str:
 
 
 def _comparison(field: str, token: str, match: str) -> Comparison:
-    wanted = token.strip(EDGE)
-    if not wanted:
+    stripped = token.strip(EDGE_CHARACTERS)
+    if not stripped:
         raise ValueError(
             f"spec.completion.{field} must not be blank: lines are compared without blanks around "
             "them, so it could never be seen"
         )
     if match == REGEX:
-        return _pattern(field, token)
-    if _UNSEEN.search(wanted):
+        return _regex_comparison(field, token)
+    if _FORBIDDEN_CHARACTERS.search(stripped):
         raise ValueError(
             f"spec.completion.{field} must not contain line breaks or control characters: it is "
             f"looked for in one line"
         )
     if match == CONTAINS:
-        return Comparison(lambda text, _truncated: wanted in text)
+        return Comparison(lambda text, _truncated: stripped in text)
     if match == LINE:
-        return Comparison(lambda text, truncated: not truncated and text == wanted)
+        return Comparison(lambda text, truncated: not truncated and text == stripped)
     raise ValueError(
         f"spec.completion.match {match!r} does not exist; use {LINE}, {CONTAINS} or {REGEX}"
     )

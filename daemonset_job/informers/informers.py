@@ -17,12 +17,12 @@ from daemonset_job.kube.cache.reflector import (
     Reflector,
     wait_synced,
 )
-from daemonset_job.kube.cache.store import Indexer, Projected, Store
+from daemonset_job.kube.cache.store import CachedObject, Indexer, Store
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.resource import NODES, Resource
 from daemonset_job.runtime.clock import Clock
 
-T = TypeVar("T", bound=Projected)
+T = TypeVar("T", bound=CachedObject)
 
 
 class SharedInformers:
@@ -52,7 +52,7 @@ class SharedInformers:
             client,
             NODES,
             metadata_only=metadata_of_nodes_only,
-            project=parse_node,
+            parse=parse_node,
             on_change=on_node,
             clock=clock,
             on_progress=lambda namespace, version: on_progress(NODES.plural, namespace, version),
@@ -99,7 +99,7 @@ class SharedInformers:
             found[name] = cache.reflectors
         return found
 
-    def watched_as(self, namespace: str) -> str:
+    def watch_namespace(self, namespace: str) -> str:
         """Return the namespace of the watch that covers `namespace`: itself, or "" for all."""
         return namespace if self._namespaces else ""
 
@@ -114,7 +114,7 @@ class SharedInformers:
     def _watch(  # noqa: PLR0913 - independent settings, given by name
         self,
         resource: Resource,
-        project: Callable[[Mapping[str, Any]], T],
+        parse: Callable[[Mapping[str, Any]], T],
         on_change: OnChange[T],
         indexers: Mapping[str, Indexer[T]],
         *,
@@ -130,7 +130,7 @@ class SharedInformers:
                 resource,
                 namespace=namespace,
                 label_selector=label_selector,
-                project=project,
+                parse=parse,
                 on_change=on_change,
                 clock=self._clock,
                 store=store,

@@ -70,7 +70,7 @@ async def run_as_leader(  # noqa: PLR0913 - independent settings, given by name
             "lease_seconds, renew_seconds and retry_seconds must descend: "
             f"{lease_seconds:g}, {renew_seconds:g}, {retry_seconds:g}"
         )
-    terms = _Terms(lease_seconds, renew_seconds, retry_seconds)
+    terms = _Timings(lease_seconds, renew_seconds, retry_seconds)
     candidate = _Candidate(client, namespace, name, identity, terms, clock)
     try:
         await candidate.acquire()
@@ -85,7 +85,7 @@ async def run_as_leader(  # noqa: PLR0913 - independent settings, given by name
         await candidate.release()
 
 
-async def lead_for_ever(  # noqa: PLR0913 - independent settings, given by name
+async def run_leader_election(  # noqa: PLR0913 - independent settings, given by name
     client: KubeClient,
     *,
     namespace: str,
@@ -119,7 +119,7 @@ async def lead_for_ever(  # noqa: PLR0913 - independent settings, given by name
 async def _lead(candidate: "_Candidate", lead: Callable[[], Awaitable[None]]) -> None:
     try:
         async with asyncio.TaskGroup() as group:
-            renewing = group.create_task(candidate.keep())
+            renewing = group.create_task(candidate.renew_until_lost())
             try:
                 # In the group's own task: cancelled from outside it may take its time to end, and
                 # the lease is renewed meanwhile; a failing renewal cancels it through the group.
@@ -137,7 +137,7 @@ async def _lead(candidate: "_Candidate", lead: Callable[[], Awaitable[None]]) ->
 
 
 @dataclass(frozen=True, slots=True)
-class _Terms:
+class _Timings:
     lease_seconds: float
     renew_seconds: float
     retry_seconds: float
@@ -152,7 +152,7 @@ class _Candidate:
         namespace: str,
         name: str,
         identity: str,
-        terms: _Terms,
+        terms: _Timings,
         clock: Clock,
     ) -> None:
         self._client = client
@@ -170,13 +170,13 @@ class _Candidate:
         """Return once the lease is ours; errors of the API are logged and tried again."""
         while True:
             try:
-                if await self._try(self._terms.renew_seconds / 2):
+                if await self._try_acquire(self._terms.renew_seconds / 2):
                     return
             except KubeError as error:
                 logger.bind(lease=self._name, error=str(error)).warning("cannot reach the lease")
             await asyncio.sleep(self._terms.retry_seconds * (1 + _JITTER * random.random()))  # noqa: S311
 
-    async def keep(self) -> None:
+    async def renew_until_lost(self) -> None:
         """Renew the lease until that fails for too long: raises _LeaseLost, never returns."""
         while True:
             renewed_ago_seconds = self._clock.monotonic() - self._renewed_at
@@ -193,7 +193,7 @@ class _Candidate:
             await asyncio.sleep(self._terms.retry_seconds)
             try:
                 # Half of the time, so that one request that hangs leaves room for another.
-                is_ours = await self._try(self._terms.renew_seconds / 2)
+                is_ours = await self._try_acquire(self._terms.renew_seconds / 2)
             except KubeError as error:
                 logger.bind(lease=self._name, error=str(error)).warning("cannot renew the lease")
                 continue
@@ -229,7 +229,7 @@ class _Candidate:
 
     # --- one attempt -------------------------------------------------------------------
 
-    async def _try(self, timeout_seconds: float) -> bool:
+    async def _try_acquire(self, timeout_seconds: float) -> bool:
         """Take or renew the lease; False if it is somebody else's."""
         started = self._clock.monotonic()
         if self._seen is not None and _holder(self._seen) == self._identity:
@@ -243,7 +243,7 @@ class _Candidate:
                 LEASES, self._name, self._namespace, timeout_seconds=timeout_seconds
             )
         except NotFound:
-            return await self._found(started, timeout_seconds)
+            return await self._create(started, timeout_seconds)
         self._observe(current)
         if self._is_held_by_another(current):
             return False
@@ -252,7 +252,7 @@ class _Candidate:
         except Conflict:
             return False
 
-    async def _found(self, started: float, timeout_seconds: float) -> bool:
+    async def _create(self, started: float, timeout_seconds: float) -> bool:
         self._attempted = True
         body = {"metadata": {"name": self._name}, "spec": self._claimed({})}
         try:

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from daemonset_job.kube.client.errors import ConfigurationError
-from daemonset_job.process.http_limits import Guard
+from daemonset_job.process.http_limits import ConnectionGuard
 
 _Handler = Callable[[web.Request], Awaitable[web.Response]]
 # A scrape under way gets this long when the process stops; a probe needs none of it.
@@ -65,7 +65,7 @@ async def serve_probes(
         loop = asyncio.get_running_loop()
         try:
             listening = _listen(host, port)
-            server = await loop.create_server(Guard(runner.server), sock=listening)
+            server = await loop.create_server(ConnectionGuard(runner.server), sock=listening)
         except OSError as error:
             where = f"port {port}" if host is None else f"{host}:{port}"
             raise ConfigurationError(f"cannot serve probes on {where}: {error}") from error

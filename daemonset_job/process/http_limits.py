@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import cast
 
 # A probe and a scrape take milliseconds; the kubelet gives a probe up after five seconds.
-LIFE_SECONDS = 10.0
+CONNECTION_LIFETIME_SECONDS = 10.0
 # A kubelet and a few scrapers need one each. Their bytes are bounded as well: 2 MiB in all.
 CONNECTIONS_LIMIT = 100
 REQUEST_LIMIT_BYTES = 16 * 1024
@@ -17,7 +17,7 @@ REQUEST_LIMIT_BYTES = 16 * 1024
 ProtocolFactory = Callable[[], asyncio.Protocol]
 
 
-class Guard:
+class ConnectionGuard:
     """Makes guarded protocols of those of `inner`, for ``loop.create_server``.
 
     A connection lives for `life_seconds` at most. Beyond `limit` connections the oldest makes room
@@ -30,7 +30,7 @@ class Guard:
         inner: ProtocolFactory,
         *,
         limit: int = CONNECTIONS_LIMIT,
-        life_seconds: float = LIFE_SECONDS,
+        life_seconds: float = CONNECTION_LIFETIME_SECONDS,
         request_bytes: int = REQUEST_LIMIT_BYTES,
     ) -> None:
         self._inner = inner
@@ -38,17 +38,17 @@ class Guard:
         self.life_seconds = life_seconds
         self.request_bytes = request_bytes
         # A dict as an ordered set: the oldest comes first.
-        self._open: dict[Guarded, None] = {}
+        self._open: dict[GuardedConnection, None] = {}
 
     def __call__(self) -> asyncio.Protocol:
         """Return a protocol for a new connection."""
-        return Guarded(self, self._inner())
+        return GuardedConnection(self, self._inner())
 
     def __len__(self) -> int:
         """Return how many connections are open."""
         return len(self._open)
 
-    def opened(self, connection: "Guarded") -> None:
+    def opened(self, connection: "GuardedConnection") -> None:
         """Take note of a connection, and close the oldest if there are too many."""
         self._open[connection] = None
         if len(self._open) > self._limit:
@@ -56,15 +56,15 @@ class Guard:
             del self._open[oldest]
             oldest.abort()
 
-    def closed(self, connection: "Guarded") -> None:
+    def closed(self, connection: "GuardedConnection") -> None:
         """Take note that a connection is no more."""
         self._open.pop(connection, None)
 
 
-class Guarded(asyncio.Protocol):
+class GuardedConnection(asyncio.Protocol):
     """One connection: passes everything on to `inner`, within the guard's bounds."""
 
-    def __init__(self, guard: Guard, inner: asyncio.Protocol) -> None:
+    def __init__(self, guard: ConnectionGuard, inner: asyncio.Protocol) -> None:
         self._guard = guard
         self._inner = inner
         self._received = 0

@@ -16,7 +16,7 @@ K = TypeVar("K", bound=Hashable)
 DEFAULT_TTL_SECONDS = 120.0
 
 
-class HighWater(Generic[K]):
+class VersionExpectations(Generic[K]):
     """What was written per key against what was seen per resource.
 
     `resource` is any name for one watch, for instance "pods", or "pods/ns" where there is one

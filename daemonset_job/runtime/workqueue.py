@@ -15,7 +15,7 @@ K = TypeVar("K", bound=Hashable)
 
 # The least that a delay amounts to. asyncio calls a timer that is due within a clock's resolution
 # before its time: whoever then finds a rest of it left, and asks for that, would spin until it is.
-TICK_SECONDS = 0.001
+MIN_DELAY_SECONDS = 0.001
 
 
 class QueueClosed(Exception):  # noqa: N818 - an end, not an error
@@ -102,7 +102,7 @@ class WorkQueue(Generic[K]):
             self.add(key)
             return
         loop = asyncio.get_running_loop()
-        when = loop.time() + max(seconds, TICK_SECONDS)
+        when = loop.time() + max(seconds, MIN_DELAY_SECONDS)
         timer = self._timers.get(key)
         if timer is not None:
             if timer[0] <= when:

@@ -8,13 +8,13 @@ from typing import Any
 
 from daemonset_job.api import names
 from daemonset_job.api.job import Job
+from daemonset_job.api.managed_fields import has_own_entry, take_ownership
 from daemonset_job.api.objects import DaemonSet, parse_daemon_set
-from daemonset_job.api.ownership import has_owner, take_over
 from daemonset_job.kube.client.errors import BadRequest, NotFound
 from daemonset_job.kube.client.resource import DAEMON_SETS
-from job_controller.actions.shell import Writer
+from job_controller.actions.effects import Writer
 from job_controller.caches import Key
-from job_controller.core.desired.strategic_merge import merge_patch
+from job_controller.core.desired.strategic_merge import diff_merge_patch
 from job_controller.core.plan import ApplyDaemonSet
 
 # apiserver pkg/admission/plugin/webhook/errors, NewDryRunUnsupportedErr.
@@ -27,7 +27,7 @@ class DaemonSetActions:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
-    async def find_unlabelled(self, job: Job) -> DaemonSet | None:
+    async def find_by_name(self, job: Job) -> DaemonSet | None:
         """Return the DaemonSet of the Job's DaemonSet name, read from the server.
 
         One without our label is in no cache. All that shows of it is that its selector cannot
@@ -36,7 +36,7 @@ class DaemonSetActions:
         found = await self._find_raw(job)
         return parse_daemon_set(found) if found is not None else None
 
-    async def try_to_apply(self, job: Job, body: Mapping[str, Any]) -> None:
+    async def dry_run(self, job: Job, body: Mapping[str, Any]) -> None:
         """Ask the API server whether it would take the DaemonSet; raises KubeError if not."""
         try:
             await self._writer.client.apply(
@@ -57,10 +57,10 @@ class DaemonSetActions:
         body = dict(action.body)
         if action.uid:
             body["metadata"] = {**body["metadata"], "uid": action.uid}
-        elif not await self._still_wanted(job):
+        elif not await self._job_exists(job):
             return False
-        if action.takes_over:
-            await self._take_over(key, job, action)
+        if action.takes_ownership:
+            await self._take_ownership(key, job, action)
         written = await self._writer.client.apply(
             DAEMON_SETS,
             job.daemon_set_name,
@@ -68,7 +68,7 @@ class DaemonSetActions:
             job.namespace,
             field_manager=names.FIELD_MANAGER,
         )
-        self._writer.note(key, DAEMON_SETS, written)
+        self._writer.expect_version(key, DAEMON_SETS, written)
         return True
 
     async def delete(self, job: Job, uid: str) -> None:
@@ -78,7 +78,7 @@ class DaemonSetActions:
                 DAEMON_SETS, job.daemon_set_name, job.namespace, uid=uid
             )
 
-    async def _take_over(self, key: Key, job: Job, action: ApplyDaemonSet) -> None:
+    async def _take_ownership(self, key: Key, job: Job, action: ApplyDaemonSet) -> None:
         """Have all fields of the DaemonSet's spec be ours, so that applying removes the others'.
 
         It loses the mark of what was applied last: should this process end in between, the next
@@ -93,18 +93,18 @@ class DaemonSetActions:
             "metadata": {
                 **version,
                 "annotations": {names.ANNOTATION_SPEC_HASH: None},
-                "managedFields": take_over(meta.get("managedFields") or ()),
+                "managedFields": take_ownership(meta.get("managedFields") or ()),
             }
         }
-        if not has_owner(meta):
+        if not has_own_entry(meta):
             # Somebody removed us as the owner: nothing tells their fields from defaults, all go.
-            body["spec"] = merge_patch(found.get("spec") or {}, action.body["spec"])
+            body["spec"] = diff_merge_patch(found.get("spec") or {}, action.body["spec"])
         written = await self._writer.client.merge_patch(
             DAEMON_SETS, job.daemon_set_name, body, job.namespace
         )
-        self._writer.note(key, DAEMON_SETS, written)
+        self._writer.expect_version(key, DAEMON_SETS, written)
 
-    async def _still_wanted(self, job: Job) -> bool:
+    async def _job_exists(self, job: Job) -> bool:
         """Return whether the Job is there, read from the server, before its DaemonSet is made.
 
         The garbage collector removes the DaemonSet of a deleted Job. When the cache of Jobs is

@@ -11,8 +11,8 @@ from job_controller.core.plan import (
     CreateReport,
     DeleteDaemonSet,
     DeletePods,
-    OpenGates,
-    TryDaemonSet,
+    DryRunDaemonSet,
+    RemoveSchedulingGates,
     WriteReportStatus,
 )
 
@@ -22,11 +22,11 @@ _ABOUT_CONTENT = (
 )
 # Which field of a snapshot says that such an action was refused.
 REFUSAL_FIELDS: Mapping[type, str] = {
-    TryDaemonSet: "refusal",
-    ApplyDaemonSet: "refusal",
+    DryRunDaemonSet: "daemon_set_refusal",
+    ApplyDaemonSet: "daemon_set_refusal",
     CreateReport: "report_refusal",
     WriteReportStatus: "report_refusal",
-    OpenGates: "gates_refusal",
+    RemoveSchedulingGates: "gate_refusal",
     DeletePods: "deletion_refusal",
     DeleteDaemonSet: "deletion_refusal",
 }

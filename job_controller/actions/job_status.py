@@ -10,9 +10,9 @@ from daemonset_job.kube.client.errors import NotFound
 from daemonset_job.kube.client.resource import JOBS
 from daemonset_job.kube.client.unreadable import Unreadable
 from daemonset_job.runtime.clock import Clock
-from job_controller.actions.shell import Writer
+from job_controller.actions.effects import Writer
 from job_controller.caches import Key
-from job_controller.core.desired.strategic_merge import merge_patch
+from job_controller.core.desired.strategic_merge import diff_merge_patch
 from job_controller.core.render.job_status import unreadable_status
 from job_controller.metrics import Metrics
 
@@ -31,7 +31,7 @@ class JobStatusActions:
         """Write the status if the Job has not changed since it was read; Conflict if it has."""
         body = {
             "metadata": {"resourceVersion": job.resource_version, "uid": job.uid},
-            "status": merge_patch(job.status, status),
+            "status": diff_merge_patch(job.status, status),
         }
         try:
             written = await self._writer.client.merge_patch(
@@ -45,10 +45,10 @@ class JobStatusActions:
         except NotFound:
             # Deleted meanwhile: nothing is left to say about it.
             return
-        self._writer.note(key, JOBS, written)
+        self._writer.expect_version(key, JOBS, written)
         self._metrics.count_end(job.status, status)
 
-    async def tell_unreadable(self, key: Key, unread: Unreadable) -> None:
+    async def write_unreadable(self, key: Key, unread: Unreadable) -> None:
         """Say in the status of a Job that cannot be read that nothing is done for it, and why."""
         job = Job(
             namespace=unread.namespace,

@@ -13,9 +13,9 @@ from daemonset_job.api.objects import Pod
 from daemonset_job.api.report import parse_report
 from daemonset_job.kube.client.errors import Conflict, KubeError, NotFound
 from daemonset_job.kube.client.resource import JOB_REPORTS, PODS
-from job_controller.actions.shell import Writer
+from job_controller.actions.effects import Writer
 from job_controller.caches import Key
-from job_controller.core.plan import OpenGates
+from job_controller.core.plan import RemoveSchedulingGates
 
 # How many pods are written at a time: measured, 32 at once open 1,002 gates in 5.8 s on two cores.
 PODS_AT_ONCE = 32
@@ -27,7 +27,7 @@ class PodActions:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
-    async def open_gates(self, key: Key, job: Job, action: OpenGates) -> None:
+    async def remove_gates(self, key: Key, job: Job, action: RemoveSchedulingGates) -> None:
         """Open the gates of those nodes that the ledger, read afresh, does not hold.
 
         The cache of reports can be behind the cache of pods: it is then not known yet that the
@@ -37,11 +37,11 @@ class PodActions:
         due = [
             pod for pod in action.pods if done.get(pod.node_name) != action.node_uids[pod.node_name]
         ]
-        await self._all(partial(self._open_gate, key), due)
+        await self._for_each_pod(partial(self._remove_gate, key), due)
 
     async def delete(self, key: Key, pods: Iterable[Pod]) -> None:
         """Delete pods; one that waits to be scheduled goes only if that is still so."""
-        await self._all(partial(self._delete, key), pods)
+        await self._for_each_pod(partial(self._delete, key), pods)
 
     async def _completed_nodes(self, job: Job) -> dict[str, str]:
         """Return the node UIDs by node name that the ledger holds now, read from the server."""
@@ -55,7 +55,9 @@ class PodActions:
             if evidence.is_completed
         }
 
-    async def _all(self, act: Callable[[Pod], Awaitable[None]], pods: Iterable[Pod]) -> None:
+    async def _for_each_pod(
+        self, act: Callable[[Pod], Awaitable[None]], pods: Iterable[Pod]
+    ) -> None:
         """Act on all pods, a bounded number at a time; one that fails does not stop the others.
 
         Raises the gravest of their errors. A conflict is one too: it may be that somebody else
@@ -71,15 +73,15 @@ class PodActions:
         results = await asyncio.gather(*map(one, pods), return_exceptions=True)
         errors = [result for result in results if isinstance(result, Exception)]
         if errors:
-            raise max(errors, key=_gravity)
+            raise max(errors, key=_severity)
 
-    async def _open_gate(self, key: Key, pod: Pod) -> None:
+    async def _remove_gate(self, key: Key, pod: Pod) -> None:
         others = [{"name": gate} for gate in pod.gates if gate != names.START_GATE]
         body = {"metadata": {"uid": pod.uid}, "spec": {"schedulingGates": others or None}}
         # Gone: the DaemonSet controller makes the next one.
         with suppress(NotFound):
             written = await self._writer.client.merge_patch(PODS, pod.name, body, pod.namespace)
-            self._writer.note(key, PODS, written)
+            self._writer.expect_version(key, PODS, written)
 
     async def _delete(self, key: Key, pod: Pod) -> None:
         with suppress(NotFound):
@@ -89,12 +91,12 @@ class PodActions:
                 pod.namespace,
                 uid=pod.uid,
                 # One that waits to be scheduled goes only if that is still so.
-                resource_version=None if pod.bound else pod.resource_version,
+                resource_version=None if pod.is_scheduled else pod.resource_version,
             )
-            self._writer.note(key, PODS, written)
+            self._writer.expect_version(key, PODS, written)
 
 
-def _gravity(error: Exception) -> int:
+def _severity(error: Exception) -> int:
     """Return how much an error says that something is wrong; a conflict says least."""
     if isinstance(error, Conflict):
         return 0

@@ -7,13 +7,13 @@ from contextlib import suppress
 from typing import Any
 
 from daemonset_job.api.job import Job
-from daemonset_job.api.past import PHASE_CANCELLED
-from daemonset_job.api.report import JobReport, untracked
+from daemonset_job.api.report import JobReport, metadata_without_managed_fields
+from daemonset_job.api.report_summary import PHASE_CANCELLED
 from daemonset_job.kube.client.errors import AlreadyExists, NotFound
 from daemonset_job.kube.client.resource import JOB_REPORTS
-from job_controller.actions.shell import Writer
+from job_controller.actions.effects import Writer
 from job_controller.caches import Key
-from job_controller.core.desired.strategic_merge import merge_patch
+from job_controller.core.desired.strategic_merge import diff_merge_patch
 from job_controller.core.state.snapshot import Snapshot
 
 
@@ -41,13 +41,13 @@ class ReportActions:
             # Made by the pass before, whose cache had not caught up, or before a restart: the
             # name holds the start of the Job's UID, so it is this run's.
             return
-        self._writer.note(key, JOB_REPORTS, written)
+        self._writer.expect_version(key, JOB_REPORTS, written)
         name, uid = written["metadata"]["name"], written["metadata"]["uid"]
         with suppress(NotFound):
             written = await self._writer.client.merge_patch(
-                JOB_REPORTS, name, {"metadata": untracked(uid)}, job.namespace
+                JOB_REPORTS, name, {"metadata": metadata_without_managed_fields(uid)}, job.namespace
             )
-            self._writer.note(key, JOB_REPORTS, written)
+            self._writer.expect_version(key, JOB_REPORTS, written)
 
     async def write_status(self, key: Key, report: JobReport, status: Mapping[str, Any]) -> None:
         """Write the status of a report, if it is there; Conflict if a closing write comes late."""
@@ -56,7 +56,7 @@ class ReportActions:
         meta = {"uid": report.uid}
         if status.get("phase") == PHASE_CANCELLED:
             meta["resourceVersion"] = report.resource_version
-        body = {"metadata": meta, "status": merge_patch(report.status, status)}
+        body = {"metadata": meta, "status": diff_merge_patch(report.status, status)}
         try:
             written = await self._writer.client.merge_patch(
                 JOB_REPORTS, report.name, body, report.namespace, subresource="status"
@@ -64,7 +64,7 @@ class ReportActions:
         except NotFound:
             # Somebody deleted the record; the run goes on and CreateReport makes a new one.
             return
-        self._writer.note(key, JOB_REPORTS, written)
+        self._writer.expect_version(key, JOB_REPORTS, written)
 
     async def delete(self, report: JobReport) -> None:
         """Delete a report, if it is there."""

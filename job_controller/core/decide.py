@@ -9,7 +9,7 @@ from typing import Any, Literal, assert_never
 from daemonset_job.api import names
 from daemonset_job.api.job import Job
 from daemonset_job.api.times import parse_time
-from job_controller.core.desired.daemon_set import build_daemon_set, is_current
+from job_controller.core.desired.daemon_set import build_daemon_set, is_up_to_date
 from job_controller.core.desired.limits import has_too_many_terms
 from job_controller.core.plan import (
     Action,
@@ -17,10 +17,10 @@ from job_controller.core.plan import (
     CreateReport,
     DeleteDaemonSet,
     DeletePods,
+    DryRunDaemonSet,
     Event,
-    OpenGates,
     Plan,
-    TryDaemonSet,
+    RemoveSchedulingGates,
     WriteReportStatus,
     WriteStatus,
 )
@@ -31,23 +31,23 @@ from job_controller.core.render.report_status import (
     missing_shards,
     next_report_statuses,
 )
-from job_controller.core.scheduling_gates import due_pods, wants_gate
+from job_controller.core.scheduling_gates import pods_to_ungate, should_gate_new_pods
 from job_controller.core.state.blockers import (
-    Trouble,
+    Blocker,
     count_unexplained,
-    find_hindrance,
-    find_trouble,
+    find_blocker,
+    find_start_blocker,
 )
-from job_controller.core.state.node_counts import Tally, take_tally
+from job_controller.core.state.node_counts import NodeCounts, count_nodes
 from job_controller.core.state.node_state import FAILED
-from job_controller.core.state.run_state import LOST, SUCCEEDED, RunVerdict, judge_run
+from job_controller.core.state.run_state import RUN_FAILED, RUN_SUCCEEDED, RunState, evaluate_run
 from job_controller.core.state.snapshot import Snapshot
 
 # A DaemonSet that others keep changing, or a webhook, is looked at again even without an event.
 _ALTERED_RETRY_SECONDS = 15.0
 
 # Conditions whose becoming true is told as an event of this reason.
-_TURNING_POINTS = {
+_CONDITION_EVENTS = {
     names.CONDITION_COMPLETE: "Completed",
     names.CONDITION_FAILED: "Failed",
     names.CONDITION_SUSPENDED: "Paused",
@@ -61,43 +61,44 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     status. `Complete` and `Failed` are thus written only when the report already says so.
     """
     job = snapshot.job
-    if job.deleting:
+    if job.is_terminating:
         return Plan()
     if "startTime" not in job.status:
-        return _start(snapshot, now)
-    tally = take_tally(snapshot, now)
-    run = with_message(judge_run(snapshot, tally, now), tally, job)
-    work = _work(snapshot, tally, run)
-    trouble = find_trouble(snapshot, tally)
+        return _plan_start(snapshot, now)
+    counts = count_nodes(snapshot, now)
+    run = with_message(evaluate_run(snapshot, counts, now), counts, job)
+    work = _work_actions(snapshot, counts, run)
+    blocker = find_blocker(snapshot, counts)
     ours = snapshot.owned_daemon_set
     status = next_status(
         job,
-        tally,
+        counts,
         run,
-        trouble,
+        blocker,
         now,
         ended_at=_ended_at(snapshot, run),
         alteration=ours.alteration if ours is not None else "",
     )
-    record = _record(snapshot, tally, run, status)
+    record = _record_actions(snapshot, counts, run, status)
     unrecorded = _is_alteration_unrecorded(job, status) and any(
         isinstance(action, WriteStatus) for action in record
     )
     if unrecorded:
         # Once it is put right, nothing shows it any more: it is on record before.
         work = [action for action in work if not isinstance(action, ApplyDaemonSet)]
-    moments = [moment for moment in (tally.wake_at, run.wake_at) if moment is not None]
+    moments = [moment for moment in (counts.wake_at, run.wake_at) if moment is not None]
     waits = [max((moment - now).total_seconds(), 0.0) for moment in moments]
-    if snapshot.has_refusal:
+    if snapshot.has_refused_write:
         waits.append(snapshot.retry_seconds)
-    if tally.is_altered:
+    if counts.is_altered:
         waits.append(_ALTERED_RETRY_SECONDS)
     return Plan(
         actions=tuple(action for action in (*work, *record) if not _is_refused(snapshot, action)),
         events=tuple(_events(snapshot, status, work)),
         requeue_after=min(waits, default=None),
-        is_urgent=tally.has_unrecorded or unrecorded,
-        lacks_pods=run.state not in {SUCCEEDED, LOST} and count_unexplained(snapshot, tally) > 0,
+        is_urgent=counts.has_unrecorded_start or unrecorded,
+        has_missing_pods=run.state not in {RUN_SUCCEEDED, RUN_FAILED}
+        and count_unexplained(snapshot, counts) > 0,
     )
 
 
@@ -121,33 +122,33 @@ def _is_refused(snapshot: Snapshot, action: Action) -> bool:
     match action:
         case CreateReport() | WriteReportStatus():
             return bool(snapshot.report_refusal)
-        case OpenGates():
-            return bool(snapshot.gates_refusal)
+        case RemoveSchedulingGates():
+            return bool(snapshot.gate_refusal)
         case DeletePods() | DeleteDaemonSet():
             return bool(snapshot.deletion_refusal)
-        case ApplyDaemonSet() | TryDaemonSet() | WriteStatus():
+        case ApplyDaemonSet() | DryRunDaemonSet() | WriteStatus():
             return False  # the first is not asked for while it is refused, the second never is
         case _ as unreachable:
             assert_never(unreachable)
 
 
-def _ended_at(snapshot: Snapshot, run: RunVerdict) -> str:
+def _ended_at(snapshot: Snapshot, run: RunState) -> str:
     """Return when the run ended as its report has it, "" if the report does not say that it did.
 
     A report whose writes are refused may still tell of an earlier end: of an older spec, or before
     a retry.
     """
     first, job = snapshot.first_report, snapshot.job
-    if first is None or run.state not in {SUCCEEDED, LOST}:
+    if first is None or run.state not in {RUN_SUCCEEDED, RUN_FAILED}:
         return ""
-    phase = names.PHASE_SUCCEEDED if run.state == SUCCEEDED else names.PHASE_FAILED
-    told = first.status
-    if (told.get("phase"), told.get("observedGeneration")) != (phase, job.generation):
+    phase = names.PHASE_SUCCEEDED if run.state == RUN_SUCCEEDED else names.PHASE_FAILED
+    summary = first.status
+    if (summary.get("phase"), summary.get("observedGeneration")) != (phase, job.generation):
         return ""
-    ended, reopened = parse_time(told.get("completionTime")), _reopened_at(job)
+    ended, reopened = parse_time(summary.get("completionTime")), _reopened_at(job)
     if ended is None or (reopened is not None and ended <= reopened):
         return ""
-    return str(told["completionTime"])
+    return str(summary["completionTime"])
 
 
 def _reopened_at(job: Job) -> datetime | None:
@@ -160,34 +161,38 @@ def _reopened_at(job: Job) -> datetime | None:
             continue
         if raw.get("status") == "False":
             return parse_time(raw.get("lastTransitionTime"))
-        if job.status.get("observedRetry", "") != job.retry_token:
+        if job.status.get("observedRetry", "") != job.retry_request:
             return parse_time(job.status.get("completionTime"))
     return None
 
 
-def _record(
-    snapshot: Snapshot, tally: Tally, run: RunVerdict, status: Mapping[str, Any]
+def _record_actions(
+    snapshot: Snapshot, counts: NodeCounts, run: RunState, status: Mapping[str, Any]
 ) -> list[Action]:
     """Return what has to be written down: the reports, then the Job's status.
 
-    Once a run has ended on record, only a whole tally may change what is said of it (a node that
+    Once a run has ended on record, only a whole counts may change what is said of it (a node that
     joined late, others that went on after a failure): the DaemonSet and its pods go with the Job,
     and what is being removed says nothing of the run.
     """
     job = snapshot.job
     first = snapshot.first_report
-    told = first is not None and first.status.get("phase") == status["phase"]
-    ended = run.state in {SUCCEEDED, LOST} and job.status.get("phase") == status["phase"] and told
-    if ended and not tally.is_exact:
+    report_is_final = first is not None and first.status.get("phase") == status["phase"]
+    ended = (
+        run.state in {RUN_SUCCEEDED, RUN_FAILED}
+        and job.status.get("phase") == status["phase"]
+        and report_is_final
+    )
+    if ended and not counts.is_exact:
         seen = {**job.status, "observedGeneration": job.generation}
         return [] if seen == job.status else [WriteStatus(seen)]
-    if run.state == SUCCEEDED and told and not tally.is_exact:
+    if run.state == RUN_SUCCEEDED and report_is_final and not counts.is_exact:
         # The report has the whole story; the Job's status only has to say that it is over.
-        kept = first.status.get("nodes") if first is not None else None
-        return [WriteStatus({**status, "nodes": kept or status["nodes"]})]
+        previous_counts = first.status.get("nodes") if first is not None else None
+        return [WriteStatus({**status, "nodes": previous_counts or status["nodes"]})]
     actions: list[Action] = [
         WriteReportStatus(report.name, report.uid, body)
-        for report, body in next_report_statuses(snapshot, tally, status)
+        for report, body in next_report_statuses(snapshot, counts, status)
         if body != report.status
     ]
     if status != job.status:
@@ -195,7 +200,7 @@ def _record(
     return actions
 
 
-def _start(snapshot: Snapshot, now: datetime) -> Plan:
+def _plan_start(snapshot: Snapshot, now: datetime) -> Plan:
     """Return the first step of a run: the start is on record before anything is made.
 
     From then on the CRD refuses changes of what runs, and the write itself fails when the Job
@@ -205,93 +210,101 @@ def _start(snapshot: Snapshot, now: datetime) -> Plan:
     time. The answer can take long (webhooks), and the run's time begins after it.
     """
     job = snapshot.job
-    hindrance = find_hindrance(snapshot)
-    if job.spec.suspend or hindrance is not None:
-        status = unstarted_status(job, hindrance, now)
+    start_blocker = find_start_blocker(snapshot)
+    if job.spec.suspend or start_blocker is not None:
+        status = unstarted_status(job, start_blocker, now)
         return Plan(
             actions=() if status == job.status else (WriteStatus(status),),
-            events=tuple(_hindrance_events(snapshot, hindrance)),
-            requeue_after=snapshot.retry_seconds if snapshot.refusal else None,
+            events=tuple(_start_blocker_events(snapshot, start_blocker)),
+            requeue_after=snapshot.retry_seconds if snapshot.daemon_set_refusal else None,
         )
-    if not snapshot.is_tried:
-        wanted = build_daemon_set(job, gated=False, settings=snapshot.settings)
-        return Plan(actions=(TryDaemonSet(wanted),))
+    if not snapshot.is_dry_run_done:
+        desired = build_daemon_set(job, gated=False, settings=snapshot.settings)
+        return Plan(actions=(DryRunDaemonSet(desired),))
     report = names.report_name(job.name, job.uid)
     return Plan(
-        actions=(WriteStatus(first_status(job, now, _word(snapshot))),),
+        actions=(WriteStatus(first_status(job, now, _configured_token(snapshot))),),
         events=(Event("Normal", "Started", f"the run is recorded in JobReport {report}"),),
     )
 
 
-def _hindrance_events(snapshot: Snapshot, hindrance: Trouble | None) -> Iterator[Event]:
+def _start_blocker_events(snapshot: Snapshot, start_blocker: Blocker | None) -> Iterator[Event]:
     """Return the event of what keeps a Job from starting, once for each of its generations."""
     job = snapshot.job
     before = job.condition(names.CONDITION_PROGRESSING)
-    told = before.reason if before is not None else ""
+    previous_reason = before.reason if before is not None else ""
     is_same = job.status.get("observedGeneration") == job.generation
-    if hindrance is not None and not (told == hindrance.reason and is_same):
-        yield Event("Warning", hindrance.reason, hindrance.message)
+    if start_blocker is not None and not (previous_reason == start_blocker.reason and is_same):
+        yield Event("Warning", start_blocker.reason, start_blocker.message)
 
 
-def _word(snapshot: Snapshot) -> str:
+def _configured_token(snapshot: Snapshot) -> str:
     """Return the configured token, "" for a Job whose tasks print none."""
     is_log = snapshot.job.spec.completion.mode == "Log"
     return snapshot.settings.token if is_log else ""
 
 
-def _work(snapshot: Snapshot, tally: Tally, run: RunVerdict) -> list[Action]:
+def _work_actions(snapshot: Snapshot, counts: NodeCounts, run: RunState) -> list[Action]:
     """Return what has to be done for the work to go on: report, DaemonSet, pods, gates."""
     job = snapshot.job
     actions: list[Action] = [
-        CreateReport(build_report(job, shard)) for shard in missing_shards(snapshot, tally)
+        CreateReport(build_report(job, shard)) for shard in missing_shards(snapshot, counts)
     ]
-    actions.extend(_daemon_set(snapshot, tally, run))
+    actions.extend(_daemon_set_actions(snapshot, counts, run))
     over = (
-        *tally.surplus,
-        *(node.pod for _, node in sorted(tally.nodes.items()) if node.retire or node.discard),
+        *counts.surplus_pods,
+        *(
+            node.pod
+            for _, node in sorted(counts.nodes.items())
+            if node.replace_pod or node.delete_pod
+        ),
     )
     if over:
         actions.append(DeletePods(over))
-    due = due_pods(snapshot, tally, run)
+    due = pods_to_ungate(snapshot, counts, run)
     if due:
-        uids = {pod.node_name: tally.nodes[pod.node_name].uid for pod in due}
-        actions.append(OpenGates(due, uids))
+        uids = {pod.node_name: counts.nodes[pod.node_name].uid for pod in due}
+        actions.append(RemoveSchedulingGates(due, uids))
     return actions
 
 
-def _daemon_set(snapshot: Snapshot, tally: Tally, run: RunVerdict) -> list[Action]:
+def _daemon_set_actions(snapshot: Snapshot, counts: NodeCounts, run: RunState) -> list[Action]:
     """Return what the DaemonSet needs: to be made, changed, removed, or nothing."""
     found, ours = snapshot.daemon_set, snapshot.owned_daemon_set
-    if run.state == LOST:
+    if run.state == RUN_FAILED:
         # What is left of a failed run is for people to look at. It is not made again, and no
-        # node starts any more: wants_gate sees to that.
+        # node starts any more: should_gate_new_pods sees to that.
         if ours is None:
             return []
         # Without it nothing says any more that the run has failed, but for the Job.
         is_recorded = snapshot.job.is_true(names.CONDITION_FAILED)
-        if snapshot.job.spec.failure_policy.pods == "Delete" and is_recorded and _is_told(tally):
+        if (
+            snapshot.job.spec.failure_policy.pods == "Delete"
+            and is_recorded
+            and _logs_are_recorded(counts)
+        ):
             return [DeleteDaemonSet(ours.uid)]
     is_foreign = found is not None and ours is None
-    if snapshot.refusal or is_foreign or has_too_many_terms(snapshot.job):
+    if snapshot.daemon_set_refusal or is_foreign or has_too_many_terms(snapshot.job):
         # Refused as it is, somebody else's, or too large: what becomes of it wakes us.
         return []
     if snapshot.report_refusal and not snapshot.reports:
         # No work without a place to record it.
         return []
-    wanted = build_daemon_set(
-        snapshot.job, gated=wants_gate(snapshot, tally, run), settings=snapshot.settings
+    desired = build_daemon_set(
+        snapshot.job, gated=should_gate_new_pods(snapshot, counts, run), settings=snapshot.settings
     )
     if ours is None:
-        return [ApplyDaemonSet(wanted)]
-    repair = ApplyDaemonSet(wanted, ours.uid, takes_over=bool(ours.alteration))
-    return [] if is_current(ours, wanted) else [repair]
+        return [ApplyDaemonSet(desired)]
+    repair = ApplyDaemonSet(desired, ours.uid, takes_ownership=bool(ours.alteration))
+    return [] if is_up_to_date(ours, desired) else [repair]
 
 
-def _is_told(tally: Tally) -> bool:
+def _logs_are_recorded(counts: NodeCounts) -> bool:
     """Return whether the pods of failed nodes have nothing more to tell."""
     return all(
-        node.discard or node.pod.uid != node.record.pod_uid
-        for node in tally.nodes.values()
+        node.delete_pod or node.pod.uid != node.record.pod_uid
+        for node in counts.nodes.values()
         if node.state == FAILED
     )
 
@@ -300,7 +313,7 @@ def _events(snapshot: Snapshot, status: Mapping[str, Any], work: list[Action]) -
     """Return the events that go with a change: one for each turn the run takes, none for nodes."""
     job = snapshot.job
     events: list[Event] = []
-    had_nodes = bool(job.counted_nodes)
+    had_nodes = bool(job.reported_desired)
     if had_nodes and any(isinstance(a, ApplyDaemonSet) and not a.uid for a in work):
         events.append(
             Event(
@@ -311,7 +324,7 @@ def _events(snapshot: Snapshot, status: Mapping[str, Any], work: list[Action]) -
             )
         )
     after = {raw["type"]: raw for raw in status["conditions"]}
-    for type_, reason in _TURNING_POINTS.items():
+    for type_, reason in _CONDITION_EVENTS.items():
         condition = after.get(type_, {})
         if condition.get("status") == "True" and not job.is_true(type_):
             expected = type_ == names.CONDITION_COMPLETE or condition["reason"] == "Suspended"

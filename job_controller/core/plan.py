@@ -39,7 +39,7 @@ class WriteReportStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class TryDaemonSet:
+class DryRunDaemonSet:
     """Ask the API server whether it would take the DaemonSet; nothing is made."""
 
     body: Mapping[str, Any]
@@ -49,16 +49,16 @@ class TryDaemonSet:
 class ApplyDaemonSet:
     """Apply the DaemonSet; `uid` is that of the one to change, "" when it is to be made.
 
-    `takes_over`: what other clients have put into its spec is removed with it.
+    `takes_ownership`: what other clients have put into its spec is removed with it.
     """
 
     body: Mapping[str, Any]
     uid: str = ""
-    takes_over: bool = False
+    takes_ownership: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class OpenGates:
+class RemoveSchedulingGates:
     """Let these pods be scheduled, but for nodes that the ledger holds by now (node UID by name).
 
     Whoever carries this out reads the ledger again first: a cache that lags behind must not
@@ -87,9 +87,9 @@ Action = (
     WriteStatus
     | CreateReport
     | WriteReportStatus
-    | TryDaemonSet
+    | DryRunDaemonSet
     | ApplyDaemonSet
-    | OpenGates
+    | RemoveSchedulingGates
     | DeletePods
     | DeleteDaemonSet
 )
@@ -108,7 +108,7 @@ class Event:
 class Plan:
     """The outcome of a decision. `requeue_after` in seconds, None when only a change matters.
 
-    `is_urgent`: what it records cannot be seen later, so it is written at once. `lacks_pods`: pods
+    `is_urgent`: what it records cannot be seen later, so it is written at once. `has_missing_pods`: pods
     of the DaemonSet do not exist, and nothing that is known says why; events about it may.
     """
 
@@ -116,15 +116,15 @@ class Plan:
     events: tuple[Event, ...] = ()
     requeue_after: float | None = None
     is_urgent: bool = False
-    lacks_pods: bool = False
+    has_missing_pods: bool = False
 
 
 # What of `status.nodes` may change as a run gets on without anything having gone wrong.
-_PROGRESS: Final = frozenset({"waiting", "active", "completed", "completedNames"})
-_HARMLESS: Final = (WriteStatus, CreateReport, WriteReportStatus, ApplyDaemonSet)
+_PROGRESS_FIELDS: Final = frozenset({"waiting", "active", "completed", "completedNames"})
+_DEFERRABLE_WITH: Final = (WriteStatus, CreateReport, WriteReportStatus, ApplyDaemonSet)
 
 
-def without_progress(plan: Plan, old: Mapping[str, Any], seconds: float) -> Plan:
+def defer_progress_writes(plan: Plan, old: Mapping[str, Any], seconds: float) -> Plan:
     """Return the plan without the records that only tell that the run gets on, for later.
 
     `old` is the Job's status as it stands, `seconds` how long such records may wait; what they say
@@ -133,11 +133,11 @@ def without_progress(plan: Plan, old: Mapping[str, Any], seconds: float) -> Plan
     Of any other plan the reports wait, and the status too if it says nothing more than how many
     nodes wait, work and have completed.
     """
-    if plan.is_urgent or not all(isinstance(action, _HARMLESS) for action in plan.actions):
+    if plan.is_urgent or not all(isinstance(action, _DEFERRABLE_WITH) for action in plan.actions):
         return plan
     new = next((a.status for a in plan.actions if isinstance(a, WriteStatus)), old)
-    tells = _telling(new) != _telling(old)
-    if _endings(new) != _endings(old) or (plan.events and not tells):
+    tells = _visible_status(new) != _visible_status(old)
+    if _terminal_fields(new) != _terminal_fields(old) or (plan.events and not tells):
         return plan
     waiting = (WriteReportStatus,) if tells else (WriteReportStatus, WriteStatus)
     actions = tuple(action for action in plan.actions if not isinstance(action, waiting))
@@ -147,26 +147,26 @@ def without_progress(plan: Plan, old: Mapping[str, Any], seconds: float) -> Plan
     return replace(plan, actions=actions, requeue_after=again)
 
 
-def _telling(status: Mapping[str, Any]) -> dict[str, Any]:
+def _visible_status(status: Mapping[str, Any]) -> dict[str, Any]:
     """Return a Job's status without what changes with every node that gets on."""
     conditions = [
         {k: v for k, v in condition.items() if k != "message"}
         for condition in status.get("conditions") or ()
     ]
-    return {**status, "nodes": _troubled(status), "conditions": conditions}
+    return {**status, "nodes": _problem_counts(status), "conditions": conditions}
 
 
-def _endings(status: Mapping[str, Any]) -> tuple[Any, ...]:
+def _terminal_fields(status: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return what a Job's status says of its end, and of nodes that failed or are lost."""
     ends = {
         condition["type"]: condition["status"]
         for condition in status.get("conditions") or ()
         if condition["type"] in {names.CONDITION_COMPLETE, names.CONDITION_FAILED}
     }
-    lost = {key: value for key, value in _troubled(status).items() if key != "desired"}
+    lost = {key: value for key, value in _problem_counts(status).items() if key != "desired"}
     return status.get("phase") in names.FINAL_PHASES, status.get("completionTime"), ends, lost
 
 
-def _troubled(status: Mapping[str, Any]) -> dict[str, Any]:
+def _problem_counts(status: Mapping[str, Any]) -> dict[str, Any]:
     nodes = status.get("nodes") or {}
-    return {k: v for k, v in nodes.items() if k not in _PROGRESS and v}
+    return {k: v for k, v in nodes.items() if k not in _PROGRESS_FIELDS and v}

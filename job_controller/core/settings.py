@@ -8,16 +8,16 @@ from daemonset_job.api import names
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class Timeouts:
     """How long what may heal by itself is given, in seconds, from when the controller saw it.
 
-    `start`: a task that cannot start (its image cannot be pulled, the pod finds no room); three
-    times as long where nothing says why. `unreachable`: a node that is not Ready, before it counts
+    `start_seconds`: a task that cannot start (its image cannot be pulled, the pod finds no room); three
+    times as long where nothing says why. `unreachable_seconds`: a node that is not Ready, before it counts
     as unreachable.
     """
 
-    start: float = 300.0
-    unreachable: float = 60.0
+    start_seconds: float = 300.0
+    unreachable_seconds: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Settings:
     """
 
     token: str = names.DEFAULT_TOKEN
-    patience: Patience = field(default_factory=Patience)
+    timeouts: Timeouts = field(default_factory=Timeouts)
     pause_image: str = names.DEFAULT_PAUSE_IMAGE
     history_limit: int = 10
     history_max_age_seconds: float | None = None

@@ -11,7 +11,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from daemonset_job.api.objects import Pod
-from daemonset_job.api.report import Evidence, JobReport, NodeRecord, untracked
+from daemonset_job.api.report import (
+    Evidence,
+    JobReport,
+    NodeRecord,
+    metadata_without_managed_fields,
+)
 from daemonset_job.api.times import format_time
 from terminator.logs.tail_read import Findings, bounded_results, readable_lines
 
@@ -87,12 +92,12 @@ def has_succeeded(pod: Pod) -> bool:
     container = pod.container
     if container is None or container.state != "terminated" or container.exit_code != 0:
         return False
-    return pod.hold_started or not (pod.deleting or pod.is_disrupted)
+    return pod.hold_started or not (pod.is_terminating or pod.is_disrupted)
 
 
-def is_failure(record: NodeRecord, node_uid: str, retry_token: str) -> bool:
+def is_failure(record: NodeRecord, node_uid: str, retry_request: str) -> bool:
     """Return whether the controller has this node on record as failed, for the retry of now."""
-    return record.uid == node_uid and record.has_failed(retry_token)
+    return record.uid == node_uid and record.has_failed(retry_request)
 
 
 def exit_evidence(pod: Pod, node_uid: str) -> Evidence:
@@ -165,7 +170,7 @@ def assign(
 def patch_body(report: JobReport, entries: Mapping[str, Evidence]) -> dict[str, Any]:
     """Return the merge patch that enters `entries`; the report's UID is its precondition."""
     return {
-        "metadata": untracked(report.uid),
+        "metadata": metadata_without_managed_fields(report.uid),
         "evidence": {
             node: _raw_entry(report.evidence.get(node), entry) for node, entry in entries.items()
         },

@@ -12,11 +12,11 @@ from typing import Protocol
 from daemonset_job.api.job import JobSpec
 from daemonset_job.api.tokens import (
     CONTROLS,
-    EDGE,
+    EDGE_CHARACTERS,
     LINE,
     REGEX,
     build_comparisons,
-    looked_for,
+    token_to_find,
 )
 
 # A value may become an annotation or a label; 256 characters hold an address, a version, a digest.
@@ -75,7 +75,7 @@ def clean_line(line: bytes) -> str:
     text = line.decode("utf-8", "replace")
     if "\x1b" in text or "\x9b" in text or "\x9d" in text:
         text = _ESCAPES.sub("", text)
-    return text.strip(EDGE)
+    return text.strip(EDGE_CHARACTERS)
 
 
 def printable(line: bytes) -> str:
@@ -129,7 +129,7 @@ class Matcher:
         # What must stand in a line's bytes for it to be looked at more closely. Lines with an
         # escape always are: it may stand inside the token.
         marks = [_PROTOCOL, b"\x1b", b"\xc2\x9b", b"\xc2\x9d"]
-        marks += [t.strip(EDGE).encode() for t in (token, failure_token) if t]
+        marks += [t.strip(EDGE_CHARACTERS).encode() for t in (token, failure_token) if t]
         # The empty pattern is in every line: a regular expression has to look at all of them.
         self._marks = re.compile(b"" if match == REGEX else b"|".join(map(re.escape, marks)))
 
@@ -137,7 +137,7 @@ class Matcher:
     def of(cls, spec: JobSpec, default_token: str) -> "Matcher":
         """Return the matcher of a Job; `default_token` serves one that names no token."""
         completion = spec.completion
-        token = looked_for(completion, default_token)
+        token = token_to_find(completion, default_token)
         return cls(token, completion.match, completion.failure_token, spec.results)
 
     def __eq__(self, other: object) -> bool:

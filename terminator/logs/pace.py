@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final
 
-from daemonset_job.runtime.fairline import Path
+from daemonset_job.runtime.fair_queue import Path
 from terminator.logs.matcher import Matcher
 from terminator.logs.turns import Turns
 

@@ -20,8 +20,8 @@ from daemonset_job.api.objects import Container
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import BadRequest, KubeError, NotFound, Unavailable
 from daemonset_job.runtime.clock import Clock
-from daemonset_job.runtime.fairline import FairLine
-from daemonset_job.runtime.workqueue import TICK_SECONDS
+from daemonset_job.runtime.fair_queue import FairQueue
+from daemonset_job.runtime.workqueue import MIN_DELAY_SECONDS
 from terminator.logs.known import StreamRead
 from terminator.logs.pace import Pace
 from terminator.logs.read_budget import Spare
@@ -78,7 +78,7 @@ class Scanner:
         self._on_found = on_found
         self._entries: dict[str, Entry] = {}
         self._by_job: dict[JobKey, set[str]] = {}
-        self._line: FairLine[Entry] = FairLine()
+        self._line: FairQueue[Entry] = FairQueue()
         self._in_line = asyncio.Semaphore(0)  # how many wait in the line
         self._shares: Shares[Entry] = Shares()  # of the stream slots
         self._streams = 0
@@ -210,7 +210,7 @@ class Scanner:
                 due, _, entry = heapq.heappop(self._timers)
                 if entry.due == due:  # else it was arranged otherwise in the meantime
                     self._schedule(entry)
-            wait = max(self._timers[0][0] - now, TICK_SECONDS) if self._timers else None
+            wait = max(self._timers[0][0] - now, MIN_DELAY_SECONDS) if self._timers else None
             try:
                 async with asyncio.timeout(wait):
                     await self._timer_changed.wait()

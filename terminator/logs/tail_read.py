@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from daemonset_job.api.texts import json_bytes
+from daemonset_job.api.json_text import json_bytes
 from terminator.logs.log_parser import Cursor, Line, LogParser, Stretch, portions
 from terminator.logs.matcher import (
     Classifier,

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from daemonset_job.runtime.fairline import FairLine, Path
+from daemonset_job.runtime.fair_queue import FairQueue, Path
 
 
 class Turns:
@@ -17,7 +17,7 @@ class Turns:
     def __init__(self, limit: int) -> None:
         self._free = limit
         # Who gave up waiting stays until its turn would come.
-        self._waiting: FairLine[asyncio.Future[None]] = FairLine()
+        self._waiting: FairQueue[asyncio.Future[None]] = FairQueue()
 
     @asynccontextmanager
     async def of(self, path: Path) -> AsyncIterator[None]:

@@ -49,7 +49,7 @@ class Cluster:
         self.plays = True
         self.starts_tasks = True
         # Why the API server takes no pod; the DaemonSet controller has nothing to create them with.
-        self.pods_refused = ""
+        self.failed_create_message = ""
         self._serial = 0
         self._due = False
         self._to_join = list(nodes)
@@ -154,9 +154,9 @@ class Cluster:
         self.server.collect_garbage()
         collect_pods(self.server)
         for found in self.server.list(DAEMON_SETS, names.MANAGED_SELECTOR):
-            if self.pods_refused:
+            if self.failed_create_message:
                 write_status(self.server, found)
-                self.refuse_pods(found, self.pods_refused)
+                self.refuse_pods(found, self.failed_create_message)
                 continue
             keep_pods(self.server, found, partial(self._pod_name, found))
             for pod in owned_pods(found, self.server.list(PODS)):
@@ -180,7 +180,7 @@ class Cluster:
 
     def allow_pods(self) -> None:
         """Have the API server take pods again."""
-        self.pods_refused = ""
+        self.failed_create_message = ""
         self._on_event(None)
 
     def _pod_name(self, daemon_set: Raw) -> str:

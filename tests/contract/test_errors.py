@@ -19,10 +19,10 @@ from daemonset_job.kube.client.errors import (
     Throttled,
     TooLarge,
     Unavailable,
+    as_kube_errors,
     clean_text,
     error_from_response,
     error_from_status,
-    translated,
 )
 
 
@@ -68,7 +68,7 @@ def test_every_exception_of_the_transport_is_unavailable(kind):
     error.args = ("broken",)
     if "__str__" in vars(kind) or issubclass(kind, aiohttp.ClientError):
         error = _instance(kind)
-    with pytest.raises(Unavailable) as caught, translated("GET /x"):
+    with pytest.raises(Unavailable) as caught, as_kube_errors("GET /x"):
         raise error
     assert (caught.value.status, caught.value.is_retryable) == (0, True)
     assert caught.value.request == "GET /x"
@@ -92,13 +92,13 @@ def _instance(kind: type[BaseException]) -> BaseException:
 
 @pytest.mark.parametrize("kind", [asyncio.CancelledError, KeyboardInterrupt, KeyError])
 def test_what_is_not_of_the_transport_passes(kind):
-    with pytest.raises(kind), translated("GET /x"):
+    with pytest.raises(kind), as_kube_errors("GET /x"):
         raise kind
 
 
 def test_kube_errors_pass_through_translation_unchanged():
     error = Conflict("mine")
-    with pytest.raises(Conflict) as caught, translated("GET /x"):
+    with pytest.raises(Conflict) as caught, as_kube_errors("GET /x"):
         raise error
     assert caught.value is error
 

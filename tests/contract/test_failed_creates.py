@@ -43,7 +43,7 @@ def lists(server):
 
 
 async def test_a_refusal_is_told_within_seconds_and_goes_when_the_pods_come(server, cluster):
-    cluster.pods_refused = QUOTA
+    cluster.failed_create_message = QUOTA
     async with running(server):
         cluster.apply()
         await told(cluster, f"2 of 2 pods cannot be created: {QUOTA}")
@@ -66,7 +66,7 @@ async def test_where_no_pods_are_missing_nothing_is_asked(server, cluster):
 
 
 async def test_it_is_asked_rarely_within_the_namespace_and_for_a_bounded_answer(server, cluster):
-    cluster.pods_refused = QUOTA
+    cluster.failed_create_message = QUOTA
     async with running(server):
         cluster.apply()
         await until(lambda: server.exists(DAEMON_SETS, SET))
@@ -82,7 +82,7 @@ async def test_it_is_asked_rarely_within_the_namespace_and_for_a_bounded_answer(
                 "limit": str(PAGE_EVENTS),
             }
         # A reason that changes is in the status after a minute at the latest.
-        cluster.pods_refused = "violates PodSecurity"
+        cluster.failed_create_message = "violates PodSecurity"
         cluster._on_event(None)
         await told(cluster, "violates PodSecurity", seconds=65)
         cluster.allow_pods()
@@ -93,7 +93,7 @@ async def test_it_is_asked_rarely_within_the_namespace_and_for_a_bounded_answer(
 
 
 async def test_an_event_from_before_the_controller_started_is_told(server, cluster):
-    cluster.pods_refused = QUOTA
+    cluster.failed_create_message = QUOTA
     async with running(server):
         cluster.apply()
         await until(lambda: server.list(EVENTS))
@@ -103,7 +103,7 @@ async def test_an_event_from_before_the_controller_started_is_told(server, clust
 
 
 async def test_a_restart_takes_nothing_back_that_still_holds(server, cluster):
-    cluster.pods_refused = QUOTA
+    cluster.failed_create_message = QUOTA
     async with running(server):
         cluster.apply()
         await told(cluster, QUOTA)
@@ -114,7 +114,7 @@ async def test_a_restart_takes_nothing_back_that_still_holds(server, cluster):
 
 
 async def test_events_of_another_namespace_do_not_count(server, cluster):
-    cluster.pods_refused = QUOTA
+    cluster.failed_create_message = QUOTA
     async with running(server):
         cluster.apply()
         await told(cluster, QUOTA)
@@ -127,7 +127,7 @@ async def test_events_of_another_namespace_do_not_count(server, cluster):
 
 async def test_forged_events_do_not_hide_a_later_one_of_the_daemon_set_controller(server, cluster):
     """Neither by a time that is to come, nor by their number, nor by names that come first."""
-    cluster.pods_refused = "at first"
+    cluster.failed_create_message = "at first"
     async with running(server):
         cluster.apply()
         await told(cluster, "at first")
@@ -137,7 +137,7 @@ async def test_forged_events_do_not_hide_a_later_one_of_the_daemon_set_controlle
             future = "9999-01-01T00:00:00Z"
             cluster.refuse_pods(real, "forged", metadata=name, lastTimestamp=future)
         await told(cluster, "forged", seconds=90)
-        cluster.pods_refused = QUOTA
+        cluster.failed_create_message = QUOTA
         cluster._on_event(None)
         await told(cluster, QUOTA, seconds=90)
         await asyncio.sleep(300)
@@ -145,7 +145,7 @@ async def test_forged_events_do_not_hide_a_later_one_of_the_daemon_set_controlle
 
 
 async def test_an_event_of_a_megabyte_does_not_hide_the_others(server, cluster):
-    cluster.pods_refused = QUOTA
+    cluster.failed_create_message = QUOTA
     async with running(server):
         cluster.apply()
         await until(lambda: server.list(EVENTS))
@@ -156,7 +156,7 @@ async def test_an_event_of_a_megabyte_does_not_hide_the_others(server, cluster):
 
 @pytest.mark.parametrize("status", [403, 500, 410])
 async def test_lists_that_fail_hold_up_nothing_and_are_tried_again(server, cluster, status):
-    cluster.pods_refused = QUOTA
+    cluster.failed_create_message = QUOTA
     server.fail_next("GET", "/events", status, times=1000)
     async with running(server):
         cluster.apply()
@@ -173,7 +173,7 @@ async def test_lists_that_fail_hold_up_nothing_and_are_tried_again(server, clust
 
 
 async def test_a_list_that_hangs_is_given_up_and_others_go_on(server, cluster):
-    cluster.pods_refused = QUOTA
+    cluster.failed_create_message = QUOTA
     server.delay_next("GET", "/events", 1000, times=2)
     async with running(server):
         cluster.apply()

@@ -25,7 +25,7 @@ class Item:
     kind: str
 
 
-def project(raw):
+def parse(raw):
     metadata = raw["metadata"]
     labels = metadata.get("labels") or {}
     if labels.get("value") == "bad":
@@ -50,7 +50,7 @@ class Follower:
         self.reflector: Reflector[Item] = Reflector(
             client,
             options.pop("resource", PODS),
-            project=project,
+            parse=parse,
             on_change=self.on_change,
             on_progress=lambda namespace, version: self.progress.append((namespace, version)),
             clock=server.clock,
@@ -603,7 +603,7 @@ async def test_failing_on_change_ends_the_reflector(server, client):
         raise AssertionError("defect")
 
     server.put(PODS, pod("a"))
-    reflector = Reflector(client, PODS, project=project, on_change=on_change, clock=server.clock)
+    reflector = Reflector(client, PODS, parse=parse, on_change=on_change, clock=server.clock)
     with pytest.raises(AssertionError, match="defect"):
         await reflector.run()
 
@@ -651,7 +651,7 @@ async def test_forbidden_namespace_is_silent_and_the_others_are_healthy(server, 
             client,
             PODS,
             namespace=namespace,
-            project=project,
+            parse=parse,
             on_change=lambda old, new: None,
             clock=server.clock,
             store=store,
@@ -687,7 +687,7 @@ async def test_multi_reflector_holds_the_wanted_namespaces(server, client, names
             client,
             PODS,
             namespace=namespace,
-            project=project,
+            parse=parse,
             on_change=lambda old, new: None,
             clock=server.clock,
             store=store,

@@ -12,7 +12,7 @@ from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import BadRequest, Gone, NotFound, Unavailable
 from daemonset_job.kube.client.resource import NODES, PODS
 from daemonset_job.kube.client.streams import CHUNK_BYTES, EventStream, LineSplitter
-from daemonset_job.kube.client.transport import ANSWER_TOO_LARGE, Call
+from daemonset_job.kube.client.transport import ANSWER_TOO_LARGE, Request
 from daemonset_job.kube.client.unreadable import Unreadable
 from tests.contract.fake_api import event_line
 
@@ -94,7 +94,7 @@ async def test_endless_line_holds_no_memory():
 async def test_object_of_three_megabytes_arrives_through_list_and_watch(server, client):
     changes: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
 
-    def project(raw):
+    def parse(raw):
         metadata = raw["metadata"]
         return SimpleNamespace(
             namespace="default",
@@ -109,7 +109,7 @@ async def test_object_of_three_megabytes_arrives_through_list_and_watch(server, 
     reflector = Reflector(
         client,
         PODS,
-        project=project,
+        parse=parse,
         on_change=lambda _, new: changes.put_nowait((new.name, new.size)),
         clock=server.clock,
     )
@@ -271,18 +271,18 @@ async def test_short_read_of_a_log_that_goes_on_for_ever_ends_at_its_limit(serve
 
 async def test_answer_without_an_end_is_unavailable(server, client):
     server.answer_endlessly("/nodes", b" " * (1 << 20))
-    call = Call("GET", NODES.path(None, "n"), "get", "nodes", limit_bytes=2 << 20)
+    request = Request("GET", NODES.path(None, "n"), "get", "nodes", limit_bytes=2 << 20)
     tracemalloc.start()
     async with asyncio.timeout(20):
         with pytest.raises(Unavailable) as caught:
-            await client._transport.send(call)
+            await client._transport.send(request)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert caught.value.reason == ANSWER_TOO_LARGE
     assert peak < 8 << 20
     assert len(server.requests) == 1
     # What is asked for without a limit of its own has one too.
-    assert Call("GET", "/", "get", "nodes").limit_bytes < 1 << 27
+    assert Request("GET", "/", "get", "nodes").limit_bytes < 1 << 27
 
 
 @pytest.mark.looptime(end=1000)

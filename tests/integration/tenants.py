@@ -21,7 +21,7 @@ from daemonset_job.kube.client.resource import (
     PODS,
     Resource,
 )
-from daemonset_job.kube.client.transport import Call
+from daemonset_job.kube.client.transport import Request
 from tests.integration.jobs import job as make_job
 from tests.integration.kube_env import KubeEnv, service_account
 from tests.integration.playing import Behaviour, done
@@ -66,10 +66,10 @@ class Tenant:
         data = None if body is None else text.encode()
         kind = "merge-patch+json" if method == "PATCH" else "json"
         path = resource.path(self.namespace if resource.namespaced else None, name)
-        call = Call(
+        request = Request(
             method, path, "", resource.plural, body=data, content_type=f"application/{kind}"
         )
-        return await self.client._transport.send(call)
+        return await self.client._transport.send(request)
 
     async def apply(self, spec: Raw, name: str, **metadata: Any) -> Raw:
         """Create a Job."""
@@ -194,5 +194,5 @@ async def _clear(play: Stage, namespace: str) -> None:
     for resource in (JOBS, DAEMON_SETS, PODS, JOB_REPORTS, EVENTS):
         path = resource.path(namespace, None)
         body = json.dumps({"gracePeriodSeconds": 0}).encode()
-        call = Call("DELETE", path, "", resource.plural, body=body, timeout_seconds=60)
-        await play.admin._transport.send(call)
+        request = Request("DELETE", path, "", resource.plural, body=body, timeout_seconds=60)
+        await play.admin._transport.send(request)

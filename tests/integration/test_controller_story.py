@@ -343,7 +343,7 @@ async def test_a_foreign_daemon_set_of_that_name_is_not_touched(
     kube_env, namespace, labels, monkeypatch
 ):
     # One without our label is in no cache: it is looked for again after a while.
-    monkeypatch.setattr("job_controller.refusals.RETRY_SECONDS", (1.0, 1.0))
+    monkeypatch.setattr("job_controller.refusal_backoff.RETRY_SECONDS", (1.0, 1.0))
     async with stage(kube_env, namespace, nodes=("a",)) as play:
         theirs = await play.admin.create(DAEMON_SETS, foreign(labels), namespace)
         await play.apply()

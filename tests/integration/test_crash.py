@@ -16,7 +16,7 @@ import pytest
 
 from daemonset_job.kube.client.client import KubeClient, RawObject
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, NAMESPACES, PODS
-from daemonset_job.kube.client.transport import Call
+from daemonset_job.kube.client.transport import Request
 from tests.integration.kube_env import KubeEnv
 from tests.integration.playing import Run, is_gated
 from tests.integration.stage import WRITES, Process, Stage, stage
@@ -38,13 +38,13 @@ class Mortal(KubeClient):
         self.written: list[str] = []
         self.died = asyncio.Event()
 
-    async def _json(self, call: Call) -> RawObject:
-        if call.verb not in WRITES:
-            return await super()._json(call)
+    async def _json(self, request: Request) -> RawObject:
+        if request.verb not in WRITES:
+            return await super()._json(request)
         if self.died.is_set():
             raise asyncio.CancelledError
-        answer = await super()._json(call)
-        self.written.append(f"{call.verb} {call.resource}")
+        answer = await super()._json(request)
+        self.written.append(f"{request.verb} {request.resource}")
         if len(self.written) == self.lives_for:
             self.died.set()
             # The dead see no answer. What else the process does until the test has cancelled it

@@ -54,7 +54,7 @@ def tries(scene: Tenants) -> list[str]:
     """Return the Jobs of A on which the controller has worked, once for each time, in order."""
     found = []
     for line in scene.controller.text().splitlines():
-        if "TryDaemonSet" in line and f"namespace={scene.a.namespace} " in line:
+        if "DryRunDaemonSet" in line and f"namespace={scene.a.namespace} " in line:
             found += re.findall(r" job=(\S+)", line)
     return found
 

@@ -13,7 +13,7 @@ from loguru import logger
 from daemonset_job.kube.client.client import KubeClient, RawObject
 from daemonset_job.kube.client.errors import AlreadyExists, Forbidden, Invalid, KubeError
 from daemonset_job.kube.client.resource import EVENTS, JOBS, NAMESPACES, PODS, Resource
-from daemonset_job.kube.client.transport import Call
+from daemonset_job.kube.client.transport import Request
 from tests.integration import stage as stages
 from tests.integration.kube_env import KubeEnv
 from tests.integration.playing import Logs, World
@@ -28,7 +28,7 @@ NODES: Mapping[str, Mapping[str, str]] = {
     "b": {"zone": "y", "os-version": "1.1"},
     "c": {"zone": "x"},
 }
-# Patience in seconds: what does not heal is told within the minute that a Job is watched.
+# Timeouts in seconds: what does not heal is told within the minute that a Job is watched.
 PATIENCE = {"pod_start_timeout_seconds": 5, "node_unreachable_grace_period_seconds": 5}
 
 
@@ -76,7 +76,7 @@ class Admin(KubeClient):
     async def create_job(self, namespace: str, manifest: Any) -> Raw:
         """Create a Job of any JSON, also such that no other client would send."""
         return await self._json(
-            Call(
+            Request(
                 "POST",
                 JOBS.path(namespace, None, None),
                 "create",
@@ -90,7 +90,7 @@ class Admin(KubeClient):
     async def patch_job(self, namespace: str, name: str, body: Any) -> Raw:
         """Merge-patch a Job with any JSON."""
         return await self._json(
-            Call(
+            Request(
                 "PATCH",
                 JOBS.path(namespace, name, None),
                 "patch",

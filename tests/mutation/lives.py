@@ -23,9 +23,9 @@ from job_controller.core.plan import (
     CreateReport,
     DeleteDaemonSet,
     DeletePods,
-    OpenGates,
+    DryRunDaemonSet,
     Plan,
-    TryDaemonSet,
+    RemoveSchedulingGates,
     WriteReportStatus,
     WriteStatus,
 )
@@ -94,22 +94,22 @@ class Life:
         self.pods: list[Raw] = []
         self.daemon_set: Raw | None = None
         self.reports: list[Raw] = []
-        self.pods_refused = ""
+        self.failed_create_message = ""
         self.refusal = ""
 
     # --- a pass -------------------------------------------------------------------------
 
     def step(self) -> Iterator[str]:
         """Make one pass, carry out its plan and change something; yield what is wrong with it."""
-        for is_tried in (False, True):
+        for is_dry_run_done in (False, True):
             try:
-                plan = decide(replace(self.snapshot(), is_tried=is_tried), self.now)
+                plan = decide(replace(self.snapshot(), is_dry_run_done=is_dry_run_done), self.now)
             except Exception:  # noqa: BLE001 - whatever it is, it is what we look for
                 yield f"decide raised: {traceback.format_exc()}"
                 return
             yield from self.check(plan)
             self.carry_out(plan)
-            tries = any(isinstance(action, TryDaemonSet) for action in plan.actions)
+            tries = any(isinstance(action, DryRunDaemonSet) for action in plan.actions)
             if self.refusal or not tries:
                 break
         self.change()
@@ -122,8 +122,8 @@ class Life:
             pods=tuple(map(parse_pod, self.pods)),
             nodes={raw["metadata"]["name"]: parse_node(raw) for raw in self.nodes},
             reports=tuple(map(parse_report, self.reports)),
-            pods_refused=self.pods_refused,
-            refusal=self.refusal,
+            failed_create_message=self.failed_create_message,
+            daemon_set_refusal=self.refusal,
         )
 
     def check(self, plan: Plan) -> Iterator[str]:
@@ -140,7 +140,7 @@ class Life:
                     yield from problems(part("jobreports", "status"), status, "report.status")
                     stored = next(r for r in self.reports if r["metadata"]["name"] == name)
                     yield from _size("JobReport", {**stored, "status": status})
-                case ApplyDaemonSet(body=body) | TryDaemonSet(body=body):
+                case ApplyDaemonSet(body=body) | DryRunDaemonSet(body=body):
                     yield from _size("DaemonSet", body)
                     json.dumps(body)
         for event in plan.events:
@@ -153,7 +153,7 @@ class Life:
         """Do what the plan says to the objects."""
         for action in plan.actions:
             match action:
-                case TryDaemonSet(body=body) if not _is_taken(body["spec"]["template"]["spec"]):
+                case DryRunDaemonSet(body=body) if not _is_taken(body["spec"]["template"]["spec"]):
                     self.refusal = _REFUSAL
                     return
                 case WriteStatus(status=status):
@@ -171,7 +171,7 @@ class Life:
                 case DeletePods(pods=pods):
                     gone = {pod.uid for pod in pods}
                     self.pods = [raw for raw in self.pods if raw["metadata"]["uid"] not in gone]
-                case OpenGates(pods=pods):
+                case RemoveSchedulingGates(pods=pods):
                     due = {pod.uid for pod in pods}
                     for raw in self.pods:
                         if raw["metadata"]["uid"] in due:
@@ -326,7 +326,7 @@ class Life:
 
     def _refuse(self) -> None:
         self.refusal = self.random.choice(_TEXTS)
-        self.pods_refused = self.random.choice(_TEXTS)
+        self.failed_create_message = self.random.choice(_TEXTS)
 
     def _delete_something(self) -> None:
         random = self.random

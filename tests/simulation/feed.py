@@ -21,8 +21,8 @@ class Feed:
         self.reflector = reflector
         self._labels = labels
         self._is_metadata_only = plural == NODES and process.name == "terminator"
-        self._project = reflector.project
-        reflector.project = self._read
+        self._parse = reflector.parse
+        reflector.parse = self._read
         self._pending = deque()
         self._timer = None
         self._stalled_until = 0.0
@@ -39,16 +39,16 @@ class Feed:
         Not reports: what is kept of one depends on the Jobs that a process knows at the time.
         """
         if self.plural == REPORTS:
-            return self._project(raw)
+            return self._parse(raw)
         known = self._world.projections
         meta = raw["metadata"]
         key = (self._program, self.plural, meta["resourceVersion"], meta["uid"])
         found = known.get(key)
         if found is None:
             if self._is_metadata_only:
-                found = self._project({"metadata": raw["metadata"]})
+                found = self._parse({"metadata": raw["metadata"]})
             else:
-                found = self._project(raw)
+                found = self._parse(raw)
             known[key] = found
         return found
 

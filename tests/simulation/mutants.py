@@ -11,14 +11,14 @@ from daemonset_job.kube.client.resource import JOBS
 from job_controller import reconciler
 from job_controller.actions.pods import PodActions
 from job_controller.core import decide as decision
-from job_controller.core.plan import OpenGates, WriteStatus
+from job_controller.core.plan import RemoveSchedulingGates, WriteStatus
 from job_controller.core.render import job_status as status
+from job_controller.core.state import first_seen as sightings
 from job_controller.core.state import node_counts as tally
 from job_controller.core.state import node_state as judge
 from job_controller.core.state import run_state as verdict
-from job_controller.core.state import sightings
 from job_controller.core.state.causes import has_started
-from job_controller.core.state.run_state import SUCCEEDED, RunVerdict
+from job_controller.core.state.run_state import RUN_SUCCEEDED, RunState
 from terminator import completion as ending
 from terminator import reconciler as terminator
 from terminator.ledger import writer as ledger
@@ -42,7 +42,7 @@ def opens_completed():
         return {}
 
     with (
-        patch.object(decision, "due_pods", due),
+        patch.object(decision, "pods_to_ungate", due),
         patch.object(PodActions, "_completed_nodes", unread),
     ):
         yield
@@ -62,34 +62,34 @@ def trusts_the_cache():
 @contextmanager
 def complete_early():
     """The run is complete when one node is still at work."""
-    real = decision.judge_run
+    real = decision.evaluate_run
 
-    def judge_run(snapshot, tally_, now):
+    def evaluate_run(snapshot, tally_, now):
         if tally_.is_exact and len(tally_.names(judge.COMPLETED)) >= max(tally_.desired - 1, 1):
-            return RunVerdict(SUCCEEDED, "AllNodesCompleted", "nearly")
+            return RunState(RUN_SUCCEEDED, "AllNodesCompleted", "nearly")
         return real(snapshot, tally_, now)
 
-    with patch.object(decision, "judge_run", judge_run):
+    with patch.object(decision, "evaluate_run", evaluate_run):
         yield
 
 
 @contextmanager
 def never_gates():
     """The gate never goes up."""
-    with patch.object(decision, "wants_gate", lambda *_: False):
+    with patch.object(decision, "should_gate_new_pods", lambda *_: False):
         yield
 
 
 @contextmanager
 def counts_by_name():
     """Both counts know nodes by name: a new node of an old name has the old one's evidence."""
-    real = judge.Court.judge
+    real = judge.RunContext.assess_node
 
-    def blind(court, case):
-        ledger_ = _LEDGER.get(case.node.name)
-        return real(court, replace(case, evidence=ledger_ or case.evidence))
+    def blind(context, inputs):
+        ledger_ = _LEDGER.get(inputs.node.name)
+        return real(context, replace(inputs, evidence=ledger_ or inputs.evidence))
 
-    real_take = decision.take_tally
+    real_take = decision.count_nodes
 
     def take(snapshot, now):
         _LEDGER.clear()
@@ -101,8 +101,8 @@ def counts_by_name():
         return entry is not None and entry.is_completed
 
     with (
-        patch.object(judge.Court, "judge", blind),
-        patch.object(decision, "take_tally", take),
+        patch.object(judge.RunContext, "assess_node", blind),
+        patch.object(decision, "count_nodes", take),
         patch.object(ending, "_is_completed", is_completed),
     ):
         yield
@@ -113,15 +113,15 @@ def counts_by_name():
 def no_grace():
     """A task that ends is judged by its exit at once, and at its first."""
 
-    def failure(court, record, case):
-        container = case.pod.container
+    def failure(context, record, inputs):
+        container = inputs.pod.container
         if container is not None and container.state == "terminated":
             return replace(
                 record, state=judge.FAILED, reason="FailurePolicyRule", message="hasty"
             ), None
         return None, None
 
-    with patch.object(judge.Court, "_failure", failure):
+    with patch.object(judge.RunContext, "_task_failure", failure):
         yield
 
 
@@ -218,7 +218,7 @@ def never_opens():
 
     def decide(snapshot, now):
         plan = real(snapshot, now)
-        actions = tuple(a for a in plan.actions if not isinstance(a, OpenGates))
+        actions = tuple(a for a in plan.actions if not isinstance(a, RemoveSchedulingGates))
         return replace(plan, actions=actions)
 
     with patch.dict(DECIDE, decide=decide):
@@ -326,14 +326,14 @@ def believes_names():
 def ignores_refusals():
     """A node that printed the failure token is given more time."""
 
-    def failure(court, record, case):
-        evidence = case.evidence
+    def failure(context, record, inputs):
+        evidence = inputs.evidence
         if evidence is not None and evidence.failed_at:
             return None, None
-        return real(court, record, case)
+        return real(context, record, inputs)
 
-    real = judge.Court._failure
-    with patch.object(judge.Court, "_failure", failure):
+    real = judge.RunContext._task_failure
+    with patch.object(judge.RunContext, "_task_failure", failure):
         yield
 
 
@@ -342,10 +342,10 @@ def pauses_early():
     """A run is called paused as soon as it should be."""
 
     def take(snapshot, now):
-        return replace(real(snapshot, now), is_shut=True)
+        return replace(real(snapshot, now), new_pods_are_gated=True)
 
-    real = decision.take_tally
-    with patch.object(decision, "take_tally", take):
+    real = decision.count_nodes
+    with patch.object(decision, "count_nodes", take):
         yield
 
 
@@ -379,14 +379,16 @@ def forgets_generations():
 @contextmanager
 def never_gives_up():
     """A task that cannot be started is given all the time there is."""
-    real = judge.Court._late_failure
+    real = judge.RunContext._timeout_failure
 
-    def late(court, record, pod):
+    def late(context, record, pod):
         return real(
-            replace(court, patience=judge.Patience(1e6, court.patience.unreachable)), record, pod
+            replace(context, timeouts=judge.Timeouts(1e6, context.timeouts.unreachable_seconds)),
+            record,
+            pod,
         )
 
-    with patch.object(judge.Court, "_late_failure", late):
+    with patch.object(judge.RunContext, "_timeout_failure", late):
         yield
 
 
@@ -404,12 +406,12 @@ def forgets_the_absent():
 def waits_for_restarts():
     """A task that has been started is started again, whatever its container waits for."""
 
-    def is_awaited(pod):
+    def is_start_pending(pod):
         return not has_started(pod)
 
     with (
-        patch.object(judge, "is_awaited", is_awaited),
-        patch.object(sightings, "is_awaited", is_awaited),
+        patch.object(judge, "is_start_pending", is_start_pending),
+        patch.object(sightings, "is_start_pending", is_start_pending),
     ):
         yield
 
@@ -417,17 +419,17 @@ def waits_for_restarts():
 @contextmanager
 def counts_slow_pulls():
     """What keeps a task from starting has done so from when its pod was silent."""
-    real = sightings.look
+    real = sightings.update_sightings
 
     def look(before, *rest):
         after = real(before, *rest)
-        for fact in [found for found in after if found.what == sightings.BLOCKED]:
-            silent = before.get(fact._replace(what=sightings.SILENT))
+        for fact in [found for found in after if found.kind == sightings.BLOCKED]:
+            silent = before.get(fact._replace(kind=sightings.UNEXPLAINED))
             if silent is not None and silent.first < after[fact].first:
                 after[fact] = replace(after[fact], first=silent.first)
         return after
 
-    with patch.object(reconciler, "look", look):
+    with patch.object(reconciler, "update_sightings", look):
         yield
 
 
@@ -463,15 +465,15 @@ def counts_former_tries():
 @contextmanager
 def pardons_rejections():
     """Rejections are forgotten with each pod that waits at its gate."""
-    real = sightings.look
+    real = sightings.update_sightings
 
     def look(before, scene, now):
         gated = {pod.node_name for pod in scene.pods.values() if pod.is_gated}
         uids = {node.uid for name, node in scene.nodes.items() if name in gated}
-        kept = {f: s for f, s in before.items() if f.what != "rejected" or f.uid not in uids}
+        kept = {f: s for f, s in before.items() if f.kind != "rejected" or f.uid not in uids}
         return real(kept, scene, now)
 
-    with patch.object(reconciler, "look", look):
+    with patch.object(reconciler, "update_sightings", look):
         yield
 
 

@@ -117,7 +117,7 @@ class ControllerProcess(Process):
             client, config, NOTHING, clock=self._world.clock, events=NOTHING
         )
         self._follow(controller.caches)
-        await controller.lead_for_ever()
+        await controller.run_leader_election()
 
     @property
     def expects_something(self):
@@ -171,7 +171,7 @@ def virtual(world, decide):
     """
 
     def deciding(snapshot, now):
-        if not snapshot.refusal:  # else it decides anew on what it gathered before
+        if not snapshot.daemon_set_refusal:  # else it decides anew on what it gathered before
             world.decided_at[snapshot.job.uid] = world.loop.moment
         plan = decide(snapshot, now)
         for action in plan.actions:

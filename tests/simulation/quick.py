@@ -91,7 +91,7 @@ def _remembering():
             (decision, "build_daemon_set", of_job),
             (
                 decision,
-                "is_current",
+                "is_up_to_date",
                 lambda live, wanted: (
                     (live.spec, live.labels, live.annotations, wanted),
                     (live.alteration,),
@@ -100,14 +100,14 @@ def _remembering():
             (tally, "build_pod_template", of_job),
             (
                 tally,
-                "is_placed",
+                "has_same_placement",
                 lambda live, wanted: ((live.spec, wanted["spec"]["template"]), ()),
             ),
             (tally, "NodeAffinity", lambda pod_spec: ((pod_spec,), ())),
             (ending, "NodeAffinity", lambda pod_spec: ((pod_spec,), ())),
             (
                 report,
-                "tell_run",
+                "build_timeline",
                 lambda told, records, conditions: (
                     (),
                     (repr(told), tuple(records.items()), repr(conditions)),

@@ -126,7 +126,7 @@ def test_a_node_that_came_and_went_unseen_does_not_keep_the_run(left_at):
         Disturbance(at, kind, what="n2") for at, kind in ((10.0, "join"), (left_at, "leave"))
     )
     assert not simulate(schedule(nodes, SPEC, joins, leaves)).violations
-    with patch.object(node_counts, "STRAY_AFTER", timedelta(days=1)):
+    with patch.object(node_counts, "NODE_GONE_AFTER", timedelta(days=1)):
         assert "stuck" in simulate(schedule(nodes, SPEC, joins, leaves)).kinds
 
 
@@ -186,5 +186,5 @@ def test_a_retry_that_fails_at_once_gives_the_job_its_whole_time_to_live_again()
     retry = Disturbance(220.0, "retry", "default/sample")
     kept = {**SPEC, "ttlSecondsAfterFinished": 200}
     assert not simulate(schedule(nodes, kept, away, retry)).violations
-    with patch.object(job_status, "_is_over_anew", return_value=False):
+    with patch.object(job_status, "_has_ended_again", return_value=False):
         assert "lifetime" in simulate(schedule(nodes, kept, away, retry)).kinds

@@ -37,7 +37,7 @@ from daemonset_job.api import job as jobs
 from daemonset_job.api import objects
 from daemonset_job.api.times import format_time
 from daemonset_job.kube.client.errors import TooLarge
-from daemonset_job.runtime.expectations import HighWater
+from daemonset_job.runtime.expectations import VersionExpectations
 from job_controller import main, reconciler
 from job_controller.core import decide as decision
 from job_controller.core.state import node_counts as tally
@@ -78,13 +78,13 @@ def knows_no_taints():
 @contextmanager
 def minds_cordons():
     """A node that is cordoned is taken for one that no pod may run on."""
-    real = decision.take_tally
+    real = decision.count_nodes
 
     def take(snapshot, now):
-        nodes = {name: node for name, node in snapshot.nodes.items() if not node.unschedulable}
+        nodes = {name: node for name, node in snapshot.nodes.items() if not node.is_cordoned}
         return real(replace(snapshot, nodes=nodes), now)
 
-    with patch.object(decision, "take_tally", take):
+    with patch.object(decision, "count_nodes", take):
         yield
 
 
@@ -118,14 +118,14 @@ def blames_evictions():
 @contextmanager
 def believes_node_clocks():
     """A node's deadline counts from the time that its kubelet wrote."""
-    real = judge.Court._active_since
+    real = judge.RunContext._active_since
 
-    def active_since(court, record, pod):
-        found = real(court, record, pod)
+    def active_since(context, record, pod):
+        found = real(context, record, pod)
         is_new = found != record.active_since and pod.started_at is not None
         return format_time(pod.started_at) if is_new else found
 
-    with patch.object(judge.Court, "_active_since", active_since):
+    with patch.object(judge.RunContext, "_active_since", active_since):
         yield
 
 
@@ -168,7 +168,7 @@ def ignores_edits():
     """Any DaemonSet of the Job speaks for the spec.nodes of now."""
     with (
         patch.object(jobs, "nodes_hash", lambda _: ""),
-        patch.object(tally, "is_placed", lambda *_: True),
+        patch.object(tally, "has_same_placement", lambda *_: True),
     ):
         yield
 
@@ -205,16 +205,16 @@ def leaves_what_runs():
 @contextmanager
 def reopens_rebooted():
     """A completed node whose task is at work again has not completed."""
-    real = judge.Court.judge
+    real = judge.RunContext.assess_node
 
-    def reopen(court, case):
-        container = case.pod.container
-        is_exit = court.spec.completion.mode == "Exit"
+    def reopen(context, inputs):
+        container = inputs.pod.container
+        is_exit = context.spec.completion.mode == "Exit"
         if is_exit and container is not None and container.state != "terminated":
-            case = replace(case, evidence=None, record=None)
-        return real(court, case)
+            inputs = replace(inputs, evidence=None, record=None)
+        return real(context, inputs)
 
-    with patch.object(judge.Court, "judge", reopen):
+    with patch.object(judge.RunContext, "assess_node", reopen):
         yield
 
 
@@ -226,7 +226,7 @@ def believes_its_caches():
         self.drop(key)
         return True
 
-    with patch.object(HighWater, "is_ready", is_ready), mutants.trusts_the_cache():
+    with patch.object(VersionExpectations, "is_ready", is_ready), mutants.trusts_the_cache():
         yield
 
 

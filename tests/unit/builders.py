@@ -11,9 +11,9 @@ from job_controller.core.desired.daemon_set import build_daemon_set
 from job_controller.core.render.job_status import first_status
 from job_controller.core.render.report_status import build_report
 from job_controller.core.settings import Settings
-from job_controller.core.state.absence import find_held
-from job_controller.core.state.node_counts import merge_records, standing_pods, stray_pods
-from job_controller.core.state.sightings import Scene, look
+from job_controller.core.state.absence import find_tainted
+from job_controller.core.state.first_seen import ObservedObjects, update_sightings
+from job_controller.core.state.node_counts import current_pods, merge_records, stray_pods
 from job_controller.core.state.snapshot import Snapshot
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -52,7 +52,7 @@ def make_pod(node: str, *, state="running", serial=1, **changes) -> Pod:
         resource_version=str(serial),
         owner_uid=DS_UID,
         node_name=node,
-        bound=True,
+        is_scheduled=True,
         phase="Running" if state == "running" else "Pending",
         created_at=START + timedelta(seconds=serial),
         container=container,
@@ -62,7 +62,7 @@ def make_pod(node: str, *, state="running", serial=1, **changes) -> Pod:
 
 def gated_pod(node: str, *, serial=2, **changes) -> Pod:
     return make_pod(
-        node, state="", serial=serial, bound=False, gates=(names.START_GATE,), **changes
+        node, state="", serial=serial, is_scheduled=False, gates=(names.START_GATE,), **changes
     )
 
 
@@ -93,7 +93,7 @@ class World:
     has_daemon_set: bool = True
     has_report: bool = True
     report_status: dict | None = None
-    pods_refused: str | None = ""
+    failed_create_message: str | None = ""
     refusal: str = ""
 
     def daemon_set(self) -> DaemonSet:
@@ -118,7 +118,7 @@ class World:
         """Return how many nodes that should run a pod have one, unless the test says."""
         if self.scheduled is not None:
             return self.scheduled
-        there = {pod.node_name for pod in self.pods if not (pod.deleting and pod.is_terminal)}
+        there = {pod.node_name for pod in self.pods if not (pod.is_terminating and pod.is_terminal)}
         return len(there & self.nodes.keys()) - self.misscheduled
 
     def report(self) -> JobReport:
@@ -141,8 +141,8 @@ class World:
             pods=tuple(self.pods),
             nodes=self.nodes,
             reports=(self.report(),) if self.has_report else (),
-            pods_refused=self.pods_refused,
-            refusal=self.refusal,
+            failed_create_message=self.failed_create_message,
+            daemon_set_refusal=self.refusal,
         )
         snapshot = replace(snapshot, **changes)
         return snapshot if self.seen is None else seen_before(snapshot, self.seen)
@@ -153,12 +153,12 @@ def seen_before(snapshot: Snapshot, since: timedelta, now: datetime = NOW) -> Sn
     failed = frozenset(
         name for name, record in merge_records(snapshot).items() if record.state == "Failed"
     )
-    pods = standing_pods(snapshot)
-    held = find_held(snapshot, pods)
-    scene = Scene(
-        pods, snapshot.nodes, failed, held, snapshot.job.retry_token, stray_pods(snapshot)
+    pods = current_pods(snapshot)
+    tainted = find_tainted(snapshot, pods)
+    scene = ObservedObjects(
+        pods, snapshot.nodes, failed, tainted, snapshot.job.retry_request, stray_pods(snapshot)
     )
-    return replace(snapshot, seen=look({}, scene, now - since))
+    return replace(snapshot, seen=update_sightings({}, scene, now - since))
 
 
 def world(*node_names: str, running=True, **changes) -> World:

@@ -11,12 +11,12 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.objects import parse_node
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.unreadable import Unreadable
-from job_controller.caches import CROWD_SECONDS, Caches
+from job_controller.caches import DEBOUNCE_SECONDS, Caches
 from job_controller.core.desired.daemon_set import build_daemon_set
 from tests.clocks import FakeClock
 from tests.unit.builders import NOW, World, make_job, make_node, make_pod, world
 
-SOON, AT_ONCE = CROWD_SECONDS, 0.0
+SOON, AT_ONCE = DEBOUNCE_SECONDS, 0.0
 KEY = ("default", "sample")
 OTHER = ("default", "other")
 
@@ -91,7 +91,7 @@ def test_a_pod_that_only_carries_the_labels_concerns_nobody(told):
     assert told.of(told.caches._pod_changed, None, replace(make_pod("a"), owner_uid="x")) == []
 
 
-NODE = make_node("a", ready_since=NOW)
+NODE = make_node("a", ready_changed_at=NOW)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ NODE = make_node("a", ready_since=NOW)
         (NODE, replace(NODE, uid="another")),
         (NODE, replace(NODE, ready=False)),
         (replace(NODE, ready=False), NODE),
-        (NODE, replace(NODE, ready_since=NOW + timedelta(1))),
+        (NODE, replace(NODE, ready_changed_at=NOW + timedelta(1))),
     ],
     ids=["joins", "leaves", "anew", "lost", "back", "flipped"],
 )
@@ -209,8 +209,8 @@ def test_of_a_job_that_is_gone_summaries_are_kept(w):
     told = Told(w.job)
     report = replace(w.report(), status={"phase": "Running", "nodeStates": {"a": {}}})
     told.caches._reports.store.put(report)
-    assert told.caches.records.is_complete(w.job.uid)
+    assert told.caches.full_reports.is_complete(w.job.uid)
     told.caches._jobs.store.remove(KEY)
     told.caches._job_changed(w.job, None)
-    assert not told.caches.records.is_complete(w.job.uid)
+    assert not told.caches.full_reports.is_complete(w.job.uid)
     assert told.caches.reports_of(KEY)[0].status == {"phase": "Running"}

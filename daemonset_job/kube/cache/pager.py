@@ -65,9 +65,9 @@ class Pager:
         has_small_pages = what.resource in SMALL_PAGES_BYTES
         self._whole_limit_bytes = PAGE_LIMIT_BYTES if has_small_pages else ANSWER_LIMIT_BYTES
 
-    async def whole(self) -> Page:
+    async def list_all(self) -> Page:
         """Return everything in one answer; raises Unavailable if that is too much."""
-        return await self._ask(None, "", limit_bytes=self._whole_limit_bytes)
+        return await self._request_page(None, "", limit_bytes=self._whole_limit_bytes)
 
     async def page(self, continue_: str) -> Page:
         """Return the page that begins at `continue_`, "" for the first.
@@ -78,7 +78,7 @@ class Pager:
         while True:
             try:
                 room = self._limit_bytes if self._size > 1 else self._single_limit_bytes
-                page = await self._ask(self._size, continue_, limit_bytes=room)
+                page = await self._request_page(self._size, continue_, limit_bytes=room)
             except Unavailable as error:
                 if error.reason not in {ANSWER_TOO_LARGE, MALFORMED_ANSWER}:
                     raise
@@ -92,7 +92,7 @@ class Pager:
 
     async def _page_without(self, continue_: str, error: KubeError) -> Page:
         """Return a page whose one object is unreadable, with where the list goes on after it."""
-        page = await self._ask(1, continue_, metadata_only=True)
+        page = await self._request_page(1, continue_, metadata_only=True)
         self._size = 2
         items = [
             raw if isinstance(raw, Unreadable) else Unreadable.of(raw, error.message)
@@ -100,7 +100,7 @@ class Pager:
         ]
         return replace(page, items=items)
 
-    async def _ask(
+    async def _request_page(
         self,
         limit: int | None,
         continue_: str,

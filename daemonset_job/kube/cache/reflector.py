@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from loguru import logger
 
 from daemonset_job.kube.cache.pager import Pager, Selection
-from daemonset_job.kube.cache.store import Indexer, Key, Projected, Store
+from daemonset_job.kube.cache.store import CachedObject, Indexer, Key, Store
 from daemonset_job.kube.client.client import WATCH_IDLE_SECONDS, KubeClient, RawObject
 from daemonset_job.kube.client.errors import (
     Gone,
@@ -29,7 +29,7 @@ from daemonset_job.kube.client.unreadable import Unreadable
 from daemonset_job.runtime.backoff import Backoff
 from daemonset_job.runtime.clock import Clock
 
-T = TypeVar("T", bound=Projected)
+T = TypeVar("T", bound=CachedObject)
 
 # The server ends a watch after a random time in this range, so that a restarted API server does
 # not keep what another one should carry (client-go: 5 to 10 minutes).
@@ -40,7 +40,7 @@ BACKOFF_SECONDS = (0.2, 30.0)
 SHORT_WATCH_SECONDS = 1.0
 # A reflector that had no answer for so long, beyond the time for which its watch may be silent, has
 # lost the cluster. Rolling API servers, and the longest back-off, take much less.
-LOST_SECONDS = 300.0
+DISCONNECTED_SECONDS = 300.0
 # After this time a Job is looked at again whose namespace has not been listed completely.
 UNSYNCED_SECONDS = 1.0
 # After so many watches that the server answered with 5xx, it is listed: the version that they begin
@@ -61,7 +61,7 @@ OnProgress = Callable[[str, str], None]
 class Reflector(Generic[T]):
     """Keeps `store` equal to the cluster and tells `on_change(old, new)` of every difference.
 
-    `project` makes a small frozen object of the raw JSON, which is then dropped. If it raises
+    `parse` makes a small frozen object of the raw JSON, which is then dropped. If it raises
     ValueError (or trips over a missing or odd field), or the JSON cannot be parsed, the object is
     skipped: it is logged, noted in `store.unreadable` and told to `on_unreadable`, once for each
     version. What was known of it before stays: unreadable is not deleted. `on_change` gets
@@ -81,7 +81,7 @@ class Reflector(Generic[T]):
         label_selector: str | None = None,
         field_selector: str | None = None,
         metadata_only: bool = False,
-        project: Callable[[RawObject], T],
+        parse: Callable[[RawObject], T],
         on_change: OnChange[T],
         clock: Clock,
         indexers: Mapping[str, Indexer[T]] | None = None,
@@ -94,7 +94,7 @@ class Reflector(Generic[T]):
     ) -> None:
         self._client = client
         self._what = Selection(resource, namespace, label_selector, field_selector, metadata_only)
-        self.project = project
+        self.parse = parse
         self._on_change = on_change
         self._on_progress = on_progress
         self._on_unreadable = on_unreadable
@@ -139,7 +139,7 @@ class Reflector(Generic[T]):
 
         False while the API server is away, too: good for readiness, not for restarting the process.
         """
-        is_lost = self.silence_seconds >= self._idle_seconds + LOST_SECONDS
+        is_lost = self.silence_seconds >= self._idle_seconds + DISCONNECTED_SECONDS
         return self._running and self.has_synced and not is_lost
 
     async def run(self) -> None:
@@ -154,18 +154,18 @@ class Reflector(Generic[T]):
                         await self._list()
                     await self._watch()
                 except Gone as error:
-                    self._log_trouble(error, "history expired, beginning anew")
+                    self._log_error(error, "history expired, beginning anew")
                     self._must_list = True
                     await self._pause(error)
                 except (Unavailable, Throttled) as error:
-                    self._log_trouble(error, "lost the server, trying again")
+                    self._log_error(error, "lost the server, trying again")
                     self._count_refusal(error)
                     if error.reason == MALFORMED_EVENT:
                         # Nobody knows which version comes after it; from this one it comes again.
                         self._must_list = True
                     await self._pause(error)
                 except KubeError as error:
-                    self._log_trouble(error, "refused by the server, trying again")
+                    self._log_error(error, "refused by the server, trying again")
                     self._must_list = True
                     await self._pause(error)
         finally:
@@ -179,7 +179,7 @@ class Reflector(Generic[T]):
         continue_, is_whole = "", False
         while True:
             try:
-                page = await (self._pager.whole() if is_whole else self._pager.page(continue_))
+                page = await (self._pager.list_all() if is_whole else self._pager.page(continue_))
             except Gone:
                 if not continue_:
                     raise
@@ -210,7 +210,7 @@ class Reflector(Generic[T]):
             old = self.store.get(key)
             if old is not None and item.uid and old.uid != item.uid:
                 self._remove(key)
-            self._mark(key, item)
+            self._put_unreadable(key, item)
         self._must_list = False
         self._watch_refusals = 0
         self._set_version(version)
@@ -286,7 +286,7 @@ class Reflector(Generic[T]):
             if kind == "DELETED":
                 self._remove(key)
             elif isinstance(item := self.read(raw), Unreadable):
-                self._mark(key, item)
+                self._put_unreadable(key, item)
             else:
                 self._put(key, item)
         if is_newer(version, self.resource_version):
@@ -309,13 +309,13 @@ class Reflector(Generic[T]):
         if isinstance(raw, Unreadable):
             return raw
         try:
-            return self.project(raw)
+            return self.parse(raw)
         except ValueError as error:
             return Unreadable.of(raw, error)
         except (TypeError, LookupError, AttributeError, RecursionError) as error:
             return Unreadable.of(raw, repr(error))
 
-    def _mark(self, key: Key, item: Unreadable) -> None:
+    def _put_unreadable(self, key: Key, item: Unreadable) -> None:
         """Note that an object cannot be read, and say so once for each version of it."""
         self._known.add(key)
         before = self.store.unreadable.get(key)
@@ -359,7 +359,7 @@ class Reflector(Generic[T]):
     async def _pause(self, error: KubeError) -> None:
         await asyncio.sleep(max(self._backoff.next_seconds(), error.retry_after_seconds or 0.0))
 
-    def _log_trouble(self, error: KubeError, message: str) -> None:
+    def _log_error(self, error: KubeError, message: str) -> None:
         # One lost connection in five minutes is normal life; what repeats is worth a warning, and
         # a refusal (RBAC, a missing CRD) is somebody's mistake from the first time on.
         level = "DEBUG" if error.is_retryable and self._backoff.failures < 3 else "WARNING"

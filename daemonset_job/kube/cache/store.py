@@ -9,7 +9,7 @@ Key = tuple[str, str]
 """(namespace, name); the namespace is empty for cluster-scoped objects."""
 
 
-class Projected(Protocol):
+class CachedObject(Protocol):
     """What every cached object has to say about itself, besides what its user wants."""
 
     @property
@@ -33,7 +33,7 @@ class Projected(Protocol):
         ...
 
 
-T = TypeVar("T", bound=Projected)
+T = TypeVar("T", bound=CachedObject)
 Indexer = Callable[[T], Iterable[str]]
 
 

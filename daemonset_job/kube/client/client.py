@@ -19,7 +19,7 @@ from daemonset_job.kube.client.connection import Anonymous, Connection, discover
 from daemonset_job.kube.client.errors import Unavailable
 from daemonset_job.kube.client.resource import PODS, Resource
 from daemonset_job.kube.client.streams import ByteStream, EventStream
-from daemonset_job.kube.client.transport import ANSWER_LIMIT_BYTES, Call, OnRequest, Transport
+from daemonset_job.kube.client.transport import ANSWER_LIMIT_BYTES, OnRequest, Request, Transport
 from daemonset_job.kube.client.unreadable import Unreadable, read_list
 
 DEFAULT_TIMEOUT_SECONDS = 30.0
@@ -136,11 +136,11 @@ class KubeClient:
     ) -> RawObject:
         """Return one object; NotFound if it is not there."""
         return await self._json(
-            Call(
+            Request(
                 "GET",
                 resource.path(namespace, name, subresource),
                 "get",
-                _title(resource, subresource),
+                _resource_name(resource, subresource),
                 timeout_seconds=timeout_seconds,
                 retry_throttled=True,
             )
@@ -163,7 +163,7 @@ class KubeClient:
 
         With `metadata_only` the items are PartialObjectMetadata.
         """
-        call = _list_call(
+        request = _list_request(
             resource,
             namespace,
             _query(
@@ -176,7 +176,7 @@ class KubeClient:
             metadata_only=metadata_only,
             timeout_seconds=timeout_seconds,
         )
-        return await self._json(call)
+        return await self._json(request)
 
     async def find(
         self,
@@ -217,7 +217,7 @@ class KubeClient:
         Unavailable with reason ANSWER_TOO_LARGE beyond `limit_bytes`, and with MALFORMED_ANSWER if
         it is no list at all.
         """
-        call = _list_call(
+        request = _list_request(
             resource,
             namespace,
             _query(
@@ -230,11 +230,13 @@ class KubeClient:
             timeout_seconds=timeout_seconds,
             limit_bytes=limit_bytes,
         )
-        body = await self._transport.send(call)
+        body = await self._transport.send(request)
         try:
             metadata, items = await read_list(body)
         except ValueError as error:
-            raise Unavailable(str(error), reason=MALFORMED_ANSWER, request=call.title) from error
+            raise Unavailable(
+                str(error), reason=MALFORMED_ANSWER, request=request.description
+            ) from error
         return Page(
             items=items,
             resource_version=str(metadata.get("resourceVersion") or ""),
@@ -263,7 +265,7 @@ class KubeClient:
         `idle_timeout_seconds` every silence. Raises Gone for an expired `resource_version` if the
         server says so at once; it may also say it in an ERROR event.
         """
-        call = Call(
+        request = Request(
             "GET",
             resource.path(namespace),
             "watch",
@@ -280,9 +282,9 @@ class KubeClient:
             timeout_seconds=timeout_seconds,
         )
         async with self._transport.stream(
-            call, idle_timeout_seconds=idle_timeout_seconds
+            request, idle_timeout_seconds=idle_timeout_seconds
         ) as chunks:
-            yield EventStream(chunks, request=call.title)
+            yield EventStream(chunks, request=request.description)
 
     # --- writing -----------------------------------------------------------------------
 
@@ -302,11 +304,11 @@ class KubeClient:
         by the client: after Unavailable the object may or may not be there.
         """
         return await self._json(
-            Call(
+            Request(
                 "POST",
                 resource.path(namespace, name, subresource),
                 "create",
-                _title(resource, subresource),
+                _resource_name(resource, subresource),
                 query={} if subresource else {"fieldValidation": "Strict"},
                 body=_encode(body),
                 timeout_seconds=timeout_seconds,
@@ -325,11 +327,11 @@ class KubeClient:
     ) -> RawObject:
         """Replace an object and return it; Conflict if `body` carries another resourceVersion."""
         return await self._json(
-            Call(
+            Request(
                 "PUT",
                 resource.path(namespace, name, subresource),
                 "update",
-                _title(resource, subresource),
+                _resource_name(resource, subresource),
                 query={"fieldValidation": "Strict"},
                 body=_encode(body),
                 timeout_seconds=timeout_seconds,
@@ -355,7 +357,7 @@ class KubeClient:
         """
         return await self._patch(
             resource.path(namespace, name, subresource),
-            _title(resource, subresource),
+            _resource_name(resource, subresource),
             _encode(body),
             "application/merge-patch+json",
             {"fieldValidation": "Strict"},
@@ -393,7 +395,7 @@ class KubeClient:
         }
         return await self._patch(
             resource.path(namespace, name, subresource),
-            _title(resource, subresource),
+            _resource_name(resource, subresource),
             _encode(full),
             "application/apply-patch+yaml",
             {
@@ -432,7 +434,7 @@ class KubeClient:
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
         return await self._json(
-            Call(
+            Request(
                 "DELETE",
                 resource.path(namespace, name),
                 "delete",
@@ -468,7 +470,7 @@ class KubeClient:
         `idle_timeout_seconds` bounds that, and every later silence (Unavailable with reason
         Timeout or IdleTimeout; None waits for ever). BadRequest until the container has started.
         """
-        call = Call(
+        request = Request(
             "GET",
             PODS.path(namespace, pod, "log"),
             "get",
@@ -486,7 +488,7 @@ class KubeClient:
             timeout_seconds=idle_timeout_seconds if follow else timeout_seconds,
         )
         async with self._transport.stream(
-            call,
+            request,
             idle_timeout_seconds=idle_timeout_seconds if follow else timeout_seconds,
             buffer_bytes=LOG_BUFFER_BYTES,
             limit_bytes=limit_bytes,
@@ -514,7 +516,7 @@ class KubeClient:
         bounds the answer as well.
         """
         return await self._transport.send(
-            Call(
+            Request(
                 "GET",
                 PODS.path(namespace, pod, "log"),
                 "get",
@@ -549,7 +551,7 @@ class KubeClient:
         accept: str = _JSON,
     ) -> RawObject:
         return await self._json(
-            Call(
+            Request(
                 "PATCH",
                 path,
                 "patch",
@@ -563,18 +565,20 @@ class KubeClient:
             )
         )
 
-    async def _json(self, call: Call) -> RawObject:
-        body = await self._transport.send(call)
+    async def _json(self, request: Request) -> RawObject:
+        body = await self._transport.send(request)
         try:
             parsed = orjson.loads(body)
         except ValueError as error:
-            raise Unavailable(str(error), reason=MALFORMED_ANSWER, request=call.title) from error
+            raise Unavailable(
+                str(error), reason=MALFORMED_ANSWER, request=request.description
+            ) from error
         if not isinstance(parsed, dict):
-            raise Unavailable("not an object", reason=MALFORMED_ANSWER, request=call.title)
+            raise Unavailable("not an object", reason=MALFORMED_ANSWER, request=request.description)
         return parsed
 
 
-def _list_call(
+def _list_request(
     resource: Resource,
     namespace: str | None,
     query: Mapping[str, str],
@@ -582,8 +586,8 @@ def _list_call(
     metadata_only: bool,
     timeout_seconds: float,
     limit_bytes: int = ANSWER_LIMIT_BYTES,
-) -> Call:
-    return Call(
+) -> Request:
+    return Request(
         "GET",
         resource.path(namespace),
         "list",
@@ -601,7 +605,7 @@ def _accept(kind: str) -> str:
     return f"{_JSON};{_PARTIAL.format(kind=kind)},{_JSON}"
 
 
-def _title(resource: Resource, subresource: str | None) -> str:
+def _resource_name(resource: Resource, subresource: str | None) -> str:
     return f"{resource.plural}/{subresource}" if subresource else resource.plural
 
 

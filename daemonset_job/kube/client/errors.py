@@ -18,7 +18,7 @@
         └── Unavailable                5xx, 408; status 0 when there was no response at all
 
 Any other status is a plain KubeError. No exception of aiohttp, ssl, asyncio's timeouts or the
-operating system leaves ``kube``: ``translated()`` maps them all.
+operating system leaves ``kube``: ``as_kube_errors()`` maps them all.
 """
 # ruff: noqa: N818 - the names are the API's own reasons
 
@@ -225,7 +225,7 @@ def error_from_exception(error: BaseException, *, request: str = "") -> KubeErro
 
 
 @contextmanager
-def translated(request: str) -> Iterator[None]:
+def as_kube_errors(request: str) -> Iterator[None]:
     """Raise everything the transport can raise as a KubeError; cancellation passes unchanged."""
     try:
         yield

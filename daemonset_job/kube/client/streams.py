@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from daemonset_job.kube.client.errors import Unavailable, translated
+from daemonset_job.kube.client.errors import Unavailable, as_kube_errors
 from daemonset_job.kube.client.unreadable import read_event
 
 CHUNK_BYTES = 64 * 1024
@@ -53,7 +53,7 @@ class ByteStream(AsyncIterator[bytes]):
     async def __anext__(self) -> bytes:
         if self._left == 0:
             raise StopAsyncIteration
-        with translated(self._request):
+        with as_kube_errors(self._request):
             try:
                 async with asyncio.timeout(self._idle) as limit:
                     chunk = await self._content.read(CHUNK_BYTES)

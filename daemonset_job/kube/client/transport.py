@@ -21,8 +21,8 @@ from daemonset_job.kube.client.errors import (
     KubeError,
     Unauthorized,
     Unavailable,
+    as_kube_errors,
     error_from_response,
-    translated,
 )
 from daemonset_job.kube.client.streams import CHUNK_BYTES, ByteStream
 
@@ -46,7 +46,7 @@ OnRequest = Callable[[str, str, int, float], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class Request:
     """One request, before credentials: what to send and how patiently.
 
     `verb` and `resource` are spelled as in RBAC ("patch", "pods/log") and serve metrics and
@@ -69,7 +69,7 @@ class Call:
     may_cut: bool = False
 
     @property
-    def title(self) -> str:
+    def description(self) -> str:
         """Return "METHOD /path", as used in error messages."""
         return f"{self.method} {self.path}"
 
@@ -128,25 +128,25 @@ class Transport:
     ) -> None:
         await self.close()
 
-    async def send(self, call: Call) -> bytes:
+    async def send(self, request: Request) -> bytes:
         """Return the body of a successful answer; KubeError for everything else.
 
-        `call.timeout_seconds` bounds the whole of it, waits and repetitions included. Repeated
+        `request.timeout_seconds` bounds the whole of it, waits and repetitions included. Repeated
         are: a GET once when the connection broke, anything once after 401 with renewed
         credentials, and with `retry_throttled` what the server asked to repeat soon.
         """
-        with translated(call.title):
-            async with asyncio.timeout(call.timeout_seconds) as limit:
-                return await self._send(call, limit.when())
+        with as_kube_errors(request.description):
+            async with asyncio.timeout(request.timeout_seconds) as limit:
+                return await self._send(request, limit.when())
 
-    async def _send(self, call: Call, deadline: float | None) -> bytes:
-        may_reconnect = call.method == "GET"
+    async def _send(self, request: Request, deadline: float | None) -> bytes:
+        may_reconnect = request.method == "GET"
         may_renew = True
-        waits_left = RETRY_AFTER_ATTEMPTS if call.retry_throttled else 0
+        waits_left = RETRY_AFTER_ATTEMPTS if request.retry_throttled else 0
         while True:
-            authorization = await self._authorization(call)
+            authorization = await self._authorization(request)
             try:
-                body, error = await self._attempt(call, authorization)
+                body, error = await self._attempt(request, authorization)
             except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as lost:
                 if not (may_reconnect and _is_reset(lost)):
                     raise
@@ -156,7 +156,7 @@ class Transport:
                 return body
             if error.status == 401 and may_renew:
                 may_renew = False
-                await self._renew(call, authorization)
+                await self._renew(request, authorization)
                 continue
             wait_seconds = _wait_seconds(error, deadline)
             if wait_seconds is None or waits_left == 0:
@@ -165,23 +165,23 @@ class Transport:
             await asyncio.sleep(wait_seconds)
 
     async def _attempt(
-        self, call: Call, authorization: str | None
+        self, request: Request, authorization: str | None
     ) -> tuple[bytes, KubeError | None]:
         started = asyncio.get_running_loop().time()
         status = 0
         try:
-            async with self._open(self._requests, call, authorization) as response:
+            async with self._open(self._requests, request, authorization) as response:
                 status = response.status
                 if status < 400:
-                    return await _body(response, call), None
-                return b"", await _error(response, call)
+                    return await _body(response, request), None
+                return b"", await _error(response, request)
         finally:
-            self._record(call, status, started)
+            self._record(request, status, started)
 
     @asynccontextmanager
     async def stream(
         self,
-        call: Call,
+        request: Request,
         *,
         idle_timeout_seconds: float | None,
         buffer_bytes: int = CHUNK_BYTES,
@@ -189,15 +189,15 @@ class Transport:
     ) -> AsyncIterator[ByteStream]:
         """Open a stream; KubeError if it cannot be opened, and from the stream when it breaks.
 
-        `call.timeout_seconds` bounds the time until the headers are there. `buffer_bytes` is what
+        `request.timeout_seconds` bounds the time until the headers are there. `buffer_bytes` is what
         is read ahead of the consumer (twice that, at most).
         """
-        with translated(call.title):
-            response = await self._open_stream(call, buffer_bytes)
+        with as_kube_errors(request.description):
+            response = await self._open_stream(request, buffer_bytes)
         try:
             yield ByteStream(
                 response,
-                request=call.title,
+                request=request.description,
                 idle_timeout_seconds=idle_timeout_seconds,
                 limit_bytes=limit_bytes,
             )
@@ -205,59 +205,59 @@ class Transport:
             # Not release(): that would read on to the end of something that has none.
             response.close()
 
-    async def _open_stream(self, call: Call, buffer_bytes: int) -> aiohttp.ClientResponse:
+    async def _open_stream(self, request: Request, buffer_bytes: int) -> aiohttp.ClientResponse:
         may_renew = True
         while True:
-            authorization = await self._authorization(call)
+            authorization = await self._authorization(request)
             started = asyncio.get_running_loop().time()
             status = 0
             try:
-                async with asyncio.timeout(call.timeout_seconds):
+                async with asyncio.timeout(request.timeout_seconds):
                     response = await self._open(
-                        self._streams, call, authorization, read_bufsize=buffer_bytes
+                        self._streams, request, authorization, read_bufsize=buffer_bytes
                     )
                 status = response.status
             finally:
-                self._record(call, status, started)
+                self._record(request, status, started)
             if status < 400:
                 return response
-            async with response, asyncio.timeout(call.timeout_seconds):
-                error = await _error(response, call)
+            async with response, asyncio.timeout(request.timeout_seconds):
+                error = await _error(response, request)
             if status != 401 or not may_renew:
                 raise error
             may_renew = False
-            await self._renew(call, authorization)
+            await self._renew(request, authorization)
 
-    async def _authorization(self, call: Call) -> str | None:
-        with _credentials_for(call):
+    async def _authorization(self, request: Request) -> str | None:
+        with _credentials_for(request):
             return await self._connection.credentials.authorization()
 
-    async def _renew(self, call: Call, rejected: str | None) -> None:
-        with _credentials_for(call):
+    async def _renew(self, request: Request, rejected: str | None) -> None:
+        with _credentials_for(request):
             await self._connection.credentials.renew(rejected)
 
     def _open(
         self,
         session: aiohttp.ClientSession,
-        call: Call,
+        request: Request,
         authorization: str | None,
         *,
         read_bufsize: int = CHUNK_BYTES,
     ) -> "aiohttp.client._RequestContextManager":
-        headers = {"Accept": call.accept}
+        headers = {"Accept": request.accept}
         if authorization is not None:
             headers["Authorization"] = authorization
-        if call.body is not None:
-            headers["Content-Type"] = call.content_type
+        if request.body is not None:
+            headers["Content-Type"] = request.content_type
         # The path is encoded already (resources.Resource.path); yarl must not do it again.
-        url = URL(self._base_url + call.path, encoded=True)
-        if call.query:
-            url = url.with_query(call.query)
+        url = URL(self._base_url + request.path, encoded=True)
+        if request.query:
+            url = url.with_query(request.query)
         tls = self._connection.context()
         return session.request(
-            call.method,
+            request.method,
             url,
-            data=_payload(call.body),
+            data=_payload(request.body),
             headers=headers,
             proxy=self._connection.proxy,
             # Connections of another context are not used for it, and are closed when idle.
@@ -267,14 +267,14 @@ class Transport:
             read_bufsize=read_bufsize,
         )
 
-    def _record(self, call: Call, status: int, started: float) -> None:
+    def _record(self, request: Request, status: int, started: float) -> None:
         if self._on_request is not None:
             seconds = asyncio.get_running_loop().time() - started
-            self._on_request(call.verb, call.resource, status, seconds)
+            self._on_request(request.verb, request.resource, status, seconds)
 
 
 @contextmanager
-def _credentials_for(call: Call) -> Iterator[None]:
+def _credentials_for(request: Request) -> Iterator[None]:
     """Raise as Unauthorized what is wrong with the credentials while the program runs.
 
     A kubeconfig that is being rewritten, a plugin that hangs: nothing that should end it.
@@ -282,7 +282,9 @@ def _credentials_for(call: Call) -> Iterator[None]:
     try:
         yield
     except ConfigurationError as error:
-        raise Unauthorized(str(error), reason="NoCredentials", request=call.title) from error
+        raise Unauthorized(
+            str(error), reason="NoCredentials", request=request.description
+        ) from error
 
 
 def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
@@ -290,34 +292,34 @@ def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
     return io.BytesIO(body) if body is not None and len(body) >= 1 << 20 else body
 
 
-async def _body(response: aiohttp.ClientResponse, call: Call) -> bytes:
+async def _body(response: aiohttp.ClientResponse, request: Request) -> bytes:
     """Return the body of a good answer, which is never held beyond its limit and one chunk."""
     chunks: list[bytes] = []
     held = 0
     while chunk := await response.content.read(CHUNK_BYTES):
         chunks.append(chunk)
         held += len(chunk)
-        if held <= call.limit_bytes:
+        if held <= request.limit_bytes:
             continue
         # Not release(): whoever sends more than was asked for may go on for ever.
         response.close()
-        if not call.may_cut:
+        if not request.may_cut:
             raise Unavailable(
-                f"the answer is longer than {call.limit_bytes} bytes",
+                f"the answer is longer than {request.limit_bytes} bytes",
                 reason=ANSWER_TOO_LARGE,
-                request=call.title,
+                request=request.description,
             )
         break
-    return b"".join(chunks)[: call.limit_bytes]
+    return b"".join(chunks)[: request.limit_bytes]
 
 
-async def _error(response: aiohttp.ClientResponse, call: Call) -> KubeError:
+async def _error(response: aiohttp.ClientResponse, request: Request) -> KubeError:
     body = await response.content.read(ERROR_BODY_LIMIT_BYTES)
     return error_from_response(
         response.status,
         body,
         retry_after=response.headers.get("Retry-After"),
-        request=call.title,
+        request=request.description,
     )
 
 

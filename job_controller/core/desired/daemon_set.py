@@ -9,10 +9,10 @@ from typing import Any, Final
 from daemonset_job.api import names
 from daemonset_job.api.affinity import REQUIRED
 from daemonset_job.api.job import Job
+from daemonset_job.api.json_text import json_hash
 from daemonset_job.api.objects import DaemonSet, pod_spec_of
-from daemonset_job.api.texts import json_hash
-from job_controller.core.desired.defaults import give_way
-from job_controller.core.desired.node_affinity import conjoin, node_terms
+from job_controller.core.desired.defaults import drop_conflicting_defaults
+from job_controller.core.desired.node_affinity import intersect_terms, node_terms
 from job_controller.core.desired.strategic_merge import strategic_merge
 from job_controller.core.settings import Settings
 
@@ -122,14 +122,14 @@ def build_pod_template(job: Job, *, gated: bool, settings: Settings) -> dict[str
     }
     generated = {
         "metadata": {"labels": child_labels(job)},
-        "spec": give_way(generated_spec, spec.template.get("spec") or {}),
+        "spec": drop_conflicting_defaults(generated_spec, spec.template.get("spec") or {}),
     }
     template = strategic_merge(generated, spec.template)
     metadata = dict(template.get("metadata") or {})
     metadata["labels"] = {**(metadata.get("labels") or {}), **child_labels(job)}
     template["metadata"] = metadata
     pod_spec = dict(template.get("spec") or generated["spec"])  # null is none
-    _place(pod_spec, node_terms(spec.nodes))
+    _set_node_affinity(pod_spec, node_terms(spec.nodes))
     if gated:
         ours = {"name": names.START_GATE}
         others = [gate for gate in pod_spec.get("schedulingGates") or () if gate != ours]
@@ -190,7 +190,7 @@ def _task_container(job: Job, token: str) -> dict[str, Any]:
     return container
 
 
-def _place(pod_spec: dict[str, Any], terms: Sequence[Mapping[str, Any]]) -> None:
+def _set_node_affinity(pod_spec: dict[str, Any], terms: Sequence[Mapping[str, Any]]) -> None:
     if not terms:
         return
     affinity = pod_spec.get("affinity") or {}
@@ -204,34 +204,34 @@ def _place(pod_spec: dict[str, Any], terms: Sequence[Mapping[str, Any]]) -> None
         return
     affinity, node_affinity = dict(affinity), dict(node_affinity)
     node_affinity[REQUIRED] = {
-        "nodeSelectorTerms": conjoin(terms, required.get("nodeSelectorTerms") or ())
+        "nodeSelectorTerms": intersect_terms(terms, required.get("nodeSelectorTerms") or ())
     }
     affinity["nodeAffinity"] = node_affinity
     pod_spec["affinity"] = affinity
 
 
-def is_current(live: DaemonSet, wanted: Mapping[str, Any]) -> bool:
-    """Return whether the live DaemonSet is exactly what `wanted` says.
+def is_up_to_date(live: DaemonSet, desired: Mapping[str, Any]) -> bool:
+    """Return whether the live DaemonSet is exactly what `desired` says.
 
     The hash tells whether this spec is the one that was applied last, so that fields which are no
-    longer wanted count too. What others changed since shows in the spec itself: where pods may be
+    longer desired count too. What others changed since shows in the spec itself: where pods may be
     placed and the gates have to be equal, all other fields have to be contained, because the
     server fills in defaults there. What others added to those shows in who owns the fields.
     """
-    annotations = wanted["metadata"]["annotations"]
+    annotations = desired["metadata"]["annotations"]
     return (
         not live.alteration
         and all(live.annotations.get(key) == value for key, value in annotations.items())
-        and _gates(live.spec) == _gates(wanted["spec"])
-        and is_placed(live, wanted)
-        and _contains(live.labels, wanted["metadata"]["labels"])
-        and _contains(live.spec, wanted["spec"])
+        and _gates(live.spec) == _gates(desired["spec"])
+        and has_same_placement(live, desired)
+        and _contains(live.labels, desired["metadata"]["labels"])
+        and _contains(live.spec, desired["spec"])
     )
 
 
-def is_placed(live: DaemonSet, wanted: Mapping[str, Any]) -> bool:
-    """Return whether the live DaemonSet puts pods on exactly the nodes that `wanted` does."""
-    a, b = live.pod_spec, pod_spec_of(wanted["spec"])
+def has_same_placement(live: DaemonSet, desired: Mapping[str, Any]) -> bool:
+    """Return whether the live DaemonSet puts pods on exactly the nodes that `desired` does."""
+    a, b = live.pod_spec, pod_spec_of(desired["spec"])
     # An empty value is a value here: labels of roles have none.
     if (a.get("nodeSelector") or {}) != (b.get("nodeSelector") or {}):
         return False
@@ -253,30 +253,30 @@ def _gates(spec: Mapping[str, Any]) -> set[str]:
     return {str(gate.get("name") or "") for gate in gates if isinstance(gate, Mapping)}
 
 
-def _contains(live: Any, wanted: Any, *, in_quantities: bool = False) -> bool:
-    if isinstance(wanted, Mapping):
+def _contains(live: Any, desired: Any, *, in_quantities: bool = False) -> bool:
+    if isinstance(desired, Mapping):
         if not isinstance(live, Mapping):
             # The server leaves empty objects and lists out.
-            return live is None and not wanted
+            return live is None and not desired
         return all(
             _contains(live.get(key), value, in_quantities=in_quantities or key in _QUANTITIES)
-            for key, value in wanted.items()
+            for key, value in desired.items()
         )
-    if isinstance(wanted, list):
+    if isinstance(desired, list):
         if not isinstance(live, list):
-            return live is None and not wanted
-        return len(live) == len(wanted) and all(
-            _contains(a, b, in_quantities=in_quantities) for a, b in zip(live, wanted, strict=True)
+            return live is None and not desired
+        return len(live) == len(desired) and all(
+            _contains(a, b, in_quantities=in_quantities) for a, b in zip(live, desired, strict=True)
         )
     if live is None:
         # "", 0 and false are left out of the stored object as well.
-        return not wanted
-    return bool(live == wanted) or (in_quantities and _same_quantity(live, wanted))
+        return not desired
+    return bool(live == desired) or (in_quantities and _same_quantity(live, desired))
 
 
-def _same_quantity(live: Any, wanted: Any) -> bool:
+def _same_quantity(live: Any, desired: Any) -> bool:
     """Return whether two spellings ("1000m", 1) are one resource.Quantity."""
-    a, b = _quantity(live), _quantity(wanted)
+    a, b = _quantity(live), _quantity(desired)
     return a is not None and a == b
 
 

@@ -15,7 +15,9 @@ _ON_WINDOWS_TOO: Final = frozenset({"runAsNonRoot"})
 _ROOT: Final = 0
 
 
-def give_way(generated: Mapping[str, Any], template: Mapping[str, Any]) -> dict[str, Any]:
+def drop_conflicting_defaults(
+    generated: Mapping[str, Any], template: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the generated pod spec without what the template's pod spec contradicts."""
     is_windows = _part(template, "os").get("name") == "windows"
     spec = dict(generated)

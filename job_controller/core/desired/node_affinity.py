@@ -33,7 +33,7 @@ def node_terms(nodes: NodeSelection) -> list[dict[str, Any]]:
     return [term] if term else []
 
 
-def conjoin(
+def intersect_terms(
     ours: Sequence[Mapping[str, Any]], theirs: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     """Return the terms that hold where one of `ours` and one of `theirs` hold.
@@ -45,12 +45,12 @@ def conjoin(
         return [dict(term) for term in theirs]
     if not theirs:
         return [dict(term) for term in ours]
-    held = [
+    matchable = [
         term
         for term in theirs
         if isinstance(term, Mapping) and (term.get("matchExpressions") or term.get("matchFields"))
     ]
-    if not held:
+    if not matchable:
         return [{}]
     return [
         _term(
@@ -58,7 +58,7 @@ def conjoin(
             [*(a.get("matchFields") or ()), *(b.get("matchFields") or ())],
         )
         for a in ours
-        for b in held
+        for b in matchable
     ]
 
 

@@ -73,13 +73,13 @@ def _key(item: Any, name: str) -> str | int | None:
     return key if isinstance(key, str | int) else None
 
 
-def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+def diff_merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     """Return the RFC 7386 patch that turns `old` into `new`; empty when they are equal."""
     patch: dict[str, Any] = {key: None for key in old if key not in new}
     for key, value in new.items():
         before = old.get(key)
         if isinstance(value, Mapping) and isinstance(before, Mapping):
-            if inner := merge_patch(before, value):
+            if inner := diff_merge_patch(before, value):
                 patch[key] = inner
         elif value != before:
             patch[key] = value

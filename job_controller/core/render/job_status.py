@@ -9,13 +9,13 @@ from typing import Any
 from daemonset_job.api import names
 from daemonset_job.api.job import Condition, Job
 from daemonset_job.api.times import format_time
-from job_controller.core.render.messages import tell_progress
-from job_controller.core.state.blockers import POD_CHANGE_REFUSED, Trouble
-from job_controller.core.state.node_counts import Tally
+from job_controller.core.render.messages import progress_message
+from job_controller.core.state.blockers import POD_CHANGE_REFUSED, Blocker
+from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.node_state import ACTIVE, COMPLETED, FAILED, UNREACHABLE, WAITING
-from job_controller.core.state.run_state import HELD, LOST, SUCCEEDED, RunVerdict
+from job_controller.core.state.run_state import RUN_FAILED, RUN_PAUSED, RUN_SUCCEEDED, RunState
 from job_controller.core.text.fold_names import fold
-from job_controller.core.text.sanitize import brief
+from job_controller.core.text.sanitize import single_line
 
 _UNSTARTED_WORDS = "the Job has not started"
 _SUSPENDED_WORDS = "spec.suspend is true: no further node starts; running tasks continue"
@@ -40,13 +40,13 @@ def first_status(job: Job, now: datetime, token: str = "") -> dict[str, Any]:
     }
 
 
-def unstarted_status(job: Job, hindrance: Trouble | None, now: datetime) -> dict[str, Any]:
+def unstarted_status(job: Job, start_blocker: Blocker | None, now: datetime) -> dict[str, Any]:
     """Return the status of a Job that has not started: it is suspended, or hindered."""
     is_suspended = job.spec.suspend
     changes = []
-    if hindrance is not None:
-        words = hindrance.message
-        changes.append(Condition(names.CONDITION_PROGRESSING, False, hindrance.reason, words))
+    if start_blocker is not None:
+        words = start_blocker.message
+        changes.append(Condition(names.CONDITION_PROGRESSING, False, start_blocker.reason, words))
     elif job.condition(names.CONDITION_PROGRESSING) is not None:
         changes.append(Condition(names.CONDITION_PROGRESSING, False, "Paused", _UNSTARTED_WORDS))
     if is_suspended:
@@ -73,7 +73,7 @@ def unreadable_status(job: Job, error: str, now: datetime) -> dict[str, Any]:
     if is_told and job.status.get("observedGeneration") == job.generation:
         return dict(job.status)
     words = (
-        f"the controller cannot read this Job and ignores it: {brief(error)}; "
+        f"the controller cannot read this Job and ignores it: {single_line(error)}; "
         "shorten what is nested too deep or too large in it, or delete it and create it again"
     )
     unread = Condition(names.CONDITION_PROGRESSING, False, "Unreadable", words)
@@ -87,9 +87,9 @@ def unreadable_status(job: Job, error: str, now: datetime) -> dict[str, Any]:
 
 def next_status(  # noqa: PLR0913 - one argument for each thing that it tells
     job: Job,
-    tally: Tally,
-    run: RunVerdict,
-    trouble: Trouble | None,
+    counts: NodeCounts,
+    run: RunState,
+    blocker: Blocker | None,
     now: datetime,
     *,
     ended_at: str = "",
@@ -102,27 +102,27 @@ def next_status(  # noqa: PLR0913 - one argument for each thing that it tells
     """
     status: dict[str, Any] = {
         **job.status,
-        "phase": _phase(job, tally, run),
+        "phase": _phase(job, counts, run),
         "observedGeneration": job.generation,
         "report": names.report_name(job.name, job.uid),
-        "nodes": _nodes(job, tally),
+        "nodes": _reported_nodes(job, counts),
         "conditions": set_conditions(
-            job, [*_conditions(job, tally, run, trouble), *_altered(alteration)], now
+            job, [*_conditions(job, counts, run, blocker), *_altered_conditions(alteration)], now
         ),
     }
-    if job.retry_token:
-        status["observedRetry"] = job.retry_token
-    if run.state not in {SUCCEEDED, LOST}:
+    if job.retry_request:
+        status["observedRetry"] = job.retry_request
+    if run.state not in {RUN_SUCCEEDED, RUN_FAILED}:
         # A failed run that is tried again has not ended.
         status.pop("completionTime", None)
-    elif "completionTime" not in status or _is_over_anew(job, run):
+    elif "completionTime" not in status or _has_ended_again(job, run):
         # By the controller's clock: those of the nodes may be wrong, and a time to live counts from
         # here. The report says it first, so that every pass, before and after a crash, agrees.
         status["completionTime"] = ended_at or format_time(now)
     return status
 
 
-def _is_over_anew(job: Job, run: RunVerdict) -> bool:
+def _has_ended_again(job: Job, run: RunState) -> bool:
     """Return whether a run that is on record as failed has ended once more: after a retry.
 
     The retry found every node completed, or nothing that may be tried now. The time on record is
@@ -130,10 +130,10 @@ def _is_over_anew(job: Job, run: RunVerdict) -> bool:
     """
     if not job.is_true(names.CONDITION_FAILED):
         return False
-    return run.state == SUCCEEDED or job.status.get("observedRetry", "") != job.retry_token
+    return run.state == RUN_SUCCEEDED or job.status.get("observedRetry", "") != job.retry_request
 
 
-def _altered(alteration: str) -> list[Condition]:
+def _altered_conditions(alteration: str) -> list[Condition]:
     """Return the condition that another client changed the DaemonSet.
 
     It stays when that is over: which pods were made meanwhile is not known.
@@ -141,24 +141,24 @@ def _altered(alteration: str) -> list[Condition]:
     if not alteration:
         return []
     words = (
-        f"another client changed the spec of the DaemonSet ({brief(alteration, 400)}); it is "
+        f"another client changed the spec of the DaemonSet ({single_line(alteration, 400)}); it is "
         "reverted, but pods created meanwhile may have run something other than the Job says"
     )
     return [Condition(names.CONDITION_ALTERED, True, "DaemonSetAltered", words)]
 
 
 def _conditions(
-    job: Job, tally: Tally, run: RunVerdict, trouble: Trouble | None
+    job: Job, counts: NodeCounts, run: RunState, blocker: Blocker | None
 ) -> list[Condition]:
-    changes = [_progressing(job, tally, run, trouble)]
-    if run.state == SUCCEEDED:
+    changes = [_progressing(job, counts, run, blocker)]
+    if run.state == RUN_SUCCEEDED:
         changes.append(Condition(names.CONDITION_COMPLETE, True, run.reason, run.message))
-    if run.state == LOST:
+    if run.state == RUN_FAILED:
         changes.append(Condition(names.CONDITION_FAILED, True, run.reason, run.message))
     elif job.is_true(names.CONDITION_FAILED):
         words = "retrying failed nodes"
         changes.append(Condition(names.CONDITION_FAILED, False, "Retrying", words))
-    is_paused = _is_paused(job, tally, run)
+    is_paused = _is_paused(job, counts, run)
     if is_paused and job.spec.suspend:
         changes.append(Condition(names.CONDITION_SUSPENDED, True, "Suspended", _SUSPENDED_WORDS))
     elif is_paused:
@@ -168,36 +168,36 @@ def _conditions(
     return changes
 
 
-def _progressing(job: Job, tally: Tally, run: RunVerdict, trouble: Trouble | None) -> Condition:
+def _progressing(job: Job, counts: NodeCounts, run: RunState, blocker: Blocker | None) -> Condition:
     type_ = names.CONDITION_PROGRESSING
-    if run.state == SUCCEEDED:
+    if run.state == RUN_SUCCEEDED:
         return Condition(type_, False, "Completed", run.message)
-    if run.state == LOST:
-        is_refused = trouble is not None and trouble.reason == POD_CHANGE_REFUSED
-        words = f"{run.message}; {trouble.message}" if trouble and is_refused else run.message
+    if run.state == RUN_FAILED:
+        is_refused = blocker is not None and blocker.reason == POD_CHANGE_REFUSED
+        words = f"{run.message}; {blocker.message}" if blocker and is_refused else run.message
         return Condition(type_, False, "Failed", words)
-    if trouble is not None:
-        return Condition(type_, False, trouble.reason, trouble.message)
-    if _is_paused(job, tally, run):
-        return Condition(type_, False, "Paused", tell_progress(tally))
-    if not tally.is_known:
+    if blocker is not None:
+        return Condition(type_, False, blocker.reason, blocker.message)
+    if _is_paused(job, counts, run):
+        return Condition(type_, False, "Paused", progress_message(counts))
+    if not counts.desired_is_known:
         return Condition(type_, True, "Starting", "creating the DaemonSet")
-    return Condition(type_, True, "NodesActive", tell_progress(tally))
+    return Condition(type_, True, "NodesActive", progress_message(counts))
 
 
-def _nodes(job: Job, tally: Tally) -> Mapping[str, Any]:
+def _reported_nodes(job: Job, counts: NodeCounts) -> Mapping[str, Any]:
     """Return the counts; while a deleted DaemonSet is made again, those from before."""
     before: Mapping[str, Any] = job.status.get("nodes") or {}
-    return before if before and not tally.is_known else count_nodes(tally)
+    return before if before and not counts.desired_is_known else nodes_field(counts)
 
 
-def count_nodes(tally: Tally) -> dict[str, Any]:
+def nodes_field(counts: NodeCounts) -> dict[str, Any]:
     """Return `status.nodes`. Nodes whose pod is yet to be made count as waiting."""
-    found = {state: tally.names(state) for state in (COMPLETED, FAILED, UNREACHABLE)}
-    counts: dict[str, Any] = {
-        "desired": tally.desired,
-        "waiting": len(tally.names(WAITING)) + tally.missing,
-        "active": len(tally.names(ACTIVE)),
+    found = {state: counts.names(state) for state in (COMPLETED, FAILED, UNREACHABLE)}
+    fields: dict[str, Any] = {
+        "desired": counts.desired,
+        "waiting": len(counts.names(WAITING)) + counts.missing,
+        "active": len(counts.names(ACTIVE)),
         "completed": len(found[COMPLETED]),
         "failed": len(found[FAILED]),
         "unreachable": len(found[UNREACHABLE]),
@@ -208,8 +208,8 @@ def count_nodes(tally: Tally) -> dict[str, Any]:
         (UNREACHABLE, "unreachableNames"),
     ):
         if found[state]:
-            counts[key] = fold(found[state])
-    return counts
+            fields[key] = fold(found[state])
+    return fields
 
 
 def set_conditions(
@@ -239,24 +239,26 @@ def set_conditions(
     return list(merged.values())
 
 
-def _is_paused(job: Job, tally: Tally, run: RunVerdict) -> bool:
+def _is_paused(job: Job, counts: NodeCounts, run: RunState) -> bool:
     """Return whether the run may be called paused: asked to be, and no pod starts without its turn.
 
     Whoever reads it may go on to add nodes. While the DaemonSet controller has yet to see the gate,
     a node that joins would start its work.
     """
-    if run.state in {SUCCEEDED, LOST} or (not job.spec.suspend and run.state != HELD):
+    if run.state in {RUN_SUCCEEDED, RUN_FAILED} or (
+        not job.spec.suspend and run.state != RUN_PAUSED
+    ):
         return False
-    return tally.is_shut or job.is_true(names.CONDITION_SUSPENDED)
+    return counts.new_pods_are_gated or job.is_true(names.CONDITION_SUSPENDED)
 
 
-def _phase(job: Job, tally: Tally, run: RunVerdict) -> str:
-    if run.state == SUCCEEDED:
+def _phase(job: Job, counts: NodeCounts, run: RunState) -> str:
+    if run.state == RUN_SUCCEEDED:
         return names.PHASE_SUCCEEDED
-    if run.state == LOST:
+    if run.state == RUN_FAILED:
         return names.PHASE_FAILED
-    if _is_paused(job, tally, run):
+    if _is_paused(job, counts, run):
         return names.PHASE_PAUSED
-    if tally.names(ACTIVE, COMPLETED, FAILED):
+    if counts.names(ACTIVE, COMPLETED, FAILED):
         return names.PHASE_RUNNING
     return names.PHASE_PENDING

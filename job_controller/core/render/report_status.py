@@ -9,11 +9,11 @@ from typing import Any
 
 from daemonset_job.api import names
 from daemonset_job.api.job import Job
-from daemonset_job.api.past import FINAL_REPORT_PHASES, PHASE_CANCELLED
 from daemonset_job.api.report import JobReport, NodeRecord, new_report
+from daemonset_job.api.report_summary import FINAL_REPORT_PHASES, PHASE_CANCELLED
 from daemonset_job.api.times import parse_time
-from job_controller.core.render.timeline import tell_run, without_present
-from job_controller.core.state.node_counts import Tally, merge_evidence, merge_records
+from job_controller.core.render.timeline import build_timeline, drop_current_lines
+from job_controller.core.state.node_counts import NodeCounts, merge_evidence, merge_records
 from job_controller.core.state.node_state import ACTIVE, COMPLETED, FAILED, UNREACHABLE, WAITING
 from job_controller.core.state.snapshot import Snapshot
 
@@ -47,41 +47,41 @@ def _size(words: tuple[str, ...]) -> int:
     return sum(len(word.encode()) for word in words)
 
 
-def missing_shards(snapshot: Snapshot, tally: Tally) -> list[int]:
+def missing_shards(snapshot: Snapshot, counts: NodeCounts) -> list[int]:
     """Return the numbers of the shards that are needed and not there."""
-    known = set(merge_records(snapshot)) | set(merge_evidence(snapshot)) | set(tally.nodes)
+    known = set(merge_records(snapshot)) | set(merge_evidence(snapshot)) | set(counts.nodes)
     # The DaemonSet's count is what a client wrote: there are no more nodes than there are.
-    count = max(min(tally.desired, len(snapshot.nodes)), len(known), 1)
+    count = max(min(counts.desired, len(snapshot.nodes)), len(known), 1)
     needed = range((count + NODES_PER_SHARD - 1) // NODES_PER_SHARD)
     there = {report.shard for report in snapshot.reports}
     return [shard for shard in needed if shard not in there]
 
 
 def next_report_statuses(
-    snapshot: Snapshot, tally: Tally, job_status: Mapping[str, Any]
+    snapshot: Snapshot, counts: NodeCounts, job_status: Mapping[str, Any]
 ) -> list[tuple[JobReport, dict[str, Any]]]:
     """Return each shard with the status it should have, in the order in which to write them.
 
     The summary is in the first shard, which comes last: what it says, the others say by then.
     """
     reports = sorted(snapshot.reports, key=lambda report: report.shard)
-    records = _next_records(snapshot, tally)
+    records = _next_records(snapshot, counts)
     if job_status.get("phase") not in names.FINAL_PHASES:
-        records = {name: record for name, record in records.items() if _is_telling(record)}
-    shares = _share_out(reports, records)
+        records = {name: record for name, record in records.items() if _is_informative(record)}
+    shares = _assign_to_shards(reports, records)
     return [
         (
             report,
             {
                 **(_summary(job_status, records) if report.shard == 0 else {}),
-                **({"nodeStates": _raw(shares[report.shard])} if shares[report.shard] else {}),
+                **({"nodeStates": _to_raw(shares[report.shard])} if shares[report.shard] else {}),
             },
         )
         for report in (*reports[1:], *reports[:1])
     ]
 
 
-def _is_telling(record: NodeRecord) -> bool:
+def _is_informative(record: NodeRecord) -> bool:
     """Return whether the record says more than that the node's first pod is on its way.
 
     While a run goes on, such nodes are only counted: a large report is costly to write, and half of
@@ -90,15 +90,15 @@ def _is_telling(record: NodeRecord) -> bool:
     return record.state != WAITING or bool(record.reason or record.attempts or record.active_since)
 
 
-def _raw(records: Mapping[str, NodeRecord]) -> dict[str, Any]:
+def _to_raw(records: Mapping[str, NodeRecord]) -> dict[str, Any]:
     return {name: records[name].to_raw() for name in sorted(records)}
 
 
-def _next_records(snapshot: Snapshot, tally: Tally) -> dict[str, NodeRecord]:
+def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecord]:
     """Return every node's record, those of nodes that are no longer wanted included."""
     records = merge_records(snapshot)
     for name, record in list(records.items()):
-        if name in tally.nodes or name in tally.absent or not tally.is_exact:
+        if name in counts.nodes or name in counts.absent or not counts.is_exact:
             continue
         if record.state in {ACTIVE, UNREACHABLE} or (record.state == WAITING and record.attempts):
             # It has begun, which still counts when it is back.
@@ -106,12 +106,12 @@ def _next_records(snapshot: Snapshot, tally: Tally) -> dict[str, NodeRecord]:
             records[name] = replace(record, state=REMOVED, reason="NodeRemoved", message=words)
         elif record.state not in {COMPLETED, FAILED, REMOVED}:
             del records[name]
-    records.update(tally.absent)
-    records.update({name: node.record for name, node in tally.nodes.items()})
+    records.update(counts.absent)
+    records.update({name: node.record for name, node in counts.nodes.items()})
     return records
 
 
-def _share_out(
+def _assign_to_shards(
     reports: list[JobReport], records: Mapping[str, NodeRecord]
 ) -> dict[int, dict[str, NodeRecord]]:
     """Return the records by shard, none of which takes more than its share.
@@ -120,21 +120,23 @@ def _share_out(
     to the first shard with room.
     """
     shares: dict[int, dict[str, NodeRecord]] = {report.shard: {} for report in reports}
-    home: dict[str, int] = {}
-    entered: dict[str, int] = {}
+    record_shard: dict[str, int] = {}
+    evidence_shard: dict[str, int] = {}
     for report in reports:
         for name in report.records:
-            home.setdefault(name, report.shard)
+            record_shard.setdefault(name, report.shard)
         for name in report.evidence:
-            entered.setdefault(name, report.shard)
+            evidence_shard.setdefault(name, report.shard)
 
     def has_room(shard: int | None) -> bool:
         return shard is not None and len(shares[shard]) < NODES_PER_SHARD
 
-    for name in sorted(records, key=lambda name: (name not in home, name not in entered, name)):
-        place = home.get(name)
+    for name in sorted(
+        records, key=lambda name: (name not in record_shard, name not in evidence_shard, name)
+    ):
+        place = record_shard.get(name)
         if place is None or not has_room(place):
-            place = entered.get(name)
+            place = evidence_shard.get(name)
         if place is None or not has_room(place):
             place = next(filter(has_room, shares), None)
         if place is not None:
@@ -151,8 +153,8 @@ def _summary(job_status: Mapping[str, Any], records: Mapping[str, NodeRecord]) -
         summary["durationSeconds"] = max(int((ended - began).total_seconds()), 0)
     if message := _message(job_status):
         summary["message"] = message
-    if story := tell_run(summary, records, job_status.get("conditions") or ()):
-        summary["timeline"] = story
+    if timeline := build_timeline(summary, records, job_status.get("conditions") or ()):
+        summary["timeline"] = timeline
     return summary
 
 
@@ -173,14 +175,14 @@ def closed_status(report: JobReport) -> dict[str, Any] | None:
         **report.status,
         "phase": PHASE_CANCELLED,
         "message": message,
-        "timeline": [*without_present(report.status.get("timeline") or ()), message],
+        "timeline": [*drop_current_lines(report.status.get("timeline") or ()), message],
     }
 
 
 def expired_reports(
     reports: list[JobReport],
     *,
-    living_uid: str,
+    current_uid: str,
     limit: int,
     max_age_seconds: float | None,
     now: datetime,
@@ -192,7 +194,7 @@ def expired_reports(
     """
     runs: dict[str, list[JobReport]] = {}
     for report in reports:
-        if report.job_uid != living_uid:
+        if report.job_uid != current_uid:
             runs.setdefault(report.job_uid, []).append(report)
     by_age = sorted(runs.values(), key=_created, reverse=True)
     expired = [report for run in by_age[limit:] for report in run]

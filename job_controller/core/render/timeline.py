@@ -15,10 +15,10 @@ from daemonset_job.api.report import NodeRecord
 from daemonset_job.api.times import format_time, parse_time
 from job_controller.core.state.node_state import COMPLETED, FAILED
 from job_controller.core.text.fold_names import fold
-from job_controller.core.text.sanitize import brief
+from job_controller.core.text.sanitize import single_line
 
-# Kinds of trouble told one by one; `status.nodeStates` has every node.
-_TOLD = 8
+# Kinds of blocker told one by one; `status.nodeStates` has every node.
+_PROBLEMS_LIMIT = 8
 _NAMES_LIMIT = 160
 _LINE_LIMIT = 400
 _NOW = "now: "
@@ -32,12 +32,12 @@ class _Line:
     text: str
 
 
-def tell_run(
+def build_timeline(
     summary: Mapping[str, Any],
     records: Mapping[str, NodeRecord],
     conditions: Iterable[Mapping[str, Any]] = (),
 ) -> list[str]:
-    """Return the story of a run, a sentence each: "+8s node-7 failed: exit 2 after 4 attempts".
+    """Return the timeline of a run, a sentence each: "+8s node-7 failed: exit 2 after 4 attempts".
 
     `summary` is a report's status without its nodes, `conditions` are those of the Job. Times
     are counted from the start of the run, whose date is in the first sentence; node and controller
@@ -52,31 +52,31 @@ def tell_run(
     lines = [
         _Line(max(line.moment, began), line.text) if line.moment else _Line(ended, line.text)
         for line in (
-            *_progress(records),
-            *_troubles(records),
-            *_alterations(conditions),
-            *_end(summary, ended),
+            *_progress_lines(records),
+            *_problem_lines(records),
+            *_alteration_lines(conditions),
+            *_end_lines(summary, ended),
         )
     ]
     lines.sort(key=lambda line: (line.moment is None, line.moment or began))
     desired = (summary.get("nodes") or {}).get("desired", 0)
     where = f" on {_nodes(desired)}" if desired else ""
     first = f"{format_time(began)} started{where}"
-    return [first, *(brief(_told(line, began), _LINE_LIMIT) for line in lines)]
+    return [first, *(single_line(_with_time(line, began), _LINE_LIMIT) for line in lines)]
 
 
-def without_present(story: Iterable[str]) -> list[str]:
-    """Return the story without what it said of the present, which is past."""
-    return [line for line in story if not line.startswith(_NOW)]
+def drop_current_lines(timeline: Iterable[str]) -> list[str]:
+    """Return the timeline without what it said of the present, which is past."""
+    return [line for line in timeline if not line.startswith(_NOW)]
 
 
-def _told(line: _Line, began: datetime) -> str:
+def _with_time(line: _Line, began: datetime) -> str:
     if line.moment is None:
         return f"{_NOW}{line.text}"
     return f"+{_duration(int((line.moment - began).total_seconds()))} {line.text}"
 
 
-def _progress(records: Mapping[str, NodeRecord]) -> list[_Line]:
+def _progress_lines(records: Mapping[str, NodeRecord]) -> list[_Line]:
     done = sorted(
         (record.finished_at, name)
         for name, record in records.items()
@@ -97,12 +97,12 @@ def _progress(records: Mapping[str, NodeRecord]) -> list[_Line]:
     ]
 
 
-def _troubles(records: Mapping[str, NodeRecord]) -> list[_Line]:
-    """Return what did not go well, nodes of one fate together, the earliest first."""
+def _problem_lines(records: Mapping[str, NodeRecord]) -> list[_Line]:
+    """Return what did not go well, nodes of one outcome together, the earliest first."""
     groups: dict[tuple[str, str], list[str]] = {}
     for name, record in records.items():
-        if fate := _fate(record):
-            groups.setdefault(fate, []).append(name)
+        if outcome := _outcome(record):
+            groups.setdefault(outcome, []).append(name)
     lines = []
     for (words, message), found in groups.items():
         finished = [records[name].finished_at for name in found if records[name].finished_at]
@@ -111,13 +111,15 @@ def _troubles(records: Mapping[str, NodeRecord]) -> list[_Line]:
         detail = f": {message}" if message else ""
         lines.append(_Line(moment, f"{fold(found, limit=_NAMES_LIMIT)} {words}{detail}"))
     lines.sort(key=lambda line: (line.moment is None, str(line.moment), line.text))
-    if len(lines) > _TOLD:
-        rest = len(lines) - _TOLD
-        lines[_TOLD:] = [_Line(lines[_TOLD].moment, f"and {rest} more, see nodeStates")]
+    if len(lines) > _PROBLEMS_LIMIT:
+        rest = len(lines) - _PROBLEMS_LIMIT
+        lines[_PROBLEMS_LIMIT:] = [
+            _Line(lines[_PROBLEMS_LIMIT].moment, f"and {rest} more, see nodeStates")
+        ]
     return lines
 
 
-def _alterations(conditions: Iterable[Mapping[str, Any]]) -> list[_Line]:
+def _alteration_lines(conditions: Iterable[Mapping[str, Any]]) -> list[_Line]:
     """Return that another client changed the DaemonSet; the time is that of the first change."""
     return [
         _Line(parse_time(raw.get("lastTransitionTime")), str(raw.get("message") or ""))
@@ -126,7 +128,7 @@ def _alterations(conditions: Iterable[Mapping[str, Any]]) -> list[_Line]:
     ]
 
 
-def _fate(record: NodeRecord) -> tuple[str, str] | None:
+def _outcome(record: NodeRecord) -> tuple[str, str] | None:
     """Return what there is to tell of a node and why, None for one where all went well."""
     match record.state:
         case "Failed":
@@ -142,7 +144,7 @@ def _fate(record: NodeRecord) -> tuple[str, str] | None:
     return None
 
 
-def _end(summary: Mapping[str, Any], ended: datetime | None) -> list[_Line]:
+def _end_lines(summary: Mapping[str, Any], ended: datetime | None) -> list[_Line]:
     phase, message = summary.get("phase") or "", summary.get("message") or ""
     if ended is None:
         return [_Line(None, f"{phase}: {message}")] if message else []

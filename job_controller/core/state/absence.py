@@ -4,7 +4,7 @@ A node that is not Ready has a taint that pods of a DaemonSet do not tolerate
 (node.kubernetes.io/not-ready:NoSchedule; kubernetes pkg/controller/nodelifecycle). While its pod is
 there, the DaemonSet controller lets it stay. Once the pod has gone, by a graceful shutdown or by
 force, it counts the node no longer and creates no pod. The condition passes, and the node's work is
-not done: a node that has begun stays wanted.
+not done: a node that has begun stays desired.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.objects import Node, Pod
 from daemonset_job.api.report import Evidence, NodeRecord
 from daemonset_job.api.taints import Taint, untolerated
+from job_controller.core.state.first_seen import node_not_ready
 from job_controller.core.state.node_state import (
     ACTIVE,
     COMPLETED,
     FAILED,
     UNREACHABLE,
     WAITING,
-    Court,
-    why_unreachable,
+    RunContext,
+    unreachable_reason,
 )
-from job_controller.core.state.sightings import not_ready
 from job_controller.core.state.snapshot import Snapshot
 
 
@@ -36,21 +36,21 @@ from job_controller.core.state.snapshot import Snapshot
 class Absence:
     """The nodes that have begun and have no pod that stands for them.
 
-    `held`: those that a condition keeps pods off, with the taint. The DaemonSet controller does not
-    count them. `due`: those that nothing keeps pods off; it is about to count them.
+    `tainted`: those that a condition keeps pods off, with the taint. The DaemonSet controller does not
+    count them. `uncounted`: those that nothing keeps pods off; it is about to count them.
     """
 
-    held: Mapping[str, Taint] = field(default_factory=dict)
-    due: frozenset[str] = frozenset()
+    tainted: Mapping[str, Taint] = field(default_factory=dict)
+    uncounted: frozenset[str] = frozenset()
 
 
 def find_absence(
     snapshot: Snapshot,
-    standing: Mapping[str, Pod],
+    pods_by_node: Mapping[str, Pod],
     ledger: Mapping[str, Evidence],
     records: Mapping[str, NodeRecord],
 ) -> Absence:
-    """Return the nodes that have begun and are not among those with a pod, `standing`.
+    """Return the nodes that have begun and are not among those with a pod, `pods_by_node`.
 
     A node counts with the UID it had when it began, and while it matches the DaemonSet's choice. A
     taint that an administrator chose takes it out of the count.
@@ -58,11 +58,13 @@ def find_absence(
     daemon_set = snapshot.owned_daemon_set
     if daemon_set is None:
         return Absence()
-    leaving = {pod.node_name for pod in snapshot.pods if pod.deleting and not pod.is_terminal}
+    terminating = {
+        pod.node_name for pod in snapshot.pods if pod.is_terminating and not pod.is_terminal
+    }
     affinity = NodeAffinity(daemon_set.pod_spec)
-    held: dict[str, Taint] = {}
-    due: set[str] = set()
-    for name in sorted((records.keys() | ledger.keys()) - standing.keys()):
+    tainted: dict[str, Taint] = {}
+    uncounted: set[str] = set()
+    for name in sorted((records.keys() | ledger.keys()) - pods_by_node.keys()):
         node = snapshot.nodes.get(name)
         if node is None or not _has_begun(node, ledger.get(name), records.get(name)):
             continue
@@ -70,21 +72,21 @@ def find_absence(
             continue
         taints = untolerated(node.taints, daemon_set.pod_spec)
         if not taints:
-            due |= {name} - leaving
+            uncounted |= {name} - terminating
         elif all(taint.is_condition for taint in taints):
-            held[name] = taints[0]
-    return Absence(held, frozenset(due))
+            tainted[name] = taints[0]
+    return Absence(tainted, frozenset(uncounted))
 
 
-def find_held(snapshot: Snapshot, standing: Mapping[str, Pod]) -> dict[str, Taint]:
+def find_tainted(snapshot: Snapshot, pods_by_node: Mapping[str, Pod]) -> dict[str, Taint]:
     """Return the nodes that a condition keeps the next pod off, or one that waits, by name."""
     ledger = report.merge_evidence(snapshot.reports)
     records = report.merge_records(snapshot.reports)
-    absence = find_absence(snapshot, standing, ledger, records)
-    return {**absence.held, **held_pods(snapshot, standing)}
+    absence = find_absence(snapshot, pods_by_node, ledger, records)
+    return {**absence.tainted, **tainted_with_pod(snapshot, pods_by_node)}
 
 
-def held_pods(snapshot: Snapshot, standing: Mapping[str, Pod]) -> dict[str, Taint]:
+def tainted_with_pod(snapshot: Snapshot, pods_by_node: Mapping[str, Pod]) -> dict[str, Taint]:
     """Return the nodes whose pod waits to be scheduled until a condition of the node has passed.
 
     The node got the taint after the pod had been created.
@@ -92,14 +94,14 @@ def held_pods(snapshot: Snapshot, standing: Mapping[str, Pod]) -> dict[str, Tain
     daemon_set = snapshot.owned_daemon_set
     if daemon_set is None:
         return {}
-    held: dict[str, Taint] = {}
-    for name, pod in standing.items():
-        if pod.bound or not snapshot.nodes[name].taints:
+    tainted: dict[str, Taint] = {}
+    for name, pod in pods_by_node.items():
+        if pod.is_scheduled or not snapshot.nodes[name].taints:
             continue
         taints = untolerated(snapshot.nodes[name].taints, daemon_set.pod_spec)
         if taints and all(taint.is_condition for taint in taints):
-            held[name] = taints[0]
-    return held
+            tainted[name] = taints[0]
+    return tainted
 
 
 # States of nodes that have begun. A node that left, or failed before its task had started, may come
@@ -117,18 +119,22 @@ def has_begun(record: NodeRecord | None) -> bool:
     return record.state in _BEGUN or record.attempts > 0
 
 
-def judge_absent(
-    court: Court, node: Node, taint: Taint, evidence: Evidence | None, record: NodeRecord | None
+def assess_absent(
+    context: RunContext,
+    node: Node,
+    taint: Taint,
+    evidence: Evidence | None,
+    record: NodeRecord | None,
 ) -> tuple[NodeRecord, datetime | None]:
-    """Return the record of a node that is held without a pod, and when time alone changes it."""
+    """Return the record of a node that is tainted without a pod, and when time alone changes it."""
     known = record if record is not None and record.uid == node.uid else None
     if evidence is not None and evidence.is_completed and evidence.node_uid == node.uid:
         return _completed(known or NodeRecord(node.uid, WAITING), evidence), None
     assert known is not None
-    if known.has_failed(court.retry):
+    if known.has_failed(context.retry):
         return known, None
-    was_unreachable = known.state == UNREACHABLE and known.retry == court.retry
-    if known.state not in {ACTIVE, WAITING, UNREACHABLE} or known.retry != court.retry:
+    was_unreachable = known.state == UNREACHABLE and known.retry == context.retry
+    if known.state not in {ACTIVE, WAITING, UNREACHABLE} or known.retry != context.retry:
         # Removed, or failed before a retry: it is to be tried again when it can be.
         known = NodeRecord(
             uid=known.uid,
@@ -137,14 +143,14 @@ def judge_absent(
             attempts=max(known.attempts, 1),
             started_at=known.started_at,
             pod_uid=known.pod_uid,
-            retry=court.retry,
+            retry=context.retry,
         )
-    sighting = court.seen.get(not_ready(node, court.retry))
-    first = sighting.first if sighting is not None else court.now
-    limit = first + timedelta(seconds=court.patience.unreachable)
-    if court.now < limit and not was_unreachable:
+    sighting = context.seen.get(node_not_ready(node, context.retry))
+    first = sighting.first if sighting is not None else context.now
+    limit = first + timedelta(seconds=context.timeouts.unreachable_seconds)
+    if context.now < limit and not was_unreachable:
         return known, limit
-    reason, message = why_unreachable(node, taint)
+    reason, message = unreachable_reason(node, taint)
     return replace(known, state=UNREACHABLE, reason=reason, message=message), None
 
 

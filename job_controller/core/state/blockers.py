@@ -14,21 +14,21 @@ from job_controller.core.desired.limits import (
     measure_terms,
     spec_bytes,
 )
-from job_controller.core.state.node_counts import Tally
+from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.node_state import ACTIVE, UNREACHABLE, WAITING
 from job_controller.core.state.snapshot import Snapshot
-from job_controller.core.state.validate import INVALID_TOKEN, find_token_mistake
+from job_controller.core.state.validate import INVALID_TOKEN, find_token_error
 from job_controller.core.text.fold_names import fold
-from job_controller.core.text.sanitize import brief
+from job_controller.core.text.sanitize import single_line
 
 # A refusal gives its reason at its end: policies list all that is wrong. A condition has the room.
 REFUSAL_LIMIT = 1024
-# The reason of a trouble that a run can have after its end too: its pods may not be deleted.
+# The reason of a blocker that a run can have after its end too: its pods may not be deleted.
 POD_CHANGE_REFUSED = "PodChangeRefused"
 FAILED_CREATE = "FailedCreate"
 # Reasons of a node's record that need a person, the most telling first, as reasons of the
 # condition and as the start of its message.
-_NODE_TROUBLE = {
+_NODE_BLOCKERS = {
     "ImagePullFailed": ("ImagePullFailed", "{nodes} cannot pull the image"),
     "ContainerStartFailed": ("ContainerStartFailed", "{nodes} cannot start the container"),
     "PodRejected": ("PodRejected", "{nodes} reject the pod"),
@@ -45,54 +45,54 @@ _NODE_TROUBLE = {
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class Blocker:
     """A reason (CamelCase, for machines) and a message (for people)."""
 
     reason: str
     message: str
 
 
-def find_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
+def find_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | None:
     """Return the first thing that has to change before the run can get on, None when nothing.
 
     Ordered by what hides the rest: without a DaemonSet there are no pods, without pods no
     containers.
     """
     return (
-        _token_trouble(snapshot)
-        or _daemon_set_trouble(snapshot)
-        or _write_trouble(snapshot)
-        or _altered_trouble(snapshot, tally)
-        or _placement_trouble(snapshot, tally)
-        or _node_trouble(tally)
+        _token_blocker(snapshot)
+        or _daemon_set_blocker(snapshot)
+        or _write_blocker(snapshot)
+        or _altered_blocker(snapshot, counts)
+        or _placement_blocker(snapshot, counts)
+        or _node_blocker(counts)
     )
 
 
-def find_hindrance(snapshot: Snapshot) -> Trouble | None:
+def find_start_blocker(snapshot: Snapshot) -> Blocker | None:
     """Return why a Job cannot start as it is, None when it can.
 
     As long as it has not started, what it runs may be corrected.
     """
     size = spec_bytes(snapshot.job)
     if size > SPEC_LIMIT_BYTES:
-        return Trouble(
+        return Blocker(
             "SpecTooLarge",
             f"spec without spec.nodes has {_kib(size)} as JSON, the limit is "
             f"{_kib(SPEC_LIMIT_BYTES)}: move long values to a ConfigMap or into the image",
         )
-    return _token_trouble(snapshot) or _daemon_set_trouble(snapshot)
+    return _token_blocker(snapshot) or _daemon_set_blocker(snapshot)
 
 
-def _token_trouble(snapshot: Snapshot) -> Trouble | None:
-    mistake = find_token_mistake(snapshot)
-    return Trouble(INVALID_TOKEN, mistake) if mistake else None
+def _token_blocker(snapshot: Snapshot) -> Blocker | None:
+    error = find_token_error(snapshot)
+    return Blocker(INVALID_TOKEN, error) if error else None
 
 
-def _terms_trouble(job: Job) -> Trouble | None:
+def _terms_blocker(job: Job) -> Blocker | None:
     count, size = measure_terms(job)
     if size <= TERMS_LIMIT_BYTES:
         return None
-    return Trouble(
+    return Blocker(
         "TooManyNodeSelectorTerms",
         f"spec.nodes and the node affinity of spec.template make {count} nodeSelectorTerms of "
         f"{_kib(size)}, the limit is {_kib(TERMS_LIMIT_BYTES)}: name fewer nodes, or select them "
@@ -104,30 +104,30 @@ def _kib(size: int) -> str:
     return f"{-(-size // 1024)} KiB"
 
 
-def _daemon_set_trouble(snapshot: Snapshot) -> Trouble | None:
+def _daemon_set_blocker(snapshot: Snapshot) -> Blocker | None:
     found = snapshot.daemon_set
     if found is not None and found.owner_uid != snapshot.job.uid:
-        return _foreign_trouble(found)
-    if excess := _terms_trouble(snapshot.job):
+        return _foreign_blocker(found)
+    if excess := _terms_blocker(snapshot.job):
         return excess
-    if snapshot.refusal:
-        return Trouble(
+    if snapshot.daemon_set_refusal:
+        return Blocker(
             "DaemonSetRefused",
-            f"the API server refuses the DaemonSet: {brief(snapshot.refusal, REFUSAL_LIMIT)}",
+            f"the API server refuses the DaemonSet: {single_line(snapshot.daemon_set_refusal, REFUSAL_LIMIT)}",
         )
     return None
 
 
-def _write_trouble(snapshot: Snapshot) -> Trouble | None:
+def _write_blocker(snapshot: Snapshot) -> Blocker | None:
     """Return which other writes the API server refuses: a quota, an admission policy, a size."""
     if snapshot.report_refusal:
-        return Trouble(
+        return Blocker(
             "ReportRefused",
             "the API server refuses the JobReport: "
-            f"{brief(snapshot.report_refusal, REFUSAL_LIMIT)}",
+            f"{single_line(snapshot.report_refusal, REFUSAL_LIMIT)}",
         )
     words = _refused_pod_changes(snapshot)
-    return Trouble(POD_CHANGE_REFUSED, words) if words else None
+    return Blocker(POD_CHANGE_REFUSED, words) if words else None
 
 
 def _refused_pod_changes(snapshot: Snapshot) -> str:
@@ -136,125 +136,131 @@ def _refused_pod_changes(snapshot: Snapshot) -> str:
     Each of them holds up nothing of the other, so that both are told.
     """
     refusals = {
-        "the removal of scheduling gates": snapshot.gates_refusal,
+        "the removal of scheduling gates": snapshot.gate_refusal,
         "the deletion of pods of failed nodes": snapshot.deletion_refusal,
     }
     told = {change: refusal for change, refusal in refusals.items() if refusal}
     return "; ".join(
-        f"the API server refuses {change}: {brief(refusal, REFUSAL_LIMIT // len(told))}"
+        f"the API server refuses {change}: {single_line(refusal, REFUSAL_LIMIT // len(told))}"
         for change, refusal in told.items()
     )
 
 
-def _altered_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
-    if not tally.is_altered:
+def _altered_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | None:
+    if not counts.is_altered:
         return None
     name = snapshot.job.daemon_set_name
-    return Trouble(
+    return Blocker(
         "DaemonSetAltered",
         f"another client changed the affinity, nodeSelector or tolerations of DaemonSet {name}; "
         "the controller is reverting that: if it keeps coming back, find and stop that client",
     )
 
 
-def _foreign_trouble(found: DaemonSet) -> Trouble:
+def _foreign_blocker(found: DaemonSet) -> Blocker:
     if found.owner_uid:
-        return Trouble(
+        return Blocker(
             "PreviousRunEnding",
             f"DaemonSet {found.name} of an earlier Job of this name is still being deleted",
         )
-    return Trouble(
+    return Blocker(
         "DaemonSetAlreadyExists",
         f"a DaemonSet {found.name} exists that is not this Job's: delete it, or create "
         "the Job under another name",
     )
 
 
-def _placement_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
+def _placement_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | None:
     daemon_set = snapshot.owned_daemon_set
     if daemon_set is None or not daemon_set.is_observed:
         return None
-    if tally.desired == 0:
-        return Trouble(
+    if counts.desired == 0:
+        return Blocker(
             "NoMatchingNodes",
             "no node matches spec.nodes, or spec.template does not tolerate the nodes' taints; the "
             "Job waits for a matching node",
         )
-    if refused := _refused_pods_trouble(snapshot, tally):
+    if refused := _refused_pods_blocker(snapshot, counts):
         return refused
-    stuck = _stuck_nodes(snapshot, tally)
-    if stuck and _lacks_pods(tally, stuck):
-        return Trouble(
+    stuck_nodes = _nodes_with_stuck_pod(snapshot, counts)
+    if stuck_nodes and _lacks_pods(counts, stuck_nodes):
+        return Blocker(
             "NodesUnreachable",
-            f"{len(stuck)} of {tally.desired} nodes are unreachable ({fold(stuck, limit=200)}): "
+            f"{len(stuck_nodes)} of {counts.desired} nodes are unreachable ({fold(stuck_nodes, limit=200)}): "
             "their pods cannot finish terminating, and new ones are created only after that",
         )
     return None
 
 
-def count_unexplained(snapshot: Snapshot, tally: Tally) -> int:
-    """Return how many wanted pods do not exist, without those whose absence has a known reason.
+def count_unexplained(snapshot: Snapshot, counts: NodeCounts) -> int:
+    """Return how many desired pods do not exist, without those whose absence has a known reason.
 
     0 while the DaemonSet controller has not observed the newest spec: it may be about to create
     them. The event of a refusal stays when the refusal is over, so that pods whose absence has
     another reason must not be counted as refused.
     """
     daemon_set = snapshot.owned_daemon_set
-    if daemon_set is None or not daemon_set.is_observed or tally.missing == 0:
+    if daemon_set is None or not daemon_set.is_observed or counts.missing == 0:
         return 0
-    stuck = _stuck_nodes(snapshot, tally)
-    if not _lacks_pods(tally, stuck):
+    stuck_nodes = _nodes_with_stuck_pod(snapshot, counts)
+    if not _lacks_pods(counts, stuck_nodes):
         return 0
-    return max(tally.missing - len(set(stuck) - tally.resting - tally.absent.keys()), 0)
+    return max(
+        counts.missing
+        - len(set(stuck_nodes) - counts.completed_without_pod - counts.absent.keys()),
+        0,
+    )
 
 
-def _lacks_pods(tally: Tally, stuck: list[str]) -> bool:
-    return len(tally.nodes) + len(tally.absent.keys() - set(stuck)) < tally.desired
+def _lacks_pods(counts: NodeCounts, stuck_nodes: list[str]) -> bool:
+    return len(counts.nodes) + len(counts.absent.keys() - set(stuck_nodes)) < counts.desired
 
 
-def _refused_pods_trouble(snapshot: Snapshot, tally: Tally) -> Trouble | None:
+def _refused_pods_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | None:
     """Return why pods cannot be created; what was told before a restart stays until it is known."""
-    count = count_unexplained(snapshot, tally)
+    count = count_unexplained(snapshot, counts)
     if count == 0:
         return None
-    if snapshot.pods_refused:
-        words = brief(snapshot.pods_refused, REFUSAL_LIMIT)
-        return Trouble(FAILED_CREATE, f"{count} of {tally.desired} pods cannot be created: {words}")
+    if snapshot.failed_create_message:
+        words = single_line(snapshot.failed_create_message, REFUSAL_LIMIT)
+        return Blocker(
+            FAILED_CREATE, f"{count} of {counts.desired} pods cannot be created: {words}"
+        )
     told = snapshot.job.condition(names.CONDITION_PROGRESSING)
-    if snapshot.pods_refused is None and told is not None and told.reason == FAILED_CREATE:
-        return Trouble(FAILED_CREATE, told.message)
+    if snapshot.failed_create_message is None and told is not None and told.reason == FAILED_CREATE:
+        return Blocker(FAILED_CREATE, told.message)
     return None
 
 
-def _stuck_nodes(snapshot: Snapshot, tally: Tally) -> list[str]:
+def _nodes_with_stuck_pod(snapshot: Snapshot, counts: NodeCounts) -> list[str]:
     """Return the nodes that are not Ready and whose only pod is being deleted.
 
-    Completed ones too: which nodes are wanted is known by their pods, so the run waits for the
+    Completed ones too: which nodes are desired is known by their pods, so the run waits for the
     successor of that pod.
     """
     return sorted(
         {
             pod.node_name
             for pod in snapshot.pods
-            if pod.deleting
-            and pod.node_name not in tally.nodes
+            if pod.is_terminating
+            and pod.node_name not in counts.nodes
             and (node := snapshot.nodes.get(pod.node_name)) is not None
             and not node.ready
         }
     )
 
 
-def _node_trouble(tally: Tally) -> Trouble | None:
+def _node_blocker(counts: NodeCounts) -> Blocker | None:
     by_reason: dict[str, list[str]] = defaultdict(list)
-    open_ = {name: node.record for name, node in tally.nodes.items() if not node.retire}
-    for name, record in (*open_.items(), *tally.absent.items()):
+    open_ = {name: node.record for name, node in counts.nodes.items() if not node.replace_pod}
+    for name, record in (*open_.items(), *counts.absent.items()):
         if record.state in {WAITING, ACTIVE, UNREACHABLE}:
             by_reason[record.reason].append(name)
-    for reason, (condition, words) in _NODE_TROUBLE.items():
+    for reason, (condition, words) in _NODE_BLOCKERS.items():
         if nodes := by_reason.get(reason):
-            message = tally.record(nodes[0]).message
-            count = f"{len(nodes)} of {tally.desired} nodes"
-            return Trouble(
+            message = counts.record(nodes[0]).message
+            count = f"{len(nodes)} of {counts.desired} nodes"
+            return Blocker(
                 condition, f"{words.format(nodes=count)} ({fold(nodes, limit=200)}): {message}"
             )
     return None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from daemonset_job.api.objects import Container, Pod
-from job_controller.core.text.sanitize import brief
+from job_controller.core.text.sanitize import single_line
 
 # Why a task container that should start does not (kubernetes pkg/kubelet/images/types.go,
 # pkg/kubelet/container/sync_result.go and pkg/kubelet/kuberuntime/kuberuntime_container.go). Each
@@ -31,15 +31,15 @@ START_REASONS: Final = frozenset(
     }
 )
 # These cannot change while the pod stands: no time is given for them to.
-HOPELESS_REASONS: Final = frozenset({"InvalidImageName", "ErrImageNeverPull"})
+PERMANENT_REASONS: Final = frozenset({"InvalidImageName", "ErrImageNeverPull"})
 
 CRASH_LOOP: Final = "CrashLoopBackOff"
 # What a kubelet says of a container that it has not tried to start yet. The restart count may
 # already be that of the next start then.
-_QUIET_REASONS: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
+_NOT_STARTED_REASONS: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
 # The end of a container that the kubelet cannot find any more. It raises the restart count with it
 # (kubernetes pkg/kubelet/kubelet_pods.go, convertToAPIContainerStatuses).
-_LOST: Final = "ContainerStatusUnknown"
+_STATUS_UNKNOWN: Final = "ContainerStatusUnknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def has_started(pod: Pod) -> bool:
     )
 
 
-def is_awaited(pod: Pod) -> bool:
+def is_start_pending(pod: Pod) -> bool:
     """Return whether the task is to start, for the first time or again, and does not run.
 
     Not while the kubelet backs off from starting it again.
@@ -86,12 +86,12 @@ def ended_count(container: Container) -> int:
     the state of the container, or, when it has tried to start it again, as the one before it.
     """
     if container.state == "terminated":
-        return container.restart_count + (container.reason != _LOST)
+        return container.restart_count + (container.reason != _STATUS_UNKNOWN)
     has_newest = (
         container.state == "waiting"
-        and container.reason not in _QUIET_REASONS
+        and container.reason not in _NOT_STARTED_REASONS
         and container.last_exit_code is not None
-        and container.last_reason != _LOST
+        and container.last_reason != _STATUS_UNKNOWN
     )
     return container.restart_count + has_newest
 
@@ -101,50 +101,52 @@ def find_cause(pod: Pod) -> Cause | None:
     if pod.is_gated:
         return Cause("SchedulingGated")
     if has_started(pod):
-        return None if pod.is_disrupted else _why_not_created(pod) or _why_blocked(pod)
-    return _why_not_created(pod) or _why_not_run(pod)
+        return None if pod.is_disrupted else _creation_cause(pod) or _init_cause(pod)
+    return _creation_cause(pod) or _pod_cause(pod)
 
 
 def find_disruption(pod: Pod) -> Cause | None:
     """Return that the cluster ends the pod for reasons that are not the task's, None if not."""
     if not pod.is_disrupted:
         return None
-    cause = pod.disrupted or pod.reason
-    return Cause("Disrupted", brief(f"the pod was disrupted ({cause}); a new pod follows"))
+    cause = pod.disruption_reason or pod.reason
+    return Cause("Disrupted", single_line(f"the pod was disrupted ({cause}); a new pod follows"))
 
 
-def _why_not_created(pod: Pod) -> Cause | None:
+def _creation_cause(pod: Pod) -> Cause | None:
     """Return what keeps the task's container from being created, or created again."""
     container = pod.container
     if container is None or container.state != "waiting":
         return None
     if container.reason in IMAGE_REASONS:
-        return Cause("ImagePullFailed", brief(container.message or container.reason))
+        return Cause("ImagePullFailed", single_line(container.message or container.reason))
     if container.reason in START_REASONS:
-        return Cause("ContainerStartFailed", brief(container.message or container.reason))
+        return Cause("ContainerStartFailed", single_line(container.message or container.reason))
     return None
 
 
-def _why_not_run(pod: Pod) -> Cause | None:
+def _pod_cause(pod: Pod) -> Cause | None:
     """Return what keeps the pod as a whole from running."""
     if disruption := find_disruption(pod):
         return disruption
     if pod.phase == "Failed":
         detail = f": {pod.message}" if pod.message else ""
-        return Cause("PodRejected", brief(f"the kubelet rejected the pod: {pod.reason}{detail}"))
-    if blocked := _why_blocked(pod):
+        return Cause(
+            "PodRejected", single_line(f"the kubelet rejected the pod: {pod.reason}{detail}")
+        )
+    if blocked := _init_cause(pod):
         return blocked
-    if pod.unschedulable:
-        return Cause("Unschedulable", brief(pod.unschedulable))
+    if pod.unschedulable_message:
+        return Cause("Unschedulable", single_line(pod.unschedulable_message))
     if pod.gates:
-        gates = brief(", ".join(sorted(pod.gates)), 200)
+        gates = single_line(", ".join(sorted(pod.gates)), 200)
         words = f"the pod has a scheduling gate of another system: {gates}"
         return Cause("ForeignSchedulingGate", words)
     return None
 
 
-def _why_blocked(pod: Pod) -> Cause | None:
+def _init_cause(pod: Pod) -> Cause | None:
     """Return which init container fails, None while another one is at work."""
-    if not pod.blocker or pod.has_init_running or not is_awaited(pod):
+    if not pod.init_failure or pod.has_init_running or not is_start_pending(pod):
         return None
-    return Cause("ContainerStartFailed", brief(pod.blocker))
+    return Cause("ContainerStartFailed", single_line(pod.init_failure))

@@ -9,18 +9,18 @@ from typing import Final
 from daemonset_job.api import names
 from daemonset_job.api.job import Job
 from daemonset_job.api.times import parse_time
-from job_controller.core.state.node_counts import Tally
+from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.node_state import COMPLETED, FAILED, UNREACHABLE
 from job_controller.core.state.snapshot import Snapshot
 
-RUNNING: Final = "Running"
-HELD: Final = "Held"
-SUCCEEDED: Final = "Succeeded"
-LOST: Final = "Failed"
+RUN_IN_PROGRESS: Final = "Running"
+RUN_PAUSED: Final = "Paused"
+RUN_SUCCEEDED: Final = "Succeeded"
+RUN_FAILED: Final = "Failed"
 
 
 @dataclass(frozen=True, slots=True)
-class RunVerdict:
+class RunState:
     """The state of the run, with the reason for its condition.
 
     `message` is what is on record already; `render.messages` makes it where it is empty. `allowed`
@@ -34,7 +34,7 @@ class RunVerdict:
     wake_at: datetime | None = None
 
 
-def judge_run(snapshot: Snapshot, tally: Tally, now: datetime) -> RunVerdict:
+def evaluate_run(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> RunState:
     """Return where the run stands.
 
     Completed and failed are final, but for a retry asked for by annotation, which opens a failed
@@ -42,39 +42,39 @@ def judge_run(snapshot: Snapshot, tally: Tally, now: datetime) -> RunVerdict:
     """
     job = snapshot.job
     if job.is_true(names.CONDITION_COMPLETE):
-        return _again(job, names.CONDITION_COMPLETE, SUCCEEDED)
+        return _recorded_state(job, names.CONDITION_COMPLETE, RUN_SUCCEEDED)
     if (
         job.is_true(names.CONDITION_FAILED)
-        and job.status.get("observedRetry", "") == job.retry_token
+        and job.status.get("observedRetry", "") == job.retry_request
     ):
-        return _again(job, names.CONDITION_FAILED, LOST)
-    run = _judge_open(snapshot, tally, now)
-    if run.state == SUCCEEDED and snapshot.report_refusal:
+        return _recorded_state(job, names.CONDITION_FAILED, RUN_FAILED)
+    run = _evaluate_unfinished(snapshot, counts, now)
+    if run.state == RUN_SUCCEEDED and snapshot.report_refusal:
         # The record outlives the Job, so the Job is not complete before the record says so.
-        return RunVerdict(RUNNING)
+        return RunState(RUN_IN_PROGRESS)
     return run
 
 
-def _judge_open(snapshot: Snapshot, tally: Tally, now: datetime) -> RunVerdict:
+def _evaluate_unfinished(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> RunState:
     """Return where a run stands that has not ended on record."""
     job = snapshot.job
-    if tally.is_complete:
-        return RunVerdict(SUCCEEDED, "AllNodesCompleted")
+    if counts.is_complete:
+        return RunState(RUN_SUCCEEDED, "AllNodesCompleted")
     return (
         _by_report(snapshot)
-        or _by_nodes(job, tally)
+        or _by_nodes(job, counts)
         or _by_deadline(job, now)
-        or RunVerdict(RUNNING, wake_at=deadline(job, now))
+        or RunState(RUN_IN_PROGRESS, wake_at=deadline(job, now))
     )
 
 
-def _again(job: Job, type_: str, state: str) -> RunVerdict:
+def _recorded_state(job: Job, type_: str, state: str) -> RunState:
     condition = job.condition(type_)
     assert condition is not None
-    return RunVerdict(state, condition.reason, condition.message)
+    return RunState(state, condition.reason, condition.message)
 
 
-def _by_report(snapshot: Snapshot) -> RunVerdict | None:
+def _by_report(snapshot: Snapshot) -> RunState | None:
     """Return that the run has succeeded when its report says so already, of this very spec.
 
     The report is written before the Job. A pass that sees the one and not the other (a crash
@@ -88,40 +88,40 @@ def _by_report(snapshot: Snapshot) -> RunVerdict | None:
         return None
     failed = (first.status.get("nodes") or {}).get("failed")
     reason = "CompletedWithinFailureLimit" if failed else "AllNodesCompleted"
-    return RunVerdict(SUCCEEDED, reason, str(first.status.get("message") or ""))
+    return RunState(RUN_SUCCEEDED, reason, str(first.status.get("message") or ""))
 
 
-def _by_nodes(job: Job, tally: Tally) -> RunVerdict | None:
+def _by_nodes(job: Job, counts: NodeCounts) -> RunState | None:
     """Return what failed and unreachable nodes mean for the run, None when nothing yet.
 
-    While nobody knows how many nodes are wanted (the DaemonSet is created again), a percentage of
+    While nobody knows how many nodes are desired (the DaemonSet is created again), a percentage of
     them says nothing; and the newest limit says nothing of the nodes of an older `spec.nodes`.
     """
-    if not tally.is_known or not tally.is_applied:
+    if not counts.desired_is_known or not counts.nodes_spec_is_applied:
         return None
-    failed, lost = tally.names(FAILED), tally.names(UNREACHABLE)
+    failed, unreachable = counts.names(FAILED), counts.names(UNREACHABLE)
     policy = job.spec.failure_policy
     # The DaemonSet may be newer than what is known of nodes and pods: a node that has just failed
     # and gone is a failure among as many nodes as there were.
-    wanted = max(tally.desired, len(tally.nodes) + len(tally.absent))
-    allowed = allowed_failures(policy.max_failed_nodes, wanted)
-    over = len(failed) + len(lost) > allowed
+    desired = max(counts.desired, len(counts.nodes) + len(counts.absent))
+    allowed = allowed_failures(policy.max_failed_nodes, desired)
+    over = len(failed) + len(unreachable) > allowed
     if policy.action == "FailFast" and over:
-        return RunVerdict(LOST, "MaxFailedNodesExceeded", allowed=allowed)
+        return RunState(RUN_FAILED, "MaxFailedNodesExceeded", allowed=allowed)
     if policy.action == "Pause" and over:
-        return RunVerdict(HELD, "MaxFailedNodesExceeded", allowed=allowed)
-    if not tally.is_settled(COMPLETED, FAILED):
+        return RunState(RUN_PAUSED, "MaxFailedNodesExceeded", allowed=allowed)
+    if not counts.is_settled(COMPLETED, FAILED):
         return None
     if over:
-        return RunVerdict(LOST, "MaxFailedNodesExceeded", allowed=allowed)
-    return RunVerdict(SUCCEEDED, "CompletedWithinFailureLimit")
+        return RunState(RUN_FAILED, "MaxFailedNodesExceeded", allowed=allowed)
+    return RunState(RUN_SUCCEEDED, "CompletedWithinFailureLimit")
 
 
-def _by_deadline(job: Job, now: datetime) -> RunVerdict | None:
+def _by_deadline(job: Job, now: datetime) -> RunState | None:
     limit = deadline(job, now)
     if limit is None or now < limit:
         return None
-    return RunVerdict(LOST, "DeadlineExceeded")
+    return RunState(RUN_FAILED, "DeadlineExceeded")
 
 
 def deadline(job: Job, now: datetime) -> datetime | None:
@@ -146,7 +146,7 @@ def deadline(job: Job, now: datetime) -> datetime | None:
 
 
 def allowed_failures(limit: int | str, desired: int) -> int:
-    """Return how many nodes may fail: a number, or a percentage of the wanted nodes, rounded down.
+    """Return how many nodes may fail: a number, or a percentage of the desired nodes, rounded down.
 
     Rounded down as maxUnavailable is: 10% of 5 nodes is none.
     """

@@ -9,7 +9,7 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.objects import DaemonSet, Node, Pod
 from daemonset_job.api.report import JobReport
 from job_controller.core.settings import Settings
-from job_controller.core.state.sightings import Sightings
+from job_controller.core.state.first_seen import Sightings
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,14 +17,14 @@ class Snapshot:
     """One Job and what belongs to it, as the caches have it.
 
     `daemon_set` is the object of the Job's DaemonSet name, whoever owns it. `pods` are those its
-    owner reference leads to. `pods_refused` is the last message of the DaemonSet controller that
+    owner reference leads to. `failed_create_message` is the last message of the DaemonSet controller that
     the API server would not take a pod, "" when there is none, None when it was not looked for.
-    `refusal` is what the API server
+    `daemon_set_refusal` is what the API server
     said when the DaemonSet itself was last applied, "" when it took it; `report_refusal`,
-    `gates_refusal` and `deletion_refusal` are the same for writes of JobReports, for the opening of
+    `gate_refusal` and `deletion_refusal` are the same for writes of JobReports, for the opening of
     scheduling gates, and for the deletion of pods or of a failed run's DaemonSet. Each holds up
     only what depends on it, and the soonest of them is tried again in `retry_seconds`. `seen` is
-    when the controller first saw what its timers count from. `is_tried`: in this pass the API
+    when the controller first saw what its timers count from. `is_dry_run_done`: in this pass the API
     server has said that it would take the DaemonSet of a Job that has not started.
     """
 
@@ -33,20 +33,25 @@ class Snapshot:
     pods: tuple[Pod, ...] = ()
     nodes: Mapping[str, Node] = field(default_factory=dict)
     reports: tuple[JobReport, ...] = ()
-    pods_refused: str | None = None
-    refusal: str = ""
+    failed_create_message: str | None = None
+    daemon_set_refusal: str = ""
     report_refusal: str = ""
-    gates_refusal: str = ""
+    gate_refusal: str = ""
     deletion_refusal: str = ""
     retry_seconds: float = 15.0
     seen: Sightings = field(default_factory=dict)
-    is_tried: bool = False
+    is_dry_run_done: bool = False
     settings: Settings = field(default_factory=Settings)
 
     @property
-    def has_refusal(self) -> bool:
+    def has_refused_write(self) -> bool:
         """Whether the API server refused any write a moment ago."""
-        refusals = (self.refusal, self.report_refusal, self.gates_refusal, self.deletion_refusal)
+        refusals = (
+            self.daemon_set_refusal,
+            self.report_refusal,
+            self.gate_refusal,
+            self.deletion_refusal,
+        )
         return any(refusals)
 
     @property
@@ -58,6 +63,6 @@ class Snapshot:
     def owned_daemon_set(self) -> DaemonSet | None:
         """The Job's own, living DaemonSet: None when there is none, or it is somebody else's."""
         found = self.daemon_set
-        if found is None or found.owner_uid != self.job.uid or found.deleting:
+        if found is None or found.owner_uid != self.job.uid or found.is_terminating:
             return None
         return found

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from daemonset_job.api.tokens import find_mistake
+from daemonset_job.api.tokens import check_tokens
 from job_controller.core.state.snapshot import Snapshot
-from job_controller.core.text.sanitize import brief
+from job_controller.core.text.sanitize import single_line
 
 # The reason of the condition, and of the event, that says so.
 INVALID_TOKEN: Final = "InvalidCompletionToken"  # noqa: S105 - no secret
 # A pattern of the largest size that the CRD takes fits with what is said of it.
-_MISTAKE_LIMIT = 1024
+_ERROR_LIMIT = 1024
 
 
-def find_token_mistake(snapshot: Snapshot) -> str:
+def find_token_error(snapshot: Snapshot) -> str:
     """Return why the Job's completion tokens cannot be used, for its status, "" if they can.
 
     The terminator compares lines in the same way, and could never complete a node by such a token.
     """
     job = snapshot.job
-    mistake = find_mistake(job.spec.completion, job.completion_token or snapshot.settings.token)
-    return brief(mistake, _MISTAKE_LIMIT) if mistake else ""
+    error = check_tokens(job.spec.completion, job.completion_token or snapshot.settings.token)
+    return single_line(error, _ERROR_LIMIT) if error else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from daemonset_job.api.texts import json_bytes
+from daemonset_job.api.json_text import json_bytes
 
 # Long enough for an image reference and a registry's sentence, short enough for `kubectl get`, and
 # for a thousand of them in one report.
@@ -10,7 +10,7 @@ DETAIL_LIMIT = 300
 _ELLIPSIS = "…"
 
 
-def brief(text: str, limit: int = DETAIL_LIMIT) -> str:
+def single_line(text: str, limit: int = DETAIL_LIMIT) -> str:
     """Return `text` on one line, without control characters, cut to `limit` bytes.
 
     The bytes are those of JSON as the API server writes it, six for a character such as `<`: with

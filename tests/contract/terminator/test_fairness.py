@@ -29,7 +29,7 @@ def target(namespace, name):
         resource_version="1",
         owner_uid="set",
         node_name=name,
-        bound=True,
+        is_scheduled=True,
         phase="Running",
         container=Container("running"),
     )

@@ -12,7 +12,7 @@ from datetime import datetime
 import pytest
 
 from daemonset_job.api.job import Completion
-from daemonset_job.api.tokens import find_mistake, regex_line_bytes
+from daemonset_job.api.tokens import check_tokens, regex_line_bytes
 from daemonset_job.kube.client.resource import LEASES
 from terminator.logs.matcher import Matcher
 from terminator.main import LEASE_NAME, Options
@@ -30,8 +30,8 @@ def lines(count, size, seed=0):
 
 
 def test_the_worst_pattern_is_accepted_and_cannot_be_larger():
-    assert find_mistake(Completion("Log", WORST, "Regex", WORST_FAILURE), "done") == ""
-    assert find_mistake(Completion("Log", WORST.replace("247", "248"), "Regex"), "done")
+    assert check_tokens(Completion("Log", WORST, "Regex", WORST_FAILURE), "done") == ""
+    assert check_tokens(Completion("Log", WORST.replace("247", "248"), "Regex"), "done")
 
 
 def test_sixty_four_long_lines_cost_a_tenth_of_a_second():

@@ -8,9 +8,9 @@ from random import Random
 
 from job_controller.core.decide import decide
 from job_controller.core.plan import WriteReportStatus, WriteStatus
-from job_controller.core.state.absence import find_held
-from job_controller.core.state.node_counts import merge_records, standing_pods
-from job_controller.core.state.sightings import Scene, look
+from job_controller.core.state.absence import find_tainted
+from job_controller.core.state.first_seen import ObservedObjects, update_sightings
+from job_controller.core.state.node_counts import current_pods, merge_records
 from job_controller.core.state.snapshot import Snapshot
 from tests.fuzz.both_caches import controller_caches, give
 from tests.fuzz.raw_objects import DAEMON_SET, JOB, NODE, POD, REPORT, STAGES, Raw, read_stage
@@ -48,8 +48,8 @@ def check(data: bytes) -> None:
             pods=caches.pods_of(found) if found is not None and is_ours else (),
             nodes=caches.nodes(),
             reports=tuple(r for r in caches.reports_of(key) if r.job_uid == job.uid),
-            pods_refused=source.pick((None, "", "no")),
-            refusal=source.pick(("", "", "no")),
+            failed_create_message=source.pick((None, "", "no")),
+            daemon_set_refusal=source.pick(("", "", "no")),
         )
         _check_decision(
             _seen(snapshot, now - timedelta(seconds=source.pick(_SECONDS))), now, objects
@@ -72,9 +72,11 @@ def _named_as(raw: Raw, before: Raw) -> Raw:
 def _seen(snapshot: Snapshot, since: datetime) -> Snapshot:
     """Return the snapshot of a controller that has seen all of it since then."""
     failed = frozenset(n for n, r in merge_records(snapshot).items() if r.state == "Failed")
-    pods = standing_pods(snapshot)
-    scene = Scene(pods, snapshot.nodes, failed, find_held(snapshot, pods), snapshot.job.retry_token)
-    return replace(snapshot, seen=look({}, scene, since))
+    pods = current_pods(snapshot)
+    scene = ObservedObjects(
+        pods, snapshot.nodes, failed, find_tainted(snapshot, pods), snapshot.job.retry_request
+    )
+    return replace(snapshot, seen=update_sightings({}, scene, since))
 
 
 def _check_decision(snapshot: Snapshot, now: datetime, objects: dict[str, list[Raw]]) -> None:

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from daemonset_job.api.texts import json_bytes
+from daemonset_job.api.json_text import json_bytes
 from daemonset_job.api.times import parse_time
 from terminator.logs.log_parser import Cursor, Line, LogParser, Stretch
 from terminator.logs.matcher import Matcher

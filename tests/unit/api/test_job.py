@@ -121,7 +121,7 @@ def test_a_job_is_read():
     }
     job = parse_job(raw)
     assert (job.namespace, job.name, job.uid, job.resource_version) == ("here", "sample", "u", "7")
-    assert (job.generation, job.deleting, job.retry_token) == (3, True, "2")
+    assert (job.generation, job.is_terminating, job.retry_request) == (3, True, "2")
     assert job.created_at == datetime(2026, 1, 1, tzinfo=UTC)
     assert job.status == {"phase": "Running"}
     assert job.daemon_set_name == "sample-daemonset-job"

@@ -49,13 +49,13 @@ def test_a_gated_pod_knows_its_node_from_its_affinity():
             {"schedulingGates": [{"name": "x"}, {"name": START_GATE}], **affinity(by_name("n"))}
         )
     )
-    assert (pod.node_name, pod.bound, pod.is_gated) == ("n", False, True)
+    assert (pod.node_name, pod.is_scheduled, pod.is_gated) == ("n", False, True)
     assert pod.gates == ("x", START_GATE)
 
 
 def test_a_bound_pod_is_where_it_is_bound():
     pod = parse_pod(raw_pod({"nodeName": "m", **affinity(by_name("n"))}))
-    assert (pod.node_name, pod.bound, pod.is_gated) == ("m", True, False)
+    assert (pod.node_name, pod.is_scheduled, pod.is_gated) == ("m", True, False)
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,8 @@ def test_the_whole_of_a_pod():
         )
     )
     assert (pod.owner_uid, pod.phase, pod.reason, pod.message) == ("ds", "Failed", "Evicted", "low")
-    assert (pod.created_at, pod.started_at, pod.deleting) == (MOMENT, MOMENT, True)
-    assert pod.disrupted == "EvictionByAPI"
+    assert (pod.created_at, pod.started_at, pod.is_terminating) == (MOMENT, MOMENT, True)
+    assert pod.disruption_reason == "EvictionByAPI"
     assert pod.container is None
 
 
@@ -120,7 +120,7 @@ def test_a_pod_that_was_only_just_made_is_pending():
 )
 def test_only_a_pod_without_room_is_unschedulable(condition, told):
     pod = parse_pod(raw_pod(status={"conditions": [{"type": "PodScheduled", **condition}]}))
-    assert pod.unschedulable == told
+    assert pod.unschedulable_message == told
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,11 @@ def test_a_daemon_set_is_read():
         False,
         True,
     )
-    assert (found.labels, found.annotations, found.deleting) == ({"a": "b"}, {"c": "d"}, False)
+    assert (found.labels, found.annotations, found.is_terminating) == (
+        {"a": "b"},
+        {"c": "d"},
+        False,
+    )
 
 
 def test_a_new_daemon_set_is_not_observed_and_wants_nothing_yet():
@@ -239,10 +243,10 @@ def test_a_node_is_ready_when_its_condition_is_true(status, ready):
             "status": {"conditions": [{"type": "DiskPressure", "status": "True"}, condition]},
         }
     )
-    assert (node.ready, node.ready_since, node.created_at) == (ready, MOMENT, MOMENT)
-    assert (node.unschedulable, node.labels, node.namespace) == (True, {"a": "b"}, "")
+    assert (node.ready, node.ready_changed_at, node.created_at) == (ready, MOMENT, MOMENT)
+    assert (node.is_cordoned, node.labels, node.namespace) == (True, {"a": "b"}, "")
 
 
 def test_a_nodes_metadata_alone_can_be_read():
     node = parse_node({"metadata": {"name": "n", "uid": "u"}})
-    assert (node.name, node.uid, node.ready_since) == ("n", "u", None)
+    assert (node.name, node.uid, node.ready_changed_at) == ("n", "u", None)

@@ -3,7 +3,7 @@
 import pytest
 
 from daemonset_job.api.job import Completion
-from daemonset_job.api.tokens import find_mistake
+from daemonset_job.api.tokens import check_tokens
 
 LARGE = "\\pL{900}"
 
@@ -19,7 +19,7 @@ LARGE = "\\pL{900}"
     ],
 )
 def test_tokens_that_can_be_used(completion):
-    assert find_mistake(completion, "done") == ""
+    assert check_tokens(completion, "done") == ""
 
 
 @pytest.mark.parametrize(
@@ -37,9 +37,9 @@ def test_tokens_that_can_be_used(completion):
     ],
 )
 def test_tokens_that_cannot_be_used(completion, words):
-    assert words in find_mistake(completion, "done")
+    assert words in check_tokens(completion, "done")
 
 
 def test_the_configured_word_serves_a_job_that_names_none():
-    assert "must not be blank" in find_mistake(Completion(), " ")
-    assert find_mistake(Completion(mode="Exit"), " ") == ""
+    assert "must not be blank" in check_tokens(Completion(), " ")
+    assert check_tokens(Completion(mode="Exit"), " ") == ""

@@ -11,8 +11,13 @@ from daemonset_job.api.report import Evidence, NodeRecord
 from daemonset_job.api.taints import Taint
 from job_controller.core.decide import decide
 from job_controller.core.plan import WriteReportStatus, WriteStatus
-from job_controller.core.state.node_counts import standing_pods, take_tally
-from job_controller.core.state.sightings import UNSCHEDULABLE, Scene, look, not_ready
+from job_controller.core.state.first_seen import (
+    UNSCHEDULABLE,
+    ObservedObjects,
+    node_not_ready,
+    update_sightings,
+)
+from job_controller.core.state.node_counts import count_nodes, current_pods
 from tests.unit.builders import (
     NOW,
     START,
@@ -35,7 +40,9 @@ ACTIVE = NodeRecord(uid="c-uid", state="Active", attempts=1, pod_uid="pod-c-1")
 
 def lost(name="c", *taints, **changes):
     since = START - timedelta(hours=1)
-    found = replace(make_node(name, ready=False, ready_since=since), taints=(NOT_READY, *taints))
+    found = replace(
+        make_node(name, ready=False, ready_changed_at=since), taints=(NOT_READY, *taints)
+    )
     return replace(found, **changes)
 
 
@@ -52,8 +59,8 @@ def away(record=ACTIVE, node=None, done_nodes=("a", "b"), policy=None, **changes
     return w
 
 
-def tally(w, seen=timedelta(minutes=2)):
-    return take_tally(seen_before(w.snapshot(), seen), NOW)
+def count(w, seen=timedelta(minutes=2)):
+    return count_nodes(seen_before(w.snapshot(), seen), NOW)
 
 
 def run(w, seen=timedelta(minutes=2)):
@@ -98,7 +105,7 @@ def test_it_counts_against_the_limit_of_failed_nodes_after_a_minute():
 
 def test_a_node_on_record_as_unreachable_stays_so_whatever_this_process_has_seen():
     w = away(replace(ACTIVE, state="Unreachable"))
-    assert tally(w, seen=timedelta(0)).names("Unreachable") == ["c"]
+    assert count(w, seen=timedelta(0)).names("Unreachable") == ["c"]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +121,7 @@ def test_a_node_on_record_as_unreachable_stays_so_whatever_this_process_has_seen
 )
 def test_nodes_that_have_begun_stay_wanted(record, state):
     w = away(record)
-    found = tally(w, seen=timedelta(0))
+    found = count(w, seen=timedelta(0))
     assert (found.desired, found.absent["c"].state, found.absent["c"].retry) == (3, state, "")
     assert found.is_exact
     assert not found.is_complete
@@ -148,10 +155,10 @@ def test_a_node_that_is_deleted_or_does_not_match_any_more_leaves_the_count():
     job = started(make_job(raw_spec=raw))
     w = away(job=replace(job, spec=replace(job.spec, nodes=selection)))
     w.nodes = {name: replace(node, labels={"zone": "x"}) for name, node in w.nodes.items()}
-    assert tally(w).desired == 3
+    assert count(w).desired == 3
     w.nodes["c"] = replace(w.nodes["c"], labels={"zone": "y"})
-    assert tally(w).desired == 2
-    assert tally(w).is_complete
+    assert count(w).desired == 2
+    assert count(w).is_complete
 
 
 @pytest.mark.parametrize("state", ["Active", "Waiting"])
@@ -161,12 +168,12 @@ def test_a_node_that_has_begun_still_has_when_an_administrators_taint_has_gone(s
     w.report_status = {"nodeStates": run(w)[1]}
     assert w.report_status["nodeStates"]["c"]["state"] == "Removed"
     w.nodes["c"] = lost()
-    assert tally(w).names("Unreachable") == ["c"]
+    assert count(w).names("Unreachable") == ["c"]
 
 
 @pytest.mark.parametrize("taints", [(NOT_READY, CORDON), (NOT_READY, SHUT_DOWN), (NO_NETWORK,)])
 def test_taints_of_a_nodes_condition_leave_it_wanted(taints):
-    found = tally(away(node=lost(taints=taints)))
+    found = count(away(node=lost(taints=taints)))
     assert found.names("Unreachable") == ["c"]
 
 
@@ -182,17 +189,17 @@ def test_a_ready_node_without_a_network_is_unreachable_and_says_why():
 
 def test_a_node_that_is_back_and_that_nobody_counts_yet_leaves_the_count_inexact():
     """Its taint has gone, and the DaemonSet controller has yet to look."""
-    found = tally(away(node=make_node("c")))
+    found = count(away(node=make_node("c")))
     assert not found.is_exact
     assert (found.desired, found.absent) == (3, {})
     # It has looked, and creates a pod.
-    found = tally(away(node=make_node("c"), desired=3, scheduled=2))
+    found = count(away(node=make_node("c"), desired=3, scheduled=2))
     assert (found.desired, found.missing) == (3, 1)
 
 
 def test_a_node_is_counted_once_while_the_count_of_the_daemon_set_is_behind():
     """It had the pod and the taint when the DaemonSet controller looked last."""
-    found = tally(away(scheduled=2, misscheduled=1))
+    found = count(away(scheduled=2, misscheduled=1))
     assert found.desired == 3
     assert not found.is_exact
 
@@ -218,7 +225,7 @@ def test_all_nodes_may_be_away_when_the_last_one_has_completed():
 def test_evidence_of_a_former_node_completes_nothing():
     w = away()
     w.evidence["c"] = Evidence("former", completed_at="2026-01-02T03:04:00Z")
-    assert tally(w).names("Unreachable") == ["c"]
+    assert count(w).names("Unreachable") == ["c"]
 
 
 def test_a_failed_node_is_not_forgiven_for_being_away():
@@ -232,8 +239,8 @@ def test_a_failed_node_is_not_forgiven_for_being_away():
 
 def test_a_pod_that_is_being_deleted_on_a_lost_node_keeps_the_node_wanted():
     w = away(desired=2, misscheduled=1, scheduled=2)
-    w.pods.append(replace(make_pod("c"), deleting=True))
-    found = tally(w)
+    w.pods.append(replace(make_pod("c"), is_terminating=True))
+    found = count(w)
     assert found.desired == 3
     assert found.names("Unreachable") == ["c"]
     assert not found.is_exact
@@ -246,7 +253,9 @@ def waiting(taint, **changes):
     """A pod of a Ready node that got a taint before the pod was scheduled."""
     w = world("a", gated=True)
     w.nodes["a"] = replace(w.nodes["a"], taints=(taint,))
-    pod = make_pod("a", state="", bound=False, unschedulable="1 node(s) had untolerated taint")
+    pod = make_pod(
+        "a", state="", is_scheduled=False, unschedulable_message="1 node(s) had untolerated taint"
+    )
     w.pods = [replace(pod, **changes)]
     w.job = replace(w.job, spec=replace(w.job.spec, failure_policy=FailurePolicy("Continue")))
     return w
@@ -266,11 +275,11 @@ def test_a_pod_that_a_nodes_condition_keeps_off_is_not_a_failure():
 
 def test_the_patience_with_the_scheduler_begins_when_the_condition_has_passed():
     w = waiting(NO_NETWORK)
-    pods, node = standing_pods(w.snapshot()), w.nodes["a"]
-    held = look({}, Scene(pods, w.nodes, held={"a"}), NOW)
-    assert set(held) == {not_ready(node, "")}
-    free = look(held, Scene(pods, w.nodes), NOW)
-    assert [(fact.uid, fact.what) for fact in free] == [(w.pods[0].uid, UNSCHEDULABLE)]
+    pods, node = current_pods(w.snapshot()), w.nodes["a"]
+    held = update_sightings({}, ObservedObjects(pods, w.nodes, tainted={"a"}), NOW)
+    assert set(held) == {node_not_ready(node, "")}
+    free = update_sightings(held, ObservedObjects(pods, w.nodes), NOW)
+    assert [(fact.uid, fact.kind) for fact in free] == [(w.pods[0].uid, UNSCHEDULABLE)]
 
 
 def test_a_node_that_may_lose_its_pod_is_recorded_at_once():
@@ -288,5 +297,5 @@ def test_a_retry_keeps_a_failed_node_that_is_away():
     failed = replace(ACTIVE, state="Failed")
     w = away(failed)
     w.job = replace(w.job, annotations={names.ANNOTATION_RETRY: "1"})
-    found = tally(w, seen=timedelta(0)).absent["c"]
+    found = count(w, seen=timedelta(0)).absent["c"]
     assert (found.state, found.retry, found.attempts) == ("Waiting", "1", 1)

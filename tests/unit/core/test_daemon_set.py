@@ -20,8 +20,8 @@ from job_controller.core.desired.daemon_set import (
     _quantity,
     build_daemon_set,
     build_pod_template,
-    is_current,
-    is_placed,
+    has_same_placement,
+    is_up_to_date,
 )
 from job_controller.core.settings import Settings
 from tests.unit.builders import make_job
@@ -239,7 +239,7 @@ def test_a_term_of_the_template_without_requirements_holds_nowhere(empty):
 
 
 def test_what_was_applied_is_current_whatever_the_server_adds():
-    assert is_current(live(build()), build())
+    assert is_up_to_date(live(build()), build())
 
 
 @pytest.mark.parametrize(
@@ -251,18 +251,18 @@ def test_what_was_applied_is_current_whatever_the_server_adds():
     ],
 )
 def test_a_difference_is_seen(spec):
-    assert not is_current(live(build()), build(spec))
+    assert not is_up_to_date(live(build()), build(spec))
 
 
 def test_a_gate_too_few_or_too_many_is_seen():
-    assert not is_current(live(build()), build(gated=True))
-    assert not is_current(live(build(gated=True)), build())
+    assert not is_up_to_date(live(build()), build(gated=True))
+    assert not is_up_to_date(live(build(gated=True)), build())
 
 
 def test_a_change_by_hand_is_seen():
     found = live(build())
     found.spec["template"]["spec"]["containers"][0]["image"] = "evil"
-    assert not is_current(found, build())
+    assert not is_up_to_date(found, build())
 
 
 @pytest.mark.parametrize(
@@ -286,8 +286,8 @@ def test_quantities_are_compared_as_numbers(ours, kept):
         }
         return build(replace(SEED, template=template))
 
-    assert is_current(live(with_limit(kept), with_limit(ours)), with_limit(ours))
-    assert not is_current(live(with_limit("7"), with_limit(ours)), with_limit(ours))
+    assert is_up_to_date(live(with_limit(kept), with_limit(ours)), with_limit(ours))
+    assert not is_up_to_date(live(with_limit("7"), with_limit(ours)), with_limit(ours))
 
 
 @pytest.mark.parametrize("suffix", ["", *"numkMGTPE", *(f"{c}i" for c in "KMGTPE")])
@@ -320,10 +320,10 @@ def test_every_change_of_the_selection_is_seen(old, new):
         return build_daemon_set(job, gated=False, settings=Settings())
 
     found = live(of(old), of(new))  # as if the hashes were those of the new one
-    assert not is_placed(found, of(new))
-    assert not is_current(found, of(new))
-    assert not is_current(live(of(old)), of(new))
-    assert is_current(live(of(new)), of(new))
+    assert not has_same_placement(found, of(new))
+    assert not is_up_to_date(found, of(new))
+    assert not is_up_to_date(live(of(old)), of(new))
+    assert is_up_to_date(live(of(new)), of(new))
 
 
 @pytest.mark.parametrize(
@@ -338,12 +338,12 @@ def test_every_change_of_the_selection_is_seen(old, new):
 def test_a_choice_of_nodes_that_somebody_added_is_seen(field, value):
     found = live(build())
     found.spec["template"]["spec"][field] = value
-    assert not is_placed(found, build())
+    assert not has_same_placement(found, build())
 
 
 def test_a_field_that_is_no_longer_applied_is_seen():
     found = live(build(replace(SEED, template={"spec": {"priorityClassName": "high"}})))
-    assert not is_current(found, build())
+    assert not is_up_to_date(found, build())
 
 
 def test_a_job_whose_names_are_all_excluded_runs_nowhere():
@@ -357,7 +357,7 @@ def test_empty_things_that_the_server_leaves_out_are_no_difference():
     found = live(body)
     for key in template["spec"]:
         del found.spec["template"]["spec"][key]
-    assert is_current(found, body)
+    assert is_up_to_date(found, body)
 
 
 def test_mode_exit_runs_the_task_before_the_container_that_holds_the_pod():

@@ -12,9 +12,9 @@ from job_controller.core.plan import (
     ApplyDaemonSet,
     CreateReport,
     DeletePods,
-    OpenGates,
+    DryRunDaemonSet,
     Plan,
-    TryDaemonSet,
+    RemoveSchedulingGates,
     WriteReportStatus,
     WriteStatus,
 )
@@ -45,10 +45,10 @@ def condition(plan, type_):
 def test_a_new_job_is_tried_then_recorded_as_started_and_nothing_else_happens():
     w = world("a", job=make_job(), has_daemon_set=False, has_report=False)
     tried = decide(w.snapshot(), NOW - timedelta(minutes=1))
-    assert kinds(tried) == ["TryDaemonSet"]
+    assert kinds(tried) == ["DryRunDaemonSet"]
     assert not tried.events
 
-    plan = decide(w.snapshot(is_tried=True), NOW)
+    plan = decide(w.snapshot(is_dry_run_done=True), NOW)
 
     assert kinds(plan) == ["WriteStatus"]
     status = status_of(plan)
@@ -83,7 +83,7 @@ def test_a_job_whose_token_cannot_be_used_does_not_start_and_says_why():
     assert decide(w.snapshot(), NOW) == Plan()
 
     w.job = replace(w.job, spec=JobSpec(image="example/task:1"), generation=2)
-    plan = decide(w.snapshot(is_tried=True), NOW)
+    plan = decide(w.snapshot(is_dry_run_done=True), NOW)
     assert status_of(plan)["startTime"]
     assert condition(plan, "Progressing")["reason"] == "Starting"
 
@@ -258,7 +258,7 @@ def test_a_pod_older_than_its_node_speaks_of_the_node_before():
 
 def test_a_pod_being_deleted_does_not_stand_for_its_node():
     w = world("a", "b", gated=True)
-    w.pods[0] = make_pod("a", deleting=True)
+    w.pods[0] = make_pod("a", is_terminating=True)
 
     plan = decide(w.snapshot(), NOW)
 
@@ -268,7 +268,7 @@ def test_a_pod_being_deleted_does_not_stand_for_its_node():
 
 def test_a_completed_node_stays_counted_without_its_pod_and_the_run_is_not_declared_over():
     w = world("a", "b", gated=True, evidence={"a": done("a"), "b": done("b")})
-    w.pods[0] = make_pod("a", deleting=True)
+    w.pods[0] = make_pod("a", is_terminating=True)
 
     plan = decide(w.snapshot(), NOW)
 
@@ -280,7 +280,7 @@ def test_a_completed_node_stays_counted_without_its_pod_and_the_run_is_not_decla
 def test_a_pod_that_cannot_end_is_said():
     w = world("a", "b", gated=True, evidence={"b": done("b")})
     w.nodes["a"] = make_node("a", ready=False)
-    w.pods[0] = make_pod("a", deleting=True)
+    w.pods[0] = make_pod("a", is_terminating=True)
 
     progressing = condition(decide(w.snapshot(), NOW), "Progressing")
 
@@ -317,7 +317,7 @@ def test_gates_open_for_nodes_that_have_not_completed_only():
 
     plan = decide(w.snapshot(), NOW)
 
-    (action,) = [a for a in plan.actions if isinstance(a, OpenGates)]
+    (action,) = [a for a in plan.actions if isinstance(a, RemoveSchedulingGates)]
     assert [pod.node_name for pod in action.pods] == ["b"]
     assert action.node_uids == {"b": "b-uid"}
 
@@ -330,13 +330,13 @@ def test_a_node_that_joins_after_complete_still_gets_its_turn():
 
     plan = decide(w.snapshot(), NOW)
 
-    assert [a for a in plan.actions if isinstance(a, OpenGates)]
+    assert [a for a in plan.actions if isinstance(a, RemoveSchedulingGates)]
     assert condition(plan, "Complete")["status"] == "True"
 
 
 def test_a_job_being_deleted_is_left_alone():
     w = world("a", has_daemon_set=False, has_report=False)
-    w.job = replace(w.job, deleting=True)
+    w.job = replace(w.job, is_terminating=True)
 
     assert decide(w.snapshot(), NOW).actions == ()
 
@@ -359,7 +359,7 @@ def test_a_changed_node_selection_is_applied_and_the_same_selection_is_not():
         ({"refusal": "unknown field spec.template.spec.foo"}, "DaemonSetRefused", "foo"),
         ({"desired": 0, "running": False}, "NoMatchingNodes", "no node matches"),
         (
-            {"running": False, "desired": 2, "pods_refused": "exceeded quota: pods=0"},
+            {"running": False, "desired": 2, "failed_create_message": "exceeded quota: pods=0"},
             "FailedCreate",
             "2 of 2 pods cannot be created: exceeded quota: pods=0",
         ),
@@ -403,8 +403,8 @@ def test_what_the_api_server_refuses_has_not_started():
     assert again.actions == again.events == ()
 
     w.refusal = ""
-    assert kinds(decide(w.snapshot(), NOW)) == ["TryDaemonSet"]
-    started_now = decide(w.snapshot(is_tried=True), NOW)
+    assert kinds(decide(w.snapshot(), NOW)) == ["DryRunDaemonSet"]
+    started_now = decide(w.snapshot(is_dry_run_done=True), NOW)
     assert kinds(started_now) == ["WriteStatus"]
     assert status_of(started_now)["startTime"]
     assert condition(started_now, "Progressing")["status"] == "True"
@@ -430,7 +430,7 @@ def test_what_is_tried_is_what_is_then_applied():
     )
     second = decide(world("a", has_daemon_set=False, has_report=False).snapshot(), NOW)
 
-    (tried,) = [a.body for a in first.actions if isinstance(a, TryDaemonSet)]
+    (tried,) = [a.body for a in first.actions if isinstance(a, DryRunDaemonSet)]
     (applied,) = [a.body for a in second.actions if isinstance(a, ApplyDaemonSet)]
     assert tried == applied
 

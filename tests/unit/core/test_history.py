@@ -24,7 +24,7 @@ def report(uid, minutes_old, shard=0, phase="Succeeded"):
 
 def expired(reports, limit=10, age=None, living=""):
     found, wake = expired_reports(
-        reports, living_uid=living, limit=limit, max_age_seconds=age, now=NOW
+        reports, current_uid=living, limit=limit, max_age_seconds=age, now=NOW
     )
     return sorted(r.name for r in found), wake
 
@@ -72,5 +72,5 @@ def test_the_age_of_a_run_counts_from_its_end():
     ended = {"phase": "Succeeded", "completionTime": format_time(NOW)}
     begun = NOW - timedelta(days=40)
     run = JobReport("default", "a", "a", "1", "job", "a", status=ended, created_at=begun)
-    found = expired_reports([run], living_uid="", limit=10, max_age_seconds=60.0, now=NOW)
+    found = expired_reports([run], current_uid="", limit=10, max_age_seconds=60.0, now=NOW)
     assert found == ([], NOW + timedelta(seconds=60))

@@ -64,7 +64,7 @@ def test_a_spec_that_is_too_large_is_told_once_and_not_started():
 def test_it_starts_once_it_is_short_enough():
     large = only_status(decide(Snapshot(job_of(args=["x" * SPEC_LIMIT_BYTES])), NOW))
     corrected = replace(job_of(args=["x"]), status=large)
-    status = only_status(decide(Snapshot(corrected, is_tried=True), NOW))
+    status = only_status(decide(Snapshot(corrected, is_dry_run_done=True), NOW))
     assert "startTime" in status
     assert progressing(status) == ("True", "Starting")
 
@@ -88,7 +88,7 @@ def test_a_suspended_one_is_told_too_and_forgotten_when_it_is_short_enough():
     ],
 )
 def test_what_a_person_may_need_is_built(job):
-    assert "startTime" in only_status(decide(Snapshot(job, is_tried=True), NOW))
+    assert "startTime" in only_status(decide(Snapshot(job, is_dry_run_done=True), NOW))
     assert len(json.dumps(build_daemon_set(job, gated=True, settings=Settings()))) < 2**20
 
 

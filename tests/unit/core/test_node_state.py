@@ -8,25 +8,29 @@ import pytest
 from daemonset_job.api.job import Completion, FailurePolicy, FailureRule, JobSpec
 from daemonset_job.api.objects import Container
 from daemonset_job.api.report import Evidence, NodeRecord
-from job_controller.core.settings import Patience
-from job_controller.core.state.node_state import Case, Court
-from job_controller.core.state.sightings import Scene, look
+from job_controller.core.settings import Timeouts
+from job_controller.core.state.first_seen import ObservedObjects, update_sightings
+from job_controller.core.state.node_state import NodeInputs, RunContext
 from tests.unit.builders import NOW, START, done, gated_pod, make_node, make_pod
 
 SPEC = JobSpec(image="i", backoff_limit=1)
 OLD = NOW - timedelta(seconds=30)
 
 
-def judge(
+def assess(
     pod=None, *, evidence=None, record=None, node=None, spec=SPEC, retry="", now=NOW, seen=30
 ):
     """Judge a node that the controller first saw `seen` seconds ago (None: at this look)."""
     node, pod = node or make_node("a"), pod or make_pod("a")
     failed = frozenset({"a"} if record is not None and record.state == "Failed" else ())
     since = now - timedelta(seconds=seen or 0)
-    sightings = look({}, Scene({"a": pod}, {"a": node}, failed, retry=retry), since)
-    court = Court(spec, retry, Patience(start=300, unreachable=60), now, sightings)
-    return court.judge(Case(node, pod, evidence, record))
+    sightings = update_sightings(
+        {}, ObservedObjects({"a": pod}, {"a": node}, failed, retry=retry), since
+    )
+    context = RunContext(
+        spec, retry, Timeouts(start_seconds=300, unreachable_seconds=60), now, sightings
+    )
+    return context.assess_node(NodeInputs(node, pod, evidence, record))
 
 
 def with_container(**changes):
@@ -56,17 +60,17 @@ def ended(code, restarts=0, at=OLD, reason="Error"):
 
 
 def test_a_pod_that_is_yet_to_start_waits():
-    verdict = judge(make_pod("a", state="waiting"))
-    assert verdict.record.state == "Waiting"
+    assessment = assess(make_pod("a", state="waiting"))
+    assert assessment.record.state == "Waiting"
 
 
 def test_a_gated_pod_waits_for_its_turn():
-    record = judge(gated_pod("a")).record
+    record = assess(gated_pod("a")).record
     assert (record.state, record.reason) == ("Waiting", "SchedulingGated")
 
 
 def test_a_running_task_is_active_with_its_first_attempt():
-    record = judge(with_container(started_at=START)).record
+    record = assess(with_container(started_at=START)).record
     assert (record.state, record.attempts, record.started_at) == (
         "Active",
         1,
@@ -75,7 +79,7 @@ def test_a_running_task_is_active_with_its_first_attempt():
 
 
 def test_completed_is_told_with_times_and_attempts():
-    record = judge(with_container(started_at=START, restart_count=1), evidence=done("a")).record
+    record = assess(with_container(started_at=START, restart_count=1), evidence=done("a")).record
     assert record.state == "Completed"
     assert record.attempts == 2
     assert record.finished_at == "2026-01-02T03:04:00Z"
@@ -84,37 +88,37 @@ def test_completed_is_told_with_times_and_attempts():
 
 def test_a_start_after_the_completion_is_not_when_the_completed_one_started():
     later = START + timedelta(hours=1)
-    record = judge(with_container(started_at=later, restart_count=1), evidence=done("a")).record
+    record = assess(with_container(started_at=later, restart_count=1), evidence=done("a")).record
     assert (record.state, record.started_at) == ("Completed", "")
 
 
 def test_completed_stays_as_recorded_whatever_becomes_of_the_pod():
-    first = judge(with_container(started_at=START), evidence=done("a")).record
-    later = judge(gated_pod("a", serial=9), evidence=done("a"), record=first).record
+    first = assess(with_container(started_at=START), evidence=done("a")).record
+    later = assess(gated_pod("a", serial=9), evidence=done("a"), record=first).record
     assert later == first
 
 
 def test_completed_wins_over_a_recorded_failure():
     record = NodeRecord(uid="a-uid", state="Failed", attempts=3)
-    assert judge(evidence=done("a"), record=record).record.state == "Completed"
+    assert assess(evidence=done("a"), record=record).record.state == "Completed"
 
 
 def test_the_record_of_a_former_node_of_that_name_is_nothing():
     record = NodeRecord(uid="other", state="Failed")
-    assert judge(record=record).record.state == "Active"
+    assert assess(record=record).record.state == "Active"
 
 
 # --- exit codes --------------------------------------------------------------------------
 
 
 def test_a_failing_task_is_restarted_up_to_the_limit():
-    record = judge(crashed(restarts=0)).record
+    record = assess(crashed(restarts=0)).record
     assert (record.state, record.reason) == ("Active", "Restarting")
     assert record.message == "exit 2 at the first attempt"
 
 
 def test_one_failure_too_many_fails_the_node():
-    record = judge(crashed(restarts=1)).record
+    record = assess(crashed(restarts=1)).record
     assert (record.state, record.reason, record.exit_code) == ("Failed", "BackoffLimitExceeded", 2)
     assert record.message == "exit 2 after 2 attempts"
     assert record.finished_at == "2026-01-02T03:03:35Z"
@@ -122,22 +126,22 @@ def test_one_failure_too_many_fails_the_node():
 
 def test_an_attempt_under_way_is_not_counted_as_failed():
     running = with_container(restart_count=1, last_exit_code=2, last_finished_at=OLD)
-    assert judge(running).record.state == "Active"
+    assert assess(running).record.state == "Active"
 
 
 @pytest.mark.parametrize("at", [OLD, NOW + timedelta(hours=1), NOW - timedelta(days=1)])
 def test_the_ledger_is_given_time_before_an_exit_is_judged(at):
     """From when the controller saw the exit, whatever the clock of the node says."""
-    verdict = judge(crashed(restarts=5, at=at), seen=2)
-    assert verdict.record.state == "Active"
-    assert verdict.wake_at == NOW + timedelta(seconds=28)
-    assert judge(crashed(restarts=5, at=at), seen=30).record.state == "Failed"
+    assessment = assess(crashed(restarts=5, at=at), seen=2)
+    assert assessment.record.state == "Active"
+    assert assessment.wake_at == NOW + timedelta(seconds=28)
+    assert assess(crashed(restarts=5, at=at), seen=30).record.state == "Failed"
 
 
 def test_an_exit_is_judged_sooner_when_the_log_of_that_attempt_was_read():
     def read(attempt, seen):
         evidence = Evidence("a-uid", pod_uid="pod-a-1", attempt=attempt)
-        return judge(crashed(restarts=5), evidence=evidence, seen=seen)
+        return assess(crashed(restarts=5), evidence=evidence, seen=seen)
 
     assert read(attempt=6, seen=5).record.state == "Failed"
     assert read(attempt=6, seen=4).wake_at == NOW + timedelta(seconds=1)
@@ -146,23 +150,23 @@ def test_an_exit_is_judged_sooner_when_the_log_of_that_attempt_was_read():
 
 def test_mode_exit_needs_no_such_time():
     spec = replace(SPEC, completion=Completion(mode="Exit"))
-    assert judge(crashed(restarts=5, at=NOW), spec=spec).record.state == "Failed"
+    assert assess(crashed(restarts=5, at=NOW), spec=spec).record.state == "Failed"
 
 
 def test_mode_exit_takes_exit_0_for_success_and_waits_for_the_ledger():
     spec = replace(SPEC, completion=Completion(mode="Exit"))
-    record = judge(ended(0, restarts=9), spec=spec).record
+    record = assess(ended(0, restarts=9), spec=spec).record
     assert (record.state, record.reason) == ("Active", "")
 
 
 def test_exit_0_without_the_token_is_a_failure_in_mode_log():
-    record = judge(crashed(code=0, restarts=1)).record
+    record = assess(crashed(code=0, restarts=1)).record
     assert record.state == "Failed"
     assert record.message == "exit 0 without the token after 2 attempts"
 
 
 def test_the_cause_of_an_end_is_told():
-    assert judge(ended(137, restarts=1, reason="OOMKilled")).record.message == (
+    assert assess(ended(137, restarts=1, reason="OOMKilled")).record.message == (
         "exit 137 (OOMKilled) after 2 attempts"
     )
 
@@ -174,42 +178,42 @@ RULES = FailurePolicy(
 
 def test_a_rule_fails_at_once():
     spec = replace(SPEC, backoff_limit=6, failure_policy=RULES)
-    record = judge(crashed(code=43), spec=spec).record
+    record = assess(crashed(code=43), spec=spec).record
     assert (record.state, record.reason) == ("Failed", "FailurePolicyRule")
 
 
 def test_a_rule_lets_retry_as_without_one():
     spec = replace(SPEC, backoff_limit=0, failure_policy=RULES)
-    assert judge(crashed(code=1), spec=spec).record.reason == "BackoffLimitExceeded"
+    assert assess(crashed(code=1), spec=spec).record.reason == "BackoffLimitExceeded"
 
 
 def test_ignored_exits_do_not_count():
     spec = replace(SPEC, backoff_limit=0, failure_policy=RULES)
     record = None
     for restarts in range(4):
-        record = judge(crashed(code=75, restarts=restarts), spec=spec, record=record).record
+        record = assess(crashed(code=75, restarts=restarts), spec=spec, record=record).record
         assert (record.state, record.ignored_failures) == ("Active", restarts + 1)
-    same = judge(crashed(code=75, restarts=3), spec=spec, record=record).record
+    same = assess(crashed(code=75, restarts=3), spec=spec, record=record).record
     assert same == record
-    counted = judge(crashed(code=1, restarts=4), spec=spec, record=record).record
+    counted = assess(crashed(code=1, restarts=4), spec=spec, record=record).record
     assert counted.state == "Failed"
 
 
 def test_attempts_add_up_over_pods_and_failures_do_not():
-    first = judge(crashed(restarts=1), spec=replace(SPEC, backoff_limit=9)).record
+    first = assess(crashed(restarts=1), spec=replace(SPEC, backoff_limit=9)).record
     assert first.attempts == 2
-    waiting = judge(make_pod("a", state="waiting", serial=7), record=first).record
-    second = judge(make_pod("a", serial=7), record=waiting).record
+    waiting = assess(make_pod("a", state="waiting", serial=7), record=first).record
+    second = assess(make_pod("a", serial=7), record=waiting).record
     assert (second.state, second.attempts, second.attempts_in_earlier_pods) == ("Active", 3, 2)
-    third = judge(replace(crashed(), uid="pod-a-7"), record=second).record
+    third = assess(replace(crashed(), uid="pod-a-7"), record=second).record
     assert (third.state, third.attempts) == ("Active", 3)
 
 
 def test_a_disrupted_pod_is_no_failure():
-    pod = replace(crashed(code=143, restarts=9), disrupted="EvictionByEvictionAPI")
-    assert judge(pod).record.state == "Active"
+    pod = replace(crashed(code=143, restarts=9), disruption_reason="EvictionByEvictionAPI")
+    assert assess(pod).record.state == "Active"
     evicted = replace(crashed(code=137, restarts=9), reason="Evicted", phase="Failed")
-    found = judge(evicted).record
+    found = assess(evicted).record
     assert (found.state, found.reason) == ("Active", "Disrupted")
     assert found.message == "the pod was disrupted (Evicted); a new pod follows"
 
@@ -224,7 +228,7 @@ def test_the_failure_token_fails_its_node():
         failed_at="2026-01-02T03:04:01.5Z",
         last_lines=("why", "gave up"),
     )
-    record = judge(evidence=evidence).record
+    record = assess(evidence=evidence).record
     assert (record.state, record.reason) == ("Failed", "FailureToken")
     assert record.message == "printed the failure token: 'gave up'"
     assert record.finished_at == "2026-01-02T03:04:01Z"
@@ -232,23 +236,23 @@ def test_the_failure_token_fails_its_node():
 
 def test_the_failure_token_of_another_pod_says_nothing_of_this_one():
     evidence = Evidence("a-uid", pod_uid="pod-a-0", failed_at="2026-01-02T03:04:01Z")
-    assert judge(evidence=evidence).record.state == "Active"
+    assert assess(evidence=evidence).record.state == "Active"
 
 
 def test_last_lines_that_arrive_later_are_added_once():
-    failed = judge(crashed(restarts=1)).record
+    failed = assess(crashed(restarts=1)).record
     evidence = Evidence("a-uid", pod_uid="pod-a-1", last_lines=("disk full",))
-    told = judge(crashed(restarts=1), record=failed, evidence=evidence).record
+    told = assess(crashed(restarts=1), record=failed, evidence=evidence).record
     assert told.message == "exit 2 after 2 attempts: 'disk full'"
-    assert judge(crashed(restarts=1), record=told, evidence=evidence).record == told
+    assert assess(crashed(restarts=1), record=told, evidence=evidence).record == told
 
 
 def test_the_message_of_a_failed_node_does_not_grow_with_the_restarts_of_its_pod():
-    record = judge(crashed(restarts=1)).record
+    record = assess(crashed(restarts=1)).record
     for second in range(20):
         lines = (f"12:00:{second:02} disk full " + "x" * 200,)
         evidence = Evidence("a-uid", pod_uid="pod-a-1", last_lines=lines)
-        record = judge(crashed(restarts=second), record=record, evidence=evidence).record
+        record = assess(crashed(restarts=second), record=record, evidence=evidence).record
         assert record.message.startswith("exit 2 after 2 attempts: '12:00:00 disk full")
         assert len(record.message) < 200
 
@@ -257,45 +261,48 @@ def test_the_message_of_a_failed_node_does_not_grow_with_the_restarts_of_its_pod
 
 
 def test_a_recorded_failure_holds_although_the_pod_runs_again():
-    failed = judge(crashed(restarts=1)).record
-    assert judge(with_container(restart_count=2), record=failed).record == failed
+    failed = assess(crashed(restarts=1)).record
+    assert assess(with_container(restart_count=2), record=failed).record == failed
 
 
 def test_a_retry_retires_the_pod_and_starts_afresh_with_the_next():
-    failed = judge(crashed(restarts=1)).record
-    verdict = judge(crashed(restarts=1), record=failed, retry="2")
-    assert verdict.retire
-    assert verdict.record == failed
-    fresh = judge(make_pod("a", serial=5), record=failed, retry="2").record
+    failed = assess(crashed(restarts=1)).record
+    assessment = assess(crashed(restarts=1), record=failed, retry="2")
+    assert assessment.replace_pod
+    assert assessment.record == failed
+    fresh = assess(make_pod("a", serial=5), record=failed, retry="2").record
     assert (fresh.state, fresh.attempts, fresh.retry) == ("Active", 3, "2")
 
 
 def test_a_failure_from_before_a_retry_does_not_swallow_it():
     """The task failed, its log was not known to be read yet, and somebody asked for a retry."""
-    active = judge(crashed(restarts=1), seen=2).record
+    active = assess(crashed(restarts=1), seen=2).record
     assert active.state == "Active"
-    waiting = judge(crashed(restarts=1), record=active, retry="again", seen=5)
-    assert (waiting.record.state, waiting.retire) == ("Active", False)  # its token may be unread
-    verdict = judge(crashed(restarts=1), record=waiting.record, retry="again", seen=30)
-    assert verdict.retire
-    assert verdict.record.state == "Active"
-    fresh = judge(make_pod("a", serial=5), record=verdict.record, retry="again").record
+    waiting = assess(crashed(restarts=1), record=active, retry="again", seen=5)
+    assert (waiting.record.state, waiting.replace_pod) == (
+        "Active",
+        False,
+    )  # its token may be unread
+    assessment = assess(crashed(restarts=1), record=waiting.record, retry="again", seen=30)
+    assert assessment.replace_pod
+    assert assessment.record.state == "Active"
+    fresh = assess(make_pod("a", serial=5), record=assessment.record, retry="again").record
     assert (fresh.state, fresh.retry) == ("Active", "again")
-    again = judge(replace(crashed(restarts=1), uid="pod-a-5"), record=fresh, retry="again").record
+    again = assess(replace(crashed(restarts=1), uid="pod-a-5"), record=fresh, retry="again").record
     assert again.state == "Failed"
 
 
 def test_the_pod_of_a_failure_goes_when_it_has_told_its_last_lines():
     spec = replace(SPEC, failure_policy=FailurePolicy(pods="Delete"))
-    failed = judge(crashed(restarts=1), spec=spec).record
-    early = judge(crashed(restarts=1), record=failed, spec=spec, seen=6)
-    assert not early.discard
+    failed = assess(crashed(restarts=1), spec=spec).record
+    early = assess(crashed(restarts=1), record=failed, spec=spec, seen=6)
+    assert not early.delete_pod
     assert early.wake_at == NOW + timedelta(seconds=4)
     evidence = Evidence("a-uid", pod_uid="pod-a-1", last_lines=("x",))
-    assert judge(crashed(restarts=1), record=failed, spec=spec, evidence=evidence).discard
-    assert judge(crashed(restarts=1), record=failed, spec=spec, seen=10).discard
-    assert not judge(gated_pod("a"), record=failed, spec=spec).discard
-    assert not judge(crashed(restarts=1), record=failed).discard
+    assert assess(crashed(restarts=1), record=failed, spec=spec, evidence=evidence).delete_pod
+    assert assess(crashed(restarts=1), record=failed, spec=spec, seen=10).delete_pod
+    assert not assess(gated_pod("a"), record=failed, spec=spec).delete_pod
+    assert not assess(crashed(restarts=1), record=failed).delete_pod
 
 
 # --- time ----------------------------------------------------------------------------------
@@ -306,12 +313,12 @@ def test_the_deadline_of_a_node():
     limit = NOW + timedelta(seconds=90)
     for started_at in (START, NOW + timedelta(hours=1), NOW - timedelta(days=1)):
         pod = replace(with_container(started_at=started_at), started_at=started_at)
-        early = judge(pod, spec=spec)
+        early = assess(pod, spec=spec)
         assert (early.record.state, early.wake_at) == ("Active", limit)
-        late = judge(pod, spec=spec, now=limit, record=early.record)
+        late = assess(pod, spec=spec, now=limit, record=early.record)
         assert (late.record.state, late.record.reason) == ("Failed", "DeadlineExceeded")
         assert late.record.message == "not completed within nodeDeadlineSeconds (90 s)"
-    assert judge(gated_pod("a"), spec=spec).wake_at is None
+    assert assess(gated_pod("a"), spec=spec).wake_at is None
 
 
 @pytest.mark.parametrize(
@@ -323,16 +330,16 @@ def test_the_deadline_of_a_node():
 )
 def test_what_keeps_a_task_from_starting_fails_its_node_after_a_while(changes, reason):
     pod = replace(with_container(state="waiting", **changes), started_at=START)
-    early = judge(pod)
+    early = assess(pod)
     assert (early.record.state, early.record.reason) == ("Waiting", reason)
     assert early.wake_at == NOW + timedelta(seconds=270)
-    late = judge(pod, seen=300).record
+    late = assess(pod, seen=300).record
     assert (late.state, late.reason) == ("Failed", reason)
 
 
 STUCK = [
     (
-        {"blocker": "init container istio-init: CrashLoopBackOff: back-off"},
+        {"init_failure": "init container istio-init: CrashLoopBackOff: back-off"},
         "ContainerStartFailed",
         "init container istio-init: CrashLoopBackOff: back-off",
     ),
@@ -347,57 +354,61 @@ STUCK = [
 @pytest.mark.parametrize(("changes", "reason", "message"), STUCK)
 def test_what_keeps_the_whole_pod_from_running_is_told_and_fails_its_node(changes, reason, message):
     pod = replace(with_container(state="waiting", reason="PodInitializing"), **changes)
-    early = judge(pod, seen=None).record
+    early = assess(pod, seen=None).record
     assert (early.state, early.reason, early.message) == ("Waiting", reason, message)
-    late = judge(pod, seen=300).record
+    late = assess(pod, seen=300).record
     assert (late.state, late.reason, late.message) == ("Failed", reason, message)
 
 
 def test_a_rejected_pod_is_told_while_the_next_one_is_made():
     rejected = make_pod("a", state="", phase="Failed", reason="AppArmor")
-    first = judge(rejected).record
-    following = judge(make_pod("a", state="", serial=2), record=first).record
+    first = assess(rejected).record
+    following = assess(make_pod("a", state="", serial=2), record=first).record
     assert (following.reason, following.message) == (first.reason, first.message)
-    assert judge(make_pod("a", serial=2), record=following).record.state == "Active"
+    assert assess(make_pod("a", serial=2), record=following).record.state == "Active"
 
 
 def test_a_rejected_pod_is_told_while_the_next_one_waits_at_its_gate():
     node = make_node("a")
     rejected = make_pod("a", state="", phase="Failed", reason="AppArmor")
-    first = judge(rejected).record
-    before = look({}, Scene({"a": rejected}, {"a": node}), NOW)
-    seen = look(before, Scene({"a": gated_pod("a")}, {"a": node}), NOW)
-    court = Court(SPEC, "", Patience(), NOW, seen)
-    verdict = court.judge(Case(node, gated_pod("a"), record=first))
-    assert (verdict.record.reason, verdict.record.message) == (first.reason, first.message)
-    assert verdict.wake_at == NOW + timedelta(seconds=60)
-    assert judge(gated_pod("a"), record=first).record.reason == "SchedulingGated"
+    first = assess(rejected).record
+    before = update_sightings({}, ObservedObjects({"a": rejected}, {"a": node}), NOW)
+    seen = update_sightings(before, ObservedObjects({"a": gated_pod("a")}, {"a": node}), NOW)
+    context = RunContext(SPEC, "", Timeouts(), NOW, seen)
+    assessment = context.assess_node(NodeInputs(node, gated_pod("a"), record=first))
+    assert (assessment.record.reason, assessment.record.message) == (first.reason, first.message)
+    assert assessment.wake_at == NOW + timedelta(seconds=60)
+    assert assess(gated_pod("a"), record=first).record.reason == "SchedulingGated"
 
 
 def test_a_pod_that_silently_does_not_start_is_told_within_a_minute_and_fails_late():
     """A volume that cannot be mounted looks like a large image that is being pulled."""
     pod = with_container(state="waiting", reason="ContainerCreating")
-    first = judge(pod, seen=None)
+    first = assess(pod, seen=None)
     assert (first.record.state, first.record.reason) == ("Waiting", "")
     assert first.wake_at == NOW + timedelta(seconds=45)
-    told = judge(pod, seen=45).record
+    told = assess(pod, seen=45).record
     assert (told.state, told.reason) == ("Waiting", "TaskNotStarted")
     assert "ContainerCreating" in told.message
-    assert judge(pod, seen=None, record=told).record == told  # after a restart of the controller
-    assert judge(pod, seen=899).record.state == "Waiting"
-    late = judge(pod, seen=900).record
+    assert assess(pod, seen=None, record=told).record == told  # after a restart of the controller
+    assert assess(pod, seen=899).record.state == "Waiting"
+    late = assess(pod, seen=900).record
     assert (late.state, late.reason) == ("Failed", "ContainerStartFailed")
 
 
 def test_an_init_container_at_work_is_no_trouble():
     pod = replace(with_container(state="waiting", reason="PodInitializing"), has_init_running=True)
-    verdict = judge(pod, seen=9999)
-    assert (verdict.record.state, verdict.record.reason, verdict.wake_at) == ("Waiting", "", None)
+    assessment = assess(pod, seen=9999)
+    assert (assessment.record.state, assessment.record.reason, assessment.wake_at) == (
+        "Waiting",
+        "",
+        None,
+    )
 
 
 def test_what_cannot_heal_is_given_no_time():
     pod = with_container(state="waiting", reason="InvalidImageName", message="!")
-    assert judge(pod).record.state == "Failed"
+    assert assess(pod).record.state == "Failed"
 
 
 AGAIN = [
@@ -417,72 +428,76 @@ def not_again(reason, restarts=0, **changes):
 @pytest.mark.parametrize(("reason", "told"), AGAIN)
 def test_what_keeps_a_task_that_ended_from_starting_again_is_told_and_fails_its_node(reason, told):
     spec = replace(SPEC, backoff_limit=6)
-    early = judge(not_again(reason), spec=spec, seen=None)
+    early = assess(not_again(reason), spec=spec, seen=None)
     record = early.record
     assert (record.state, record.reason, record.message) == ("Active", told, "why")
     assert (record.finished_in_pod, record.exit_code) == (1, 2)
     assert early.wake_at == NOW + timedelta(seconds=300)
-    late = judge(not_again(reason), spec=spec, seen=300).record
+    late = assess(not_again(reason), spec=spec, seen=300).record
     assert (late.state, late.reason, late.message) == ("Failed", told, "why")
 
 
 def test_an_end_counts_while_the_next_start_cannot_be_created():
-    record = judge(not_again("ErrImagePull", restarts=1)).record
+    record = assess(not_again("ErrImagePull", restarts=1)).record
     assert (record.state, record.reason) == ("Failed", "BackoffLimitExceeded")
     assert record.message == "exit 2 after 2 attempts"
 
 
 def test_the_back_off_between_two_attempts_to_create_a_container_changes_nothing():
     node, spec = make_node("a"), replace(SPEC, backoff_limit=6)
-    told = judge(not_again("ErrImagePull"), spec=spec).record
-    seen = look({}, Scene({"a": not_again("ErrImagePull")}, {"a": node}), NOW)
+    told = assess(not_again("ErrImagePull"), spec=spec).record
+    seen = update_sightings({}, ObservedObjects({"a": not_again("ErrImagePull")}, {"a": node}), NOW)
     for seconds in (100, 299):
         now = NOW + timedelta(seconds=seconds)
-        seen = look(seen, Scene({"a": crashed()}, {"a": node}), now)
-        verdict = Court(spec, "", Patience(), now, seen).judge(Case(node, crashed(), record=told))
-        assert (verdict.record, verdict.wake_at) == (told, NOW + timedelta(seconds=300))
+        seen = update_sightings(seen, ObservedObjects({"a": crashed()}, {"a": node}), now)
+        assessment = RunContext(spec, "", Timeouts(), now, seen).assess_node(
+            NodeInputs(node, crashed(), record=told)
+        )
+        assert (assessment.record, assessment.wake_at) == (told, NOW + timedelta(seconds=300))
     now = NOW + timedelta(seconds=300)
-    verdict = Court(spec, "", Patience(), now, seen).judge(Case(node, crashed(), record=told))
-    assert (verdict.record.state, verdict.record.reason) == ("Failed", "ImagePullFailed")
-    again = judge(crashed(restarts=1), spec=spec, record=told).record
+    assessment = RunContext(spec, "", Timeouts(), now, seen).assess_node(
+        NodeInputs(node, crashed(), record=told)
+    )
+    assert (assessment.record.state, assessment.record.reason) == ("Failed", "ImagePullFailed")
+    again = assess(crashed(restarts=1), spec=spec, record=told).record
     assert (again.state, again.reason) == ("Active", "Restarting")
 
 
 def test_a_start_that_the_kubelet_has_yet_to_try_has_not_ended():
     for reason in ("", "ContainerCreating", "PodInitializing"):
-        assert judge(not_again(reason, restarts=1)).record.finished_in_pod == 1
+        assert assess(not_again(reason, restarts=1)).record.finished_in_pod == 1
     lost = not_again("ErrImagePull", restarts=1, last_reason="ContainerStatusUnknown")
-    assert judge(lost).record.finished_in_pod == 1
+    assert assess(lost).record.finished_in_pod == 1
 
 
 def test_an_end_that_the_pod_no_longer_shows_stays_on_record_and_is_judged():
     """Its container was removed, and the controller has restarted since."""
-    known = judge(crashed()).record
+    known = assess(crashed()).record
     pod = not_again("ContainerCreating")
-    early = judge(pod, record=known, seen=29, spec=replace(SPEC, backoff_limit=0))
+    early = assess(pod, record=known, seen=29, spec=replace(SPEC, backoff_limit=0))
     assert (early.record.finished_in_pod, early.wake_at) == (1, NOW + timedelta(seconds=1))
-    late = judge(pod, record=known, seen=30, spec=replace(SPEC, backoff_limit=0)).record
+    late = assess(pod, record=known, seen=30, spec=replace(SPEC, backoff_limit=0)).record
     assert (late.state, late.reason) == ("Failed", "BackoffLimitExceeded")
 
 
 def test_a_task_that_does_not_start_again_is_told_within_a_minute_and_fails_late():
     """As after a reboot of its node, when a volume cannot be mounted any more."""
     pod = not_again("ContainerCreating", restarts=1)
-    assert judge(pod, seen=44).record.reason == "Restarting"
-    told = judge(pod, seen=45).record
+    assert assess(pod, seen=44).record.reason == "Restarting"
+    told = assess(pod, seen=45).record
     assert (told.state, told.reason) == ("Active", "TaskNotStarted")
     assert "has not started again (ContainerCreating)" in told.message
-    late = judge(pod, seen=900).record
+    late = assess(pod, seen=900).record
     assert (late.state, late.reason) == ("Failed", "ContainerStartFailed")
 
 
 def test_a_token_that_is_yet_to_be_read_comes_before_a_container_that_cannot_be_created_again():
     spec = replace(SPEC, backoff_limit=6)
     pod = not_again("ErrImageNeverPull")
-    early = judge(pod, spec=spec, seen=29)
+    early = assess(pod, spec=spec, seen=29)
     assert (early.record.state, early.wake_at) == ("Active", NOW + timedelta(seconds=1))
-    assert judge(pod, spec=spec, seen=30).record.state == "Failed"
-    assert judge(pod, spec=spec, evidence=done("a"), seen=30).record.state == "Completed"
+    assert assess(pod, spec=spec, seen=30).record.state == "Failed"
+    assert assess(pod, spec=spec, evidence=done("a"), seen=30).record.state == "Completed"
 
 
 def test_a_node_that_is_not_ready_starts_nothing_and_no_start_fails_there():
@@ -491,31 +506,39 @@ def test_a_node_that_is_not_ready_starts_nothing_and_no_start_fails_there():
         with_container(state="waiting", reason="ErrImagePull"),
         with_container(state="waiting", reason="ContainerCreating"),
         make_pod("a", state="", phase="Failed", reason="AppArmor"),
-        make_pod("a", state="", bound=False, unschedulable="untolerated taint"),
+        make_pod("a", state="", is_scheduled=False, unschedulable_message="untolerated taint"),
         not_again("ErrImagePull"),
     ):
-        verdict = judge(pod, node=gone, seen=9999, spec=replace(SPEC, backoff_limit=6))
-        assert verdict.record.state in {"Waiting", "Active"}
-        assert verdict.wake_at is None
+        assessment = assess(pod, node=gone, seen=9999, spec=replace(SPEC, backoff_limit=6))
+        assert assessment.record.state in {"Waiting", "Active"}
+        assert assessment.wake_at is None
 
 
 def test_an_init_container_that_is_at_work_keeps_a_failed_one_from_counting():
     pod = with_container(state="waiting", reason="PodInitializing")
-    pod = replace(pod, blocker="init container sidecar: exit 1", has_init_running=True)
-    verdict = judge(pod, seen=9999)
-    assert (verdict.record.state, verdict.record.reason, verdict.wake_at) == ("Waiting", "", None)
+    pod = replace(pod, init_failure="init container sidecar: exit 1", has_init_running=True)
+    assessment = assess(pod, seen=9999)
+    assert (assessment.record.state, assessment.record.reason, assessment.wake_at) == (
+        "Waiting",
+        "",
+        None,
+    )
 
 
 def test_a_failure_to_start_from_before_a_retry_does_not_swallow_it():
     """It had all its time but a second when somebody asked for a retry."""
     node, pod = make_node("a"), with_container(state="waiting", reason="ErrImagePull")
-    record = judge(pod, seen=299).record
-    seen = look({}, Scene({"a": pod}, {"a": node}), NOW - timedelta(seconds=299))
+    record = assess(pod, seen=299).record
+    seen = update_sightings(
+        {}, ObservedObjects({"a": pod}, {"a": node}), NOW - timedelta(seconds=299)
+    )
     for seconds, state in ((0, "Waiting"), (299, "Waiting"), (300, "Failed")):
         now = NOW + timedelta(seconds=seconds)
-        seen = look(seen, Scene({"a": pod}, {"a": node}, retry="again"), now)
+        seen = update_sightings(seen, ObservedObjects({"a": pod}, {"a": node}, retry="again"), now)
         record = (
-            Court(SPEC, "again", Patience(), now, seen).judge(Case(node, pod, None, record)).record
+            RunContext(SPEC, "again", Timeouts(), now, seen)
+            .assess_node(NodeInputs(node, pod, None, record))
+            .record
         )
         assert record.state == state
 
@@ -523,21 +546,21 @@ def test_a_failure_to_start_from_before_a_retry_does_not_swallow_it():
 def test_a_deadline_from_before_a_retry_does_not_swallow_it():
     spec = replace(SPEC, node_deadline_seconds=90)
     pod = replace(with_container(started_at=START), started_at=START)
-    active = judge(pod, spec=spec).record
+    active = assess(pod, spec=spec).record
     now = NOW + timedelta(seconds=90)
-    verdict = judge(pod, spec=spec, record=active, retry="again", now=now)
-    assert (verdict.retire, verdict.record.state) == (True, "Active")
+    assessment = assess(pod, spec=spec, record=active, retry="again", now=now)
+    assert (assessment.replace_pod, assessment.record.state) == (True, "Active")
     successor = replace(pod, uid="pod-a-2")
-    fresh = judge(successor, spec=spec, record=verdict.record, retry="again", now=now)
+    fresh = assess(successor, spec=spec, record=assessment.record, retry="again", now=now)
     assert (fresh.record.state, fresh.wake_at) == ("Active", now + timedelta(seconds=90))
     assert fresh.record.attempts == 2
 
 
 def test_a_pod_without_room_fails_its_node_after_a_while():
-    pod = make_pod("a", state="", bound=False, unschedulable="Insufficient cpu")
+    pod = make_pod("a", state="", is_scheduled=False, unschedulable_message="Insufficient cpu")
     waited_at_its_gate = replace(pod, created_at=NOW - timedelta(hours=1))
-    assert judge(waited_at_its_gate).record.state == "Waiting"
-    record = judge(pod, seen=300).record
+    assert assess(waited_at_its_gate).record.state == "Waiting"
+    record = assess(pod, seen=300).record
     assert (record.state, record.reason, record.message) == (
         "Failed",
         "Unschedulable",
@@ -546,17 +569,17 @@ def test_a_pod_without_room_fails_its_node_after_a_while():
 
 
 def test_a_node_out_of_sight_is_unreachable_and_not_failed():
-    gone = make_node("a", ready=False, ready_since=NOW - timedelta(days=1))
-    verdict = judge(node=gone, seen=50)
-    assert verdict.record.state == "Active"
-    assert verdict.wake_at == NOW + timedelta(seconds=10)
-    record = judge(node=gone, seen=60).record
+    gone = make_node("a", ready=False, ready_changed_at=NOW - timedelta(days=1))
+    assessment = assess(node=gone, seen=50)
+    assert assessment.record.state == "Active"
+    assert assessment.wake_at == NOW + timedelta(seconds=10)
+    record = assess(node=gone, seen=60).record
     assert (record.state, record.reason) == ("Unreachable", "NodeNotReady")
-    assert judge(node=gone, seen=None, record=record).record.state == "Unreachable"
-    back = judge(record=record).record
+    assert assess(node=gone, seen=None, record=record).record.state == "Unreachable"
+    back = assess(record=record).record
     assert back.state == "Active"
 
 
 def test_a_failure_seen_before_a_node_went_out_of_sight_counts():
-    gone = make_node("a", ready=False, ready_since=NOW - timedelta(seconds=500))
-    assert judge(crashed(restarts=3), node=gone).record.state == "Failed"
+    gone = make_node("a", ready=False, ready_changed_at=NOW - timedelta(seconds=500))
+    assert assess(crashed(restarts=3), node=gone).record.state == "Failed"

@@ -11,7 +11,7 @@ from job_controller.core.plan import (
     Plan,
     WriteReportStatus,
     WriteStatus,
-    without_progress,
+    defer_progress_writes,
 )
 
 OLD = {
@@ -42,7 +42,7 @@ REPORT = WriteReportStatus("report", "uid", {"nodeStates": {}})
 @pytest.mark.parametrize(("requeue", "again"), [(None, 2.0), (1.0, 1.0), (9.0, 2.0)])
 def test_progress_waits_and_is_looked_for_again(actions, requeue, again):
     plan = Plan(actions=actions, requeue_after=requeue)
-    assert without_progress(plan, OLD, 2.0) == Plan(requeue_after=again)
+    assert defer_progress_writes(plan, OLD, 2.0) == Plan(requeue_after=again)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_progress_waits_and_is_looked_for_again(actions, requeue, again):
 )
 def test_the_end_of_the_run_and_every_trouble_of_a_node_are_on_record_at_once(change):
     plan = Plan(actions=(REPORT, WriteStatus({**NEW, **change})))
-    assert without_progress(plan, OLD, 2.0) == plan
+    assert defer_progress_writes(plan, OLD, 2.0) == plan
 
 
 @pytest.mark.parametrize(
@@ -72,13 +72,13 @@ def test_the_end_of_the_run_and_every_trouble_of_a_node_are_on_record_at_once(ch
 def test_a_status_that_says_more_than_progress_does_not_wait_for_the_report(change):
     status = WriteStatus({**NEW, **change})
     plan = Plan(actions=(REPORT, status))
-    assert without_progress(plan, OLD, 2.0) == Plan((status,), requeue_after=2.0)
+    assert defer_progress_writes(plan, OLD, 2.0) == Plan((status,), requeue_after=2.0)
 
 
 def test_what_is_to_be_done_is_done_without_the_records_of_progress():
     apply = ApplyDaemonSet({})
     plan = Plan(actions=(apply, REPORT, WriteStatus(NEW)), requeue_after=1.0)
-    assert without_progress(plan, OLD, 2.0) == Plan((apply,), requeue_after=1.0)
+    assert defer_progress_writes(plan, OLD, 2.0) == Plan((apply,), requeue_after=1.0)
 
 
 def test_a_plan_that_touches_pods_or_tells_an_event_is_carried_out_whole():
@@ -89,4 +89,4 @@ def test_a_plan_that_touches_pods_or_tells_an_event_is_carried_out_whole():
         replace(plan, is_urgent=True),
         Plan(requeue_after=3.0),
     ):
-        assert without_progress(other, OLD, 2.0) == other
+        assert defer_progress_writes(other, OLD, 2.0) == other

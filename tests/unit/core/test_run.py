@@ -16,7 +16,7 @@ from job_controller.core.plan import (
     ApplyDaemonSet,
     DeleteDaemonSet,
     DeletePods,
-    OpenGates,
+    RemoveSchedulingGates,
     WriteReportStatus,
     WriteStatus,
 )
@@ -47,7 +47,7 @@ def failing(node):
 
 
 def lost(name):
-    return make_node(name, ready=False, ready_since=START - timedelta(hours=1))
+    return make_node(name, ready=False, ready_changed_at=START - timedelta(hours=1))
 
 
 def reason_of(plan):
@@ -63,7 +63,7 @@ def run(w, now=NOW, seen=timedelta(minutes=1)):
     `seen` is for how long the controller has seen all that is there. The API server would take the
     DaemonSet of a Job that has not started.
     """
-    plan = decide(seen_before(w.snapshot(is_tried=True), seen, now), now)
+    plan = decide(seen_before(w.snapshot(is_dry_run_done=True), seen, now), now)
     for action in plan.actions:
         if isinstance(action, WriteStatus):
             w.job = replace(w.job, status=action.status)
@@ -129,7 +129,7 @@ def test_nodes_that_all_leave_at_once_complete_nothing():
     w.job = replace(w.job, raw_spec={"nodes": {"selector": {"matchLabels": {"zone": "a"}}}})
     selector = {"matchLabels": {"zone": "a"}}
     spec(w, nodes=NodeSelection(selector=selector))
-    w.pods = [replace(make_pod("a"), deleting=True)]
+    w.pods = [replace(make_pod("a"), is_terminating=True)]
     run(w)
     assert "Complete" not in conditions(w)
 
@@ -201,11 +201,11 @@ def test_pause_holds_turns_until_more_is_allowed():
     plan = run(w)
     assert conditions(w)["Suspended"] == ("True", "MaxFailedNodesExceeded")
     assert w.job.status["phase"] == "Paused"
-    assert not acts(plan, OpenGates)
+    assert not acts(plan, RemoveSchedulingGates)
     spec(w, failure_policy=FailurePolicy("Pause", 1))
     plan = run(w)
     assert conditions(w)["Suspended"] == ("False", "Resumed")
-    assert acts(plan, OpenGates)
+    assert acts(plan, RemoveSchedulingGates)
 
 
 def test_a_run_that_its_policy_holds_does_not_hear_its_deadline_and_has_all_of_it_again():
@@ -249,7 +249,7 @@ def test_a_failed_run_gives_no_turns_and_its_daemon_set_is_not_made_again():
     run(w)
     w.nodes["d"] = make_node("d")
     w.pods.append(gated_pod("d"))
-    assert not acts(run(w), OpenGates)
+    assert not acts(run(w), RemoveSchedulingGates)
     w.has_daemon_set = False
     assert not acts(decide(w.snapshot(pods=()), NOW), ApplyDaemonSet)
 
@@ -306,22 +306,22 @@ def retried(w):
 def test_a_deletion_that_is_refused_lets_gates_be_opened_and_a_gate_lets_pods_be_deleted():
     w = retried(three("Continue"))
     w.nodes["d"] = make_node("d")
-    w.pods.append(replace(failing("d"), deleting=False))
+    w.pods.append(replace(failing("d"), is_terminating=False))
     w.desired = w.scheduled = 4
     w.job = replace(w.job, annotations={names.ANNOTATION_RETRY: "2"})
     record = NodeRecord(uid="d-uid", state="Failed", pod_uid=w.pods[3].uid, retry="1")
     w.report_status["nodeStates"]["d"] = record.to_raw()
-    refused = {"gates_refusal": "no gates", "deletion_refusal": "no deletions"}
+    refused = {"gate_refusal": "no gates", "deletion_refusal": "no deletions"}
 
     everything = decide(w.snapshot(), NOW)
-    assert acts(everything, OpenGates)
+    assert acts(everything, RemoveSchedulingGates)
     assert acts(everything, DeletePods)
     without_deletion = decide(w.snapshot(deletion_refusal="no deletions"), NOW)
-    assert acts(without_deletion, OpenGates) == acts(everything, OpenGates)
+    assert acts(without_deletion, RemoveSchedulingGates) == acts(everything, RemoveSchedulingGates)
     assert not acts(without_deletion, DeletePods)
-    without_gates = decide(w.snapshot(gates_refusal="no gates"), NOW)
+    without_gates = decide(w.snapshot(gate_refusal="no gates"), NOW)
     assert acts(without_gates, DeletePods) == acts(everything, DeletePods)
-    assert not acts(without_gates, OpenGates)
+    assert not acts(without_gates, RemoveSchedulingGates)
 
     both = decide(w.snapshot(**{key: f"{text} {'x' * 4000}" for key, text in refused.items()}), NOW)
     (status,) = [a.status for a in acts(both, WriteStatus)]
@@ -392,7 +392,7 @@ def test_a_retry_opens_a_failed_run_for_its_failed_nodes_only():
     assert "completionTime" not in w.job.status
     w.pods[1] = gated_pod("b", serial=5)
     plan = run(w)
-    assert [pod.node_name for pod in acts(plan, OpenGates)[0].pods] == ["b"]
+    assert [pod.node_name for pod in acts(plan, RemoveSchedulingGates)[0].pods] == ["b"]
     assert w.job.status["nodes"]["failed"] == 0
 
 
@@ -416,12 +416,12 @@ def test_a_retry_that_finds_every_node_completed_ends_the_run_anew():
 
 def test_a_retry_gives_an_unreachable_node_its_time_to_come_back():
     w = world("a", "b", gated=True, evidence={"a": done("a")})
-    w.nodes["b"] = replace(w.nodes["b"], ready=False, ready_since=NOW)
-    seen = seen_before(w.snapshot(is_tried=True), timedelta(hours=2), NOW).seen
+    w.nodes["b"] = replace(w.nodes["b"], ready=False, ready_changed_at=NOW)
+    seen = seen_before(w.snapshot(is_dry_run_done=True), timedelta(hours=2), NOW).seen
     run(w)
     assert conditions(w)["Failed"] == ("True", "MaxFailedNodesExceeded")
     w.job = replace(w.job, annotations={names.ANNOTATION_RETRY: "1"})
-    plan = decide(replace(w.snapshot(is_tried=True), seen=seen), NOW)
+    plan = decide(replace(w.snapshot(is_dry_run_done=True), seen=seen), NOW)
     assert [event.reason for event in plan.events] == ["Retrying"]
     assert plan.requeue_after == 60.0
     assert acts(plan, WriteStatus)[0].status["phase"] == "Running"
@@ -429,7 +429,7 @@ def test_a_retry_gives_an_unreachable_node_its_time_to_come_back():
 
 def test_a_retry_whose_node_is_still_unreachable_a_minute_later_ends_the_run_anew():
     w = world("a", "b", gated=True, evidence={"a": done("a")})
-    w.nodes["b"] = replace(w.nodes["b"], ready=False, ready_since=NOW)
+    w.nodes["b"] = replace(w.nodes["b"], ready=False, ready_changed_at=NOW)
     run(w)
     failed_at = completion_time(w)
     w.job = replace(w.job, annotations={names.ANNOTATION_RETRY: "1"})
@@ -516,7 +516,7 @@ def test_suspend_gates_new_pods_and_opens_none():
     w.pods.append(gated_pod("b"))
     plan = run(w)
     assert acts(plan, ApplyDaemonSet)
-    assert not acts(plan, OpenGates)
+    assert not acts(plan, RemoveSchedulingGates)
 
 
 def test_a_run_is_called_paused_when_the_gate_is_seen_to_be_up():
@@ -624,16 +624,16 @@ def test_a_completed_node_is_not_counted_in_the_place_of_one_whose_pod_is_ending
     w = world("a", "b", "c", gated=True, desired=2, scheduled=2, evidence={"a": done("a")})
     w.nodes["a"] = replace(w.nodes["a"], taints=(Taint("maintenance", "NoSchedule"),))
     w.nodes["b"] = lost("b")
-    w.pods = [replace(make_pod("b"), deleting=True), make_pod("c")]
+    w.pods = [replace(make_pod("b"), is_terminating=True), make_pod("c")]
     plan = run(w)
     assert w.job.status["nodes"]["completed"] == 0
     assert reason_of(plan) == "NodesUnreachable"
 
 
 def test_a_refusal_that_is_over_does_not_hide_why_pods_are_missing_now():
-    w = world("a", "b", gated=True, pods_refused="exceeded quota: pods=0")
+    w = world("a", "b", gated=True, failed_create_message="exceeded quota: pods=0")
     w.nodes["b"] = lost("b")
-    w.pods = [make_pod("a"), replace(make_pod("b"), deleting=True)]
+    w.pods = [make_pod("a"), replace(make_pod("b"), is_terminating=True)]
     assert reason_of(run(w)) == "NodesUnreachable"
     w.nodes["c"] = make_node("c")
     plan = run(w)
@@ -657,32 +657,34 @@ def test_why_pods_are_missing_is_asked_when_nothing_else_tells(changes, lacks):
     w = world("a", "b", gated=True)
     for field, value in changes.items():
         setattr(w, field, value)
-    assert decide(w.snapshot(), NOW).lacks_pods is lacks
+    assert decide(w.snapshot(), NOW).has_missing_pods is lacks
 
 
 def test_pods_of_nodes_that_are_down_are_not_asked_about():
     w = world("a", "b", gated=True)
     w.nodes["b"] = lost("b")
-    w.pods = [make_pod("a"), replace(make_pod("b"), deleting=True)]
-    assert not decide(w.snapshot(), NOW).lacks_pods
+    w.pods = [make_pod("a"), replace(make_pod("b"), is_terminating=True)]
+    assert not decide(w.snapshot(), NOW).has_missing_pods
 
 
 def test_a_refusal_that_was_told_stays_until_it_is_looked_for_again():
     """As after a restart of the controller, which knows no event yet."""
-    w = world("a", "b", gated=True, running=False, desired=2, pods_refused="exceeded quota")
+    w = world(
+        "a", "b", gated=True, running=False, desired=2, failed_create_message="exceeded quota"
+    )
     run(w)
     before = w.job.status["conditions"]
-    w.pods_refused = None
+    w.failed_create_message = None
     plan = run(w)
     assert (w.job.status["conditions"], plan.events) == (before, ())
-    w.pods_refused = ""
+    w.failed_create_message = ""
     assert reason_of(run(w)) != "FailedCreate"
 
 
 def test_a_run_that_waits_for_the_pod_of_a_completed_node_that_is_down_says_so():
     w = world("a", "b", gated=True, evidence={"a": done("a"), "b": done("b")})
     w.nodes["b"] = lost("b")
-    w.pods = [make_pod("a"), replace(make_pod("b"), deleting=True)]
+    w.pods = [make_pod("a"), replace(make_pod("b"), is_terminating=True)]
     plan = run(w)
     assert w.job.status["nodes"]["completed"] == 2
     assert not w.job.is_true(names.CONDITION_COMPLETE)

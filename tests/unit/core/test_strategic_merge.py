@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from job_controller.core.desired.strategic_merge import merge_patch, strategic_merge
+from job_controller.core.desired.strategic_merge import diff_merge_patch, strategic_merge
 
 
 @pytest.mark.parametrize(
@@ -67,5 +67,5 @@ def apply(target, patch):
 
 @given(objects, objects)
 def test_the_patch_leads_from_one_to_the_other(old, new):
-    assert apply(old, merge_patch(old, new)) == new
-    assert merge_patch(new, new) == {}
+    assert apply(old, diff_merge_patch(old, new)) == new
+    assert diff_merge_patch(new, new) == {}

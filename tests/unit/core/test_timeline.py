@@ -3,7 +3,7 @@
 import pytest
 
 from daemonset_job.api.report import NodeRecord
-from job_controller.core.render.timeline import tell_run, without_present
+from job_controller.core.render.timeline import build_timeline, drop_current_lines
 
 START = "2026-01-02T03:04:05Z"
 
@@ -21,7 +21,9 @@ def record(state="Completed", end=None, **fields):
 
 def tell(records, **summary):
     nodes = {"desired": len(records)}
-    return tell_run({"phase": "Running", "startTime": START, "nodes": nodes, **summary}, records)
+    return build_timeline(
+        {"phase": "Running", "startTime": START, "nodes": nodes, **summary}, records
+    )
 
 
 def ended(phase, message, seconds):
@@ -58,7 +60,7 @@ def test_what_is_so_now_comes_last_and_was_so_at_the_end_of_a_run_that_is_over()
         "now: a unreachable: the node has not been Ready since noon",
         "now: Running: 1 of 2 nodes completed, 1 unreachable (a)",
     ]
-    assert without_present(running) == running[:-2]
+    assert drop_current_lines(running) == running[:-2]
     over = tell(records, **ended("Failed", "1 unreachable (a)", 200))
     assert over[-2:] == [
         "+3m20s a unreachable: the node has not been Ready since noon",
@@ -92,7 +94,7 @@ def test_how_many_nodes_is_told_once_it_is_known():
 
 
 def test_there_is_no_story_before_the_start():
-    assert tell_run({"phase": "Pending"}, {}) == []
+    assert build_timeline({"phase": "Pending"}, {}) == []
 
 
 def test_a_thousand_ways_to_fail_are_a_page_still():

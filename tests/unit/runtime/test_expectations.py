@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from daemonset_job.runtime.expectations import HighWater
+from daemonset_job.runtime.expectations import VersionExpectations
 from tests.clocks import FakeClock
 
 
@@ -12,8 +12,8 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def water(clock) -> HighWater[str]:
-    return HighWater(clock, ttl_seconds=60)
+def water(clock) -> VersionExpectations[str]:
+    return VersionExpectations(clock, ttl_seconds=60)
 
 
 def test_key_without_writes_is_ready(water):

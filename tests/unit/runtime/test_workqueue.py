@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from daemonset_job.runtime.workqueue import TICK_SECONDS, QueueClosed, WorkQueue, namespace_of
+from daemonset_job.runtime.workqueue import MIN_DELAY_SECONDS, QueueClosed, WorkQueue, namespace_of
 
 pytestmark = pytest.mark.looptime
 
@@ -56,7 +56,7 @@ async def test_no_delay_is_so_short_that_whoever_asks_for_the_rest_of_one_would_
     queue: WorkQueue[str] = WorkQueue()
     queue.add_after("a", 1e-12)
     await queue.get()
-    assert now() == TICK_SECONDS
+    assert now() == MIN_DELAY_SECONDS
 
 
 @pytest.mark.parametrize("seconds", [0, -1])

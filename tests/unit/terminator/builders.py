@@ -58,7 +58,7 @@ def make_pod(node, **changes) -> Pod:
         resource_version="1",
         owner_uid="ds-uid",
         node_name=node,
-        bound=True,
+        is_scheduled=True,
         phase="Running",
         created_at=NOW,
         container=Container("running"),

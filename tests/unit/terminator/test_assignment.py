@@ -169,8 +169,8 @@ def test_success_by_exit_code(container, expected):
 @pytest.mark.parametrize(
     "ending",
     [
-        {"deleting": True},
-        {"disrupted": "EvictionByEvictionAPI"},
+        {"is_terminating": True},
+        {"disruption_reason": "EvictionByEvictionAPI"},
         *({"reason": reason} for reason in ("Evicted", "NodeShutdown", "Preempting", "Terminated")),
     ],
 )

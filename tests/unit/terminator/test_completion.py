@@ -94,7 +94,7 @@ def test_one_count_alone_does_not_do():
         ({"daemon_set": None}, "the Job has no DaemonSet"),
         ({"daemon_set": make_daemon_set(3, owner_uid="other")}, "the Job has no DaemonSet"),
         ({"daemon_set": make_daemon_set(3, owner_uid="")}, "the Job has no DaemonSet"),
-        ({"daemon_set": make_daemon_set(3, deleting=True)}, "is being deleted"),
+        ({"daemon_set": make_daemon_set(3, is_terminating=True)}, "is being deleted"),
         ({"daemon_set": make_daemon_set(3, observed_generation=2)}, "not observed the newest spec"),
         ({"daemon_set": make_daemon_set(4)}, "counts 4 nodes with a pod, but 3 have one"),
         ({"daemon_set": make_daemon_set(2)}, "counts 2 nodes with a pod, but 3 have one"),
@@ -104,7 +104,7 @@ def test_one_count_alone_does_not_do():
             {"job": make_job(COMPLETE, raw_spec={"nodes": {"include": ["a"]}})},
             "an older spec.nodes",
         ),
-        ({"job": make_job(COMPLETE, deleting=True)}, "the Job is being deleted"),
+        ({"job": make_job(COMPLETE, is_terminating=True)}, "the Job is being deleted"),
         ({"job": make_job(COMPLETE, generation=3)}, "not observed the newest spec"),
         (
             {"job": make_job(COMPLETE, status={"observedGeneration": None})},
@@ -122,7 +122,7 @@ def test_what_keeps_a_job(changes, words):
         make_pod("c", owner_uid="another-ds"),
         make_pod("c", owner_uid=""),
         make_pod("c", namespace="elsewhere"),
-        make_pod("c", deleting=True),
+        make_pod("c", is_terminating=True),
         make_pod("c", node_name=""),
     ],
 )
@@ -133,7 +133,7 @@ def test_pods_that_do_not_count(pod):
 
 
 def test_a_gated_pod_counts_by_the_node_it_is_meant_for():
-    snapshot = world(pods=[make_pod("a"), make_pod("b"), make_pod("c", bound=False)])
+    snapshot = world(pods=[make_pod("a"), make_pod("b"), make_pod("c", is_scheduled=False)])
     assert take_count(snapshot).wanted == {"a", "b", "c"}
 
 
@@ -245,7 +245,7 @@ def held(snapshot, overdue_since):
         (
             {
                 "completed": ("a", "b"),
-                "pods": [*map(make_pod, "ab"), make_pod("c", bound=False, container=None)],
+                "pods": [*map(make_pod, "ab"), make_pod("c", is_scheduled=False, container=None)],
             },
             "2 of 3 nodes are completed",
         ),
@@ -361,7 +361,7 @@ def test_a_tainted_node_that_completed_does_not_keep_its_job():
 
 def test_a_tainted_node_with_a_pod_does_not_stand_for_one_without():
     """a and b completed, a is tainted; the pod of c, which is wanted, is being deleted."""
-    pods = [make_pod("a"), make_pod("b"), make_pod("c", deleting=True)]
+    pods = [make_pod("a"), make_pod("b"), make_pod("c", is_terminating=True)]
     snapshot = world(completed=("a", "b"), pods=pods)
     counted = make_daemon_set(2, misscheduled=1)
     assert obstacle(replace(snapshot, daemon_set=counted)) == (
@@ -375,7 +375,7 @@ def test_a_tainted_node_with_a_pod_does_not_stand_for_one_without():
 
 
 def test_a_node_that_left_the_selection_does_not_keep_its_job_while_its_pod_goes():
-    pods = [make_pod("a"), make_pod("b"), make_pod("c", deleting=True)]
+    pods = [make_pod("a"), make_pod("b"), make_pod("c", is_terminating=True)]
     snapshot = world(completed=("a", "b"), pods=pods, job=without_c())
     found = daemon_set_without_c(2, misscheduled=1)
     assert obstacle(replace(snapshot, daemon_set=found)) == ""
@@ -499,8 +499,8 @@ pods = st.lists(
         make_pod,
         st.sampled_from("abcd"),
         owner_uid=st.sampled_from(["ds-uid", "ds-uid", "forged"]),
-        deleting=st.booleans(),
-        bound=st.booleans(),
+        is_terminating=st.booleans(),
+        is_scheduled=st.booleans(),
     ),
     max_size=8,
 )
@@ -529,7 +529,7 @@ def test_order_and_repetition_do_not_matter_and_nothing_is_declared_early(
     again = pods + pods[:3]
     random.shuffle(again)
     assert take_count(replace(snapshot, pods=again)) == count
-    live = {pod.node_name for pod in pods if pod.owner_uid == "ds-uid" and not pod.deleting}
+    live = {pod.node_name for pod in pods if pod.owner_uid == "ds-uid" and not pod.is_terminating}
     assert count.wanted == live
     assert count.completed <= count.wanted
     if judge_ending(snapshot.job, lambda: count, NOW).may_delete:

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from daemonset_job.api.past import summarized
 from daemonset_job.api.report import Evidence
+from daemonset_job.api.report_summary import summarize
 from daemonset_job.kube.client.errors import Invalid, KubeError, NotFound, TooLarge
 from terminator.ledger.writer import REFUSALS_LIMIT, REFUSED_SECONDS, WRITTEN_SECONDS, Ledger
 from terminator.metrics import Metrics
@@ -318,7 +318,7 @@ async def test_what_was_written_and_is_lost_is_entered_again(running, version, s
 
 async def test_nothing_is_entered_in_a_report_of_which_there_is_a_summary(running):
     whole = make_report({"a": done("a")}, name="sample-job-uid")
-    cluster = Cluster(summarized(whole))
+    cluster = Cluster(summarize(whole))
     cluster.whole = [whole]
     cluster.takes = lambda _name, _entries: None
     cluster.ledger.enter(make_job(), "a", done("a"))

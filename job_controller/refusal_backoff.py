@@ -19,7 +19,7 @@ RETRY_SECONDS = (15.0, 300.0)
 # A DaemonSet that is there is about to get its gate, without which completed work can run again.
 GATE_RETRY_SECONDS = (15.0, 15.0)
 
-_DAEMON_SET = "refusal"
+_DAEMON_SET = "daemon_set_refusal"
 _Spec = tuple[str, int, str]
 
 
@@ -33,7 +33,7 @@ class _Refusal:
     until: float
 
 
-class Refusals:
+class RefusalBackoff:
     """The refusals that stand, by Job and by the field of a snapshot that tells of them."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Refusals:
         """Drop what is known of a Job that is gone."""
         self._by_key.pop(key, None)
 
-    def hold_back(self, key: Key, snapshot: Snapshot, now: float) -> Snapshot:
+    def with_known_refusal(self, key: Key, snapshot: Snapshot, now: float) -> Snapshot:
         """Return the snapshot that knows of a refused DaemonSet whose next try is not due yet.
 
         Of other refused writes only the delay grows: they are tried whenever a change is looked
@@ -60,17 +60,19 @@ class Refusals:
                 del known[field]
         if not known:
             self._by_key.pop(key, None)
-        held = known.get(_DAEMON_SET)
-        if held is None or now >= held.until or held.daemon_set_uid != _uid(snapshot):
+        refused = known.get(_DAEMON_SET)
+        if refused is None or now >= refused.until or refused.daemon_set_uid != _uid(snapshot):
             return snapshot
         return replace(
             snapshot,
-            daemon_set=snapshot.daemon_set or held.found,
-            refusal=held.message,
-            retry_seconds=held.until - now,
+            daemon_set=snapshot.daemon_set or refused.found,
+            daemon_set_refusal=refused.message,
+            retry_seconds=refused.until - now,
         )
 
-    def note(self, key: Key, field: str, before: Snapshot, after: Snapshot, now: float) -> Snapshot:
+    def record(
+        self, key: Key, field: str, before: Snapshot, after: Snapshot, now: float
+    ) -> Snapshot:
         """Note a write that was refused; return `after` with when it is tried again.
 
         `before` is the snapshot without the refusal, `after` with it. A write that was refused
@@ -95,7 +97,7 @@ class Refusals:
         soonest = min(refusal.until for refusal in known.values())
         return replace(after, retry_seconds=max(soonest - now, 0.0))
 
-    def settle(self, key: Key, snapshot: Snapshot) -> None:
+    def clear_resolved(self, key: Key, snapshot: Snapshot) -> None:
         """Forget what the last pass, with this snapshot at its end, has not seen refused."""
         known = self._by_key.get(key, {})
         for field in list(known):
@@ -106,7 +108,7 @@ class Refusals:
 
 
 def _spec(job: Job) -> _Spec:
-    return job.uid, job.generation, job.retry_token
+    return job.uid, job.generation, job.retry_request
 
 
 def _uid(snapshot: Snapshot) -> str:

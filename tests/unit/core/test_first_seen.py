@@ -4,7 +4,13 @@ from dataclasses import replace
 from datetime import timedelta
 
 from daemonset_job.api.objects import Container
-from job_controller.core.state.sightings import Scene, ended, look, not_starting, shifted
+from job_controller.core.state.first_seen import (
+    ObservedObjects,
+    not_starting,
+    shift_sightings,
+    task_ended,
+    update_sightings,
+)
 from tests.unit.builders import NOW, gated_pod, make_node, make_pod
 
 NODE = make_node("a")
@@ -12,7 +18,7 @@ PULLING = make_pod("a", container=Container("waiting", "ContainerCreating"))
 NO_IMAGE = make_pod("a", container=Container("waiting", "ErrImagePull"))
 CRASHED = make_pod("a", container=Container("waiting", "CrashLoopBackOff", last_exit_code=1))
 REJECTED = make_pod("a", state="", phase="Failed", reason="AppArmor")
-FAILED_INIT = replace(PULLING, blocker="init container x: exit 1")
+FAILED_INIT = replace(PULLING, init_failure="init container x: exit 1")
 AT_WORK = replace(PULLING, has_init_running=True)
 
 
@@ -21,7 +27,9 @@ def counted(*sights, retry="", failed=()):
     seen, pod, node, now = {}, None, NODE, NOW
     for seconds, pod_, *nodes in sights:
         pod, node = pod_, (nodes or [NODE])[0]
-        seen = look(seen, Scene({"a": pod}, {"a": node}, failed, retry=retry), now)
+        seen = update_sightings(
+            seen, ObservedObjects({"a": pod}, {"a": node}, failed, retry=retry), now
+        )
         now += timedelta(seconds=seconds)
     fact = not_starting(node, pod, retry, seen)
     return (now - seen[fact].first).total_seconds() if fact is not None else None
@@ -72,9 +80,9 @@ def test_a_task_that_starts_ends_the_rejections():
 
 def test_another_try_begins_again():
     assert counted((100, REJECTED), (0, REJECTED)) == 100
-    seen = look({}, Scene({"a": REJECTED}, {"a": NODE}), NOW)
-    on_record = look(seen, Scene({"a": REJECTED}, {"a": NODE}, {"a"}), NOW)
-    assert not [fact for fact in on_record if fact.what == "rejected"]
+    seen = update_sightings({}, ObservedObjects({"a": REJECTED}, {"a": NODE}), NOW)
+    on_record = update_sightings(seen, ObservedObjects({"a": REJECTED}, {"a": NODE}, {"a"}), NOW)
+    assert not [fact for fact in on_record if fact.kind == "rejected"]
     fact = not_starting(NODE, NO_IMAGE, "2", {})
     assert fact != not_starting(NODE, NO_IMAGE, "1", {})
 
@@ -92,15 +100,17 @@ def test_a_back_off_hides_whether_the_container_can_be_created():
 
 
 def test_how_many_starts_have_ended_never_goes_back():
-    seen = look({}, Scene({"a": CRASHED}, {"a": NODE}), NOW)
+    seen = update_sightings({}, ObservedObjects({"a": CRASHED}, {"a": NODE}), NOW)
     unclear = replace(PULLING, container=Container("waiting", "ContainerCreating"))
-    later = look(seen, Scene({"a": unclear}, {"a": NODE}), NOW + timedelta(seconds=9))
-    assert later[ended(CRASHED, 1)].first == NOW
+    later = update_sightings(
+        seen, ObservedObjects({"a": unclear}, {"a": NODE}), NOW + timedelta(seconds=9)
+    )
+    assert later[task_ended(CRASHED, 1)].first == NOW
 
 
 def test_sightings_move_with_a_clock_that_is_set():
-    seen = look({}, Scene({"a": REJECTED}, {"a": NODE}), NOW)
+    seen = update_sightings({}, ObservedObjects({"a": REJECTED}, {"a": NODE}), NOW)
     hour = timedelta(hours=1)
-    assert {s.first for s in shifted(seen, hour).values()} == {NOW + hour}
-    lost = look(seen, Scene({}, {}), NOW)
-    assert {s.lost for s in shifted(lost, -hour).values()} == {NOW - hour}
+    assert {s.first for s in shift_sightings(seen, hour).values()} == {NOW + hour}
+    lost = update_sightings(seen, ObservedObjects({}, {}), NOW)
+    assert {s.gone_at for s in shift_sightings(lost, -hour).values()} == {NOW - hour}

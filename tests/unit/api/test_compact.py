@@ -7,19 +7,19 @@ from dataclasses import replace
 import pytest
 
 from daemonset_job.api import names
-from daemonset_job.api.job import parse_job
-from daemonset_job.api.kept import (
-    kept_daemon_set,
-    kept_job,
-    placed_job,
-    placing_daemon_set,
-    placing_job,
-    whole_daemon_set,
-    whole_job,
+from daemonset_job.api.compact import (
+    compact_daemon_set,
+    compact_daemon_set_placement,
+    compact_job,
+    compact_job_placement,
+    expand_daemon_set,
+    expand_job,
+    expand_job_placement,
 )
+from daemonset_job.api.job import parse_job
 from daemonset_job.api.objects import parse_daemon_set
-from daemonset_job.api.packed import pack
-from job_controller.caches import project_job
+from daemonset_job.api.packed_json import pack_json
+from job_controller.caches import parse_cached_job
 from job_controller.core.desired.limits import SPEC_LIMIT_BYTES, spec_bytes
 
 LONG = [f"echo step {number} of the work on this node" for number in range(1200)]
@@ -75,34 +75,34 @@ def raw_daemon_set(spec):
 def test_a_kept_job_is_whole_again_when_it_is_looked_at():
     job = parse_job(raw_job())
     only_ours = {names.ANNOTATION_RETRY: "again"}
-    assert whole_job(kept_job(job)) == replace(job, annotations=only_ours)
-    assert whole_job(kept_job(job)).manifest() == job.manifest()
-    assert whole_job(job) is job
+    assert expand_job(compact_job(job)) == replace(job, annotations=only_ours)
+    assert expand_job(compact_job(job)).manifest() == job.manifest()
+    assert expand_job(job) is job
 
 
 def test_the_terminator_keeps_what_chooses_nodes():
     job = parse_job(raw_job())
-    found = placed_job(placing_job(job))
+    found = expand_job_placement(compact_job_placement(job))
     assert found.nodes_hash == job.nodes_hash
     assert found.spec.nodes == job.spec.nodes
     template = SPEC["template"]["spec"]
     placing = {key: template[key] for key in ("affinity", "nodeSelector", "tolerations")}
     assert found.spec.template == {"spec": placing}
-    kept = (found.spec.completion, found.spec.results, found.spec.suspend, found.retry_token)
+    kept = (found.spec.completion, found.spec.results, found.spec.suspend, found.retry_request)
     assert kept == (job.spec.completion, ("size",), True, "again")
 
 
 def test_a_job_without_a_choice_of_nodes_keeps_its_hash():
     job = parse_job(raw_job(image="i"))
-    assert placed_job(placing_job(job)).nodes_hash == job.nodes_hash
+    assert expand_job_placement(compact_job_placement(job)).nodes_hash == job.nodes_hash
 
 
 def test_a_kept_daemon_set_is_whole_again_but_for_the_labels_of_others():
     found = parse_daemon_set(raw_daemon_set(SPEC))
-    whole = whole_daemon_set(kept_daemon_set(found))
+    whole = expand_daemon_set(compact_daemon_set(found))
     assert (whole.spec, whole.nodes_hash) == (found.spec, "abc")
     assert whole.labels == {names.LABEL_MANAGED: "true"}
-    placing = placing_daemon_set(found)
+    placing = compact_daemon_set_placement(found)
     assert (placing.nodes_hash, placing.pod_spec["affinity"]) == ("abc", AFFINITY)
     assert "containers" not in placing.pod_spec
 
@@ -110,15 +110,15 @@ def test_a_kept_daemon_set_is_whole_again_but_for_the_labels_of_others():
 def test_a_spec_that_is_too_large_is_measured_and_not_kept():
     raw = raw_job(image="i", args=["x" * SPEC_LIMIT_BYTES])
     size = spec_bytes(parse_job(raw))
-    job = whole_job(project_job(raw))
+    job = expand_job(parse_cached_job(raw))
     assert (spec_bytes(job), dict(job.raw_spec), job.spec.args) == (size, {}, ())
     # One that has started before there was a limit goes on.
     raw["status"] = {"startTime": "2026-01-01T00:00:00Z"}
-    assert whole_job(project_job(raw)).spec.args == ("x" * SPEC_LIMIT_BYTES,)
+    assert expand_job(parse_cached_job(raw)).spec.args == ("x" * SPEC_LIMIT_BYTES,)
 
 
 def test_what_is_read_of_packed_json_is_nobody_elses():
-    packed = pack({"a": {"b": [1]}, "c": None})
+    packed = pack_json({"a": {"b": [1]}, "c": None})
     packed["a"]["b"].append(2)
     assert packed == {"a": {"b": [1]}, "c": None}
     assert (list(packed), len(packed), packed.get("x")) == (["a", "c"], 2, None)
@@ -127,10 +127,13 @@ def test_what_is_read_of_packed_json_is_nobody_elses():
 @pytest.mark.parametrize(
     ("project", "limit"),
     [
-        (project_job, 16 * 1024),
-        (lambda raw: placing_job(parse_job(raw)), 4 * 1024),
-        (lambda raw: kept_daemon_set(parse_daemon_set(raw_daemon_set(raw["spec"]))), 16 * 1024),
-        (lambda raw: placing_daemon_set(parse_daemon_set(raw_daemon_set(raw["spec"]))), 4 * 1024),
+        (parse_cached_job, 16 * 1024),
+        (lambda raw: compact_job_placement(parse_job(raw)), 4 * 1024),
+        (lambda raw: compact_daemon_set(parse_daemon_set(raw_daemon_set(raw["spec"]))), 16 * 1024),
+        (
+            lambda raw: compact_daemon_set_placement(parse_daemon_set(raw_daemon_set(raw["spec"]))),
+            4 * 1024,
+        ),
     ],
     ids=["Job", "Job in the terminator", "DaemonSet", "DaemonSet in the terminator"],
 )

@@ -30,7 +30,7 @@ TIMEOUT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Reread:
+class NodeRead:
     """A node as it was known, and as the API server had it when it was asked for: None if gone.
 
     `asked_at` is by the monotonic clock. `version` is the resourceVersion of the answer, "" when
@@ -45,17 +45,17 @@ class Reread:
     retry_at: float | None = None
 
 
-class NodeRereads:
+class FreshNodeReader:
     """What the API server said of single nodes a moment ago."""
 
     def __init__(self, client: KubeClient, clock: Clock) -> None:
         """Begin without any."""
         self._client = client
         self._clock = clock
-        self._reads: dict[str, Reread] = {}
+        self._reads: dict[str, NodeRead] = {}
         self._room = asyncio.Semaphore(AT_ONCE)
 
-    async def read(self, nodes: Iterable[Node]) -> dict[str, Reread]:
+    async def read(self, nodes: Iterable[Node]) -> dict[str, NodeRead]:
         """Return by name what the API server says of the nodes.
 
         One that it does not let be read, or that cannot be parsed, is returned as it was given.
@@ -72,9 +72,9 @@ class NodeRereads:
         for result in results:
             if isinstance(result, BaseException):
                 raise result
-        return {read.known.name: read for read in results if isinstance(read, Reread)}
+        return {read.known.name: read for read in results if isinstance(read, NodeRead)}
 
-    async def _read(self, known: Node, has_failed: asyncio.Event) -> Reread:
+    async def _read(self, known: Node, has_failed: asyncio.Event) -> NodeRead:
         async with self._room:
             last = self._reads.get(known.name)
             if last is not None and last.retry_at is not None:
@@ -84,11 +84,11 @@ class NodeRereads:
             asked_at = self._clock.monotonic()
             if has_failed.is_set():
                 # All of them in turn might take long. The next pass begins with these.
-                return Reread(known, known, asked_at, retry_at=asked_at + FRESH_SECONDS)
+                return NodeRead(known, known, asked_at, retry_at=asked_at + FRESH_SECONDS)
             try:
                 found = await self._client.find(NODES, known.name, timeout_seconds=TIMEOUT_SECONDS)
             except KubeError as error:
-                read = Reread(known, known, asked_at)
+                read = NodeRead(known, known, asked_at)
                 if error.is_retryable and error.reason != MALFORMED_ANSWER:
                     has_failed.set()
                     logger.bind(node=known.name, error=str(error)).warning("cannot read a node")
@@ -96,12 +96,12 @@ class NodeRereads:
                     read = self._reads[known.name] = replace(read, retry_at=retry_at)
                 return read
             node = parse_node(found.item) if found.item is not None else None
-            read = Reread(known, node, asked_at, found.resource_version)
+            read = NodeRead(known, node, asked_at, found.resource_version)
             self._reads[known.name] = read
             return read
 
 
-def with_rereads(nodes: Mapping[str, Node], reads: Mapping[str, Reread]) -> dict[str, Node]:
+def with_fresh_nodes(nodes: Mapping[str, Node], reads: Mapping[str, NodeRead]) -> dict[str, Node]:
     """Return the nodes of a cache with what was read, but for those of which it knows more by now.
 
     What it has heard since may be older than what was read: its watch may be late.

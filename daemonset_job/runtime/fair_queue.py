@@ -10,7 +10,7 @@ Path = tuple[Hashable, ...]
 """The groups that an item is in, from the outermost: (namespace, Job), for example."""
 
 
-class FairLine(Generic[T]):
+class FairQueue(Generic[T]):
     """Items that wait, each under the path of its groups.
 
     The groups of one level have their turns one after the other; in the innermost group it is
@@ -22,7 +22,7 @@ class FairLine(Generic[T]):
         """Make an empty line."""
         self._items: deque[T] = deque()
         # The group that comes next is first; none of them is empty.
-        self._groups: OrderedDict[Hashable, FairLine[T]] = OrderedDict()
+        self._groups: OrderedDict[Hashable, FairQueue[T]] = OrderedDict()
         self._count = 0
 
     def __len__(self) -> int:
@@ -36,7 +36,7 @@ class FairLine(Generic[T]):
             self._items.append(item)
             return
         if (line := self._groups.get(path[0])) is None:
-            line = self._groups[path[0]] = FairLine()
+            line = self._groups[path[0]] = FairQueue()
         line.push(path[1:], item)
 
     def pop(self) -> T:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from job_controller.rereads import Reread, with_rereads
+from job_controller.fresh_nodes import NodeRead, with_fresh_nodes
 from tests.unit.builders import make_node
 
 AWAY = make_node("a", ready=False, resource_version="3")
@@ -14,21 +14,21 @@ BACK = replace(AWAY, ready=True, resource_version="7")
 @pytest.mark.parametrize("version", ["3", "5", "9"])
 def test_what_was_read_counts_unless_the_cache_has_heard_of_something_newer(version):
     heard = replace(AWAY, resource_version=version)
-    reads = {"a": Reread(AWAY, BACK, 0.0, version="8")}
-    assert with_rereads({"a": heard}, reads) == {"a": heard if version == "9" else BACK}
+    reads = {"a": NodeRead(AWAY, BACK, 0.0, version="8")}
+    assert with_fresh_nodes({"a": heard}, reads) == {"a": heard if version == "9" else BACK}
 
 
 def test_a_node_that_had_gone_is_left_out_whatever_the_cache_hears_late():
     heard = replace(AWAY, resource_version="5")
-    assert with_rereads({"a": heard}, {"a": Reread(AWAY, None, 0.0, version="8")}) == {}
+    assert with_fresh_nodes({"a": heard}, {"a": NodeRead(AWAY, None, 0.0, version="8")}) == {}
 
 
 def test_a_node_that_came_again_after_it_was_read_is_there():
     again = replace(AWAY, uid="another", resource_version="9")
-    reads = {"a": Reread(AWAY, None, 0.0, version="8")}
-    assert with_rereads({"a": again}, reads) == {"a": again}
+    reads = {"a": NodeRead(AWAY, None, 0.0, version="8")}
+    assert with_fresh_nodes({"a": again}, reads) == {"a": again}
 
 
 def test_without_a_version_what_the_cache_has_heard_since_counts():
     heard = replace(AWAY, resource_version="5")
-    assert with_rereads({"a": heard}, {"a": Reread(AWAY, BACK, 0.0)}) == {"a": heard}
+    assert with_fresh_nodes({"a": heard}, {"a": NodeRead(AWAY, BACK, 0.0)}) == {"a": heard}

@@ -1,6 +1,6 @@
 """Tells when an admission policy of deploy/ is missing, because everything works without it too.
 
-Shell, over kube. It decides nothing and stops nothing: a missing policy is a warning in the log,
+Effects, over kube. It decides nothing and stops nothing: a missing policy is a warning in the log,
 once for each change, and a metric.
 """
 
@@ -36,8 +36,8 @@ async def missing_policies(client: KubeClient) -> list[str]:
     return missing
 
 
-async def watch_policies(client: KubeClient, tell: Callable[[float], None]) -> None:
-    """Look again and again until cancelled; `tell` gets how many are missing, NaN if not known."""
+async def watch_policies(client: KubeClient, report: Callable[[float], None]) -> None:
+    """Look again and again until cancelled; `report` gets how many are missing, NaN if not known."""
     before: list[str] | None = []
     while True:
         try:
@@ -48,7 +48,7 @@ async def watch_policies(client: KubeClient, tell: Callable[[float], None]) -> N
                     "cannot check whether the admission policies exist", error=str(error)
                 )
             before = None
-            tell(math.nan)
+            report(math.nan)
         except KubeError as error:
             logger.debug("cannot read the admission policies, retrying", error=str(error))
         else:
@@ -59,5 +59,5 @@ async def watch_policies(client: KubeClient, tell: Callable[[float], None]) -> N
             elif before and not missing:
                 logger.info("all admission policies exist")
             before = missing
-            tell(len(missing))
+            report(len(missing))
         await asyncio.sleep(CHECK_SECONDS)

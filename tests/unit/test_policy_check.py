@@ -10,7 +10,7 @@ from loguru import logger
 from daemonset_job.api.names import ADMISSION_POLICIES as NAMES
 from daemonset_job.kube.client.errors import Forbidden, KubeError, NotFound, Unavailable
 from daemonset_job.kube.client.resource import ADMISSION_BINDINGS, ADMISSION_POLICIES, Resource
-from job_controller.guard import CHECK_SECONDS, missing_policies, watch_policies
+from job_controller.policy_check import CHECK_SECONDS, missing_policies, watch_policies
 
 FIRST = NAMES[0]
 

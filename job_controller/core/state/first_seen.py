@@ -17,8 +17,8 @@ from job_controller.core.state.causes import (
     ended_count,
     find_cause,
     has_started,
-    is_awaited,
     is_backing_off,
+    is_start_pending,
 )
 
 _NOT_READY: Final = "not ready"
@@ -26,7 +26,7 @@ _FAILED: Final = "failed"
 _ENDED: Final = "ended"
 _STRAY: Final = "stray"
 BLOCKED: Final = "blocked"
-SILENT: Final = "silent"
+UNEXPLAINED: Final = "silent"
 REJECTED: Final = "rejected"
 UNSCHEDULABLE: Final = "unschedulable"
 # What keeps a task from starting, by the reason of its cause. Each kind has a time of its own.
@@ -46,11 +46,11 @@ class Fact(NamedTuple):
     """What was seen of a pod or a node, by its UID.
 
     What keeps a task from starting is about one start of it, by the number of those that ended in
-    the pod before, and about one try, by the Job's retry token.
+    the pod before, and about one try, by the Job's retry request.
     """
 
     uid: str
-    what: str
+    kind: str
     start: int = 0
     retry: str = ""
 
@@ -63,28 +63,28 @@ class Sighting:
     """
 
     first: datetime
-    lost: datetime | None = None
+    gone_at: datetime | None = None
 
     @property
     def forgotten_at(self) -> datetime | None:
         """From when on it counts as new if it holds again; None while it holds."""
-        return self.lost + _GAP if self.lost is not None else None
+        return self.gone_at + _GAP if self.gone_at is not None else None
 
 
 Sightings = Mapping[Fact, Sighting]
 
 
-def ended(pod: Pod, count: int) -> Fact:
+def task_ended(pod: Pod, count: int) -> Fact:
     """Return the fact that so many starts of the task in the pod have ended."""
     return Fact(pod.uid, _ENDED, count)
 
 
-def failed(node: Node) -> Fact:
+def node_failed(node: Node) -> Fact:
     """Return the fact that the node is on record as failed."""
     return Fact(node.uid, _FAILED)
 
 
-def not_ready(node: Node, retry: str) -> Fact:
+def node_not_ready(node: Node, retry: str) -> Fact:
     """Return the fact that the node is not Ready, or that its condition keeps its pod off.
 
     It is a new fact with each retry, so that a retry gives the node its time to come back.
@@ -92,12 +92,12 @@ def not_ready(node: Node, retry: str) -> Fact:
     return Fact(node.uid, _NOT_READY, retry=retry)
 
 
-def stray(pod: Pod) -> Fact:
+def pod_without_node(pod: Pod) -> Fact:
     """Return the fact that the pod waits to be scheduled to a node that is not there."""
     return Fact(pod.uid, _STRAY)
 
 
-def rejected(node: Node, retry: str) -> Fact:
+def pods_rejected(node: Node, retry: str) -> Fact:
     """Return the fact that the kubelet of the node rejects its pods, one after the other."""
     return Fact(node.uid, REJECTED, retry=retry)
 
@@ -113,82 +113,86 @@ def not_starting(node: Node, pod: Pod, retry: str, seen: Sightings) -> Fact | No
         # This hides whether the container could be created: it goes on if it could not before.
         fact = _of_start(pod, BLOCKED, retry)
         return fact if fact in seen else None
-    if not is_awaited(pod):
+    if not is_start_pending(pod):
         return None
     cause = find_cause(pod)
     if cause is None:
-        is_silent = pod.bound and not pod.has_init_running and not pod.is_disrupted
-        return _of_start(pod, SILENT, retry) if is_silent else None
+        is_silent = pod.is_scheduled and not pod.has_init_running and not pod.is_disrupted
+        return _of_start(pod, UNEXPLAINED, retry) if is_silent else None
     kind = _KINDS.get(cause.reason, "")
     if kind == REJECTED:
-        return rejected(node, retry)
+        return pods_rejected(node, retry)
     return _of_start(pod, kind, retry) if kind else None
 
 
-def _of_start(pod: Pod, what: str, retry: str) -> Fact:
+def _of_start(pod: Pod, kind: str, retry: str) -> Fact:
     count = ended_count(pod.container) if pod.container is not None else 0
-    return Fact(pod.uid, what, count, retry)
+    return Fact(pod.uid, kind, count, retry)
 
 
-def shifted(sightings: Sightings, step: timedelta) -> Sightings:
+def shift_sightings(sightings: Sightings, step: timedelta) -> Sightings:
     """Return the sightings for a clock that was set forward by `step` since they were made."""
     return {
         fact: Sighting(
-            sighting.first + step, sighting.lost + step if sighting.lost is not None else None
+            sighting.first + step, sighting.gone_at + step if sighting.gone_at is not None else None
         )
         for fact, sighting in sightings.items()
     }
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class ObservedObjects:
     """The pods and nodes of a Job at one moment, each by the node's name.
 
-    `failed` are the names of nodes that are on record as failed, `held` of those that cannot take
-    their pod because of their condition. `retry` is the Job's retry token. `strays` are pods that
+    `failed` are the names of nodes that are on record as failed, `tainted` of those that cannot take
+    their pod because of their condition. `retry` is the Job's retry request. `strays` are pods that
     wait to be scheduled to nodes that are not there.
     """
 
     pods: Mapping[str, Pod]
     nodes: Mapping[str, Node]
     failed: Collection[str] = ()
-    held: Collection[str] = ()
+    tainted: Collection[str] = ()
     retry: str = ""
     strays: Collection[Pod] = ()
 
 
-def look(before: Sightings, scene: Scene, now: datetime) -> dict[Fact, Sighting]:
-    """Return the sightings after a look at the scene.
+def update_sightings(
+    before: Sightings, observed: ObservedObjects, now: datetime
+) -> dict[Fact, Sighting]:
+    """Return the sightings after a look at the observed.
 
     What still holds keeps its first time; what no longer holds is dropped, what keeps a task from
     starting after a while only.
     """
-    holding = {not_ready(scene.nodes[name], scene.retry) for name in scene.held}
-    holding |= {stray(pod) for pod in scene.strays}
+    holding = {node_not_ready(observed.nodes[name], observed.retry) for name in observed.tainted}
+    holding |= {pod_without_node(pod) for pod in observed.strays}
     settled: set[Fact] = set()
-    ends = {fact.uid: fact for fact in before if fact.what == _ENDED}
-    for name, pod in scene.pods.items():
-        node = scene.nodes[name]
+    ends = {fact.uid: fact for fact in before if fact.kind == _ENDED}
+    for name, pod in observed.pods.items():
+        node = observed.nodes[name]
         if not node.ready:
-            holding.add(not_ready(node, scene.retry))
+            holding.add(node_not_ready(node, observed.retry))
         if newest := _newest_end(pod, ends.get(pod.uid)):
             holding.add(newest)
-        if name in scene.failed or has_started(pod):
-            settled.add(rejected(node, scene.retry))
-        if name in scene.failed:
-            holding.add(failed(node))
-        elif name not in scene.held and (fact := not_starting(node, pod, scene.retry, before)):
+        if name in observed.failed or has_started(pod):
+            settled.add(pods_rejected(node, observed.retry))
+        if name in observed.failed:
+            holding.add(node_failed(node))
+        elif name not in observed.tainted and (
+            fact := not_starting(node, pod, observed.retry, before)
+        ):
             holding.add(fact)
     after = {fact: _seen_again(before.get(fact), now) for fact in holding}
     for fact, sighting in before.items():
-        if fact not in after and fact not in settled and fact.what in _PAUSING:
-            lost = replace(sighting, lost=sighting.lost or now)
-            if not _is_forgotten(lost, now):
-                after[fact] = lost
+        if fact not in after and fact not in settled and fact.kind in _INTERMITTENT:
+            gone = replace(sighting, gone_at=sighting.gone_at or now)
+            if not _is_forgotten(gone, now):
+                after[fact] = gone
     return after
 
 
-def long_away(
+def nodes_not_ready_for(
     seen: Sightings, nodes: Iterable[Node], retry: str, limit: timedelta, now: datetime
 ) -> list[Node]:
     """Return the nodes that were first seen not Ready so long ago, or to keep their pod off.
@@ -198,26 +202,26 @@ def long_away(
     return [
         node
         for node in nodes
-        if (sighting := seen.get(not_ready(node, retry))) is not None
+        if (sighting := seen.get(node_not_ready(node, retry))) is not None
         and now >= sighting.first + limit
     ]
 
 
-_PAUSING: Final = frozenset({BLOCKED, SILENT, REJECTED, UNSCHEDULABLE})
+_INTERMITTENT: Final = frozenset({BLOCKED, UNEXPLAINED, REJECTED, UNSCHEDULABLE})
 
 
 def _newest_end(pod: Pod, known: Fact | None) -> Fact | None:
     """Return the fact that the newest start that ended has done so; it never goes back."""
     count = ended_count(pod.container) if pod.container is not None else 0
     count = max(count, known.start if known is not None else 0)
-    return ended(pod, count) if count else None
+    return task_ended(pod, count) if count else None
 
 
 def _seen_again(before: Sighting | None, now: datetime) -> Sighting:
     """Return the sighting of what holds now."""
     if before is None or _is_forgotten(before, now):
         return Sighting(now)
-    return before if before.lost is None else Sighting(before.first + (now - before.lost))
+    return before if before.gone_at is None else Sighting(before.first + (now - before.gone_at))
 
 
 def _is_forgotten(sighting: Sighting, now: datetime) -> bool:

@@ -12,13 +12,13 @@ from typing import Any, Final
 _LEVEL: Final = 1
 
 
-class Packed(Mapping[str, Any]):
+class PackedJson(Mapping[str, Any]):
     """A JSON object that is read from its bytes each time that something of it is asked for."""
 
     __slots__ = ("_data",)
 
     def __init__(self, data: bytes) -> None:
-        """Take what `pack` has made."""
+        """Take what `pack_json` has made."""
         self._data = data
 
     def read(self) -> dict[str, Any]:
@@ -44,10 +44,10 @@ class Packed(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         """Return what the object says."""
-        return f"Packed({self.read()!r})"
+        return f"PackedJson({self.read()!r})"
 
 
-def pack(raw: Mapping[str, Any]) -> Packed:
+def pack_json(raw: Mapping[str, Any]) -> PackedJson:
     """Return a raw JSON object as bytes."""
     text = json.dumps(raw, separators=(",", ":"), ensure_ascii=False)
-    return Packed(zlib.compress(text.encode("utf-8", "surrogatepass"), _LEVEL))
+    return PackedJson(zlib.compress(text.encode("utf-8", "surrogatepass"), _LEVEL))

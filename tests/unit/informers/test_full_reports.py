@@ -1,7 +1,7 @@
 """Whose reports are whole in memory: those of living Jobs, in whatever order things are heard."""
 
 from daemonset_job.api.report import parse_report
-from daemonset_job.informers.records import RUN_INDEX, RecordKeeper, project_report
+from daemonset_job.informers.full_reports import RUN_INDEX, FullReports, parse_cached_report
 from daemonset_job.kube.cache.store import Store
 from daemonset_job.kube.client.client import Found
 
@@ -46,13 +46,13 @@ class Kept:
         self.needed = set()
         self.store = Store(RUN_INDEX)
         self.server = Server(*reports)
-        self.keeper = RecordKeeper(self.server, self.store, is_needed=self.is_needed)
+        self.keeper = FullReports(self.server, self.store, is_needed=self.is_needed)
 
     def is_needed(self, uid):
         return uid in self.needed
 
     def hear(self, raw):
-        self.store.put(project_report(raw, self.is_needed))
+        self.store.put(parse_cached_report(raw, self.is_needed))
 
 
 def test_the_report_of_a_living_job_is_whole():

@@ -1,10 +1,10 @@
 import pytest
 
-from daemonset_job.runtime.fairline import FairLine
+from daemonset_job.runtime.fair_queue import FairQueue
 
 
 def test_groups_of_every_level_have_their_turns():
-    line: FairLine[str] = FairLine()
+    line: FairQueue[str] = FairQueue()
     for path, item in (
         (("big", "first"), "1"),
         (("big", "first"), "2"),
@@ -22,7 +22,7 @@ def test_groups_of_every_level_have_their_turns():
 
 
 def test_an_empty_line_is_used_again():
-    line: FairLine[int] = FairLine()
+    line: FairQueue[int] = FairQueue()
     for item in range(3):
         line.push(("a",), item)
         assert line.pop() == item

@@ -13,8 +13,8 @@ from typing import Any, Final
 from daemonset_job.api import names
 
 # What is told of fields and of clients: enough to see what it is about.
-_FIELDS_TOLD: Final = 8
-_LIMIT: Final = 400
+_FIELDS_LIMIT: Final = 8
+_TEXT_LIMIT: Final = 400
 _SPEC: Final = "f:spec"
 _RESET: Final = "metadata.managedFields"
 
@@ -29,21 +29,21 @@ def find_alteration(meta: Raw) -> str:
     """
     entries = meta.get("managedFields") or ()
     words = [
-        f"{entry.get('manager') or 'unknown'}: {_told(_spec_of(entry))}"
+        f"{entry.get('manager') or 'unknown'}: {_field_list(_spec_of(entry))}"
         for entry in entries
         if _is_foreign(entry)
     ]
     if not words and entries and not any(map(_is_ours, entries)):
         words = [_RESET]
-    return "; ".join(words)[:_LIMIT]
+    return "; ".join(words)[:_TEXT_LIMIT]
 
 
-def has_owner(meta: Raw) -> bool:
+def has_own_entry(meta: Raw) -> bool:
     """Return whether the fields that were applied are still known to be ours."""
     return any(map(_is_ours, meta.get("managedFields") or ()))
 
 
-def take_over(entries: Sequence[Raw]) -> list[dict[str, Any]]:
+def take_ownership(entries: Sequence[Raw]) -> list[dict[str, Any]]:
     """Return managedFields in which all fields of the spec that anybody set are ours.
 
     What is then applied without them removes them (client-go util/csaupgrade does the same).
@@ -86,10 +86,10 @@ def _union(a: Raw, b: Raw) -> dict[str, Any]:
     return {**a, **{key: _union(a.get(key) or {}, value) for key, value in b.items()}}
 
 
-def _told(fields: Raw) -> str:
+def _field_list(fields: Raw) -> str:
     found: list[str] = []
     for path in _leaves(fields, ""):
-        if len(found) == _FIELDS_TOLD:
+        if len(found) == _FIELDS_LIMIT:
             found.append("...")
             break
         found.append(path)
@@ -106,8 +106,8 @@ def _leaves(fields: Raw, path: str) -> Iterator[str]:
         kind, _, name = key.partition(":")
         if kind == ".":
             continue
-        name = name[:_LIMIT]
-        here = (f"{path}.{name}".lstrip(".") if kind == "f" else f"{path}[{name}]")[:_LIMIT]
+        name = name[:_TEXT_LIMIT]
+        here = (f"{path}.{name}".lstrip(".") if kind == "f" else f"{path}[{name}]")[:_TEXT_LIMIT]
         if isinstance(inner, Mapping) and any(inner_key != "." for inner_key in inner):
             yield from _leaves(inner, here)
         else:

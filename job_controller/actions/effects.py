@@ -11,14 +11,14 @@ from daemonset_job.kube.client.errors import NotFound
 from daemonset_job.kube.client.resource import JOBS, Resource
 from daemonset_job.kube.recorder import EventRecorder
 from daemonset_job.runtime.clock import Clock
-from daemonset_job.runtime.expectations import HighWater
-from job_controller.caches import Caches, Key, cache_name
+from daemonset_job.runtime.expectations import VersionExpectations
+from job_controller.caches import Caches, Key, watch_id
 from job_controller.core.settings import Settings
 from job_controller.metrics import Metrics
 
 
 @dataclass(frozen=True, slots=True)
-class Shell:
+class Effects:
     """What a reconciler acts with."""
 
     client: KubeClient
@@ -34,11 +34,11 @@ class Writer:
 
     client: KubeClient
     caches: Caches
-    written: HighWater[Key]
+    written: VersionExpectations[Key]
 
-    def note(self, key: Key, resource: Resource, written: Mapping[str, Any]) -> None:
+    def expect_version(self, key: Key, resource: Resource, written: Mapping[str, Any]) -> None:
         """Have passes over a Job wait until its caches have seen what a write returned."""
-        watch = cache_name(resource.plural, self.caches.watched_as(key[0]))
+        watch = watch_id(resource.plural, self.caches.watch_namespace(key[0]))
         # A deletion answers with the object as it stands while it ends, or else with a Status,
         # which has no version: there is nothing to wait for then.
         version = (written.get("metadata") or {}).get("resourceVersion") or ""

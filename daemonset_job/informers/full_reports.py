@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from daemonset_job.api.past import summarized
 from daemonset_job.api.report import JobReport, parse_report
+from daemonset_job.api.report_summary import summarize
 from daemonset_job.kube.cache.store import Indexer, Store
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.resource import JOB_REPORTS
@@ -25,13 +25,13 @@ INCOMPLETE_RETRY_SECONDS = 1.0
 IsNeeded = Callable[[str], bool]
 
 
-def project_report(raw: Mapping[str, Any], is_needed: IsNeeded) -> JobReport:
+def parse_cached_report(raw: Mapping[str, Any], is_needed: IsNeeded) -> JobReport:
     """Return the report in a raw object, whole if its run's UID is needed; raises ValueError."""
     report = parse_report(raw)
-    return report if is_needed(report.job_uid) else summarized(report)
+    return report if is_needed(report.job_uid) else summarize(report)
 
 
-class RecordKeeper:
+class FullReports:
     """Makes summaries of reports that nobody needs, and whole reports of summaries.
 
     `is_needed(uid)` returns whether the reports of the Job of that UID are needed whole.
@@ -48,7 +48,7 @@ class RecordKeeper:
             return
         for report in self._store.by_index("run", uid):
             if report.is_whole:
-                self._store.put(summarized(report))
+                self._store.put(summarize(report))
 
     def release_all(self) -> None:
         """Keep summaries of all reports that nobody needs whole."""

@@ -3,7 +3,7 @@ import tracemalloc
 import pytest
 
 from daemonset_job.api import names
-from daemonset_job.api.ownership import find_alteration, has_owner, take_over
+from daemonset_job.api.managed_fields import find_alteration, has_own_entry, take_ownership
 
 OURS = {
     "manager": names.FIELD_MANAGER,
@@ -59,14 +59,14 @@ def test_long_names_of_deep_fields_take_no_more_memory_than_the_object():
 
 def test_owners_without_us_are_an_alteration():
     assert find_alteration({"managedFields": [STATUS]}) == "metadata.managedFields"
-    assert not has_owner({"managedFields": [STATUS]})
-    assert has_owner({"managedFields": [STATUS, OURS]})
+    assert not has_own_entry({"managedFields": [STATUS]})
+    assert has_own_entry({"managedFields": [STATUS, OURS]})
 
 
 def test_all_fields_of_the_spec_become_ours_and_no_others():
     other = {**theirs({"f:template": {"f:b": {}}}), "time": "now"}
     other["fieldsV1"] = {**other["fieldsV1"], "f:metadata": {"f:annotations": {}}}
-    taken = take_over([OURS, STATUS, LABELS, other, theirs({"f:c": {}})])
+    taken = take_ownership([OURS, STATUS, LABELS, other, theirs({"f:c": {}})])
     assert taken == [
         {
             **OURS,

@@ -17,20 +17,20 @@ from daemonset_job.api.times import parse_time
 PHASE_CANCELLED: Final = "Cancelled"
 FINAL_REPORT_PHASES: Final = frozenset({*names.FINAL_PHASES, PHASE_CANCELLED})
 
-_NOTHING: Final[Mapping[str, Evidence]] = MappingProxyType({})
+_NO_EVIDENCE: Final[Mapping[str, Evidence]] = MappingProxyType({})
 # All that is asked of a run that is over: that it is, and when it ended. A report that is yet to be
 # closed keeps its summary, to which the last words are added.
-_KEPT_WHEN_OVER: Final = ("phase", "completionTime")
+_FINAL_FIELDS: Final = ("phase", "completionTime")
 
 
-def summarized(report: JobReport) -> JobReport:
+def summarize(report: JobReport) -> JobReport:
     """Return the report without its nodes: about 1 KiB, however many nodes it has."""
     if not report.is_whole:
         return report
     return replace(
         report,
         namespace=sys.intern(report.namespace),
-        evidence=_NOTHING,
+        evidence=_NO_EVIDENCE,
         status=_summary(report.status),
         is_whole=False,
     )
@@ -38,7 +38,7 @@ def summarized(report: JobReport) -> JobReport:
 
 def _summary(status: Mapping[str, Any]) -> dict[str, Any]:
     if status.get("phase") in FINAL_REPORT_PHASES:
-        return {key: status[key] for key in _KEPT_WHEN_OVER if key in status}
+        return {key: status[key] for key in _FINAL_FIELDS if key in status}
     return {key: value for key, value in status.items() if key != "nodeStates"}
 
 

@@ -15,17 +15,17 @@ from job_controller.core.plan import ApplyDaemonSet, Plan
 
 PAUSE_SECONDS = (1.0, 300.0)
 # What has stayed as it was applied for so long after the pause begins with the shortest pause.
-CALM_SECONDS = 600.0
+RESET_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Applied:
-    what: tuple[str, str]  # UID of the DaemonSet and hash of the spec
+    spec_id: tuple[str, str]  # UID of the DaemonSet and hash of the spec
     repeats: int
     until: float
 
 
-class Repairs:
+class ReapplyBackoff:
     """Which spec was applied last to the DaemonSet of each Job, and how often in a row."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Repairs:
         """Drop what is known of a Job that is gone."""
         self._applied.pop(key, None)
 
-    def pace(self, key: Key, plan: Plan, now: float) -> Plan:
+    def defer(self, key: Key, plan: Plan, now: float) -> Plan:
         """Return the plan, without applying again before its time what was applied last."""
         last = self._applied.get(key)
         if last is None or now >= last.until:
@@ -44,7 +44,7 @@ class Repairs:
         actions = tuple(
             action
             for action in plan.actions
-            if not isinstance(action, ApplyDaemonSet) or _what(action) != last.what
+            if not isinstance(action, ApplyDaemonSet) or _spec_id(action) != last.spec_id
         )
         if len(actions) == len(plan.actions):
             return plan
@@ -52,19 +52,23 @@ class Repairs:
         again = wait if plan.requeue_after is None else min(wait, plan.requeue_after)
         return replace(plan, actions=actions, requeue_after=again)
 
-    def note(self, key: Key, action: ApplyDaemonSet, now: float) -> None:
+    def record(self, key: Key, action: ApplyDaemonSet, now: float) -> None:
         """Note that a DaemonSet that was there before has been applied."""
         if not action.uid:
             return
         last = self._applied.get(key)
         repeats = 0
-        if last is not None and last.what == _what(action) and now < last.until + CALM_SECONDS:
+        if (
+            last is not None
+            and last.spec_id == _spec_id(action)
+            and now < last.until + RESET_SECONDS
+        ):
             repeats = last.repeats + 1
         pause = exponential_seconds(repeats, *PAUSE_SECONDS)
-        self._applied[key] = _Applied(_what(action), repeats, now + pause)
+        self._applied[key] = _Applied(_spec_id(action), repeats, now + pause)
 
 
-def _what(action: ApplyDaemonSet) -> tuple[str, str]:
+def _spec_id(action: ApplyDaemonSet) -> tuple[str, str]:
     annotations = action.body["metadata"]["annotations"]
     return action.uid, annotations[names.ANNOTATION_SPEC_HASH] + annotations[
         names.ANNOTATION_NODES_HASH
