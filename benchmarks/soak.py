@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.soak_cluster import Cluster, CommandError, patiently, write_lines
+from benchmarks.soak_cluster import CommandError, SoakCluster, patiently, write_lines
 from benchmarks.soak_disturbances import Disturber
 from benchmarks.soak_driver import Driver
 from benchmarks.soak_jobs import KINDS as JOB_KINDS
@@ -64,7 +64,7 @@ class SoakError(Exception):
 class Soak:
     """One run."""
 
-    def __init__(self, cluster: Cluster, options: argparse.Namespace, folder: Path) -> None:
+    def __init__(self, cluster: SoakCluster, options: argparse.Namespace, folder: Path) -> None:
         self._cluster = cluster
         self._options = options
         self._file = folder / "soak.jsonl"
@@ -268,7 +268,7 @@ class Soak:
 async def soak(options: argparse.Namespace, folder: Path) -> None:
     """Prepare the cluster, run, and clean up."""
     word = f"soak-{options.seed}"
-    cluster = await Cluster.connect([f"{word}-{letter}" for letter in "abc"])
+    cluster = await SoakCluster.connect([f"{word}-{letter}" for letter in "abc"])
     background = [asyncio.create_task(cluster.look())]
     try:
         async with asyncio.timeout(60):

@@ -39,7 +39,7 @@ class PodMetricsError(CommandError):
     """The metrics of a pod could not be read."""
 
 
-class Cluster:
+class SoakCluster:
     """The development cluster of a clone, and the folder of this run on its real nodes."""
 
     def __init__(self, client: KubeClient, kubeconfig: Path, namespaces: Sequence[str]) -> None:
@@ -58,7 +58,7 @@ class Cluster:
         self._wanted: dict[str, asyncio.Future[dict[str, str]]] = {}
 
     @classmethod
-    async def connect(cls, namespaces: Sequence[str]) -> "Cluster":
+    async def connect(cls, namespaces: Sequence[str]) -> "SoakCluster":
         """Return the cluster of $KUBECONFIG, which the devcluster of some clone made."""
         kubeconfig = find_kubeconfig()
         client = await KubeClient.connect(kubeconfig=str(kubeconfig), user_agent="soak")
@@ -117,12 +117,22 @@ class Cluster:
 
     async def on_node(self, node: str, script: str) -> str:
         """Run a shell script on a real node and return its output."""
-        words = [sys.executable, "-m", "hack.devcluster", "exec", node, "--", "sh", "-c", script]
-        return await self._run(words)
+        arguments = [
+            sys.executable,
+            "-m",
+            "hack.devcluster",
+            "exec",
+            node,
+            "--",
+            "sh",
+            "-c",
+            script,
+        ]
+        return await self._run(arguments)
 
-    async def docker(self, *words: str) -> str:
+    async def docker(self, *arguments: str) -> str:
         """Run docker where the nodes are."""
-        return await self._run(["docker", *words])
+        return await self._run(["docker", *arguments])
 
     async def pod_metrics(self, namespace: str, pod: str, port: int) -> str:
         """Return a pod's metrics, through the API server."""
@@ -135,12 +145,12 @@ class Cluster:
         except CommandError as error:
             raise PodMetricsError(str(error)) from error
 
-    async def _run(self, words: Sequence[str]) -> str:
+    async def _run(self, arguments: Sequence[str]) -> str:
         env = dict(os.environ)
         if dockerd.is_up(self._paths):
             env["DOCKER_HOST"] = dockerd.socket(self._paths)
         process = await asyncio.create_subprocess_exec(
-            *words,
+            *arguments,
             cwd=self._paths.root,
             env=env,
             stdin=asyncio.subprocess.DEVNULL,
@@ -154,10 +164,12 @@ class Cluster:
             with suppress(ProcessLookupError):
                 process.kill()
             if isinstance(error, TimeoutError):
-                raise CommandError(f"{words[:4]}: no answer in {COMMAND_SECONDS:.0f} s") from error
+                raise CommandError(
+                    f"{arguments[:4]}: no answer in {COMMAND_SECONDS:.0f} s"
+                ) from error
             raise
         if process.returncode:
-            raise CommandError(f"{words}: {errors.decode(errors='replace').strip()}")
+            raise CommandError(f"{arguments}: {errors.decode(errors='replace').strip()}")
         return output.decode(errors="replace")
 
     # --- files of the tasks --------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from benchmarks.soak_cluster import RECOVERY_SECONDS, Cluster, CommandError, patiently
+from benchmarks.soak_cluster import RECOVERY_SECONDS, CommandError, SoakCluster, patiently
 from benchmarks.soak_oracle import Touch
 from benchmarks.soak_samples import SYSTEM, SYSTEM_PODS
 from benchmarks.soak_schedule import Disturbance
@@ -29,7 +29,7 @@ EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
 class Disturber:
     """Does to a cluster what was drawn, and notes which pods it has ended by that."""
 
-    def __init__(self, cluster: Cluster, log: Callable[[Mapping[str, Any]], None]) -> None:
+    def __init__(self, cluster: SoakCluster, log: Callable[[Mapping[str, Any]], None]) -> None:
         self.ended = 0
         """How many processes of the system were ended on purpose, counted for each program."""
         self._cluster = cluster

@@ -5,8 +5,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.soak_cluster import Cluster, CommandError, parse_lines, patiently
-from benchmarks.soak_oracle import Run, judge
+from benchmarks.soak_cluster import CommandError, SoakCluster, parse_lines, patiently
+from benchmarks.soak_oracle import JobRun, judge
 from benchmarks.soak_wish import Step, Wish, manifest
 from daemonset_job.api import names
 from daemonset_job.api.times import parse_time
@@ -32,8 +32,8 @@ class EndedError(Exception):
 class Driver:
     """Drives one Job."""
 
-    def __init__(self, cluster: Cluster, wish: Wish) -> None:
-        self.run = Run(wish)
+    def __init__(self, cluster: SoakCluster, wish: Wish) -> None:
+        self.run = JobRun(wish)
         self._cluster = cluster
         self._wish = wish
         self._seen: dict[str, float] = {}

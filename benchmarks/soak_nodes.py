@@ -1,6 +1,6 @@
 """What the nodes were like at every moment of a soak run, and which of them a Job had to serve.
 
-Kept apart from the DaemonSet and from everything the system writes: the wanted nodes follow from
+Kept apart from the DaemonSet and from everything the system writes: the desired nodes follow from
 the nodes themselves and from what the user asked for.
 """
 
@@ -94,9 +94,9 @@ def matches(nodes: Mapping[str, Any] | None, name: str, labels: Mapping[str, str
     """Return whether `spec.nodes` chooses a node; of selectors only matchLabels are known here."""
     if not nodes:
         return True
-    wanted = (nodes.get("selector") or {}).get("matchLabels") or {}
+    desired = (nodes.get("selector") or {}).get("matchLabels") or {}
     return (
-        all(labels.get(key) == value for key, value in wanted.items())
+        all(labels.get(key) == value for key, value in desired.items())
         and (not nodes.get("include") or name in nodes["include"])
         and name not in (nodes.get("exclude") or ())
     )

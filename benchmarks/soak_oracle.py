@@ -13,7 +13,7 @@ from benchmarks.soak_nodes import NodeHistory, matches
 from benchmarks.soak_wish import Wish
 from benchmarks.workload import RESULTS
 
-# A node counts as wanted for certain once it has been so for this long: the DaemonSet controller
+# A node counts as desired for certain once it has been so for this long: the DaemonSet controller
 # needs some time to see it, more after the API server was away.
 SEEN_SECONDS = 30.0
 POLL_SECONDS = 3.0
@@ -36,7 +36,7 @@ class Touch:
 
 
 @dataclass(slots=True)
-class Run:
+class JobRun:
     """What happened to one Job, times in seconds since the epoch."""
 
     wish: Wish
@@ -61,7 +61,7 @@ class Run:
     reports: Sequence[Mapping[str, Any]] = ()
 
 
-def judge(run: Run, history: NodeHistory, touches: Sequence[Touch]) -> list[str]:
+def judge(run: JobRun, history: NodeHistory, touches: Sequence[Touch]) -> list[str]:
     """Return what is wrong with a Job that has ended, a sentence each."""
     found = list(run.problems)
     evidence = _merged(run.reports, "evidence")
@@ -74,7 +74,7 @@ def judge(run: Run, history: NodeHistory, touches: Sequence[Touch]) -> list[str]
         return found
     found += _judge_end(run, history)
     if run.wish.phase == "Succeeded":
-        found += _judge_wanted(run, history, evidence, states)
+        found += _judge_desired(run, history, evidence, states)
     found += _judge_proof(run, evidence)
     found += _judge_starts(run, history, touches)
     return found
@@ -84,7 +84,7 @@ def _merged(reports: Sequence[Mapping[str, Any]], part: str) -> dict[str, Mappin
     return {node: entry for report in reports for node, entry in (report.get(part) or {}).items()}
 
 
-def _judge_end(run: Run, history: NodeHistory) -> list[str]:
+def _judge_end(run: JobRun, history: NodeHistory) -> list[str]:
     found = []
     wish = run.wish
     phases = {(report.get("status") or {}).get("phase") for report in run.reports} - {None}
@@ -106,7 +106,7 @@ def _judge_end(run: Run, history: NodeHistory) -> list[str]:
     return found
 
 
-def wanted_nodes(run: Run, history: NodeHistory) -> dict[str, str]:
+def desired_nodes(run: JobRun, history: NodeHistory) -> dict[str, str]:
     """Return the nodes that the Job had to serve for certain, and their UIDs."""
     end = run.ended_at or run.gone_at or run.created_at
     _, asked = run.edits[-1]
@@ -114,23 +114,23 @@ def wanted_nodes(run: Run, history: NodeHistory) -> dict[str, str]:
     if history.is_blind(since, end):
         # A node that became open meanwhile may not have been seen by the DaemonSet controller.
         since = min(run.created_at, end) - SEEN_SECONDS
-    wanted = {}
+    desired = {}
     for name in history.changes:
         # Looked at a little longer: a list shows a change only some time after it.
         state = history.steady(name, since, end + POLL_SECONDS)
         if state is not None and matches(asked, name, state.labels):
-            wanted[name] = state.uid
-    return wanted
+            desired[name] = state.uid
+    return desired
 
 
-def _judge_wanted(
-    run: Run,
+def _judge_desired(
+    run: JobRun,
     history: NodeHistory,
     evidence: Mapping[str, Mapping[str, Any]],
     states: Mapping[str, Mapping[str, Any]],
 ) -> list[str]:
     missing = []
-    for node, uid in sorted(wanted_nodes(run, history).items()):
+    for node, uid in sorted(desired_nodes(run, history).items()):
         entry = evidence.get(node, {})
         if entry.get("completedAt") and entry.get("nodeUID") == uid:
             continue
@@ -140,14 +140,14 @@ def _judge_wanted(
     if not missing:
         return []
     words = (
-        "1 node was wanted and has"
+        "1 node was desired and has"
         if len(missing) == 1
-        else (f"{len(missing)} nodes were wanted and have")
+        else (f"{len(missing)} nodes were desired and have")
     )
     return [f"{words} not completed: {', '.join(missing)}"]
 
 
-def _judge_proof(run: Run, evidence: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def _judge_proof(run: JobRun, evidence: Mapping[str, Mapping[str, Any]]) -> list[str]:
     found = []
     for node, entry in sorted(evidence.items()):
         if not entry.get("completedAt"):
@@ -160,7 +160,7 @@ def _judge_proof(run: Run, evidence: Mapping[str, Mapping[str, Any]]) -> list[st
     return found
 
 
-def _judge_starts(run: Run, history: NodeHistory, touches: Sequence[Touch]) -> list[str]:
+def _judge_starts(run: JobRun, history: NodeHistory, touches: Sequence[Touch]) -> list[str]:
     found = []
     end = (run.gone_at or run.created_at) + SEEN_SECONDS
     for node, lines in sorted(run.starts.items()):
@@ -182,7 +182,7 @@ def _judge_starts(run: Run, history: NodeHistory, touches: Sequence[Touch]) -> l
     return found
 
 
-def _touches(touch: Touch, run: Run, node: str, end: float) -> bool:
+def _touches(touch: Touch, run: JobRun, node: str, end: float) -> bool:
     return (
         run.created_at - CLOCK_SECONDS <= touch.at <= end
         and touch.namespace in ("", run.wish.namespace)

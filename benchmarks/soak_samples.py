@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from benchmarks.soak_cluster import Cluster, PodMetricsError
+from benchmarks.soak_cluster import PodMetricsError, SoakCluster
 from benchmarks.soak_verdict import PROGRAMS
 from daemonset_job.kube.client.errors import KubeError
 from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, PODS
@@ -75,7 +75,9 @@ def parse_totals(metrics: str) -> dict[str, float]:
     }
 
 
-async def take_sample(cluster: Cluster, at: float, namespaces: Collection[str]) -> dict[str, Any]:
+async def take_sample(
+    cluster: SoakCluster, at: float, namespaces: Collection[str]
+) -> dict[str, Any]:
     """Return one sample; `namespaces` are those of the soak run, Jobs elsewhere are foreign."""
     pods = (await cluster.client.list(PODS, SYSTEM, label_selector=SYSTEM_PODS))["items"]
     processes = []
@@ -100,7 +102,7 @@ async def take_sample(cluster: Cluster, at: float, namespaces: Collection[str]) 
 
 
 async def _add_metrics(
-    cluster: Cluster, pod: Mapping[str, Any], processes: list[dict[str, Any]]
+    cluster: SoakCluster, pod: Mapping[str, Any], processes: list[dict[str, Any]]
 ) -> None:
     """Add a pod's metrics to its processes. With two pods on one node they are left out."""
     node = pod["spec"]["nodeName"]

@@ -35,15 +35,15 @@ JobKey = tuple[str, str]
 class Listener(Protocol):
     """Who is told of changes; called in the middle of things, so it must be quick."""
 
-    def job_concerned(self, key: JobKey, *, in_crowd: bool) -> None:
-        """Take note that a Job may look different now; `in_crowd`: more of this is to come."""
+    def job_affected(self, key: JobKey, *, debounced: bool) -> None:
+        """Take note that a Job may look different now; `debounced`: more of this is to come."""
         ...
 
     def report_changed(self, report: JobReport) -> None:
         """Take note that a report is new, different or gone."""
         ...
 
-    def job_gone(self, job: Job) -> None:
+    def job_deleted(self, job: Job) -> None:
         """Take note that a Job does not exist any more; one of its name may."""
         ...
 
@@ -147,25 +147,25 @@ class Caches(SharedInformers):
         job = new or old
         assert job is not None
         if new is None:
-            self._listener.job_gone(job)
+            self._listener.job_deleted(job)
             self.full_reports.release(job.uid)
-        self._listener.job_concerned((job.namespace, job.name), in_crowd=False)
+        self._listener.job_affected((job.namespace, job.name), debounced=False)
 
     def _daemon_set_changed(self, old: DaemonSet | None, new: DaemonSet | None) -> None:
         found = new or old
         assert found is not None
-        self._wake_owner(found, in_crowd=old is not None and new is not None)
+        self._wake_owner(found, debounced=old is not None and new is not None)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
         assert pod is not None
         for found in self._daemon_sets.store.by_index("uid", pod.owner_uid):
             if found.namespace == pod.namespace:
-                self._wake_owner(found, in_crowd=True)
+                self._wake_owner(found, debounced=True)
 
-    def _wake_owner(self, found: DaemonSet, *, in_crowd: bool) -> None:
+    def _wake_owner(self, found: DaemonSet, *, debounced: bool) -> None:
         for job in self._jobs.store.by_index("uid", found.owner_uid):
-            self._listener.job_concerned((job.namespace, job.name), in_crowd=in_crowd)
+            self._listener.job_affected((job.namespace, job.name), debounced=debounced)
 
     def _report_changed(self, old: JobReport | None, new: JobReport | None) -> None:
         report = new or old
@@ -176,14 +176,14 @@ class Caches(SharedInformers):
         key = (report.namespace, report.job_name)
         job = self._jobs.store.get(key)  # its conditions are there without unpacking its spec
         is_complete = job is not None and job.is_true(names.CONDITION_COMPLETE)
-        self._listener.job_concerned(key, in_crowd=not is_complete)
+        self._listener.job_affected(key, debounced=not is_complete)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         if old is not None and new is not None and old.uid == new.uid:
             # Jobs that choose nodes by a label that changed; a heartbeat changes none.
             for label in sorted(changed_keys(old.labels, new.labels)):
                 for found in self._daemon_sets.store.by_index("node label", label):
-                    self._wake_owner(found, in_crowd=True)
+                    self._wake_owner(found, debounced=True)
             return
         for job in self._jobs.store:
-            self._listener.job_concerned((job.namespace, job.name), in_crowd=True)
+            self._listener.job_affected((job.namespace, job.name), debounced=True)

@@ -1,4 +1,4 @@
-"""The terminator's own count: which nodes are wanted, which completed, whether the Job may go.
+"""The terminator's own count: which nodes are desired, which completed, whether the Job may go.
 
 Pure, and independent of the controller's count on purpose: a Job is deleted only when both agree.
 Everything is keyed by UID. A pod counts only if its DaemonSet's UID is that of the DaemonSet that
@@ -16,7 +16,7 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.objects import DaemonSet, Node, Pod
 from daemonset_job.api.report import Evidence, JobReport, NodeRecord, merge_evidence
 from daemonset_job.api.times import format_time, parse_time
-from terminator.choice import find_unchosen
+from terminator.node_selection import find_unselected_node
 
 # A complete Job whose time to live is over goes when this count agrees. While no task is at work
 # (a node that joined later and cannot get its pod), what keeps it may do so for this long.
@@ -51,20 +51,20 @@ class Count:
     """Where the run stands, in names of nodes.
 
     Attributes:
-        wanted: The nodes on which the DaemonSet controller keeps a pod.
+        desired: The nodes on which the DaemonSet controller keeps a pod.
         completed: Those of them that stand in the ledger by their UID.
         failed: Those of the rest that the controller recorded as failed.
         recorded: Those whose end, whichever, stands in the controller's record.
-        absent: Other nodes that match and have completed or failed, without a pod. They are wanted
+        absent: Other nodes that match and have completed or failed, without a pod. They are desired
             unless a taint that an administrator chose keeps pods off them, which is not known here.
-        running: Those wanted that have neither completed nor failed, whose pod is at work, between
+        running: Those desired that have neither completed nor failed, whose pod is at work, between
             two starts of the task too, and which are not on record as unreachable.
-        has_failures: Whether any node is on record as failed, wanted or not.
-        has_completions: Whether any node stands in the ledger as completed, wanted or not.
-        inexact: Why `wanted` is not known to be all wanted nodes, "" if it is.
+        has_failures: Whether any node is on record as failed, desired or not.
+        has_completions: Whether any node stands in the ledger as completed, desired or not.
+        inexact: Why `desired` is not known to be all desired nodes, "" if it is.
     """
 
-    wanted: frozenset[str]
+    desired: frozenset[str]
     completed: frozenset[str]
     failed: frozenset[str]
     recorded: frozenset[str]
@@ -76,30 +76,30 @@ class Count:
 
     @property
     def active(self) -> frozenset[str]:
-        """The wanted nodes that have neither completed nor failed."""
-        return self.wanted - self.completed - self.failed
+        """The desired nodes that have neither completed nor failed."""
+        return self.desired - self.completed - self.failed
 
     @property
     def all_completed(self) -> bool:
-        """Whether every wanted node is completed, and there is at least one."""
-        return not self.inexact and bool(self.wanted) and self.completed == self.wanted
+        """Whether every desired node is completed, and there is at least one."""
+        return not self.inexact and bool(self.desired) and self.completed == self.desired
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class DeletionDecision:
     """Whether the Job may be deleted now: if not, why in words, and when time alone changes it.
 
     `is_overdue`: its time to live is over, and what keeps it may do so for a limited time only.
     """
 
-    obstacle: str = ""
+    blocked_by: str = ""
     wake_at: datetime | None = None
     is_overdue: bool = False
 
     @property
     def may_delete(self) -> bool:
         """Whether nothing stands in the way."""
-        return not self.obstacle
+        return not self.blocked_by
 
 
 def merge_ledger(job: Job, reports: Iterable[JobReport]) -> dict[str, Evidence]:
@@ -127,7 +127,7 @@ def owned_pods(job: Job, daemon_set: DaemonSet | None, pods: Iterable[Pod]) -> l
     ]
 
 
-def speaks_for(pod: Pod, node: Node | None) -> bool:
+def pod_belongs_to_node(pod: Pod, node: Node | None) -> bool:
     """Return whether what this pod's log says is said of this node.
 
     A pod made before the node belonged to a deleted node of the same name. API times are whole
@@ -140,26 +140,26 @@ def speaks_for(pod: Pod, node: Node | None) -> bool:
     return pod.created_at >= node.created_at
 
 
-def take_count(snapshot: Snapshot) -> Count:
+def count_nodes(snapshot: Snapshot) -> Count:
     """Return where the run stands."""
     job, daemon_set = snapshot.job, snapshot.daemon_set
     pods = owned_pods(job, daemon_set, snapshot.pods)
-    wanted = frozenset(pod.node_name for pod in pods if not pod.is_terminating and pod.node_name)
+    desired = frozenset(pod.node_name for pod in pods if not pod.is_terminating and pod.node_name)
     leaving = frozenset(
         pod.node_name
         for pod in pods
         if pod.is_terminating and not pod.is_terminal and pod.node_name in snapshot.nodes
     )
-    completed = frozenset(name for name in wanted if _is_completed(name, snapshot))
+    completed = frozenset(name for name in desired if _is_completed(name, snapshot))
     failed = frozenset(
-        name for name in wanted - completed if _is_recorded(name, snapshot, {_FAILED})
+        name for name in desired - completed if _is_recorded(name, snapshot, {_FAILED})
     )
     recorded = frozenset(
-        name for name in wanted if _is_recorded(name, snapshot, {_COMPLETED, _FAILED})
+        name for name in desired if _is_recorded(name, snapshot, {_COMPLETED, _FAILED})
     )
-    absent, undone = _absentees(snapshot, wanted)
-    inexact = _inexactness(snapshot, wanted, leaving - wanted) or undone
-    active = wanted - completed - failed
+    absent, unfinished = _absent_nodes(snapshot, desired)
+    inexact = _find_inexactness(snapshot, desired, leaving - desired) or unfinished
+    active = desired - completed - failed
     running = frozenset(
         pod.node_name
         for pod in pods
@@ -174,7 +174,7 @@ def take_count(snapshot: Snapshot) -> Count:
     has_completions = any(entry.is_completed for entry in snapshot.ledger.values())
     has_failures = any(r.has_failed(job.retry_request) for r in snapshot.records.values())
     return Count(
-        wanted=wanted,
+        desired=desired,
         completed=completed,
         failed=failed,
         recorded=recorded,
@@ -186,9 +186,9 @@ def take_count(snapshot: Snapshot) -> Count:
     )
 
 
-def judge_ending(
+def decide_deletion(
     job: Job, count: Callable[[], Count], now: datetime, overdue_since: datetime | None = None
-) -> Ending:
+) -> DeletionDecision:
     """Return whether the Job may be deleted; counts only when the answer depends on it.
 
     A complete one, once both counts agree and its time to live is over: at once, unless
@@ -197,45 +197,51 @@ def judge_ending(
     last one was not.
     """
     if job.is_terminating:
-        return Ending("the Job is being deleted")
+        return DeletionDecision("the Job is being deleted")
     if int(job.status.get("observedGeneration") or 0) != job.generation:
-        return Ending("the controller has not observed the newest spec yet")
+        return DeletionDecision("the controller has not observed the newest spec yet")
     if job.is_true(names.CONDITION_COMPLETE):
-        return _judge_complete(job, count(), now, overdue_since or now)
+        return _decide_for_complete(job, count(), now, overdue_since or now)
     if job.is_true(names.CONDITION_FAILED):
-        return _judge_failed(job, now)
-    return Ending("the controller has not marked the Job complete yet")
+        return _decide_for_failed(job, now)
+    return DeletionDecision("the controller has not marked the Job complete yet")
 
 
-def _judge_complete(job: Job, count: Count, now: datetime, overdue_since: datetime) -> Ending:
+def _decide_for_complete(
+    job: Job, count: Count, now: datetime, overdue_since: datetime
+) -> DeletionDecision:
     ttl_seconds = job.spec.ttl_seconds_after_finished
     if ttl_seconds is None and count.has_failures:
-        return Ending("nodes failed and ttlSecondsAfterFinished is not set: the Job is kept")
-    ending = _after(job, ttl_seconds or 0, now)
-    if not ending.may_delete:
-        return ending
-    obstacle = _disagreement(job, count)
-    if not obstacle:
-        return Ending()
-    if count.running or not (count.wanted or count.has_completions):
-        return Ending(obstacle)
+        return DeletionDecision(
+            "nodes failed and ttlSecondsAfterFinished is not set: the Job is kept"
+        )
+    decision = _decide_by_ttl(job, ttl_seconds or 0, now)
+    if not decision.may_delete:
+        return decision
+    blocked_by = _find_disagreement(job, count)
+    if not blocked_by:
+        return DeletionDecision()
+    if count.running or not (count.desired or count.has_completions):
+        return DeletionDecision(blocked_by)
     found = job.condition(names.CONDITION_COMPLETE)
     if ttl_seconds is None and found is not None and found.reason == "CompletedWithinFailureLimit":
         # A failed node is to be tried again, and does not count as failed meanwhile.
-        return Ending(obstacle)
+        return DeletionDecision(blocked_by)
     # The controller has counted it as complete. Nodes that came later are served, but none of them
     # keeps it without end.
     limit = overdue_since + timedelta(seconds=OVERDUE_SECONDS)
-    return Ending() if now >= limit else Ending(obstacle, limit, is_overdue=True)
+    return (
+        DeletionDecision() if now >= limit else DeletionDecision(blocked_by, limit, is_overdue=True)
+    )
 
 
-def _judge_failed(job: Job, now: datetime) -> Ending:
+def _decide_for_failed(job: Job, now: datetime) -> DeletionDecision:
     ttl_seconds = job.spec.ttl_seconds_after_finished
     if ttl_seconds is None:
-        return Ending("the Job failed and ttlSecondsAfterFinished is not set: it is kept")
+        return DeletionDecision("the Job failed and ttlSecondsAfterFinished is not set: it is kept")
     if job.status.get("observedRetry", "") != job.retry_request:
-        return Ending("its failed nodes are about to be retried")
-    return _after(job, ttl_seconds, now)
+        return DeletionDecision("its failed nodes are about to be retried")
+    return _decide_by_ttl(job, ttl_seconds, now)
 
 
 def _is_owned(job: Job, daemon_set: DaemonSet) -> bool:
@@ -263,10 +269,10 @@ def _is_recorded(name: str, snapshot: Snapshot, states: AbstractSet[str]) -> boo
     return record.uid == node.uid and record.state in states
 
 
-def _inexactness(snapshot: Snapshot, wanted: frozenset[str], leaving: frozenset[str]) -> str:
-    """Return why the wanted nodes are not known, "" if they are.
+def _find_inexactness(snapshot: Snapshot, desired: frozenset[str], leaving: frozenset[str]) -> str:
+    """Return why the desired nodes are not known, "" if they are.
 
-    `leaving` are nodes whose only pod is being deleted: one that still matches is wanted, and its
+    `leaving` are nodes whose only pod is being deleted: one that still matches is desired, and its
     next pod is yet to come. Equal numbers are no proof: the DaemonSet controller counts separately
     nodes that want a pod (desired), those of them that have one (scheduled), and nodes that keep a
     pod although they do not want one any more (misscheduled).
@@ -274,19 +280,19 @@ def _inexactness(snapshot: Snapshot, wanted: frozenset[str], leaving: frozenset[
     found = snapshot.daemon_set
     if found is None or not _is_owned(snapshot.job, found):
         return "the Job has no DaemonSet"
-    if unusable := _unusable(snapshot.job, found):
+    if unusable := _find_unusable(snapshot.job, found):
         return unusable
-    if unchosen := find_unchosen(snapshot.job, found, snapshot.nodes.values()):
+    if unchosen := find_unselected_node(snapshot.job, found, snapshot.nodes.values()):
         return unchosen
     if found.scheduled != found.desired:
         return f"{found.scheduled} of {found.desired} desired nodes have a pod"
-    counted, present = found.scheduled + found.misscheduled, len(wanted | leaving)
+    counted, present = found.scheduled + found.misscheduled, len(desired | leaving)
     if counted != present:
         return f"the DaemonSet's status counts {counted} nodes with a pod, but {present} have one"
-    return _mismatch(snapshot, found, wanted, leaving)
+    return _find_mismatch(snapshot, found, desired, leaving)
 
 
-def _absentees(snapshot: Snapshot, wanted: frozenset[str]) -> tuple[frozenset[str], str]:
+def _absent_nodes(snapshot: Snapshot, desired: frozenset[str]) -> tuple[frozenset[str], str]:
     """Return the nodes without a pod that have ended, and in words one that has not, "" for none.
 
     A node that is not Ready leaves the DaemonSet's counters once its pod has gone, and its work may
@@ -298,16 +304,16 @@ def _absentees(snapshot: Snapshot, wanted: frozenset[str]) -> tuple[frozenset[st
         return frozenset(), ""
     affinity = NodeAffinity(found.pod_spec)
     ended: set[str] = set()
-    undone = ""
-    for name in sorted((snapshot.records.keys() | snapshot.ledger.keys()) - wanted):
+    unfinished = ""
+    for name in sorted((snapshot.records.keys() | snapshot.ledger.keys()) - desired):
         node = snapshot.nodes.get(name)
         if node is None or not affinity.matches(name, node.labels):
             continue
         if _is_completed(name, snapshot) or _is_recorded(name, snapshot, {_FAILED}):
             ended.add(name)
-        elif not undone and _has_begun(name, snapshot):
-            undone = f"node {name} has begun, has not finished and has no pod"
-    return frozenset(ended), undone
+        elif not unfinished and _has_begun(name, snapshot):
+            unfinished = f"node {name} has begun, has not finished and has no pod"
+    return frozenset(ended), unfinished
 
 
 def _has_begun(name: str, snapshot: Snapshot) -> bool:
@@ -318,8 +324,8 @@ def _has_begun(name: str, snapshot: Snapshot) -> bool:
     return record.state in {_ACTIVE, _UNREACHABLE, _FAILED} or record.attempts > 0
 
 
-def _mismatch(
-    snapshot: Snapshot, found: DaemonSet, wanted: frozenset[str], leaving: frozenset[str]
+def _find_mismatch(
+    snapshot: Snapshot, found: DaemonSet, desired: frozenset[str], leaving: frozenset[str]
 ) -> str:
     """Return which pod does not fit the DaemonSet's choice of nodes, "" if all do.
 
@@ -327,16 +333,16 @@ def _mismatch(
     equal numbers are a coincidence.
     """
     affinity = NodeAffinity(found.pod_spec)
-    for name in sorted((wanted | leaving) & snapshot.nodes.keys()):
+    for name in sorted((desired | leaving) & snapshot.nodes.keys()):
         is_match = affinity.matches(name, snapshot.nodes[name].labels)
         if is_match and name in leaving:
             return f"the pod of node {name} is being deleted, and a new one follows"
-        if not is_match and name in wanted:
+        if not is_match and name in desired:
             return f"node {name} is not selected any more, and its pod still exists"
     return ""
 
 
-def _unusable(job: Job, found: DaemonSet) -> str:
+def _find_unusable(job: Job, found: DaemonSet) -> str:
     """Return why the DaemonSet's counters say nothing of what the Job asks for, "" if they do."""
     if found.is_terminating:
         return "its DaemonSet is being deleted"
@@ -347,37 +353,37 @@ def _unusable(job: Job, found: DaemonSet) -> str:
     return ""
 
 
-def _disagreement(job: Job, count: Count) -> str:
+def _find_disagreement(job: Job, count: Count) -> str:
     """Return why this count does not agree that the Job is complete, "" if it does."""
     if count.inexact:
         return count.inexact
     if count.active:
-        done, wanted = len(count.completed), len(count.wanted)
-        return f"{done} of {wanted} nodes are completed"
-    if not count.wanted and not count.has_completions:
+        done, desired = len(count.completed), len(count.desired)
+        return f"{done} of {desired} nodes are completed"
+    if not count.desired and not count.has_completions:
         return "no node is desired, and none has completed"
-    return _untold(job, count)
+    return _record_incomplete(job, count)
 
 
-def _untold(job: Job, count: Count) -> str:
+def _record_incomplete(job: Job, count: Count) -> str:
     """Return what the controller has yet to tell: what outlives the Job has to be whole first."""
-    missing = len(count.wanted - count.recorded)
+    missing = len(count.desired - count.recorded)
     if missing:
         return f"the JobReport lacks the final state of {missing} nodes"
-    told, least = job.reported_desired, len(count.wanted)
-    if told is not None and not least <= told <= least + len(count.absent):
+    reported, least = job.reported_desired, len(count.desired)
+    if reported is not None and not least <= reported <= least + len(count.absent):
         # Nodes came or went since the controller's last word, which is also the report's.
-        return f"status reports {told} desired nodes, but there are {least}"
+        return f"status reports {reported} desired nodes, but there are {least}"
     return ""
 
 
-def _after(job: Job, seconds: int, now: datetime) -> Ending:
+def _decide_by_ttl(job: Job, seconds: int, now: datetime) -> DeletionDecision:
     if seconds <= 0:
-        return Ending()
+        return DeletionDecision()
     finished = parse_time(job.status.get("completionTime"))
     if finished is None:
-        return Ending("its status has no completionTime yet")
+        return DeletionDecision("its status has no completionTime yet")
     end = finished + timedelta(seconds=seconds)
     if now >= end:
-        return Ending()
-    return Ending(f"ttlSecondsAfterFinished ends at {format_time(end)}", wake_at=end)
+        return DeletionDecision()
+    return DeletionDecision(f"ttlSecondsAfterFinished ends at {format_time(end)}", wake_at=end)

@@ -24,7 +24,7 @@ from terminator.caches import Caches, JobKey
 from terminator.config import DEFAULT_PATH, Config, ConfigError, load_config
 from terminator.config_watch import follow_file, read_text
 from terminator.metrics import Metrics
-from terminator.scope import Watch
+from terminator.scope import NamespaceScope
 
 LEASE_NAME = "daemonset-job-terminator"
 _EXIT_CONFIG = 2
@@ -92,7 +92,7 @@ class Terminator:
         self._metrics = metrics
         self._clock = clock
         self._scope_changed = asyncio.Event()
-        self._watch = self._new_watch()
+        self._scope = self._new_scope()
         metrics.watch_sizes(self.sizes())
 
     def sizes(self) -> list[Size]:
@@ -102,14 +102,14 @@ class Terminator:
             Size(
                 "ledger_runs",
                 "Runs of which the ledger keeps something in memory.",
-                lambda: self._watch.ledger_books,
+                lambda: self._scope.ledger_run_count,
             ),
         ]
 
     @property
     def is_ready(self) -> bool:
         """Whether every cache has held a complete list and follows the cluster, see `Caches`."""
-        return self._watch.caches.healthy
+        return self._scope.caches.healthy
 
     async def run(self) -> None:
         """Follow the cluster and, while leading, act on it; runs until cancelled.
@@ -118,26 +118,26 @@ class Terminator:
         """
         while True:
             self._scope_changed.clear()
-            scope = asyncio.create_task(self._run_scope())
+            running = asyncio.create_task(self._run_scope())
             changed = asyncio.create_task(self._scope_changed.wait())
             try:
-                await asyncio.wait({scope, changed}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({running, changed}, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                self._watch.is_stopping = True
+                self._scope.is_stopping = True
                 changed.cancel()
-                scope.cancel()
-                await asyncio.wait({scope})
-            if not scope.cancelled():
-                scope.result()
-            self._watch = self._new_watch()
+                running.cancel()
+                await asyncio.wait({running})
+            if not running.cancelled():
+                running.result()
+            self._scope = self._new_scope()
 
     # Not bound methods of the watch: a change of scope replaces it.
 
     def _queue(self) -> WorkQueue[JobKey]:
-        return self._watch.queue
+        return self._scope.queue
 
     def _caches(self) -> Caches:
-        return self._watch.caches
+        return self._scope.caches
 
     def apply(self, config: Config) -> None:
         """Take over a new configuration."""
@@ -148,22 +148,22 @@ class Terminator:
         ):
             self._scope_changed.set()
         else:
-            self._watch.apply(config)
+            self._scope.apply(config)
 
-    def _new_watch(self) -> Watch:
-        return Watch(self._client, self._clock, self._metrics, lambda: self.config)
+    def _new_scope(self) -> NamespaceScope:
+        return NamespaceScope(self._client, self._clock, self._metrics, lambda: self.config)
 
     async def _run_scope(self) -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._watch.caches.run())
-            group.create_task(self._lead_for_ever())
+            group.create_task(self._scope.caches.run())
+            group.create_task(self._run_leader_election())
 
-    async def _lead_for_ever(self) -> None:
+    async def _run_leader_election(self) -> None:
         """Lead whenever the Lease is ours. Standing by with warm caches makes takeover quick."""
-        await self._watch.caches.wait_synced()
+        await self._scope.caches.wait_synced()
         if not self._options.lease_namespace:
             self._set_leader(True)
-            await self._watch.lead()
+            await self._scope.lead()
             return
         await run_leader_election(
             self._client,
@@ -171,7 +171,7 @@ class Terminator:
             name=self._options.lease_name,
             process=self._options.identity,
             clock=self._clock,
-            lead=self._watch.lead,
+            lead=self._scope.lead,
             on_state=self._set_leader,
         )
 
@@ -189,19 +189,19 @@ class Reloader:
         self._metrics = metrics
         self._apply = apply
 
-    def take(self, text: str | None) -> None:
+    def apply_text(self, text: str | None) -> None:
         """Apply the configuration in `text`; a bad one changes nothing."""
         try:
             config = load_config(self._environ, text)
         except ConfigError as error:
-            self.refuse(error)
+            self.reject(error)
             return
         configure_logging(config.log_level, config.log_format == "json")
         self._apply(config)
         self._metrics.config_reloads.inc()
         logger.info("applied the new configuration")
 
-    def refuse(self, error: Exception) -> None:
+    def reject(self, error: Exception) -> None:
         """Say what is wrong with the file; the configuration stays."""
         self._metrics.config_reload_errors.inc()
         problems = error.problems if isinstance(error, ConfigError) else [str(error)]
@@ -232,7 +232,9 @@ async def run(options: Options, environ: Mapping[str, str], text: str | None) ->
         running = asyncio.create_task(terminator.run())
         others = [
             asyncio.create_task(stop.wait()),
-            asyncio.create_task(follow_file(options.path, text, reloader.take, reloader.refuse)),
+            asyncio.create_task(
+                follow_file(options.path, text, reloader.apply_text, reloader.reject)
+            ),
         ]
         async with serve_probes(
             host=options.probe_host,

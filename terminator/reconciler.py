@@ -25,18 +25,18 @@ from terminator.caches import Caches, JobKey
 from terminator.completion import (
     Count,
     Snapshot,
-    judge_ending,
+    count_nodes,
+    decide_deletion,
     merge_ledger,
     merge_records,
     owned_pods,
-    speaks_for,
-    take_count,
+    pod_belongs_to_node,
 )
 from terminator.ledger.assignment import (
     exit_evidence,
     has_succeeded,
     is_failure,
-    is_of_last_end,
+    is_of_latest_exit,
     log_evidence,
 )
 from terminator.ledger.writer import Ledger
@@ -52,10 +52,10 @@ _MATCHERS_LIMIT = 256
 # How long a completed Job stays for the sake of results that are still in a log, and how often it
 # is looked whether they have come in. Longer than the longest pause before another try to read one
 # (read_policy.RETRY_SECONDS), so that one is made in the last third of it.
-RESULTS_PATIENCE_SECONDS = 15.0
-RESULTS_LOOK_SECONDS = 0.25
+RESULTS_WAIT_SECONDS = 15.0
+RESULTS_CHECK_SECONDS = 0.25
 # A Job that was deleted and is still cached so long after that exists again: etcd was restored.
-DELETED_SECONDS = 120.0
+DELETED_CACHED_SECONDS = 120.0
 
 _Tokens = tuple[Completion, tuple[str, ...], str]
 
@@ -66,18 +66,18 @@ class Matchers:
     def __init__(self, default_token: Callable[[], str]) -> None:
         self._default_token = default_token
         # The least recently used comes first; None for a token that makes no sense.
-        self._known: OrderedDict[_Tokens, Matcher | None] = OrderedDict()
+        self._matchers: OrderedDict[_Tokens, Matcher | None] = OrderedDict()
 
     def of(self, job: Job) -> Matcher | None:
         """Return the Job's matcher; equal tokens give equal matchers."""
         # The word that the running pods were given, which may not be today's.
         default = job.completion_token or self._default_token()
         key = (job.spec.completion, job.spec.results, default)
-        if key in self._known:
-            self._known.move_to_end(key)
-            return self._known[key]
-        if len(self._known) >= _MATCHERS_LIMIT:
-            self._known.popitem(last=False)
+        if key in self._matchers:
+            self._matchers.move_to_end(key)
+            return self._matchers[key]
+        if len(self._matchers) >= _MATCHERS_LIMIT:
+            self._matchers.popitem(last=False)
         try:
             matcher = Matcher.of(job.spec, default)
         except ValueError as error:
@@ -86,7 +86,7 @@ class Matchers:
                 error=str(error),
             )
             matcher = None
-        self._known[key] = matcher
+        self._matchers[key] = matcher
         return matcher
 
 
@@ -112,10 +112,10 @@ class Reconciler:
         # By key, the UID of a Job that was deleted, and when, in seconds of the monotonic clock.
         self._deleted: dict[JobKey, tuple[str, float]] = {}
         # By key, the UID of a Job that could go but for its results, and since when, likewise.
-        self._ripe: dict[JobKey, tuple[str, float]] = {}
+        self._deletable_since: dict[JobKey, tuple[str, float]] = {}
         # By key, the UID of a Job that is overdue, and since when this process has seen that.
         # The wall clock can be set, and a Job that goes too soon is gone.
-        self._overdue: dict[JobKey, tuple[str, float]] = {}
+        self._overdue_since: dict[JobKey, tuple[str, float]] = {}
         # Set right after: the scanner needs `found`, and the reconciler needs the scanner.
         self.scanner: Scanner
 
@@ -129,8 +129,8 @@ class Reconciler:
         job = self._caches.job(key)
         if job is None:
             self._deleted.pop(key, None)
-            self._ripe.pop(key, None)
-            self._overdue.pop(key, None)
+            self._deletable_since.pop(key, None)
+            self._overdue_since.pop(key, None)
             self.scanner.set_targets(key, ())
             return None
         if not self._caches.full_reports.is_complete(job.uid):
@@ -143,9 +143,9 @@ class Reconciler:
             job, daemon_set, self._caches.pods_of(daemon_set) if daemon_set is not None else ()
         )
         self.scanner.set_targets(key, self._targets(job, pods))
-        self._hurry_if_last(job)
-        self._hasten_for_ended(job, pods)
-        return await self._end(key, job, daemon_set, pods)
+        self._flush_if_last(job)
+        self._flush_for_ended_pods(job, pods)
+        return await self._delete_if_allowed(key, job, daemon_set, pods)
 
     # --- reading -------------------------------------------------------------------------
 
@@ -157,29 +157,29 @@ class Reconciler:
         is_exit = job.spec.completion.mode == EXIT
         # In mode Exit a running task's log decides nothing, unless it may print that it failed.
         is_live = not is_exit or job.spec.completion.failure_token is not None
-        ledger, nodes = self._ledger.view(job), self._caches.nodes_of(pods)
+        ledger, nodes = self._ledger.evidence(job), self._caches.nodes_of(pods)
         targets = []
         for pod in pods:
             node = nodes.get(pod.node_name)
-            if node is None or not pod.is_scheduled or not speaks_for(pod, node):
+            if node is None or not pod.is_scheduled or not pod_belongs_to_node(pod, node):
                 continue
             entry = ledger.get(node.name)
             if entry is not None and entry.node_uid != node.uid:
                 entry = None
             if is_exit and has_succeeded(pod) and (entry is None or not entry.is_completed):
-                self._enter(job, pod, exit_evidence(pod, node.uid))
+                self._record(job, pod, exit_evidence(pod, node.uid))
                 if not job.spec.results:
                     continue
             if entry is not None and entry.is_completed:
                 # In mode Exit the results of the start that completed it are still in the log.
-                if not (is_exit and job.spec.results and is_of_last_end(entry, pod)):
+                if not (is_exit and job.spec.results and is_of_latest_exit(entry, pod)):
                     continue
             elif entry is not None and entry.failed_at and entry.pod_uid == pod.uid:
                 continue
             targets.append(Target(pod, job.uid, node.uid, matcher, is_live))
         return targets
 
-    def found(self, key: JobKey, target: Target, findings: Findings) -> None:
+    def on_findings(self, key: JobKey, target: Target, findings: Findings) -> None:
         """Take what the scanner found: a token, or the end of a log without one."""
         job = self._caches.job(key)
         if job is None or job.uid != target.job_uid:
@@ -201,18 +201,18 @@ class Reconciler:
                 return
             exited = exit_evidence(target.pod, target.node_uid)
             evidence = replace(exited, results=bounded_results(findings.results))
-        if evidence is not None and not self._is_old_news(job, target.pod, evidence):
-            self._enter(job, target.pod, evidence)
-            self._hurry_if_last(job)
+        if evidence is not None and not self._is_redundant(job, target.pod, evidence):
+            self._record(job, target.pod, evidence)
+            self._flush_if_last(job)
 
     def _is_of_later_start(self, job: Job, target: Target) -> bool:
         """Return whether the node had completed before this start of the task, in mode Exit."""
-        entry = self._ledger.entry(job, target.pod.node_name)
+        entry = self._ledger.evidence_of(job, target.pod.node_name)
         if entry is None or not entry.is_completed or entry.node_uid != target.node_uid:
             return False
-        return not is_of_last_end(entry, target.pod)
+        return not is_of_latest_exit(entry, target.pod)
 
-    def _is_old_news(self, job: Job, pod: Pod, evidence: Evidence) -> bool:
+    def _is_redundant(self, job: Job, pod: Pod, evidence: Evidence) -> bool:
         """Return whether another end of a task without a token changes nothing any more.
 
         The kubelet starts the task of a kept pod again and again. Once the controller has the node
@@ -227,12 +227,12 @@ class Reconciler:
         )
         if not is_failed:
             return False
-        entry = self._ledger.entry(job, pod.node_name)
+        entry = self._ledger.evidence_of(job, pod.node_name)
         has_lines = entry is not None and entry.pod_uid == pod.uid and bool(entry.last_lines)
         return has_lines or not evidence.last_lines
 
-    def _enter(self, job: Job, pod: Pod, evidence: Evidence) -> None:
-        if self._ledger.enter(job, pod.node_name, evidence):
+    def _record(self, job: Job, pod: Pod, evidence: Evidence) -> None:
+        if self._ledger.record(job, pod.node_name, evidence):
             logger.bind(
                 namespace=job.namespace,
                 job=job.name,
@@ -244,7 +244,7 @@ class Reconciler:
 
     # --- ending --------------------------------------------------------------------------
 
-    def _hurry_if_last(self, job: Job) -> None:
+    def _flush_if_last(self, job: Job) -> None:
         """Have the ledger written at once when nothing else is to come for now.
 
         That is, when what is pending completes the run, or every node that has its turn.
@@ -252,26 +252,28 @@ class Reconciler:
         daemon_set = self._caches.daemon_set_of(job)
         if daemon_set is None or not self._ledger.has_pending(job):
             return
-        if self._is_everybody_in(job, daemon_set):
-            self._ledger.hurry(job)
+        if self._are_all_pods_decided(job, daemon_set):
+            self._ledger.flush_now(job)
             return
-        if not self._ledger.could_complete(job, daemon_set.desired):
+        if not self._ledger.may_complete(job, daemon_set.desired):
             return
         pods = self._caches.pods_of(daemon_set)
         nodes = self._caches.nodes_of(pods)
-        if take_count(Snapshot(job, daemon_set, pods, nodes, self._ledger.view(job))).all_completed:
-            self._ledger.hurry(job)
+        if count_nodes(
+            Snapshot(job, daemon_set, pods, nodes, self._ledger.evidence(job))
+        ).all_completed:
+            self._ledger.flush_now(job)
 
-    def _is_everybody_in(self, job: Job, daemon_set: DaemonSet) -> bool:
+    def _are_all_pods_decided(self, job: Job, daemon_set: DaemonSet) -> bool:
         """Return whether all nodes have their pods, and no pod without a gate is yet to decide."""
-        if self.scanner.is_waiting((job.namespace, job.name)):
+        if self.scanner.has_undecided_pods((job.namespace, job.name)):
             return False
         pods = self._caches.pods_of(daemon_set)
         return len(pods) >= daemon_set.desired and all(
             pod.is_scheduled or pod.is_gated for pod in pods
         )
 
-    def _hasten_for_ended(self, job: Job, pods: list[Pod]) -> None:
+    def _flush_for_ended_pods(self, job: Job, pods: list[Pod]) -> None:
         """Have the ledger written soon when a pod or task that something pending is of has ended.
 
         At once for a pod that is gone, or about to go: its successor starts the work again unless
@@ -281,11 +283,11 @@ class Reconciler:
         staying = {pod.uid: pod for pod in pods if not pod.is_terminating}
         sources = [staying.get(entry.pod_uid) for entry in self._ledger.pending(job).values()]
         if None in sources:
-            self._ledger.hurry(job)
+            self._ledger.flush_now(job)
         elif job.spec.completion.mode != EXIT and any(pod and _has_ended(pod) for pod in sources):
-            self._ledger.hasten(job)
+            self._ledger.flush_soon(job)
 
-    async def _end(
+    async def _delete_if_allowed(
         self, key: JobKey, job: Job, daemon_set: DaemonSet | None, pods: list[Pod]
     ) -> float | None:
         """Delete the Job if it may be; return when to look again, if time alone decides."""
@@ -295,30 +297,30 @@ class Reconciler:
         def count() -> Count:
             ledger, records = merge_ledger(job, reports), merge_records(job, reports)
             nodes = self._caches.nodes()
-            return take_count(Snapshot(job, daemon_set, pods, nodes, ledger, records))
+            return count_nodes(Snapshot(job, daemon_set, pods, nodes, ledger, records))
 
         now, moment = self._clock.now(), self._clock.monotonic()
-        uid, since = self._overdue.get(key, (job.uid, moment))
+        uid, since = self._overdue_since.get(key, (job.uid, moment))
         overdue_seconds = moment - since if uid == job.uid else 0.0
-        ending = judge_ending(job, count, now, now - timedelta(seconds=overdue_seconds))
-        if not ending.is_overdue:
-            self._overdue.pop(key, None)
-        elif uid != job.uid or key not in self._overdue:
-            self._overdue[key] = job.uid, moment
-        if not ending.may_delete:
-            logger.trace("the Job is not deleted yet", because=ending.obstacle)
-            wake_at = ending.wake_at
+        decision = decide_deletion(job, count, now, now - timedelta(seconds=overdue_seconds))
+        if not decision.is_overdue:
+            self._overdue_since.pop(key, None)
+        elif uid != job.uid or key not in self._overdue_since:
+            self._overdue_since[key] = job.uid, moment
+        if not decision.may_delete:
+            logger.trace("the Job is not deleted yet", because=decision.blocked_by)
+            wake_at = decision.wake_at
             return None if wake_at is None else max((wake_at - now).total_seconds(), 0.0)
         deleted_uid, deleted_at = self._deleted.get(key, ("", 0.0))
-        if deleted_uid == job.uid and self._clock.monotonic() < deleted_at + DELETED_SECONDS:
+        if deleted_uid == job.uid and self._clock.monotonic() < deleted_at + DELETED_CACHED_SECONDS:
             return None  # the cache has yet to hear of it
-        if self._waits_for_results(key, job, moment):
-            self._ledger.hurry(job)
-            return RESULTS_LOOK_SECONDS
+        if self._should_wait_for_results(key, job, moment):
+            self._ledger.flush_now(job)
+            return RESULTS_CHECK_SECONDS
         await self._delete(key, job, count())
         return None
 
-    def _waits_for_results(self, key: JobKey, job: Job, moment: float) -> bool:
+    def _should_wait_for_results(self, key: JobKey, job: Job, moment: float) -> bool:
         """Return whether results may still come in: in mode Exit the exit code alone completes.
 
         The log of the last node may not have been read yet by then, above all not by a process that
@@ -326,13 +328,13 @@ class Reconciler:
         """
         if job.spec.completion.mode != EXIT or not job.spec.results:
             return False
-        if not (self._ledger.has_pending(job) or self.scanner.is_behind(key)):
+        if not (self._ledger.has_pending(job) or self.scanner.has_unread_logs(key)):
             return False
-        uid, since = self._ripe.setdefault(key, (job.uid, moment))
+        uid, since = self._deletable_since.setdefault(key, (job.uid, moment))
         if uid != job.uid:
             since = moment
-            self._ripe[key] = (job.uid, since)
-        return moment < since + RESULTS_PATIENCE_SECONDS
+            self._deletable_since[key] = (job.uid, since)
+        return moment < since + RESULTS_WAIT_SECONDS
 
     async def _delete(self, key: JobKey, job: Job, count: Count) -> None:
         """Delete the Job as it was counted: one that was changed since then is counted again."""
@@ -361,7 +363,7 @@ class Reconciler:
             self._metrics.deletions.labels("done").inc()
             logger.info(
                 "deleted the Job",
-                desired=len(count.wanted),
+                desired=len(count.desired),
                 completed=len(count.completed),
                 failed=len(count.failed),
             )

@@ -29,13 +29,13 @@ WORKERS = 4
 # Changes of pods come in crowds. The first one is looked at once, the next ones together after
 # this time, or after twenty times what the last look took: a Job of thousands of nodes takes a
 # twentieth of the processor at most, and its last node still waits for a second or so only.
-CROWD_SECONDS = 0.1
-CROWD_SHARE = 20.0
+DEBOUNCE_SECONDS = 0.1
+DEBOUNCE_FACTOR = 20.0
 # What a stopping leader may spend on entering what it knows.
-LAST_FLUSH_SECONDS = 1.0
+FINAL_FLUSH_SECONDS = 1.0
 
 
-class Watch:
+class NamespaceScope:
     """The namespaces of one configuration, followed by `run` and acted on by `lead`."""
 
     def __init__(
@@ -47,7 +47,7 @@ class Watch:
         self._metrics = metrics
         self._config = config
         self.queue: WorkQueue[JobKey] = WorkQueue(group_of=namespace_of, group_limit=WORKERS)
-        self._next_look: dict[JobKey, float] = {}
+        self._next_reconcile_at: dict[JobKey, float] = {}
         self._scanner: Scanner | None = None
         self._ledger: Ledger | None = None
         self.caches = Caches(
@@ -59,7 +59,7 @@ class Watch:
         )
 
     @property
-    def ledger_books(self) -> int:
+    def ledger_run_count(self) -> int:
         """How many runs the ledger keeps something of; 0 while another replica leads."""
         return len(self._ledger) if self._ledger is not None else 0
 
@@ -91,9 +91,9 @@ class Watch:
             self._clock,
             self._metrics,
             limits=Limits(config.max_streams, config.short_reads),
-            on_found=reconciler.found,
+            on_findings=reconciler.on_findings,
         )
-        self.look_at_all()
+        self.enqueue_all()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(ledger.run())
@@ -102,18 +102,18 @@ class Watch:
                 group.create_task(
                     run_workers(
                         self.queue,
-                        self._logged(reconciler),
+                        self._with_logging(reconciler),
                         count=WORKERS + 1,
-                        on_error=self._failed,
+                        on_error=self._on_error,
                     )
                 )
         finally:
             self._scanner = self._ledger = None
             self.caches.full_reports.release_all()
             if self.is_stopping:
-                await self._flush_last(ledger)
+                await self._final_flush(ledger)
 
-    def look_at_all(self) -> None:
+    def enqueue_all(self) -> None:
         """Have every Job looked at."""
         for job in self.caches.jobs():
             self.queue.add((job.namespace, job.name))
@@ -124,15 +124,15 @@ class Watch:
             self._scanner.set_limits(Limits(config.max_streams, config.short_reads))
         if self._ledger is not None:
             self._ledger.flush_seconds = config.flush_interval
-        self.look_at_all()
+        self.enqueue_all()
 
     # --- what the caches say -------------------------------------------------------------
 
-    def job_concerned(self, key: JobKey, *, in_crowd: bool) -> None:
+    def job_affected(self, key: JobKey, *, debounced: bool) -> None:
         """Have a Job looked at: now, or soon together with what else comes."""
         delay = 0.0
-        if in_crowd:
-            delay = self._next_look.get(key, 0.0) - self._clock.monotonic()
+        if debounced:
+            delay = self._next_reconcile_at.get(key, 0.0) - self._clock.monotonic()
         self.queue.add_after(key, delay)
 
     def report_changed(self, report: JobReport) -> None:
@@ -140,11 +140,11 @@ class Watch:
         if self._ledger is not None:
             self._ledger.report_changed(report.job_uid)
 
-    def job_gone(self, job: Job) -> None:
+    def job_deleted(self, job: Job) -> None:
         """Forget what was kept by the Job's name. Its evidence is still entered."""
-        self._next_look.pop((job.namespace, job.name), None)
+        self._next_reconcile_at.pop((job.namespace, job.name), None)
         if self._ledger is not None and not self.caches.reports_of(job):
-            self._ledger.forget(job.uid)
+            self._ledger.drop_run(job.uid)
 
     def needs_records(self, job_uid: str) -> bool:
         """Return whether the ledger keeps something of that run."""
@@ -152,21 +152,23 @@ class Watch:
 
     # --- one look ------------------------------------------------------------------------
 
-    def _logged(self, reconciler: Reconciler) -> Callable[[JobKey], Awaitable[float | None]]:
-        async def look(key: JobKey) -> float | None:
+    def _with_logging(self, reconciler: Reconciler) -> Callable[[JobKey], Awaitable[float | None]]:
+        async def reconcile(key: JobKey) -> float | None:
             namespace, name = key
             started = self._clock.monotonic()
             with logger.contextualize(namespace=namespace, job=name, reconcile_id=uuid4().hex[:8]):
                 again_seconds = await reconciler.reconcile(key)
             now = self._clock.monotonic()
             if self.caches.job(key) is not None:
-                self._next_look[key] = now + max(CROWD_SECONDS, CROWD_SHARE * (now - started))
+                self._next_reconcile_at[key] = now + max(
+                    DEBOUNCE_SECONDS, DEBOUNCE_FACTOR * (now - started)
+                )
             self._metrics.reconciles("done").inc()
             return again_seconds
 
-        return look
+        return reconcile
 
-    def _failed(self, key: JobKey, error: BaseException) -> float | None:
+    def _on_error(self, key: JobKey, error: BaseException) -> float | None:
         log = logger.bind(namespace=key[0], job=key[1], error=str(error))
         if isinstance(error, KubeError):
             self._metrics.reconciles("retried").inc()
@@ -181,13 +183,13 @@ class Watch:
         while True:
             await asyncio.sleep(self._config().resync_period)
             if self._ledger is not None:
-                self._ledger.sweep()
+                self._ledger.drop_idle_runs()
             self.caches.full_reports.release_all()
-            self.look_at_all()
+            self.enqueue_all()
 
-    async def _flush_last(self, ledger: Ledger) -> None:
+    async def _final_flush(self, ledger: Ledger) -> None:
         try:
-            async with asyncio.timeout(LAST_FLUSH_SECONDS):
+            async with asyncio.timeout(FINAL_FLUSH_SECONDS):
                 await ledger.flush()
         except TimeoutError:
             logger.warning(

@@ -100,11 +100,11 @@ def _doctor(paths: Paths, _: argparse.Namespace) -> int:
 
 
 def _exec(paths: Paths, options: argparse.Namespace) -> None:
-    words = options.command[1:] if options.command[:1] == ["--"] else options.command
-    if not words:
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not command:
         message = "exec NODE -- COMMAND: no command given"
         raise DevclusterError(message)
-    load.enter(paths, options.node, words)
+    load.enter(paths, options.node, command)
 
 
 def _nodes(paths: Paths, _: argparse.Namespace) -> None:
@@ -171,9 +171,9 @@ def _verb(
     verbs: "argparse._SubParsersAction[argparse.ArgumentParser]",
     name: str,
     run: Callable[[Paths, argparse.Namespace], int | None],
-    words: str,
+    summary: str,
 ) -> argparse.ArgumentParser:
-    parser = verbs.add_parser(name, help=words, description=words)
+    parser = verbs.add_parser(name, help=summary, description=summary)
     parser.set_defaults(run=run)
     return parser
 

@@ -5,8 +5,17 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from hack.devcluster import debian, dockerd, engine, fakenodes, gobuild, kindconfig, shell, state
-from hack.devcluster.engine import Engine
+from hack.devcluster import (
+    container_engine,
+    debian,
+    dockerd,
+    fakenodes,
+    gobuild,
+    kindconfig,
+    shell,
+    state,
+)
+from hack.devcluster.container_engine import ContainerEngine
 from hack.devcluster.errors import DevclusterError, MissingError, StepFailedError
 from hack.devcluster.files import locked, remove
 from hack.devcluster.kubectl import Kubectl, is_ready
@@ -34,7 +43,7 @@ def up(paths: Paths, *, nodes: int, fake: fakenodes.Wanted, scale: bool) -> None
         message = f"--nodes {nodes}: must be between 1 and {MAXIMUM_NODES}"
         raise DevclusterError(message)
     with locked(paths.cache, LOCK):
-        found = engine.use(paths)
+        found = container_engine.use(paths)
         wanted = ClusterState(paths.cluster_name, found.value, "", nodes, scale)
         reason = _why_not_usable(paths, wanted)
         if reason is None:
@@ -42,7 +51,7 @@ def up(paths: Paths, *, nodes: int, fake: fakenodes.Wanted, scale: bool) -> None
         else:
             if reason:
                 say(f"cluster {wanted.name} is made again: {reason}")
-            _create(paths, replace(wanted, image=engine.node_image(paths)))
+            _create(paths, replace(wanted, image=container_engine.node_image(paths)))
         fakenodes.apply(paths, fake, scale=scale)
     say(f"export KUBECONFIG={paths.kubeconfig}")
 
@@ -65,9 +74,13 @@ def down(paths: Paths, *, purge: bool, everyone: bool = False) -> None:
     with locked(paths.cache, LOCK):
         fakenodes.stop(paths)
         known = state.read(paths)
-        if known is not None and known.engine == Engine.PRIVATE and not dockerd.is_up(paths):
+        if (
+            known is not None
+            and known.engine == ContainerEngine.PRIVATE
+            and not dockerd.is_up(paths)
+        ):
             dockerd.start(paths)  # or its containers would come back with the next one
-        if engine.use_running(paths) and (known is None or known.is_ours):
+        if container_engine.use_running(paths) and (known is None or known.is_ours):
             _delete(paths.cluster_name)
             _remove_network()
         if everyone and dockerd.is_left(paths):
@@ -152,8 +165,8 @@ def _wait_ready(paths: Paths) -> None:
     longer = READY_SECONDS + 10
     kubectl("wait", "--for=condition=Ready", "node", "--all", patience, timeout_seconds=longer)
     for workload in WORKLOADS:
-        words = ("rollout", "status", "-n", "kube-system", workload, patience)
-        kubectl(*words, timeout_seconds=longer)
+        arguments = ("rollout", "status", "-n", "kube-system", workload, patience)
+        kubectl(*arguments, timeout_seconds=longer)
     deadline = time.monotonic() + READY_SECONDS
     while not kubectl.exists("serviceaccount", "default", "-n", "default"):
         if time.monotonic() > deadline:

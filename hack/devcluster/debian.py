@@ -89,8 +89,8 @@ def _bootstrap(paths: Paths, target: Path, packages: Sequence[str]) -> None:
     log.unlink(missing_ok=True)
     debs = paths.cache / "debs"
     debs.mkdir(parents=True, exist_ok=True)
-    words = f"Debian tree “{target.name}” (first time only, about 1 min)"
-    with step(words), unfinished(target) as work:
+    title = f"Debian tree “{target.name}” (first time only, about 1 min)"
+    with step(title), unfinished(target) as work:
         command: list[str | Path] = [find_program("debootstrap") or "debootstrap"]
         command += ["--variant=minbase", f"--include={','.join(packages)}", f"--cache-dir={debs}"]
         shell.logged([*command, DEBIAN_SUITE, work, find_mirror(_sources())], log)

@@ -50,9 +50,9 @@ def undeploy(paths: Paths) -> None:
         for kinds in (None, *LAST):
             part = [d for d in documents if (kind(d) == kinds if kinds else kind(d) not in LAST)]
             if part:
-                words = ("delete", "--ignore-not-found", "--wait", f"--timeout={WAIT_SECONDS}s")
+                arguments = ("delete", "--ignore-not-found", "--wait", f"--timeout={WAIT_SECONDS}s")
                 text = "\n---\n".join(part)
-                kubectl(*words, "-f", "-", stdin=text, timeout_seconds=WAIT_SECONDS + 10)
+                kubectl(*arguments, "-f", "-", stdin=text, timeout_seconds=WAIT_SECONDS + 10)
     _loaded_file(paths).unlink(missing_ok=True)
 
 
@@ -84,8 +84,8 @@ def _bring_images(paths: Paths) -> bool:
 
 
 def _apply(paths: Paths, kubectl: Kubectl) -> None:
-    words = ("apply", "--server-side", "--force-conflicts", "-k", _source(paths))
-    kubectl(*words, timeout_seconds=WAIT_SECONDS)
+    arguments = ("apply", "--server-side", "--force-conflicts", "-k", _source(paths))
+    kubectl(*arguments, timeout_seconds=WAIT_SECONDS)
 
 
 def _source(paths: Paths) -> Path:
@@ -114,9 +114,9 @@ def _source(paths: Paths) -> Path:
     return overlay
 
 
-def _wait(kubectl: Kubectl, *words: str) -> None:
+def _wait(kubectl: Kubectl, *arguments: str) -> None:
     patience = f"--timeout={WAIT_SECONDS}s"
-    kubectl(*words, patience, timeout_seconds=WAIT_SECONDS + 10)
+    kubectl(*arguments, patience, timeout_seconds=WAIT_SECONDS + 10)
 
 
 def _ids(archive: Path) -> dict[str, str]:

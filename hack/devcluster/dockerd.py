@@ -63,7 +63,7 @@ def can_start(host: Host) -> bool:
 
 def arguments(folder: Path, network: ipaddress.IPv4Network, runtime: Path | None) -> list[str]:
     """Return dockerd's arguments; `runtime` is the wrapper where capabilities lack."""
-    words = [
+    arguments = [
         f"--data-root={folder}/data",
         f"--exec-root={folder}/exec",
         f"--host=unix://{folder}/docker.sock",
@@ -78,8 +78,8 @@ def arguments(folder: Path, network: ipaddress.IPv4Network, runtime: Path | None
         f"--cgroup-parent=/{cgroup_parent(folder)}",
     ]
     if runtime is not None:
-        words += [f"--add-runtime=wrap={runtime}", "--default-runtime=wrap"]
-    return words
+        arguments += [f"--add-runtime=wrap={runtime}", "--default-runtime=wrap"]
+    return arguments
 
 
 def start(paths: Paths) -> None:

@@ -3,7 +3,7 @@
 import shutil
 from dataclasses import dataclass
 
-from hack.devcluster import binaries, debian, dockerd, engine, gobuild, state
+from hack.devcluster import binaries, container_engine, debian, dockerd, gobuild, state
 from hack.devcluster.host import Host, read_host
 from hack.devcluster.nodeimage import build
 from hack.devcluster.progress import show
@@ -18,7 +18,7 @@ class Finding:
 
     subject: str
     fine: bool
-    words: str
+    message: str
     required: bool = True
     """Whether `up` fails without it."""
 
@@ -28,16 +28,16 @@ def report(paths: Paths) -> int:
     findings = examine(paths)
     for finding in findings:
         mark = "ok     " if finding.fine else "MISSING" if finding.required else "absent "
-        show(f"{mark} {finding.subject}: {finding.words}")
+        show(f"{mark} {finding.subject}: {finding.message}")
     return 2 if any(f.required and not f.fine for f in findings) else 0
 
 
 def examine(paths: Paths) -> list[Finding]:
     """Look at this machine and at the cache; change nothing."""
     host = read_host()
-    answers = engine.host_answers()
-    chosen = engine.choose(paths, host, answers=answers)
-    pulls = engine.registry_resolves()
+    answers = container_engine.host_answers()
+    chosen = container_engine.choose(paths, host, answers=answers)
+    pulls = container_engine.registry_resolves()
     building = not pulls and not (chosen and build.archived(paths, host))
     return [
         _machine(host),
@@ -72,19 +72,23 @@ def examine(paths: Paths) -> list[Finding]:
 
 
 def _machine(host: Host) -> Finding:
-    words = [host.machine, f"cgroup v{host.cgroup_version}", "root" if host.is_root else "not root"]
+    message = [
+        host.machine,
+        f"cgroup v{host.cgroup_version}",
+        "root" if host.is_root else "not root",
+    ]
     if host.is_restricted:
-        words.append(f"without {', '.join(host.missing_capabilities)} (runc gets a wrapper)")
-    return Finding("machine", True, ", ".join(words))
+        message.append(f"without {', '.join(host.missing_capabilities)} (runc gets a wrapper)")
+    return Finding("machine", True, ", ".join(message))
 
 
-def _docker(chosen: engine.Engine | None, *, running: bool) -> Finding:
+def _docker(chosen: container_engine.ContainerEngine | None, *, running: bool) -> Finding:
     if chosen is None:
-        return Finding("docker", False, f"none answers; {engine.DOCKER_FIX}")
-    if chosen is engine.Engine.HOST:
+        return Finding("docker", False, f"none answers; {container_engine.DOCKER_FIX}")
+    if chosen is container_engine.ContainerEngine.HOST:
         return Finding("docker", True, "yours answers")
-    words = "a private one runs" if running else "a private one is installed and started by `up`"
-    return Finding("docker", True, words)
+    message = "a private one runs" if running else "a private one is installed and started by `up`"
+    return Finding("docker", True, message)
 
 
 def _go(*, required: bool) -> Finding:
@@ -106,10 +110,10 @@ def _images(host: Host, *, pulls: bool) -> Finding:
 def _disk(paths: Paths) -> Finding:
     place = next(p for p in (paths.cache, *paths.cache.parents) if p.exists())
     free = shutil.disk_usage(place).free
-    words = f"{free / 2**30:.0f} GiB free for {paths.cache}"
+    message = f"{free / 2**30:.0f} GiB free for {paths.cache}"
     if free < NEEDED_BYTES:
-        words += "; 8 GiB are needed: free some, or set DAEMONSET_JOB_CACHE"
-    return Finding("disk", free >= NEEDED_BYTES, words)
+        message += "; 8 GiB are needed: free some, or set DAEMONSET_JOB_CACHE"
+    return Finding("disk", free >= NEEDED_BYTES, message)
 
 
 def _cluster(paths: Paths) -> Finding:

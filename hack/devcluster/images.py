@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from hack.devcluster import bases, debian, dockerfile, engine, shell, wheelhouse
+from hack.devcluster import base_images, container_engine, debian, dockerfile, shell, wheelhouse
 from hack.devcluster.errors import DevclusterError, MissingError
 from hack.devcluster.files import digest, locked, unfinished
 from hack.devcluster.host import read_host
@@ -43,16 +43,16 @@ class Builder(Protocol):
     def name(self) -> str:
         """What the user reads."""
 
-    def provide(self, base: str) -> None:
+    def provide_base_image(self, base: str) -> None:
         """Make a foreign base image available."""
 
-    def provide_own(self, image: str, archive: Path) -> None:
+    def provide_project_image(self, image: str, archive: Path) -> None:
         """Make an image of ours, which another is built on, available."""
 
     def build(self, recipe: Recipe, file: Path, archive: Path, log: Path) -> None:
         """Build a recipe, its Dockerfile read from `file`, and write the image as an archive."""
 
-    def tidy(self) -> None:
+    def clean_up(self) -> None:
         """Remove what only this run needed."""
 
 
@@ -79,7 +79,7 @@ def build(paths: Paths, names: Sequence[str]) -> list[Path]:
             for name in wanted:
                 _build(paths, builder, _own_recipe(paths, name))
         finally:
-            builder.tidy()
+            builder.clean_up()
     return [paths.build / f"{name}.tar" for name in wanted]
 
 
@@ -98,7 +98,7 @@ def build_folder(paths: Paths, folder: Path, image: str) -> Path:
         try:
             _build(paths, builder, recipe)
         finally:
-            builder.tidy()
+            builder.clean_up()
     return paths.build / f"{name}.tar"
 
 
@@ -135,9 +135,9 @@ def _build(paths: Paths, builder: Builder, wanted: Recipe) -> str:
     for base, full in renamed.items():
         if full in own.values():
             continue
-        builder.provide(full if builder.name == "buildah" else base)
+        builder.provide_base_image(full if builder.name == "buildah" else base)
     for parent, full in own.items():
-        builder.provide_own(full, paths.build / f"{parent}.tar")
+        builder.provide_project_image(full, paths.build / f"{parent}.tar")
     mark.unlink(missing_ok=True)
     changes = {b: f for b, f in renamed.items() if builder.name == "buildah" or f in own.values()}
     local = paths.build / f"{wanted.name}.Dockerfile"
@@ -160,9 +160,9 @@ def _own_image(full: str) -> str | None:
 
 def _choose(paths: Paths) -> Builder:
     host = read_host()
-    if engine.registry_resolves():
+    if container_engine.registry_resolves():
         try:
-            engine.use(paths)
+            container_engine.use(paths)
         except MissingError as missing:
             say(str(missing))
         else:
@@ -184,12 +184,12 @@ class Docker:
     paths: Paths
     name: str = "docker"
 
-    def provide(self, base: str) -> None:
+    def provide_base_image(self, base: str) -> None:
         """Docker pulls by itself."""
 
-    def provide_own(self, image: str, archive: Path) -> None:
+    def provide_project_image(self, image: str, archive: Path) -> None:
         """Load the archive, unless docker has the image from its own build."""
-        if not engine.has_image(image):
+        if not container_engine.has_image(image):
             shell.output(["docker", "load", "-q", "-i", archive], timeout_seconds=300)
 
     def build(self, recipe: Recipe, file: Path, archive: Path, log: Path) -> None:
@@ -201,7 +201,7 @@ class Docker:
         shell.logged([*command, recipe.context], log, env=environment)
         shell.output(["docker", "save", "-o", archive, recipe.image], timeout_seconds=300)
 
-    def tidy(self) -> None:
+    def clean_up(self) -> None:
         """Leave docker's cache alone: it is the user's."""
 
 
@@ -213,19 +213,19 @@ class Buildah:
     driver: str
     name: str = "buildah"
 
-    def provide(self, base: str) -> None:
+    def provide_base_image(self, base: str) -> None:
         """Make the base image from Debian packages, if it is not there."""
-        archive = bases.ensure(self.paths, base)
+        archive = base_images.ensure(self.paths, base)
         self._import(base, archive, key=archive.stem)
 
-    def provide_own(self, image: str, archive: Path) -> None:
+    def provide_project_image(self, image: str, archive: Path) -> None:
         """Import the archive."""
         self._import(image, archive, key=digest([archive]))
 
     def build(self, recipe: Recipe, file: Path, archive: Path, log: Path) -> None:
         """Build without any pull, write the archive, and leave no container behind."""
         # Layers: two images of ours begin with the same steps, and the second finds them done.
-        words = [
+        arguments = [
             "bud",
             "--layers",
             "--isolation=chroot",
@@ -235,7 +235,7 @@ class Buildah:
         ]
         command = [
             *self._buildah(),
-            *words,
+            *arguments,
             "-f",
             str(file),
             "-t",
@@ -246,7 +246,7 @@ class Buildah:
         target = f"docker-archive:{archive}:{recipe.image}"
         shell.logged([*self._buildah(), "push", "--quiet", recipe.image, target], log)
 
-    def tidy(self) -> None:
+    def clean_up(self) -> None:
         """Remove containers and layers without a name: of this run, and of interrupted ones."""
         if self._storage().exists():
             shell.output([*self._buildah(), "rm", "--all"], timeout_seconds=300)

@@ -42,24 +42,24 @@ class Kubectl:
         self._config = config or kubeconfig(paths)
 
     def __call__(
-        self, *words: str | Path, stdin: str | None = None, timeout_seconds: float = 60
+        self, *arguments: str | Path, stdin: str | None = None, timeout_seconds: float = 60
     ) -> str:
         """Run kubectl and return its output; raise StepFailedError with its error."""
         return shell.output(
-            [self._program, f"--kubeconfig={self._config}", *words],
+            [self._program, f"--kubeconfig={self._config}", *arguments],
             stdin=stdin,
             timeout_seconds=timeout_seconds,
         )
 
-    def items(self, *words: str) -> Sequence[dict[str, Any]]:
+    def items(self, *arguments: str) -> Sequence[dict[str, Any]]:
         """Return the objects of a `get`."""
-        found = json.loads(self("get", *words, "-o", "json", "--request-timeout=20s"))
+        found = json.loads(self("get", *arguments, "-o", "json", "--request-timeout=20s"))
         return list(found["items"])
 
-    def exists(self, *words: str) -> bool:
+    def exists(self, *arguments: str) -> bool:
         """Say whether a `get` of one object finds it."""
         try:
-            return bool(self("get", *words, "--ignore-not-found", "-o", "name").strip())
+            return bool(self("get", *arguments, "--ignore-not-found", "-o", "name").strip())
         except StepFailedError as failure:
             if "the server doesn't have a resource type" in str(failure):
                 return False

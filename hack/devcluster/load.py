@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from hack.devcluster import cluster, engine, shell, state
+from hack.devcluster import cluster, container_engine, shell, state
 from hack.devcluster.archive import merge
 from hack.devcluster.errors import DevclusterError
 from hack.devcluster.progress import step
@@ -44,7 +44,7 @@ def kind_name(paths: Paths) -> str:
     if known is None:
         raise DevclusterError(NO_CLUSTER)
     name = known.name if known.is_ours else known.name.removeprefix("kind-")
-    if not engine.use_running(paths) or not cluster.containers(name):
+    if not container_engine.use_running(paths) or not cluster.containers(name):
         raise DevclusterError(NOT_KIND.format(name=known.name) if not known.is_ours else NO_CLUSTER)
     return name
 
@@ -55,5 +55,5 @@ def enter(paths: Paths, node: str, command: Sequence[str]) -> None:
     if node not in nodes:
         message = f"no node {node}; there are: {', '.join(nodes)}"
         raise DevclusterError(message)
-    words = ["docker", "exec", "-i", node, *command]
-    os.execvp(words[0], words)  # noqa: S606 - the user's own command, without a shell
+    arguments = ["docker", "exec", "-i", node, *command]
+    os.execvp(arguments[0], arguments)  # noqa: S606 - the user's own command, without a shell

@@ -59,8 +59,8 @@ def _dependency_wheels(paths: Paths, requirements: Path, key: str) -> Path:
         return target
     log = paths.logs / "wheels.log"
     log.unlink(missing_ok=True)
-    words = "fetching the wheels this project needs"
-    with locked(paths.cache, "wheels"), step(words), unfinished(target) as work:
+    title = "fetching the wheels this project needs"
+    with locked(paths.cache, "wheels"), step(title), unfinished(target) as work:
         work.mkdir()
         shell.logged([*_pip(paths), *_fetch_words(), "-d", str(work), "-r", str(requirements)], log)
     return target
@@ -68,16 +68,16 @@ def _dependency_wheels(paths: Paths, requirements: Path, key: str) -> Path:
 
 def _fetch_words() -> list[str]:
     """Return the words of a download in which nothing is built and every file has a known hash."""
-    words = ["download", "--no-deps", "--require-hashes", "--only-binary=:all:"]
+    arguments = ["download", "--no-deps", "--require-hashes", "--only-binary=:all:"]
     if is_native():
-        return words
+        return arguments
     machine = {"arm64": "aarch64"}.get(platform.machine(), platform.machine())
     if machine not in DEBIAN_TRIPLETS:
         message = f"no wheels are published for {machine}"
         raise DevclusterError(message)
     platforms = [f"manylinux{version}_{machine}" for version in ("2014", "_2_17", "_2_28")]
-    words += ["--implementation=cp", f"--python-version={IMAGE_PYTHON[0]}.{IMAGE_PYTHON[1]}"]
-    return [*words, *(f"--platform={name}" for name in platforms)]
+    arguments += ["--implementation=cp", f"--python-version={IMAGE_PYTHON[0]}.{IMAGE_PYTHON[1]}"]
+    return [*arguments, *(f"--platform={name}" for name in platforms)]
 
 
 def _pip(paths: Paths) -> list[str]:

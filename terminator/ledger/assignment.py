@@ -26,39 +26,39 @@ SHARD_NODES = 1000
 Entries = dict[str, Evidence]
 
 
-def stands(entry: Evidence | None, wanted: Evidence) -> bool:
-    """Return whether `entry` already says what `wanted` does, so that nothing is to be written.
+def is_recorded(entry: Evidence | None, new: Evidence) -> bool:
+    """Return whether `entry` already says what `new` does, so that nothing is to be written.
 
     The first completion of a node stays: that a later read found another one (a token printed
     twice, another start, the log of a successor), or a failure, is not news. A result of the first
     one is.
     """
-    if entry is None or entry.node_uid != wanted.node_uid:
+    if entry is None or entry.node_uid != new.node_uid:
         return False
     if not entry.is_completed:
-        return joined(entry, wanted) == entry
-    return not _is_of(entry, wanted) or wanted.results.items() <= entry.results.items()
+        return combine_evidence(entry, new) == entry
+    return not _is_same_completion(entry, new) or new.results.items() <= entry.results.items()
 
 
-def _is_of(entry: Evidence, wanted: Evidence) -> bool:
+def _is_same_completion(entry: Evidence, new: Evidence) -> bool:
     """Return whether both speak of the same completion."""
-    return (entry.pod_uid, entry.completed_at) == (wanted.pod_uid, wanted.completed_at)
+    return (entry.pod_uid, entry.completed_at) == (new.pod_uid, new.completed_at)
 
 
-def joined(entry: Evidence | None, wanted: Evidence) -> Evidence:
-    """Return what to write where `entry` stands and `wanted` was found: nothing true gets lost."""
-    if entry is None or entry.node_uid != wanted.node_uid:
-        return wanted
+def combine_evidence(entry: Evidence | None, new: Evidence) -> Evidence:
+    """Return what to write where `entry` stands and `new` was found: nothing true gets lost."""
+    if entry is None or entry.node_uid != new.node_uid:
+        return new
     if entry.is_completed:
-        if not _is_of(entry, wanted):
+        if not _is_same_completion(entry, new):
             return entry
-        return replace(entry, results={**entry.results, **wanted.results})
-    if wanted.is_completed or wanted.failed_at or entry.pod_uid != wanted.pod_uid:
-        return wanted
+        return replace(entry, results={**entry.results, **new.results})
+    if new.is_completed or new.failed_at or entry.pod_uid != new.pod_uid:
+        return new
     # Two ends of one pod's task without a token: the newer one, and lines if there are any.
-    if entry.failed_at or entry.attempt > wanted.attempt:
-        return replace(entry, last_lines=entry.last_lines or wanted.last_lines)
-    return replace(wanted, last_lines=wanted.last_lines or entry.last_lines)
+    if entry.failed_at or entry.attempt > new.attempt:
+        return replace(entry, last_lines=entry.last_lines or new.last_lines)
+    return replace(new, last_lines=new.last_lines or entry.last_lines)
 
 
 def log_evidence(
@@ -109,7 +109,7 @@ def exit_evidence(pod: Pod, node_uid: str) -> Evidence:
     return Evidence(node_uid, completed_at=completed_at, pod=pod.name, pod_uid=pod.uid)
 
 
-def is_of_last_end(entry: Evidence, pod: Pod) -> bool:
+def is_of_latest_exit(entry: Evidence, pod: Pod) -> bool:
     """Return whether an entry of mode Exit is of the end of the task that the pod's status tells.
 
     After a reboot the kubelet runs the task of a completed node again, in the same pod. What it
@@ -119,24 +119,24 @@ def is_of_last_end(entry: Evidence, pod: Pod) -> bool:
     return (entry.pod_uid, entry.completed_at) == (ended.pod_uid, ended.completed_at)
 
 
-def assign(
+def assign_to_shards(
     pending: Mapping[str, Evidence],
     shards: Iterable[JobReport],
     limit: int = SHARD_NODES,
     *,
-    tried: Mapping[str, str] | None = None,
+    unconfirmed: Mapping[str, str] | None = None,
     full: Collection[str] = (),
 ) -> dict[str, Entries]:
     """Return what is new of `pending`, by name of the report that it goes to.
 
     A node stays in the shard that has its evidence, or that it was sent to before and may have
-    reached (`tried`, report by node). Others go to the shard that has their record, if it has room,
+    reached (`unconfirmed`, report by node). Others go to the shard that has their record, if it has room,
     else to the first with room. What finds none stays pending until the controller makes one.
     Reports that are `full` have no room, however few nodes they have.
     """
     ordered = sorted(shards, key=lambda report: report.shard)
     by_name = {report.name: report for report in ordered}
-    home = {node: by_name[name] for node, name in (tried or {}).items() if name in by_name}
+    home = {node: by_name[name] for node, name in (unconfirmed or {}).items() if name in by_name}
     home |= {node: report for report in reversed(ordered) for node in report.evidence}
     on_record = {
         node: report
@@ -161,13 +161,13 @@ def assign(
             if report is None:
                 continue
             room[report.name] -= 1
-        elif stands(report.evidence.get(node), entry):
+        elif is_recorded(report.evidence.get(node), entry):
             continue
         result.setdefault(report.name, {})[node] = entry
     return result
 
 
-def patch_body(report: JobReport, entries: Mapping[str, Evidence]) -> dict[str, Any]:
+def build_patch(report: JobReport, entries: Mapping[str, Evidence]) -> dict[str, Any]:
     """Return the merge patch that enters `entries`; the report's UID is its precondition."""
     return {
         "metadata": metadata_without_managed_fields(report.uid),
@@ -178,7 +178,7 @@ def patch_body(report: JobReport, entries: Mapping[str, Evidence]) -> dict[str, 
 
 
 def _raw_entry(old: Evidence | None, new: Evidence) -> dict[str, Any]:
-    raw = joined(old, new).to_raw()
+    raw = combine_evidence(old, new).to_raw()
     before = old.to_raw() if old is not None else {}
     if "results" in raw and "results" in before:
         # A map inside the entry is merged too: names that are gone need their own null.

@@ -55,7 +55,7 @@ class Cursor(NamedTuple):
         return datetime.fromisoformat(self.timestamp[:19]).replace(tzinfo=UTC)
 
 
-class Stretch(NamedTuple):
+class Span(NamedTuple):
     """A part of a log that was read without a gap: the times of its first and its last line.
 
     Both are "" for nothing at all. With `has_all_before`, no line of the same time as the first one
@@ -66,13 +66,13 @@ class Stretch(NamedTuple):
     last_at: str = ""
     has_all_before: bool = False
 
-    def follows(self, earlier: "Stretch") -> bool:
-        """Return whether nothing is missing between `earlier` and this stretch."""
+    def follows(self, earlier: "Span") -> bool:
+        """Return whether nothing is missing between `earlier` and this span."""
         if self.has_all_before and self.first_at == earlier.last_at:
             return True
         return self.first_at < earlier.last_at
 
-    def joined(self, other: "Stretch") -> "Stretch":
+    def combined_with(self, other: "Span") -> "Span":
         """Return the newest part that is known without a gap, once `other` was read as well.
 
         It is `other` itself if lines are missing before it.
@@ -82,7 +82,7 @@ class Stretch(NamedTuple):
         if not other.follows(self):
             return other
         first_at, has_all = min((self.first_at, self[2]), (other.first_at, other[2]))
-        return Stretch(first_at, max(self.last_at, other.last_at), has_all)
+        return Span(first_at, max(self.last_at, other.last_at), has_all)
 
 
 class LogParser:
@@ -91,18 +91,18 @@ class LogParser:
     Lines before the cursor's time are dropped, and of those of exactly its time as many as it
     has seen: the kubelet sends whole seconds again. From the first line after that, the seam,
     everything is new, even if a node's clock was set back in the meantime. `cursor` then
-    tells where to go on, and `met` whether the old cursor's line was seen again, that is, whether
-    nothing is missing in between. `met_after_others`: lines before that time were seen as well, so
+    tells where to go on, and `has_seen_cursor` whether the old cursor's line was seen again, that is, whether
+    nothing is missing in between. `has_all_of_cursor_time`: lines before that time were seen as well, so
     that all lines of exactly that time were.
     """
 
     def __init__(self, cursor: Cursor | None = None) -> None:
         self.cursor = cursor or Cursor()
-        self.met = not self.cursor.timestamp
-        self.met_after_others = False
+        self.has_seen_cursor = not self.cursor.timestamp
+        self.has_all_of_cursor_time = False
         self._has_others = False
         self._old = self.cursor
-        self._before_seam = bool(self.cursor.timestamp)
+        self._is_resuming = bool(self.cursor.timestamp)
         self._equal = 0
         self._head = bytearray()
         self._truncated = False
@@ -144,24 +144,24 @@ class LogParser:
 
     def _deliver(self, raw: bytes, lines: list[Line]) -> None:
         timestamp, data = _split(raw)
-        if self._before_seam and not self._passes_seam(timestamp):
+        if self._is_resuming and not self._is_new(timestamp):
             return
         self.cursor = self.cursor.after(timestamp)
         truncated = self._truncated or len(data) > LINE_LIMIT
         lines.append(Line(timestamp, data[:LINE_LIMIT] if truncated else data, truncated))
 
-    def _passes_seam(self, timestamp: str) -> bool:
+    def _is_new(self, timestamp: str) -> bool:
         """Return whether a line of that time is new, having only met lines that were known."""
         if timestamp < self._old.timestamp:  # "" too: a fragment of something known
             self._has_others = self._has_others or bool(timestamp)
             return False
         if timestamp == self._old.timestamp:
-            self.met = True
-            self.met_after_others = self._has_others
+            self.has_seen_cursor = True
+            self.has_all_of_cursor_time = self._has_others
             self._equal += 1
             if self._equal <= self._old.seen:
                 return False
-        self._before_seam = False
+        self._is_resuming = False
         return True
 
 

@@ -22,9 +22,9 @@ from datetime import datetime, timedelta
 
 from daemonset_job.api.objects import Container
 from daemonset_job.runtime.backoff import exponential_seconds
-from terminator.logs.known import InstanceLog
-from terminator.logs.log_parser import Cursor, Line, Stretch
-from terminator.logs.read_budget import Spare
+from terminator.logs.instance_log import InstanceLog
+from terminator.logs.log_parser import Cursor, Line, Span
+from terminator.logs.read_budget import ReadBudget
 from terminator.logs.tail_read import Findings
 
 # A stream's budget: what it may bring at once, and how much more per second that it is open.
@@ -46,7 +46,7 @@ END_MARGIN = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Short:
+class ShortRead:
     """Do a short read now: of the `previous` instance or the current one, from a cursor or not."""
 
     previous: bool = False
@@ -61,13 +61,13 @@ class Wait:
     wants_stream: bool = False
 
 
-Step = Short | Wait
+Step = ShortRead | Wait
 # An end of the task: the number of restarts before it, and its time.
 _End = tuple[int, datetime | None]
 
 
 def ended_attempt(
-    step: Short, container: Container, newest: Container | None, first_at: str
+    step: ShortRead, container: Container, newest: Container | None, first_at: str
 ) -> int:
     """Return which start of the task, from 1, a read of a log's end was about; 0 if in doubt.
 
@@ -98,23 +98,23 @@ def _end_of(container: Container) -> _End:
     return container.restart_count, container.finished_at or container.last_finished_at
 
 
-class Reading:
+class LogReadState:
     """What is known of reading one pod's log; `spread` in [0, 1) keeps pods from reading in step.
 
     The scanner asks for the `next_step` and reports what became of it. `log` is what was read of
-    the current instance of the container, `former` of the one before. Unless `is_live`, only what
+    the current instance of the container, `previous_log` of the one before. Unless `is_live`, only what
     has ended is read: nothing in a running task's log could decide.
     """
 
     def __init__(self, spread: float = 0.5, *, is_live: bool = True) -> None:
         self.is_live = is_live
         self.log = InstanceLog()
-        self.former = InstanceLog()
-        self.streamed = self.log  # which of them a stream is of
-        self.is_chatty = False
+        self.previous_log = InstanceLog()
+        self.streamed_log = self.log  # which of them a stream is of
+        self.is_noisy = False
         self.is_streaming = False
         # At most so long between two short reads of a log that is too much for a stream.
-        self.distance_seconds = POLL_SECONDS[1]
+        self.interval_seconds = POLL_SECONDS[1]
         self._check_seconds = CHECK_SECONDS * (0.75 + 0.5 * spread)
         self._instance = 0
         # Which end of the task was read last, and which one the container shows.
@@ -125,44 +125,44 @@ class Reading:
         self._absences = 0
         self._retry_at = -math.inf
         self._decided: Findings | None = None
-        self._start_anew()
+        self._reset()
 
     @property
-    def found(self) -> Findings:
+    def findings(self) -> Findings:
         """Return the findings that decide, else those of the current instance."""
-        return self._decided or self.log.found
+        return self._decided or self.log.findings
 
-    def settle(self, log: InstanceLog) -> None:
+    def accept_findings(self, log: InstanceLog) -> None:
         """Let the findings in one instance's log decide, if they do: the first ones stay."""
-        if log.found.is_final and self._decided is None:
-            self._decided = log.found
+        if log.findings.is_final and self._decided is None:
+            self._decided = log.findings
 
-    def log_of(self, step: Short) -> InstanceLog:
+    def log_of(self, step: ShortRead) -> InstanceLog:
         """Return the log that a step reads."""
-        return self.former if step.previous else self.log
+        return self.previous_log if step.previous else self.log
 
-    def is_of_next(self, step: Short, stretch: Stretch) -> bool:
+    def is_of_next_instance(self, step: ShortRead, span: Span) -> bool:
         """Return whether what was known of an instance that is over was of the next one.
 
         Between its end and a read of its log the kubelet had started the task again. What was known
-        is dropped: `stretch`, which is all of the end of the log, was read in the light of it.
+        is dropped: `span`, which is all of the end of the log, was read in the light of it.
         """
-        is_mixed = step.previous and self.former.is_ahead_of(stretch)
+        is_mixed = step.previous and self.previous_log.is_ahead_of(span)
         if is_mixed:
-            self.former = InstanceLog()
+            self.previous_log = InstanceLog()
         return is_mixed
 
     def _new_instance(self, restart_count: int) -> None:
         # Of one that came and went unseen nothing was read.
         is_next = restart_count == self._instance + 1
-        self.former = self.log if is_next else InstanceLog()
+        self.previous_log = self.log if is_next else InstanceLog()
         self.log = InstanceLog()
         self._instance = restart_count
         self._absences = 0
-        self._start_anew()
+        self._reset()
 
-    def _start_anew(self) -> None:
-        self.is_chatty = False
+    def _reset(self) -> None:
+        self.is_noisy = False
         self._read_at: float | None = None
         self._checked_at = -math.inf
         self._poll_seconds = POLL_SECONDS[0]
@@ -173,7 +173,7 @@ class Reading:
 
     def next_step(self, container: Container | None, now: float) -> Step:
         """Return what to do next, given what Kubernetes says of the task container."""
-        if container is None or self.found.is_final:
+        if container is None or self.findings.is_final:
             return Wait(math.inf)
         if container.restart_count > self._instance:
             self._new_instance(container.restart_count)
@@ -187,38 +187,43 @@ class Reading:
     def _step_ended(self, container: Container) -> Step:
         self._end = _end_of(container)
         if self._ended_read[0] < self._instance:
-            return Short()
+            return ShortRead()
         if self._end[0] < self._instance or self._end == self._ended_read:
             return Wait(math.inf)
         # While the task waited to be started again it was counted as started, and what was read
         # then was of the end before.
         self.log = InstanceLog()
-        return Short()
+        return ShortRead()
 
     def _step_running(self, now: float) -> Step:
         # Also when its end was read already: between the status and that read, the container may
         # have been started again, and the read was one of the new instance.
         if self._previous_read < self._instance - 1:
-            return Short(previous=True)
+            return ShortRead(previous=True)
         if not self.is_live:
             return Wait(math.inf)
         if self._read_at is None:
-            return Short()
+            return ShortRead()
         check_at = self._checked_at + self._check_seconds
         if self.is_streaming:
-            return Short() if now >= check_at else Wait(check_at)
+            return ShortRead() if now >= check_at else Wait(check_at)
         poll_at = self._read_at + self._poll_seconds
-        if self.is_chatty:
-            poll_at = self._read_at + min(self._poll_seconds, self.distance_seconds)
+        if self.is_noisy:
+            poll_at = self._read_at + min(self._poll_seconds, self.interval_seconds)
         if now >= poll_at:
-            return Short(use_cursor=not self.is_chatty and now < check_at)
-        wants_stream = not self.is_chatty and now >= self._stream_at
+            return ShortRead(use_cursor=not self.is_noisy and now < check_at)
+        wants_stream = not self.is_noisy and now >= self._stream_at
         return Wait(poll_at, wants_stream=wants_stream)
 
     # --- what became of a step -----------------------------------------------------------
 
-    def short_done(
-        self, step: Short, container: Container, cursor: Cursor, unfinished: Line | None, now: float
+    def short_read_done(
+        self,
+        step: ShortRead,
+        container: Container,
+        cursor: Cursor,
+        unfinished: Line | None,
+        now: float,
     ) -> bool:
         """Record a short read that worked; `container` is the state that the step was taken for.
 
@@ -226,7 +231,7 @@ class Reading:
         """
         self._failures = self._absences = 0
         if step.previous:
-            self._confirm(self.former, unfinished, now)
+            self._confirm(self.previous_log, unfinished, now)
             if unfinished is None:
                 self._previous_read = container.restart_count - 1
             return unfinished is None
@@ -242,7 +247,7 @@ class Reading:
         if not step.use_cursor:
             self._checked_at = now
         if cursor.timestamp and cursor == self.log.cursor:
-            self.is_chatty = False  # silent since the last look
+            self.is_noisy = False  # silent since the last look
         self.log.cursor = max(self.log.cursor, cursor)
         return is_end
 
@@ -251,7 +256,7 @@ class Reading:
         if unfinished is not None:
             self._retry_at = now + RETRY_SECONDS[0]
 
-    def short_failed(self, step: Short, now: float, *, is_absent: bool) -> None:
+    def short_read_failed(self, step: ShortRead, now: float, *, is_absent: bool) -> None:
         """Record a short read that failed; `is_absent`: the kubelet says there is no such log."""
         self._retry_at = now + exponential_seconds(self._failures, *RETRY_SECONDS)
         self._failures += 1
@@ -267,30 +272,30 @@ class Reading:
     def stream_opened(self, now: float) -> None:
         """Record that a stream is being opened."""
         self.is_streaming = True
-        self.streamed = self.log
+        self.streamed_log = self.log
         self._stream_bytes = 0
         self._stream_was_new = False
         self._stream_at = now
         self._checked_at = max(self._checked_at, now)
 
-    def stream_fed(
-        self, count: int, cursor: Cursor, now: float, spare: Spare | None = None
+    def stream_received(
+        self, count: int, cursor: Cursor, now: float, budget: ReadBudget | None = None
     ) -> bool:
         """Record `count` bytes of a stream; return whether it may go on.
 
-        What it brings beyond its own budget is taken from `spare`.
+        What it brings beyond its own budget is taken from `budget`.
         """
         self._stream_bytes += count
-        log = self.streamed
+        log = self.streamed_log
         self._stream_was_new = self._stream_was_new or cursor > log.cursor
         log.cursor = max(log.cursor, cursor)
-        budget = STREAM_BYTES + STREAM_BYTES_PER_SECOND * (now - self._stream_at)
-        excess = self._stream_bytes - budget
-        if excess > 0 and spare is not None and spare.take(min(count, math.ceil(excess)), now):
+        own_budget = STREAM_BYTES + STREAM_BYTES_PER_SECOND * (now - self._stream_at)
+        excess = self._stream_bytes - own_budget
+        if excess > 0 and budget is not None and budget.take(min(count, math.ceil(excess)), now):
             self._stream_bytes -= min(count, math.ceil(excess))
             excess = 0
-        self.is_chatty = excess > 0
-        return not self.is_chatty
+        self.is_noisy = excess > 0
+        return not self.is_noisy
 
     def stream_ended(self, now: float, *, failed: bool) -> None:
         """Record that the stream is over; the end of the log is looked at at once.
@@ -299,9 +304,9 @@ class Reading:
         may have ended without its status saying so yet.
         """
         self.is_streaming = False
-        self.streamed.stream_ended()
+        self.streamed_log.stream_ended()
         self._poll_seconds = POLL_SECONDS[0]
-        if not self.is_chatty:
+        if not self.is_noisy:
             self._read_at = None
         if failed or not self._stream_was_new or now - self._stream_at < SHORT_STREAM_SECONDS:
             self._stream_failures += 1

@@ -22,27 +22,27 @@ from daemonset_job.kube.client.errors import BadRequest, KubeError, NotFound, Un
 from daemonset_job.runtime.clock import Clock
 from daemonset_job.runtime.fair_queue import FairQueue
 from daemonset_job.runtime.workqueue import MIN_DELAY_SECONDS
-from terminator.logs.known import StreamRead
-from terminator.logs.pace import Pace
-from terminator.logs.read_budget import Spare
-from terminator.logs.read_policy import Short, Wait, ended_attempt
-from terminator.logs.search import Search
-from terminator.logs.shares import Shares
-from terminator.logs.tail_read import WIDE_LINES, Findings, TailRead
-from terminator.logs.targets import Entry, JobKey, Target
-from terminator.logs.trouble import Trouble
+from terminator.logs.instance_log import StreamRead
+from terminator.logs.portion_runner import PortionRunner
+from terminator.logs.read_budget import ReadBudget
+from terminator.logs.read_errors import ReadErrors
+from terminator.logs.read_policy import ShortRead, Wait, ended_attempt
+from terminator.logs.result_search import ResultSearch
+from terminator.logs.stream_slots import StreamSlots
+from terminator.logs.tail_read import LARGE_TAIL_LINES, Findings, TailRead
+from terminator.logs.targets import JobKey, ScannedPod, Target
 from terminator.metrics import Metrics
 
 # A short read takes milliseconds. One that takes longer than this (an unreachable kubelet) gives
 # its place in the line to the next pod and goes on beside it, up to so many of them.
-PLACE_SECONDS = 1.0
-SLOW_LIMIT = 48
+QUEUE_SLOT_SECONDS = 1.0
+SLOW_READS_LIMIT = 48
 SHORT_TIMEOUT_SECONDS = 10.0
 # A silent stream is opened anew after this time: a dead connection would be silent for ever. The
 # periodic short read, and not this, is what catches a token that a dead stream kept.
 STREAM_IDLE_SECONDS = 300.0
 
-OnFound = Callable[[JobKey, Target, Findings], None]
+OnFindings = Callable[[JobKey, Target, Findings], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +54,9 @@ class Limits:
 
 
 class Scanner:
-    """Reads what `set_targets` names, until it says otherwise, and calls `on_found`.
+    """Reads what `set_targets` names, until it says otherwise, and calls `on_findings`.
 
-    `on_found(job, target, findings)` is called for a token, and when the end of an instance of
+    `on_findings(job, target, findings)` is called for a token, and when the end of an instance of
     the container that is over was read without one. For a token it is called again by every
     `set_targets` that still names the pod: whoever asks has forgotten it. A token is also told of
     a pod that is no longer named by then.
@@ -69,25 +69,25 @@ class Scanner:
         metrics: Metrics,
         *,
         limits: Limits,
-        on_found: OnFound,
+        on_findings: OnFindings,
     ) -> None:
         self._client = client
         self._clock = clock
         self._metrics = metrics
         self._limits = limits
-        self._on_found = on_found
-        self._entries: dict[str, Entry] = {}
+        self._on_findings = on_findings
+        self._scanned_pods: dict[str, ScannedPod] = {}
         self._by_job: dict[JobKey, set[str]] = {}
-        self._line: FairQueue[Entry] = FairQueue()
-        self._in_line = asyncio.Semaphore(0)  # how many wait in the line
-        self._shares: Shares[Entry] = Shares()  # of the stream slots
+        self._queue: FairQueue[ScannedPod] = FairQueue()
+        self._queued = asyncio.Semaphore(0)  # how many wait in the line
+        self._stream_slots: StreamSlots[ScannedPod] = StreamSlots()  # of the stream slots
         self._streams = 0
-        self._spare = Spare()
+        self._read_budget = ReadBudget()
         self._slow: dict[asyncio.Task[None], str] = {}  # with their namespaces
-        self._trouble = Trouble(metrics)
-        self._pace = Pace()
-        self._search = Search(client, metrics, self._trouble, self._pace)
-        self._timers: list[tuple[float, int, Entry]] = []
+        self._read_errors = ReadErrors(metrics)
+        self._portion_runner = PortionRunner()
+        self._result_search = ResultSearch(client, metrics, self._read_errors, self._portion_runner)
+        self._timers: list[tuple[float, int, ScannedPod]] = []
         self._sequence: Iterator[int] = count()
         self._timer_changed = asyncio.Event()
         self._readers = 0
@@ -97,30 +97,30 @@ class Scanner:
 
     def set_targets(self, job: JobKey, targets: Iterable[Target]) -> None:
         """Read exactly these pods for `job`; those no longer named are left at once."""
-        wanted = {target.pod.uid: target for target in targets}
-        for uid in self._by_job.get(job, set()) - wanted.keys():
+        targets_by_uid = {target.pod.uid: target for target in targets}
+        for uid in self._by_job.get(job, set()) - targets_by_uid.keys():
             self._drop(uid)
-        for uid, target in wanted.items():
+        for uid, target in targets_by_uid.items():
             self._set_target(job, uid, target)
-        if wanted:
-            self._by_job[job] = set(wanted)
+        if targets_by_uid:
+            self._by_job[job] = set(targets_by_uid)
         else:
             self._by_job.pop(job, None)
-        self._metrics.targets.set(len(self._entries))
+        self._metrics.targets.set(len(self._scanned_pods))
 
-    def is_waiting(self, job: JobKey) -> bool:
+    def has_undecided_pods(self, job: JobKey) -> bool:
         """Whether anything that is still to be read could decide about a node of `job`."""
-        entries = (self._entries.get(uid) for uid in self._by_job.get(job, ()))
-        return any(entry is not None and not entry.is_decided for entry in entries)
+        scanned_pods = (self._scanned_pods.get(uid) for uid in self._by_job.get(job, ()))
+        return any(scanned is not None and not scanned.is_decided for scanned in scanned_pods)
 
-    def is_behind(self, job: JobKey) -> bool:
+    def has_unread_logs(self, job: JobKey) -> bool:
         """Whether a log of `job` is known to have something that has not been read yet."""
         now = self._clock.monotonic()
         for uid in self._by_job.get(job, ()):
-            if (entry := self._entries.get(uid)) is not None:
-                if entry.search is not None:
+            if (scanned := self._scanned_pods.get(uid)) is not None:
+                if scanned.search is not None:
                     return True
-                step = entry.reading.next_step(entry.target.pod.container, now)
+                step = scanned.read_state.next_step(scanned.target.pod.container, now)
                 if not isinstance(step, Wait) or math.isfinite(step.until):
                     return True
         return False
@@ -132,33 +132,35 @@ class Scanner:
         self._fill_streams()
 
     def _set_target(self, job: JobKey, uid: str, target: Target) -> None:
-        entry = self._entries.get(uid)
-        if entry is not None and (entry.job != job or not entry.target.is_same_log(target)):
+        scanned = self._scanned_pods.get(uid)
+        if scanned is not None and (
+            scanned.job != job or not scanned.target.reads_same_log_as(target)
+        ):
             self._drop(uid)
-            entry = None
-        if entry is None:
-            entry = self._entries[uid] = Entry(job, target)
-            self._schedule(entry)
+            scanned = None
+        if scanned is None:
+            scanned = self._scanned_pods[uid] = ScannedPod(job, target)
+            self._schedule(scanned)
             return
-        changed = entry.target.pod.container != target.pod.container
-        entry.target = target
-        if entry.is_decided:
-            self._on_found(job, target, entry.reading.found)
+        changed = scanned.target.pod.container != target.pod.container
+        scanned.target = target
+        if scanned.is_decided:
+            self._on_findings(job, target, scanned.read_state.findings)
         elif changed:
-            self._schedule(entry)
+            self._schedule(scanned)
 
     def _drop(self, uid: str) -> None:
-        entry = self._entries.pop(uid, None)
-        if entry is None:
+        scanned = self._scanned_pods.pop(uid, None)
+        if scanned is None:
             return
-        self._spare.note(entry.namespace, uid, talkative=False)
-        self._shares.leave(entry.namespace, entry)
-        for task in (entry.stream, entry.search):
+        self._read_budget.set_noisy(scanned.namespace, uid, is_noisy=False)
+        self._stream_slots.remove_waiting(scanned.namespace, scanned)
+        for task in (scanned.stream, scanned.search):
             if task is not None:
                 task.cancel()
 
-    def _is_current(self, entry: Entry) -> bool:
-        return self._entries.get(entry.target.pod.uid) is entry
+    def _is_current(self, scanned: ScannedPod) -> bool:
+        return self._scanned_pods.get(scanned.target.pod.uid) is scanned
 
     # --- scheduling ----------------------------------------------------------------------
 
@@ -177,39 +179,39 @@ class Scanner:
             self._readers = 0
             self._metrics.targets.set(0)
 
-    def _schedule(self, entry: Entry) -> None:
-        """Look at what the entry needs next, and arrange for it."""
-        if entry.is_queued or not self._is_current(entry):
+    def _schedule(self, scanned: ScannedPod) -> None:
+        """Look at what the scanned needs next, and arrange for it."""
+        if scanned.is_queued or not self._is_current(scanned):
             return
-        uid = entry.target.pod.uid
-        namespace = entry.namespace
-        self._shares.leave(namespace, entry)
-        self._spare.note(namespace, uid, talkative=entry.reading.is_chatty)
-        entry.reading.distance_seconds = self._spare.distance_seconds(namespace)
-        step = entry.reading.next_step(entry.container, self._clock.monotonic())
-        if isinstance(step, Short):
-            entry.is_queued = True
-            self._line.push(entry.job, entry)
-            self._in_line.release()
+        uid = scanned.target.pod.uid
+        namespace = scanned.namespace
+        self._stream_slots.remove_waiting(namespace, scanned)
+        self._read_budget.set_noisy(namespace, uid, is_noisy=scanned.read_state.is_noisy)
+        scanned.read_state.interval_seconds = self._read_budget.interval_seconds(namespace)
+        step = scanned.read_state.next_step(scanned.container, self._clock.monotonic())
+        if isinstance(step, ShortRead):
+            scanned.is_queued = True
+            self._queue.push(scanned.job, scanned)
+            self._queued.release()
             return
-        entry.due = step.until
+        scanned.due = step.until
         if step.until < float("inf"):
-            heapq.heappush(self._timers, (step.until, next(self._sequence), entry))
-            if self._timers[0][2] is entry:
+            heapq.heappush(self._timers, (step.until, next(self._sequence), scanned))
+            if self._timers[0][2] is scanned:
                 self._timer_changed.set()
         if step.wants_stream:
-            self._shares.wait(namespace, entry)
+            self._stream_slots.add_waiting(namespace, scanned)
             self._fill_streams()
-            self._make_room(namespace)
+            self._reclaim_stream_slot(namespace)
 
     async def _watch_timers(self) -> None:
         while True:
             self._timer_changed.clear()
             now = self._clock.monotonic()
             while self._timers and self._timers[0][0] <= now:
-                due, _, entry = heapq.heappop(self._timers)
-                if entry.due == due:  # else it was arranged otherwise in the meantime
-                    self._schedule(entry)
+                due, _, scanned = heapq.heappop(self._timers)
+                if scanned.due == due:  # else it was arranged otherwise in the meantime
+                    self._schedule(scanned)
             wait = max(self._timers[0][0] - now, MIN_DELAY_SECONDS) if self._timers else None
             try:
                 async with asyncio.timeout(wait):
@@ -222,39 +224,39 @@ class Scanner:
             return
         while self._readers < self._limits.short_reads:
             self._readers += 1
-            self._group.create_task(self._read_line())
+            self._group.create_task(self._read_worker())
 
     # --- short reads ---------------------------------------------------------------------
 
-    async def _read_line(self) -> None:
+    async def _read_worker(self) -> None:
         """Serve the line, one pod after the other, while the limit leaves room for this reader."""
         while self._readers <= self._limits.short_reads:
-            await self._in_line.acquire()
-            entry = self._line.pop()
-            if not self._is_current(entry):
+            await self._queued.acquire()
+            scanned = self._queue.pop()
+            if not self._is_current(scanned):
                 continue
             if self._group is None:
                 return
-            read = self._group.create_task(self._read_short(entry))
-            done, _ = await asyncio.wait({read}, timeout=PLACE_SECONDS)
+            read = self._group.create_task(self._read_short(scanned))
+            done, _ = await asyncio.wait({read}, timeout=QUEUE_SLOT_SECONDS)
             if done:
                 continue
-            if self._has_room_beside(entry.namespace):
-                self._slow[read] = entry.namespace
+            if self._may_continue_slow_read(scanned.namespace):
+                self._slow[read] = scanned.namespace
                 read.add_done_callback(self._slow_ended)
             else:
                 read.cancel()
         self._readers -= 1
 
-    def _has_room_beside(self, namespace: str) -> bool:
+    def _may_continue_slow_read(self, namespace: str) -> bool:
         """Whether a slow read may go on beside the line; one of a namespace with more gives way."""
-        if len(self._slow) < SLOW_LIMIT:
+        if len(self._slow) < SLOW_READS_LIMIT:
             return True
         counts = Counter(self._slow.values())
-        richest, most = counts.most_common(1)[0]
+        largest_holder, most = counts.most_common(1)[0]
         if most <= counts[namespace] + 1:
             return False
-        oldest = next(read for read, owner in self._slow.items() if owner == richest)
+        oldest = next(read for read, owner in self._slow.items() if owner == largest_holder)
         del self._slow[oldest]
         oldest.cancel()
         return True
@@ -262,125 +264,133 @@ class Scanner:
     def _slow_ended(self, read: asyncio.Task[None]) -> None:
         self._slow.pop(read, None)
 
-    async def _read_short(self, entry: Entry) -> None:
-        container, reading = entry.container, entry.reading
-        step = reading.next_step(container, self._clock.monotonic())
+    async def _read_short(self, scanned: ScannedPod) -> None:
+        container, read_state = scanned.container, scanned.read_state
+        step = read_state.next_step(container, self._clock.monotonic())
         try:
-            if isinstance(step, Short) and container is not None:
-                await self._do_short(entry, step, container)
+            if isinstance(step, ShortRead) and container is not None:
+                await self._do_short(scanned, step, container)
         except KubeError as error:
-            assert isinstance(step, Short)
+            assert isinstance(step, ShortRead)
             is_absent = isinstance(error, BadRequest | NotFound)
-            reading.short_failed(step, self._clock.monotonic(), is_absent=is_absent)
+            read_state.short_read_failed(step, self._clock.monotonic(), is_absent=is_absent)
             self._metrics.short_reads.labels("failed").inc()
-            self._trouble.note_error(entry, error)
+            self._read_errors.record_error(scanned, error)
         except Exception as error:  # noqa: BLE001 - one log's trouble is nobody else's
-            if isinstance(step, Short):
-                reading.short_failed(step, self._clock.monotonic(), is_absent=False)
-            self._trouble.note_defect(entry, error)
+            if isinstance(step, ShortRead):
+                read_state.short_read_failed(step, self._clock.monotonic(), is_absent=False)
+            self._read_errors.record_defect(scanned, error)
         except asyncio.CancelledError:
             # Either everything ends, or there are too many slow reads: then later, not never.
-            if isinstance(step, Short):
-                reading.short_failed(step, self._clock.monotonic(), is_absent=False)
+            if isinstance(step, ShortRead):
+                read_state.short_read_failed(step, self._clock.monotonic(), is_absent=False)
             raise
         finally:
-            entry.is_queued = False
-            self._after_read(entry)
+            scanned.is_queued = False
+            self._after_read(scanned)
 
-    async def _do_short(self, entry: Entry, step: Short, container: Container) -> None:
-        reading, pod = entry.reading, entry.target.pod
-        log = reading.log_of(step)
+    async def _do_short(self, scanned: ScannedPod, step: ShortRead, container: Container) -> None:
+        read_state, pod = scanned.read_state, scanned.target.pod
+        log = read_state.log_of(step)
         cursor = log.cursor if step.use_cursor and log.cursor.timestamp else None
-        matcher = entry.target.matcher
-        read = TailRead(matcher, log.found, cursor, log.unfinished)
-        while read.ask is not None:
+        matcher = scanned.target.matcher
+        read = TailRead(matcher, log.findings, cursor, log.unfinished)
+        while read.request is not None:
             answer = await self._client.read_pod_log(
                 pod.namespace,
                 pod.name,
                 container=CONTAINER_NAME,
-                max_bytes=read.ask.max_bytes,
+                max_bytes=read.request.max_bytes,
                 since_time=cursor.since if cursor is not None else None,
-                tail_lines=read.ask.lines,
+                tail_lines=read.request.lines,
                 previous=step.previous,
                 timeout_seconds=SHORT_TIMEOUT_SECONDS,
             )
             self._metrics.log_bytes.inc(len(answer))
-            await self._pace.run(entry.job, read.take_in_portions(answer), len(answer), matcher)
+            await self._portion_runner.run(
+                scanned.job, read.feed_in_portions(answer), len(answer), matcher
+            )
         self._metrics.short_reads.labels("done").inc()
-        if reading.is_of_next(step, read.stretch):
+        if read_state.is_of_next_instance(step, read.span):
             return  # read once more
-        log.take_read(read, is_streaming=reading.is_streaming and reading.streamed is log)
-        reading.settle(log)
-        entry.warned = False
+        log.take_read(read, is_streaming=read_state.is_streaming and read_state.streamed_log is log)
+        read_state.accept_findings(log)
+        scanned.has_warned = False
         now = self._clock.monotonic()
-        is_end = reading.short_done(step, container, read.cursor, read.unfinished, now)
-        if reading.found.is_final:
-            if read.has_decided and reading.found is log.found:
-                self._conclude(entry, is_whole=read.is_whole, previous=step.previous)
+        is_end = read_state.short_read_done(step, container, read.cursor, read.unfinished, now)
+        if read_state.findings.is_final:
+            if read.has_decided and read_state.findings is log.findings:
+                self._finish(scanned, is_whole=read.is_whole, previous=step.previous)
             return
-        if is_end and self._is_current(entry):
-            first_at = read.stretch.first_at
-            log.found.attempt = ended_attempt(step, container, entry.container, first_at)
-            if _lacks_results(entry, step, container) and not read.is_whole:
-                self._tell_with_results(entry, log.found, read.stretch.last_at, step.previous)
+        if is_end and self._is_current(scanned):
+            first_at = read.span.first_at
+            log.findings.attempt = ended_attempt(step, container, scanned.container, first_at)
+            if _lacks_results(scanned, step, container) and not read.is_whole:
+                self._report_after_search(scanned, log.findings, read.span.last_at, step.previous)
             else:
-                self._on_found(entry.job, entry.target, _told(entry, step, container, log.found))
-        if not (reading.is_streaming and reading.streamed is log):
+                self._on_findings(
+                    scanned.job,
+                    scanned.target,
+                    _reportable_findings(scanned, step, container, log.findings),
+                )
+        if not (read_state.is_streaming and read_state.streamed_log is log):
             # A stream goes on from them; otherwise the next read brings them again.
-            log.found.last_lines = ()
+            log.findings.last_lines = ()
 
-    def _after_read(self, entry: Entry) -> None:
-        if self._is_current(entry) and not entry.reading.found.is_final:
-            self._schedule(entry)
+    def _after_read(self, scanned: ScannedPod) -> None:
+        if self._is_current(scanned) and not scanned.read_state.findings.is_final:
+            self._schedule(scanned)
 
     # --- streams -------------------------------------------------------------------------
 
     def _fill_streams(self) -> None:
-        while self._shares and self._streams < self._limits.streams and self._group is not None:
-            entry = self._shares.take()
-            entry.gives_way = False
-            entry.reading.stream_opened(self._clock.monotonic())
+        while (
+            self._stream_slots and self._streams < self._limits.streams and self._group is not None
+        ):
+            scanned = self._stream_slots.assign_next()
+            scanned.is_yielding_stream = False
+            scanned.read_state.stream_opened(self._clock.monotonic())
             self._streams += 1
             self._metrics.streams_open.set(self._streams)
-            entry.stream = self._group.create_task(self._hold_stream(entry))
+            scanned.stream = self._group.create_task(self._run_stream(scanned))
             # A task that is cancelled before it began runs none of its own code.
-            entry.stream.add_done_callback(partial(self._stream_closed, entry))
-            self._schedule(entry)
+            scanned.stream.add_done_callback(partial(self._stream_closed, scanned))
+            self._schedule(scanned)
 
-    def _make_room(self, namespace: str) -> None:
+    def _reclaim_stream_slot(self, namespace: str) -> None:
         """Have a namespace with more than its share of the streams give one up for this one."""
-        entry = self._shares.give_way(namespace, self._limits.streams)
-        if entry is not None and entry.stream is not None:
-            entry.gives_way = True
-            entry.stream.cancel()
+        scanned = self._stream_slots.reclaim(namespace, self._limits.streams)
+        if scanned is not None and scanned.stream is not None:
+            scanned.is_yielding_stream = True
+            scanned.stream.cancel()
 
-    async def _hold_stream(self, entry: Entry) -> None:
+    async def _run_stream(self, scanned: ScannedPod) -> None:
         failed = True
         try:
-            await self._follow(entry)
+            await self._follow_log(scanned)
             failed = False
         except KubeError as error:
             if not (isinstance(error, Unavailable) and error.reason in {"Timeout", "IdleTimeout"}):
-                self._trouble.note_error(entry, error)
+                self._read_errors.record_error(scanned, error)
         except Exception as error:  # noqa: BLE001 - as above
-            self._trouble.note_defect(entry, error)
+            self._read_errors.record_defect(scanned, error)
         finally:
-            failed = failed and not entry.gives_way
-            entry.reading.stream_ended(self._clock.monotonic(), failed=failed)
+            failed = failed and not scanned.is_yielding_stream
+            scanned.read_state.stream_ended(self._clock.monotonic(), failed=failed)
 
-    def _stream_closed(self, entry: Entry, _task: asyncio.Task[None]) -> None:
-        entry.stream = None
+    def _stream_closed(self, scanned: ScannedPod, _task: asyncio.Task[None]) -> None:
+        scanned.stream = None
         self._streams -= 1
-        self._shares.free(entry.namespace, entry)
+        self._stream_slots.release(scanned.namespace, scanned)
         self._metrics.streams_open.set(self._streams)
-        if entry.reading.is_streaming:
-            entry.reading.stream_ended(self._clock.monotonic(), failed=True)
-        self._schedule(entry)
+        if scanned.read_state.is_streaming:
+            scanned.read_state.stream_ended(self._clock.monotonic(), failed=True)
+        self._schedule(scanned)
         self._fill_streams()
 
-    async def _follow(self, entry: Entry) -> None:
-        reading, pod, matcher = entry.reading, entry.target.pod, entry.target.matcher
-        log = reading.streamed
+    async def _follow_log(self, scanned: ScannedPod) -> None:
+        read_state, pod, matcher = scanned.read_state, scanned.target.pod, scanned.target.matcher
+        log = read_state.streamed_log
         stream = StreamRead(matcher, log)
         async with self._client.pod_log(
             pod.namespace,
@@ -389,91 +399,101 @@ class Scanner:
             follow=True,
             since_time=stream.since,
             # Where the log has outrun the cursor, the stream does not begin with all of it.
-            tail_lines=WIDE_LINES if stream.since is not None else None,
+            tail_lines=LARGE_TAIL_LINES if stream.since is not None else None,
             idle_timeout_seconds=STREAM_IDLE_SECONDS,
         ) as chunks:
             async for chunk in chunks:
                 self._metrics.log_bytes.inc(len(chunk))
-                if reading.found.is_final:
+                if read_state.findings.is_final:
                     return
-                work = stream.take_in_portions(chunk)
-                await self._pace.run(entry.job, work, len(chunk), matcher)
-                go_on = reading.stream_fed(
-                    len(chunk), stream.cursor, self._clock.monotonic(), self._spare
+                work = stream.feed_in_portions(chunk)
+                await self._portion_runner.run(scanned.job, work, len(chunk), matcher)
+                go_on = read_state.stream_received(
+                    len(chunk), stream.cursor, self._clock.monotonic(), self._read_budget
                 )
-                reading.settle(log)
-                if log.found.is_final:
-                    self._conclude(entry)
+                read_state.accept_findings(log)
+                if log.findings.is_final:
+                    self._finish(scanned)
                     return
                 if not go_on:
                     return
 
     # --- what was found ------------------------------------------------------------------
 
-    def _conclude(self, entry: Entry, *, is_whole: bool = False, previous: bool = False) -> None:
+    def _finish(
+        self, scanned: ScannedPod, *, is_whole: bool = False, previous: bool = False
+    ) -> None:
         """Tell what a log says for good, once the results that it may lack were looked for.
 
         The pod may be gone: what was found must not go with it.
         """
-        found = entry.reading.found
-        if self._is_current(entry):
-            self._shares.leave(entry.namespace, entry)
-        if entry.stream is not None and entry.stream is not asyncio.current_task():
-            entry.stream.cancel()
-        self._metrics.tokens.labels("completed" if found.completed_at else "failed").inc()
-        matcher = entry.target.matcher
-        if found.completed_at and not is_whole and matcher.results - found.results.keys():
-            self._tell_with_results(entry, found, found.completed_at, previous)
+        findings = scanned.read_state.findings
+        if self._is_current(scanned):
+            self._stream_slots.remove_waiting(scanned.namespace, scanned)
+        if scanned.stream is not None and scanned.stream is not asyncio.current_task():
+            scanned.stream.cancel()
+        self._metrics.tokens.labels("completed" if findings.completed_at else "failed").inc()
+        matcher = scanned.target.matcher
+        if findings.completed_at and not is_whole and matcher.results - findings.results.keys():
+            self._report_after_search(scanned, findings, findings.completed_at, previous)
         else:
-            self._tell(entry, found)
+            self._report(scanned, findings)
 
-    def _tell_with_results(self, entry: Entry, found: Findings, until: str, previous: bool) -> None:
+    def _report_after_search(
+        self, scanned: ScannedPod, findings: Findings, until: str, previous: bool
+    ) -> None:
         """Tell what was found after a search for results; without it if the pod is gone."""
-        if self._group is None or not self._is_current(entry):
-            self._tell_gone(entry, found)
+        if self._group is None or not self._is_current(scanned):
+            self._report_if_gone(scanned, findings)
             return
-        entry.search = self._group.create_task(self._search.run(entry, found, until, previous))
+        scanned.search = self._group.create_task(
+            self._result_search.run(scanned, findings, until, previous)
+        )
         # A task that is cancelled before it began runs none of its own code.
-        entry.search.add_done_callback(partial(self._search_ended, entry, found))
+        scanned.search.add_done_callback(partial(self._search_ended, scanned, findings))
 
-    def _search_ended(self, entry: Entry, found: Findings, search: asyncio.Task[None]) -> None:
-        entry.search = None
+    def _search_ended(
+        self, scanned: ScannedPod, findings: Findings, search: asyncio.Task[None]
+    ) -> None:
+        scanned.search = None
         if search.cancelled():
-            self._tell_gone(entry, found)
+            self._report_if_gone(scanned, findings)
         else:
-            self._tell(entry, found)
+            self._report(scanned, findings)
 
-    def _tell_gone(self, entry: Entry, found: Findings) -> None:
+    def _report_if_gone(self, scanned: ScannedPod, findings: Findings) -> None:
         """Tell what was found in a log that nobody can read any more.
 
         That of a pod that still exists will be read, and searched, by whoever leads next.
         """
-        if entry.target.pod.uid not in self._entries:
-            self._on_found(entry.job, entry.target, found)
+        if scanned.target.pod.uid not in self._scanned_pods:
+            self._on_findings(scanned.job, scanned.target, findings)
 
-    def _tell(self, entry: Entry, found: Findings) -> None:
-        if self._is_current(entry):
-            self._on_found(entry.job, entry.target, found)
+    def _report(self, scanned: ScannedPod, findings: Findings) -> None:
+        if self._is_current(scanned):
+            self._on_findings(scanned.job, scanned.target, findings)
         else:
-            self._tell_gone(entry, found)
+            self._report_if_gone(scanned, findings)
 
 
-def _told(entry: Entry, step: Short, ended: Container, found: Findings) -> Findings:
+def _reportable_findings(
+    scanned: ScannedPod, step: ShortRead, ended: Container, findings: Findings
+) -> Findings:
     """Return what a start without a token said, with results if no other start has followed it.
 
     In mode Exit they are those of the start that completed the node, and that is the last one.
     """
-    newest = entry.container
+    newest = scanned.container
     is_newest = newest is not None and newest.restart_count == ended.restart_count
-    if step.previous or not is_newest or not found.attempt:
+    if step.previous or not is_newest or not findings.attempt:
         # Without an attempt nobody knows which start the log is of.
-        return replace(found, results={})
-    return found
+        return replace(findings, results={})
+    return findings
 
 
-def _lacks_results(entry: Entry, step: Short, ended: Container) -> bool:
+def _lacks_results(scanned: ScannedPod, step: ShortRead, ended: Container) -> bool:
     """Return whether a task of mode Exit has completed, and its log lacks results so far."""
-    matcher, found = entry.target.matcher, entry.reading.log_of(step).found
-    if step.previous or matcher.has_token or not matcher.results - found.results.keys():
+    matcher, findings = scanned.target.matcher, scanned.read_state.log_of(step).findings
+    if step.previous or matcher.has_token or not matcher.results - findings.results.keys():
         return False
     return (ended.state, ended.exit_code) == ("terminated", 0)

@@ -12,7 +12,7 @@ it more than a request, all of them the kubelet's (pkg/kubelet/kuberuntime/logs,
   written. It counts when a later read shows the same.
 
 Where an answer does not begin with what was read before, lines between the two are missing: the
-`stretch` of a read is what it brought without such a gap.
+`span` of a read is what it brought without such a gap.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from daemonset_job.api.json_text import json_bytes
-from terminator.logs.log_parser import Cursor, Line, LogParser, Stretch, portions
+from terminator.logs.log_parser import Cursor, Line, LogParser, Span, portions
 from terminator.logs.matcher import (
     Classifier,
     Completed,
@@ -35,18 +35,18 @@ from terminator.logs.matcher import (
 # Records that one read asks for: enough for a task that says a little after its token.
 TAIL_LINES = 100
 # When these lack the line where the last read stopped, once more with more of them.
-WIDE_LINES = 2000
+LARGE_TAIL_LINES = 2000
 # What is sure to fit into TAIL_BYTES with containerd's records of 16 KiB: the last resort but one.
-FEW_LINES = 7
+SMALL_TAIL_LINES = 7
 TAIL_BYTES = 128 * 1024
-WIDE_BYTES = 256 * 1024
+LARGE_TAIL_BYTES = 256 * 1024
 # No runtime makes records of partial lines shorter than this (CRI-O 8 KiB, containerd 16 KiB);
 # used to bound how many records an answer can have consisted of.
 PARTIAL_BYTES = 4 * 1024
 # Lines of the end that are kept for a report; the CRD allows no more.
 LINES_KEPT = 20
 # One read asks at most so often: full, few, one, and one more for a doubt.
-_ASKS_LIMIT = 4
+_REQUESTS_LIMIT = 4
 # What one node may put into a report, in bytes of JSON as etcd keeps it (see json_bytes): with
 # 1,000 nodes to a report both together, and what the controller adds, stay below the 1.5 MiB of an
 # object in etcd.
@@ -71,7 +71,7 @@ class Findings:
     attempt: int = 0
     # When each result was said: a short read that was under way while a stream brought newer lines
     # must not take back what they said.
-    _said_at: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    _result_times: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def is_final(self) -> bool:
@@ -92,29 +92,29 @@ class Findings:
                 case Completed():
                     self.completed_at = line.timestamp
                     # An answer that was read before this one may have been of newer lines.
-                    self._forget_results(lambda at: at > self.completed_at)
+                    self._drop_results(lambda at: at > self.completed_at)
                 case Failed():
                     self.failed_at = line.timestamp
                 case Result(name, value):
-                    if line.timestamp >= self._said_at.get(name, ""):
+                    if line.timestamp >= self._result_times.get(name, ""):
                         self.results[name] = value
-                        self._said_at[name] = line.timestamp
+                        self._result_times[name] = line.timestamp
                 case Progress() as progress:
                     self.progress = progress
                 case _:
                     pass
 
-    def forget_results_before(self, timestamp: str) -> None:
+    def drop_results_before(self, timestamp: str) -> None:
         """Drop the results that were said before a gap: in it, they may have been said again."""
-        self._forget_results(lambda at: at < timestamp)
+        self._drop_results(lambda at: at < timestamp)
 
-    def forget_results_up_to(self, timestamp: str) -> None:
+    def drop_results_up_to(self, timestamp: str) -> None:
         """Drop the results that were said before a gap or at the very moment in which it is."""
-        self._forget_results(lambda at: at <= timestamp)
+        self._drop_results(lambda at: at <= timestamp)
 
-    def _forget_results(self, is_void: Callable[[str], bool]) -> None:
-        for name in [name for name, at in self._said_at.items() if is_void(at)]:
-            del self._said_at[name], self.results[name]
+    def _drop_results(self, is_void: Callable[[str], bool]) -> None:
+        for name in [name for name, at in self._result_times.items() if is_void(at)]:
+            del self._result_times[name], self.results[name]
 
     def remember(self, lines: list[Line]) -> None:
         """Keep the heads of the last lines, in case it fails."""
@@ -154,7 +154,7 @@ def bounded_results(results: Mapping[str, str]) -> dict[str, str]:
     return kept
 
 
-class Ask(NamedTuple):
+class TailRequest(NamedTuple):
     """The next request: the newest `lines` records, of which the first `max_bytes` are sent."""
 
     lines: int
@@ -162,11 +162,11 @@ class Ask(NamedTuple):
 
 
 class TailRead:
-    """One short read, of one request or a few: send `ask`, give the answer to `take`, repeat.
+    """One short read, of one request or a few: send `request`, give the answer to `feed`, repeat.
 
-    `found` is added to. With a `cursor`, only newer lines are looked at, and `cursor` moves on.
+    `findings` is added to. With a `cursor`, only newer lines are looked at, and `cursor` moves on.
     `unfinished` is a last line without newline that would decide, if it stays as it is: pass it
-    on to the next read. `is_whole` is whether the last answer was the whole log, `stretch` the
+    on to the next read. `is_whole` is whether the last answer was the whole log, `span` the
     newest part of the log that the answers show without a gap, and `has_decided` whether they made
     the findings final.
     """
@@ -174,29 +174,29 @@ class TailRead:
     def __init__(
         self,
         matcher: Matcher,
-        found: Findings,
+        findings: Findings,
         cursor: Cursor | None = None,
         unfinished: Line | None = None,
     ) -> None:
-        self.found = found
-        self.ask: Ask | None = Ask(TAIL_LINES, TAIL_BYTES)
+        self.findings = findings
+        self.request: TailRequest | None = TailRequest(TAIL_LINES, TAIL_BYTES)
         self.cursor = cursor or Cursor()
         self.unfinished: Line | None = None
         self.is_whole = False
-        self.stretch = Stretch()
+        self.span = Span()
         self.has_decided = False
         self._matcher = matcher
         self._from = cursor
         self._confirmed = unfinished
-        self._asks = 0
+        self._requests = 0
 
-    def take(self, answer: bytes) -> None:
-        """Judge an answer; sets `ask` to the next request, or to None when the read is over."""
-        for _ in self.take_in_portions(answer):
+    def feed(self, answer: bytes) -> None:
+        """Judge an answer; sets `request` to the next request, or to None when the read is over."""
+        for _ in self.feed_in_portions(answer):
             pass
 
-    def take_in_portions(self, answer: bytes) -> Iterator[None]:
-        """Judge an answer as `take` does; yield after each part of the work but the last one.
+    def feed_in_portions(self, answer: bytes) -> Iterator[None]:
+        """Judge an answer as `feed` does; yield after each part of the work but the last one.
 
         What takes long, looking at the lines, comes first. The findings are added to at one go at
         the end: others may add to them meanwhile.
@@ -208,7 +208,7 @@ class TailRead:
         for number, portion in enumerate(portions(answer, self._matcher.portion_bytes)):
             if number:
                 yield
-            if self.found.is_final:
+            if self.findings.is_final:
                 break
             fresh = parser.feed(portion)
             count += len(fresh)
@@ -231,56 +231,60 @@ class TailRead:
         is_complete: bool,
     ) -> None:
         """Draw the conclusions from the lines of an answer; `is_complete`: none was known."""
-        ask = self.ask
-        assert ask is not None
-        self._asks += 1
-        self.ask = None
-        if self.found.is_final:
+        request = self.request
+        assert request is not None
+        self._requests += 1
+        self.request = None
+        if self.findings.is_final:
             return  # somebody else was quicker
-        is_cut = len(answer) >= ask.max_bytes
+        is_cut = len(answer) >= request.max_bytes
         newlines = answer.count(b"\n")
         records = newlines + (answer[-1:] not in {b"", b"\n"})  # the last one may be unfinished
-        is_full = records + len(answer) // PARTIAL_BYTES >= ask.lines
+        is_full = records + len(answer) // PARTIAL_BYTES >= request.lines
         self.is_whole = self._from is None and not is_cut and not is_full
-        doubtful = lines[:1] if is_full and is_complete else []
-        certain = lines[len(doubtful) :]
-        self.found.add(matcher, certain)
+        ambiguous = lines[:1] if is_full and is_complete else []
+        certain = lines[len(ambiguous) :]
+        self.findings.add(matcher, certain)
         if self._from is None:
-            self.found.last_lines = ()
-        self.found.remember(lines)
+            self.findings.last_lines = ()
+        self.findings.remember(lines)
         if not is_cut:
             certain += self._take_unfinished(parser.finish(), matcher)
-        has_met = parser.met and (not is_full or parser.met_after_others)
-        self.stretch = self.stretch.joined(self._stretch_of(certain, is_full, has_met))
-        if ask.lines != WIDE_LINES or not is_cut:
+        is_contiguous = parser.has_seen_cursor and (not is_full or parser.has_all_of_cursor_time)
+        self.span = self.span.combined_with(self._span_of(certain, is_full, is_contiguous))
+        if request.lines != LARGE_TAIL_LINES or not is_cut:
             self.cursor = parser.cursor
-        self.has_decided = self.found.is_final
-        if self.found.is_final or self._asks >= _ASKS_LIMIT:
+        self.has_decided = self.findings.is_final
+        if self.findings.is_final or self._requests >= _REQUESTS_LIMIT:
             return
-        if is_cut and ask.lines not in (1, WIDE_LINES):
-            self.ask = Ask(FEW_LINES if ask.lines > FEW_LINES + 1 else 1, TAIL_BYTES)
-        elif _decides(doubtful, matcher):
-            self.ask = Ask(ask.lines + 1, ask.max_bytes)
-        elif is_full and self._from is not None and not has_met and ask.lines == TAIL_LINES:
-            self.ask = Ask(WIDE_LINES, WIDE_BYTES)
+        if is_cut and request.lines not in (1, LARGE_TAIL_LINES):
+            self.request = TailRequest(
+                SMALL_TAIL_LINES if request.lines > SMALL_TAIL_LINES + 1 else 1, TAIL_BYTES
+            )
+        elif _decides(ambiguous, matcher):
+            self.request = TailRequest(request.lines + 1, request.max_bytes)
+        elif (
+            is_full and self._from is not None and not is_contiguous and request.lines == TAIL_LINES
+        ):
+            self.request = TailRequest(LARGE_TAIL_LINES, LARGE_TAIL_BYTES)
 
-    def _stretch_of(self, certain: list[Line], is_full: bool, has_met: bool) -> Stretch:
+    def _span_of(self, certain: list[Line], is_full: bool, is_contiguous: bool) -> Span:
         """Return the part of the log that an answer is.
 
         It begins with the line up to which the log was known before, if that is in it.
         """
         times = [line.timestamp for line in certain if line.timestamp]
-        if self._from is not None and has_met:
+        if self._from is not None and is_contiguous:
             times.insert(0, self._from.timestamp)
-        return Stretch(times[0], max(times), has_met or not is_full) if times else Stretch()
+        return Span(times[0], max(times), is_contiguous or not is_full) if times else Span()
 
     def _take_unfinished(self, lines: list[Line], matcher: Classifier) -> list[Line]:
         """Look at a last line without newline; return it if it counts."""
-        self.found.remember(lines)
+        self.findings.remember(lines)
         if not _decides(lines, matcher):
             return []
         if lines == [self._confirmed]:
-            self.found.add(matcher, lines)
+            self.findings.add(matcher, lines)
             return lines
         self.unfinished = lines[0]
         return []

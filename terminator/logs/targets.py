@@ -6,7 +6,7 @@ from zlib import crc32
 
 from daemonset_job.api.objects import Container, Pod
 from terminator.logs.matcher import Matcher
-from terminator.logs.read_policy import Reading
+from terminator.logs.read_policy import LogReadState
 
 JobKey = tuple[str, str]
 
@@ -24,7 +24,7 @@ class Target:
     matcher: Matcher
     is_live: bool = True
 
-    def is_same_log(self, other: "Target") -> bool:
+    def reads_same_log_as(self, other: "Target") -> bool:
         """Whether what was read for one holds for the other."""
         return (self.pod.uid, self.node_uid, self.matcher, self.is_live) == (
             other.pod.uid,
@@ -34,32 +34,32 @@ class Target:
         )
 
 
-class Entry:
+class ScannedPod:
     """What the scanner knows of one pod that it reads."""
 
     __slots__ = (
         "due",
-        "gives_way",
+        "is_yielding_stream",
         "is_queued",
         "job",
-        "reading",
+        "read_state",
         "search",
         "stream",
         "target",
-        "warned",
+        "has_warned",
     )
 
     def __init__(self, job: JobKey, target: Target) -> None:
         self.job = job
         self.target = target
         spread = (crc32(target.pod.uid.encode()) & 0xFFFF) / 0x10000
-        self.reading = Reading(spread, is_live=target.is_live)
+        self.read_state = LogReadState(spread, is_live=target.is_live)
         self.stream: asyncio.Task[None] | None = None
         # Reads its log backwards for results; what was found is told after that.
         self.search: asyncio.Task[None] | None = None
         self.is_queued = False
-        self.warned = False
-        self.gives_way = False  # its stream is closed for one of another namespace
+        self.has_warned = False
+        self.is_yielding_stream = False  # its stream is closed for one of another namespace
         self.due = float("inf")
 
     @property
@@ -75,4 +75,4 @@ class Entry:
     @property
     def is_decided(self) -> bool:
         """Whether its findings are final, and nothing more is looked for."""
-        return self.reading.found.is_final and self.search is None
+        return self.read_state.findings.is_final and self.search is None

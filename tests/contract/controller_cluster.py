@@ -34,11 +34,11 @@ from tests.contract.fake_storage import Raw
 from tests.fakekube.daemon_set_objects import owned_pods
 from tests.fakekube.daemon_sets import node_of
 
-SET = "sample-daemonset-job"
+DAEMON_SET = "sample-daemonset-job"
 WRITES = {"POST", "PUT", "PATCH", "DELETE"}
 
 
-class Cluster:
+class FakeCluster:
     """The cluster of one test. The nodes named are there, Ready, when the first Job is applied.
 
     Not before: looptime sets its clock back to 0 when the test begins, after the fixtures.
@@ -115,11 +115,11 @@ class Cluster:
     def is_settled(self) -> bool:
         """Whether every node has its pod, counted, and the gate is up."""
         nodes = self.status().get("nodes") or {}
-        if not nodes.get("desired") or not self.server.exists(DAEMON_SETS, SET):
+        if not nodes.get("desired") or not self.server.exists(DAEMON_SETS, DAEMON_SET):
             return False
         active = sum(not gated(pod) for pod in self.server.list(PODS))
         return nodes["active"] + nodes["completed"] == active and gated(
-            self.server.get(DAEMON_SETS, SET)["spec"]["template"]
+            self.server.get(DAEMON_SETS, DAEMON_SET)["spec"]["template"]
         )
 
     def writes(self, pattern: str = "") -> list[Request]:

@@ -238,7 +238,7 @@ async def test_slow_answer_is_a_timeout(server, client):
 
 
 @pytest.mark.looptime
-async def test_cancellation_in_the_middle_of_a_request_passes_and_frees_the_connection(server):
+async def test_cancelled_request_frees_its_connection(server):
     async with KubeClient(server.url, connections=1) as client:
         server.put(NODES, {"metadata": {"name": "n"}})
         server.delay_next("GET", "/nodes/n", seconds=1000)

@@ -166,7 +166,7 @@ async def test_write_refused_with_401_is_sent_again_with_the_new_token(server, t
     assert server.exists(NODES, "n")
 
 
-async def test_trouble_with_the_credentials_is_unauthorized_to_a_running_program(server, tmp_path):
+async def test_credential_errors_are_unauthorized_to_a_running_program(server, tmp_path):
     there = Connection(server.url, TokenFile(str(tmp_path / "missing"), server.clock))
     async with KubeClient(connection=there) as client:
         with pytest.raises(Unauthorized, match="cannot read the token") as caught:

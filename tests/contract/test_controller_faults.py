@@ -18,9 +18,9 @@ from job_controller.config import Config
 from job_controller.main import new_controller
 from job_controller.metrics import Metrics
 from tests.contract.controller_cluster import (
-    SET,
+    DAEMON_SET,
     START,
-    Cluster,
+    FakeCluster,
     gated,
     on_first,
     running,
@@ -40,7 +40,7 @@ def now() -> float:
 
 @pytest.fixture
 def cluster(server):
-    return Cluster(server, "a", "b")
+    return FakeCluster(server, "a", "b")
 
 
 async def finish(cluster, *besides):
@@ -84,7 +84,7 @@ async def test_an_undisturbed_run_makes_these_writes_and_no_others(server, clust
 # --- readiness ---------------------------------------------------------------------------
 
 
-async def test_one_watch_that_is_refused_for_minutes_makes_it_unready_and_back(server, cluster):
+async def test_one_refused_watch_makes_the_program_unready_until_it_recovers(server, cluster):
     async with KubeClient(server.url) as client:
         metrics = Metrics()
         controller = new_controller(client, Config(), metrics)
@@ -117,7 +117,7 @@ async def test_one_watch_that_is_refused_for_minutes_makes_it_unready_and_back(s
             await task
 
 
-async def test_a_namespace_that_is_forbidden_from_the_start_is_its_own_trouble(server, cluster):
+async def test_namespace_forbidden_from_the_start_affects_no_other(server, cluster):
     server.fail_next("GET", "/namespaces/two/pods", 403, times=10_000)
     cluster.apply()
     cluster.apply("other", namespace="two")
@@ -133,9 +133,7 @@ async def test_a_namespace_that_is_forbidden_from_the_start_is_its_own_trouble(s
 
 
 @pytest.mark.parametrize("levels", [900, 1100])
-async def test_a_job_that_is_nested_too_deep_is_told_so_and_holds_up_no_other(
-    server, cluster, levels
-):
+async def test_too_deeply_nested_job_is_reported_and_delays_no_other(server, cluster, levels):
     deep = {"template": {"spec": {"containers": [{"x": f"@deep:{levels}"}]}}}
     async with running(server):
         cluster.apply("deep", **deep)
@@ -261,13 +259,13 @@ async def test_a_deletion_that_is_refused_keeps_no_other_node_from_its_turn(serv
         await until(lambda: cluster.status()["nodes"]["failed"] == 0)
 
 
-async def test_a_daemon_set_that_cannot_be_read_is_told_and_given_up_for_long(server, cluster):
+async def test_unreadable_daemon_set_is_reported_and_retried_rarely(server, cluster):
     async with running(server):
         cluster.apply()
         await until(cluster.is_settled)
         # Somebody changed it and nested its managedFields deeper than anybody reads.
         server.answer_next("PATCH", "/daemonsets/", b'{"a":' * 3000 + b"0" + b"}" * 3000, 10_000)
-        server.remove(DAEMON_SETS, SET)
+        server.remove(DAEMON_SETS, DAEMON_SET)
         await until(lambda: cluster.condition("Progressing").get("reason") == "DaemonSetRefused")
         assert "managedFields are nested too deep" in cluster.condition("Progressing")["message"]
         before = len(cluster.writes("/daemonsets/"))
@@ -309,13 +307,11 @@ async def test_a_refused_daemon_set_is_told_and_tried_again_slowly(server, clust
         # A change of the Job is.
         server.faults.clear()
         cluster.apply(activeDeadlineSeconds=36_000)
-        await until(lambda: server.exists(DAEMON_SETS, SET), 2)
+        await until(lambda: server.exists(DAEMON_SETS, DAEMON_SET), 2)
         await finish_after_trouble(cluster)
 
 
-async def test_a_daemon_set_that_is_refused_once_its_job_has_started_is_told_as_well(
-    server, cluster
-):
+async def test_daemon_set_refused_after_the_start_is_reported(server, cluster):
     # As by a quota that was used up in the same moment.
     def refuse():
         server.fail_next("PATCH", "/daemonsets/", 403, 10_000, reason="Forbidden", message="quota")
@@ -336,9 +332,7 @@ async def test_a_webhook_that_cannot_say_beforehand_is_asked_for_good(server, cl
         await finish_after_trouble(cluster)
 
 
-async def test_the_time_that_a_webhook_takes_to_say_it_beforehand_is_not_that_of_the_run(
-    server, cluster
-):
+async def test_webhook_time_of_a_dry_run_does_not_count_for_the_run(server, cluster):
     server.delay_next("PATCH", "/daemonsets/", 9.0)
     async with running(server):
         cluster.apply(activeDeadlineSeconds=10)
@@ -387,9 +381,7 @@ async def test_a_server_that_asks_for_time_gets_it(server, cluster):
         await finish(cluster)
 
 
-async def test_a_server_that_asks_for_more_time_than_a_call_may_take_is_asked_again(
-    server, cluster
-):
+async def test_retry_after_longer_than_a_call_is_left_to_the_caller(server, cluster):
     for path in ("/daemonsets/", "/jobreports", "/jobs/"):
         for method in ("PATCH", "POST"):
             server.fail_next(method, path, 429, 2, retry_after=40)
@@ -559,7 +551,7 @@ async def test_while_a_node_cannot_be_read_all_else_of_its_job_goes_on(
 
 async def test_nodes_of_which_none_can_be_read_take_no_longer_than_one(server):
     count = 200
-    cluster = Cluster(server, "z", *(f"n{number}" for number in range(count)))
+    cluster = FakeCluster(server, "z", *(f"n{number}" for number in range(count)))
     async with running(server):
         cluster.apply(failurePolicy={"action": "Continue"})
         await until(cluster.is_settled)
@@ -613,7 +605,7 @@ async def test_a_node_that_is_due_while_a_write_is_refused_is_read_as_well(serve
         assert node_reads(server)
 
 
-async def test_a_node_that_was_back_for_a_moment_unheard_of_is_looked_at_again(server, cluster):
+async def test_node_that_returned_unseen_is_checked_again(server, cluster):
     async with running(server):
         cluster.apply()
         await until(cluster.is_settled)
@@ -705,7 +697,7 @@ async def test_a_cache_behind_our_own_daemon_set_makes_no_second_one(server, clu
     async with running(server):
         await until(lambda: len(server.open_watches(DAEMON_SETS)) == 1)
         cluster.apply()
-        await until(lambda: server.exists(DAEMON_SETS, SET))
+        await until(lambda: server.exists(DAEMON_SETS, DAEMON_SET))
         for name in "cdefg":
             cluster.join(name)
             await asyncio.sleep(5)
@@ -835,7 +827,7 @@ async def test_one_that_stops_in_order_is_followed_at_once(server, cluster):
 @pytest.mark.parametrize("limit", [0, 10])
 async def test_the_report_of_a_job_that_is_heard_of_late_is_left_alone(server, limit):
     """As for a controller that has just begun to lead: the one before made the report."""
-    cluster = Cluster(server, "a", "b")
+    cluster = FakeCluster(server, "a", "b")
     async with running(server, history_limit=limit):
         await until(lambda: len(server.open_watches(JOBS)) == 1)
         server.silence_watches(JOBS)
@@ -851,7 +843,7 @@ async def test_the_report_of_a_job_that_is_heard_of_late_is_left_alone(server, l
 
 
 async def test_a_refused_report_of_an_earlier_run_holds_up_no_later_one(server):
-    cluster = Cluster(server, "a")
+    cluster = FakeCluster(server, "a")
     body = new_report(
         namespace="default", job_name="sample", job_uid="earlier", spec={"image": "x"}
     )
@@ -863,7 +855,7 @@ async def test_a_refused_report_of_an_earlier_run_holds_up_no_later_one(server):
 
 
 async def test_excess_reports_that_cannot_be_removed_hold_up_no_job(server):
-    cluster = Cluster(server, "a")
+    cluster = FakeCluster(server, "a")
     for name in ("x", "y"):
         body = new_report(
             namespace="default", job_name=name, job_uid=f"{name}-uid", spec={"image": "x"}

@@ -11,7 +11,7 @@ from daemonset_job.kube.client.errors import ConfigurationError
 from daemonset_job.kube.client.resource import JOB_REPORTS, LEASES
 from job_controller.config import Config
 from job_controller.main import run
-from tests.contract.controller_cluster import Cluster, until
+from tests.contract.controller_cluster import FakeCluster, until
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -63,7 +63,7 @@ IN_FLIGHT = {
     [*((write, signal.SIGTERM) for write in IN_FLIGHT), ("start", signal.SIGINT)],
 )
 async def test_a_signal_in_the_middle_of_a_write_ends_it_in_order(server, config, write, number):
-    cluster = Cluster(server, "a", "b")
+    cluster = FakeCluster(server, "a", "b")
     method, path = IN_FLIGHT[write]
     server.delay_next(method, path, 60)
     cluster.apply()

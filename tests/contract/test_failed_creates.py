@@ -6,7 +6,7 @@ import pytest
 
 from daemonset_job.kube.client.resource import DAEMON_SETS, EVENTS, PODS
 from job_controller.failed_creates import PAGE_EVENTS
-from tests.contract.controller_cluster import SET, Cluster, running, until, virtual_clock
+from tests.contract.controller_cluster import DAEMON_SET, FakeCluster, running, until, virtual_clock
 
 __all__ = ["virtual_clock"]
 
@@ -16,7 +16,7 @@ QUOTA = "pods is forbidden: exceeded quota: none"
 
 @pytest.fixture
 def cluster(server):
-    return Cluster(server, "a", "b")
+    return FakeCluster(server, "a", "b")
 
 
 def progressing(cluster):
@@ -65,16 +65,16 @@ async def test_where_no_pods_are_missing_nothing_is_asked(server, cluster):
     assert lists(server) == []
 
 
-async def test_it_is_asked_rarely_within_the_namespace_and_for_a_bounded_answer(server, cluster):
+async def test_events_are_listed_rarely_per_namespace_and_bounded(server, cluster):
     cluster.failed_create_message = QUOTA
     async with running(server):
         cluster.apply()
-        await until(lambda: server.exists(DAEMON_SETS, SET))
+        await until(lambda: server.exists(DAEMON_SETS, DAEMON_SET))
         await asyncio.sleep(60)
         assert len(lists(server)) in {4, 5}  # 2, 6, 14 and 30 s after pods were found missing
         await asyncio.sleep(600)
         assert len(lists(server)) <= 15
-        uid = server.get(DAEMON_SETS, SET)["metadata"]["uid"]
+        uid = server.get(DAEMON_SETS, DAEMON_SET)["metadata"]["uid"]
         for request in lists(server):
             assert request.path.partition("?")[0] == "/api/v1/namespaces/default/events"
             assert request.query == {
@@ -118,20 +118,20 @@ async def test_events_of_another_namespace_do_not_count(server, cluster):
     async with running(server):
         cluster.apply()
         await told(cluster, QUOTA)
-        real = server.get(DAEMON_SETS, SET)
+        real = server.get(DAEMON_SETS, DAEMON_SET)
         there = {**real, "metadata": {**real["metadata"], "namespace": "elsewhere"}}
         cluster.refuse_pods(there, "forged", lastTimestamp="9999-01-01T00:00:00Z")
         await asyncio.sleep(200)
         assert QUOTA in progressing(cluster)["message"]
 
 
-async def test_forged_events_do_not_hide_a_later_one_of_the_daemon_set_controller(server, cluster):
+async def test_forged_events_do_not_hide_a_real_failed_create(server, cluster):
     """Neither by a time that is to come, nor by their number, nor by names that come first."""
     cluster.failed_create_message = "at first"
     async with running(server):
         cluster.apply()
         await told(cluster, "at first")
-        real = server.get(DAEMON_SETS, SET)
+        real = server.get(DAEMON_SETS, DAEMON_SET)
         for number in range(5 * PAGE_EVENTS):
             name = {"name": f"a-{number}", "namespace": "default"}
             future = "9999-01-01T00:00:00Z"
@@ -150,7 +150,7 @@ async def test_an_event_of_a_megabyte_does_not_hide_the_others(server, cluster):
         cluster.apply()
         await until(lambda: server.list(EVENTS))
         name = {"name": "a", "namespace": "default"}
-        cluster.refuse_pods(server.get(DAEMON_SETS, SET), "x" * 1_100_000, metadata=name)
+        cluster.refuse_pods(server.get(DAEMON_SETS, DAEMON_SET), "x" * 1_100_000, metadata=name)
         await told(cluster, QUOTA, seconds=20)
 
 

@@ -205,7 +205,7 @@ async def _no_answer():
     await asyncio.sleep(10_000)
 
 
-async def test_leader_survives_an_api_that_is_away_for_less_than_the_deadline(server, candidate):
+async def test_leader_survives_an_outage_shorter_than_the_deadline(server, candidate):
     a = candidate("a")
     await a.started.wait()
     server.fail_next("PUT", "/leases/", 500, times=3)

@@ -231,7 +231,7 @@ async def test_watches_that_end_at_once_are_not_opened_in_a_tight_loop(server, f
     assert server.count("GET", "watch=") < 60
 
 
-async def test_watches_that_end_after_one_event_are_not_opened_in_a_tight_loop(server, follow):
+async def test_watch_ending_after_each_event_is_not_reopened_in_a_tight_loop(server, follow):
     follower = await follow()
     server.requests.clear()
     for number in range(1200):
@@ -419,7 +419,7 @@ async def test_events_pile_up_during_a_slow_list(server, follow):
     assert follower.values() == actual
 
 
-async def test_object_that_cannot_be_read_is_skipped_and_logged_but_not_deleted(server, follow):
+async def test_unreadable_object_is_logged_and_not_treated_as_deleted(server, follow):
     lines: list[str] = []
     sink = logger.add(lines.append, format="{message} {extra[name]} {extra[error]}", level="INFO")
     server.put(PODS, pod("bad", "bad"))

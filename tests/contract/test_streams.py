@@ -188,7 +188,7 @@ async def test_log_arrives_with_timestamps_and_options(server, client):
     assert await collect(client, timestamps=False, limit_bytes=6) == b"one\ntw"
 
 
-async def test_followed_log_arrives_as_it_is_written_and_ends_with_the_container(server, client):
+async def test_followed_log_is_live_and_ends_with_the_container(server, client):
     log = server.log("p")
     asyncio.get_running_loop().call_later(0.05, log.write, "one")
     async with client.pod_log("default", "p", **STARTED, follow=True, timestamps=False) as chunks:

@@ -16,7 +16,7 @@ CONTROLLER = "daemonset-job-controller"
 _DUMP_LIMIT = 12_000
 
 
-class Cluster:
+class RealCluster:
     """A cluster by its kubeconfig; nodes are entered as the devcluster enters them."""
 
     def __init__(self, kubeconfig: str, root: Path) -> None:

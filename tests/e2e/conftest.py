@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster import Cluster
+from tests.e2e.cluster import RealCluster
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Cluster:
+def cluster() -> RealCluster:
     """Return the cluster of $KUBECONFIG (default: the one that `make cluster` made)."""
     kubeconfig = os.environ.get("KUBECONFIG") or str(ROOT / ".devcluster" / "kubeconfig")
     if not Path(kubeconfig).exists():
         pytest.fail("no cluster: run `make cluster deploy` first, or `make test-e2e`")
-    found = Cluster(kubeconfig, ROOT)
+    found = RealCluster(kubeconfig, ROOT)
     found.kubectl(
         "-n",
         "daemonset-job-system",
@@ -58,7 +58,7 @@ def third_namespace(cluster, request) -> Iterator[str]:
     yield from _namespace(cluster, request)
 
 
-def _namespace(cluster: Cluster, request) -> Iterator[str]:
+def _namespace(cluster: RealCluster, request) -> Iterator[str]:
     name = f"e2e-{secrets.token_hex(4)}"
     cluster.kubectl("create", "namespace", name)
     yield name

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.e2e.cluster import WAIT, Cluster, eventually
+from tests.e2e.cluster import WAIT, RealCluster, eventually
 
 RETRY = "daemonset.darkowlzz.space/retry"
 # The work of a task waits here until the test makes the file in the folder of the Job.
@@ -42,7 +42,7 @@ def only_on(node: str, script: str) -> str:
 # --- refusals ------------------------------------------------------------------------------
 
 
-def set_quota(cluster: Cluster, namespace: str, name: str, **hard: str) -> None:
+def set_quota(cluster: RealCluster, namespace: str, name: str, **hard: str) -> None:
     """Set a ResourceQuota, and wait until the API server keeps to it."""
     body = {
         "apiVersion": "v1",
@@ -59,7 +59,7 @@ def set_quota(cluster: Cluster, namespace: str, name: str, **hard: str) -> None:
 
 
 def wait_condition(
-    cluster: Cluster, namespace: str, name: str, type_: str, timeout: int = 90
+    cluster: RealCluster, namespace: str, name: str, type_: str, timeout: int = 90
 ) -> dict[str, Any]:
     """Wait until a condition of a Job is true, and return it."""
     cluster.kubectl(
@@ -68,23 +68,23 @@ def wait_condition(
     return cluster.condition(namespace, name, type_)
 
 
-def state(cluster: Cluster, namespace: str, name: str, node: str) -> dict[str, Any]:
+def state(cluster: RealCluster, namespace: str, name: str, node: str) -> dict[str, Any]:
     """Return what the report of a Job records of a node."""
     return cluster.report(namespace, name)["status"]["nodeStates"][node]
 
 
-def reasons(cluster: Cluster, namespace: str, name: str) -> set[str]:
+def reasons(cluster: RealCluster, namespace: str, name: str) -> set[str]:
     """Return the reasons of all events on a Job."""
     return {event["reason"] for event in cluster.events(namespace, name)}
 
 
-def patch_spec(cluster: Cluster, namespace: str, name: str, body: str) -> None:
+def patch_spec(cluster: RealCluster, namespace: str, name: str, body: str) -> None:
     """Merge a JSON text into the spec of a Job, as a user does."""
     spec = f'{{"spec":{body}}}'
     cluster.kubectl("patch", "dsj", name, "-n", namespace, "--type=merge", "-p", spec)
 
 
-def is_unfinished(cluster: Cluster, namespace: str, name: str, why: str) -> bool:
+def is_unfinished(cluster: RealCluster, namespace: str, name: str, why: str) -> bool:
     """Return True; fails the test when the Job is gone, or is said to be complete anywhere."""
     job = cluster.job(namespace, name)
     assert job is not None, f"the Job is gone: {why}"
@@ -96,7 +96,7 @@ def is_unfinished(cluster: Cluster, namespace: str, name: str, why: str) -> bool
 
 
 def wait_unfinished(
-    cluster: Cluster,
+    cluster: RealCluster,
     namespace: str,
     name: str,
     check: Callable[[], Any],
@@ -111,7 +111,7 @@ def wait_unfinished(
 
 
 def assert_succeeded(
-    cluster: Cluster, namespace: str, name: str, folder: str, nodes: set[str]
+    cluster: RealCluster, namespace: str, name: str, folder: str, nodes: set[str]
 ) -> None:
     """Wait until the Job is gone; exactly these nodes did the work, by themselves and on record."""
     cluster.wait_gone(namespace, name)
@@ -127,7 +127,7 @@ def assert_succeeded(
 
 
 @contextmanager
-def tainted(cluster: Cluster, node: str) -> Iterator[None]:
+def tainted(cluster: RealCluster, node: str) -> Iterator[None]:
     """Keep pods that are not there yet off a node while the block runs; any Job's pods."""
     key = f"e2e.example.com/{secrets.token_hex(4)}"
     cluster.kubectl("taint", "node", node, f"{key}=:NoSchedule")
@@ -138,7 +138,7 @@ def tainted(cluster: Cluster, node: str) -> Iterator[None]:
 
 
 @contextmanager
-def labelled(cluster: Cluster, key: str, *nodes: str) -> Iterator[None]:
+def labelled(cluster: RealCluster, key: str, *nodes: str) -> Iterator[None]:
     """Have nodes carry a label of the value `in` while the block runs."""
     cluster.kubectl("label", "node", *nodes, f"{key}=in")
     try:
@@ -147,7 +147,7 @@ def labelled(cluster: Cluster, key: str, *nodes: str) -> Iterator[None]:
         cluster.kubectl("label", "node", *cluster.nodes, f"{key}-")
 
 
-def pod_on(cluster: Cluster, namespace: str, name: str, node: str) -> str:
+def pod_on(cluster: RealCluster, namespace: str, name: str, node: str) -> str:
     """Return the name of the Job's pod on a node that is not being deleted."""
     (found,) = [
         pod["metadata"]["name"]

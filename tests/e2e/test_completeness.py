@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.e2e.cluster import Cluster, consistently, eventually, make_job
+from tests.e2e.cluster import RealCluster, consistently, eventually, make_job
 from tests.e2e.jobs import (
     GO,
     LOOK_SECONDS,
@@ -45,7 +45,7 @@ WIDENED = {
 
 
 @pytest.mark.parametrize("change", WIDENED)
-def test_nodes_that_a_restriction_kept_out_do_the_work_once_it_is_removed(
+def test_excluded_nodes_run_the_task_once_the_restriction_is_removed(
     cluster, namespace, folder, change
 ):
     first, *rest = cluster.nodes
@@ -279,7 +279,7 @@ def delete(cluster, namespace, pod):
     cluster.kubectl("delete", "pod", pod, "-n", namespace, "--wait=false")
 
 
-@pytest.mark.parametrize("stop", [delete, Cluster.evict])
+@pytest.mark.parametrize("stop", [delete, RealCluster.evict])
 def test_a_task_that_ends_well_because_it_was_stopped_proves_nothing(
     cluster, namespace, folder, stop
 ):

@@ -44,9 +44,7 @@ def retry(cluster, namespace, name, token):
 # --- the deadline, and what comes after it ---------------------------------------------------
 
 
-def test_a_run_that_failed_by_its_deadline_is_tried_again_with_a_new_one(
-    cluster, namespace, folder
-):
+def test_run_failed_by_deadline_is_retried_with_a_new_deadline(cluster, namespace, folder):
     slow = cluster.nodes[0]
     task = working(only_on(slow, GO))
     job = make_job(
@@ -130,9 +128,7 @@ def test_a_suspended_run_that_is_resumed_after_its_deadline_goes_on(cluster, nam
 # --- what is told of failures ----------------------------------------------------------------
 
 
-def test_the_words_on_a_failed_node_stay_though_its_kept_pod_fails_again(
-    cluster, namespace, folder
-):
+def test_message_of_a_failed_node_stays_if_its_pod_fails_again(cluster, namespace, folder):
     """Its last line is another one each time: it has the time in it."""
     bad = cluster.nodes[0]
     script = "echo x >> /basetarget/runs; echo failed at $(date +%s.%N); exit 1"
@@ -244,7 +240,7 @@ def test_a_time_to_live_that_a_failed_run_gets_afterwards_counts(cluster, namesp
     assert cluster.report(namespace, "after")["status"]["phase"] == "Failed"
 
 
-def test_a_node_that_comes_late_and_fails_does_not_keep_a_complete_job(cluster, namespace, folder):
+def test_late_failed_node_does_not_keep_a_complete_job(cluster, namespace, folder):
     *first, late = cluster.nodes
     key = f"e2e.example.com/{namespace}"
     nodes = {"selector": {"matchLabels": {key: "in"}}}
@@ -270,9 +266,7 @@ def test_a_node_that_comes_late_and_fails_does_not_keep_a_complete_job(cluster, 
     assert cluster.report(namespace, "late")["status"]["phase"] == "Succeeded"
 
 
-def test_a_complete_job_goes_after_its_time_to_live_though_no_node_matches_any_more(
-    cluster, namespace, folder
-):
+def test_complete_job_without_matching_nodes_is_deleted_after_its_ttl(cluster, namespace, folder):
     key = f"e2e.example.com/{namespace}"
     nodes = {"selector": {"matchLabels": {key: "in"}}}
     job = make_job(
@@ -340,11 +334,11 @@ def test_a_retry_annotation_may_be_long(cluster, namespace, folder):
 @pytest.mark.parametrize("count", [150, 3000])
 def test_results_printed_long_before_the_token_are_kept(cluster, namespace, count):
     script = f"echo dsjob:result answer=$NODE_NAME; seq {count}; echo done; " + WAIT
-    cluster.apply(make_job("chatty", namespace, results=[{"name": "answer"}], **shell(script)))
+    cluster.apply(make_job("noisy", namespace, results=[{"name": "answer"}], **shell(script)))
 
-    cluster.wait_gone(namespace, "chatty")
+    cluster.wait_gone(namespace, "noisy")
 
-    evidence = cluster.report(namespace, "chatty")["evidence"]
+    evidence = cluster.report(namespace, "noisy")["evidence"]
     kept = {node: entry.get("results") for node, entry in evidence.items()}
     assert kept == {node: {"answer": node} for node in cluster.nodes}
 

@@ -5,14 +5,14 @@ import sys
 
 import yaml
 
-from tests.e2e.cluster import Cluster
+from tests.e2e.cluster import RealCluster
 
 
-def example(cluster: Cluster, name: str) -> dict:
+def example(cluster: RealCluster, name: str) -> dict:
     return yaml.safe_load((cluster.root / "examples" / name / "job.yaml").read_text())
 
 
-def devcluster(cluster: Cluster, *words: str) -> str:
+def devcluster(cluster: RealCluster, *words: str) -> str:
     """Run a verb of devcluster in the project's root and return what it printed."""
     command = [sys.executable, "-m", "hack.devcluster", *words]
     done = subprocess.run(

@@ -25,7 +25,7 @@ def impatient(cluster):
 # --- a node fails ------------------------------------------------------------------------
 
 
-def test_an_exit_code_fails_its_node_and_the_run_and_is_told_everywhere(cluster, namespace):
+def test_failing_exit_code_is_reported_for_node_and_run(cluster, namespace):
     bad = cluster.nodes[0]
     task = on(bad, "echo working; echo disk full; exit 2")
     cluster.apply(make_job("exits", namespace, backoffLimit=0, **task))

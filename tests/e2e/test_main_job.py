@@ -8,7 +8,7 @@ import yaml
 from tests.e2e.cluster import TASK_IMAGE, WAIT, consistently, counting, eventually, make_job
 
 
-def test_the_seed_manifest_removes_its_folder_on_every_node_and_itself(cluster, namespace):
+def test_seed_manifest_cleans_every_node_and_is_deleted(cluster, namespace):
     manifest = (cluster.root / "examples" / "01-cleanup" / "job.yaml").read_text()
     assert yaml.safe_load(manifest) == {
         "apiVersion": "daemonset.darkowlzz.space/v1beta1",

@@ -7,7 +7,15 @@ from contextlib import contextmanager
 import pytest
 import yaml
 
-from tests.e2e.cluster import CONTROLLER, SYSTEM, WAIT, Cluster, consistently, eventually, make_job
+from tests.e2e.cluster import (
+    CONTROLLER,
+    SYSTEM,
+    WAIT,
+    RealCluster,
+    consistently,
+    eventually,
+    make_job,
+)
 from tests.e2e.jobs import shell
 
 pytestmark = pytest.mark.alone
@@ -40,7 +48,9 @@ spec:
 
 
 @contextmanager
-def environment(cluster: Cluster, wanted: list[dict[str, str]], *containers: str) -> Iterator[None]:
+def environment(
+    cluster: RealCluster, wanted: list[dict[str, str]], *containers: str
+) -> Iterator[None]:
     """Run containers of the system with these variables, in place of those of their names."""
     deployment = ("deployment", CONTROLLER, "-n", SYSTEM)
     before = cluster.get(*deployment)["spec"]["template"]["spec"]["containers"]
@@ -110,7 +120,7 @@ def test_another_word_namespace_and_label_selector(cluster, namespace, other_nam
         assert not any(cluster.completed(where, name) for where, name in others)
 
 
-def running(cluster: Cluster, namespace: str, name: str) -> list[str]:
+def running(cluster: RealCluster, namespace: str, name: str) -> list[str]:
     """Return the names of the Job's pods that run."""
     return [
         pod["metadata"]["name"]

@@ -47,7 +47,7 @@ def wait_taint_counted(cluster, namespace, name):
     eventually(is_counted, 60, "the taint is counted")
 
 
-def test_a_node_at_work_is_waited_for_though_a_completed_one_is_tainted(cluster, namespace, folder):
+def test_active_node_is_awaited_although_a_completed_one_is_tainted(cluster, namespace, folder):
     slow, done = cluster.nodes[0], cluster.nodes[-1]
     template = {"spec": {"terminationGracePeriodSeconds": 300}}
     task = working(only_on(slow, STOPS_SLOWLY))
@@ -77,9 +77,7 @@ def test_a_node_at_work_is_waited_for_though_a_completed_one_is_tainted(cluster,
     assert cluster.runs(folder) == {n: (2 if n == slow else 1) for n in cluster.nodes}
 
 
-def test_a_node_whose_pod_is_refused_is_waited_for_though_another_is_tainted(
-    cluster, namespace, folder
-):
+def test_node_with_a_refused_pod_is_awaited_although_another_is_tainted(cluster, namespace, folder):
     slow, done = cluster.nodes[0], cluster.nodes[-1]
     task = working(only_on(slow, STOPS_AT_ONCE))
     cluster.apply(make_job("refused", namespace, mountPath=folder, **task))

@@ -4,7 +4,7 @@ import secrets
 
 import pytest
 
-from tests.e2e.cluster import Cluster, counting, eventually, make_job
+from tests.e2e.cluster import RealCluster, counting, eventually, make_job
 from tests.e2e.jobs import assert_succeeded, labelled, shell, wait_condition, working
 
 
@@ -14,7 +14,7 @@ def template(container=None, **pod):
     return {"spec": {"containers": [task], **pod}}
 
 
-def image_on_nodes(cluster: Cluster, part: str) -> str:
+def image_on_nodes(cluster: RealCluster, part: str) -> str:
     """Return an image that every node has, by a part of its name."""
     found = [
         {
@@ -78,9 +78,7 @@ def test_a_privileged_task_works_in_the_namespaces_of_its_node(cluster, namespac
 
 
 @pytest.mark.parametrize("capability", ["SYS_ADMIN", "CAP_SYS_ADMIN"])
-def test_a_task_may_ask_for_a_capability_that_is_as_good_as_privileged(
-    cluster, namespace, folder, capability
-):
+def test_task_may_request_a_capability_equal_to_privileged(cluster, namespace, folder, capability):
     mighty = template({"securityContext": {"capabilities": {"add": [capability]}}})
     cluster.apply(make_job("mighty", namespace, mountPath=folder, template=mighty, **working(":")))
     assert_succeeded(cluster, namespace, "mighty", folder, set(cluster.nodes))

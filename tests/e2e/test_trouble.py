@@ -84,7 +84,7 @@ def test_a_template_that_is_no_pod_is_refused_at_apply(cluster, namespace):
     assert "nonsense" in done.stderr
 
 
-def test_a_template_that_the_api_server_refuses_is_said_and_can_be_corrected(cluster, namespace):
+def test_refused_template_is_reported_and_can_be_corrected(cluster, namespace):
     cluster.apply(templated(namespace, resources={"requests": {"cpu": 2}, "limits": {"cpu": 1}}))
 
     message = progressing(cluster, namespace, "odd", "DaemonSetRefused")

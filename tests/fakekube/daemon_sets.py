@@ -146,7 +146,7 @@ def sync(daemon_set: Raw, nodes: Sequence[Raw], pods: Iterable[Raw]) -> Sync:
     return Sync(tuple(create), tuple(delete), counts)
 
 
-def wanted(template: Raw, nodes: Iterable[Raw]) -> dict[str, str]:
+def desired_nodes(template: Raw, nodes: Iterable[Raw]) -> dict[str, str]:
     """Return the UIDs, by name, of the nodes on which pods of this template should run."""
     return {
         node["metadata"]["name"]: node["metadata"]["uid"]

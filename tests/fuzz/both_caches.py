@@ -12,13 +12,13 @@ from tests.fuzz.raw_objects import Raw
 class _Listener:
     """The terminator, as far as its caches know it."""
 
-    def job_concerned(self, key: Any, *, in_crowd: bool) -> None:
+    def job_affected(self, key: Any, *, debounced: bool) -> None:
         assert all(isinstance(part, str) for part in key)
 
     def report_changed(self, report: Any) -> None:
         hash((report.namespace, report.name, report.job_uid))
 
-    def job_gone(self, job: Any) -> None:
+    def job_deleted(self, job: Any) -> None:
         hash(job.uid)
 
     def needs_records(self, job_uid: str) -> bool:

@@ -30,7 +30,7 @@ LATE = timedelta(0)
 
 
 @dataclass(frozen=True)
-class Run:
+class TaskRun:
     """What one start of the task does: waits for `after`, prints, and then ends or stays.
 
     `exit_on_term` is the code with which a running task ends when its pod is deleted; None: it
@@ -55,13 +55,13 @@ class Run:
     back_off: float = BACK_OFF_SECONDS
 
 
-Behaviour = Callable[[str, int], Run]
+Behaviour = Callable[[str, int], TaskRun]
 """What the task does on a node (by its short name) when it is started for the nth time there."""
 
 
-def done(_node: str, _start: int) -> Run:
+def done(_node: str, _start: int) -> TaskRun:
     """Print the token and wait, as a task should."""
-    return Run()
+    return TaskRun()
 
 
 def now() -> datetime:
@@ -95,7 +95,7 @@ class Kubelet:
     clock: NodeClock
     restarts: int = 0
     is_over: bool = False
-    running: Run | None = None
+    running: TaskRun | None = None
     idle: asyncio.Event = field(default_factory=asyncio.Event)
     _init: Raw = field(default_factory=dict)
     _last: Raw = field(default_factory=dict)
@@ -107,14 +107,14 @@ class Kubelet:
         """Whether the task is an init container, as in mode Exit."""
         return names.CONTAINER_NAME in _names(self.pod, "initContainers")
 
-    async def waits(self, run: Run) -> None:
+    async def waits(self, run: TaskRun) -> None:
         """Say why the task cannot be started, once."""
         state = {"waiting": {"reason": run.waiting, "message": run.message}}
         if state != self._waiting:
             self._waiting = state
             await self._say(state, "Pending", began=self.clock.now() - run.since)
 
-    async def fails_to_initialize(self, run: Run) -> None:
+    async def fails_to_initialize(self, run: TaskRun) -> None:
         """Say that the first init container has ended once more, and wait a while."""
         moment = stamp(self.clock.now())
         ended = {"exitCode": run.init_exit_code, "reason": "Error"}
@@ -131,7 +131,7 @@ class Kubelet:
         await self._say({"waiting": {"reason": "PodInitializing"}}, "Pending")
         await asyncio.sleep(INIT_BACK_OFF_SECONDS)
 
-    async def rejects(self, run: Run) -> None:
+    async def rejects(self, run: TaskRun) -> None:
         """Say that the node does not take the pod: it is over before anything was started."""
         meta = self.pod["metadata"]
         status = {
@@ -142,7 +142,7 @@ class Kubelet:
         }
         await self._apply(meta, status)
 
-    async def started(self, run: Run) -> None:
+    async def started(self, run: TaskRun) -> None:
         """Say that the task runs."""
         self.running = run
         self.idle.clear()
@@ -151,7 +151,7 @@ class Kubelet:
         phase = "Pending" if self.is_init else "Running"
         await self._say({"running": {"startedAt": stamp(self._began)}}, phase)
 
-    async def ended(self, run: Run) -> None:
+    async def ended(self, run: TaskRun) -> None:
         """Say how the task ended by itself."""
         self.running = None
         self.idle.set()

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from daemonset_job.kube.client.resource import LEASES
+from tests.integration.harness import ACCOUNT, SYSTEM, Harness, account_kubeconfig
 from tests.integration.kube_env import ROOT, free_ports
-from tests.integration.stage import ACCOUNT, SYSTEM, Stage, account_kubeconfig
 
 SCRIPTS = Path(sys.executable).parent
 CONTROLLER, TERMINATOR = "job-controller", "terminator"
@@ -27,7 +27,7 @@ class Script:
 
     def __init__(
         self,
-        play: Stage,
+        harness: Harness,
         name: str,
         folder: Path,
         *,
@@ -37,12 +37,12 @@ class Script:
         self.name = name
         self.port = free_ports(1)[0]
         self.log = folder / f"{name}-{self.port}.log"
-        namespaces = "" if everywhere else ",".join(play.world.namespaces)
+        namespaces = "" if everywhere else ",".join(harness.nodes.namespaces)
         self._environ = {
             "PATH": os.environ["PATH"],
             # Those of this checkout, wherever the scripts were installed from.
             "PYTHONPATH": str(ROOT),
-            "KUBECONFIG": str(account_kubeconfig(play.env, account)),
+            "KUBECONFIG": str(account_kubeconfig(harness.env, account)),
             # Each program reads its own one.
             "WATCH_NAMESPACES": namespaces,
             "NAMESPACE": namespaces,
@@ -109,26 +109,26 @@ async def run_scripts(*made: Script) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def scripts(play: Stage, folder: Path, *names: str) -> AsyncIterator[list[Script]]:
+async def scripts(harness: Harness, folder: Path, *names: str) -> AsyncIterator[list[Script]]:
     """Run the console scripts of these names."""
-    made = [Script(play, name, folder) for name in names]
+    made = [Script(harness, name, folder) for name in names]
     async with run_scripts(*made):
         yield made
 
 
-async def ready(play: Stage, script: Script) -> None:
+async def ready(harness: Harness, script: Script) -> None:
     """Return once the script is ready."""
 
     async def look() -> bool:
         assert script.process.returncode is None, script.text()
         return await script.ask("/readyz") == "ok\n"
 
-    await play.until(look, f"{script.name} ready")
+    await harness.wait_until(look, f"{script.name} ready")
 
 
-async def leadership(play: Stage, name: str) -> tuple[str, int]:
+async def leadership(harness: Harness, name: str) -> tuple[str, int]:
     """Return who holds the Lease of a program, "" for nobody, and how often it changed hands."""
-    lease = await play.find(LEASES, LEASE_NAMES[name], SYSTEM)
+    lease = await harness.find(LEASES, LEASE_NAMES[name], SYSTEM)
     spec = (lease or {}).get("spec") or {}
     return spec.get("holderIdentity") or "", int(spec.get("leaseTransitions") or 0)
 

@@ -22,9 +22,9 @@ from daemonset_job.kube.client.resource import (
     Resource,
 )
 from daemonset_job.kube.client.transport import Request
+from tests.integration.harness import Harness, open_harness
 from tests.integration.jobs import job as make_job
 from tests.integration.kube_env import KubeEnv, service_account
-from tests.integration.playing import Behaviour, done
 from tests.integration.scripts import (
     CONTROLLER,
     TERMINATOR,
@@ -33,7 +33,7 @@ from tests.integration.scripts import (
     ready,
     run_scripts,
 )
-from tests.integration.stage import Stage, stage
+from tests.integration.simulated_nodes import Behaviour, done
 
 Raw = dict[str, Any]
 
@@ -82,7 +82,7 @@ class Tenant:
 class Tenants:
     """The stage, on which B's Jobs are played, both programs, and A."""
 
-    play: Stage
+    harness: Harness
     a: Tenant
     controller: Script
     terminator: Script
@@ -98,19 +98,19 @@ class Tenants:
         for script in self.programs:
             await script.start()
         for script in self.programs:
-            await ready(self.play, script)
+            await ready(self.harness, script)
 
     async def completes(self, name: str, seconds: float = SOON_SECONDS) -> float:
         """Have a Job of B complete on each of B's nodes in that time; return how long it took."""
-        play, began = self.play, time.monotonic()
-        nodes = [play.world.name(node) for node in self.nodes]
-        await play.apply({"image": "example/task:v1", "nodes": {"include": nodes}}, name)
-        await play.gone(JOBS, name, seconds=seconds)
+        harness, began = self.harness, time.monotonic()
+        nodes = [harness.nodes.name(node) for node in self.nodes]
+        await harness.apply({"image": "example/task:v1", "nodes": {"include": nodes}}, name)
+        await harness.wait_deleted(JOBS, name, seconds=seconds)
         took = time.monotonic() - began
-        report = await play.report(name)
+        report = await harness.report(name)
         assert report is not None
         assert report["status"]["phase"] == "Succeeded", report
-        states = {node: state["state"] for node, state in (await play.node_states(name)).items()}
+        states = {node: state["state"] for node, state in (await harness.node_states(name)).items()}
         assert states == dict.fromkeys(self.nodes, "Completed")
         return took
 
@@ -118,10 +118,10 @@ class Tenants:
         """Return who leads, and how often that has changed, of both programs, once both lead."""
 
         async def look() -> list[tuple[str, int]]:
-            found = [await leadership(self.play, script.name) for script in self.programs]
+            found = [await leadership(self.harness, script.name) for script in self.programs]
             return found if all(holder for holder, _ in found) else []
 
-        leaders: list[tuple[str, int]] = await self.play.until(look, "both programs lead")
+        leaders: list[tuple[str, int]] = await self.harness.wait_until(look, "both programs lead")
         return leaders
 
     async def logged(self, script: Script, *words: str) -> None:
@@ -130,7 +130,7 @@ class Tenants:
         async def look() -> bool:
             return any(all(word in line for word in words) for line in script.text().splitlines())
 
-        await self.play.until(look, f"{script.name} logs {words}")
+        await self.harness.wait_until(look, f"{script.name} logs {words}")
 
     async def sampled(self, script: Script, metric: str, value: float) -> None:
         """Return once a metric of the program has this value."""
@@ -138,7 +138,7 @@ class Tenants:
         async def look() -> bool:
             return await script.metric(metric) == value
 
-        await self.play.until(look, f"{metric} of {script.name} is {value:g}")
+        await self.harness.wait_until(look, f"{metric} of {script.name} is {value:g}")
 
 
 @contextlib.asynccontextmanager
@@ -157,21 +157,21 @@ async def tenants(
         env.kubectl("create", "namespace", name)
     kubeconfig = _tenant_kubeconfig(env, a)
     async with (
-        stage(
+        open_harness(
             env, b, *([a] if a_nodes else []), nodes=(*nodes, *a_nodes), behaviour=behaviour,
             controller=False, terminator=False,
-        ) as play,
+        ) as harness,
         await KubeClient.connect(kubeconfig=str(kubeconfig), user_agent="tenant") as client,
     ):  # fmt: skip
-        made = [Script(play, name, folder, everywhere=True) for name in (CONTROLLER, TERMINATOR)]
-        found = Tenants(play, Tenant(a, client), *made, nodes)
+        made = [Script(harness, name, folder, everywhere=True) for name in (CONTROLLER, TERMINATOR)]
+        found = Tenants(harness, Tenant(a, client), *made, nodes)
         try:
             async with run_scripts(*made):
                 for script in made:
-                    await ready(play, script)
+                    await ready(harness, script)
                 yield found
         finally:
-            await _clear(play, a)
+            await _clear(harness, a)
 
 
 def _tenant_kubeconfig(env: KubeEnv, namespace: str) -> Path:
@@ -189,10 +189,10 @@ def _tenant_kubeconfig(env: KubeEnv, namespace: str) -> Path:
     return env.kubeconfig_for_service_account(namespace, "tenant")
 
 
-async def _clear(play: Stage, namespace: str) -> None:
+async def _clear(harness: Harness, namespace: str) -> None:
     """Delete what A has left: the programs of the next test look at all namespaces."""
     for resource in (JOBS, DAEMON_SETS, PODS, JOB_REPORTS, EVENTS):
         path = resource.path(namespace, None)
         body = json.dumps({"gracePeriodSeconds": 0}).encode()
         request = Request("DELETE", path, "", resource.plural, body=body, timeout_seconds=60)
-        await play.admin._transport.send(request)
+        await harness.admin._transport.send(request)

@@ -8,12 +8,12 @@ import pytest
 
 from daemonset_job.api import names
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOBS
-from tests.integration.playing import Run
-from tests.integration.stage import condition, stage
+from tests.integration.harness import condition, open_harness
+from tests.integration.simulated_nodes import TaskRun
 
 pytestmark = pytest.mark.timeout(90)
 
-SET = "sample-daemonset-job"
+DAEMON_SET = "sample-daemonset-job"
 CHANGES: dict[str, dict[str, Any]] = {
     "hostPID": {"hostPID": True},
     "nodeSelector": {"nodeSelector": {"example.com/pool": "x"}},
@@ -34,22 +34,22 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 
 
-async def settled(play):
+async def settled(harness):
     """Return the DaemonSet's spec once every node has its pod and the gate is up."""
 
     async def is_gated():
-        found = await play.find(DAEMON_SETS, SET)
+        found = await harness.find(DAEMON_SETS, DAEMON_SET)
         return found if found and found["spec"]["template"]["spec"].get("schedulingGates") else None
 
-    found = await play.until(is_gated, "gated")
+    found = await harness.wait_until(is_gated, "gated")
     return found["spec"]
 
 
-async def alter(play, change):
+async def alter(harness, change):
     """Change the pods' template as kubectl does: with a strategic merge patch."""
     body: dict[str, Any] = {"spec": {"template": {"spec": change}}}
-    return await play.admin._patch(
-        DAEMON_SETS.path(play.namespace, SET),
+    return await harness.admin._patch(
+        DAEMON_SETS.path(harness.namespace, DAEMON_SET),
         "daemonsets",
         json.dumps(body).encode(),
         "application/strategic-merge-patch+json",
@@ -59,34 +59,34 @@ async def alter(play, change):
 
 
 @pytest.mark.parametrize("change", CHANGES)
-async def test_what_another_client_puts_into_the_daemon_set_is_told_and_removed(
+async def test_foreign_changes_of_the_daemon_set_are_reported_and_reverted(
     kube_env, namespace, change
 ):
     go = asyncio.Event()
-    async with stage(
-        kube_env, namespace, nodes=("a",), behaviour=lambda _node, _start: Run(after=go)
-    ) as play:
-        await play.apply({"image": "example/task:v1", "ttlSecondsAfterFinished": 600})
-        before = await settled(play)
-        altered = await alter(play, CHANGES[change])
+    async with open_harness(
+        kube_env, namespace, nodes=("a",), behaviour=lambda _node, _start: TaskRun(after=go)
+    ) as harness:
+        await harness.apply({"image": "example/task:v1", "ttlSecondsAfterFinished": 600})
+        before = await settled(harness)
+        altered = await alter(harness, CHANGES[change])
         assert altered["spec"] != before
 
         async def is_put_right():
-            return (await play.find(DAEMON_SETS, SET))["spec"] == before
+            return (await harness.find(DAEMON_SETS, DAEMON_SET))["spec"] == before
 
-        await play.until(is_put_right, "put right")
-        job = await play.find(JOBS, "sample")
+        await harness.wait_until(is_put_right, "put right")
+        job = await harness.find(JOBS, "sample")
         found = condition(job["status"], "DaemonSetAltered")
         assert (found["status"], found["reason"]) == ("True", "DaemonSetAltered")
         assert "kubectl-patch: template.spec." in found["message"]
         assert "pods created meanwhile may have run something other" in found["message"]
 
         go.set()
-        await play.job_until(lambda status: status["phase"] == "Succeeded", "succeeded")
-        story = (await play.report())["status"]["timeline"]
+        await harness.wait_job(lambda status: status["phase"] == "Succeeded", "succeeded")
+        story = (await harness.report())["status"]["timeline"]
         assert any("another client changed the spec of the DaemonSet" in line for line in story)
-        await play.told("DaemonSetAltered", "Completed")
-        final = await play.find(DAEMON_SETS, SET)
+        await harness.wait_events("DaemonSetAltered", "Completed")
+        final = await harness.find(DAEMON_SETS, DAEMON_SET)
         owners = {
             (entry["manager"], entry["operation"])
             for entry in final["metadata"]["managedFields"]

@@ -13,21 +13,21 @@ import pytest
 from daemonset_job.api.names import ANNOTATION_RETRY
 from daemonset_job.kube.client.errors import Invalid
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOBS, PODS
-from tests.integration.playing import Run
-from tests.integration.stage import condition, stage
+from tests.integration.harness import condition, open_harness
+from tests.integration.simulated_nodes import TaskRun
 
 pytestmark = pytest.mark.timeout(60)
 
-SET = "sample-daemonset-job"
+DAEMON_SET = "sample-daemonset-job"
 HOUR = timedelta(hours=1)
 # Neither done nor failed: it stays.
-HOLD = Run(lines=("still at it",))
+HOLD = TaskRun(lines=("still at it",))
 # The kubelet reports an exit as it happens.
 FAST = timedelta(0)
 # In mode Exit a failure is judged at once: no log has to be read first.
 EXIT = {"completion": {"mode": "Exit"}}
-FAILS = Run(lines=("no luck",), exit_code=1, back_off=60)
-SUCCEEDS = Run(lines=(), exit_code=0)
+FAILS = TaskRun(lines=("no luck",), exit_code=1, back_off=60)
+SUCCEEDS = TaskRun(lines=(), exit_code=0)
 # Enough for whatever the programs do at once, and for the grace that a log is given.
 SOON = 8.0
 MAX_INT64 = 2**63 - 1
@@ -37,7 +37,7 @@ def script(**runs):
     """Return a task that does on each node one Run after the other, and done on nodes unnamed."""
 
     def behaviour(node, start):
-        here = runs.get(node) or [Run()]
+        here = runs.get(node) or [TaskRun()]
         return here[min(start, len(here)) - 1]
 
     return behaviour
@@ -47,33 +47,33 @@ def spec(**fields):
     return {"image": "example/task:v1", **fields}
 
 
-async def completed(play, number):
+async def completed(harness, number):
     """Return once so many nodes are completed and the gate is up: the run is well under way."""
-    await play.job_until(
+    await harness.wait_job(
         lambda status: (status.get("nodes") or {}).get("completed") == number, f"{number} completed"
     )
-    await play.shut(SET)
+    await harness.wait_gated(DAEMON_SET)
 
 
-async def is_kept(play, seconds):
+async def is_kept(harness, seconds):
     """Assert that the Job is there for so long, and neither complete nor failed."""
     end = asyncio.get_running_loop().time() + seconds
     while asyncio.get_running_loop().time() < end:
-        job = await play.find(JOBS, "sample")
-        assert job is not None, f"the Job is gone: {await play.describe()}"
+        job = await harness.find(JOBS, "sample")
+        assert job is not None, f"the Job is gone: {await harness.describe()}"
         for type_ in ("Complete", "Failed"):
             found = condition(job["status"], type_)
             assert found.get("status") != "True", found
         await asyncio.sleep(0.1)
 
 
-async def retry(play, token="again"):
+async def retry(harness, token="again"):
     body = {"metadata": {"annotations": {ANNOTATION_RETRY: token}}}
-    await play.change(JOBS, "sample", body)
+    await harness.change(JOBS, "sample", body)
 
 
-async def pod_of(play, node):
-    (pod,) = (await play.pods())[node]
+async def pod_of(harness, node):
+    (pod,) = (await harness.pods())[node]
     return pod
 
 
@@ -97,44 +97,44 @@ async def test_a_node_that_a_wider_selection_lets_in_does_the_work(
     kube_env, namespace, before, change
 ):
     go = asyncio.Event()
-    behaviour = script(a=[Run(after=go)])
-    async with stage(kube_env, namespace, nodes=(), behaviour=behaviour) as play:
-        await play.world.join("a", "c", labels={"example.com/zone": "one"})
-        await play.world.join("b", labels={"example.com/zone": "two"})
+    behaviour = script(a=[TaskRun(after=go)])
+    async with open_harness(kube_env, namespace, nodes=(), behaviour=behaviour) as harness:
+        await harness.nodes.join("a", "c", labels={"example.com/zone": "one"})
+        await harness.nodes.join("b", labels={"example.com/zone": "two"})
         nodes = {
-            key: [play.world.name(node) for node in value] if isinstance(value, list) else value
+            key: [harness.nodes.name(node) for node in value] if isinstance(value, list) else value
             for key, value in before.items()
         }
-        await play.apply(spec(nodes=nodes))
-        await play.started("a")
-        await play.shut(SET)
-        assert play.world.executions["b"] == 0
+        await harness.apply(spec(nodes=nodes))
+        await harness.wait_started("a")
+        await harness.wait_gated(DAEMON_SET)
+        assert harness.nodes.executions["b"] == 0
 
-        await play.change(JOBS, "sample", {"spec": {"nodes": change}})
+        await harness.change(JOBS, "sample", {"spec": {"nodes": change}})
         await asyncio.sleep(0.5)
         go.set()
-        await play.gone(JOBS, "sample")
-        assert play.world.executions["b"] == 1
-        assert (await play.node_states())["b"]["state"] == "Completed"
+        await harness.wait_deleted(JOBS, "sample")
+        assert harness.nodes.executions["b"] == 1
+        assert (await harness.node_states())["b"]["state"] == "Completed"
 
 
 async def test_values_that_are_the_same_quantity_are_different_labels(kube_env, namespace):
     go = asyncio.Event()
-    behaviour = script(a=[Run(after=go)])
-    async with stage(kube_env, namespace, nodes=(), behaviour=behaviour) as play:
-        await play.world.join("a", labels={"example.com/version": "1.10"})
-        await play.world.join("b", labels={"example.com/version": "1.1"})
+    behaviour = script(a=[TaskRun(after=go)])
+    async with open_harness(kube_env, namespace, nodes=(), behaviour=behaviour) as harness:
+        await harness.nodes.join("a", labels={"example.com/version": "1.10"})
+        await harness.nodes.join("b", labels={"example.com/version": "1.1"})
         chosen = {"selector": {"matchLabels": {"example.com/version": "1.10"}}}
-        await play.apply(spec(nodes=chosen))
-        await play.started("a")
-        await play.shut(SET)
+        await harness.apply(spec(nodes=chosen))
+        await harness.wait_started("a")
+        await harness.wait_gated(DAEMON_SET)
 
         chosen["selector"]["matchLabels"]["example.com/version"] = "1.1"
-        await play.change(JOBS, "sample", {"spec": {"nodes": chosen}})
+        await harness.change(JOBS, "sample", {"spec": {"nodes": chosen}})
         await asyncio.sleep(0.5)
         go.set()
-        await play.gone(JOBS, "sample")
-        assert play.world.executions["b"] == 1
+        await harness.wait_deleted(JOBS, "sample")
+        assert harness.nodes.executions["b"] == 1
 
 
 # --- taints (A2) -------------------------------------------------------------------------
@@ -142,53 +142,57 @@ async def test_values_that_are_the_same_quantity_are_different_labels(kube_env, 
 
 async def test_a_tainted_node_does_not_stand_in_for_one_that_lost_its_pod(kube_env, namespace):
     template = {"spec": {"terminationGracePeriodSeconds": 3}}
-    async with stage(kube_env, namespace, behaviour=script(c=[HOLD, Run()])) as play:
-        play.world.keeps_grace = True
-        await play.apply(spec(template=template))
-        await completed(play, 2)
-        await play.world.taint("b", "NoSchedule")
-        await counted(play, misscheduled=1)
+    async with open_harness(kube_env, namespace, behaviour=script(c=[HOLD, TaskRun()])) as harness:
+        harness.nodes.keeps_grace = True
+        await harness.apply(spec(template=template))
+        await completed(harness, 2)
+        await harness.nodes.taint("b", "NoSchedule")
+        await counted(harness, misscheduled=1)
 
-        pod = await pod_of(play, "c")
-        await play.admin.delete(PODS, pod["metadata"]["name"], namespace)
-        await is_kept(play, 2)
-        await play.gone(JOBS, "sample", seconds=SOON)
-        assert play.world.executions == {"a": 1, "b": 1, "c": 2}
+        pod = await pod_of(harness, "c")
+        await harness.admin.delete(PODS, pod["metadata"]["name"], namespace)
+        await is_kept(harness, 2)
+        await harness.wait_deleted(JOBS, "sample", seconds=SOON)
+        assert harness.nodes.executions == {"a": 1, "b": 1, "c": 2}
 
 
 async def test_a_completed_node_that_is_tainted_does_not_keep_the_job(kube_env, namespace):
     go = asyncio.Event()
-    async with stage(kube_env, namespace, behaviour=script(c=[Run(after=go)])) as play:
-        await play.apply(spec())
-        await completed(play, 2)
-        await play.world.taint("b", "NoSchedule")
-        await counted(play, misscheduled=1)
+    async with open_harness(
+        kube_env, namespace, behaviour=script(c=[TaskRun(after=go)])
+    ) as harness:
+        await harness.apply(spec())
+        await completed(harness, 2)
+        await harness.nodes.taint("b", "NoSchedule")
+        await counted(harness, misscheduled=1)
         go.set()
-        await play.gone(JOBS, "sample", seconds=SOON)
-        assert play.world.executions == {"a": 1, "b": 1, "c": 1}
+        await harness.wait_deleted(JOBS, "sample", seconds=SOON)
+        assert harness.nodes.executions == {"a": 1, "b": 1, "c": 1}
 
 
 async def test_a_node_at_work_that_is_tainted_is_waited_for(kube_env, namespace):
     go = asyncio.Event()
-    async with stage(kube_env, namespace, behaviour=script(c=[Run(after=go)])) as play:
-        await play.apply(spec())
-        await completed(play, 2)
-        await play.world.taint("c", "NoSchedule")
-        await counted(play, misscheduled=1)
-        await is_kept(play, 1)
+    async with open_harness(
+        kube_env, namespace, behaviour=script(c=[TaskRun(after=go)])
+    ) as harness:
+        await harness.apply(spec())
+        await completed(harness, 2)
+        await harness.nodes.taint("c", "NoSchedule")
+        await counted(harness, misscheduled=1)
+        await is_kept(harness, 1)
         go.set()
-        await play.gone(JOBS, "sample", seconds=SOON)
-        assert (await play.node_states())["c"]["state"] == "Completed"
+        await harness.wait_deleted(JOBS, "sample", seconds=SOON)
+        assert (await harness.node_states())["c"]["state"] == "Completed"
 
 
-async def counted(play, *, misscheduled):
+async def counted(harness, *, misscheduled):
     """Return once the DaemonSet controller says so."""
 
     async def look():
-        found = await play.find(DAEMON_SETS, SET)
+        found = await harness.find(DAEMON_SETS, DAEMON_SET)
         return found["status"].get("numberMisscheduled", 0) == misscheduled
 
-    await play.until(look, f"{misscheduled} misscheduled")
+    await harness.wait_until(look, f"{misscheduled} misscheduled")
 
 
 # --- a refused DaemonSet (A3) ------------------------------------------------------------
@@ -199,76 +203,74 @@ async def test_a_run_whose_changed_daemon_set_is_refused_is_not_complete(
     kube_env, namespace, finishes_first
 ):
     go = asyncio.Event()
-    async with stage(kube_env, namespace, behaviour=script(b=[Run(after=go)])) as play:
-        a, b = map(play.world.name, "ab")
-        await play.apply(spec(nodes={"include": [a, b]}))
-        await completed(play, 1)
+    async with open_harness(
+        kube_env, namespace, behaviour=script(b=[TaskRun(after=go)])
+    ) as harness:
+        a, b = map(harness.nodes.name, "ab")
+        await harness.apply(spec(nodes={"include": [a, b]}))
+        await completed(harness, 1)
 
         # The CRD's pattern takes this key, and the validation of DaemonSets does not.
         rule = {"key": "a..b/c", "operator": "DoesNotExist"}
         wider = {"include": None, "selector": {"matchExpressions": [rule]}}
-        await play.change(JOBS, "sample", {"spec": {"nodes": wider}})
+        await harness.change(JOBS, "sample", {"spec": {"nodes": wider}})
         if finishes_first:
             go.set()
-        found = await play.reason("Progressing", "DaemonSetRefused", seconds=SOON)
+        found = await harness.wait_reason("Progressing", "DaemonSetRefused", seconds=SOON)
         assert found["status"] == "False"
         go.set()
-        await is_kept(play, 3)
-        assert play.world.executions["c"] == 0
+        await is_kept(harness, 3)
+        assert harness.nodes.executions["c"] == 0
 
-        await play.change(JOBS, "sample", {"spec": {"nodes": {"selector": None}}})
-        await play.gone(JOBS, "sample", seconds=SOON)
-        assert play.world.executions == {"a": 1, "b": 1, "c": 1}
+        await harness.change(JOBS, "sample", {"spec": {"nodes": {"selector": None}}})
+        await harness.wait_deleted(JOBS, "sample", seconds=SOON)
+        assert harness.nodes.executions == {"a": 1, "b": 1, "c": 1}
 
 
 # --- a token that the CRD cannot judge (D8) ----------------------------------------------
 
 
-async def test_a_pattern_that_is_too_large_is_told_and_may_be_changed_for_one_that_is_not(
-    kube_env, namespace
-):
-    async with stage(kube_env, namespace) as play:
+async def test_too_large_pattern_is_reported_and_can_be_replaced(kube_env, namespace):
+    async with open_harness(kube_env, namespace) as harness:
         large = {"token": "\\pL{900}", "match": "Regex"}
-        await play.apply(spec(completion=large))
-        found = await play.reason("Progressing", "InvalidCompletionToken", seconds=SOON)
+        await harness.apply(spec(completion=large))
+        found = await harness.wait_reason("Progressing", "InvalidCompletionToken", seconds=SOON)
         assert found["status"] == "False"
         assert "spec.completion.token: pattern too large" in found["message"]
-        await play.told("InvalidCompletionToken")
-        assert await play.all(DAEMON_SETS) == []
-        assert await play.pods() == {}
-        assert await play.report() is None
+        await harness.wait_events("InvalidCompletionToken")
+        assert await harness.all(DAEMON_SETS) == []
+        assert await harness.pods() == {}
+        assert await harness.report() is None
 
-        await play.change(JOBS, "sample", {"spec": {"completion": {"token": "^do+ne$"}}})
-        await play.gone(JOBS, "sample", seconds=SOON)
-        assert play.world.executions == {"a": 1, "b": 1, "c": 1}
+        await harness.change(JOBS, "sample", {"spec": {"completion": {"token": "^do+ne$"}}})
+        await harness.wait_deleted(JOBS, "sample", seconds=SOON)
+        assert harness.nodes.executions == {"a": 1, "b": 1, "c": 1}
 
 
 # --- a task that is told to stop (A4) ----------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["deleted", "evicted"])
-async def test_a_task_that_ends_with_0_when_it_is_told_to_stop_has_not_done_its_work(
-    kube_env, namespace, how
-):
-    stops = Run(lines=(), after=asyncio.Event(), exit_on_term=0)
+async def test_exit_code_0_on_term_does_not_complete_the_node(kube_env, namespace, how):
+    stops = TaskRun(lines=(), after=asyncio.Event(), exit_on_term=0)
     behaviour = script(a=[SUCCEEDS], b=[stops, SUCCEEDS])
-    async with stage(kube_env, namespace, nodes=("a", "b"), behaviour=behaviour) as play:
-        await play.apply(spec(**EXIT))
-        await completed(play, 1)
-        await play.started("b")
-        name = (await pod_of(play, "b"))["metadata"]["name"]
+    async with open_harness(kube_env, namespace, nodes=("a", "b"), behaviour=behaviour) as harness:
+        await harness.apply(spec(**EXIT))
+        await completed(harness, 1)
+        await harness.wait_started("b")
+        name = (await pod_of(harness, "b"))["metadata"]["name"]
         if how == "deleted":
-            await play.admin.delete(PODS, name, namespace)
+            await harness.admin.delete(PODS, name, namespace)
         else:
             body = {
                 "apiVersion": "policy/v1",
                 "kind": "Eviction",
                 "metadata": {"name": name, "namespace": namespace},
             }
-            await play.admin.create(PODS, body, namespace, name=name, subresource="eviction")
-        await play.gone(JOBS, "sample", seconds=SOON)
-        assert play.world.executions == {"a": 1, "b": 2}
-        assert (await play.node_states())["b"]["state"] == "Completed"
+            await harness.admin.create(PODS, body, namespace, name=name, subresource="eviction")
+        await harness.wait_deleted(JOBS, "sample", seconds=SOON)
+        assert harness.nodes.executions == {"a": 1, "b": 2}
+        assert (await harness.node_states())["b"]["state"] == "Completed"
 
 
 # --- deadlines of runs (B1) --------------------------------------------------------------
@@ -276,46 +278,48 @@ async def test_a_task_that_ends_with_0_when_it_is_told_to_stop_has_not_done_its_
 
 async def test_a_retry_after_the_deadline_tries_again(kube_env, namespace):
     behaviour = script(a=[FAILS, SUCCEEDS], b=[SUCCEEDS])
-    async with stage(kube_env, namespace, nodes=("a", "b"), behaviour=behaviour) as play:
-        await play.apply(spec(**EXIT, backoffLimit=0, activeDeadlineSeconds=4))
-        await play.reason("Failed", "MaxFailedNodesExceeded", seconds=3)
+    async with open_harness(kube_env, namespace, nodes=("a", "b"), behaviour=behaviour) as harness:
+        await harness.apply(spec(**EXIT, backoffLimit=0, activeDeadlineSeconds=4))
+        await harness.wait_reason("Failed", "MaxFailedNodesExceeded", seconds=3)
         await asyncio.sleep(4)
-        await retry(play)
-        await play.gone(JOBS, "sample", seconds=6)
-        assert (await play.report())["status"]["phase"] == "Succeeded"
-        assert play.world.executions == {"a": 2, "b": 1}
+        await retry(harness)
+        await harness.wait_deleted(JOBS, "sample", seconds=6)
+        assert (await harness.report())["status"]["phase"] == "Succeeded"
+        assert harness.nodes.executions == {"a": 2, "b": 1}
 
 
-async def test_a_run_that_failed_by_its_deadline_is_given_its_time_anew_by_a_retry(
-    kube_env, namespace
-):
+async def test_retry_of_a_run_failed_by_deadline_restarts_the_deadline(kube_env, namespace):
     go = asyncio.Event()
-    async with stage(kube_env, namespace, behaviour=script(a=[Run(after=go)])) as play:
-        await play.apply(spec(activeDeadlineSeconds=3))
-        await play.reason("Failed", "DeadlineExceeded", seconds=SOON)
+    async with open_harness(
+        kube_env, namespace, behaviour=script(a=[TaskRun(after=go)])
+    ) as harness:
+        await harness.apply(spec(activeDeadlineSeconds=3))
+        await harness.wait_reason("Failed", "DeadlineExceeded", seconds=SOON)
         await asyncio.sleep(1)
-        await retry(play)
-        await play.job_until(
+        await retry(harness)
+        await harness.wait_job(
             lambda status: condition(status, "Failed")["status"] == "False", "again", seconds=2
         )
         go.set()
-        await play.gone(JOBS, "sample", seconds=SOON)
-        assert (await play.report())["status"]["phase"] == "Succeeded"
+        await harness.wait_deleted(JOBS, "sample", seconds=SOON)
+        assert (await harness.report())["status"]["phase"] == "Succeeded"
 
 
 async def test_the_time_of_a_resumed_run_starts_anew(kube_env, namespace):
     go = asyncio.Event()
-    async with stage(kube_env, namespace, behaviour=script(a=[Run(after=go)])) as play:
-        await play.apply(spec(activeDeadlineSeconds=3))
-        await play.started("a")
-        await play.change(JOBS, "sample", {"spec": {"suspend": True}})
-        await play.reason("Suspended", "Suspended", seconds=2)
+    async with open_harness(
+        kube_env, namespace, behaviour=script(a=[TaskRun(after=go)])
+    ) as harness:
+        await harness.apply(spec(activeDeadlineSeconds=3))
+        await harness.wait_started("a")
+        await harness.change(JOBS, "sample", {"spec": {"suspend": True}})
+        await harness.wait_reason("Suspended", "Suspended", seconds=2)
         await asyncio.sleep(3.5)
-        await play.change(JOBS, "sample", {"spec": {"suspend": False}})
-        await is_kept(play, 1)
+        await harness.change(JOBS, "sample", {"spec": {"suspend": False}})
+        await is_kept(harness, 1)
         go.set()
-        await play.gone(JOBS, "sample", seconds=SOON)
-        assert (await play.report())["status"]["phase"] == "Succeeded"
+        await harness.wait_deleted(JOBS, "sample", seconds=SOON)
+        assert (await harness.report())["status"]["phase"] == "Succeeded"
 
 
 # --- time to live (B5) -------------------------------------------------------------------
@@ -323,44 +327,42 @@ async def test_the_time_of_a_resumed_run_starts_anew(kube_env, namespace):
 
 async def test_a_failed_run_without_pods_takes_a_time_to_live(kube_env, namespace):
     behaviour = script(a=[FAILS], b=[SUCCEEDS])
-    async with stage(kube_env, namespace, nodes=("a", "b"), behaviour=behaviour) as play:
-        await play.apply(spec(**EXIT, backoffLimit=0, failurePolicy={"pods": "Delete"}))
-        await play.reason("Failed", "MaxFailedNodesExceeded", seconds=SOON)
-        await play.gone(DAEMON_SETS, SET, seconds=SOON)
-        await play.change(JOBS, "sample", {"spec": {"ttlSecondsAfterFinished": 0}})
-        await play.gone(JOBS, "sample", seconds=4)
+    async with open_harness(kube_env, namespace, nodes=("a", "b"), behaviour=behaviour) as harness:
+        await harness.apply(spec(**EXIT, backoffLimit=0, failurePolicy={"pods": "Delete"}))
+        await harness.wait_reason("Failed", "MaxFailedNodesExceeded", seconds=SOON)
+        await harness.wait_deleted(DAEMON_SETS, DAEMON_SET, seconds=SOON)
+        await harness.change(JOBS, "sample", {"spec": {"ttlSecondsAfterFinished": 0}})
+        await harness.wait_deleted(JOBS, "sample", seconds=4)
 
 
-async def test_a_completed_job_whose_nodes_have_left_goes_after_its_time_to_live(
-    kube_env, namespace
-):
-    async with stage(kube_env, namespace, nodes=("a",)) as play:
-        await play.apply(spec(ttlSecondsAfterFinished=3))
-        await play.reason("Complete", "AllNodesCompleted", seconds=SOON)
-        await play.world.leave("a")
-        await play.gone(JOBS, "sample", seconds=SOON)
-        assert (await play.report())["status"]["phase"] == "Succeeded"
+async def test_complete_job_whose_nodes_have_left_is_deleted_after_its_ttl(kube_env, namespace):
+    async with open_harness(kube_env, namespace, nodes=("a",)) as harness:
+        await harness.apply(spec(ttlSecondsAfterFinished=3))
+        await harness.wait_reason("Complete", "AllNodesCompleted", seconds=SOON)
+        await harness.nodes.leave("a")
+        await harness.wait_deleted(JOBS, "sample", seconds=SOON)
+        assert (await harness.report())["status"]["phase"] == "Succeeded"
 
 
-async def test_a_completed_job_with_a_node_that_failed_later_goes_after_its_time_to_live(
-    kube_env, namespace
-):
+async def test_complete_job_with_a_later_failure_is_deleted_after_its_ttl(kube_env, namespace):
     behaviour = script(a=[SUCCEEDS], late=[FAILS])
-    async with stage(kube_env, namespace, nodes=("a",), behaviour=behaviour) as play:
-        await play.apply(spec(**EXIT, ttlSecondsAfterFinished=4, backoffLimit=0))
-        await play.reason("Complete", "AllNodesCompleted", seconds=SOON)
-        await play.world.join("late")
-        await play.started("late", seconds=3)
-        await play.gone(JOBS, "sample", seconds=SOON)
-        assert (await play.report())["status"]["phase"] == "Succeeded"
+    async with open_harness(kube_env, namespace, nodes=("a",), behaviour=behaviour) as harness:
+        await harness.apply(spec(**EXIT, ttlSecondsAfterFinished=4, backoffLimit=0))
+        await harness.wait_reason("Complete", "AllNodesCompleted", seconds=SOON)
+        await harness.nodes.join("late")
+        await harness.wait_started("late", seconds=3)
+        await harness.wait_deleted(JOBS, "sample", seconds=SOON)
+        assert (await harness.report())["status"]["phase"] == "Succeeded"
 
 
 # --- pods that never start (B6) ----------------------------------------------------------
 
 NEVER_STARTS = {
-    "volume": Run(waiting="ContainerCreating"),
-    "init": Run(init_exit_code=3),
-    "rejected": Run(rejected="SysctlForbidden", message='forbidden sysctl: "net.x" not allowed'),
+    "volume": TaskRun(waiting="ContainerCreating"),
+    "init": TaskRun(init_exit_code=3),
+    "rejected": TaskRun(
+        rejected="SysctlForbidden", message='forbidden sysctl: "net.x" not allowed'
+    ),
 }
 SETUP = {"spec": {"initContainers": [{"name": "setup", "image": "example/setup:v1"}]}}
 
@@ -368,13 +370,13 @@ SETUP = {"spec": {"initContainers": [{"name": "setup", "image": "example/setup:v
 @pytest.mark.parametrize("why", NEVER_STARTS)
 async def test_a_pod_that_never_starts_its_task_fails_its_node(kube_env, namespace, why):
     behaviour = script(a=[NEVER_STARTS[why]])
-    async with stage(kube_env, namespace, controller=False, behaviour=behaviour) as play:
-        await play.start_controller(pod_start_timeout_seconds=1 if why == "volume" else 3)
-        await play.apply(spec(template=SETUP) if why == "init" else spec())
-        found = await play.reason("Failed", "MaxFailedNodesExceeded", seconds=SOON + 2)
-        assert play.world.name("a") in found["message"]
+    async with open_harness(kube_env, namespace, controller=False, behaviour=behaviour) as harness:
+        await harness.start_controller(pod_start_timeout_seconds=1 if why == "volume" else 3)
+        await harness.apply(spec(template=SETUP) if why == "init" else spec())
+        found = await harness.wait_reason("Failed", "MaxFailedNodesExceeded", seconds=SOON + 2)
+        assert harness.nodes.name("a") in found["message"]
         reason = "PodRejected" if why == "rejected" else "ContainerStartFailed"
-        assert (await play.node_states())["a"]["reason"] == reason
+        assert (await harness.node_states())["a"]["reason"] == reason
         if why == "init":
             assert "setup" in found["message"]
         if why == "rejected":
@@ -388,19 +390,21 @@ async def test_a_pod_that_never_starts_its_task_fails_its_node(kube_env, namespa
     "field", ["activeDeadlineSeconds", "nodeDeadlineSeconds", "ttlSecondsAfterFinished"]
 )
 async def test_a_number_of_seconds_that_no_clock_can_count_is_refused(kube_env, namespace, field):
-    async with stage(kube_env, namespace, nodes=(), controller=False, terminator=False) as play:
+    async with open_harness(
+        kube_env, namespace, nodes=(), controller=False, terminator=False
+    ) as harness:
         with pytest.raises(Invalid, match=field):
-            await play.apply(spec(**{field: MAX_INT64}))
+            await harness.apply(spec(**{field: MAX_INT64}))
 
 
 async def test_a_long_retry_token_works(kube_env, namespace):
     behaviour = script(a=[FAILS, SUCCEEDS], b=[SUCCEEDS])
-    async with stage(kube_env, namespace, nodes=("a", "b"), behaviour=behaviour) as play:
-        await play.apply(spec(**EXIT, backoffLimit=0))
-        await play.reason("Failed", "MaxFailedNodesExceeded", seconds=SOON)
-        await retry(play, "x" * 300)
-        await play.gone(JOBS, "sample", seconds=SOON)
-        assert (await play.report())["status"]["phase"] == "Succeeded"
+    async with open_harness(kube_env, namespace, nodes=("a", "b"), behaviour=behaviour) as harness:
+        await harness.apply(spec(**EXIT, backoffLimit=0))
+        await harness.wait_reason("Failed", "MaxFailedNodesExceeded", seconds=SOON)
+        await retry(harness, "x" * 300)
+        await harness.wait_deleted(JOBS, "sample", seconds=SOON)
+        assert (await harness.report())["status"]["phase"] == "Succeeded"
 
 
 # --- clocks that differ (B3) -------------------------------------------------------------
@@ -409,79 +413,83 @@ AHEAD_OR_BEHIND = pytest.mark.parametrize("skew", [HOUR, -HOUR], ids=["ahead", "
 
 
 async def test_a_failure_on_a_node_whose_clock_is_ahead_is_told_soon(kube_env, namespace):
-    failing = Run(lines=("no luck",), exit_code=1, late=FAST)
-    async with stage(kube_env, namespace, behaviour=script(a=[failing, HOLD])) as play:
-        play.world.skew["a"] = HOUR
-        await play.apply(spec(backoffLimit=0))
-        await play.reason("Failed", "MaxFailedNodesExceeded", seconds=SOON + 2)
+    failing = TaskRun(lines=("no luck",), exit_code=1, late=FAST)
+    async with open_harness(kube_env, namespace, behaviour=script(a=[failing, HOLD])) as harness:
+        harness.nodes.skew["a"] = HOUR
+        await harness.apply(spec(backoffLimit=0))
+        await harness.wait_reason("Failed", "MaxFailedNodesExceeded", seconds=SOON + 2)
 
 
-async def test_a_token_counts_before_the_exit_on_a_node_whose_clock_is_behind(kube_env, namespace):
-    ends = Run(exit_code=1, late=FAST, back_off=60)
-    async with stage(
+async def test_token_counts_before_the_exit_despite_a_slow_node_clock(kube_env, namespace):
+    ends = TaskRun(exit_code=1, late=FAST, back_off=60)
+    async with open_harness(
         kube_env, namespace, nodes=("a",), behaviour=script(a=[ends]), terminator=False
-    ) as play:
-        play.world.skew["a"] = -HOUR
-        await play.apply(spec(backoffLimit=0))
+    ) as harness:
+        harness.nodes.skew["a"] = -HOUR
+        await harness.apply(spec(backoffLimit=0))
 
         async def ended():
-            statuses = (await pod_of(play, "a"))["status"].get("containerStatuses") or [{}]
+            statuses = (await pod_of(harness, "a"))["status"].get("containerStatuses") or [{}]
             return "terminated" in statuses[0].get("state", {})
 
-        await play.started("a")
-        await play.until(ended, "the task ended")
+        await harness.wait_started("a")
+        await harness.wait_until(ended, "the task ended")
         await asyncio.sleep(1)
-        await play.start_terminator()
-        await play.gone(JOBS, "sample", seconds=SOON)
-        assert (await play.node_states())["a"]["state"] == "Completed"
+        await harness.start_terminator()
+        await harness.wait_deleted(JOBS, "sample", seconds=SOON)
+        assert (await harness.node_states())["a"]["state"] == "Completed"
 
 
 @AHEAD_OR_BEHIND
 async def test_the_deadline_of_a_node_is_counted_by_one_clock(kube_env, namespace, skew):
     go = asyncio.Event()
-    async with stage(kube_env, namespace, behaviour=script(a=[Run(after=go)])) as play:
-        play.world.skew["a"] = skew
-        await play.apply(spec(nodeDeadlineSeconds=4))
-        await play.started("a")
-        await is_kept(play, 1.5)
-        await play.reason("Failed", "MaxFailedNodesExceeded", seconds=SOON)
-        assert (await play.node_states())["a"]["reason"] == "DeadlineExceeded"
+    async with open_harness(
+        kube_env, namespace, behaviour=script(a=[TaskRun(after=go)])
+    ) as harness:
+        harness.nodes.skew["a"] = skew
+        await harness.apply(spec(nodeDeadlineSeconds=4))
+        await harness.wait_started("a")
+        await is_kept(harness, 1.5)
+        await harness.wait_reason("Failed", "MaxFailedNodesExceeded", seconds=SOON)
+        assert (await harness.node_states())["a"]["reason"] == "DeadlineExceeded"
 
 
 @AHEAD_OR_BEHIND
 async def test_the_patience_with_an_image_is_counted_by_one_clock(kube_env, namespace, skew):
-    wrong = Run(waiting="ErrImagePull", message="no such image: example/task:v1")
-    async with stage(kube_env, namespace, controller=False, behaviour=script(a=[wrong])) as play:
-        play.world.skew["a"] = skew
-        await play.start_controller(pod_start_timeout_seconds=4)
-        await play.apply(spec())
-        await play.reason("Progressing", "ImagePullFailed", seconds=4)
-        await is_kept(play, 1)
-        await play.reason("Failed", "MaxFailedNodesExceeded", seconds=SOON)
+    wrong = TaskRun(waiting="ErrImagePull", message="no such image: example/task:v1")
+    async with open_harness(
+        kube_env, namespace, controller=False, behaviour=script(a=[wrong])
+    ) as harness:
+        harness.nodes.skew["a"] = skew
+        await harness.start_controller(pod_start_timeout_seconds=4)
+        await harness.apply(spec())
+        await harness.wait_reason("Progressing", "ImagePullFailed", seconds=4)
+        await is_kept(harness, 1)
+        await harness.wait_reason("Failed", "MaxFailedNodesExceeded", seconds=SOON)
 
 
-async def test_a_node_whose_clock_is_behind_is_given_the_time_to_be_ready_again(
-    kube_env, namespace
-):
+async def test_node_with_a_slow_clock_gets_its_grace_period(kube_env, namespace):
     go = asyncio.Event()
-    async with stage(kube_env, namespace, behaviour=script(a=[Run(after=go)])) as play:
-        play.world.skew["a"] = -HOUR
-        await play.apply(spec())
-        await completed(play, 2)
-        await play.world.unready("a")
-        await is_kept(play, 1)
-        await play.world.recover("a")
+    async with open_harness(
+        kube_env, namespace, behaviour=script(a=[TaskRun(after=go)])
+    ) as harness:
+        harness.nodes.skew["a"] = -HOUR
+        await harness.apply(spec())
+        await completed(harness, 2)
+        await harness.nodes.unready("a")
+        await is_kept(harness, 1)
+        await harness.nodes.recover("a")
         go.set()
-        await play.gone(JOBS, "sample", seconds=SOON)
+        await harness.wait_deleted(JOBS, "sample", seconds=SOON)
 
 
 @AHEAD_OR_BEHIND
 async def test_the_time_to_live_is_counted_by_one_clock(kube_env, namespace, skew):
-    async with stage(kube_env, namespace, nodes=("a",)) as play:
-        play.world.skew["a"] = skew
+    async with open_harness(kube_env, namespace, nodes=("a",)) as harness:
+        harness.nodes.skew["a"] = skew
         before = datetime.now(UTC).replace(microsecond=0)
-        await play.apply(spec(ttlSecondsAfterFinished=4))
-        found = await play.job_until(
+        await harness.apply(spec(ttlSecondsAfterFinished=4))
+        found = await harness.wait_job(
             lambda status: condition(status, "Complete").get("status") == "True",
             "complete",
             seconds=4,
@@ -489,5 +497,5 @@ async def test_the_time_to_live_is_counted_by_one_clock(kube_env, namespace, ske
         ended = datetime.fromisoformat(found["status"]["completionTime"])
         assert before <= ended <= datetime.now(UTC)
         await asyncio.sleep(1)
-        assert await play.find(JOBS, "sample")
-        await play.gone(JOBS, "sample", seconds=SOON)
+        assert await harness.find(JOBS, "sample")
+        await harness.wait_deleted(JOBS, "sample", seconds=SOON)

@@ -68,7 +68,7 @@ async def test_a_patch_that_names_another_uid_is_a_conflict(
 
 
 @pytest.mark.parametrize("resource", [JOBS, JOB_REPORTS], ids=lambda resource: resource.plural)
-async def test_the_status_of_a_custom_resource_is_guarded_by_its_version_alone(
+async def test_custom_resource_status_is_guarded_by_resource_version_only(
     kube_env, namespace, resource
 ):
     """All of metadata but the version is ignored there: a UID guards nothing."""

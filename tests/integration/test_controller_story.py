@@ -8,12 +8,12 @@ import pytest
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, NAMESPACES, PODS
 from job_controller.reconciler import PROGRESS_SECONDS
-from tests.integration.playing import Run, is_gated, owner_uid
-from tests.integration.stage import condition, stage
+from tests.integration.harness import condition, open_harness
+from tests.integration.simulated_nodes import TaskRun, is_gated, owner_uid
 
 pytestmark = pytest.mark.timeout(90)
 
-SET = "sample-daemonset-job"
+DAEMON_SET = "sample-daemonset-job"
 # Longer than any delay with which the controller looks at something again by itself.
 QUIET_SECONDS = 3.0
 
@@ -22,52 +22,52 @@ def waiting(*nodes: str) -> tuple[asyncio.Event, Any]:
     """Return an event and a task that waits for it on these nodes, and prints the token at once
     on the others."""
     go = asyncio.Event()
-    return go, lambda node, _start: Run(after=go if node in nodes else None)
+    return go, lambda node, _start: TaskRun(after=go if node in nodes else None)
 
 
-async def completed(play, *nodes):
+async def completed(harness, *nodes):
     """Return once exactly these nodes stand in the Job's status as completed."""
-    await play.job_until(
+    await harness.wait_job(
         lambda status: (status.get("nodes") or {}).get("completed") == len(nodes), f"{nodes} done"
     )
-    report = await play.report()
-    assert {play.world.short(name) for name in report["evidence"]} == set(nodes)
+    report = await harness.report()
+    assert {harness.nodes.short(name) for name in report["evidence"]} == set(nodes)
 
 
 async def test_a_job_is_done_on_every_node_recorded_and_deleted(kube_env, namespace):
-    async with stage(kube_env, namespace) as play:
-        job = await play.apply()
-        await play.gone(JOBS, "sample")
-        await play.gone(DAEMON_SETS, SET)
+    async with open_harness(kube_env, namespace) as harness:
+        job = await harness.apply()
+        await harness.wait_deleted(JOBS, "sample")
+        await harness.wait_deleted(DAEMON_SETS, DAEMON_SET)
 
-        report = await play.report()
+        report = await harness.report()
         assert report["spec"]["job"] == {"name": "sample", "uid": job["metadata"]["uid"]}
         assert report["status"]["phase"] == "Succeeded"
         assert report["status"]["nodes"]["completed"] == 3
-        assert {play.world.short(name) for name in report["evidence"]} == {"a", "b", "c"}
-        states = await play.node_states()
+        assert {harness.nodes.short(name) for name in report["evidence"]} == {"a", "b", "c"}
+        states = await harness.node_states()
         assert {name: state["state"] for name, state in states.items()} == {
             "a": "Completed",
             "b": "Completed",
             "c": "Completed",
         }
-        assert play.world.executions == {"a": 1, "b": 1, "c": 1}
-        await play.told("Started", "Completed")
-        assert len(await play.events()) == 2
+        assert harness.nodes.executions == {"a": 1, "b": 1, "c": 1}
+        await harness.wait_events("Started", "Completed")
+        assert len(await harness.events()) == 2
 
         async def no_pods():
-            return not await play.all(PODS)
+            return not await harness.all(PODS)
 
-        await play.until(no_pods, "pods gone")
+        await harness.wait_until(no_pods, "pods gone")
 
 
 async def test_the_status_tells_the_run_while_it_goes_on(kube_env, namespace):
     go, behaviour = waiting("c")
-    async with stage(kube_env, namespace, behaviour=behaviour) as play:
-        await play.apply()
-        await completed(play, "a", "b")
+    async with open_harness(kube_env, namespace, behaviour=behaviour) as harness:
+        await harness.apply()
+        await completed(harness, "a", "b")
 
-        job = await play.find(JOBS, "sample")
+        job = await harness.find(JOBS, "sample")
         status = job["status"]
         assert status["phase"] == "Running"
         assert status["observedGeneration"] == job["metadata"]["generation"]
@@ -78,27 +78,27 @@ async def test_the_status_tells_the_run_while_it_goes_on(kube_env, namespace):
             "completed": 2,
             "failed": 0,
             "unreachable": 0,
-            "completedNames": f"{play.world.name('a')},{play.world.name('b')}",
+            "completedNames": f"{harness.nodes.name('a')},{harness.nodes.name('b')}",
         }
         assert condition(status, "Progressing")["message"] == "2 of 3 nodes completed"
         assert not condition(status, "Complete")
         go.set()
-        await play.gone(JOBS, "sample")
+        await harness.wait_deleted(JOBS, "sample")
 
 
 async def test_nothing_is_written_while_nothing_changes(kube_env, namespace):
     _, behaviour = waiting("b", "c")
-    async with stage(kube_env, namespace, behaviour=behaviour) as play:
-        await play.apply()
-        await play.apply({"image": "x", "nodes": {"include": ["nowhere"]}}, name="nowhere")
-        await completed(play, "a")
-        await play.reason("Progressing", "NoMatchingNodes", "nowhere")
-        await play.apply({"image": "x", "suspend": True}, name="suspended")
-        await play.reason("Suspended", "Suspended", "suspended")
-        await play.apply({"image": "x", "activeDeadlineSeconds": 1}, name="late")
-        await play.reason("Failed", "DeadlineExceeded", "late")
+    async with open_harness(kube_env, namespace, behaviour=behaviour) as harness:
+        await harness.apply()
+        await harness.apply({"image": "x", "nodes": {"include": ["nowhere"]}}, name="nowhere")
+        await completed(harness, "a")
+        await harness.wait_reason("Progressing", "NoMatchingNodes", "nowhere")
+        await harness.apply({"image": "x", "suspend": True}, name="suspended")
+        await harness.wait_reason("Suspended", "Suspended", "suspended")
+        await harness.apply({"image": "x", "activeDeadlineSeconds": 1}, name="late")
+        await harness.wait_reason("Failed", "DeadlineExceeded", "late")
 
-        await play.shut(SET)
+        await harness.wait_gated(DAEMON_SET)
         # What only tells progress may be written this much later.
         await asyncio.sleep(PROGRESS_SECONDS + 1)
 
@@ -106,36 +106,34 @@ async def test_nothing_is_written_while_nothing_changes(kube_env, namespace):
             return {
                 raw["metadata"]["uid"]: raw["metadata"]["resourceVersion"]
                 for resource in (JOBS, JOB_REPORTS, DAEMON_SETS, PODS)
-                for raw in await play.all(resource)
+                for raw in await harness.all(resource)
             }
 
         before = await versions()
-        writes = [len(process.requests.writes) for process in play.processes]
+        writes = [len(process.requests.writes) for process in harness.processes]
         await asyncio.sleep(QUIET_SECONDS)
 
-        late = [p.requests.writes[n:] for p, n in zip(play.processes, writes, strict=True)]
+        late = [p.requests.writes[n:] for p, n in zip(harness.processes, writes, strict=True)]
         assert late == [[], []]
         assert await versions() == before
 
 
-async def test_a_deleted_daemon_set_is_made_again_and_completed_nodes_do_not_run_again(
-    kube_env, namespace
-):
+async def test_recreated_daemon_set_runs_no_completed_node_again(kube_env, namespace):
     go, behaviour = waiting("b", "c")
-    async with stage(kube_env, namespace, behaviour=behaviour) as play:
-        await play.apply()
-        await completed(play, "a")
+    async with open_harness(kube_env, namespace, behaviour=behaviour) as harness:
+        await harness.apply()
+        await completed(harness, "a")
 
         async def all_at_work():
-            return play.world.executions == {"a": 1, "b": 1, "c": 1}
+            return harness.nodes.executions == {"a": 1, "b": 1, "c": 1}
 
-        await play.until(all_at_work, "all at work")
-        old = await play.find(DAEMON_SETS, SET)
-        await play.admin.delete(DAEMON_SETS, SET, namespace)
+        await harness.wait_until(all_at_work, "all at work")
+        old = await harness.find(DAEMON_SETS, DAEMON_SET)
+        await harness.admin.delete(DAEMON_SETS, DAEMON_SET, namespace)
 
         async def again():
-            new = await play.find(DAEMON_SETS, SET)
-            pods = await play.pods()
+            new = await harness.find(DAEMON_SETS, DAEMON_SET)
+            pods = await harness.pods()
             return (
                 new is not None
                 and new["metadata"]["uid"] != old["metadata"]["uid"]
@@ -144,45 +142,45 @@ async def test_a_deleted_daemon_set_is_made_again_and_completed_nodes_do_not_run
                 and all(
                     owner_uid(p) == new["metadata"]["uid"] for each in pods.values() for p in each
                 )
-                and play.world.executions == {"a": 1, "b": 2, "c": 2}
+                and harness.nodes.executions == {"a": 1, "b": 2, "c": 2}
                 and pods
             )
 
-        pods = await play.until(again, "made again")
+        pods = await harness.wait_until(again, "made again")
         assert is_gated(pods["a"][0])
         go.set()
-        await play.gone(JOBS, "sample")
-        assert play.world.executions == {"a": 1, "b": 2, "c": 2}
-        await play.told("DaemonSetRecreated")
+        await harness.wait_deleted(JOBS, "sample")
+        assert harness.nodes.executions == {"a": 1, "b": 2, "c": 2}
+        await harness.wait_events("DaemonSetRecreated")
 
 
 async def test_the_successor_of_a_completed_nodes_pod_waits_at_the_gate(kube_env, namespace):
     go, behaviour = waiting("c")
-    async with stage(kube_env, namespace, behaviour=behaviour) as play:
-        await play.apply()
-        await completed(play, "a", "b")
-        await play.shut(SET)
-        first = (await play.pods())["a"][0]
-        await play.admin.delete(PODS, first["metadata"]["name"], namespace)
+    async with open_harness(kube_env, namespace, behaviour=behaviour) as harness:
+        await harness.apply()
+        await completed(harness, "a", "b")
+        await harness.wait_gated(DAEMON_SET)
+        first = (await harness.pods())["a"][0]
+        await harness.admin.delete(PODS, first["metadata"]["name"], namespace)
 
         async def successor():
-            pods = (await play.pods()).get("a") or []
+            pods = (await harness.pods()).get("a") or []
             return next((p for p in pods if p["metadata"]["uid"] != first["metadata"]["uid"]), None)
 
-        assert is_gated(await play.until(successor, "a successor"))
+        assert is_gated(await harness.wait_until(successor, "a successor"))
         await asyncio.sleep(1)
         assert is_gated(await successor())
         go.set()
-        await play.gone(JOBS, "sample")
-        assert play.world.executions == {"a": 1, "b": 1, "c": 1}
+        await harness.wait_deleted(JOBS, "sample")
+        assert harness.nodes.executions == {"a": 1, "b": 1, "c": 1}
 
 
 async def test_drift_of_the_daemon_set_is_repaired(kube_env, namespace):
     _, behaviour = waiting("a")
-    async with stage(kube_env, namespace, nodes=("a",), behaviour=behaviour) as play:
-        await play.apply()
-        await play.shut(SET)
-        wanted = await play.find(DAEMON_SETS, SET)
+    async with open_harness(kube_env, namespace, nodes=("a",), behaviour=behaviour) as harness:
+        await harness.apply()
+        await harness.wait_gated(DAEMON_SET)
+        wanted = await harness.find(DAEMON_SETS, DAEMON_SET)
         container = wanted["spec"]["template"]["spec"]["containers"][0]
         drift = {
             "metadata": {"labels": {"job": "other"}},
@@ -196,11 +194,11 @@ async def test_drift_of_the_daemon_set_is_repaired(kube_env, namespace):
                 },
             },
         }
-        changed = await play.change(DAEMON_SETS, SET, drift)
+        changed = await harness.change(DAEMON_SETS, DAEMON_SET, drift)
         assert changed["metadata"]["generation"] > wanted["metadata"]["generation"]
 
         async def repaired():
-            found = await play.find(DAEMON_SETS, SET)
+            found = await harness.find(DAEMON_SETS, DAEMON_SET)
             return (
                 found["spec"]["template"] == wanted["spec"]["template"]
                 and found["metadata"]["labels"] == wanted["metadata"]["labels"]
@@ -208,90 +206,88 @@ async def test_drift_of_the_daemon_set_is_repaired(kube_env, namespace):
             )
 
         async def started():
-            return play.world.executions["a"] > 0
+            return harness.nodes.executions["a"] > 0
 
-        await play.until(repaired, "repaired")
-        await play.until(started, "the task started")
-        assert play.world.executions == {"a": 1}
+        await harness.wait_until(repaired, "repaired")
+        await harness.wait_until(started, "the task started")
+        assert harness.nodes.executions == {"a": 1}
 
 
 async def test_what_others_add_to_the_daemon_set_is_left_alone(kube_env, namespace):
     _, behaviour = waiting("a")
-    async with stage(kube_env, namespace, nodes=("a",), behaviour=behaviour) as play:
-        await play.apply()
-        await play.shut(SET)
+    async with open_harness(kube_env, namespace, nodes=("a",), behaviour=behaviour) as harness:
+        await harness.apply()
+        await harness.wait_gated(DAEMON_SET)
         addition = {"metadata": {"annotations": {"example.com/seen": "yes"}, "labels": {"x": "y"}}}
-        writes = play.processes[0].requests.writes
-        changed = await play.change(DAEMON_SETS, SET, addition)
+        writes = harness.processes[0].requests.writes
+        changed = await harness.change(DAEMON_SETS, DAEMON_SET, addition)
         await asyncio.sleep(1.5)
 
-        found = await play.find(DAEMON_SETS, SET)
+        found = await harness.find(DAEMON_SETS, DAEMON_SET)
         assert found["spec"] == changed["spec"]
         assert found["metadata"]["labels"] == changed["metadata"]["labels"]
         assert found["metadata"]["annotations"] == changed["metadata"]["annotations"]
         applied = ("patch", "daemonsets", 200)
-        assert play.processes[0].requests.writes.count(applied) == writes.count(applied)
+        assert harness.processes[0].requests.writes.count(applied) == writes.count(applied)
 
 
 async def test_nodes_leave_and_enter_the_selection(kube_env, namespace):
     go, behaviour = waiting("b")
-    async with stage(kube_env, namespace, behaviour=behaviour, terminator=True) as play:
-        a, b, c = map(play.world.name, "abc")
-        await play.apply({"image": "x", "nodes": {"include": [a, b]}})
-        await completed(play, "a")
-        await play.job_until(lambda status: status["nodes"]["active"] == 1, "b active")
+    async with open_harness(kube_env, namespace, behaviour=behaviour, terminator=True) as harness:
+        a, b, c = map(harness.nodes.name, "abc")
+        await harness.apply({"image": "x", "nodes": {"include": [a, b]}})
+        await completed(harness, "a")
+        await harness.wait_job(lambda status: status["nodes"]["active"] == 1, "b active")
 
-        await play.change(JOBS, "sample", {"spec": {"nodes": {"include": [a, c]}}})
-        await play.gone(JOBS, "sample")
+        await harness.change(JOBS, "sample", {"spec": {"nodes": {"include": [a, c]}}})
+        await harness.wait_deleted(JOBS, "sample")
 
-        states = {node: state["state"] for node, state in (await play.node_states()).items()}
+        states = {node: state["state"] for node, state in (await harness.node_states()).items()}
         assert states == {"a": "Completed", "b": "Removed", "c": "Completed"}
-        assert play.world.executions == {"a": 1, "b": 1, "c": 1}
+        assert harness.nodes.executions == {"a": 1, "b": 1, "c": 1}
         assert not go.is_set()
 
 
-async def test_a_node_that_joins_is_served_and_one_that_leaves_is_not_waited_for(
-    kube_env, namespace
-):
+async def test_joining_node_runs_the_task_and_leaving_node_is_not_awaited(kube_env, namespace):
     go, behaviour = waiting("a", "b")
-    async with stage(kube_env, namespace, nodes=("a", "b"), behaviour=behaviour) as play:
-        await play.apply()
-        await play.job_until(lambda s: (s.get("nodes") or {}).get("active") == 2, "both active")
-        await play.world.join("late")
-        await completed(play, "late")
-        await play.world.leave("b")
-        await play.job_until(lambda status: status["nodes"]["desired"] == 2, "b has left")
+    async with open_harness(kube_env, namespace, nodes=("a", "b"), behaviour=behaviour) as harness:
+        await harness.apply()
+        await harness.wait_job(lambda s: (s.get("nodes") or {}).get("active") == 2, "both active")
+        await harness.nodes.join("late")
+        await completed(harness, "late")
+        await harness.nodes.leave("b")
+        await harness.wait_job(lambda status: status["nodes"]["desired"] == 2, "b has left")
         go.set()
-        await play.gone(JOBS, "sample")
+        await harness.wait_deleted(JOBS, "sample")
 
-        states = {node: state["state"] for node, state in (await play.node_states()).items()}
+        states = {node: state["state"] for node, state in (await harness.node_states()).items()}
         assert states == {"a": "Completed", "b": "Removed", "late": "Completed"}
 
 
 async def test_a_job_without_nodes_waits_for_one(kube_env, namespace):
-    async with stage(kube_env, namespace, nodes=()) as play:
-        await play.apply()
-        found = await play.reason("Progressing", "NoMatchingNodes")
+    async with open_harness(kube_env, namespace, nodes=()) as harness:
+        await harness.apply()
+        found = await harness.wait_reason("Progressing", "NoMatchingNodes")
         assert found["status"] == "False"
-        await play.world.join("first")
-        await play.gone(JOBS, "sample")
-        assert play.world.executions == {"first": 1}
+        await harness.nodes.join("first")
+        await harness.wait_deleted(JOBS, "sample")
+        assert harness.nodes.executions == {"first": 1}
 
 
 async def test_jobs_of_one_name_in_two_namespaces_do_not_meet(kube_env, namespace):
     other = f"{namespace}-other"
-    async with stage(kube_env, namespace, other, nodes=("a", "b")) as play:
-        await play.admin.create(NAMESPACES, {"metadata": {"name": other}})
-        jobs = [await play.apply(namespace=where) for where in (namespace, other)]
+    async with open_harness(kube_env, namespace, other, nodes=("a", "b")) as harness:
+        await harness.admin.create(NAMESPACES, {"metadata": {"name": other}})
+        jobs = [await harness.apply(namespace=where) for where in (namespace, other)]
         for where in (namespace, other):
-            await play.gone(JOBS, "sample", namespace=where)
+            await harness.wait_deleted(JOBS, "sample", namespace=where)
 
         for job, where in zip(jobs, (namespace, other), strict=True):
-            (report,) = (await play.admin.list(JOB_REPORTS, where))["items"]
+            (report,) = (await harness.admin.list(JOB_REPORTS, where))["items"]
             assert report["spec"]["job"]["uid"] == job["metadata"]["uid"]
             assert report["status"]["phase"] == "Succeeded"
             assert len(report["evidence"]) == 2
-        assert play.world.executions == {"a": 2, "b": 2}
+        assert harness.nodes.executions == {"a": 2, "b": 2}
 
 
 @pytest.mark.parametrize("is_deleting", [False, True])
@@ -299,35 +295,37 @@ async def test_a_job_made_again_waits_until_the_former_daemon_set_is_gone(
     kube_env, namespace, is_deleting
 ):
     go, behaviour = waiting("a")
-    async with stage(kube_env, namespace, nodes=("a",), behaviour=behaviour) as play:
-        await play.apply()
-        await play.job_until(lambda s: (s.get("nodes") or {}).get("active") == 1, "active")
-        play.world.collects_garbage = False
+    async with open_harness(kube_env, namespace, nodes=("a",), behaviour=behaviour) as harness:
+        await harness.apply()
+        await harness.wait_job(lambda s: (s.get("nodes") or {}).get("active") == 1, "active")
+        harness.nodes.collects_garbage = False
         if is_deleting:
-            await play.change(DAEMON_SETS, SET, {"metadata": {"finalizers": ["example.com/hold"]}})
-        await play.admin.delete(JOBS, "sample", namespace)
+            await harness.change(
+                DAEMON_SETS, DAEMON_SET, {"metadata": {"finalizers": ["example.com/hold"]}}
+            )
+        await harness.admin.delete(JOBS, "sample", namespace)
         if is_deleting:
-            await play.admin.delete(DAEMON_SETS, SET, namespace, propagation="Foreground")
-        await play.gone(JOBS, "sample")
-        again = await play.apply()
-        found = await play.reason("Progressing", "PreviousRunEnding")
-        assert SET in found["message"]
+            await harness.admin.delete(DAEMON_SETS, DAEMON_SET, namespace, propagation="Foreground")
+        await harness.wait_deleted(JOBS, "sample")
+        again = await harness.apply()
+        found = await harness.wait_reason("Progressing", "PreviousRunEnding")
+        assert DAEMON_SET in found["message"]
 
         go.set()
-        play.world.collects_garbage = True
+        harness.nodes.collects_garbage = True
         if is_deleting:
-            await play.change(DAEMON_SETS, SET, {"metadata": {"finalizers": None}})
-        await play.gone(JOBS, "sample")
-        report = await play.report(job_uid=again["metadata"]["uid"])
+            await harness.change(DAEMON_SETS, DAEMON_SET, {"metadata": {"finalizers": None}})
+        await harness.wait_deleted(JOBS, "sample")
+        report = await harness.report(job_uid=again["metadata"]["uid"])
         assert report["status"]["phase"] == "Succeeded"
-        assert len(await play.all(JOB_REPORTS)) == 2
-        phases = {raw["status"]["phase"] for raw in await play.all(JOB_REPORTS)}
+        assert len(await harness.all(JOB_REPORTS)) == 2
+        phases = {raw["status"]["phase"] for raw in await harness.all(JOB_REPORTS)}
         assert phases == {"Succeeded", "Cancelled"}
 
 
 def foreign(labels: dict[str, str]) -> dict[str, Any]:
     return {
-        "metadata": {"name": SET, "labels": labels},
+        "metadata": {"name": DAEMON_SET, "labels": labels},
         "spec": {
             "selector": {"matchLabels": {"app": "theirs"}},
             "template": {
@@ -344,18 +342,18 @@ async def test_a_foreign_daemon_set_of_that_name_is_not_touched(
 ):
     # One without our label is in no cache: it is looked for again after a while.
     monkeypatch.setattr("job_controller.refusal_backoff.RETRY_SECONDS", (1.0, 1.0))
-    async with stage(kube_env, namespace, nodes=("a",)) as play:
-        theirs = await play.admin.create(DAEMON_SETS, foreign(labels), namespace)
-        await play.apply()
-        found = await play.reason("Progressing", "DaemonSetAlreadyExists")
-        assert SET in found["message"]
-        await play.told("DaemonSetAlreadyExists")
+    async with open_harness(kube_env, namespace, nodes=("a",)) as harness:
+        theirs = await harness.admin.create(DAEMON_SETS, foreign(labels), namespace)
+        await harness.apply()
+        found = await harness.wait_reason("Progressing", "DaemonSetAlreadyExists")
+        assert DAEMON_SET in found["message"]
+        await harness.wait_events("DaemonSetAlreadyExists")
 
-        after = await play.find(DAEMON_SETS, SET)
+        after = await harness.find(DAEMON_SETS, DAEMON_SET)
         assert after["spec"] == theirs["spec"]
         assert after["metadata"].get("labels", {}) == labels
-        await play.admin.delete(DAEMON_SETS, SET, namespace)
-        await play.gone(JOBS, "sample")
+        await harness.admin.delete(DAEMON_SETS, DAEMON_SET, namespace)
+        await harness.wait_deleted(JOBS, "sample")
 
 
 class Meddled(KubeClient):
@@ -371,49 +369,49 @@ class Meddled(KubeClient):
 
 
 async def test_a_change_between_reading_and_starting_is_what_runs(kube_env, namespace):
-    async with stage(kube_env, namespace, nodes=("a",), controller=False) as play:
+    async with open_harness(kube_env, namespace, nodes=("a",), controller=False) as harness:
 
         async def meddle():
-            await play.change(JOBS, "sample", {"spec": {"image": "example/newer:2"}})
+            await harness.change(JOBS, "sample", {"spec": {"image": "example/newer:2"}})
 
         Meddled.meddle = meddle
-        controller = await play.start_controller(Meddled)
-        await play.apply()
-        await play.gone(JOBS, "sample")
+        controller = await harness.start_controller(Meddled)
+        await harness.apply()
+        await harness.wait_deleted(JOBS, "sample")
 
         writes = [call for call in controller.requests.writes if call[1] == "jobs/status"]
         assert writes[0] == ("patch", "jobs/status", 409)
-        assert (await play.report())["spec"]["image"] == "example/newer:2"
+        assert (await harness.report())["spec"]["image"] == "example/newer:2"
 
 
 async def test_a_report_that_somebody_deletes_is_made_again(kube_env, namespace):
     go, behaviour = waiting("b")
-    async with stage(kube_env, namespace, nodes=("a", "b"), behaviour=behaviour) as play:
-        await play.apply()
-        await completed(play, "a")
-        old = await play.report()
-        await play.admin.delete(JOB_REPORTS, old["metadata"]["name"], namespace)
+    async with open_harness(kube_env, namespace, nodes=("a", "b"), behaviour=behaviour) as harness:
+        await harness.apply()
+        await completed(harness, "a")
+        old = await harness.report()
+        await harness.admin.delete(JOB_REPORTS, old["metadata"]["name"], namespace)
 
         async def again():
-            new = await play.report()
+            new = await harness.report()
             return (
                 new is not None
                 and new["metadata"]["uid"] != old["metadata"]["uid"]
                 and new.get("evidence")
             )
 
-        evidence = await play.until(again, "made again, and read again")
-        assert {play.world.short(name) for name in evidence} == {"a"}
+        evidence = await harness.wait_until(again, "made again, and read again")
+        assert {harness.nodes.short(name) for name in evidence} == {"a"}
         go.set()
-        await play.gone(JOBS, "sample")
-        assert play.world.executions == {"a": 1, "b": 1}
+        await harness.wait_deleted(JOBS, "sample")
+        assert harness.nodes.executions == {"a": 1, "b": 1}
 
 
 async def test_history_keeps_the_reports_of_former_runs(kube_env, namespace):
-    async with stage(kube_env, namespace, nodes=("a",)) as play:
+    async with open_harness(kube_env, namespace, nodes=("a",)) as harness:
         for _ in range(3):
-            await play.apply()
-            await play.gone(JOBS, "sample")
-        reports = await play.all(JOB_REPORTS)
+            await harness.apply()
+            await harness.wait_deleted(JOBS, "sample")
+        reports = await harness.all(JOB_REPORTS)
         assert [raw["status"]["phase"] for raw in reports] == ["Succeeded"] * 3
-        assert play.world.executions == {"a": 3}
+        assert harness.nodes.executions == {"a": 3}

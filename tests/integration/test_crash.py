@@ -17,13 +17,13 @@ import pytest
 from daemonset_job.kube.client.client import KubeClient, RawObject
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, NAMESPACES, PODS
 from daemonset_job.kube.client.transport import Request
+from tests.integration.harness import WRITES, Harness, Process, open_harness
 from tests.integration.kube_env import KubeEnv
-from tests.integration.playing import Run, is_gated
-from tests.integration.stage import WRITES, Process, Stage, stage
+from tests.integration.simulated_nodes import TaskRun, is_gated
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
-SET = "sample-daemonset-job"
+DAEMON_SET = "sample-daemonset-job"
 # Runs side by side: most of a run is waiting.
 AT_ONCE = 5
 
@@ -71,15 +71,15 @@ class Played:
     died: bool
 
 
-async def play(env: KubeEnv, namespace: str, victim: str, lives_for: int | None) -> Played:
+async def harness(env: KubeEnv, namespace: str, victim: str, lives_for: int | None) -> Played:
     go = asyncio.Event()
 
-    def behaviour(node: str, start: int) -> Run:
+    def behaviour(node: str, start: int) -> TaskRun:
         if node == "a":
-            return Run(lines=("no luck",), exit_code=1) if start == 1 else Run(after=go)
-        return Run()
+            return TaskRun(lines=("no luck",), exit_code=1) if start == 1 else TaskRun(after=go)
+        return TaskRun()
 
-    async with stage(
+    async with open_harness(
         env, namespace, nodes=("a", "b"), behaviour=behaviour,
         controller=victim != "controller", terminator=victim != "terminator",
     ) as found:  # fmt: skip
@@ -97,29 +97,29 @@ async def play(env: KubeEnv, namespace: str, victim: str, lives_for: int | None)
         return Played(await _outcome(found), process.client.written, process.client.died.is_set())
 
 
-async def _revive(found: Stage, process: Process, start: Any) -> None:
+async def _revive(found: Harness, process: Process, start: Any) -> None:
     await process.client.died.wait()
     await found.stop(process)
     await start()
 
 
-async def _script(found: Stage, go: asyncio.Event) -> None:
-    world = found.world
+async def _script(found: Harness, go: asyncio.Event) -> None:
+    nodes = found.nodes
     await found.apply()
 
     async def under_way() -> Any:
-        job, made = await found.find(JOBS, "sample"), await found.find(DAEMON_SETS, SET)
+        job, made = await found.find(JOBS, "sample"), await found.find(DAEMON_SETS, DAEMON_SET)
         nodes = ((job or {}).get("status") or {}).get("nodes") or {}
         return (
             nodes.get("completed") == 1
             and nodes.get("active") == 1
-            and world.executions["a"] == 2
+            and nodes.executions["a"] == 2
             and made is not None
             and is_gated(made["spec"]["template"])
         )
 
     await found.until(under_way, "b completed, a at its second attempt, the gate up")
-    await found.shut(SET)
+    await found.shut(DAEMON_SET)
     first = (await found.pods())["b"][0]
     await found.admin.delete(PODS, first["metadata"]["name"], found.namespace)
 
@@ -129,13 +129,13 @@ async def _script(found: Stage, go: asyncio.Event) -> None:
 
     (successor,) = await found.until(succeeded, "a successor of b's pod")
     assert is_gated(successor)
-    await world.join("c")
+    await nodes.join("c")
     await found.job_until(
         lambda status: status["nodes"]["completed"] == 2, "the late node completed"
     )
     go.set()
     await found.gone(JOBS, "sample")
-    await found.gone(DAEMON_SETS, SET)
+    await found.gone(DAEMON_SETS, DAEMON_SET)
 
     async def no_pods() -> bool:
         return not await found.all(PODS)
@@ -143,7 +143,7 @@ async def _script(found: Stage, go: asyncio.Event) -> None:
     await found.until(no_pods, "pods gone")
 
 
-async def _outcome(found: Stage) -> Outcome:
+async def _outcome(found: Harness) -> Outcome:
     reports = await found.all(JOB_REPORTS)
     left = [
         raw["metadata"]["name"]
@@ -153,11 +153,11 @@ async def _outcome(found: Stage) -> Outcome:
     plain = [
         _plain(
             {key: raw.get(key) for key in ("spec", "evidence", "status")},
-            (f"-{found.world.id}", found.namespace),
+            (f"-{found.nodes.id}", found.namespace),
         )
         for raw in reports
     ]
-    return Outcome(dict(found.world.executions), plain, left)
+    return Outcome(dict(found.nodes.executions), plain, left)
 
 
 # What differs from run to run; that it is there is compared all the same.
@@ -193,7 +193,7 @@ async def test_killed_after_any_write_it_ends_the_same(kube_env, namespace, vict
         where = f"{namespace}-{number or 'all'}"
         kube_env.request("POST", NAMESPACES.path(), {"metadata": {"name": where}})
         async with room:
-            return await play(kube_env, where, victim, number)
+            return await harness(kube_env, where, victim, number)
 
     undisturbed = await one(None)
     outcome = undisturbed.outcome

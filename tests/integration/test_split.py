@@ -21,19 +21,19 @@ from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, P
 from job_controller.policy_check import missing_policies
 from terminator.main import Options
 from tests.integration.conftest import install
+from tests.integration.harness import SYSTEM, Process, condition, open_harness
 from tests.integration.jobs import API_VERSION, report
 from tests.integration.kube_env import ROOT, KubeEnv, service_account
 from tests.integration.kube_env import kube_env as run_kube_env
-from tests.integration.playing import Run
 from tests.integration.scripts import Script, complaints, leadership, ready, run_scripts
-from tests.integration.stage import SYSTEM, Process, condition, stage
+from tests.integration.simulated_nodes import TaskRun
 from tests.mutation.cluster import Admin
 
 pytestmark = pytest.mark.timeout(120)
 
 CONTROLLER, TERMINATOR = "daemonset-job-controller", "daemonset-job-terminator"
 COMPONENTS = ROOT / "deploy" / "components"
-SET = "sample-daemonset-job"
+DAEMON_SET = "sample-daemonset-job"
 
 
 @pytest.fixture(scope="module")
@@ -132,9 +132,9 @@ def merged(*tables: dict[str, set[str]]) -> dict[str, set[str]]:
     return dict(found)
 
 
-def behaviour_of(go: asyncio.Event, tasks: dict[str, Run]) -> Any:
+def behaviour_of(go: asyncio.Event, tasks: dict[str, TaskRun]) -> Any:
     """Return tasks that print the token when `go` says so, where `tasks` says nothing else."""
-    return lambda node, _start: tasks.get(node) or Run(after=go)
+    return lambda node, _start: tasks.get(node) or TaskRun(after=go)
 
 
 async def test_every_right_that_is_granted_is_used(kube_env, namespace, documents):
@@ -142,66 +142,66 @@ async def test_every_right_that_is_granted_is_used(kube_env, namespace, document
     go, tasks = asyncio.Event(), {}
     async with (
         await Admin.connect(kubeconfig=str(kube_env.kubeconfig), user_agent="world") as admin,
-        stage(
+        open_harness(
             kube_env,
             namespace,
             behaviour=behaviour_of(go, tasks),
             controller=False,
             terminator=False,
             terminator_account=TERMINATOR,
-        ) as play,
+        ) as harness,
     ):
-        play.world.admin = admin
-        controllers = [await play.start_controller(lease_namespace=SYSTEM, history_limit=1)]
-        terminator = await play.start_terminator(options=Options(lease_namespace=SYSTEM))
+        harness.nodes.admin = admin
+        controllers = [await harness.start_controller(lease_namespace=SYSTEM, history_limit=1)]
+        terminator = await harness.start_terminator(options=Options(lease_namespace=SYSTEM))
 
         async def suspend(value: bool) -> None:
-            await play.change(JOBS, "sample", {"spec": {"suspend": value}})
+            await harness.change(JOBS, "sample", {"spec": {"suspend": value}})
             status = "True" if value else "False"
-            await play.job_until(
+            await harness.wait_job(
                 lambda found: condition(found, "Suspended").get("status") == status,
                 f"suspended: {value}",
             )
 
         # A pod is lost and its successor let in; an event is told twice, and after a restart again.
-        await play.enforce("restricted")
-        await play.apply()
-        await play.reason("Progressing", "FailedCreate")
-        await play.enforce("privileged")
-        await play.shut(SET)
-        await play.started("a")
-        (pod,) = (await play.pods())["a"]
-        await play.admin.delete(PODS, pod["metadata"]["name"], namespace)
-        await play.started("a", 2)
+        await harness.enforce("restricted")
+        await harness.apply()
+        await harness.wait_reason("Progressing", "FailedCreate")
+        await harness.enforce("privileged")
+        await harness.wait_gated(DAEMON_SET)
+        await harness.wait_started("a")
+        (pod,) = (await harness.pods())["a"]
+        await harness.admin.delete(PODS, pod["metadata"]["name"], namespace)
+        await harness.wait_started("a", 2)
         for value in (True, False, True):
             await suspend(value)
-        await play.stop(controllers[0])
-        controllers.append(await play.start_controller(history_limit=1))
+        await harness.stop(controllers[0])
+        controllers.append(await harness.start_controller(history_limit=1))
         await suspend(False)
         go.set()
-        await play.gone(JOBS, "sample")
-        await play.gone(DAEMON_SETS, SET)
-        first = await play.report()
+        await harness.wait_deleted(JOBS, "sample")
+        await harness.wait_deleted(DAEMON_SETS, DAEMON_SET)
+        first = await harness.report()
 
         assert await missing_policies(controllers[-1].client) == []
 
         # A node fails: its run leaves no pods, a retry makes new ones, history forgets the first.
-        tasks["b"] = Run(lines=("no luck",), exit_code=1, back_off=60)
-        await play.apply(
+        tasks["b"] = TaskRun(lines=("no luck",), exit_code=1, back_off=60)
+        await harness.apply(
             {
                 "image": "example/task:v1",
                 "backoffLimit": 0,
                 "failurePolicy": {"action": "Continue", "pods": "Delete"},
             }
         )
-        await play.reason("Failed", "MaxFailedNodesExceeded", seconds=60)
-        await play.gone(DAEMON_SETS, SET)
+        await harness.wait_reason("Failed", "MaxFailedNodesExceeded", seconds=60)
+        await harness.wait_deleted(DAEMON_SETS, DAEMON_SET)
         tasks.clear()
-        await play.change(JOBS, "sample", {"metadata": {"annotations": {ANNOTATION_RETRY: "1"}}})
-        await play.gone(JOBS, "sample", seconds=60)
-        await play.gone(JOB_REPORTS, first["metadata"]["name"])
-        events = await play.events()
-        assert (await play.report())["status"]["phase"] == "Succeeded", events
+        await harness.change(JOBS, "sample", {"metadata": {"annotations": {ANNOTATION_RETRY: "1"}}})
+        await harness.wait_deleted(JOBS, "sample", seconds=60)
+        await harness.wait_deleted(JOB_REPORTS, first["metadata"]["name"])
+        events = await harness.events()
+        assert (await harness.report())["status"]["phase"] == "Succeeded", events
 
     wanted = granted(documents, CONTROLLER)
     assert merged(used(controllers), FOR_OWNERS, FOR_APPLY) == wanted
@@ -225,24 +225,24 @@ async def test_the_scripts_run_a_job_with_an_account_each(kube_env, namespace, d
         for script, deployment in (("job-controller", CONTROLLER), ("terminator", TERMINATOR))
     }
     assert len(set(accounts.values())) == 2
-    async with stage(kube_env, namespace, controller=False, terminator=False) as play:
+    async with open_harness(kube_env, namespace, controller=False, terminator=False) as harness:
         made = [
-            Script(play, name, tmp_path, account=account, everywhere=True)
+            Script(harness, name, tmp_path, account=account, everywhere=True)
             for name, account in accounts.items()
         ]
         async with run_scripts(*made):
             for script in made:
-                await ready(play, script)
-            await play.apply()
-            await play.gone(JOBS, "sample")
-            report = await play.report()
+                await ready(harness, script)
+            await harness.apply()
+            await harness.wait_deleted(JOBS, "sample")
+            report = await harness.report()
             assert report["status"]["phase"] == "Succeeded"
             assert len(report["evidence"]) == 3
             assert {state["state"] for state in report["status"]["nodeStates"].values()} == {
                 "Completed"
             }
             for script in made:
-                assert (await leadership(play, script.name))[0].startswith(script.name)
+                assert (await leadership(harness, script.name))[0].startswith(script.name)
                 assert await script.end(signal.SIGTERM) == 0
                 assert complaints(script.text()) == []
 

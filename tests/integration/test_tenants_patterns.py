@@ -11,7 +11,7 @@ import pytest
 
 from daemonset_job.api.tokens import REGEX_PROGRAM_LIMIT, regex_line_bytes
 from daemonset_job.kube.client.resource import JOBS
-from tests.integration.playing import Run
+from tests.integration.simulated_nodes import TaskRun
 from tests.integration.tenants import Tenants, tenants
 
 pytestmark = pytest.mark.timeout(240)
@@ -39,14 +39,14 @@ def hostile_lines(count: int) -> list[bytes]:
 LINES = hostile_lines(300)
 
 
-def behaviour(node: str, _start: int) -> Run:
-    return Run(lines=[line.decode() for line in LINES] if node in A_NODES else ("done",))
+def behaviour(node: str, _start: int) -> TaskRun:
+    return TaskRun(lines=[line.decode() for line in LINES] if node in A_NODES else ("done",))
 
 
 @contextlib.asynccontextmanager
 async def talking(scene: Tenants):
     """Have all tasks of A go on printing, for as long as this is open."""
-    logs = scene.play.world.logs.logs
+    logs = scene.harness.nodes.logs.logs
 
     def all_of_a():
         return [found[-1] for key, found in logs.items() if key[0] == scene.a.namespace]
@@ -67,8 +67,8 @@ async def talking(scene: Tenants):
 
 async def test_the_worst_pattern_and_the_longest_lines_hold_up_nobody_else(tenants_env, tmp_path):
     async with tenants(tenants_env, tmp_path, a_nodes=A_NODES, behaviour=behaviour) as scene:
-        a, play = scene.a, scene.play
-        include = [play.world.name(node) for node in A_NODES]
+        a, harness = scene.a, scene.harness
+        include = [harness.nodes.name(node) for node in A_NODES]
         spec = {"image": "example/task:v1", "nodes": {"include": include}}
         await a.apply({**spec, "completion": COMPLETION}, "worst")
         await a.apply({**spec, "completion": TOO_LARGE}, "refused")
@@ -79,7 +79,7 @@ async def test_the_worst_pattern_and_the_longest_lines_hold_up_nobody_else(tenan
                 read = await scene.terminator.metric("dsj_log_read_bytes_total")
                 return len(all_of_a()) == len(A_NODES) and (read or 0) > 1024 * 1024
 
-            await play.until(are_read, "A's logs are read")
+            await harness.wait_until(are_read, "A's logs are read")
             leaders = await scene.leaders()
             for number in range(5):
                 await scene.completes(f"quiet-{number}")
@@ -100,5 +100,5 @@ async def test_the_worst_pattern_and_the_longest_lines_hold_up_nobody_else(tenan
         # A's own token is found behind all that.
         for log in all_of_a():
             log.write(MATCHED)
-        await play.gone(JOBS, "worst", namespace=a.namespace, seconds=60)
+        await harness.wait_deleted(JOBS, "worst", namespace=a.namespace, seconds=60)
         assert await scene.leaders() == leaders

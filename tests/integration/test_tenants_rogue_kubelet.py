@@ -14,7 +14,7 @@ from aiohttp import web
 from daemonset_job.api.names import CONTAINER_NAME
 from daemonset_job.kube.client.errors import Invalid
 from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, PODS
-from tests.integration.playing import Run, World
+from tests.integration.simulated_nodes import SimulatedNodes, TaskRun
 from tests.integration.tenants import Tenants, tenants
 
 pytestmark = pytest.mark.timeout(240)
@@ -145,18 +145,18 @@ STATUSES: dict[str, dict[str, Any]] = {
 A_NODES = (HONEST, *ANSWERS, *STATUSES)
 
 
-def behaviour(node: str, _start: int) -> Run:
-    return Run(lines=("working",)) if node in ANSWERS or node in STATUSES else Run()
+def behaviour(node: str, _start: int) -> TaskRun:
+    return TaskRun(lines=("working",)) if node in ANSWERS or node in STATUSES else TaskRun()
 
 
-def answer_as_told(world: World) -> set[str]:
+def answer_as_told(nodes: SimulatedNodes) -> set[str]:
     """Have the log server of these nodes send what ANSWERS says; return which nodes did."""
-    honest = world.logs._serve
+    honest = nodes.logs._serve
     asked: set[str] = set()
 
     async def serve(http: web.Request) -> web.StreamResponse:
-        pod = await world.admin.get(PODS, http.match_info["pod"], http.match_info["namespace"])
-        node = world.short(pod["spec"].get("nodeName") or "")
+        pod = await nodes.admin.get(PODS, http.match_info["pod"], http.match_info["namespace"])
+        node = nodes.short(pod["spec"].get("nodeName") or "")
         answer = ANSWERS.get(node)
         if answer is None:
             return await honest(http)
@@ -167,18 +167,18 @@ def answer_as_told(world: World) -> set[str]:
             await answer(http, response)
         return response
 
-    world.logs.answer = serve
+    nodes.logs.answer = serve
     return asked
 
 
 async def lie(scene: Tenants, node: str) -> bool:
     """Write a status of the pod on that node; return whether the API server took it."""
-    play = scene.play
-    name = play.world.name(node)
-    pods = (await play.admin.list(PODS, scene.a.namespace))["items"]
+    harness = scene.harness
+    name = harness.nodes.name(node)
+    pods = (await harness.admin.list(PODS, scene.a.namespace))["items"]
     (pod,) = [each for each in pods if each["spec"].get("nodeName") == name]
     try:
-        await play.admin.merge_patch(
+        await harness.admin.merge_patch(
             PODS,
             pod["metadata"]["name"],
             {"status": STATUSES[node]},
@@ -192,10 +192,10 @@ async def lie(scene: Tenants, node: str) -> bool:
 
 async def test_whatever_a_nodes_kubelet_says_others_complete(tenants_env, tmp_path):
     async with tenants(tenants_env, tmp_path, a_nodes=A_NODES, behaviour=behaviour) as scene:
-        a, play = scene.a, scene.play
-        asked = answer_as_told(play.world)
+        a, harness = scene.a, scene.harness
+        asked = answer_as_told(harness.nodes)
         leaders = await scene.leaders()
-        include = [play.world.name(node) for node in A_NODES]
+        include = [harness.nodes.name(node) for node in A_NODES]
         spec = {
             "image": "example/task:v1",
             "nodes": {"include": include},
@@ -205,8 +205,8 @@ async def test_whatever_a_nodes_kubelet_says_others_complete(tenants_env, tmp_pa
         }
         await a.apply(spec, "rogue")
         for node in A_NODES:
-            await play.started(node)
-        play.world.frozen |= set(STATUSES)
+            await harness.wait_started(node)
+        harness.nodes.frozen |= set(STATUSES)
         taken = [node for node in STATUSES if await lie(scene, node)]
         # Today's API server takes all of them; should it take fewer one day, so much the better.
         assert taken
@@ -219,9 +219,11 @@ async def test_whatever_a_nodes_kubelet_says_others_complete(tenants_env, tmp_pa
             reports = (await a.client.list(JOB_REPORTS, a.namespace))["items"]
             states = reports[0].get("status", {}).get("nodeStates") or {}
             done = {node for node, state in states.items() if state["state"] == "Completed"}
-            return len(states) == len(A_NODES) and done == {play.world.name(HONEST)}
+            return len(states) == len(A_NODES) and done == {harness.nodes.name(HONEST)}
 
-        await play.until(is_recorded, "A's honest node is on record, and all others as undone")
+        await harness.wait_until(
+            is_recorded, "A's honest node is on record, and all others as undone"
+        )
         job = await a.client.get(JOBS, "rogue", a.namespace)
         assert job["status"]["phase"] == "Running"
         assert job["status"]["nodes"]["desired"] == len(A_NODES)

@@ -57,7 +57,9 @@ FOLLOWED = {
 
 def who_may(scene: Tenants, resource: Resource) -> Tenant:
     """Return A, or an administrator for what only the system may write."""
-    return Tenant(scene.a.namespace, scene.play.admin) if resource in NOT_THE_TENANTS else scene.a
+    return (
+        Tenant(scene.a.namespace, scene.harness.admin) if resource in NOT_THE_TENANTS else scene.a
+    )
 
 
 async def store(
@@ -120,7 +122,7 @@ async def test_objects_too_deep_to_be_read_are_named_and_others_complete(tenants
         async def is_told():
             return b'"reason":"Unreadable"' in await scene.a.send("GET", JOBS, "deep")
 
-        await scene.play.until(is_told, "A's Job says that it cannot be read")
+        await scene.harness.wait_until(is_told, "A's Job says that it cannot be read")
         told = await scene.a.send("GET", JOBS, "deep")
         # The watches go on.
         await scene.completes("during")
@@ -219,7 +221,7 @@ async def test_a_spec_too_deep_or_too_large_is_refused_or_told(tenants_env, tmp_
             raw = json.loads(await a.send("GET", JOBS, "large-4"))
             return [c for c in raw.get("status", {}).get("conditions", ()) if c["status"] != "True"]
 
-        told = await scene.play.until(is_told, "A's Job says that it is too large")
+        told = await scene.harness.wait_until(is_told, "A's Job says that it is too large")
         assert [(c["type"], c["reason"]) for c in told] == [("Progressing", "SpecTooLarge")]
         assert "spec" in told[0]["message"]
         await scene.completes("during")

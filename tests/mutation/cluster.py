@@ -14,10 +14,10 @@ from daemonset_job.kube.client.client import KubeClient, RawObject
 from daemonset_job.kube.client.errors import AlreadyExists, Forbidden, Invalid, KubeError
 from daemonset_job.kube.client.resource import EVENTS, JOBS, NAMESPACES, PODS, Resource
 from daemonset_job.kube.client.transport import Request
-from tests.integration import stage as stages
+from tests.integration import harness as harness_module
+from tests.integration.harness import Harness
 from tests.integration.kube_env import KubeEnv
-from tests.integration.playing import Logs, World
-from tests.integration.stage import Stage
+from tests.integration.simulated_nodes import Logs, SimulatedNodes
 from tests.mutation.tasks import Tasks
 
 Raw = dict[str, Any]
@@ -129,10 +129,10 @@ class Complaints:
 
 
 @dataclass
-class Cluster:
+class MutationCluster:
     """An open stage with a namespace for mutants and one for the control Job."""
 
-    play: Stage
+    harness: Harness
     admin: Admin
     tasks: Tasks
     complaints: Complaints
@@ -141,11 +141,11 @@ class Cluster:
 
     def node(self, short: str) -> str:
         """Return the full name of a node."""
-        return self.play.world.name(short)
+        return self.harness.nodes.name(short)
 
 
 @contextlib.asynccontextmanager
-async def open_cluster(env: KubeEnv) -> AsyncIterator[Cluster]:
+async def open_cluster(env: KubeEnv) -> AsyncIterator[MutationCluster]:
     """Run both programs and the played nodes on a real API server, in two fresh namespaces."""
     complaints = Complaints()
     sink = logger.add(
@@ -159,28 +159,28 @@ async def open_cluster(env: KubeEnv) -> AsyncIterator[Cluster]:
         for name in (mutants, control):
             body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
             await admin.create(NAMESPACES, body)
-        world = tasks.world = World(admin, logs, (mutants, control), tasks)
+        nodes = tasks.nodes = SimulatedNodes(admin, logs, (mutants, control), tasks)
         # With nodes of its own the control Job waits for the programs only, and not for a world
         # that plays dozens of other Jobs.
-        beside = World(admin, logs, (control,))
+        beside = SimulatedNodes(admin, logs, (control,))
         played = [asyncio.create_task(beside.run())]
-        play = Stage(env, admin, world, mutants, played[0])
+        harness = Harness(env, admin, nodes, mutants, played[0])
         try:
             for node, labels in NODES.items():
-                await world.join(node, labels=labels)
+                await nodes.join(node, labels=labels)
                 await beside.join(node, labels=labels)
-            await play.start_controller(**PATIENCE)
-            await play.start_terminator()
-            world.namespaces = (mutants,)
-            play.played = asyncio.create_task(world.run())
-            played.append(play.played)
-            yield Cluster(play, admin, tasks, complaints, mutants, control)
+            await harness.start_controller(**PATIENCE)
+            await harness.start_terminator()
+            nodes.namespaces = (mutants,)
+            harness.nodes_task = asyncio.create_task(nodes.run())
+            played.append(harness.nodes_task)
+            yield MutationCluster(harness, admin, tasks, complaints, mutants, control)
         finally:
-            await play.close()
+            await harness.close()
             for task in played:
                 task.cancel()
             await asyncio.wait(played)
-            await stages._clear(admin, world)
-            await stages._clear(admin, beside)
+            await harness_module._clear(admin, nodes)
+            await harness_module._clear(admin, beside)
             await logs.stop()
             logger.remove(sink)

@@ -97,8 +97,8 @@ def chosen(spec: Raw) -> set[str]:
 
 
 def _matches(selector: Raw, labels: Mapping[str, str]) -> bool:
-    wanted = selector.get("matchLabels") or {}
-    if any(labels.get(key) != value for key, value in wanted.items()):
+    desired = selector.get("matchLabels") or {}
+    if any(labels.get(key) != value for key, value in desired.items()):
         return False
     return all(_holds(rule, labels) for rule in selector.get("matchExpressions") or ())
 
@@ -126,17 +126,17 @@ def misjudged(spec: Raw, job: Raw | None, report: Raw | None) -> Iterator[str]:
     """
     if not is_placed_by_nodes_alone(spec):
         return
-    wanted = chosen(spec)
+    desired = chosen(spec)
     status = (report or {}).get("status") or {}
     states = {node: raw["state"] for node, raw in (status.get("nodeStates") or {}).items()}
     if job is not None:
         reason = condition(job, "Progressing").get("reason")
-        if reason == "NoMatchingNodes" and wanted:
-            yield f"it says that no node matches, and {sorted(wanted)} do"
+        if reason == "NoMatchingNodes" and desired:
+            yield f"it says that no node matches, and {sorted(desired)} do"
         if not is_true(job, "Complete"):
             return
     elif status.get("phase") != "Succeeded":
         return
-    missing = {node for node in wanted if states.get(node) not in {"Completed", "Failed"}}
+    missing = {node for node in desired if states.get(node) not in {"Completed", "Failed"}}
     if missing:
         yield f"it completed without {sorted(missing)}: {states}"

@@ -13,9 +13,9 @@ from typing import Any
 from daemonset_job.api import names
 from daemonset_job.kube.client.errors import Conflict, KubeError, NotFound
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, PODS
-from tests.integration.playing import is_gated
+from tests.integration.simulated_nodes import is_gated
 from tests.mutation.cases import Case, Change
-from tests.mutation.cluster import NODES, Cluster
+from tests.mutation.cluster import NODES, MutationCluster
 from tests.mutation.known import finding
 from tests.mutation.oracle import is_true, misjudged, names_a_field, state_words, told
 from tests.mutation.tasks import can_complete
@@ -84,7 +84,7 @@ def _short(value: Any) -> str:
 class Runner:
     """Applies cases, watches what becomes of their Jobs, and cleans up after them."""
 
-    def __init__(self, cluster: Cluster, at_once: int = 30) -> None:
+    def __init__(self, cluster: MutationCluster, at_once: int = 30) -> None:
         self.cluster = cluster
         self.results: list[Result] = []
         self.controls: list[Result] = []
@@ -136,8 +136,8 @@ class Runner:
     async def _poll(self) -> None:
         loop, admin = asyncio.get_running_loop(), self.cluster.admin
         while True:
-            play = self.cluster.play
-            for task in (play.played, *(process.task for process in play.processes)):
+            harness = self.cluster.harness
+            for task in (harness.nodes_task, *(process.task for process in harness.processes)):
                 assert not task.done(), f"it ended by itself: {task}"
             began = loop.time()
             jobs = await admin.list(JOBS, self.cluster.mutants)
@@ -174,8 +174,8 @@ class Runner:
             name = f"control-{number}"
             case = Case(name, {"image": "example/task:v1"}, frozenset())
             result, began = Result(case, name), loop.time()
-            await self.cluster.play.apply(name=name, namespace=self.cluster.control)
-            while await self.cluster.play.find(JOBS, name, self.cluster.control):
+            await self.cluster.harness.apply(name=name, namespace=self.cluster.control)
+            while await self.cluster.harness.find(JOBS, name, self.cluster.control):
                 if loop.time() > began + CONTROL_SECONDS:
                     others = [f"{n}: {each.label}" for n, each in self._running.items()]
                     result.violations.append(f"the control Job is disturbed by one of {others}")
@@ -236,7 +236,7 @@ class Runner:
                 spec = spec if was_over else changed["spec"]
         cluster.tasks.release(name)
         job, report = await self._settle(result, uid)
-        short = self._renamed(spec, cluster.play.world.short, back=True)
+        short = self._renamed(spec, cluster.harness.nodes.short, back=True)
         if not was_over and result.outcome:
             result.violations += misjudged(short, job, self._short_report(report))
         result.violations += self._repetitions(result)
@@ -245,7 +245,7 @@ class Runner:
 
     async def _moment(self, name: str, when: str) -> None:
         """Return when a Job is where a change is to meet it, or does not seem to get there."""
-        loop, play = asyncio.get_running_loop(), self.cluster.play
+        loop, harness = asyncio.get_running_loop(), self.cluster.harness
         end = loop.time() + MOMENT_SECONDS if when else 0.0
         while loop.time() < end:
             job = self._jobs.get(name) or {}
@@ -253,7 +253,7 @@ class Runner:
             if when == "at work" and is_at_work:
                 return
             if when == "shut" and is_at_work:
-                found = await play.find(DAEMON_SETS, names.daemon_set_name(name))
+                found = await harness.find(DAEMON_SETS, names.daemon_set_name(name))
                 if found is None or is_gated(found["spec"]["template"]):
                     return
             await asyncio.sleep(POLL_SECONDS)
@@ -379,7 +379,7 @@ class Runner:
         if report is None:
             return None
         status = report.get("status") or {}
-        short = self.cluster.play.world.short
+        short = self.cluster.harness.nodes.short
         states = {short(name): raw for name, raw in (status.get("nodeStates") or {}).items()}
         return {**report, "status": {**status, "nodeStates": states}}
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.integration.playing import Run, World
+from tests.integration.simulated_nodes import SimulatedNodes, TaskRun
 
 # A kubelet waits longer and longer before it starts a failed container again. Much shorter than
 # that, and long enough that the kept pods of many failed Jobs cost next to nothing.
@@ -48,7 +48,7 @@ class Tasks:
         self._tasks: dict[str, tuple[Task, Mapping[str, Any]]] = {}
         self._released: dict[str, asyncio.Event] = {}
         # The world that asks; set by whoever makes it.
-        self.world: World
+        self.nodes: SimulatedNodes
         # By Job and node: starts of the task, and starts that were to complete the node.
         self.starts: Counter[tuple[str, str]] = Counter()
         self.completions: Counter[tuple[str, str]] = Counter()
@@ -78,12 +78,12 @@ class Tasks:
             return current.get_name().partition("/")[2]
         return next(
             life.pod["metadata"]["name"]
-            for life in self.world._lives.values()
+            for life in self.nodes._lives.values()
             if current in life.tasks
         )
 
-    def __call__(self, node: str, _start: int) -> Run:
-        """Return what the task does that is started now (playing.Behaviour).
+    def __call__(self, node: str, _start: int) -> TaskRun:
+        """Return what the task does that is started now (simulated_nodes.Behaviour).
 
         The world tells it the node only; the pod's name, which begins with the Job's, is found by
         the asyncio task that asks.
@@ -94,19 +94,19 @@ class Tasks:
         assert job in self._tasks or (pod and not _NUMBERED.match(pod)), f"whose pod is {pod!r}?"
         task, spec = self._tasks.get(job, (Task(), {}))
         if task.waiting:
-            return Run(waiting=task.waiting, message="played")
+            return TaskRun(waiting=task.waiting, message="played")
         self.starts[job, node] += 1
         after = self._released[job] if task.holds else _after(task.seconds)
         completion = spec.get("completion") or {}
         if self.starts[job, node] <= task.failures:
             if task.says and completion.get("failureToken"):
-                return Run(lines=(completion["failureToken"],), after=after)
+                return TaskRun(lines=(completion["failureToken"],), after=after)
             lines = ("working", f"it fails at start {self.starts[job, node]}")
-            return Run(lines, task.code, after, back_off=BACK_OFF_SECONDS)
+            return TaskRun(lines, task.code, after, back_off=BACK_OFF_SECONDS)
         self.completions[job, node] += 1
         if completion.get("mode") == "Exit":
-            return Run(("working",), 0, after)
-        return Run(("working", _line(completion)), None, after)
+            return TaskRun(("working",), 0, after)
+        return TaskRun(("working", _line(completion)), None, after)
 
 
 def can_complete(spec: Mapping[str, Any]) -> bool:

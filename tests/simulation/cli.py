@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 
 from tests.simulation import known
-from tests.simulation.draw import draw
+from tests.simulation.generator import generate_schedule
 from tests.simulation.many import Findings, run_many
 from tests.simulation.run import simulate
 from tests.simulation.shrink import shrink
@@ -36,7 +36,9 @@ def main(arguments):
     if options.digests:
         return _show_digests(range(options.start, options.start + options.seeds))
     if options.seed is not None:
-        return _show(draw(options.seed), is_whole=options.trace, shrinks=not options.no_shrink)
+        return _show(
+            generate_schedule(options.seed), is_whole=options.trace, shrinks=not options.no_shrink
+        )
     return _run_many(options)
 
 
@@ -62,13 +64,15 @@ def _run_many(options):
         return 0
     print(f"failing seeds: {' '.join(map(str, found.failures[:50]))}")
     print()
-    return _show(draw(found.failures[0]), is_whole=False, shrinks=not options.no_shrink)
+    return _show(
+        generate_schedule(found.failures[0]), is_whole=False, shrinks=not options.no_shrink
+    )
 
 
 def _show_digests(seeds):
     """Print what shows that a change of the model's speed changed nothing else: to be compared."""
     for seed in seeds:
-        outcome = simulate(draw(seed), is_tracing=True)
+        outcome = simulate(generate_schedule(seed), is_tracing=True)
         kinds = " ".join(sorted(outcome.kinds))
         print(seed, outcome.digest()[:32], outcome.steps, kinds)
     return 0

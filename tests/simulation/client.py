@@ -221,7 +221,7 @@ class Client:
             word = str(error) if error is not None else ("done" if changed else "no change")
             world.note(self._name, *what[:3], word)
         if fault in {"after", "crash after"} or self.is_dead:
-            world.unheard.add(self._name)
+            world.unconfirmed_writers.add(self._name)
         if not changed:
             world.oracle.idle_write(self._process, what, sent_at)
         if fault == "after":

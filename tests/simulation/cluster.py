@@ -34,7 +34,7 @@ NO_NODE = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/s
 _NOWHERE = daemon_sets.Placement(should_run=False, should_continue=False)
 
 
-class Cluster:
+class ClusterModel:
     """Reacts to what happens in the API, each controller in its own time."""
 
     def __init__(self, world):
@@ -217,7 +217,9 @@ class Cluster:
             return
         oracle, template = self._world.oracle, daemon_set["spec"]["template"]
         oracle.completion.counted(controller_of(daemon_set), nodes)
-        oracle.gates.daemon_set_synced(meta["uid"], daemon_sets.wanted(template, nodes.values()))
+        oracle.gates.daemon_set_synced(
+            meta["uid"], daemon_sets.desired_nodes(template, nodes.values())
+        )
         self._server.set_status("daemonset-controller", DAEMON_SETS, daemon_set, status)
 
     # --- pods ----------------------------------------------------------------------------
@@ -256,7 +258,7 @@ class Cluster:
             self._mark_unschedulable(pod, NO_NODE)
         else:
             oracle = self._world.oracle
-            oracle.records.blame(node_of(pod), oracle.job_of.get(pod["metadata"]["uid"]))
+            oracle.records.allow_failure(node_of(pod), oracle.job_of.get(pod["metadata"]["uid"]))
             self._mark_unschedulable(pod, TAINTED_NODE)
         self._world.loop.call_later(RETRY_SECONDS, self._bind, pod)
 

@@ -14,9 +14,9 @@ from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, node_of
 USER = "user"
 
 
-def strike(world, disturbance):
+def apply_disturbance(world, disturbance):
     """Let it happen."""
-    world.note("weather", disturbance)
+    world.note("disturbance", disturbance)
     _KINDS[disturbance.kind](world, disturbance)
 
 
@@ -41,19 +41,19 @@ def _stop(world, d):
 
 def _stall(world, d):
     if feed := world.processes[d.who].feeds.get(d.what):
-        world.trouble(d.who, d.seconds)
+        world.expect_delay(d.who, d.seconds)
         feed.stall(d.seconds)
 
 
 def _relist(world, d):
     if feed := world.processes[d.who].feeds.get(d.what):
-        world.trouble(d.who, d.seconds)
+        world.expect_delay(d.who, d.seconds)
         feed.relist(d.seconds)
 
 
 def _list_late(world, d):
     if feed := world.processes[d.who].feeds.get(d.what):
-        world.trouble(d.who, d.seconds)
+        world.expect_delay(d.who, d.seconds)
         feed.list_late(d.seconds)
 
 
@@ -106,7 +106,7 @@ def _reregister(world, d):
                     machine.pod_changed(pod)
 
     if machine := world.machines.get(d.what):
-        machine.after(d.seconds, again)  # not while it is down
+        machine.call_later(d.seconds, again)  # not while it is down
 
 
 def _down(world, d):
@@ -114,7 +114,7 @@ def _down(world, d):
     if machine is None or not machine.is_up:
         return
     machine.go_down()
-    world.oracle.records.blame(d.what)
+    world.oracle.records.allow_failure(d.what)
 
     def unknown():
         if not machine.is_up and not machine.is_gone:
@@ -147,13 +147,13 @@ def _force_delete(world, d):
             meta = pod["metadata"]
             world.server.remove(USER, PODS, meta["name"], meta["namespace"])
             if machine is not None and (run := machine.pods.get(meta["uid"])):
-                machine.after(machine.lag(0.05, 1.5), run.over)
+                machine.call_later(machine.lag(0.05, 1.5), run.over)
 
 
 def _no_network(world, d):
     """Have a cloud's controller say that a node has no network for a while, or for ever."""
     world.set_network(d.what, is_there=False)
-    world.oracle.records.blame(d.what)
+    world.oracle.records.allow_failure(d.what)
     if d.seconds:
         world.loop.call_later(d.seconds, lambda: world.set_network(d.what, is_there=True))
 
@@ -193,7 +193,7 @@ def _not_ready(world, d):
             world.set_ready(d.what, status)
 
     say("False")
-    world.oracle.records.blame(d.what)
+    world.oracle.records.allow_failure(d.what)
     world.loop.call_later(d.seconds, say, "True")
 
 
@@ -259,7 +259,7 @@ def _logs(world, d):
 
 def _slow(world, d):
     world.slow_down(d.kind, d.seconds)
-    world.trouble("controller", d.seconds)
+    world.expect_delay("controller", d.seconds)
 
 
 def _refuse_pods(world, d):
@@ -268,7 +268,7 @@ def _refuse_pods(world, d):
 
 def _refuse_daemon_set(world, d):
     world.refuse(DAEMON_SETS, d.seconds)
-    world.trouble("controller", d.seconds + 20.0)
+    world.expect_delay("controller", d.seconds + 20.0)
 
 
 # --- users -------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ def is_held(spec: Raw, node: Raw) -> bool:
     )
 
 
-def wanted(
+def desired_nodes(
     spec: Raw,
     nodes: Iterable[Raw],
     occupied: Collection[str],

@@ -51,7 +51,7 @@ class Machine:
         self.pods = {}
         self._deferred = []
 
-    def after(self, seconds, act, *args):
+    def call_later(self, seconds, act, *args):
         """Do something later, once the machine is up, unless it is gone by then."""
         self.world.loop.call_later(seconds, self._do, act, args)
 
@@ -74,7 +74,7 @@ class Machine:
         delay = 0.0
         for act, args in deferred:  # in their order
             delay += self.lag(0.0, 0.2)
-            self.after(delay, act, *args)
+            self.call_later(delay, act, *args)
 
     def reboot(self, seconds):
         """Go down and come back after so long, with all containers ended."""
@@ -101,15 +101,15 @@ class Machine:
         """Take notice of a pod that is bound to this node, or on its way out."""
         uid = pod["metadata"]["uid"]
         if uid not in self.pods:
-            run = self.pods[uid] = Run(self, pod)
+            run = self.pods[uid] = PodRun(self, pod)
             if "deletionTimestamp" not in pod["metadata"]:
                 self.world.oracle.patience.shows(run, SILENT)
-            self.after(self.lag(0.02, 0.6), run.admit)
+            self.call_later(self.lag(0.02, 0.6), run.admit)
         if "deletionTimestamp" in pod["metadata"]:
             run = self.pods[uid]
             if not run.is_ending:
                 run.is_ending = True
-                self.after(self.lag(0.05, 1.5), run.terminate)
+                self.call_later(self.lag(0.05, 1.5), run.terminate)
 
     def rejects(self, run):
         """Return whether a pod is one of those that the kubelet rejects."""
@@ -129,7 +129,7 @@ class Machine:
                 run.end_for_node("Terminated", 0 if run.task.on_term == "clean" else 143)
 
 
-class Run:
+class PodRun:
     """One pod on one machine: the instances of its task container and their logs."""
 
     def __init__(self, machine, pod):
@@ -184,21 +184,21 @@ class Run:
             self.work(reason)
             return
         if task.kind == "slow" and self.attempts == 0:
-            self.machine.after(task.after, self.show, {"reason": "ErrImagePull"}, BLOCKED)
+            self.machine.call_later(task.after, self.show, {"reason": "ErrImagePull"}, BLOCKED)
             self.start_later(task.after + 2.0)
             return
         if task.kind in {"mount", "init"} and self.attempts == 0:
-            records.blame_run(self)
+            records.allow_failure_of(self)
             if task.after > 0:
                 self.start_later(task.after)
             return
         if task.kind == "pull" and self.attempts == 0:
             reason = "ErrImagePull"
-            self.machine.after(0.3, self.pull_fails, reason)
+            self.machine.call_later(0.3, self.pull_fails, reason)
             if task.after > 0:
                 self.start_later(task.after)
             return
-        self.machine.after(self.machine.lag(0.05, 1.0), self.start)
+        self.machine.call_later(self.machine.lag(0.05, 1.0), self.start)
 
     def work(self, reason):
         """Have another init container at work: it fails once, and succeeds then."""
@@ -212,7 +212,7 @@ class Run:
         at = 0.0
         for seconds, state, kind in steps:
             at += seconds
-            self.machine.after(at, self.show, waiting, kind, {"prepare": state})
+            self.machine.call_later(at, self.show, waiting, kind, {"prepare": state})
         self.start_later(at + 0.5)
 
     def show(self, waiting, kind, inits=None):
@@ -233,17 +233,17 @@ class Run:
         hidden = {"reason": "CrashLoopBackOff"}
         self.show({"reason": reason, "message": "not created again"}, BLOCKED)
         if count < AGAIN_LIMIT:
-            self.machine.after(1.5, self.show, hidden, BLOCKED)
-            self.machine.after(3.0 + count, self.create_again, instance, count + 1)
+            self.machine.call_later(1.5, self.show, hidden, BLOCKED)
+            self.machine.call_later(3.0 + count, self.create_again, instance, count + 1)
 
     def start_later(self, seconds):
         """Start the task once what keeps it from starting is over."""
         self.machine.starts_by = self.world.loop.moment + seconds + REST_SECONDS
-        self.machine.after(seconds, self.start)
+        self.machine.call_later(seconds, self.start)
 
     def reject(self):
         """Reject the pod, as the kubelet does with one whose sysctls are not allowed."""
-        self.world.oracle.records.blame_run(self)
+        self.world.oracle.records.allow_failure_of(self)
         pod = self.pod()
         self.over()
         self.world.oracle.patience.shows(self, REJECTED)
@@ -258,11 +258,11 @@ class Run:
     def pull_fails(self, reason):
         if "running" in self.state or "terminated" in self.state or self.is_over:
             return
-        self.world.oracle.records.blame_run(self)
+        self.world.oracle.records.allow_failure_of(self)
         self.world.oracle.patience.shows(self, BLOCKED)
         self.write({"waiting": {"reason": reason, "message": "no such image"}})
         if reason == "ErrImagePull":
-            self.machine.after(1.0, self.pull_fails, "ImagePullBackOff")
+            self.machine.call_later(1.0, self.pull_fails, "ImagePullBackOff")
 
     def start(self):
         """Start an instance of the task."""
@@ -287,11 +287,13 @@ class Run:
         for line in script.lines:
             self.say(line)
         if script.middle_lines:
-            machine.after(script.middle, self.print_lines, instance, script.middle_lines)
+            machine.call_later(script.middle, self.print_lines, instance, script.middle_lines)
         if script.late_lines:
-            machine.after(script.after, self.speak, instance, script)
+            machine.call_later(script.after, self.speak, instance, script)
         if script.code is not None:
-            machine.after(script.after + LAST_WORDS_SECONDS, self.finish, instance, script.code)
+            machine.call_later(
+                script.after + LAST_WORDS_SECONDS, self.finish, instance, script.code
+            )
 
     @property
     def attempts(self):
@@ -316,7 +318,7 @@ class Run:
 
     def say(self, text):
         """Write a line to the log: visible soon, and not before those that stand there already."""
-        late = self.world.log_late(self.machine.name) + self.machine.lag(0.0, 0.05)
+        late = self.world.log_delay(self.machine.name) + self.machine.lag(0.0, 0.05)
         log = self.logs[self.instance]
         visible = self.world.loop.moment + late
         if log:
@@ -350,23 +352,23 @@ class Run:
         self.wake()
         self.write(dict(self.last))
         if is_success:
-            self.machine.after(self.machine.lag(0.05, 1.0), self.hold_pod)
+            self.machine.call_later(self.machine.lag(0.05, 1.0), self.hold_pod)
             return
         if self.task.kind == "again" and self.attempts == 1:
-            self.machine.after(0.2, self.back_off, instance)
-            self.machine.after(1.0, self.create_again, instance)
+            self.machine.call_later(0.2, self.back_off, instance)
+            self.machine.call_later(1.0, self.create_again, instance)
             if self.task.after > 0:
                 self.machine.starts_by = self.world.loop.moment + self.task.after + REST_SECONDS
-                self.machine.after(self.task.after, self.restart, instance)
+                self.machine.call_later(self.task.after, self.restart, instance)
             return
         restarts = self.instance
         if restarts >= RESTARTS_LIMIT:
-            self.machine.after(1.0, self.back_off, instance)
+            self.machine.call_later(1.0, self.back_off, instance)
             return
         pause = BACKOFF_SECONDS[min(restarts, len(BACKOFF_SECONDS) - 1)]
         if self.machine.lag(0.0, 1.0) < 0.7:  # or the state between is never seen
-            self.machine.after(0.2, self.back_off, instance)
-        self.machine.after(pause, self.restart, instance)
+            self.machine.call_later(0.2, self.back_off, instance)
+        self.machine.call_later(pause, self.restart, instance)
 
     def show_log(self):
         """Make all of the log visible: the runtime tells of an end when the log has all of it."""
@@ -402,7 +404,7 @@ class Run:
         self.wake()
         reason = "PodInitializing" if self.is_init else "ContainerCreating"
         self.write({"waiting": {"reason": reason}}, last=self.last)
-        self.machine.after(self.machine.lag(0.1, 1.0), self.start)
+        self.machine.call_later(self.machine.lag(0.1, 1.0), self.start)
 
     def back_off(self, instance):
         if self.instance == instance and self.pod() is not None and not self.is_ending:
@@ -421,9 +423,9 @@ class Run:
         grace = float(self.raw["spec"].get("terminationGracePeriodSeconds", 30))
         on_term = self.task.on_term if "running" in self.state else ""
         if on_term == "deaf":
-            self.machine.after(grace, self.end, 137)
+            self.machine.call_later(grace, self.end, 137)
         elif on_term == "clean":
-            self.machine.after(min(self.machine.lag(0.1, 2.0), grace), self.end, 0)
+            self.machine.call_later(min(self.machine.lag(0.1, 2.0), grace), self.end, 0)
         else:
             self.end(143)
 
@@ -438,7 +440,7 @@ class Run:
             if code == 0:
                 self.world.oracle.evidence.told_to_end.add(self.pod_uid)
             self.write({"terminated": ended})
-            self.machine.after(self.machine.lag(0.01, 0.3), self.remove)
+            self.machine.call_later(self.machine.lag(0.01, 0.3), self.remove)
         else:
             self.remove()
 

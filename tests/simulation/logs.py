@@ -43,7 +43,7 @@ class Logs:
         log = run.logs[instance]
         machine = run.machine
         while True:
-            if machine.is_up and world.log_trouble(machine.name):
+            if machine.is_up and world.logs_fail(machine.name):
                 raise Unavailable("the connection broke off", status=0)
             now = world.loop.moment
             while machine.is_up and sent < len(log) and log[sent][0] <= now:
@@ -68,7 +68,7 @@ class Logs:
         machine = world.machines.get(node_of(pod))
         if machine is None or not machine.is_up:
             raise Unavailable("no route to host", status=0, reason="Timeout")
-        if world.log_trouble(machine.name):
+        if world.logs_fail(machine.name):
             raise Unavailable("the kubelet does not answer", status=500)
         run = machine.pods.get(pod["metadata"]["uid"])
         if run is None or not run.logs:

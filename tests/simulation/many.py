@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tests.simulation import known
-from tests.simulation.draw import draw
+from tests.simulation.generator import generate_schedule
 from tests.simulation.run import simulate
 
 # Large enough that handing it over costs nothing, small enough that progress can be told.
@@ -81,7 +81,7 @@ def _run_block(seeds, *, keeps_going, is_strict):
         known.KNOWN = ()
     found = Findings()
     for seed in seeds:
-        outcome = simulate(draw(seed))
+        outcome = simulate(generate_schedule(seed))
         found.count += 1
         found.steps += outcome.steps
         found.excused.update(outcome.excused)

@@ -19,11 +19,10 @@ from job_controller.core.state import node_state as judge
 from job_controller.core.state import run_state as verdict
 from job_controller.core.state.causes import has_started
 from job_controller.core.state.run_state import RUN_SUCCEEDED, RunState
-from terminator import completion as ending
+from terminator import completion
 from terminator import reconciler as terminator
-from terminator.ledger import writer as ledger
-from terminator.logs import read_policy as reading
-from terminator.logs import tail_read as tail
+from terminator.ledger import writer
+from terminator.logs import read_policy, tail_read
 from tests.simulation.client import Client
 
 # A defect of `decide` as a whole, for whoever runs the schedule to hand in.
@@ -103,7 +102,7 @@ def counts_by_name():
     with (
         patch.object(judge.RunContext, "assess_node", blind),
         patch.object(decision, "count_nodes", take),
-        patch.object(ending, "_is_completed", is_completed),
+        patch.object(completion, "_is_completed", is_completed),
     ):
         yield
     _LEDGER.clear()
@@ -156,7 +155,7 @@ def writes_idly():
 @contextmanager
 def forgets_evidence():
     """What could not be written is forgotten."""
-    real = ledger.Ledger._write
+    real = writer.Ledger._write
 
     async def write(self, book, report, entries):
         try:
@@ -165,7 +164,7 @@ def forgets_evidence():
             for node in entries:
                 book.pending.pop(node, None)
 
-    with patch.object(ledger.Ledger, "_write", write):
+    with patch.object(writer.Ledger, "_write", write):
         yield
 
 
@@ -201,13 +200,13 @@ def no_timers():
 @contextmanager
 def ignores_the_past():
     """The log of the instance before a restart is never read."""
-    real = reading.Reading._step_running
+    real = read_policy.LogReadState._step_running
 
     def step(self, now):
         self._previous_read = self._instance
         return real(self, now)
 
-    with patch.object(reading.Reading, "_step_running", step):
+    with patch.object(read_policy.LogReadState, "_step_running", step):
         yield
 
 
@@ -239,13 +238,13 @@ def exits_anyhow():
 @contextmanager
 def mixes_results():
     """All nodes that are entered together get the results of the first of them."""
-    real = ledger.patch_body
+    real = writer.build_patch
 
     def mixed(report, entries):
         results = entries[min(entries)].results
         return real(report, {n: replace(e, results=results) for n, e in entries.items()})
 
-    with patch.object(ledger, "patch_body", mixed):
+    with patch.object(writer, "build_patch", mixed):
         yield
 
 
@@ -270,8 +269,8 @@ def overlooks_gaps():
         pass
 
     with (
-        patch.object(tail.Findings, "forget_results_before", keep),
-        patch.object(tail.Findings, "forget_results_up_to", keep),
+        patch.object(tail_read.Findings, "drop_results_before", keep),
+        patch.object(tail_read.Findings, "drop_results_up_to", keep),
     ):
         yield
 
@@ -279,13 +278,13 @@ def overlooks_gaps():
 @contextmanager
 def mixes_starts():
     """What a start of the task has printed is told of the next one too."""
-    real = reading.Reading._new_instance
+    real = read_policy.LogReadState._new_instance
 
     def new_instance(self, restart_count):
         real(self, restart_count)
-        self.log.found.results.update(self.former.found.results)
+        self.log.findings.results.update(self.previous_log.findings.results)
 
-    with patch.object(reading.Reading, "_new_instance", new_instance):
+    with patch.object(read_policy.LogReadState, "_new_instance", new_instance):
         yield
 
 
@@ -293,14 +292,14 @@ def mixes_starts():
 def enters_twice():
     """Evidence is entered in every shard that lacks it."""
 
-    def assign(pending, shards, **_how):
+    def assign_to_shards(pending, shards, **_how):
         plans = {
             report.name: {n: e for n, e in pending.items() if n not in report.evidence}
             for report in shards
         }
         return {name: entries for name, entries in plans.items() if entries}
 
-    with patch.object(ledger, "assign", assign):
+    with patch.object(writer, "assign_to_shards", assign_to_shards):
         yield
 
 
@@ -359,7 +358,7 @@ def ignores_deadlines():
 @contextmanager
 def ignores_lifetimes():
     """A Job that has ended goes at once, whatever its time to live."""
-    with patch.object(ending, "_after", lambda *_: ending.Ending()):
+    with patch.object(completion, "_decide_by_ttl", lambda *_: completion.DeletionDecision()):
         yield
 
 
@@ -397,7 +396,7 @@ def forgets_the_absent():
     """A node whose pod has gone is wanted only if the DaemonSet controller counts it."""
     with (
         patch.object(tally, "find_absence", lambda *_: tally.Absence()),
-        patch.object(ending, "_absentees", lambda *_: (frozenset(), "")),
+        patch.object(completion, "_absent_nodes", lambda *_: (frozenset(), "")),
     ):
         yield
 

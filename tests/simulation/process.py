@@ -1,7 +1,7 @@
 """The two processes under test: the project's own, over the model's client and feeds.
 
 Everything above HTTP is real: `job_controller.main.Controller` (queue, workers, high-water marks,
-reconciler, core) and `terminator.scope.Watch` (scanner, ledger, reconciler). Replaced are the
+reconciler, core) and `terminator.scope.NamespaceScope` (scanner, ledger, reconciler). Replaced are the
 client, the reflectors' transport (see `feed`), the clock, events, metrics, and leader election:
 there is one process of each kind at a time, and a new one starts with empty memory and fresh lists.
 A crash is the end of the client first and of the tasks next, so nothing is tidied up in the API.
@@ -17,8 +17,8 @@ from job_controller.config import Config as ControllerConfig
 from job_controller.core.plan import WriteReportStatus, WriteStatus
 from job_controller.core.render import report_status as report
 from terminator.config import Config as TerminatorConfig
-from terminator.ledger import writer as ledger
-from terminator.scope import Watch
+from terminator.ledger import writer
+from terminator.scope import NamespaceScope
 from tests.simulation.client import Client
 from tests.simulation.feed import Feed
 from tests.simulation.quick import NOTHING, quick
@@ -60,7 +60,7 @@ class Process:
             return
         self.is_up = False
         self._world.note(self.name, "crashes")
-        self._world.trouble(self.name, seconds)
+        self._world.expect_delay(self.name, seconds)
         self.client.is_dead = True
         self._end()
         self._world.loop.call_later(seconds, self.start)
@@ -126,31 +126,31 @@ class ControllerProcess(Process):
 
 
 class TerminatorProcess(Process):
-    """`terminator.scope.Watch`, leading."""
+    """`terminator.scope.NamespaceScope`, leading."""
 
     name = "terminator"
 
     def __init__(self, world):
         super().__init__(world)
-        self._watch = None
+        self._scope = None
 
     async def _main(self, client):
         config = TerminatorConfig(
             resync_period=RESYNC_SECONDS, max_streams=self._world.schedule.streams, short_reads=4
         )
-        watch = self._watch = Watch(client, self._world.clock, NOTHING, lambda: config)
-        self._follow(watch.caches)
-        await watch.caches.wait_synced()
-        await watch.lead()
+        scope = self._scope = NamespaceScope(client, self._world.clock, NOTHING, lambda: config)
+        self._follow(scope.caches)
+        await scope.caches.wait_synced()
+        await scope.lead()
 
     def stop(self, seconds):
         if not self.is_up:
             return
         self.is_up = False
         self._world.note(self.name, "stops")
-        self._world.trouble(self.name, seconds)
-        if self._watch is not None:
-            self._watch.is_stopping = True
+        self._world.expect_delay(self.name, seconds)
+        if self._scope is not None:
+            self._scope.is_stopping = True
         self._end()
         self._world.loop.create_task(self._restart(self.client, self._task, seconds))
 
@@ -189,7 +189,7 @@ def virtual(world, decide):
     with (
         quick(),
         patch.object(report, "NODES_PER_SHARD", size),
-        patch.object(ledger, "SHARD_NODES", size),
+        patch.object(writer, "SHARD_NODES", size),
         patch.object(reconciler, "decide", deciding),
     ):
         yield

@@ -19,7 +19,7 @@ CLOSED = {"Succeeded", "Failed", "Cancelled"}
 def judge_rest(world):
     """Tell the oracle of everything that is not as it must be."""
     jobs = world.server.all(JOBS)
-    is_refused = bool(world.refused_for_ever())
+    is_refused = bool(world.refused_forever())
     living = {job["metadata"]["uid"] for job in jobs}
     for report in world.server.all(REPORTS):
         uid = report["spec"]["job"]["uid"]
@@ -51,8 +51,8 @@ def _judge_closed(world, report):
     nodes = status.get("nodes") or {}
     done = nodes.get("completed", 0) + nodes.get("failed", 0)
     if phase == "Succeeded" and done != nodes.get("desired"):
-        if uid in world.oracle.completion.overtaken:
-            world.oracle.excused["report: overtaken"] += 1
+        if uid in world.oracle.completion.superseded:
+            world.oracle.excused["report: superseded"] += 1
             return
         violate("report", f"the Job was deleted as completed, the report says {phase}, {nodes}")
 
@@ -67,7 +67,7 @@ class _Rest:
         self.status = job.get("status") or {}
         self.daemon_set = world.oracle.daemon_set_of(self.uid)
         found = self.daemon_set
-        self.wanted = world.oracle.completion.wanted(job)
+        self.desired = world.oracle.completion.desired(job)
         self.pods = owned_by(world.server, found) if found is not None else {}
         namespace = job["metadata"]["namespace"]
         report = world.server.get(REPORTS, self.status.get("report", ""), namespace) or {}
@@ -75,7 +75,7 @@ class _Rest:
         self.records = node_states(world, self.uid)
 
     def violate(self, invariant, words):
-        why = self.world.oracle.completion.explain(self.uid, self.wanted)
+        why = self.world.oracle.completion.explain(self.uid, self.desired)
         why += self.world.cluster.explain(self.uid)
         self.world.oracle.violate(invariant, words + why)
 
@@ -85,7 +85,7 @@ class _Rest:
                 self.judge_unstarted()
             return
         has_ended = is_true(self.job, "Complete") or is_true(self.job, "Failed")
-        if refused := self.world.refused_for_ever():
+        if refused := self.world.refused_forever():
             self.judge_refused(refused, has_ended=has_ended)
             return
         generation = self.job["metadata"]["generation"]
@@ -93,13 +93,13 @@ class _Rest:
             self.violate("observed", f"generation {generation} is not on record")
         if self.is_in_the_way(has_ended):
             return
-        truth = {node: self.state_of(node) for node in self.wanted}
+        truth = {node: self.state_of(node) for node in self.desired}
         self.judge_counts(truth)
         if is_true(self.job, "Complete"):
             # One that failed and left the selection keeps its Job for people to look at.
             has_failed = any(record.get("state") == "Failed" for record in self.records.values())
             is_done = all(state == "completed" for state in truth.values())
-            if self.wanted and is_done and not has_failed:
+            if self.desired and is_done and not has_failed:
                 self.violate("stuck", "every node completed, and the Job is still there")
             self.judge_nodes(truth)
         elif not has_ended:
@@ -118,7 +118,7 @@ class _Rest:
             self.violate("report", f"{self.report.get('phase')}, Job {self.status.get('phase')}")
 
     def judge_unstarted(self):
-        if refused := self.world.refused_for_ever():
+        if refused := self.world.refused_forever():
             # A Job does not start while its DaemonSet is refused.
             own = [what for what in refused if what[1].endswith(" daemonsets")]
             self.judge_refused(own, has_ended=False)
@@ -130,7 +130,7 @@ class _Rest:
 
         Unless what is refused as well is to say it, whatever else the writes in question are.
         """
-        if has_ended or ("controller", "patch status jobs") in self.world.refused_for_ever():
+        if has_ended or ("controller", "patch status jobs") in self.world.refused_forever():
             return
         now = self.world.loop.moment
         told = {c["type"]: c for c in self.status.get("conditions") or ()}.get("Progressing", {})
@@ -146,19 +146,19 @@ class _Rest:
 
     def is_in_the_way(self, has_ended):
         """Whether something keeps nodes from being counted, and have it judged by itself."""
-        if former := sorted(node for node in self.wanted if self.has_former_pod(node)):
+        if former := sorted(node for node in self.desired if self.has_former_pod(node)):
             self.violate("former pod", f"{former}: the pod of a deleted node is in the way")
             return True
         if ending := sorted(filter(self.is_ending, self.world.machines)):
             reasons = {c["reason"] for c in self.status["conditions"]}
             if not has_ended and "NodesUnreachable" not in reasons:
                 words = f"{ending}: down, the pod there cannot end: {sorted(reasons)}"
-                done = sum(self.is_entered(node) for node in self.wanted)
+                done = sum(self.is_entered(node) for node in self.desired)
                 if (self.status.get("nodes") or {}).get("completed", 0) > done:
-                    words += ", and completed nodes are counted that are not wanted"
+                    words += ", and completed nodes are counted that are not desired"
                 self.violate("ending pod", words)
             return True
-        if kept_out := sorted(node for node in self.wanted if self.is_kept_out(node)):
+        if kept_out := sorted(node for node in self.desired if self.is_kept_out(node)):
             self.violate("stuck", f"no shard has room for {kept_out}")
         return bool(kept_out)
 
@@ -195,12 +195,12 @@ class _Rest:
     # --- counts --------------------------------------------------------------------------
 
     def state_of(self, node):
-        """Return where a wanted node stands in truth."""
+        """Return where a desired node stands in truth."""
         world = self.world
         if self.is_entered(node):
             return "completed"
         record = self.records.get(node) or {}
-        if record.get("state") == "Failed" and record.get("uid") == self.wanted[node]:
+        if record.get("state") == "Failed" and record.get("uid") == self.desired[node]:
             return "failed"  # whether rightly so was judged when it was written
         machine = world.machines[node]
         if not machine.is_up or self.is_held(node):
@@ -211,7 +211,7 @@ class _Rest:
         # The kubelet keeps the log of one instance before the current one.
         instances = {(run.pod_uid, run.instance), (run.pod_uid, run.instance - 1)}
         # A pod that a machine before this one has run has not proved anything about this one.
-        tokens = world.oracle.evidence.tokens.get((node, self.wanted[node]), ())
+        tokens = world.oracle.evidence.tokens.get((node, self.desired[node]), ())
         if instances & world.oracle.records.printed and self.uid in tokens:
             self.violate("stuck", f"{node} has succeeded and is not in the ledger")
         return "active"
@@ -223,7 +223,7 @@ class _Rest:
         return not is_bound and intent.is_held(self.job["spec"], raw)
 
     def is_entered(self, node):
-        return self.world.oracle.is_entered(self.uid, node, self.wanted[node])
+        return self.world.oracle.is_entered(self.uid, node, self.desired[node])
 
     def run_of(self, node):
         pod = self.pods.get(node)

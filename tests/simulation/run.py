@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from loguru import logger
 
-from tests.simulation.events import create_job, strike
+from tests.simulation.events import apply_disturbance, create_job
 from tests.simulation.known import finding_of
 from tests.simulation.loop import VirtualLoop
 from tests.simulation.process import virtual
@@ -90,7 +90,7 @@ async def _live(world):
         else:
             create_job(world, plan)
     for disturbance in schedule.disturbances:
-        loop.call_at(disturbance.at, strike, world, disturbance)
+        loop.call_at(disturbance.at, apply_disturbance, world, disturbance)
     await asyncio.sleep(schedule.quiet_from)
     world.clear_faults()
     if await _rest(world):
@@ -130,7 +130,7 @@ async def _rest(world):
             return True
         await asyncio.sleep(5.0)
     words = f"still writing {HORIZON_SECONDS:g} s after the last trouble"
-    if world.refused_for_ever():
+    if world.refused_forever():
         words += ", writes are refused"
     world.oracle.violate("restless", words)
     return False
@@ -148,11 +148,11 @@ async def _restart(world):
         process.crash(0.1)
     await asyncio.sleep(AFTER_RESTART_SECONDS)
     if world.oracle.our_writes != before and world.oracle.their_writes == theirs:
-        if ("controller", "patch status jobreports") in world.refused_for_ever():
+        if ("controller", "patch status jobreports") in world.refused_forever():
             world.oracle.excused["restless: nothing is on record"] += 1
             return
         count = world.oracle.our_writes - before
-        if ("controller", "delete pods") in world.refused_for_ever() and count <= REFUSED_WRITES:
+        if ("controller", "delete pods") in world.refused_forever() and count <= REFUSED_WRITES:
             world.oracle.excused["restless: a pod may not be deleted"] += 1
             return
         words = f"{count} writes after a restart at rest"

@@ -1,7 +1,7 @@
 """A schedule: everything that is decided before a run begins, as data that can be cut down.
 
 The cluster, the Jobs, what their tasks do on each node, and a list of disturbances with the time at
-which each strikes. A seed gives a schedule (see `draw`); the shrinker takes parts of it away. Lags
+which each strikes. A seed gives a schedule (see `generator`); the shrinker takes parts of it away. Lags
 of watches and requests are not in the list: they come from the seed while the run goes on, unless
 the schedule is `calm`, and then they are all short.
 """

@@ -8,11 +8,11 @@ import pytest
 
 from job_controller.core.render import job_status
 from job_controller.core.state import node_counts
-from terminator.logs import search
+from terminator.logs import result_search
+from tests.simulation.defects import hides_refusals
 from tests.simulation.mutants import never_gives_up
 from tests.simulation.run import simulate
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
-from tests.simulation.troubles import hides_refusals
 
 SPEC = {"image": "example/task:1"}
 WAITS = {**SPEC, "failurePolicy": {"action": "Continue"}}
@@ -23,7 +23,7 @@ def schedule(nodes, spec, *disturbances):
     return Schedule(0, nodes, (JobPlan(spec=spec),), disturbances, calm=True)
 
 
-def test_a_retry_keeps_a_node_that_was_unreachable_before_it_had_started_for_sure():
+def test_retry_keeps_a_node_that_was_unreachable_before_its_start():
     nodes = NodePlan("n1"), NodePlan("n2", (Task("mount", 20.0),))
     found = simulate(
         schedule(
@@ -69,7 +69,7 @@ def test_a_node_that_does_not_count_for_a_while_counts_again(change):
     }
 
 
-def test_a_complete_job_whose_failed_node_is_retried_is_not_deleted_undone():
+def test_complete_job_is_kept_while_a_failed_node_is_retried():
     policy = {"action": "Continue", "maxFailedNodes": 1}
     found = simulate(
         schedule(
@@ -91,7 +91,7 @@ def test_a_complete_job_whose_failed_node_is_retried_is_not_deleted_undone():
     ],
     ids=["leave", "exclude"],
 )
-def test_a_failed_node_that_goes_does_not_fail_the_run_of_those_that_stay(watch, change):
+def test_deleted_failed_node_does_not_fail_the_run(watch, change):
     nodes = (
         *(NodePlan(f"n{i}", (Task("done", 100.0),)) for i in range(1, 10)),
         NodePlan("n0", (Task("fail", 1.0, 2, 99),)),
@@ -135,7 +135,7 @@ TALKATIVE = NodePlan("n1", (Task("done", 5.0, noise=120),)), NodePlan("n2", (Tas
 
 
 @pytest.mark.parametrize("kind", ["shutdown", "log_fails"])
-def test_results_are_not_owed_whose_log_went_before_it_could_be_searched(kind):
+def test_results_are_not_required_if_the_log_was_deleted_first(kind):
     """The token is read at 7.06, without a stream, and the results are further back."""
     gone = Disturbance(7.08, kind, what="n1", seconds=8.0)
     found = simulate(replace(schedule(TALKATIVE, WITH_RESULTS, gone), streams=0))
@@ -144,11 +144,11 @@ def test_results_are_not_owed_whose_log_went_before_it_could_be_searched(kind):
 
 
 @pytest.mark.parametrize("at", [16.0, 60.0])
-def test_results_are_owed_whose_log_could_be_searched(at):
+def test_results_are_required_if_the_log_could_be_searched(at):
     gone = Disturbance(at, "shutdown", what="n1")
     owed = replace(schedule(TALKATIVE, WITH_RESULTS, gone), streams=0)
     assert not simulate(owed).violations
-    with patch.object(search, "SEARCH_PAUSES_SECONDS", ()):
+    with patch.object(result_search, "SEARCH_RETRY_SECONDS", ()):
         assert "results" in simulate(owed).kinds
 
 
@@ -180,7 +180,7 @@ def test_a_daemon_set_that_is_refused_from_the_start_has_to_be_told():
         assert "untold" in simulate(refused).kinds
 
 
-def test_a_retry_that_fails_at_once_gives_the_job_its_whole_time_to_live_again():
+def test_retry_that_fails_at_once_restarts_the_ttl():
     nodes = NodePlan("n1"), NodePlan("n2", (Task("done", 20.0),))
     away = Disturbance(5.0, "down", what="n2", seconds=700.0)
     retry = Disturbance(220.0, "retry", "default/sample")

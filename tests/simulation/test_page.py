@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.simulation.draw import draw
+from tests.simulation.generator import generate_schedule
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.run import simulate
 
@@ -18,12 +18,12 @@ def blocks():
 
 
 def test_the_schedule_of_the_page_is_that_of_its_seed():
-    assert blocks()[0].splitlines() == draw(SEED).describe(), HOW
+    assert blocks()[0].splitlines() == generate_schedule(SEED).describe(), HOW
 
 
 def test_the_lines_of_the_page_are_in_the_trace_in_their_order():
     """Without the times, which a change of the product moves."""
-    trace = iter(simulate(draw(SEED), is_tracing=True).trace)
+    trace = iter(simulate(generate_schedule(SEED), is_tracing=True).trace)
     shown = [line.split(maxsplit=2)[1:] for block in blocks()[1:] for line in block.splitlines()]
     assert len(shown) > 10
     for actor, words in shown:
@@ -32,4 +32,4 @@ def test_the_lines_of_the_page_are_in_the_trace_in_their_order():
 
 def test_the_violation_of_the_page_is_found():
     with MUTANTS["complete_early"]():
-        assert "complete" in simulate(draw(100)).kinds
+        assert "complete" in simulate(generate_schedule(100)).kinds

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from job_controller.core.state import node_counts as tally
-from tests.simulation.draw import draw
+from tests.simulation.generator import generate_schedule
 from tests.simulation.many import Findings, run_many
 from tests.simulation.mutants import DECIDE, MUTANTS, forgets_versions
 from tests.simulation.run import simulate
@@ -64,7 +64,7 @@ def test_invariants_hold_in_every_schedule():
 
 @pytest.mark.parametrize("seed", FOUND)
 def test_a_schedule_that_has_found_a_defect_holds(seed):
-    assert not simulate(draw(seed)).violations
+    assert not simulate(generate_schedule(seed)).violations
 
 
 def test_a_living_pod_that_is_long_gone_stands_for_no_other_node():
@@ -95,7 +95,7 @@ def away(kind, seconds, *more, spec=None):
     )
 
 
-def test_a_completed_node_that_has_gone_while_its_next_pod_waited_is_not_counted():
+def test_deleted_node_with_a_gated_pod_is_not_counted():
     """The DaemonSet controller does not hear of deleted nodes."""
     schedule = Schedule(
         0,
@@ -149,7 +149,7 @@ def widened_at_the_last_moment():
     )
 
 
-def test_a_job_that_is_widened_at_the_last_moment_is_not_deleted_as_it_was_counted():
+def test_job_widened_during_the_count_is_not_deleted():
     assert not simulate(widened_at_the_last_moment()).violations
     with forgets_versions():
         (found,) = simulate(widened_at_the_last_moment()).violations
@@ -158,7 +158,7 @@ def test_a_job_that_is_widened_at_the_last_moment_is_not_deleted_as_it_was_count
 
 def test_each_feature_is_in_many_of_the_schedules():
     counts = Counter()
-    for schedule in map(draw, range(SCHEDULES)):
+    for schedule in map(generate_schedule, range(SCHEDULES)):
         jobs, tasks = schedule.jobs, [t for node in schedule.nodes for t in node.tasks]
         counts["exit"] += any(job.is_exit for job in jobs)
         counts["results"] += any("results" in job.spec for job in jobs)
@@ -183,15 +183,15 @@ def test_any_number_of_workers_finds_the_same():
 
 def test_the_same_seed_gives_the_same_trace_again():
     for seed in range(12):
-        first, second = (simulate(draw(seed), is_tracing=True) for _ in range(2))
+        first, second = (simulate(generate_schedule(seed), is_tracing=True) for _ in range(2))
         assert first.digest() == second.digest()
 
 
 def test_the_same_seed_gives_the_same_trace_in_another_process():
     code = (
-        "from tests.simulation.draw import draw\n"
+        "from tests.simulation.generator import generate_schedule\n"
         "from tests.simulation.run import simulate\n"
-        "print([simulate(draw(seed), is_tracing=True).digest() for seed in range(6)])\n"
+        "print([simulate(generate_schedule(seed), is_tracing=True).digest() for seed in range(6)])\n"
     )
     digests = {
         subprocess.run(
@@ -210,7 +210,10 @@ def test_the_same_seed_gives_the_same_trace_in_another_process():
 
 def test_tracing_changes_nothing():
     for seed in range(20, 30):
-        told, untold = simulate(draw(seed), is_tracing=True), simulate(draw(seed))
+        told, untold = (
+            simulate(generate_schedule(seed), is_tracing=True),
+            simulate(generate_schedule(seed)),
+        )
         assert (told.seconds, told.violations) == (untold.seconds, untold.violations)
 
 
@@ -223,7 +226,7 @@ def test_a_defect_is_caught(name):
 def test_a_failure_shrinks_to_a_readable_trace():
     with MUTANTS["complete_early"]():
         seed = _first_failure(start=100)
-        schedule = draw(seed)
+        schedule = generate_schedule(seed)
         outcome = simulate(schedule)
         smaller, shown = shrink(schedule, outcome)
     assert shown.kinds & outcome.kinds
@@ -234,6 +237,6 @@ def test_a_failure_shrinks_to_a_readable_trace():
 
 def _first_failure(start):
     for seed in range(start, start + MUTANT_SEEDS):
-        if simulate(draw(seed), decide=DECIDE.get("decide")).violations:
+        if simulate(generate_schedule(seed), decide=DECIDE.get("decide")).violations:
             return seed
     return None

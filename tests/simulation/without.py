@@ -1,4 +1,4 @@
-"""Schedules without one kind of trouble, and otherwise as they were; `troubles` says what for."""
+"""Schedules without one kind of trouble, and otherwise as they were; `defects` says what for."""
 
 from dataclasses import replace
 

@@ -9,7 +9,7 @@ from zlib import crc32
 
 from daemonset_job.api.names import LABEL_JOB
 from job_controller.core.decide import decide as real_decide
-from tests.simulation.cluster import Cluster
+from tests.simulation.cluster import ClusterModel
 from tests.simulation.kubelet import Machine
 from tests.simulation.logs import Logs
 from tests.simulation.loop import SimClock
@@ -20,7 +20,7 @@ from tests.simulation.server import DAEMON_SETS, NODES, PODS, Server
 # How often a lag is long, and how many times as long it is then.
 ROUGH = 0.06
 ROUGH_FACTOR = 12.0
-FOR_EVER_SECONDS = 1e6
+FOREVER_SECONDS = 1e6
 # What the node lifecycle controller makes of the status of a node's Ready condition.
 READY_TAINTS = {
     "False": "node.kubernetes.io/not-ready",
@@ -54,14 +54,14 @@ class World:
         self.refused_last = {}
         self._full = {}
         self._log_faults = {}
-        self.clear_from = {"controller": 0.0, "terminator": 0.0}
+        self.undisturbed_from = {"controller": 0.0, "terminator": 0.0}
         # Processes that do not know what became of a write of theirs, or of their predecessors'.
-        self.unheard = set()
+        self.unconfirmed_writers = set()
         self.machines = {}
         self.incarnations = {}
         self.oracle = Oracle(self)
         self.server = Server(self.clock, self._written, schedule.api_skews)
-        self.cluster = Cluster(self)
+        self.cluster = ClusterModel(self)
         self.logs = Logs(self)
         self.processes = {"controller": ControllerProcess(self)}
         self.processes["terminator"] = TerminatorProcess(self)
@@ -116,11 +116,11 @@ class World:
         parts = ",".join(part for part in parts if part != "metadata")
         self.note(actor, verb, plural, name, parts, detail)
 
-    # --- the weather ---------------------------------------------------------------------
+    # --- disturbances --------------------------------------------------------------------
 
-    def trouble(self, who, seconds):
+    def expect_delay(self, who, seconds):
         """Note that a process is not at its best until then."""
-        self.clear_from[who] = max(self.clear_from[who], self.loop.moment + seconds)
+        self.undisturbed_from[who] = max(self.undisturbed_from[who], self.loop.moment + seconds)
 
     def add_fault(self, who, what, mode, seconds):
         self._faults.append((who, what, mode, seconds))
@@ -131,7 +131,7 @@ class World:
             for i, (name, what, mode, seconds) in enumerate(self._faults):
                 if name == who and what in {plural, "*"}:
                     del self._faults[i]
-                    self.trouble(who, 3.0 + 2 * seconds)
+                    self.expect_delay(who, 3.0 + 2 * seconds)
                     return mode, seconds
         return "", 0.0
 
@@ -149,15 +149,15 @@ class World:
 
     def refuse_write(self, who, what, mode, seconds):
         """Refuse writes of a process: `what` is "verb resource", `mode` the status."""
-        self._refused_writes[who, what] = (mode, self.loop.moment + (seconds or FOR_EVER_SECONDS))
-        self.trouble(who, seconds + 35.0 if seconds else FOR_EVER_SECONDS)
+        self._refused_writes[who, what] = (mode, self.loop.moment + (seconds or FOREVER_SECONDS))
+        self.expect_delay(who, seconds + 35.0 if seconds else FOREVER_SECONDS)
         if seconds:
             # Who was refused for long tries again after a while only.
             self.quiet_from = max(self.quiet_from, self.loop.moment + seconds + 35.0)
 
-    def refused_for_ever(self):
+    def refused_forever(self):
         """Return the (process, "verb resource") of writes that are refused from now on."""
-        limit = self.loop.moment + FOR_EVER_SECONDS / 2
+        limit = self.loop.moment + FOREVER_SECONDS / 2
         return [what for what, (_, end) in self._refused_writes.items() if end > limit]
 
     def refused_write(self, who, verb, plural):
@@ -181,12 +181,12 @@ class World:
             for run in machine.pods.values():
                 self.oracle.evidence.results.cannot_be_asked(run)
         self._log_faults[kind, node] = self.loop.moment + seconds
-        self.trouble("terminator", seconds + 3.0)
+        self.expect_delay("terminator", seconds + 3.0)
 
-    def log_trouble(self, node):
+    def logs_fail(self, node):
         return self._log_faults.get(("log_fails", node), -1.0) > self.loop.moment
 
-    def log_troubled_lately(self, node, seconds):
+    def logs_failed_lately(self, node, seconds):
         """Return whether the node's logs could not be read, or not all of them, lately."""
         machine = self.machines.get(node)
         if machine is not None and not machine.is_up:
@@ -198,7 +198,7 @@ class World:
     def loses_lines(self, node):
         return self._log_faults.get(("lose_lines", node), -1.0) > self.loop.moment
 
-    def log_late(self, node):
+    def log_delay(self, node):
         """Return how late a line that is written now becomes visible."""
         end = self._log_faults.get(("log_late", node), -1.0)
         return max(end - self.loop.moment, 0.0)

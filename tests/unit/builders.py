@@ -76,7 +76,7 @@ def done(node: str, uid: str | None = None, at="2026-01-02T03:04:00.123456789Z")
 
 
 @dataclass
-class World:
+class SampleCluster:
     """A Job's surroundings; `snapshot()` is what a controller with fresh caches sees."""
 
     job: Job = field(default_factory=lambda: started(make_job()))
@@ -161,9 +161,9 @@ def seen_before(snapshot: Snapshot, since: timedelta, now: datetime = NOW) -> Sn
     return replace(snapshot, seen=update_sightings({}, scene, now - since))
 
 
-def world(*node_names: str, running=True, **changes) -> World:
-    """Return a World with these nodes, a running pod on each unless `running` is False."""
-    return World(
+def make_cluster(*node_names: str, running=True, **changes) -> SampleCluster:
+    """Return a SampleCluster with these nodes, a running pod on each unless `running` is False."""
+    return SampleCluster(
         nodes={name: make_node(name) for name in node_names},
         pods=[make_pod(name) for name in node_names] if running else [],
         **changes,

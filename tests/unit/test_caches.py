@@ -14,7 +14,7 @@ from daemonset_job.kube.client.unreadable import Unreadable
 from job_controller.caches import DEBOUNCE_SECONDS, Caches
 from job_controller.core.desired.daemon_set import build_daemon_set
 from tests.clocks import FakeClock
-from tests.unit.builders import NOW, World, make_job, make_node, make_pod, world
+from tests.unit.builders import NOW, SampleCluster, make_cluster, make_job, make_node, make_pod
 
 SOON, AT_ONCE = DEBOUNCE_SECONDS, 0.0
 KEY = ("default", "sample")
@@ -45,32 +45,32 @@ class Told:
 
 
 @pytest.fixture
-def w() -> World:
-    return world("a", "b")
+def cluster() -> SampleCluster:
+    return make_cluster("a", "b")
 
 
 @pytest.fixture
-def told(w) -> Told:
-    return Told(w.job, make_job("other"), daemon_sets=[w.daemon_set()])
+def told(cluster) -> Told:
+    return Told(cluster.job, make_job("other"), daemon_sets=[cluster.daemon_set()])
 
 
-def test_a_job_concerns_itself_at_once(told, w):
+def test_a_job_concerns_itself_at_once(told, cluster):
     change = told.caches._job_changed
-    assert told.of(change, None, w.job) == [(KEY, AT_ONCE)]
-    assert told.of(change, w.job, w.job) == [(KEY, AT_ONCE)]
-    assert told.of(change, w.job, None) == [(KEY, AT_ONCE)]
+    assert told.of(change, None, cluster.job) == [(KEY, AT_ONCE)]
+    assert told.of(change, cluster.job, cluster.job) == [(KEY, AT_ONCE)]
+    assert told.of(change, cluster.job, None) == [(KEY, AT_ONCE)]
 
 
-def test_a_report_concerns_the_job_of_its_name_even_if_that_is_gone(told, w):
-    change, report = told.caches._report_changed, w.report()
+def test_a_report_concerns_the_job_of_its_name_even_if_that_is_gone(told, cluster):
+    change, report = told.caches._report_changed, cluster.report()
     assert told.of(change, None, report) == [(KEY, AT_ONCE)]
     assert told.of(change, report, None) == [(KEY, AT_ONCE)]
     gone = replace(report, job_name="gone")
     assert told.of(change, None, gone) == [(("default", "gone"), AT_ONCE)]
 
 
-def test_a_daemon_set_concerns_the_job_that_would_have_its_name(told, w):
-    change, found = told.caches._daemon_set_changed, w.daemon_set()
+def test_a_daemon_set_concerns_the_job_that_would_have_its_name(told, cluster):
+    change, found = told.caches._daemon_set_changed, cluster.daemon_set()
     assert told.of(change, None, found) == [(KEY, AT_ONCE)]
     assert told.of(change, found, found) == [(KEY, SOON)]
     assert told.of(change, found, None) == [(KEY, AT_ONCE)]
@@ -123,19 +123,19 @@ def raw_node(version, beat):
     }
 
 
-def test_a_heartbeat_concerns_nobody(w):
-    told = Told(w.job, make_job("other"), daemon_sets=[selecting(w)])
+def test_a_heartbeat_concerns_nobody(cluster):
+    told = Told(cluster.job, make_job("other"), daemon_sets=[selecting(cluster)])
     old = parse_node(raw_node("1", "2026-01-02T03:04:05Z"))
     new = parse_node(raw_node("2", "2026-01-02T03:09:05Z"))
     assert told.of(told.caches._node_changed, old, new) == []
 
 
-def selecting(w, **pod_spec):
+def selecting(cluster, **pod_spec):
     """Return a DaemonSet whose pods are for nodes of a zone."""
     rule = {"key": "zone", "operator": "In", "values": ["a"]}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}
     spec = {"affinity": {"nodeAffinity": {REQUIRED: terms}}, **pod_spec}
-    return replace(w.daemon_set(), spec={"template": {"spec": spec}})
+    return replace(cluster.daemon_set(), spec={"template": {"spec": spec}})
 
 
 ZONED = replace(NODE, labels={"zone": "a", "pool": "x"})
@@ -152,49 +152,51 @@ ZONED = replace(NODE, labels={"zone": "a", "pool": "x"})
     ],
     ids=["changed", "gone", "another", "more", "none"],
 )
-def test_a_label_concerns_the_jobs_that_choose_nodes_by_it(w, labels, woken):
-    told = Told(w.job, make_job("other"), daemon_sets=[selecting(w)])
+def test_a_label_concerns_the_jobs_that_choose_nodes_by_it(cluster, labels, woken):
+    told = Told(cluster.job, make_job("other"), daemon_sets=[selecting(cluster)])
     changed = replace(ZONED, resource_version="2", labels=labels)
     assert told.of(told.caches._node_changed, ZONED, changed) == woken
 
 
-def test_a_label_that_a_template_selects_by_concerns_its_job(w):
-    told = Told(w.job, daemon_sets=[selecting(w, nodeSelector={"pool": "x"})])
+def test_a_label_that_a_template_selects_by_concerns_its_job(cluster):
+    told = Told(cluster.job, daemon_sets=[selecting(cluster, nodeSelector={"pool": "x"})])
     changed = replace(ZONED, labels={"zone": "a", "pool": "y"})
     assert told.of(told.caches._node_changed, ZONED, changed) == [(KEY, SOON)]
 
 
-def test_pods_are_found_by_owner_and_not_by_label(told, w):
+def test_pods_are_found_by_owner_and_not_by_label(told, cluster):
     pods = told.caches._pods.store
     own, forged = make_pod("a"), replace(make_pod("b"), owner_uid="x")
     pods.put(own)
     pods.put(forged)
-    assert told.caches.pods_of(w.daemon_set()) == (own,)
+    assert told.caches.pods_of(cluster.daemon_set()) == (own,)
 
 
-def test_a_pod_of_another_namespace_is_nobodys_whatever_owner_it_names(told, w):
+def test_pod_of_another_namespace_has_no_owner_here(told, cluster):
     foreign = replace(make_pod("a"), namespace="elsewhere")
     told.caches._pods.store.put(foreign)
-    assert told.caches.pods_of(w.daemon_set()) == ()
+    assert told.caches.pods_of(cluster.daemon_set()) == ()
     assert told.of(told.caches._pod_changed, None, foreign) == []
 
 
-def test_reports_are_found_by_the_name_of_their_job(told, w):
-    report = w.report()
+def test_reports_are_found_by_the_name_of_their_job(told, cluster):
+    report = cluster.report()
     told.caches._reports.store.put(report)
     told.caches._reports.store.put(replace(report, name="x", job_name="gone"))
     assert told.caches.reports_of(KEY) == (report,)
     assert told.caches.reported_keys() == {KEY, ("default", "gone")}
 
 
-def test_a_daemon_set_is_found_by_namespace_and_name(told, w):
-    name = build_daemon_set(w.job, gated=False, settings=w.snapshot().settings)["metadata"]["name"]
-    assert told.caches.daemon_set("default", name) == w.daemon_set()
+def test_a_daemon_set_is_found_by_namespace_and_name(told, cluster):
+    name = build_daemon_set(cluster.job, gated=False, settings=cluster.snapshot().settings)[
+        "metadata"
+    ]["name"]
+    assert told.caches.daemon_set("default", name) == cluster.daemon_set()
     assert told.caches.daemon_set("elsewhere", name) is None
 
 
-def test_reports_whose_job_is_there_or_cannot_be_read_are_not_of_the_past(told, w):
-    report = w.report()
+def test_reports_of_existing_or_unreadable_jobs_are_not_closed(told, cluster):
+    report = cluster.report()
     gone = replace(report, name="x", job_name="gone", job_uid="gone")
     unread = replace(report, name="y", job_name="unread", job_uid="unread")
     for each in (report, gone, unread, replace(gone, namespace="elsewhere")):
@@ -205,12 +207,12 @@ def test_reports_whose_job_is_there_or_cannot_be_read_are_not_of_the_past(told, 
     assert told.caches.past_reports("default") == [gone]
 
 
-def test_of_a_job_that_is_gone_summaries_are_kept(w):
-    told = Told(w.job)
-    report = replace(w.report(), status={"phase": "Running", "nodeStates": {"a": {}}})
+def test_of_a_job_that_is_gone_summaries_are_kept(cluster):
+    told = Told(cluster.job)
+    report = replace(cluster.report(), status={"phase": "Running", "nodeStates": {"a": {}}})
     told.caches._reports.store.put(report)
-    assert told.caches.full_reports.is_complete(w.job.uid)
+    assert told.caches.full_reports.is_complete(cluster.job.uid)
     told.caches._jobs.store.remove(KEY)
-    told.caches._job_changed(w.job, None)
-    assert not told.caches.full_reports.is_complete(w.job.uid)
+    told.caches._job_changed(cluster.job, None)
+    assert not told.caches.full_reports.is_complete(cluster.job.uid)
     assert told.caches.reports_of(KEY)[0].status == {"phase": "Running"}

@@ -301,7 +301,7 @@ def test_policies_are_there_before_what_they_guard():
     assert set(resources[: len(first)]) == first
 
 
-def test_the_policies_of_the_system_ask_the_accounts_of_the_system_only():
+def test_admission_policies_apply_to_the_system_accounts_only():
     account = one("ServiceAccount")["metadata"]
     user = f"system:serviceaccount:{account['namespace']}:{account['name']}"
     of_the_system = [each for each in policies() if "-system-" in each["metadata"]["name"]]

@@ -5,7 +5,7 @@ import tarfile
 
 import pytest
 
-from hack.devcluster import bases, dockerfile
+from hack.devcluster import base_images, dockerfile
 from hack.devcluster.archive import Image, merge, read_images, write_archive, write_layer
 from hack.devcluster.errors import DevclusterError
 
@@ -46,8 +46,8 @@ def test_bases_are_replaced_in_from_and_arg_lines_only():
 
 
 def test_bases_of_ours_are_known_by_both_names():
-    slim = bases.find("docker.io/library/python:3.11-slim")
-    assert bases.find("docker.io/library/python:3.11-slim-bookworm") is slim
+    slim = base_images.find("docker.io/library/python:3.11-slim")
+    assert base_images.find("docker.io/library/python:3.11-slim-bookworm") is slim
 
 
 def test_an_archive_holds_shared_layers_once_and_names_its_images(tmp_path):

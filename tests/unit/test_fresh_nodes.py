@@ -12,13 +12,13 @@ BACK = replace(AWAY, ready=True, resource_version="7")
 
 
 @pytest.mark.parametrize("version", ["3", "5", "9"])
-def test_what_was_read_counts_unless_the_cache_has_heard_of_something_newer(version):
+def test_fresh_read_counts_unless_the_cache_is_newer(version):
     heard = replace(AWAY, resource_version=version)
     reads = {"a": NodeRead(AWAY, BACK, 0.0, version="8")}
     assert with_fresh_nodes({"a": heard}, reads) == {"a": heard if version == "9" else BACK}
 
 
-def test_a_node_that_had_gone_is_left_out_whatever_the_cache_hears_late():
+def test_deleted_node_is_left_out_although_the_cache_is_stale():
     heard = replace(AWAY, resource_version="5")
     assert with_fresh_nodes({"a": heard}, {"a": NodeRead(AWAY, None, 0.0, version="8")}) == {}
 

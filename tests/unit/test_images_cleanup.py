@@ -76,7 +76,7 @@ def test_a_link_on_the_way_is_not_followed(target, tmp_path, place, path):
 
 
 @pytest.mark.parametrize("path", ["none/x", "bar/x", "foo/none/deeper/x"])
-def test_what_is_below_something_that_is_no_directory_is_removed_already(target, path):
+def test_path_below_a_file_counts_as_removed(target, path):
     assert remove(target, f"{target}/{path}").returncode == 0
     assert sorted(p.name for p in target.iterdir()) == ["bar", "foo"]
 

@@ -254,7 +254,7 @@ def test_it_works_without_a_state_directory(task):
         assert task.errors == ""
 
 
-def test_a_state_directory_that_cannot_be_written_is_said_and_survived(task):
+def test_unwritable_state_directory_is_reported_and_survived(task):
     task.script("a", "echo worked")
     # A file system that even root cannot write to.
     assert task.complete(DAEMONSET_JOB_STATE="/proc/self") == 0

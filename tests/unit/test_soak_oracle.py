@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.soak_jobs import draw_wish
 from benchmarks.soak_nodes import NodeHistory, matches
-from benchmarks.soak_oracle import Run, Touch, judge, wanted_nodes
+from benchmarks.soak_oracle import JobRun, Touch, desired_nodes, judge
 from benchmarks.soak_wish import Place
 
 PLACE = Place(("a",), ("n0", "n1"), ("fake-0",))
@@ -39,7 +39,7 @@ def report(phase="Succeeded", completed=("n0", "n1", "fake-0"), **states):
 def run(kind="log", reports=None, starts=None, **fields):
     wish = draw_wish(random.Random(1), PLACE, 1, kind=kind)
     did = [("start", BEGIN + 2), ("end", BEGIN + 4)]
-    found = Run(
+    found = JobRun(
         wish,
         created_at=BEGIN,
         edits=[(BEGIN, wish.spec.get("nodes"))],
@@ -60,12 +60,12 @@ def test_a_job_that_did_what_was_asked_for_is_right(history):
 
 def test_a_wanted_node_that_has_not_completed_is_found(history):
     found = judge(run(reports=[report(completed=("n0", "fake-0"))]), history, [])
-    assert found == ["1 node was wanted and has not completed: n1"]
+    assert found == ["1 node was desired and has not completed: n1"]
 
 
 def test_the_evidence_of_a_former_node_of_that_name_proves_nothing(history):
     history.observe(500, [node("n0"), node("n1", uid="other"), node("fake-0")])
-    assert judge(run(), history, []) == ["1 node was wanted and has not completed: n1"]
+    assert judge(run(), history, []) == ["1 node was desired and has not completed: n1"]
 
 
 def test_an_edit_that_was_taken_counts_however_late(history):
@@ -75,30 +75,30 @@ def test_an_edit_that_was_taken_counts_however_late(history):
     assert judge(narrow, history, []) == []
     narrow.edits.append((END - 1, None))
     assert judge(narrow, history, []) == [
-        "2 nodes were wanted and have not completed: fake-0, n1",
+        "2 nodes were desired and have not completed: fake-0, n1",
     ]
 
 
-def test_a_node_that_was_closed_or_joined_of_late_is_not_wanted_for_certain(history):
+def test_recently_tainted_or_joined_node_is_not_surely_desired(history):
     three = [node("n0", zone="a"), node("n1", effect="NoSchedule"), node("fake-0")]
     history.observe(BEGIN + 20, three)
-    assert set(wanted_nodes(run(), history)) == {"n0", "fake-0"}
+    assert set(desired_nodes(run(), history)) == {"n0", "fake-0"}
     history.observe(BEGIN + 30, [*three, node("n2")])
-    assert set(wanted_nodes(run(), history)) == {"n0", "fake-0"}
+    assert set(desired_nodes(run(), history)) == {"n0", "fake-0"}
     history.observe(END - 5, [node("n0", zone="a"), node("n1"), node("fake-0")])
-    assert set(wanted_nodes(run(), history)) == {"n0", "fake-0"}
+    assert set(desired_nodes(run(), history)) == {"n0", "fake-0"}
 
 
 def test_a_node_that_joined_in_good_time_is_wanted(history):
     history.observe(BEGIN + 5, [node("n0"), node("n1"), node("fake-0"), node("n2")])
-    assert "n2" in wanted_nodes(run(), history)
+    assert "n2" in desired_nodes(run(), history)
     history.blind.append((BEGIN + 15, BEGIN + 20))
-    assert "n2" not in wanted_nodes(run(), history)
+    assert "n2" not in desired_nodes(run(), history)
 
 
 def test_a_taint_that_only_is_a_preference_closes_nothing(history):
     history.observe(BEGIN + 1, [node("n0", effect="PreferNoSchedule", zone="a")])
-    assert "n0" in wanted_nodes(run(), history)
+    assert "n0" in desired_nodes(run(), history)
 
 
 def test_a_completed_node_whose_task_never_ended_is_found(history):
@@ -175,9 +175,9 @@ def test_a_suspended_job_starts_nothing(history):
 
 def test_what_has_been_forgotten_changes_nothing_about_later_times(history):
     history.observe(500, [node("n0"), node("fake-0")])
-    before = wanted_nodes(run(), history)
+    before = desired_nodes(run(), history)
     history.forget_before(900)
-    assert wanted_nodes(run(), history) == before == {"n0": "n0-uid", "fake-0": "fake-0-uid"}
+    assert desired_nodes(run(), history) == before == {"n0": "n0-uid", "fake-0": "fake-0-uid"}
     assert "n1" not in history.changes
 
 

@@ -144,7 +144,7 @@ def test_gauges_are_found_under_one_name_for_both_programs():
     assert parse_totals(text) == {'reconciles_total{component="controller",result="failed"}': 4}
 
 
-def test_a_page_holds_every_series_and_every_problem_and_nothing_from_elsewhere():
+def test_page_shows_all_series_and_problems_and_loads_nothing():
     lines = [{"type": "start", "hours": 1, "seed": 2}]
     for number in range(30):
         line = sample(number, process(rss_mib=80 + number, log_streams=number % 3))

@@ -61,7 +61,7 @@ def _affinity(nodes: Iterable[str]) -> dict[str, Any]:
 
 
 @dataclass
-class Run:
+class FakeRun:
     """One Job in the fake cluster."""
 
     server: FakeApiServer
@@ -169,7 +169,7 @@ class Run:
 
 
 @dataclass
-class Cluster:
+class TerminatorCluster:
     """The fake cluster, and the terminators that run on it."""
 
     server: FakeApiServer
@@ -207,9 +207,9 @@ class Cluster:
         *,
         report: bool = True,
         **spec: Any,
-    ) -> Run:
+    ) -> FakeRun:
         """Create a Job with everything the controller and Kubernetes make of it."""
-        run = Run(self.server, name, namespace, nodes)
+        run = FakeRun(self.server, name, namespace, nodes)
         for node in nodes:
             self.add_node(node)
         meta = {"name": name, "namespace": namespace, "generation": 1}
@@ -257,7 +257,7 @@ class Cluster:
         async def nothing(_ledger):
             pass
 
-        terminator._watch._flush_last = nothing
+        terminator._scope._final_flush = nothing
         await self.stop(task)
 
     async def stop(self, task: asyncio.Task[None]) -> None:

@@ -7,12 +7,12 @@ import pytest
 
 from daemonset_job.kube.client.client import KubeClient
 from tests.contract.fake_api import FakeApiServer
-from tests.contract.terminator.cluster import Cluster
+from tests.contract.terminator.cluster import TerminatorCluster
 
 
 @pytest.fixture
-async def cluster(server: FakeApiServer, client: KubeClient) -> AsyncIterator[Cluster]:
-    cluster = Cluster(server, client)
+async def cluster(server: FakeApiServer, client: KubeClient) -> AsyncIterator[TerminatorCluster]:
+    cluster = TerminatorCluster(server, client)
     yield cluster
     for task in cluster.tasks:
         task.cancel()

@@ -86,7 +86,7 @@ async def test_a_file_that_goes_and_comes(tmp_path, follow):
     await eventually(lambda: texts == ["maxStreams: 1\n", None])
 
 
-async def test_what_cannot_be_read_is_an_error_and_the_next_good_text_is_taken(mount, follow):
+async def test_unreadable_file_is_an_error_and_the_next_good_one_is_used(mount, follow):
     texts, errors = await follow(mount.path)
     mount.write("x" * (SIZE_LIMIT + 1))
     await eventually(lambda: errors)
@@ -131,7 +131,7 @@ def errors_of(reloader):
 
 
 def test_a_good_text_is_applied(reloader):
-    reloader.take("maxStreams: 5\nlogLevel: debug\nlogFormat: json\n")
+    reloader.apply_text("maxStreams: 5\nlogLevel: debug\nlogFormat: json\n")
     (config,) = reloader.applied
     assert (config.max_streams, config.termination_word) == (5, "fini")
     assert reloader.levels == [("DEBUG", True)]
@@ -139,14 +139,14 @@ def test_a_good_text_is_applied(reloader):
 
 
 def test_a_file_that_is_gone_leaves_the_environment(reloader):
-    reloader.take(None)
+    reloader.apply_text(None)
     assert reloader.applied == [Config(termination_word="fini")]
 
 
 def test_a_bad_text_changes_nothing_and_says_why(reloader):
     said = []
     sink = logger.add(lambda message: said.append(message.record))
-    reloader.take("maxStreams: many\nlogLevel: loud\n")
+    reloader.apply_text("maxStreams: many\nlogLevel: loud\n")
     logger.remove(sink)
     assert reloader.applied == []
     assert reloader.levels == []

@@ -37,11 +37,11 @@ def target(namespace, name):
 
 
 @pytest.mark.parametrize("seconds", [0.25, 5.0])
-async def test_thousands_of_talkative_pods_delay_another_namespace_by_less_than_two_seconds(
+async def test_noisy_pods_delay_another_namespace_by_less_than_two_seconds(
     server, client, monkeypatch, seconds
 ):
     """With kubelets that answer at once, and with some that need longer than a read may."""
-    monkeypatch.setattr("terminator.logs.read_budget.SPARE_BYTES", 0)
+    monkeypatch.setattr("terminator.logs.read_budget.BUDGET_BYTES", 0)
     server.delay_next("GET", "/namespaces/tenant/pods/.*/log", seconds, times=1_000_000)
     talk = FakeLog(server.clock)
     talk.write(*[b"x" * 4000] * 80)
@@ -51,13 +51,13 @@ async def test_thousands_of_talkative_pods_delay_another_namespace_by_less_than_
         LoopClock(START),
         Metrics(),
         limits=Limits(),
-        on_found=lambda _job, target, findings: found.setdefault(target.pod.uid, findings),
+        on_findings=lambda _job, target, findings: found.setdefault(target.pod.uid, findings),
     )
     running = asyncio.create_task(scanner.run())
     many = [target("tenant", f"n{number}") for number in range(TALKATIVE_PODS)]
     for each in many:
         server.logs["tenant", each.pod.name, CONTAINER_NAME, False] = talk
-    scanner.set_targets(("tenant", "talkative"), many)
+    scanner.set_targets(("tenant", "noisy"), many)
     await asyncio.sleep(5)
     assert server.count("GET", "/namespaces/tenant/pods") > 60
 

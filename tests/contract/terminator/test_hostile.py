@@ -57,9 +57,7 @@ async def watch_passes(spent):
 
 
 @pytest.mark.parametrize("size", [100, regex_line_bytes(500), 1000])
-async def test_the_worst_tenant_takes_neither_the_lease_nor_others_completions(
-    cluster, server, size
-):
+async def test_worst_tenant_disturbs_neither_lease_nor_other_completions(cluster, server, size):
     nodes = tuple(f"h{number:02}" for number in range(24))
     hostile = cluster.add_job(nodes=nodes, namespace="hostile", completion=COMPLETION)
     printed = lines(2000, size)

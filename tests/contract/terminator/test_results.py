@@ -6,8 +6,8 @@ import pytest
 
 from daemonset_job.kube.client.resource import PODS
 from terminator.config import Config
-from terminator.logs.back import BACK_BYTES
-from terminator.logs.search import SEARCH_TIMEOUT_SECONDS
+from terminator.logs.backward_read import BACKWARD_BYTES
+from terminator.logs.result_search import SEARCH_TIMEOUT_SECONDS
 from terminator.logs.tail_read import TAIL_LINES
 from tests.contract.terminator.cluster import eventually, running, terminated
 
@@ -57,7 +57,7 @@ async def test_they_are_found_in_mode_exit(cluster, server):
     assert server.count("GET", f"/pods/{run.pod('b')}/log") == 1
 
 
-async def test_those_of_the_first_start_stay_when_a_reboot_starts_the_task_again(cluster, server):
+async def test_results_of_the_first_start_stay_after_a_reboot(cluster, server):
     run = cluster.add_job(nodes=("a", "b"), completion={"mode": "Exit"}, results=RESULTS)
     cluster.start()
     run.log("a").write(IP)
@@ -103,13 +103,11 @@ async def test_the_search_ends_after_a_number_of_bytes(cluster, server):
     await eventually(lambda: run.completed() == {"a"})
     assert "results" not in run.evidence()["a"]
     read = cluster.sample(terminator, "log_read_bytes_total")
-    assert read < BACK_BYTES + 2 * TAIL_LINES * 100 + 64 * 1024
+    assert read < BACKWARD_BYTES + 2 * TAIL_LINES * 100 + 64 * 1024
 
 
 @pytest.mark.parametrize(("times", "results"), [(2, {"ip": "10.0.0.1"}), (10_000, {})])
-async def test_a_search_that_fails_is_tried_again_and_holds_up_nobody_for_long(
-    cluster, server, times, results
-):
+async def test_failed_search_is_retried_and_delays_no_other_log(cluster, server, times, results):
     run = cluster.add_job(nodes=("a",), results=RESULTS)
     run.log("a").write(IP, *MUCH, "done")
     server.fail_next("GET", "tailLines=2000", 500, times=times)
@@ -119,7 +117,7 @@ async def test_a_search_that_fails_is_tried_again_and_holds_up_nobody_for_long(
 
 
 @pytest.mark.parametrize("streams", [0, 8])
-async def test_a_completion_is_entered_though_the_pod_goes_during_the_search(
+async def test_completion_is_recorded_if_the_pod_is_deleted_during_the_search(
     cluster, server, streams
 ):
     run = cluster.add_job(nodes=("a",), results=RESULTS)
@@ -161,7 +159,7 @@ async def test_a_stopped_terminator_leaves_the_search_to_the_next_one(cluster, s
 
 
 async def test_a_search_gives_up_no_place_of_slow_reads(cluster, server, monkeypatch):
-    monkeypatch.setattr("terminator.logs.scanner.SLOW_LIMIT", 0)
+    monkeypatch.setattr("terminator.logs.scanner.SLOW_READS_LIMIT", 0)
     run = cluster.add_job(nodes=("a",), results=RESULTS)
     run.log("a").write(IP, *MUCH, "done")
     server.delay_next("GET", SEARCH, 5.0)
@@ -171,7 +169,7 @@ async def test_a_search_gives_up_no_place_of_slow_reads(cluster, server, monkeyp
 
 
 async def test_no_more_logs_are_searched_at_a_time_than_allowed(cluster, server, monkeypatch):
-    monkeypatch.setattr("terminator.logs.search.SEARCHES", 2)
+    monkeypatch.setattr("terminator.logs.result_search.SEARCHES", 2)
     nodes = tuple(f"n{number}" for number in range(8))
     many = cluster.add_job("many", nodes=nodes, results=RESULTS)
     few = cluster.add_job("few", nodes=nodes[:1], results=RESULTS)
@@ -209,7 +207,7 @@ async def test_what_a_start_that_failed_has_printed_is_not_told_of_the_next(clus
     assert run.evidence()["a"]["results"] == {"n": "2"}
 
 
-async def test_results_that_a_stream_saw_are_kept_for_the_last_read_after_a_restart(cluster):
+async def test_results_from_a_stream_survive_the_read_after_a_restart(cluster):
     """Much was printed between the result and the token: more than is searched."""
     run = cluster.add_job(nodes=("a",), results=RESULTS)
     cluster.start()
@@ -260,9 +258,7 @@ async def test_in_mode_exit_results_are_those_of_the_start_that_ended_well(clust
     assert "results" not in run.evidence()["a"]
 
 
-async def test_in_mode_exit_the_start_before_is_not_told_with_the_one_that_ends_meanwhile(
-    cluster, server
-):
+async def test_exit_mode_does_not_mix_results_of_two_starts(cluster, server):
     run = cluster.add_job(nodes=("a",), completion={"mode": "Exit"}, results=RESULTS)
     run.log("a", previous=True).write("dsjob:result ip=failed")
     run.log("a").write("nothing to declare")

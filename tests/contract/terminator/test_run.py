@@ -226,7 +226,7 @@ async def test_a_job_of_the_same_name_that_follows_is_another_run(cluster, serve
     assert len(server.list(JOB_REPORTS)) == 2
 
 
-async def test_a_job_changed_at_the_last_moment_is_not_deleted_as_it_was_counted(cluster, server):
+async def test_job_changed_during_the_count_is_not_deleted(cluster, server):
     run = cluster.add_job(nodes=("a", "b"))
     terminator, _ = cluster.start()
     for node in run.nodes:
@@ -252,9 +252,7 @@ async def test_a_job_changed_at_the_last_moment_is_not_deleted_as_it_was_counted
     assert server.count("DELETE", "/jobs/") == tries + 1
 
 
-async def test_a_status_written_at_the_last_moment_delays_a_deletion_no_longer_than_its_event(
-    cluster, server
-):
+async def test_late_status_write_delays_a_deletion_until_its_event_only(cluster, server):
     run = cluster.add_job()
     terminator, _ = cluster.start()
     for node in run.nodes:
@@ -385,7 +383,7 @@ async def test_each_end_without_a_token_is_entered_with_its_number(cluster):
     assert "lastReadAttempt" not in run.evidence()["b"]
 
 
-async def test_an_empty_log_is_taken_for_that_of_the_end_and_a_token_in_it_counts_after_all(
+async def test_empty_log_counts_as_the_ended_attempt_until_a_token_follows(
     cluster,
 ):
     """It may be the log of the next start, and the token in the one before."""
@@ -402,7 +400,7 @@ async def test_an_empty_log_is_taken_for_that_of_the_end_and_a_token_in_it_count
     await eventually(lambda: run.completed() == {"b"})
 
 
-async def test_restarts_of_a_node_that_is_recorded_as_failed_are_not_entered(cluster, server):
+async def test_restarts_of_a_failed_node_are_not_recorded(cluster, server):
     run = cluster.add_job(nodes=("a", "b"))
     cluster.start()
     for node in run.nodes:
@@ -474,7 +472,7 @@ async def test_exit_code_0_completes_where_the_job_says_so(cluster, server):
     assert run.completed() == {"a"}
 
 
-async def test_a_task_that_a_drain_stops_has_not_completed_whatever_its_exit_code(cluster, server):
+async def test_task_stopped_by_a_drain_has_not_completed(cluster, server):
     run = cluster.add_job(nodes=("a", "b"), completion={"mode": "Exit"})
     cluster.start()
     for node in run.nodes:
@@ -505,9 +503,7 @@ async def test_results_of_mode_exit_come_from_the_log(cluster, server):
 
 
 @pytest.mark.parametrize(("times", "results"), [(4, {"ip": "10.0.0.1"}), (10_000, {})])
-async def test_a_complete_job_waits_for_results_in_its_logs_and_not_for_long(
-    cluster, server, times, results
-):
+async def test_complete_job_waits_briefly_for_unread_results(cluster, server, times, results):
     """The exit code completes the node, however long its log takes to be read."""
     run = cluster.add_job(nodes=("a",), completion={"mode": "Exit"}, results=[{"name": "ip"}])
     server.fail_next("GET", "/log", 500, times=times)
@@ -522,7 +518,7 @@ async def test_a_complete_job_waits_for_results_in_its_logs_and_not_for_long(
     assert run.evidence()["a"].get("results", {}) == results
 
 
-async def test_a_second_pod_on_a_completed_node_does_not_replace_its_results(cluster, server):
+async def test_second_pod_of_a_completed_node_keeps_its_results(cluster, server):
     run = cluster.add_job(nodes=("a", "b"), completion={"mode": "Exit"}, results=[{"name": "ip"}])
     cluster.start()
     run.log("a").write("dsjob:result ip=10.0.0.1")

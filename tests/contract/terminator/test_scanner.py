@@ -87,7 +87,7 @@ async def test_kubelets_that_do_not_answer_hold_up_nobody(cluster, server):
 
 
 async def test_a_log_without_end_is_left_after_its_budget(cluster, server, monkeypatch):
-    monkeypatch.setattr("terminator.logs.read_budget.SPARE_BYTES", 0)
+    monkeypatch.setattr("terminator.logs.read_budget.BUDGET_BYTES", 0)
     run = cluster.add_job(nodes=("a",))
     terminator, _ = cluster.start()
     await eventually(lambda: cluster.sample(terminator, "log_streams") == 1)
@@ -102,7 +102,7 @@ async def test_a_log_without_end_is_left_after_its_budget(cluster, server, monke
     assert cluster.sample(terminator, "log_read_bytes_total") < received + 10 * 128 * 1024
 
 
-async def test_a_talkative_log_is_followed_while_there_is_something_to_spare(cluster, server):
+async def test_noisy_log_is_followed_while_the_budget_lasts(cluster, server):
     run = cluster.add_job(nodes=("a",))
     terminator, _ = cluster.start()
     await eventually(lambda: cluster.sample(terminator, "log_streams") == 1)
@@ -148,7 +148,7 @@ async def test_a_log_that_cannot_be_dealt_with_is_nobody_elses_trouble(
             return super().feed(chunk)
 
     monkeypatch.setattr("terminator.logs.tail_read.LogParser", Defect)
-    monkeypatch.setattr("terminator.logs.known.LogParser", Defect)
+    monkeypatch.setattr("terminator.logs.instance_log.LogParser", Defect)
     run = cluster.add_job(nodes=("a", "b"))
     terminator, task = cluster.start(Config(max_streams=streams, resync_period=1000.0))
     await asyncio.sleep(1)
@@ -164,13 +164,13 @@ async def test_a_log_that_cannot_be_dealt_with_is_nobody_elses_trouble(
 
 
 @pytest.mark.timeout(30)
-async def test_a_moment_that_the_clock_cannot_tell_from_now_is_not_waited_for_without_end():
+async def test_delay_below_the_clock_resolution_does_not_busy_loop():
     scanner = Scanner(
         KubeClient.__new__(KubeClient),
         LoopClock(START),
         Metrics(),
         limits=Limits(),
-        on_found=lambda *_found: None,
+        on_findings=lambda *_found: None,
     )
     job = SimpleNamespace(due=0.0)
     scanner._timers = [(math.nextafter(1.0, 2.0), 0, job)]

@@ -46,7 +46,7 @@ async def test_a_job_that_cannot_be_read_holds_up_no_other(cluster, server):
     )
 
 
-async def test_a_watch_that_is_refused_for_minutes_makes_it_unready_and_back(cluster, server):
+async def test_refused_watch_makes_the_program_unready_until_it_recovers(cluster, server):
     terminator, _ = cluster.start()
     await eventually(lambda: terminator.is_ready)
     server.fail_next("GET", "/jobreports", 503, times=10_000)
@@ -63,7 +63,7 @@ async def test_a_watch_that_is_refused_for_minutes_makes_it_unready_and_back(clu
     await eventually(lambda: terminator.is_ready, 60)
 
 
-async def test_a_namespace_that_is_forbidden_from_the_start_is_its_own_trouble(cluster, server):
+async def test_namespace_forbidden_from_the_start_affects_no_other(cluster, server):
     server.fail_next("GET", "/namespaces/two/jobreports", 403, times=10_000)
     run = cluster.add_job()
     other = cluster.add_job("other", namespace="two")

@@ -19,10 +19,10 @@ def check(data: bytes) -> None:
     for chunks in (cuts, few, [log[:1], b"", log[1:]]):
         other, others, other_last = _read(cursor, chunks)
         assert (others, other_last) == (lines, last)
-        assert (other.cursor, other.met, other.met_after_others) == (
+        assert (other.cursor, other.has_seen_cursor, other.has_all_of_cursor_time) == (
             whole.cursor,
-            whole.met,
-            whole.met_after_others,
+            whole.has_seen_cursor,
+            whole.has_all_of_cursor_time,
         )
     assert len(last) <= 1
     assert len(lines) + len(last) <= log.count(b"\n") + 1
@@ -69,7 +69,7 @@ def _check_resuming(log: bytes, lines: list[Line]) -> None:
     ended = log[: log.rindex(b"\n") + 1]
     parser, again, _ = _read(cursor, [ended])
     assert again == []
-    assert parser.met
+    assert parser.has_seen_cursor
     assert parser.cursor == cursor
     parser, more, _ = _read(cursor, [ended + b"9999-12-31T23:59:59.999999999Z new\n"])
     assert [line.data for line in more] == [b"new"]

@@ -4,16 +4,16 @@ from datetime import timedelta
 
 from daemonset_job.api.json_text import json_bytes
 from daemonset_job.api.times import parse_time
-from terminator.logs.log_parser import Cursor, Line, LogParser, Stretch
+from terminator.logs.log_parser import Cursor, Line, LogParser, Span
 from terminator.logs.matcher import Matcher
 from terminator.logs.tail_read import (
+    LARGE_TAIL_BYTES,
+    LARGE_TAIL_LINES,
     LAST_LINES_BYTES,
     LINE_HEAD_BYTES,
     LINES_KEPT,
     RESULTS_BYTES,
     TAIL_BYTES,
-    WIDE_BYTES,
-    WIDE_LINES,
     Findings,
     TailRead,
     bounded_results,
@@ -28,7 +28,7 @@ _MATCHERS = (
     Matcher("do+ne", "Regex", "^broken$", ("ip",)),
     Matcher(None, "Line", None, ("ip",)),
 )
-_ASKS_LIMIT = 4
+_REQUESTS_LIMIT = 4
 
 
 def check(data: bytes) -> None:
@@ -48,18 +48,18 @@ def check(data: bytes) -> None:
 def _answer_all(source: Source, read: TailRead) -> bytes:
     """Answer what is asked for, the same log each time or another one; return all that was said."""
     log, said, asks = draw_log(source), b"", 0
-    while read.ask is not None:
+    while read.request is not None:
         asks += 1
-        assert asks <= _ASKS_LIMIT
-        assert 0 < read.ask.lines <= WIDE_LINES
-        assert 0 < read.ask.max_bytes <= WIDE_BYTES
+        assert asks <= _REQUESTS_LIMIT
+        assert 0 < read.request.lines <= LARGE_TAIL_LINES
+        assert 0 < read.request.max_bytes <= LARGE_TAIL_BYTES
         answer = log
         if source.below(4):
             # As a kubelet does: the last lines, and of these the first bytes.
-            answer = b"".join(log.splitlines(keepends=True)[-read.ask.lines :])
-        answer = answer[: read.ask.max_bytes]
+            answer = b"".join(log.splitlines(keepends=True)[-read.request.lines :])
+        answer = answer[: read.request.max_bytes]
         said += answer + b"\n"
-        read.take(answer)
+        read.feed(answer)
         if source.below(8) == 0:
             log = draw_log(source)
     return said
@@ -83,14 +83,14 @@ def _check_findings(found: Findings, before: tuple[str, str], said: bytes) -> No
 
 
 def _check_read(read: TailRead) -> None:
-    stretch = read.stretch
-    assert stretch.first_at <= stretch.last_at
-    assert bool(stretch.first_at) == bool(stretch.last_at)
-    assert stretch.joined(Stretch()) == stretch
-    assert read.unfinished is None or not read.found.is_final
+    span = read.span
+    assert span.first_at <= span.last_at
+    assert bool(span.first_at) == bool(span.last_at)
+    assert span.combined_with(Span()) == span
+    assert read.unfinished is None or not read.findings.is_final
     _check_time(read.cursor.timestamp)
     assert not read.cursor.timestamp or read.cursor.since is not None
-    assert TAIL_BYTES <= WIDE_BYTES
+    assert TAIL_BYTES <= LARGE_TAIL_BYTES
 
 
 def _check_time(timestamp: str) -> None:

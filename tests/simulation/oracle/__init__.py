@@ -4,7 +4,7 @@
    only when every node that its user asked for is done. A failed Job goes only for its ttl.
 2. Starts (`starts`): a node's task is not started by another pod once its completion stands in the
    ledger. Excused: `window`, the pod was made without the gate before the gate was due (see
-   `gates`); `crossed`, its gate was opened on a reading of the ledger made before the entry.
+   `gates`); `stale read`, its gate was opened on a reading of the ledger made before the entry.
    While a Job says that it is suspended, no pod of it is made without the gate.
 3. Evidence (`evidence`): it is true, never changed or lost, and results (see `results`) are whole.
    Excused as `former node`: the token of a node made again is entered for the one before, whose UID

@@ -1,6 +1,6 @@
 """Which nodes have begun a Job's work, as far as the controller has to know.
 
-A node that has begun stays wanted when a condition of its own keeps pods off it. Who hears of
+A node that has begun stays desired when a condition of its own keeps pods off it. Who hears of
 everything late cannot know of a task whose pod went at once: a node counts from the moment that its
 start is on record, and at the latest KNOWN_SECONDS after the start of its task, unless the
 controller was in trouble within that time. One that is only said to be unreachable, or that failed
@@ -40,7 +40,7 @@ class Begun:
         controller = self.world.processes["controller"]
         was_well = controller.is_up and controller.started_at < since
         is_there = self.world.server.now(PODS, run.raw) is not None
-        if was_well and is_there and self.world.clear_from["controller"] < since:
+        if was_well and is_there and self.world.undisturbed_from["controller"] < since:
             self.known.setdefault(key, self.world.loop.moment)
 
     def judge_record(self, report: Raw) -> None:

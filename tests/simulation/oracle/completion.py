@@ -55,7 +55,7 @@ class Completion:
     counts: dict[str, list[tuple[float, Mapping[str, Raw]]]] = field(default_factory=dict)
     views: dict[str, View] = field(default_factory=dict)
     claims: dict[str, View] = field(default_factory=dict)
-    overtaken: set[str] = field(default_factory=set)
+    superseded: set[str] = field(default_factory=set)
 
     # --- what is known ---------------------------------------------------------------------
 
@@ -124,35 +124,35 @@ class Completion:
                 self._violate("deletion", job, node)
         truth = self.truth(job, view)
         if any(not self.oracle.is_entered(uid, node, truth[node]) for node in truth):
-            self.overtaken.add(uid)
+            self.superseded.add(uid)
 
     def truth(self, job: Raw, view: View) -> dict[str, str]:
         """Return which nodes a Job is for now, in truth, by the spec that a view is about."""
         uid = job["metadata"]["uid"]
         nodes = self.world.server.all(NODES)
-        return intent.wanted(
+        return intent.desired_nodes(
             self._spec(uid, view.generation),
             nodes,
             self._occupied(uid, view.until),
             view.begun,
         )
 
-    def wanted(self, job: Raw) -> dict[str, str]:
+    def desired(self, job: Raw) -> dict[str, str]:
         """Return which nodes a Job is for now, in truth, by its newest spec."""
         uid, now = job["metadata"]["uid"], self.world.loop.moment
         begun = self.oracle.begun.until(uid, now)
         nodes = self.world.server.all(NODES)
-        return intent.wanted(job["spec"], nodes, self._occupied(uid, now), begun)
+        return intent.desired_nodes(job["spec"], nodes, self._occupied(uid, now), begun)
 
     def _lacking(self, invariant: str, job: Raw, view: View) -> dict[str, str]:
-        """Return the nodes, with UIDs, that are wanted and have not completed."""
+        """Return the nodes, with UIDs, that are desired and have not completed."""
         uid = job["metadata"]["uid"]
         if view.counted is None:
             self.oracle.violate(invariant, "the DaemonSet controller has not looked at it yet")
             return {}
         occupied = self._occupied(uid, view.until)
         spec = self._spec(uid, view.generation)
-        counted = intent.wanted(spec, view.counted.values(), occupied, view.begun)
+        counted = intent.desired_nodes(spec, view.counted.values(), occupied, view.begun)
         truth = self.truth(job, view)
         return {
             node: node_uid
@@ -163,9 +163,9 @@ class Completion:
     def _joined_later(self, uid: str, claim: View, node: str, node_uid: str) -> bool:
         """Return whether a node became one of the Job's by its own change, and has no pod of it."""
         spec = self._spec(uid, claim.generation)
-        was = intent.wanted(spec, (claim.counted or {}).values(), (), claim.begun)
+        was = intent.desired_nodes(spec, (claim.counted or {}).values(), (), claim.begun)
         current = self.world.server.get(NODES, node, "")
-        fits_old_spec = bool(intent.wanted(spec, [current], (), {node_uid}))
+        fits_old_spec = bool(intent.desired_nodes(spec, [current], (), {node_uid}))
         return (
             was.get(node) != node_uid
             and fits_old_spec

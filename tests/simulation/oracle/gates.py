@@ -2,11 +2,11 @@
 
 A run begins without the gate (the fast path) and gets it once every node has its first pod. The
 bound on that window, which the oracle holds the controller to: the gate stands in the template
-DUE_SECONDS after the DaemonSet controller has counted every wanted node and each has had a pod ever
+DUE_SECONDS after the DaemonSet controller has counted every desired node and each has had a pod ever
 since, unless the controller was in trouble (down, its watches stalled, its requests failing) in
 that time. A pod made without the gate before that may do a completed node's work again; no other.
 A DaemonSet that is made anew while work is on record must have the gate from its beginning, unless
-the controller's watch had not yet brought that record (excused, `remade`).
+the controller's watch had not yet brought that record (excused, `recreated`).
 """
 
 from tests.fakekube import daemon_sets
@@ -25,7 +25,7 @@ class Gates:
         self._window = {}
         self._read_at = {}
         self._exact_since = {}
-        # By UID of the DaemonSet: UIDs by name of the nodes that its controller counts as wanted.
+        # By UID of the DaemonSet: UIDs by name of the nodes that its controller counts as desired.
         self._counted = {}
 
     def pod_written(self, old, new, read_at):
@@ -48,7 +48,7 @@ class Gates:
             return excuse, "its DaemonSet was made without the gate, with work on record"
         read_at = self._read_at.get(pod_uid, {}).get(job_uid, -1.0)
         if read_at < entered_at:
-            return ("crossed", "") if read_at >= 0 else ("", "its gate opened without a reading")
+            return ("stale read", "") if read_at >= 0 else ("", "its gate opened without a reading")
         return "", f"its gate was opened on a ledger read at {read_at:.3f} that had the node"
 
     def daemon_set_made(self, raw):
@@ -65,7 +65,7 @@ class Gates:
             and feed.delivered_at[report.namespace, report.name] < decided
             for report in feed.reflector.store
         )
-        self._window[raw["metadata"]["uid"]] = "" if has_seen else "remade"
+        self._window[raw["metadata"]["uid"]] = "" if has_seen else "recreated"
 
     # --- the bound -----------------------------------------------------------------------
 
@@ -87,7 +87,7 @@ class Gates:
         uid = daemon_set["metadata"]["uid"]
         counted, nodes = self._counted.get(uid, {}), world.server.all(NODES)
         template = daemon_set["spec"]["template"]
-        if not counted or counted != daemon_sets.wanted(template, nodes):
+        if not counted or counted != daemon_sets.desired_nodes(template, nodes):
             return False
         made = {}
         for pod in world.server.all(PODS):
@@ -103,9 +103,9 @@ class Gates:
         if world.is_over or self._exact_since.get(uid) != since:
             return
         controller = world.processes["controller"]
-        if not controller.is_up or world.clear_from["controller"] > since:
-            if world.clear_from["controller"] > since:
-                self._exact_since[uid] = again = max(since, world.clear_from["controller"])
+        if not controller.is_up or world.undisturbed_from["controller"] > since:
+            if world.undisturbed_from["controller"] > since:
+                self._exact_since[uid] = again = max(since, world.undisturbed_from["controller"])
                 world.loop.call_at(
                     max(again, world.loop.moment) + DUE_SECONDS, self._check, uid, again
                 )

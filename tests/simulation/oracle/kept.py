@@ -139,7 +139,7 @@ class Kept:
     def _pause(self, key: tuple[str, str]) -> None:
         for kind in KINDS:
             if count := self.counts.get((*key, kind)):
-                count.stop(self.world.loop.moment, self.world.clear_from["controller"])
+                count.stop(self.world.loop.moment, self.world.undisturbed_from["controller"])
 
     def _is_ready(self, node: str) -> bool:
         raw = self.world.server.get(NODES, node, "")
@@ -159,7 +159,7 @@ class Kept:
             return None
         now, count = self.world.loop.moment, self.counts.get((*key, kind))
         clear = max(now - PATIENCE[kind] - 10.0, 0.0)
-        if count is None or self.world.clear_from["controller"] > clear:
+        if count is None or self.world.undisturbed_from["controller"] > clear:
             return None
         if self._has_unheard_retry(key[0]):
             return None
@@ -193,7 +193,7 @@ class Kept:
     def _note_late(self, count: Count, since: float) -> None:
         """Note how much later than it began the controller has seen it."""
         if count.since == since:
-            count.late += max(self.world.clear_from["controller"] - since, 0.0)
+            count.late += max(self.world.undisturbed_from["controller"] - since, 0.0)
 
     def _check(self, key: tuple[str, str], kind: str, what: str, since: float) -> None:
         """Judge that by now it is on record, if it has held all the time."""
@@ -207,7 +207,7 @@ class Kept:
         ):
             return
         # The patience counts again from a start of the controller (docs/reference/status.md).
-        due = max(controller.started_at + PATIENCE[kind], world.clear_from["controller"])
+        due = max(controller.started_at + PATIENCE[kind], world.undisturbed_from["controller"])
         if count.late:
             due = max(due, since + _left(count, kind, what) + count.late)
         if due + TELLING_SECONDS > now or not controller.is_up:

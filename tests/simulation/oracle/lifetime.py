@@ -1,6 +1,6 @@
 """A Job that has ended stays for its time to live, and goes after it.
 
-The time counts from the completion of the last node that was wanted at the end, or from the word
+The time counts from the completion of the last node that was desired at the end, or from the word
 that the run has failed.
 """
 

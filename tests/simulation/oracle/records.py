@@ -3,7 +3,7 @@
 from tests.simulation.oracle.facts import is_true
 from tests.simulation.server import DAEMON_SETS, PODS, controller_of
 
-# What makes nodes that completed no longer wanted, or other nodes.
+# What makes nodes that completed no longer desired, or other nodes.
 CHURN = {"leave", "renew", "reregister", "zone", "select", "edit", "taint", "drain"}
 # A cause and one line of a log. The schema allows 1,024 and refuses all of a report with more.
 LONGEST_MESSAGE = 512
@@ -20,7 +20,7 @@ class Records:
         self.refused = set()
         self._churns = any(d.kind in CHURN for d in world.schedule.disturbances)
 
-    # --- blame -----------------------------------------------------------------------------
+    # --- allow_failure -----------------------------------------------------------------------------
 
     def task_succeeds(self, run):
         """Note that an instance prints the token, or ends with 0 in mode Exit."""
@@ -29,22 +29,22 @@ class Records:
     def task_refuses(self, run):
         """Note that an instance prints the failure token."""
         self.refused.add((run.pod_uid, run.instance))
-        self.blame_run(run)
+        self.allow_failure_of(run)
 
     def task_failed(self, run):
         """Note that an instance ended without having printed the token."""
         if (run.pod_uid, run.instance) not in self.printed:
-            self.blame_run(run)
+            self.allow_failure_of(run)
 
-    def blame_run(self, run):
+    def allow_failure_of(self, run):
         """Note that this node may be called failed by the Job of this pod."""
-        self.blame(run.machine.name, self._oracle.job_of.get(run.pod_uid))
+        self.allow_failure(run.machine.name, self._oracle.job_of.get(run.pod_uid))
 
-    def blame(self, node, job_uid=None):
+    def allow_failure(self, node, job_uid=None):
         """Note that a node may be called failed or lost for something, by this Job or by all."""
         self.blamed.add((node, job_uid))
 
-    def _is_innocent(self, node, job_uid):
+    def _may_not_fail(self, node, job_uid):
         return not {(node, None), (node, job_uid)} & self.blamed
 
     def judge(self, old, new):
@@ -62,8 +62,8 @@ class Records:
             if state == (before.get(node) or {}).get("state"):
                 continue
             if state == "Failed" and record.get("reason") == "DeadlineExceeded":
-                self.blame(node, job_uid)  # `patience` has judged whether rightly so
-            if state in {"Failed", "Unreachable"} and self._is_innocent(node, job_uid):
+                self.allow_failure(node, job_uid)  # `patience` has judged whether rightly so
+            if state in {"Failed", "Unreachable"} and self._may_not_fail(node, job_uid):
                 self._accuse(f"{node} is called {state}: {record.get('message')}")
 
     def judge_end(self, old, new):
@@ -74,12 +74,12 @@ class Records:
         if is_true(new, "Failed", "DeadlineExceeded"):
             return  # see `deadlines`
         if self._oracle.patience.is_late(uid):
-            return  # its report may be refused, and does not blame the node
-        if all(self._is_innocent(plan.name, uid) for plan in self._world.schedule.nodes):
+            return  # its report may be refused, and does not allow_failure the node
+        if all(self._may_not_fail(plan.name, uid) for plan in self._world.schedule.nodes):
             self._accuse("the Job is called failed, and nothing has failed")
 
     def _accuse(self, words):
-        if self._world.clear_from["terminator"] >= self._world.loop.moment - 6.0:
+        if self._world.undisturbed_from["terminator"] >= self._world.loop.moment - 6.0:
             self._oracle.excused["failed: grace"] += 1
         else:
             self._oracle.violate("innocent", words + self._oracle.patience.skews())

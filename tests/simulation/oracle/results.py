@@ -62,7 +62,7 @@ class Results:
         """Take note that nobody can read the logs of this pod for now."""
         printed_at, now = self._printed_at.get(run.pod_uid), self._world.loop.moment
         if printed_at is not None:
-            since = max(printed_at, self._world.clear_from["terminator"])
+            since = max(printed_at, self._world.undisturbed_from["terminator"])
             is_followed = self._world.schedule.streams >= len(self._world.server.all(PODS))
             if now < since + READABLE_SECONDS + (0.0 if is_followed else POLL_SECONDS):
                 self._lost_soon.add(run.pod_uid)
@@ -116,7 +116,7 @@ class Results:
         """
         if not self._lacking(plan, entry) or self._was_gone(plan, entry):
             return
-        if plan.is_exit and self._world.log_troubled_lately(node, READABLE_SECONDS):
+        if plan.is_exit and self._world.logs_failed_lately(node, READABLE_SECONDS):
             self._impatient.add(entry["podUID"])
         else:
             self._left_behind.add(entry["podUID"])

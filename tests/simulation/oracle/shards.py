@@ -24,7 +24,7 @@ def evidence_faults(world, job_of, old, new):
     ]
     if fresh and len(after) > world.schedule.shard_nodes:
         faults.append(f"{len(after)} nodes in the evidence of {name}")
-    if "terminator" in world.unheard:
+    if "terminator" in world.unconfirmed_writers:
         faults = [f"{words}, after a lost answer" for words in faults]
     faults += _foreign(job_of, job_uid, fresh)
     return faults
@@ -39,7 +39,7 @@ def record_faults(world, job_of, old, new):
     before, after = ((raw.get("status") or {}).get("nodeStates") or {} for raw in (old, new))
     fresh = {node: record for node, record in after.items() if record != before.get(node)}
     faults = _foreign(job_of, new["spec"]["job"]["uid"], fresh)
-    limit = world.schedule.shard_nodes * (2 if "controller" in world.unheard else 1)
+    limit = world.schedule.shard_nodes * (2 if "controller" in world.unconfirmed_writers else 1)
     if after.keys() - before.keys() and len(after) > limit:
         faults.append(f"{len(after)} nodes on record in {new['metadata']['name']}")
     return faults

@@ -46,7 +46,7 @@ def test_it_agrees_with_the_model_of_the_daemon_set_controller(found, labels, na
     st.dictionaries(st.sampled_from("xy"), st.sampled_from("12")),
     st.dictionaries(st.sampled_from("xy"), st.sampled_from("12"), max_size=1),
 )
-def test_a_node_matches_as_before_unless_a_label_changes_that_is_named(found, old, new, selector):
+def test_only_a_named_label_changes_whether_a_node_matches(found, old, new, selector):
     spec = {
         "nodeSelector": selector,
         "affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": found}}},

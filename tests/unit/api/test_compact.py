@@ -97,7 +97,7 @@ def test_a_job_without_a_choice_of_nodes_keeps_its_hash():
     assert expand_job_placement(compact_job_placement(job)).nodes_hash == job.nodes_hash
 
 
-def test_a_kept_daemon_set_is_whole_again_but_for_the_labels_of_others():
+def test_cached_daemon_set_is_restored_except_for_foreign_labels():
     found = parse_daemon_set(raw_daemon_set(SPEC))
     whole = expand_daemon_set(compact_daemon_set(found))
     assert (whole.spec, whole.nodes_hash) == (found.spec, "abc")

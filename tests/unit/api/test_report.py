@@ -99,7 +99,7 @@ def test_a_duration_is_never_negative_and_needs_both_ends(start, end, seconds):
     assert record.to_raw().get("durationSeconds", 0) == seconds
 
 
-def test_evidence_without_fields_matches_no_node_and_completes_nothing():
+def test_empty_evidence_completes_no_node():
     assert parse_evidence({}) == Evidence("")
     assert not Evidence("uid", failed_at="2026-01-01T00:00:00Z").is_completed
     assert Evidence("uid", completed_at="2026-01-01T00:00:00Z").is_completed
@@ -114,7 +114,7 @@ def raw_report(**changes):
     }
 
 
-def test_a_new_report_is_named_and_labelled_after_its_run_and_owned_by_nobody():
+def test_new_report_has_the_name_and_labels_of_its_run_and_no_owner():
     raw = raw_report()
     meta = raw["metadata"]
     assert meta["name"] == "sample-12345678"

@@ -22,12 +22,12 @@ from tests.unit.builders import (
     NOW,
     START,
     done,
+    make_cluster,
     make_job,
     make_node,
     make_pod,
     seen_before,
     started,
-    world,
 )
 
 NOT_READY = Taint("node.kubernetes.io/not-ready", "NoSchedule")
@@ -48,39 +48,41 @@ def lost(name="c", *taints, **changes):
 
 def away(record=ACTIVE, node=None, done_nodes=("a", "b"), policy=None, **changes):
     """Three nodes: a and b completed; c went, its pod too, and the DaemonSet has two nodes left."""
-    w = world("a", "b", "c", gated=True, evidence={name: done(name) for name in done_nodes})
-    w.pods, w.desired = [make_pod("a"), make_pod("b")], 2
-    w.nodes["c"] = node or lost()
-    w.report_status = {"nodeStates": {"c": record.to_raw()}} if record else {}
+    cluster = make_cluster(
+        "a", "b", "c", gated=True, evidence={name: done(name) for name in done_nodes}
+    )
+    cluster.pods, cluster.desired = [make_pod("a"), make_pod("b")], 2
+    cluster.nodes["c"] = node or lost()
+    cluster.report_status = {"nodeStates": {"c": record.to_raw()}} if record else {}
     if policy:
-        w.job = replace(w.job, spec=replace(w.job.spec, failure_policy=policy))
+        cluster.job = replace(cluster.job, spec=replace(cluster.job.spec, failure_policy=policy))
     for name, value in changes.items():
-        setattr(w, name, value)
-    return w
+        setattr(cluster, name, value)
+    return cluster
 
 
-def count(w, seen=timedelta(minutes=2)):
-    return count_nodes(seen_before(w.snapshot(), seen), NOW)
+def count(cluster, seen=timedelta(minutes=2)):
+    return count_nodes(seen_before(cluster.snapshot(), seen), NOW)
 
 
-def run(w, seen=timedelta(minutes=2)):
+def run(cluster, seen=timedelta(minutes=2)):
     """Decide and return the Job's status and the records that the plan leaves."""
-    plan = decide(seen_before(w.snapshot(), seen), NOW)
+    plan = decide(seen_before(cluster.snapshot(), seen), NOW)
     for action in plan.actions:
         if isinstance(action, WriteStatus):
-            w.job = replace(w.job, status=action.status)
+            cluster.job = replace(cluster.job, status=action.status)
         if isinstance(action, WriteReportStatus):
-            w.report_status = action.status
-    return w.job.status, (w.report_status or {}).get("nodeStates", {})
+            cluster.report_status = action.status
+    return cluster.job.status, (cluster.report_status or {}).get("nodeStates", {})
 
 
 def conditions(status):
     return {c["type"]: (c["status"], c["reason"]) for c in status["conditions"]}
 
 
-def test_a_run_is_not_complete_without_a_node_that_was_shut_down_at_work():
-    w = away(policy=FailurePolicy("Continue"))
-    status, records = run(w)
+def test_run_is_not_complete_without_a_node_shut_down_at_work():
+    cluster = away(policy=FailurePolicy("Continue"))
+    status, records = run(cluster)
     assert "Complete" not in conditions(status)
     assert conditions(status)["Progressing"] == ("False", "NodesUnreachable")
     assert (status["nodes"]["desired"], status["nodes"]["completed"]) == (3, 2)
@@ -89,23 +91,23 @@ def test_a_run_is_not_complete_without_a_node_that_was_shut_down_at_work():
     assert records["c"]["reason"] == "NodeNotReady"
     assert records["c"]["attempts"] == 1
     # It stays so, and nothing is written again.
-    assert not decide(seen_before(w.snapshot(), timedelta(minutes=2)), NOW).actions
+    assert not decide(seen_before(cluster.snapshot(), timedelta(minutes=2)), NOW).actions
 
 
 def test_it_counts_against_the_limit_of_failed_nodes_after_a_minute():
-    w = away()
-    status, records = run(w, seen=timedelta(seconds=59))
+    cluster = away()
+    status, records = run(cluster, seen=timedelta(seconds=59))
     assert "Failed" not in conditions(status)
     assert records["c"]["state"] == "Active"
-    assert decide(seen_before(w.snapshot(), timedelta(seconds=59)), NOW).requeue_after == 1.0
-    status, _ = run(w, seen=timedelta(seconds=60))
+    assert decide(seen_before(cluster.snapshot(), timedelta(seconds=59)), NOW).requeue_after == 1.0
+    status, _ = run(cluster, seen=timedelta(seconds=60))
     failed = next(c for c in status["conditions"] if c["type"] == "Failed")
     assert (failed["status"], failed["message"]) == ("True", "1 unreachable (c)")
 
 
-def test_a_node_on_record_as_unreachable_stays_so_whatever_this_process_has_seen():
-    w = away(replace(ACTIVE, state="Unreachable"))
-    assert count(w, seen=timedelta(0)).names("Unreachable") == ["c"]
+def test_node_recorded_as_unreachable_stays_so_after_a_restart():
+    cluster = away(replace(ACTIVE, state="Unreachable"))
+    assert count(cluster, seen=timedelta(0)).names("Unreachable") == ["c"]
 
 
 @pytest.mark.parametrize(
@@ -120,8 +122,8 @@ def test_a_node_on_record_as_unreachable_stays_so_whatever_this_process_has_seen
     ],
 )
 def test_nodes_that_have_begun_stay_wanted(record, state):
-    w = away(record)
-    found = count(w, seen=timedelta(0))
+    cluster = away(record)
+    found = count(cluster, seen=timedelta(0))
     assert (found.desired, found.absent["c"].state, found.absent["c"].retry) == (3, state, "")
     assert found.is_exact
     assert not found.is_complete
@@ -137,38 +139,40 @@ def test_nodes_that_have_begun_stay_wanted(record, state):
         (ACTIVE, replace(lost(), taints=(CHOSEN,))),
     ],
 )
-def test_nodes_that_have_not_begun_or_that_an_administrator_tainted_are_not(record, node):
+def test_nodes_not_started_or_tainted_are_not_desired(record, node):
     status, records = run(away(record, node))
     assert conditions(status)["Complete"] == ("True", "AllNodesCompleted")
     assert status["nodes"]["desired"] == 2
     assert records.get("c", {}).get("state") != "Unreachable"
 
 
-def test_a_node_that_is_deleted_or_does_not_match_any_more_leaves_the_count():
-    w = away()
-    del w.nodes["c"]
-    status, records = run(w)
+def test_deleted_or_unselected_node_leaves_the_count():
+    cluster = away()
+    del cluster.nodes["c"]
+    status, records = run(cluster)
     assert conditions(status)["Complete"] == ("True", "AllNodesCompleted")
     assert records["c"]["state"] == "Removed"
     raw = {"nodes": {"selector": {"matchLabels": {"zone": "x"}}}}
     selection = NodeSelection(selector=raw["nodes"]["selector"])
     job = started(make_job(raw_spec=raw))
-    w = away(job=replace(job, spec=replace(job.spec, nodes=selection)))
-    w.nodes = {name: replace(node, labels={"zone": "x"}) for name, node in w.nodes.items()}
-    assert count(w).desired == 3
-    w.nodes["c"] = replace(w.nodes["c"], labels={"zone": "y"})
-    assert count(w).desired == 2
-    assert count(w).is_complete
+    cluster = away(job=replace(job, spec=replace(job.spec, nodes=selection)))
+    cluster.nodes = {
+        name: replace(node, labels={"zone": "x"}) for name, node in cluster.nodes.items()
+    }
+    assert count(cluster).desired == 3
+    cluster.nodes["c"] = replace(cluster.nodes["c"], labels={"zone": "y"})
+    assert count(cluster).desired == 2
+    assert count(cluster).is_complete
 
 
 @pytest.mark.parametrize("state", ["Active", "Waiting"])
-def test_a_node_that_has_begun_still_has_when_an_administrators_taint_has_gone(state):
+def test_started_node_stays_started_after_a_taint_is_removed(state):
     """Its task may have been started in a pod before the one that waits."""
-    w = away(replace(ACTIVE, state=state), lost("c", CHOSEN), done_nodes=("a",))
-    w.report_status = {"nodeStates": run(w)[1]}
-    assert w.report_status["nodeStates"]["c"]["state"] == "Removed"
-    w.nodes["c"] = lost()
-    assert count(w).names("Unreachable") == ["c"]
+    cluster = away(replace(ACTIVE, state=state), lost("c", CHOSEN), done_nodes=("a",))
+    cluster.report_status = {"nodeStates": run(cluster)[1]}
+    assert cluster.report_status["nodeStates"]["c"]["state"] == "Removed"
+    cluster.nodes["c"] = lost()
+    assert count(cluster).names("Unreachable") == ["c"]
 
 
 @pytest.mark.parametrize("taints", [(NOT_READY, CORDON), (NOT_READY, SHUT_DOWN), (NO_NETWORK,)])
@@ -178,8 +182,8 @@ def test_taints_of_a_nodes_condition_leave_it_wanted(taints):
 
 
 def test_a_ready_node_without_a_network_is_unreachable_and_says_why():
-    w = away(node=make_node("c", taints=(NO_NETWORK,)), policy=FailurePolicy("Continue"))
-    status, records = run(w)
+    cluster = away(node=make_node("c", taints=(NO_NETWORK,)), policy=FailurePolicy("Continue"))
+    status, records = run(cluster)
     assert conditions(status)["Progressing"] == ("False", "NodesUnreachable")
     assert records["c"]["reason"] == "NodeTainted"
     assert records["c"]["message"] == (
@@ -187,7 +191,7 @@ def test_a_ready_node_without_a_network_is_unreachable_and_says_why():
     )
 
 
-def test_a_node_that_is_back_and_that_nobody_counts_yet_leaves_the_count_inexact():
+def test_returned_node_without_a_pod_makes_the_count_inexact():
     """Its taint has gone, and the DaemonSet controller has yet to look."""
     found = count(away(node=make_node("c")))
     assert not found.is_exact
@@ -197,7 +201,7 @@ def test_a_node_that_is_back_and_that_nobody_counts_yet_leaves_the_count_inexact
     assert (found.desired, found.missing) == (3, 1)
 
 
-def test_a_node_is_counted_once_while_the_count_of_the_daemon_set_is_behind():
+def test_node_counts_once_while_the_daemon_set_status_is_stale():
     """It had the pod and the taint when the DaemonSet controller looked last."""
     found = count(away(scheduled=2, misscheduled=1))
     assert found.desired == 3
@@ -205,42 +209,42 @@ def test_a_node_is_counted_once_while_the_count_of_the_daemon_set_is_behind():
 
 
 def test_a_node_that_completed_before_it_went_is_completed():
-    w = away(done_nodes=("a", "b", "c"))
-    status, records = run(w)
+    cluster = away(done_nodes=("a", "b", "c"))
+    status, records = run(cluster)
     assert conditions(status)["Complete"] == ("True", "AllNodesCompleted")
     assert status["nodes"]["completed"] == status["nodes"]["desired"] == 3
     assert records["c"]["state"] == "Completed"
     assert records["c"]["attempts"] == 1
-    assert not decide(seen_before(w.snapshot(), timedelta(minutes=2)), NOW).actions
+    assert not decide(seen_before(cluster.snapshot(), timedelta(minutes=2)), NOW).actions
 
 
 def test_all_nodes_may_be_away_when_the_last_one_has_completed():
-    w = away(None, done_nodes=("a", "b", "c"), pods=[], desired=0)
-    w.nodes = {name: lost(name) for name in "abc"}
-    status, records = run(w)
+    cluster = away(None, done_nodes=("a", "b", "c"), pods=[], desired=0)
+    cluster.nodes = {name: lost(name) for name in "abc"}
+    status, records = run(cluster)
     assert conditions(status)["Complete"] == ("True", "AllNodesCompleted")
     assert {record["state"] for record in records.values()} == {"Completed"}
 
 
 def test_evidence_of_a_former_node_completes_nothing():
-    w = away()
-    w.evidence["c"] = Evidence("former", completed_at="2026-01-02T03:04:00Z")
-    assert count(w).names("Unreachable") == ["c"]
+    cluster = away()
+    cluster.evidence["c"] = Evidence("former", completed_at="2026-01-02T03:04:00Z")
+    assert count(cluster).names("Unreachable") == ["c"]
 
 
 def test_a_failed_node_is_not_forgiven_for_being_away():
     failed = NodeRecord(uid="c-uid", state="Failed", reason="ImagePullFailed", message="no image")
-    w = away(failed, policy=FailurePolicy("Continue"))
-    status, records = run(w)
+    cluster = away(failed, policy=FailurePolicy("Continue"))
+    status, records = run(cluster)
     told = next(c for c in status["conditions"] if c["type"] == "Failed")
     assert told["message"] == "1 of 3 nodes failed: c no image"
     assert records["c"]["state"] == "Failed"
 
 
-def test_a_pod_that_is_being_deleted_on_a_lost_node_keeps_the_node_wanted():
-    w = away(desired=2, misscheduled=1, scheduled=2)
-    w.pods.append(replace(make_pod("c"), is_terminating=True))
-    found = count(w)
+def test_terminating_pod_on_an_unreachable_node_keeps_it_desired():
+    cluster = away(desired=2, misscheduled=1, scheduled=2)
+    cluster.pods.append(replace(make_pod("c"), is_terminating=True))
+    found = count(cluster)
     assert found.desired == 3
     assert found.names("Unreachable") == ["c"]
     assert not found.is_exact
@@ -251,51 +255,56 @@ def test_a_pod_that_is_being_deleted_on_a_lost_node_keeps_the_node_wanted():
 
 def waiting(taint, **changes):
     """A pod of a Ready node that got a taint before the pod was scheduled."""
-    w = world("a", gated=True)
-    w.nodes["a"] = replace(w.nodes["a"], taints=(taint,))
+    cluster = make_cluster("a", gated=True)
+    cluster.nodes["a"] = replace(cluster.nodes["a"], taints=(taint,))
     pod = make_pod(
         "a", state="", is_scheduled=False, unschedulable_message="1 node(s) had untolerated taint"
     )
-    w.pods = [replace(pod, **changes)]
-    w.job = replace(w.job, spec=replace(w.job.spec, failure_policy=FailurePolicy("Continue")))
-    return w
+    cluster.pods = [replace(pod, **changes)]
+    cluster.job = replace(
+        cluster.job, spec=replace(cluster.job.spec, failure_policy=FailurePolicy("Continue"))
+    )
+    return cluster
 
 
 def test_a_pod_that_a_nodes_condition_keeps_off_is_not_a_failure():
-    w = waiting(NO_NETWORK)
-    status, records = run(w, seen=timedelta(hours=1))
+    cluster = waiting(NO_NETWORK)
+    status, records = run(cluster, seen=timedelta(hours=1))
     assert records["a"]["state"] == "Unreachable"
     assert status["nodes"]["failed"] == 0
     # Other reasons to find no room fail the node with time.
-    node = replace(w.nodes["a"], taints=())
-    w.nodes = {"a": node}
-    _, records = run(w, seen=timedelta(hours=1))
+    node = replace(cluster.nodes["a"], taints=())
+    cluster.nodes = {"a": node}
+    _, records = run(cluster, seen=timedelta(hours=1))
     assert (records["a"]["state"], records["a"]["reason"]) == ("Failed", "Unschedulable")
 
 
-def test_the_patience_with_the_scheduler_begins_when_the_condition_has_passed():
-    w = waiting(NO_NETWORK)
-    pods, node = current_pods(w.snapshot()), w.nodes["a"]
-    held = update_sightings({}, ObservedObjects(pods, w.nodes, tainted={"a"}), NOW)
+def test_scheduling_timeout_starts_when_the_condition_is_set():
+    cluster = waiting(NO_NETWORK)
+    pods, node = current_pods(cluster.snapshot()), cluster.nodes["a"]
+    held = update_sightings({}, ObservedObjects(pods, cluster.nodes, tainted={"a"}), NOW)
     assert set(held) == {node_not_ready(node, "")}
-    free = update_sightings(held, ObservedObjects(pods, w.nodes), NOW)
-    assert [(fact.uid, fact.kind) for fact in free] == [(w.pods[0].uid, UNSCHEDULABLE)]
+    free = update_sightings(held, ObservedObjects(pods, cluster.nodes), NOW)
+    assert [(fact.uid, fact.kind) for fact in free] == [(cluster.pods[0].uid, UNSCHEDULABLE)]
 
 
 def test_a_node_that_may_lose_its_pod_is_recorded_at_once():
     """The pod is the only thing that says that its node has begun."""
-    w = world("a", "b", gated=True)
-    assert not decide(w.snapshot(), NOW).is_urgent
-    ended = replace(w.pods[0], phase="Failed", reason="Terminated")
-    for changes in ({"pods": (ended, w.pods[1])}, {"nodes": {**w.nodes, "a": lost("a")}}):
-        assert decide(w.snapshot(**changes), NOW).is_urgent
-    w.report_status = {"nodeStates": {"a": replace(ACTIVE, uid="a-uid").to_raw()}}
-    assert not decide(w.snapshot(pods=(ended, w.pods[1])), NOW).is_urgent
+    cluster = make_cluster("a", "b", gated=True)
+    assert not decide(cluster.snapshot(), NOW).is_urgent
+    ended = replace(cluster.pods[0], phase="Failed", reason="Terminated")
+    for changes in (
+        {"pods": (ended, cluster.pods[1])},
+        {"nodes": {**cluster.nodes, "a": lost("a")}},
+    ):
+        assert decide(cluster.snapshot(**changes), NOW).is_urgent
+    cluster.report_status = {"nodeStates": {"a": replace(ACTIVE, uid="a-uid").to_raw()}}
+    assert not decide(cluster.snapshot(pods=(ended, cluster.pods[1])), NOW).is_urgent
 
 
 def test_a_retry_keeps_a_failed_node_that_is_away():
     failed = replace(ACTIVE, state="Failed")
-    w = away(failed)
-    w.job = replace(w.job, annotations={names.ANNOTATION_RETRY: "1"})
-    found = count(w, seen=timedelta(0)).absent["c"]
+    cluster = away(failed)
+    cluster.job = replace(cluster.job, annotations={names.ANNOTATION_RETRY: "1"})
+    found = count(cluster, seen=timedelta(0)).absent["c"]
     assert (found.state, found.retry, found.attempts) == ("Waiting", "1", 1)

@@ -360,7 +360,7 @@ def test_empty_things_that_the_server_leaves_out_are_no_difference():
     assert is_up_to_date(found, body)
 
 
-def test_mode_exit_runs_the_task_before_the_container_that_holds_the_pod():
+def test_exit_mode_runs_the_task_before_the_pause_container():
     spec = replace(SEED, completion=Completion(mode="Exit"))
     body = pod_spec(spec)
 

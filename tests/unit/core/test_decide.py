@@ -22,11 +22,11 @@ from tests.unit.builders import (
     NOW,
     done,
     gated_pod,
+    make_cluster,
     make_job,
     make_node,
     make_pod,
     started,
-    world,
 )
 
 
@@ -42,13 +42,13 @@ def condition(plan, type_):
     return next(c for c in status_of(plan)["conditions"] if c["type"] == type_)
 
 
-def test_a_new_job_is_tried_then_recorded_as_started_and_nothing_else_happens():
-    w = world("a", job=make_job(), has_daemon_set=False, has_report=False)
-    tried = decide(w.snapshot(), NOW - timedelta(minutes=1))
+def test_new_job_is_dry_run_and_then_only_recorded_as_started():
+    cluster = make_cluster("a", job=make_job(), has_daemon_set=False, has_report=False)
+    tried = decide(cluster.snapshot(), NOW - timedelta(minutes=1))
     assert kinds(tried) == ["DryRunDaemonSet"]
     assert not tried.events
 
-    plan = decide(w.snapshot(is_dry_run_done=True), NOW)
+    plan = decide(cluster.snapshot(is_dry_run_done=True), NOW)
 
     assert kinds(plan) == ["WriteStatus"]
     status = status_of(plan)
@@ -63,12 +63,12 @@ LARGE = Completion(token="\\pL{900}", match="Regex")
 
 def unstarted(**changes):
     job = make_job(spec=JobSpec(image="example/task:1", **changes))
-    return world("a", job=job, has_daemon_set=False, has_report=False, running=False)
+    return make_cluster("a", job=job, has_daemon_set=False, has_report=False, running=False)
 
 
 def test_a_job_whose_token_cannot_be_used_does_not_start_and_says_why():
-    w = unstarted(completion=LARGE)
-    plan = decide(w.snapshot(), NOW)
+    cluster = unstarted(completion=LARGE)
+    plan = decide(cluster.snapshot(), NOW)
 
     assert kinds(plan) == ["WriteStatus"]
     status = status_of(plan)
@@ -79,47 +79,54 @@ def test_a_job_whose_token_cannot_be_used_does_not_start_and_says_why():
     assert "spec.completion.token: pattern too large" in progressing["message"]
     assert len(progressing["message"]) < 1024
     assert [(e.type, e.reason) for e in plan.events] == [("Warning", "InvalidCompletionToken")]
-    w.job = replace(w.job, status=status)
-    assert decide(w.snapshot(), NOW) == Plan()
+    cluster.job = replace(cluster.job, status=status)
+    assert decide(cluster.snapshot(), NOW) == Plan()
 
-    w.job = replace(w.job, spec=JobSpec(image="example/task:1"), generation=2)
-    plan = decide(w.snapshot(is_dry_run_done=True), NOW)
+    cluster.job = replace(cluster.job, spec=JobSpec(image="example/task:1"), generation=2)
+    plan = decide(cluster.snapshot(is_dry_run_done=True), NOW)
     assert status_of(plan)["startTime"]
     assert condition(plan, "Progressing")["reason"] == "Starting"
 
 
 def test_a_suspended_job_whose_token_cannot_be_used_says_both():
-    w = unstarted(completion=LARGE, suspend=True)
-    plan = decide(w.snapshot(), NOW)
+    cluster = unstarted(completion=LARGE, suspend=True)
+    plan = decide(cluster.snapshot(), NOW)
     assert status_of(plan)["phase"] == "Paused"
     assert condition(plan, "Suspended")["status"] == "True"
     assert condition(plan, "Progressing")["reason"] == "InvalidCompletionToken"
 
-    w.job = replace(w.job, status=status_of(plan), spec=JobSpec(image="x", suspend=True))
-    plan = decide(w.snapshot(), NOW)
+    cluster.job = replace(
+        cluster.job, status=status_of(plan), spec=JobSpec(image="x", suspend=True)
+    )
+    plan = decide(cluster.snapshot(), NOW)
     assert condition(plan, "Progressing")["reason"] == "Paused"
     assert condition(plan, "Suspended")["status"] == "True"
 
-    w.job = replace(w.job, status=status_of(plan), spec=JobSpec(image="x", completion=LARGE))
-    plan = decide(w.snapshot(), NOW)
+    cluster.job = replace(
+        cluster.job, status=status_of(plan), spec=JobSpec(image="x", completion=LARGE)
+    )
+    plan = decide(cluster.snapshot(), NOW)
     assert condition(plan, "Suspended")["status"] == "False"
     assert status_of(plan)["phase"] == "Pending"
 
 
 def test_a_run_that_was_started_with_such_a_token_says_so_as_well():
-    w = world("a", gated=True)
-    w.job = replace(w.job, spec=replace(w.job.spec, completion=LARGE))
-    assert condition(decide(w.snapshot(), NOW), "Progressing")["reason"] == "InvalidCompletionToken"
+    cluster = make_cluster("a", gated=True)
+    cluster.job = replace(cluster.job, spec=replace(cluster.job.spec, completion=LARGE))
+    assert (
+        condition(decide(cluster.snapshot(), NOW), "Progressing")["reason"]
+        == "InvalidCompletionToken"
+    )
 
 
 def test_a_started_job_gets_its_report_before_its_daemon_set():
-    plan = decide(world("a", has_daemon_set=False, has_report=False).snapshot(), NOW)
+    plan = decide(make_cluster("a", has_daemon_set=False, has_report=False).snapshot(), NOW)
 
     assert kinds(plan)[:2] == ["CreateReport", "ApplyDaemonSet"]
 
 
-def test_a_first_daemon_set_has_no_gate_so_that_all_nodes_start_at_once():
-    plan = decide(world("a", has_daemon_set=False).snapshot(), NOW)
+def test_first_daemon_set_has_no_gate():
+    plan = decide(make_cluster("a", has_daemon_set=False).snapshot(), NOW)
 
     (apply,) = [a for a in plan.actions if isinstance(a, ApplyDaemonSet)]
     assert "schedulingGates" not in apply.body["spec"]["template"]["spec"]
@@ -127,10 +134,10 @@ def test_a_first_daemon_set_has_no_gate_so_that_all_nodes_start_at_once():
 
 
 def test_the_gate_goes_up_once_every_node_has_its_first_pod():
-    early = decide(world("a", "b", running=False, desired=2).snapshot(), NOW)
+    early = decide(make_cluster("a", "b", running=False, desired=2).snapshot(), NOW)
     assert not [a for a in early.actions if isinstance(a, ApplyDaemonSet)]
 
-    plan = decide(world("a", "b").snapshot(), NOW)
+    plan = decide(make_cluster("a", "b").snapshot(), NOW)
 
     (apply,) = [a for a in plan.actions if isinstance(a, ApplyDaemonSet)]
     gates = apply.body["spec"]["template"]["spec"]["schedulingGates"]
@@ -138,52 +145,56 @@ def test_the_gate_goes_up_once_every_node_has_its_first_pod():
     assert apply.uid == "ds-uid"
 
 
-def test_a_daemon_set_made_anew_with_work_on_record_starts_with_the_gate():
-    w = world("a", "b", has_daemon_set=False, evidence={"a": done("a")})
-    plan = decide(w.snapshot(pods=()), NOW)
+def test_recreated_daemon_set_of_a_run_with_records_has_the_gate():
+    cluster = make_cluster("a", "b", has_daemon_set=False, evidence={"a": done("a")})
+    plan = decide(cluster.snapshot(pods=()), NOW)
 
     (apply,) = [a for a in plan.actions if isinstance(a, ApplyDaemonSet)]
     assert "schedulingGates" in apply.body["spec"]["template"]["spec"]
 
 
-def test_a_daemon_set_made_anew_after_there_were_nodes_starts_with_the_gate():
+def test_recreated_daemon_set_of_a_run_with_nodes_has_the_gate():
     """Their work may be done already, and only not be on record yet."""
-    w = world("a", "b", has_daemon_set=False)
-    w.job = replace(w.job, status={**w.job.status, "nodes": {"desired": 2, "waiting": 2}})
-    plan = decide(w.snapshot(pods=()), NOW)
+    cluster = make_cluster("a", "b", has_daemon_set=False)
+    cluster.job = replace(
+        cluster.job, status={**cluster.job.status, "nodes": {"desired": 2, "waiting": 2}}
+    )
+    plan = decide(cluster.snapshot(pods=()), NOW)
 
     (apply,) = [a for a in plan.actions if isinstance(a, ApplyDaemonSet)]
     assert "schedulingGates" in apply.body["spec"]["template"]["spec"]
 
 
 def test_recreating_a_deleted_daemon_set_is_told_once():
-    w = world("a", has_daemon_set=False)
-    w.job = replace(w.job, status={**w.job.status, "nodes": {"desired": 1}})
+    cluster = make_cluster("a", has_daemon_set=False)
+    cluster.job = replace(cluster.job, status={**cluster.job.status, "nodes": {"desired": 1}})
 
-    plan = decide(w.snapshot(pods=()), NOW)
+    plan = decide(cluster.snapshot(pods=()), NOW)
 
     assert "DaemonSetRecreated" in [e.reason for e in plan.events]
 
 
 def test_a_settled_run_has_nothing_to_write():
-    w = world("a", "b", gated=True, evidence={"a": done("a")})
-    first = decide(w.snapshot(), NOW)
-    w.job = replace(w.job, status=status_of(first))
-    w.report_status = next(a.status for a in first.actions if isinstance(a, WriteReportStatus))
+    cluster = make_cluster("a", "b", gated=True, evidence={"a": done("a")})
+    first = decide(cluster.snapshot(), NOW)
+    cluster.job = replace(cluster.job, status=status_of(first))
+    cluster.report_status = next(
+        a.status for a in first.actions if isinstance(a, WriteReportStatus)
+    )
 
-    again = decide(w.snapshot(), NOW.replace(hour=23))
+    again = decide(cluster.snapshot(), NOW.replace(hour=23))
 
     assert again.actions == ()
     assert again.events == ()
 
 
 def test_counts_say_where_each_node_stands():
-    w = world("a", "b", gated=True, evidence={"a": done("a")})
-    w.nodes["c"] = make_node("c")
-    w.nodes["d"] = make_node("d")
-    w.pods.append(make_pod("c", state="waiting"))
+    cluster = make_cluster("a", "b", gated=True, evidence={"a": done("a")})
+    cluster.nodes["c"] = make_node("c")
+    cluster.nodes["d"] = make_node("d")
+    cluster.pods.append(make_pod("c", state="waiting"))
 
-    status = status_of(decide(w.snapshot(), NOW))
+    status = status_of(decide(cluster.snapshot(), NOW))
 
     assert status["nodes"] == {
         "desired": 4,
@@ -198,9 +209,9 @@ def test_counts_say_where_each_node_stands():
 
 
 def test_complete_is_written_after_the_report_says_so_and_is_told():
-    w = world("a", "b", gated=True, evidence={"a": done("a"), "b": done("b")})
+    cluster = make_cluster("a", "b", gated=True, evidence={"a": done("a"), "b": done("b")})
 
-    plan = decide(w.snapshot(), NOW)
+    plan = decide(cluster.snapshot(), NOW)
 
     assert kinds(plan) == ["WriteReportStatus", "WriteStatus"]
     report = plan.actions[0].status
@@ -214,12 +225,12 @@ def test_complete_is_written_after_the_report_says_so_and_is_told():
 
 @pytest.mark.parametrize("at", ["2026-01-01T00:00:00.5Z", "2026-02-01T00:00:00.5Z"])
 def test_the_end_of_a_run_is_told_by_one_clock_and_once(at):
-    w = world("a", gated=True, evidence={"a": done("a", at=at)})
-    plan = decide(w.snapshot(), NOW)
+    cluster = make_cluster("a", gated=True, evidence={"a": done("a", at=at)})
+    plan = decide(cluster.snapshot(), NOW)
     assert status_of(plan)["completionTime"] == "2026-01-02T03:04:05Z"
     # The process died between the two writes; the next one says what the report says.
-    w.report_status = plan.actions[0].status
-    later = decide(w.snapshot(), NOW + timedelta(seconds=9))
+    cluster.report_status = plan.actions[0].status
+    later = decide(cluster.snapshot(), NOW + timedelta(seconds=9))
     assert status_of(later)["completionTime"] == "2026-01-02T03:04:05Z"
 
 
@@ -238,39 +249,41 @@ def test_the_end_of_a_run_is_told_by_one_clock_and_once(at):
 )
 def test_completion_is_not_declared_early(changes):
     both = {"a": done("a"), "b": done("b")}
-    plan = decide(world("a", "b", gated=True, **{"evidence": both, **changes}).snapshot(), NOW)
+    plan = decide(
+        make_cluster("a", "b", gated=True, **{"evidence": both, **changes}).snapshot(), NOW
+    )
 
     statuses = [a.status for a in plan.actions if isinstance(a, WriteStatus)]
     assert not any(c["type"] == "Complete" for s in statuses for c in s["conditions"])
 
 
 def test_a_pod_older_than_its_node_speaks_of_the_node_before():
-    w = world("a", gated=True, evidence={"a": done("a")})
-    w.nodes["a"] = make_node("a", uid="a-anew", created_at=NOW)
+    cluster = make_cluster("a", gated=True, evidence={"a": done("a")})
+    cluster.nodes["a"] = make_node("a", uid="a-anew", created_at=NOW)
 
-    plan = decide(w.snapshot(), NOW)
+    plan = decide(cluster.snapshot(), NOW)
 
     assert status_of(plan)["nodes"]["completed"] == 0
     # Nobody else would remove it, and without that the new node would never get its own.
     (deleted,) = [a for a in plan.actions if isinstance(a, DeletePods)]
-    assert deleted.pods == tuple(w.pods)
+    assert deleted.pods == tuple(cluster.pods)
 
 
 def test_a_pod_being_deleted_does_not_stand_for_its_node():
-    w = world("a", "b", gated=True)
-    w.pods[0] = make_pod("a", is_terminating=True)
+    cluster = make_cluster("a", "b", gated=True)
+    cluster.pods[0] = make_pod("a", is_terminating=True)
 
-    plan = decide(w.snapshot(), NOW)
+    plan = decide(cluster.snapshot(), NOW)
 
     assert status_of(plan)["nodes"]["active"] == 1
     assert status_of(plan)["nodes"]["waiting"] == 1
 
 
-def test_a_completed_node_stays_counted_without_its_pod_and_the_run_is_not_declared_over():
-    w = world("a", "b", gated=True, evidence={"a": done("a"), "b": done("b")})
-    w.pods[0] = make_pod("a", is_terminating=True)
+def test_completed_node_without_pod_counts_and_does_not_end_the_run():
+    cluster = make_cluster("a", "b", gated=True, evidence={"a": done("a"), "b": done("b")})
+    cluster.pods[0] = make_pod("a", is_terminating=True)
 
-    plan = decide(w.snapshot(), NOW)
+    plan = decide(cluster.snapshot(), NOW)
 
     assert status_of(plan)["nodes"]["completed"] == 2
     assert status_of(plan)["nodes"]["waiting"] == 0
@@ -278,23 +291,25 @@ def test_a_completed_node_stays_counted_without_its_pod_and_the_run_is_not_decla
 
 
 def test_a_pod_that_cannot_end_is_said():
-    w = world("a", "b", gated=True, evidence={"b": done("b")})
-    w.nodes["a"] = make_node("a", ready=False)
-    w.pods[0] = make_pod("a", is_terminating=True)
+    cluster = make_cluster("a", "b", gated=True, evidence={"b": done("b")})
+    cluster.nodes["a"] = make_node("a", ready=False)
+    cluster.pods[0] = make_pod("a", is_terminating=True)
 
-    progressing = condition(decide(w.snapshot(), NOW), "Progressing")
+    progressing = condition(decide(cluster.snapshot(), NOW), "Progressing")
 
     assert progressing["reason"] == "NodesUnreachable"
     assert "1 of 2 nodes are unreachable (a)" in progressing["message"]
 
 
 def test_what_the_report_says_of_a_success_is_not_taken_back():
-    w = world("a", gated=True, evidence={"a": done("a")})
-    first = decide(w.snapshot(), NOW)
-    w.report_status = next(a.status for a in first.actions if isinstance(a, WriteReportStatus))
-    w.observed = False
+    cluster = make_cluster("a", gated=True, evidence={"a": done("a")})
+    first = decide(cluster.snapshot(), NOW)
+    cluster.report_status = next(
+        a.status for a in first.actions if isinstance(a, WriteReportStatus)
+    )
+    cluster.observed = False
 
-    plan = decide(w.snapshot(), NOW)
+    plan = decide(cluster.snapshot(), NOW)
 
     assert kinds(plan) == ["WriteStatus"]
     assert condition(plan, "Complete")["status"] == "True"
@@ -302,20 +317,22 @@ def test_what_the_report_says_of_a_success_is_not_taken_back():
 
 
 def test_what_is_being_removed_says_nothing_of_a_run_that_is_over():
-    w = world("a", gated=True, evidence={"a": done("a")})
-    first = decide(w.snapshot(), NOW)
-    w.report_status = next(a.status for a in first.actions if isinstance(a, WriteReportStatus))
-    w.job = replace(w.job, status=status_of(first))
-    w.has_daemon_set = False
+    cluster = make_cluster("a", gated=True, evidence={"a": done("a")})
+    first = decide(cluster.snapshot(), NOW)
+    cluster.report_status = next(
+        a.status for a in first.actions if isinstance(a, WriteReportStatus)
+    )
+    cluster.job = replace(cluster.job, status=status_of(first))
+    cluster.has_daemon_set = False
 
-    assert kinds(decide(w.snapshot(pods=()), NOW)) == ["ApplyDaemonSet"]
+    assert kinds(decide(cluster.snapshot(pods=()), NOW)) == ["ApplyDaemonSet"]
 
 
 def test_gates_open_for_nodes_that_have_not_completed_only():
-    w = world("a", "b", gated=True, running=False, evidence={"a": done("a")})
-    w.pods = [gated_pod("a"), gated_pod("b")]
+    cluster = make_cluster("a", "b", gated=True, running=False, evidence={"a": done("a")})
+    cluster.pods = [gated_pod("a"), gated_pod("b")]
 
-    plan = decide(w.snapshot(), NOW)
+    plan = decide(cluster.snapshot(), NOW)
 
     (action,) = [a for a in plan.actions if isinstance(a, RemoveSchedulingGates)]
     assert [pod.node_name for pod in action.pods] == ["b"]
@@ -323,34 +340,34 @@ def test_gates_open_for_nodes_that_have_not_completed_only():
 
 
 def test_a_node_that_joins_after_complete_still_gets_its_turn():
-    w = world("a", gated=True, evidence={"a": done("a")})
-    w.job = replace(w.job, status=status_of(decide(w.snapshot(), NOW)))
-    w.nodes["b"] = make_node("b")
-    w.pods.append(gated_pod("b"))
+    cluster = make_cluster("a", gated=True, evidence={"a": done("a")})
+    cluster.job = replace(cluster.job, status=status_of(decide(cluster.snapshot(), NOW)))
+    cluster.nodes["b"] = make_node("b")
+    cluster.pods.append(gated_pod("b"))
 
-    plan = decide(w.snapshot(), NOW)
+    plan = decide(cluster.snapshot(), NOW)
 
     assert [a for a in plan.actions if isinstance(a, RemoveSchedulingGates)]
     assert condition(plan, "Complete")["status"] == "True"
 
 
 def test_a_job_being_deleted_is_left_alone():
-    w = world("a", has_daemon_set=False, has_report=False)
-    w.job = replace(w.job, is_terminating=True)
+    cluster = make_cluster("a", has_daemon_set=False, has_report=False)
+    cluster.job = replace(cluster.job, is_terminating=True)
 
-    assert decide(w.snapshot(), NOW).actions == ()
+    assert decide(cluster.snapshot(), NOW).actions == ()
 
 
-def test_a_changed_node_selection_is_applied_and_the_same_selection_is_not():
-    w = world("a", gated=True)
-    before = w.daemon_set()
-    raw = replace(w.job.spec.nodes, exclude=("z",))
-    w.job = replace(w.job, spec=replace(w.job.spec, nodes=raw))
+def test_only_a_changed_node_selection_is_applied():
+    cluster = make_cluster("a", gated=True)
+    before = cluster.daemon_set()
+    raw = replace(cluster.job.spec.nodes, exclude=("z",))
+    cluster.job = replace(cluster.job, spec=replace(cluster.job.spec, nodes=raw))
 
-    plan = decide(w.snapshot(daemon_set=before), NOW)
+    plan = decide(cluster.snapshot(daemon_set=before), NOW)
 
     assert [a for a in plan.actions if isinstance(a, ApplyDaemonSet)]
-    assert not [a for a in decide(w.snapshot(), NOW).actions if isinstance(a, ApplyDaemonSet)]
+    assert not [a for a in decide(cluster.snapshot(), NOW).actions if isinstance(a, ApplyDaemonSet)]
 
 
 @pytest.mark.parametrize(
@@ -366,21 +383,21 @@ def test_a_changed_node_selection_is_applied_and_the_same_selection_is_not():
     ],
 )
 def test_what_holds_a_run_up_becomes_a_condition_and_one_warning(setup, reason, words):
-    w = world("a", "b", gated=True, **setup)
+    cluster = make_cluster("a", "b", gated=True, **setup)
 
-    plan = decide(w.snapshot(), NOW)
+    plan = decide(cluster.snapshot(), NOW)
 
     progressing = condition(plan, "Progressing")
     assert (progressing["status"], progressing["reason"]) == ("False", reason)
     assert words in progressing["message"]
     assert [(e.type, e.reason) for e in plan.events] == [("Warning", reason)]
-    w.job = replace(w.job, status=status_of(plan))
-    assert decide(w.snapshot(), NOW).events == ()
+    cluster.job = replace(cluster.job, status=status_of(plan))
+    assert decide(cluster.snapshot(), NOW).events == ()
 
 
 def test_a_refused_daemon_set_is_tried_again_later_and_not_at_once():
     plan = decide(
-        world("a", has_daemon_set=False, running=False, refusal="forbidden").snapshot(), NOW
+        make_cluster("a", has_daemon_set=False, running=False, refusal="forbidden").snapshot(), NOW
     )
 
     assert not [a for a in plan.actions if isinstance(a, ApplyDaemonSet)]
@@ -388,9 +405,11 @@ def test_a_refused_daemon_set_is_tried_again_later_and_not_at_once():
 
 
 def test_what_the_api_server_refuses_has_not_started():
-    w = world("a", job=make_job(), has_daemon_set=False, has_report=False, running=False)
-    w.refusal = "foo: no"
-    plan = decide(w.snapshot(), NOW)
+    cluster = make_cluster(
+        "a", job=make_job(), has_daemon_set=False, has_report=False, running=False
+    )
+    cluster.refusal = "foo: no"
+    plan = decide(cluster.snapshot(), NOW)
 
     assert kinds(plan) == ["WriteStatus"]
     assert plan.requeue_after == 15.0
@@ -398,25 +417,25 @@ def test_what_the_api_server_refuses_has_not_started():
     assert condition(plan, "Progressing")["reason"] == "DaemonSetRefused"
     assert "foo: no" in condition(plan, "Progressing")["message"]
     assert [(e.type, e.reason) for e in plan.events] == [("Warning", "DaemonSetRefused")]
-    w.job = replace(w.job, status=status_of(plan))
-    again = decide(w.snapshot(), NOW)
+    cluster.job = replace(cluster.job, status=status_of(plan))
+    again = decide(cluster.snapshot(), NOW)
     assert again.actions == again.events == ()
 
-    w.refusal = ""
-    assert kinds(decide(w.snapshot(), NOW)) == ["DryRunDaemonSet"]
-    started_now = decide(w.snapshot(is_dry_run_done=True), NOW)
+    cluster.refusal = ""
+    assert kinds(decide(cluster.snapshot(), NOW)) == ["DryRunDaemonSet"]
+    started_now = decide(cluster.snapshot(is_dry_run_done=True), NOW)
     assert kinds(started_now) == ["WriteStatus"]
     assert status_of(started_now)["startTime"]
     assert condition(started_now, "Progressing")["status"] == "True"
 
 
 @pytest.mark.parametrize("owner", ["other-job", ""])
-def test_a_job_does_not_start_while_a_daemon_set_of_somebody_else_has_its_name(owner):
-    w = world("a")
-    foreign = replace(w.daemon_set(), owner_uid=owner)
-    w.job = make_job()
+def test_job_does_not_start_while_a_foreign_daemon_set_has_its_name(owner):
+    cluster = make_cluster("a")
+    foreign = replace(cluster.daemon_set(), owner_uid=owner)
+    cluster.job = make_job()
 
-    plan = decide(w.snapshot(daemon_set=foreign, pods=(), reports=()), NOW)
+    plan = decide(cluster.snapshot(daemon_set=foreign, pods=(), reports=()), NOW)
 
     assert kinds(plan) == ["WriteStatus"]
     assert "startTime" not in status_of(plan)
@@ -426,9 +445,9 @@ def test_a_job_does_not_start_while_a_daemon_set_of_somebody_else_has_its_name(o
 
 def test_what_is_tried_is_what_is_then_applied():
     first = decide(
-        world("a", job=make_job(), has_daemon_set=False, has_report=False).snapshot(), NOW
+        make_cluster("a", job=make_job(), has_daemon_set=False, has_report=False).snapshot(), NOW
     )
-    second = decide(world("a", has_daemon_set=False, has_report=False).snapshot(), NOW)
+    second = decide(make_cluster("a", has_daemon_set=False, has_report=False).snapshot(), NOW)
 
     (tried,) = [a.body for a in first.actions if isinstance(a, DryRunDaemonSet)]
     (applied,) = [a.body for a in second.actions if isinstance(a, ApplyDaemonSet)]
@@ -436,16 +455,16 @@ def test_what_is_tried_is_what_is_then_applied():
 
 
 def test_an_image_that_does_not_exist_is_named_with_its_nodes():
-    w = world("node-1", "node-2", gated=True)
+    cluster = make_cluster("node-1", "node-2", gated=True)
     stuck = replace(
         make_pod("node-2").container,
         state="waiting",
         reason="ImagePullBackOff",
         message='Back-off pulling image "nope:1"',
     )
-    w.pods[1] = replace(w.pods[1], container=stuck, phase="Pending")
+    cluster.pods[1] = replace(cluster.pods[1], container=stuck, phase="Pending")
 
-    progressing = condition(decide(w.snapshot(), NOW), "Progressing")
+    progressing = condition(decide(cluster.snapshot(), NOW), "Progressing")
 
     assert progressing["reason"] == "ImagePullFailed"
     assert progressing["message"] == (
@@ -454,21 +473,21 @@ def test_an_image_that_does_not_exist_is_named_with_its_nodes():
 
 
 def test_recovery_from_trouble_is_told_once():
-    w = world("a", gated=True, desired=0)
-    w.job = replace(w.job, status=status_of(decide(w.snapshot(), NOW)))
-    w.desired = 1
+    cluster = make_cluster("a", gated=True, desired=0)
+    cluster.job = replace(cluster.job, status=status_of(decide(cluster.snapshot(), NOW)))
+    cluster.desired = 1
 
-    plan = decide(w.snapshot(), NOW)
+    plan = decide(cluster.snapshot(), NOW)
 
     assert [e.reason for e in plan.events] == ["Resumed"]
 
 
 @pytest.mark.parametrize("owner", ["other-job", ""])
 def test_a_daemon_set_of_somebody_else_is_never_touched(owner):
-    w = world("a")
-    foreign = replace(w.daemon_set(), owner_uid=owner)
+    cluster = make_cluster("a")
+    foreign = replace(cluster.daemon_set(), owner_uid=owner)
 
-    plan = decide(w.snapshot(daemon_set=foreign, pods=()), NOW)
+    plan = decide(cluster.snapshot(daemon_set=foreign, pods=()), NOW)
 
     assert not [a for a in plan.actions if isinstance(a, ApplyDaemonSet)]
     expected = "PreviousRunEnding" if owner else "DaemonSetAlreadyExists"
@@ -476,18 +495,18 @@ def test_a_daemon_set_of_somebody_else_is_never_touched(owner):
 
 
 def test_a_missing_report_is_made_again():
-    plan = decide(world("a", gated=True, has_report=False).snapshot(), NOW)
+    plan = decide(make_cluster("a", gated=True, has_report=False).snapshot(), NOW)
 
     assert isinstance(plan.actions[0], CreateReport)
 
 
 def test_last_transition_time_moves_only_when_the_status_flips():
-    w = world("a", "b", gated=True)
-    first = decide(w.snapshot(), NOW)
-    w.job = replace(w.job, status=status_of(first))
-    w.evidence = {"a": done("a")}
+    cluster = make_cluster("a", "b", gated=True)
+    first = decide(cluster.snapshot(), NOW)
+    cluster.job = replace(cluster.job, status=status_of(first))
+    cluster.evidence = {"a": done("a")}
 
-    later = decide(w.snapshot(), NOW.replace(hour=9))
+    later = decide(cluster.snapshot(), NOW.replace(hour=9))
 
     assert (
         condition(later, "Progressing")["lastTransitionTime"]
@@ -497,35 +516,35 @@ def test_last_transition_time_moves_only_when_the_status_flips():
 
 
 def test_observed_generation_follows_the_job():
-    w = world("a", gated=True)
-    w.job = replace(started(make_job()), generation=4)
+    cluster = make_cluster("a", gated=True)
+    cluster.job = replace(started(make_job()), generation=4)
 
-    assert status_of(decide(w.snapshot(), NOW))["observedGeneration"] == 4
+    assert status_of(decide(cluster.snapshot(), NOW))["observedGeneration"] == 4
 
 
 def test_a_pod_that_waits_for_a_node_that_has_gone_is_deleted():
     """The DaemonSet controller does not hear that the node has gone, and goes on counting it."""
-    w = world("a", evidence={"a": done("a"), "b": done("b")}, gated=True)
-    w.pods.append(gated_pod("b"))
-    (deleted,) = [a for a in decide(w.snapshot(), NOW).actions if isinstance(a, DeletePods)]
+    cluster = make_cluster("a", evidence={"a": done("a"), "b": done("b")}, gated=True)
+    cluster.pods.append(gated_pod("b"))
+    (deleted,) = [a for a in decide(cluster.snapshot(), NOW).actions if isinstance(a, DeletePods)]
     assert [pod.node_name for pod in deleted.pods] == ["b"]
 
 
-def test_a_pod_that_waits_for_a_node_that_nobody_has_heard_of_is_deleted_after_some_time():
+def test_unbound_pod_of_an_unknown_node_is_deleted_after_some_time():
     """At first, the node may be too new for the cache of nodes; later it has gone unseen."""
-    w = world("a", evidence={"a": done("a")}, gated=True)
-    w.pods.append(gated_pod("b"))
-    soon = decide(w.snapshot(), NOW)
+    cluster = make_cluster("a", evidence={"a": done("a")}, gated=True)
+    cluster.pods.append(gated_pod("b"))
+    soon = decide(cluster.snapshot(), NOW)
     assert not [a for a in soon.actions if isinstance(a, DeletePods)]
     assert soon.requeue_after == 30.0
-    w.seen = timedelta(seconds=29)
-    assert not [a for a in decide(w.snapshot(), NOW).actions if isinstance(a, DeletePods)]
-    w.seen = timedelta(seconds=30)
-    (deleted,) = [a for a in decide(w.snapshot(), NOW).actions if isinstance(a, DeletePods)]
+    cluster.seen = timedelta(seconds=29)
+    assert not [a for a in decide(cluster.snapshot(), NOW).actions if isinstance(a, DeletePods)]
+    cluster.seen = timedelta(seconds=30)
+    (deleted,) = [a for a in decide(cluster.snapshot(), NOW).actions if isinstance(a, DeletePods)]
     assert [pod.node_name for pod in deleted.pods] == ["b"]
 
 
 def test_a_pod_that_names_no_node_is_left_alone():
-    w = world("a", gated=True, seen=timedelta(hours=1))
-    w.pods.append(gated_pod(""))
-    assert not [a for a in decide(w.snapshot(), NOW).actions if isinstance(a, DeletePods)]
+    cluster = make_cluster("a", gated=True, seen=timedelta(hours=1))
+    cluster.pods.append(gated_pod(""))
+    assert not [a for a in decide(cluster.snapshot(), NOW).actions if isinstance(a, DeletePods)]

@@ -61,13 +61,13 @@ def test_a_retry_token_of_any_length_fits_the_status(length):
         {"volumes": [None]},
     ],
 )
-def test_a_template_that_is_no_pods_is_left_for_the_api_server_to_refuse(part):
+def test_malformed_template_is_left_to_the_api_server(part):
     spec = {**IMAGE, "template": {"spec": part}, "suspend": False}
     assert list(passes(Life(Random(0), spec, nodes=1))) == []
 
 
 @pytest.mark.parametrize("affinity", ["x", 7, [1], {"nodeAffinity": "x"}, {"nodeAffinity": [1]}])
-def test_an_affinity_that_is_no_object_is_left_for_the_api_server_to_refuse(affinity):
+def test_malformed_affinity_is_left_to_the_api_server(affinity):
     spec = {
         **IMAGE,
         "template": {"spec": {"affinity": affinity}},

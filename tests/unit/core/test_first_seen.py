@@ -50,7 +50,7 @@ def test_init_containers_at_work_do_not_count():
     assert counted((20, PULLING), (60, AT_WORK), (10, PULLING)) == 10
 
 
-def test_the_short_runs_of_an_init_container_that_fails_do_not_begin_its_time_again():
+def test_failing_init_container_does_not_restart_its_timeout():
     loop = [(40, FAILED_INIT), (20, AT_WORK)] * 4
     assert counted(*loop, (1, FAILED_INIT)) == 161
 

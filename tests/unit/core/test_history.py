@@ -35,7 +35,7 @@ def test_the_newest_runs_are_kept_with_all_their_shards():
     assert expired(reports, limit=0)[0] == ["r-mid-0", "r-new-0", "r-old-0", "r-old-1"]
 
 
-def test_none_is_kept_longer_than_the_age_and_the_next_moment_is_known():
+def test_reports_older_than_the_limit_are_deleted_on_time():
     reports = [report("old", 30), report("new", 1)]
     names, wake = expired(reports, age=600.0)
     assert names == ["r-old-0"]

@@ -14,7 +14,7 @@ from job_controller.core.desired.limits import SPEC_LIMIT_BYTES, TERMS_LIMIT_BYT
 from job_controller.core.plan import ApplyDaemonSet, WriteStatus
 from job_controller.core.settings import Settings
 from job_controller.core.state.snapshot import Snapshot
-from tests.unit.builders import NOW, started, world
+from tests.unit.builders import NOW, make_cluster, started
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 EXISTS = {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
@@ -69,7 +69,7 @@ def test_it_starts_once_it_is_short_enough():
     assert progressing(status) == ("True", "Starting")
 
 
-def test_a_suspended_one_is_told_too_and_forgotten_when_it_is_short_enough():
+def test_problem_of_a_suspended_job_is_reported_and_cleared():
     large = job_of(args=["x" * SPEC_LIMIT_BYTES], suspend=True)
     status = only_status(decide(Snapshot(large), NOW))
     assert (status["phase"], progressing(status)) == ("Paused", ("False", "SpecTooLarge"))
@@ -117,7 +117,7 @@ def test_the_measure_is_that_of_what_is_built(job):
     assert built - 2 - 2 * len(terms) <= size <= 1.5 * built + 100
 
 
-RUNNING = world("a", job=started(job_of())).snapshot()
+RUNNING = make_cluster("a", job=started(job_of())).snapshot()
 HOSTILE = {
     "16 KiB of empty terms": placed([{}] * 2000, include=names(1000)),
     "125 KiB of empty terms": placed([{}] * 30_000, include=names(1000)),

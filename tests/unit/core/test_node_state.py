@@ -138,7 +138,7 @@ def test_the_ledger_is_given_time_before_an_exit_is_judged(at):
     assert assess(crashed(restarts=5, at=at), seen=30).record.state == "Failed"
 
 
-def test_an_exit_is_judged_sooner_when_the_log_of_that_attempt_was_read():
+def test_exit_is_decided_sooner_once_its_log_was_read():
     def read(attempt, seen):
         evidence = Evidence("a-uid", pod_uid="pod-a-1", attempt=attempt)
         return assess(crashed(restarts=5), evidence=evidence, seen=seen)
@@ -247,7 +247,7 @@ def test_last_lines_that_arrive_later_are_added_once():
     assert assess(crashed(restarts=1), record=told, evidence=evidence).record == told
 
 
-def test_the_message_of_a_failed_node_does_not_grow_with_the_restarts_of_its_pod():
+def test_failure_message_does_not_grow_with_restarts():
     record = assess(crashed(restarts=1)).record
     for second in range(20):
         lines = (f"12:00:{second:02} disk full " + "x" * 200,)
@@ -352,7 +352,7 @@ STUCK = [
 
 
 @pytest.mark.parametrize(("changes", "reason", "message"), STUCK)
-def test_what_keeps_the_whole_pod_from_running_is_told_and_fails_its_node(changes, reason, message):
+def test_pod_blocker_is_reported_and_fails_the_node(changes, reason, message):
     pod = replace(with_container(state="waiting", reason="PodInitializing"), **changes)
     early = assess(pod, seen=None).record
     assert (early.state, early.reason, early.message) == ("Waiting", reason, message)
@@ -381,7 +381,7 @@ def test_a_rejected_pod_is_told_while_the_next_one_waits_at_its_gate():
     assert assess(gated_pod("a"), record=first).record.reason == "SchedulingGated"
 
 
-def test_a_pod_that_silently_does_not_start_is_told_within_a_minute_and_fails_late():
+def test_silent_start_problem_is_reported_in_a_minute_and_fails_late():
     """A volume that cannot be mounted looks like a large image that is being pulled."""
     pod = with_container(state="waiting", reason="ContainerCreating")
     first = assess(pod, seen=None)
@@ -426,7 +426,7 @@ def not_again(reason, restarts=0, **changes):
 
 
 @pytest.mark.parametrize(("reason", "told"), AGAIN)
-def test_what_keeps_a_task_that_ended_from_starting_again_is_told_and_fails_its_node(reason, told):
+def test_restart_blocker_is_reported_and_fails_the_node(reason, told):
     spec = replace(SPEC, backoff_limit=6)
     early = assess(not_again(reason), spec=spec, seen=None)
     record = early.record
@@ -443,7 +443,7 @@ def test_an_end_counts_while_the_next_start_cannot_be_created():
     assert record.message == "exit 2 after 2 attempts"
 
 
-def test_the_back_off_between_two_attempts_to_create_a_container_changes_nothing():
+def test_back_off_between_container_creations_changes_nothing():
     node, spec = make_node("a"), replace(SPEC, backoff_limit=6)
     told = assess(not_again("ErrImagePull"), spec=spec).record
     seen = update_sightings({}, ObservedObjects({"a": not_again("ErrImagePull")}, {"a": node}), NOW)
@@ -470,7 +470,7 @@ def test_a_start_that_the_kubelet_has_yet_to_try_has_not_ended():
     assert assess(lost).record.finished_in_pod == 1
 
 
-def test_an_end_that_the_pod_no_longer_shows_stays_on_record_and_is_judged():
+def test_exit_no_longer_in_the_pod_status_stays_recorded():
     """Its container was removed, and the controller has restarted since."""
     known = assess(crashed()).record
     pod = not_again("ContainerCreating")
@@ -480,7 +480,7 @@ def test_an_end_that_the_pod_no_longer_shows_stays_on_record_and_is_judged():
     assert (late.state, late.reason) == ("Failed", "BackoffLimitExceeded")
 
 
-def test_a_task_that_does_not_start_again_is_told_within_a_minute_and_fails_late():
+def test_restart_problem_is_reported_in_a_minute_and_fails_late():
     """As after a reboot of its node, when a volume cannot be mounted any more."""
     pod = not_again("ContainerCreating", restarts=1)
     assert assess(pod, seen=44).record.reason == "Restarting"
@@ -491,7 +491,7 @@ def test_a_task_that_does_not_start_again_is_told_within_a_minute_and_fails_late
     assert (late.state, late.reason) == ("Failed", "ContainerStartFailed")
 
 
-def test_a_token_that_is_yet_to_be_read_comes_before_a_container_that_cannot_be_created_again():
+def test_unread_token_counts_before_a_container_creation_failure():
     spec = replace(SPEC, backoff_limit=6)
     pod = not_again("ErrImageNeverPull")
     early = assess(pod, spec=spec, seen=29)
@@ -500,7 +500,7 @@ def test_a_token_that_is_yet_to_be_read_comes_before_a_container_that_cannot_be_
     assert assess(pod, spec=spec, evidence=done("a"), seen=30).record.state == "Completed"
 
 
-def test_a_node_that_is_not_ready_starts_nothing_and_no_start_fails_there():
+def test_not_ready_node_starts_nothing_and_fails_no_start():
     gone = make_node("a", ready=False)
     for pod in (
         with_container(state="waiting", reason="ErrImagePull"),
@@ -514,7 +514,7 @@ def test_a_node_that_is_not_ready_starts_nothing_and_no_start_fails_there():
         assert assessment.wake_at is None
 
 
-def test_an_init_container_that_is_at_work_keeps_a_failed_one_from_counting():
+def test_running_init_container_defers_the_failure_of_another():
     pod = with_container(state="waiting", reason="PodInitializing")
     pod = replace(pod, init_failure="init container sidecar: exit 1", has_init_running=True)
     assessment = assess(pod, seen=9999)

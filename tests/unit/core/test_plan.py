@@ -55,7 +55,7 @@ def test_progress_waits_and_is_looked_for_again(actions, requeue, again):
         {"conditions": [*NEW["conditions"], {"type": "Complete", "status": "True"}]},
     ],
 )
-def test_the_end_of_the_run_and_every_trouble_of_a_node_are_on_record_at_once(change):
+def test_end_of_run_and_node_problems_are_recorded_at_once(change):
     plan = Plan(actions=(REPORT, WriteStatus({**NEW, **change})))
     assert defer_progress_writes(plan, OLD, 2.0) == plan
 
@@ -69,7 +69,7 @@ def test_the_end_of_the_run_and_every_trouble_of_a_node_are_on_record_at_once(ch
         {"conditions": [{**NEW["conditions"][0], "reason": "ImagePullFailed"}]},
     ],
 )
-def test_a_status_that_says_more_than_progress_does_not_wait_for_the_report(change):
+def test_status_beyond_progress_does_not_wait_for_the_report(change):
     status = WriteStatus({**NEW, **change})
     plan = Plan(actions=(REPORT, status))
     assert defer_progress_writes(plan, OLD, 2.0) == Plan((status,), requeue_after=2.0)
@@ -81,7 +81,7 @@ def test_what_is_to_be_done_is_done_without_the_records_of_progress():
     assert defer_progress_writes(plan, OLD, 2.0) == Plan((apply,), requeue_after=1.0)
 
 
-def test_a_plan_that_touches_pods_or_tells_an_event_is_carried_out_whole():
+def test_plan_with_pods_or_events_is_executed_unchanged():
     plan = Plan(actions=(REPORT, WriteStatus(NEW)))
     for other in (
         replace(plan, actions=(*plan.actions, DeletePods(()))),

@@ -40,7 +40,7 @@ def test_a_run_that_went_well():
     ]
 
 
-def test_failures_of_one_kind_are_one_sentence_at_the_time_of_the_first():
+def test_failures_of_one_kind_are_one_line_dated_by_the_first():
     message = "exit 2 after 4 attempts: 'disk full'"
     failed = {f"node-{n}": record("Failed", end=n, message=message) for n in (7, 8, 9)}
     other = record("Failed", end=3, message="ImagePullBackOff")
@@ -52,7 +52,7 @@ def test_failures_of_one_kind_are_one_sentence_at_the_time_of_the_first():
     ]
 
 
-def test_what_is_so_now_comes_last_and_was_so_at_the_end_of_a_run_that_is_over():
+def test_current_lines_come_last_and_are_past_tense_after_the_run():
     lost = record("Unreachable", message="the node has not been Ready since noon")
     records = {"a": lost, "b": record(end=1)}
     running = tell(records, message="1 of 2 nodes completed, 1 unreachable (a)")
@@ -68,7 +68,7 @@ def test_what_is_so_now_comes_last_and_was_so_at_the_end_of_a_run_that_is_over()
     ]
 
 
-def test_nodes_that_needed_more_attempts_and_nodes_that_wait_for_a_reason_are_told():
+def test_timeline_names_restarted_and_blocked_nodes():
     records = {
         "a": record(end=5, attempts=3),
         "b": record("Waiting", attempts=0, reason="Unschedulable", message="no room"),

@@ -120,7 +120,7 @@ def test_a_pod_that_is_being_deleted_holds_its_node_until_it_is_gone() -> None:
     assert found.counts["currentNumberScheduled"] == 1
 
 
-def test_a_pod_that_has_ended_and_is_being_deleted_does_not_hold_its_node() -> None:
+def test_terminated_pod_in_deletion_does_not_occupy_its_node() -> None:
     found = run([node("n0")], [pod("n0", deleting=True, phase="Failed")])
     assert found.create == ("n0",)
     assert found.counts["currentNumberScheduled"] == 0
@@ -152,7 +152,7 @@ def test_the_oldest_bound_pod_of_a_node_stays() -> None:
     assert [p["metadata"]["name"] for p in run([node("n0")], pods).delete] == ["n0-3", "n0-1"]
 
 
-def test_an_unbound_pod_of_a_node_that_is_gone_is_deleted_and_a_bound_one_is_not() -> None:
+def test_only_the_unbound_pod_of_a_deleted_node_is_deleted() -> None:
     pods = [pod("gone", 1, bound=False), pod("gone", 2)]
     assert [p["metadata"]["name"] for p in run([node("n0")], pods).delete] == ["gone-1"]
 

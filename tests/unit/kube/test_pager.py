@@ -50,5 +50,5 @@ async def test_pods_begin_with_whole_pages():
 
 
 @pytest.mark.parametrize("resource", [JOBS, PODS, DAEMON_SETS])
-async def test_what_users_write_comes_in_pages_that_fit_into_memory_however_dense(resource):
+async def test_dense_user_objects_are_listed_in_small_pages(resource):
     assert (await read_pages(resource, 1_300_000)).largest <= 2 * 1024 * 1024

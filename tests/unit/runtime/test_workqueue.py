@@ -52,7 +52,7 @@ async def test_add_after_keeps_the_earliest_deadline():
     assert (queue.delayed, len(queue)) == (0, 0)
 
 
-async def test_no_delay_is_so_short_that_whoever_asks_for_the_rest_of_one_would_spin():
+async def test_remaining_delay_is_never_too_short_to_wait_for():
     queue: WorkQueue[str] = WorkQueue()
     queue.add_after("a", 1e-12)
     await queue.get()

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from daemonset_job.api.objects import Container
 from daemonset_job.api.report import Evidence, NodeRecord, parse_evidence
 from terminator.ledger.assignment import (
-    assign,
+    assign_to_shards,
+    build_patch,
+    combine_evidence,
     exit_evidence,
     has_succeeded,
     is_failure,
-    is_of_last_end,
-    joined,
+    is_of_latest_exit,
+    is_recorded,
     log_evidence,
-    patch_body,
-    stands,
 )
 from terminator.logs.tail_read import Findings
 from tests.unit.terminator.builders import NOW, STAMP, done, make_pod, make_report
@@ -40,7 +40,7 @@ def merged(target, patch):
 def written(report, entries):
     """Return the evidence in a report after the patch."""
     raw = {node: entry.to_raw() for node, entry in report.evidence.items()}
-    raw = merged(raw, patch_body(report, entries)["evidence"])
+    raw = merged(raw, build_patch(report, entries)["evidence"])
     return {node: parse_evidence(entry) for node, entry in raw.items()}
 
 
@@ -52,7 +52,7 @@ def test_an_entry_of_a_former_node_is_replaced_whole():
 
 
 def test_a_patch_names_the_report_by_uid():
-    assert patch_body(make_report(), {"a": done("a")}) == {
+    assert build_patch(make_report(), {"a": done("a")}) == {
         "metadata": {"uid": "report-0", "managedFields": [{}]},
         "evidence": {"a": done("a").to_raw()},
     }
@@ -63,20 +63,20 @@ def test_what_stands_is_not_written_again():
     later = replace(done("a"), completed_at="2027-01-01T00:00:00Z", pod="another")
     failed = Evidence("a-uid", failed_at=STAMP)
     for entry in (done("a"), later, failed):
-        assert assign({"a": entry}, [report]) == {}
-    assert assign({"b": done("b")}, [report]) == {"sample-0": {"b": done("b")}}
+        assert assign_to_shards({"a": entry}, [report]) == {}
+    assert assign_to_shards({"b": done("b")}, [report]) == {"sample-0": {"b": done("b")}}
 
 
 def test_stands():
     a = done("a")
-    assert not stands(None, a)
-    assert not stands(done("a", uid="old"), a)
-    assert not stands(Evidence("a-uid", failed_at=STAMP), a)
+    assert not is_recorded(None, a)
+    assert not is_recorded(done("a", uid="old"), a)
+    assert not is_recorded(Evidence("a-uid", failed_at=STAMP), a)
     lines = Evidence("a-uid", last_lines=("x",))
-    assert stands(lines, lines)
-    assert not stands(lines, replace(lines, last_lines=("y",)))
-    assert not stands(a, replace(a, results={"ip": "1"}))
-    assert stands(replace(a, results={"ip": "1", "n": "2"}), replace(a, results={"ip": "1"}))
+    assert is_recorded(lines, lines)
+    assert not is_recorded(lines, replace(lines, last_lines=("y",)))
+    assert not is_recorded(a, replace(a, results={"ip": "1"}))
+    assert is_recorded(replace(a, results={"ip": "1", "n": "2"}), replace(a, results={"ip": "1"}))
 
 
 def test_an_entry_is_of_one_end_of_one_pods_task():
@@ -86,11 +86,11 @@ def test_an_entry_is_of_one_end_of_one_pods_task():
 
     pod = ended(NOW)
     entry = exit_evidence(pod, "a-uid")
-    assert is_of_last_end(entry, pod)
-    assert is_of_last_end(replace(entry, results={"ip": "1"}), pod)
-    assert not is_of_last_end(entry, ended(NOW + timedelta(seconds=1)))
-    assert not is_of_last_end(entry, ended(NOW, uid="another"))
-    assert not is_of_last_end(entry, make_pod("a", container=Container("running")))
+    assert is_of_latest_exit(entry, pod)
+    assert is_of_latest_exit(replace(entry, results={"ip": "1"}), pod)
+    assert not is_of_latest_exit(entry, ended(NOW + timedelta(seconds=1)))
+    assert not is_of_latest_exit(entry, ended(NOW, uid="another"))
+    assert not is_of_latest_exit(entry, make_pod("a", container=Container("running")))
 
 
 @pytest.mark.parametrize(
@@ -100,21 +100,21 @@ def test_a_result_of_another_completion_does_not_join_what_stands(other):
     """A start of the task after the one that completed the node, or its successor."""
     first = replace(done("a"), results={"n": "1"})
     late = replace(done("a"), results={"n": "2", "ip": "1"}, **other)
-    assert joined(first, late) == first
-    assert stands(first, late)
+    assert combine_evidence(first, late) == first
+    assert is_recorded(first, late)
 
 
 def test_a_result_found_later_joins_what_stands():
     first = replace(done("a"), results={"n": "2"})
     late = replace(done("a"), results={"ip": "1"})
     expected = replace(first, results={"n": "2", "ip": "1"})
-    assert joined(first, late) == expected
+    assert combine_evidence(first, late) == expected
     assert written(make_report({"a": first}), {"a": late}) == {"a": expected}
-    assert joined(None, late) == late
-    assert joined(Evidence("a-uid"), late) == late
+    assert combine_evidence(None, late) == late
+    assert combine_evidence(Evidence("a-uid"), late) == late
 
 
-def test_nodes_keep_their_shard_and_new_ones_go_to_the_lowest_with_room():
+def test_nodes_keep_their_shard_and_new_ones_go_to_the_first_with_room():
     shards = [
         make_report({"a": done("a", "old"), "b": done("b")}, shard=0),
         make_report({"c": done("c", "old")}, shard=1),
@@ -122,7 +122,7 @@ def test_nodes_keep_their_shard_and_new_ones_go_to_the_lowest_with_room():
     ]
     pending = {name: done(name) for name in "abcdef"}
     for order in (shards, shards[::-1]):
-        assert assign(pending, order, limit=2) == {
+        assert assign_to_shards(pending, order, limit=2) == {
             "sample-0": {"a": done("a")},
             "sample-1": {"c": done("c"), "d": done("d")},
             "sample-2": {"e": done("e"), "f": done("f")},
@@ -130,9 +130,9 @@ def test_nodes_keep_their_shard_and_new_ones_go_to_the_lowest_with_room():
 
 
 def test_what_finds_no_room_waits():
-    assert assign({"a": done("a")}, []) == {}
+    assert assign_to_shards({"a": done("a")}, []) == {}
     full = make_report({"a": done("a")})
-    assert assign({"b": done("b")}, [full], limit=1) == {}
+    assert assign_to_shards({"b": done("b")}, [full], limit=1) == {}
 
 
 def test_what_a_log_proves():
@@ -174,7 +174,7 @@ def test_success_by_exit_code(container, expected):
         *({"reason": reason} for reason in ("Evicted", "NodeShutdown", "Preempting", "Terminated")),
     ],
 )
-def test_an_exit_of_a_pod_that_is_to_end_proves_nothing_unless_its_hold_has_started(ending):
+def test_exit_of_a_terminating_pod_counts_only_if_pause_has_started(ending):
     pod = make_pod("a", container=Container("terminated", exit_code=0), **ending)
     assert not has_succeeded(pod)
     assert has_succeeded(replace(pod, hold_started=True))
@@ -206,15 +206,15 @@ def test_the_end_of_a_start_is_told_with_or_without_lines():
 def test_an_entry_goes_forward_in_attempts_and_keeps_lines():
     first = Evidence("u", pod="p", pod_uid="p-uid", last_lines=("x",), attempt=1)
     silent = replace(first, last_lines=(), attempt=2)
-    assert joined(first, silent) == replace(first, attempt=2)
-    assert not stands(first, silent)
+    assert combine_evidence(first, silent) == replace(first, attempt=2)
+    assert not is_recorded(first, silent)
     later = replace(first, last_lines=("y",), attempt=2)
-    assert joined(first, later) == later
-    assert stands(later, first)
-    assert stands(replace(first, failed_at=STAMP), silent)
+    assert combine_evidence(first, later) == later
+    assert is_recorded(later, first)
+    assert is_recorded(replace(first, failed_at=STAMP), silent)
     successor = replace(silent, pod_uid="q-uid", attempt=1)
-    assert joined(later, successor) == successor
-    assert joined(later, replace(first, completed_at=STAMP)).is_completed
+    assert combine_evidence(later, successor) == successor
+    assert combine_evidence(later, replace(first, completed_at=STAMP)).is_completed
 
 
 @pytest.mark.parametrize(
@@ -244,12 +244,12 @@ def test_writing_again_changes_nothing_and_a_completed_node_stays_so(found, limi
     shards = {f"sample-{n}": make_report(shard=n) for n in range(3)}
     for node, entry in found:
         before = {n: e for report in shards.values() for n, e in report.evidence.items()}
-        for name, entries in assign({node: entry}, shards.values(), limit).items():
+        for name, entries in assign_to_shards({node: entry}, shards.values(), limit).items():
             report = shards[name]
             shards[name] = replace(report, evidence=written(report, entries))
         after = {n: e for report in shards.values() for n, e in report.evidence.items()}
         assert sum(len(report.evidence) for report in shards.values()) == len(after)
-        assert assign({node: entry}, shards.values(), limit) == {}
+        assert assign_to_shards({node: entry}, shards.values(), limit) == {}
         old = before.get(node)
         if old is not None and old.node_uid == entry.node_uid and old.is_completed:
             assert after[node].completed_at == old.completed_at
@@ -260,29 +260,33 @@ def test_writing_again_changes_nothing_and_a_completed_node_stays_so(found, limi
             assert after[node].last_lines or not (old.last_lines or entry.last_lines)
 
 
-def test_a_node_goes_to_the_shard_that_has_its_record_if_there_is_room():
+def test_node_goes_to_the_shard_of_its_record_if_there_is_room():
     def on_record(shard, *nodes, **changes):
         states = {node: {"uid": f"{node}-uid", "state": "Active"} for node in nodes}
         return make_report(shard=shard, status={"nodeStates": states}, **changes)
 
     first, second = on_record(0, "x", "y"), on_record(1, "a", "b")
     pending = {name: done(name) for name in "abcx"}
-    assert assign(pending, [first, second], limit=2) == {
+    assert assign_to_shards(pending, [first, second], limit=2) == {
         "sample-0": {"c": done("c"), "x": done("x")},
         "sample-1": {"a": done("a"), "b": done("b")},
     }
     full = on_record(1, "a", evidence={"p": done("p"), "q": done("q")})
-    assert assign({"a": done("a")}, [first, full], limit=2) == {"sample-0": {"a": done("a")}}
+    assert assign_to_shards({"a": done("a")}, [first, full], limit=2) == {
+        "sample-0": {"a": done("a")}
+    }
 
 
 def test_a_node_is_sent_again_to_the_shard_that_it_may_have_reached():
     shards = [make_report(shard=0), make_report(shard=1)]
-    tried = {"a": "sample-1", "b": "a-report-that-is-gone"}
-    assert assign({"a": done("a"), "b": done("b")}, shards, limit=1, tried=tried) == {
+    unconfirmed = {"a": "sample-1", "b": "a-report-that-is-gone"}
+    assert assign_to_shards(
+        {"a": done("a"), "b": done("b")}, shards, limit=1, unconfirmed=unconfirmed
+    ) == {
         "sample-0": {"b": done("b")},
         "sample-1": {"a": done("a")},
     }
     # Its place is taken, whether it got there or not.
-    assert assign({"c": done("c"), "d": done("d")}, shards, limit=1, tried=tried) == {
-        "sample-0": {"c": done("c")}
-    }
+    assert assign_to_shards(
+        {"c": done("c"), "d": done("d")}, shards, limit=1, unconfirmed=unconfirmed
+    ) == {"sample-0": {"c": done("c")}}

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from daemonset_job.api.objects import parse_pod
 from daemonset_job.api.report import parse_evidence
-from terminator.ledger.assignment import exit_evidence, joined, log_evidence, patch_body
+from terminator.ledger.assignment import build_patch, combine_evidence, exit_evidence, log_evidence
 from terminator.logs.matcher import Matcher
 from terminator.logs.tail_read import Findings, TailRead
 from tests.mutation.schema import part, problems
@@ -84,20 +84,20 @@ def test_what_a_log_says_fits_its_entry(pod, records, lines, with_attempt):
     log = b"".join(at.encode() + b" " + text + b"\n" for at, text in records)
     found = Findings()
     tail = TailRead(MATCHER, found, None, None)
-    while tail.ask is not None:
-        tail.take(log[: tail.ask.max_bytes])
+    while tail.request is not None:
+        tail.feed(log[: tail.request.max_bytes])
     found.attempt = pod.container.restart_count + 1
     entry = log_evidence(pod, "node-uid", found, lines, with_attempt=with_attempt)
     ended = exit_evidence(pod, "node-uid")
-    for each in (entry, ended, joined(ended, entry) if entry else None):
+    for each in (entry, ended, combine_evidence(ended, entry) if entry else None):
         if each is not None:
             assert entry_problems(each) == []
-            patch = patch_body(make_report(), {"n": each})["evidence"]["n"]
+            patch = build_patch(make_report(), {"n": each})["evidence"]["n"]
             assert list(problems(ENTRY, patch, "evidence")) == []
 
 
 @pytest.mark.parametrize(("counted", "kept"), [(-4, 0), (-(2**31), 0), (3, 3), (2**31 - 1, 10**9)])
-def test_a_kubelet_that_counts_restarts_as_it_likes_is_held_to_a_number(counted, kept):
+def test_restart_count_of_a_rogue_kubelet_is_bounded(counted, kept):
     task = {"name": "job-container", "restartCount": counted, "state": {}}
     pod = parse_pod({"metadata": {"name": "a"}, "status": {"containerStatuses": [task]}})
     assert pod.container.restart_count == kept

@@ -25,13 +25,13 @@ class Listener:
         self.told = []
         self.entering = set()
 
-    def job_concerned(self, key, *, in_crowd):
-        self.told.append((key, in_crowd))
+    def job_affected(self, key, *, debounced):
+        self.told.append((key, debounced))
 
     def report_changed(self, report):
         pass
 
-    def job_gone(self, job):
+    def job_deleted(self, job):
         pass
 
     def needs_records(self, job_uid):
@@ -52,7 +52,7 @@ def caches_with(job):
 
 
 @pytest.mark.parametrize(
-    ("job", "in_crowd"),
+    ("job", "debounced"),
     [
         (make_job(), True),
         (make_job(COMPLETE), False),
@@ -60,10 +60,10 @@ def caches_with(job):
     ],
     ids=["running", "complete", "not yet complete"],
 )
-def test_a_complete_job_waits_for_nothing_but_its_report(job, in_crowd):
+def test_a_complete_job_waits_for_nothing_but_its_report(job, debounced):
     caches, listener = caches_with(job)
     caches._report_changed(None, make_report())
-    assert listener.told == [(KEY, in_crowd)]
+    assert listener.told == [(KEY, debounced)]
 
 
 def test_a_report_whose_job_is_gone_concerns_its_key():

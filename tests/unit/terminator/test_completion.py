@@ -14,12 +14,12 @@ from daemonset_job.api.objects import Container, Node
 from daemonset_job.api.report import Evidence, NodeRecord
 from terminator.completion import (
     Snapshot,
-    judge_ending,
+    count_nodes,
+    decide_deletion,
     merge_ledger,
     merge_records,
     owned_pods,
-    speaks_for,
-    take_count,
+    pod_belongs_to_node,
 )
 from tests.unit.terminator.builders import (
     COMPLETE,
@@ -53,21 +53,23 @@ def world(names=NAMES, completed=NAMES, job=None, **changes):
     return replace(snapshot, **changes)
 
 
-def obstacle(snapshot, now=NOW, overdue_since=None):
-    return judge_ending(snapshot.job, lambda: take_count(snapshot), now, overdue_since).obstacle
+def blocked_by(snapshot, now=NOW, overdue_since=None):
+    return decide_deletion(
+        snapshot.job, lambda: count_nodes(snapshot), now, overdue_since
+    ).blocked_by
 
 
 def test_a_job_that_both_count_as_complete_may_go():
-    count = take_count(world())
-    assert count.wanted == count.completed == frozenset(NAMES)
+    count = count_nodes(world())
+    assert count.desired == count.completed == frozenset(NAMES)
     assert count.all_completed
-    assert judge_ending(make_job(COMPLETE), lambda: count, NOW).may_delete
+    assert decide_deletion(make_job(COMPLETE), lambda: count, NOW).may_delete
 
 
 def test_a_job_stays_until_its_report_is_whole():
     snapshot = world()
     records = {**snapshot.records, "c": record("c-uid", "Active")}
-    assert obstacle(replace(snapshot, records=records)) == (
+    assert blocked_by(replace(snapshot, records=records)) == (
         "the JobReport lacks the final state of 1 nodes"
     )
 
@@ -75,15 +77,15 @@ def test_a_job_stays_until_its_report_is_whole():
 def test_a_job_stays_until_both_count_the_same_nodes():
     told = {"nodes": {"desired": 4}}
     snapshot = world(job=make_job(COMPLETE, status=told))
-    assert obstacle(snapshot) == "status reports 4 desired nodes, but there are 3"
+    assert blocked_by(snapshot) == "status reports 4 desired nodes, but there are 3"
     told = {"nodes": {"desired": 3}}
-    assert not obstacle(replace(snapshot, job=make_job(COMPLETE, status=told)))
+    assert not blocked_by(replace(snapshot, job=make_job(COMPLETE, status=told)))
 
 
 def test_one_count_alone_does_not_do():
-    assert obstacle(world(completed=NAMES[:2])) == "2 of 3 nodes are completed"
-    assert "not marked the Job complete" in obstacle(world(job=make_job()))
-    assert "not marked the Job complete" in obstacle(
+    assert blocked_by(world(completed=NAMES[:2])) == "2 of 3 nodes are completed"
+    assert "not marked the Job complete" in blocked_by(world(job=make_job()))
+    assert "not marked the Job complete" in blocked_by(
         world(job=make_job({**COMPLETE, "status": "False"}))
     )
 
@@ -113,7 +115,7 @@ def test_one_count_alone_does_not_do():
     ],
 )
 def test_what_keeps_a_job(changes, words):
-    assert words in obstacle(world(**changes))
+    assert words in blocked_by(world(**changes))
 
 
 @pytest.mark.parametrize(
@@ -128,13 +130,13 @@ def test_what_keeps_a_job(changes, words):
 )
 def test_pods_that_do_not_count(pod):
     snapshot = world(pods=[make_pod("a"), make_pod("b"), pod])
-    assert take_count(snapshot).wanted == {"a", "b"}
-    assert obstacle(snapshot)
+    assert count_nodes(snapshot).desired == {"a", "b"}
+    assert blocked_by(snapshot)
 
 
 def test_a_gated_pod_counts_by_the_node_it_is_meant_for():
     snapshot = world(pods=[make_pod("a"), make_pod("b"), make_pod("c", is_scheduled=False)])
-    assert take_count(snapshot).wanted == {"a", "b", "c"}
+    assert count_nodes(snapshot).desired == {"a", "b", "c"}
 
 
 @pytest.mark.parametrize(
@@ -148,16 +150,16 @@ def test_a_gated_pod_counts_by_the_node_it_is_meant_for():
 )
 def test_entries_that_complete_nothing(ledger):
     snapshot = world(ledger={"a": done("a"), "b": done("b"), "c": ledger})
-    assert take_count(snapshot).completed == {"a", "b"}
+    assert count_nodes(snapshot).completed == {"a", "b"}
 
 
 def test_a_node_that_is_gone_completes_nothing():
     snapshot = world()
     nodes = {name: node for name, node in snapshot.nodes.items() if name != "c"}
-    assert take_count(replace(snapshot, nodes=nodes)).completed == {"a", "b"}
+    assert count_nodes(replace(snapshot, nodes=nodes)).completed == {"a", "b"}
     nameless = {**nodes, "c": make_node("c", uid="")}
     ledger = {**snapshot.ledger, "c": Evidence("", completed_at="x")}
-    assert take_count(replace(snapshot, nodes=nameless, ledger=ledger)).completed == {"a", "b"}
+    assert count_nodes(replace(snapshot, nodes=nameless, ledger=ledger)).completed == {"a", "b"}
 
 
 # --- time to live -----------------------------------------------------------------------
@@ -169,20 +171,20 @@ def with_ttl(condition, seconds, **changes):
 
 
 def ending(job, now=NOW):
-    return judge_ending(job, lambda: take_count(world(job=job)), now)
+    return decide_deletion(job, lambda: count_nodes(world(job=job)), now)
 
 
 def test_a_completed_job_lives_on_for_its_time():
     assert ending(with_ttl(COMPLETE, 0)).may_delete
     assert ending(with_ttl(COMPLETE, 5)).may_delete
     kept = ending(with_ttl(COMPLETE, 65))
-    assert kept.obstacle == "ttlSecondsAfterFinished ends at 2026-01-02T03:05:05Z"
+    assert kept.blocked_by == "ttlSecondsAfterFinished ends at 2026-01-02T03:05:05Z"
     assert kept.wake_at == NOW + timedelta(seconds=60)
-    assert "no completionTime" in ending(with_ttl(COMPLETE, 5, completionTime=None)).obstacle
+    assert "no completionTime" in ending(with_ttl(COMPLETE, 5, completionTime=None)).blocked_by
 
 
 def test_a_failed_job_stays_unless_it_says_otherwise():
-    assert "ttlSecondsAfterFinished is not set" in ending(make_job(FAILED)).obstacle
+    assert "ttlSecondsAfterFinished is not set" in ending(make_job(FAILED)).blocked_by
     assert ending(with_ttl(FAILED, 0)).may_delete
     assert ending(with_ttl(FAILED, 5)).may_delete
     assert ending(with_ttl(FAILED, 65)).wake_at is not None
@@ -191,7 +193,7 @@ def test_a_failed_job_stays_unless_it_says_otherwise():
 def test_a_failed_job_that_is_about_to_be_retried_stays():
     job = with_ttl(FAILED, 0)
     asked = replace(job, annotations={"daemonset.darkowlzz.space/retry": "2"})
-    assert "about to be retried" in ending(asked).obstacle
+    assert "about to be retried" in ending(asked).blocked_by
 
 
 def over(**changes):
@@ -203,20 +205,20 @@ def over(**changes):
 
 def test_a_complete_job_none_of_whose_nodes_is_left_goes():
     gone = make_daemon_set(0)
-    assert obstacle(world(pods=[], daemon_set=gone)) == ""
-    assert obstacle(world(pods=[], daemon_set=replace(gone, observed_generation=2)))
+    assert blocked_by(world(pods=[], daemon_set=gone)) == ""
+    assert blocked_by(world(pods=[], daemon_set=replace(gone, observed_generation=2)))
 
 
 def test_a_complete_job_on_which_no_node_ever_worked_stays():
     nothing = world(pods=[], ledger={}, daemon_set=make_daemon_set(0))
-    assert obstacle(nothing) == "no node is desired, and none has completed"
+    assert blocked_by(nothing) == "no node is desired, and none has completed"
 
 
 def test_a_pod_on_a_node_that_is_not_selected_stands_for_nobody():
     """The selection moved from c to another node, whose pod this cache has yet to see."""
     snapshot = world(job=without_c())
     found = daemon_set_without_c(3)
-    assert obstacle(replace(snapshot, daemon_set=found)) == (
+    assert blocked_by(replace(snapshot, daemon_set=found)) == (
         "node c is not selected any more, and its pod still exists"
     )
 
@@ -235,7 +237,7 @@ def daemon_set_without_c(desired, **changes):
 
 
 def held(snapshot, overdue_since):
-    return judge_ending(snapshot.job, lambda: take_count(snapshot), NOW, overdue_since)
+    return decide_deletion(snapshot.job, lambda: count_nodes(snapshot), NOW, overdue_since)
 
 
 @pytest.mark.parametrize(
@@ -255,13 +257,11 @@ def held(snapshot, overdue_since):
         ),
     ],
 )
-def test_a_node_that_is_not_at_work_keeps_a_job_for_ten_minutes_from_when_it_was_seen(
-    changes, words
-):
+def test_inactive_node_keeps_a_job_for_ten_minutes(changes, words):
     """The time to live may have been over for long: until now another node was at work."""
     snapshot = over(**changes)
     first = held(snapshot, None)
-    assert (first.obstacle, first.is_overdue) == (words, True)
+    assert (first.blocked_by, first.is_overdue) == (words, True)
     assert first.wake_at == NOW + timedelta(minutes=10)
     before = NOW - timedelta(minutes=9)
     assert held(snapshot, before).wake_at == before + timedelta(minutes=10)
@@ -286,10 +286,10 @@ def test_nothing_is_overdue_before_the_time_to_live_is_over():
         None,
     ],
 )
-def test_a_node_at_work_keeps_a_complete_job_however_long_its_time_is_over(container):
+def test_active_node_keeps_a_complete_job_beyond_its_ttl(container):
     pods = [*map(make_pod, "ab"), make_pod("c", container=container)]
     found = held(over(completed=("a", "b"), pods=pods), NOW - timedelta(hours=1))
-    assert (found.obstacle, found.is_overdue) == ("2 of 3 nodes are completed", False)
+    assert (found.blocked_by, found.is_overdue) == ("2 of 3 nodes are completed", False)
 
 
 def test_a_pod_whose_containers_have_ended_for_good_is_not_at_work():
@@ -318,9 +318,9 @@ def without_pod_of_c(entry, **changes):
 )
 def test_a_node_that_has_begun_and_lost_its_pod_keeps_its_job(entry):
     snapshot = without_pod_of_c(entry)
-    count = take_count(snapshot)
+    count = count_nodes(snapshot)
     assert not count.all_completed
-    assert obstacle(snapshot) == "node c has begun, has not finished and has no pod"
+    assert blocked_by(snapshot) == "node c has begun, has not finished and has no pod"
 
 
 @pytest.mark.parametrize(
@@ -331,24 +331,24 @@ def test_a_node_that_has_begun_and_lost_its_pod_keeps_its_job(entry):
         replace(record(state="Removed"), attempts=1),
     ],
 )
-def test_a_node_that_has_not_begun_or_does_not_count_any_more_keeps_no_job(entry):
-    assert not obstacle(without_pod_of_c(entry))
+def test_node_not_started_or_removed_keeps_no_job(entry):
+    assert not blocked_by(without_pod_of_c(entry))
 
 
-def test_a_node_that_has_begun_and_is_gone_or_not_selected_keeps_no_job():
+def test_started_node_that_is_deleted_or_unselected_keeps_no_job():
     snapshot = without_pod_of_c(record(state="Active"))
     nodes = {name: make_node(name) for name in "ab"}
-    assert not obstacle(replace(snapshot, nodes=nodes))
-    assert not obstacle(replace(snapshot, job=without_c(), daemon_set=daemon_set_without_c(2)))
+    assert not blocked_by(replace(snapshot, nodes=nodes))
+    assert not blocked_by(replace(snapshot, job=without_c(), daemon_set=daemon_set_without_c(2)))
 
 
 @pytest.mark.parametrize("told", [2, 3, 4])
 def test_nodes_that_have_ended_and_lost_their_pods_may_be_counted(told):
-    """Whether they are wanted, taints say, of which this count knows nothing."""
+    """Whether they are desired, taints say, of which this count knows nothing."""
     job = make_job(COMPLETE, status={"nodes": {"desired": told}})
     snapshot = world(pods=[make_pod("a"), make_pod("b")], job=job, daemon_set=make_daemon_set(2))
-    assert take_count(snapshot).absent == {"c"}
-    assert bool(obstacle(snapshot)) == (told == 4)
+    assert count_nodes(snapshot).absent == {"c"}
+    assert bool(blocked_by(snapshot)) == (told == 4)
 
 
 # --- nodes that should not have a pod, and pods on their way out ----------------------------
@@ -356,29 +356,29 @@ def test_nodes_that_have_ended_and_lost_their_pods_may_be_counted(told):
 
 def test_a_tainted_node_that_completed_does_not_keep_its_job():
     """Three nodes completed; one has a NoSchedule taint now, and its pod may stay."""
-    assert obstacle(world(daemon_set=make_daemon_set(2, misscheduled=1))) == ""
+    assert blocked_by(world(daemon_set=make_daemon_set(2, misscheduled=1))) == ""
 
 
 def test_a_tainted_node_with_a_pod_does_not_stand_for_one_without():
-    """a and b completed, a is tainted; the pod of c, which is wanted, is being deleted."""
+    """a and b completed, a is tainted; the pod of c, which is desired, is being deleted."""
     pods = [make_pod("a"), make_pod("b"), make_pod("c", is_terminating=True)]
     snapshot = world(completed=("a", "b"), pods=pods)
     counted = make_daemon_set(2, misscheduled=1)
-    assert obstacle(replace(snapshot, daemon_set=counted)) == (
+    assert blocked_by(replace(snapshot, daemon_set=counted)) == (
         "the pod of node c is being deleted, and a new one follows"
     )
     # Its pod was refused, or is yet to come.
     missing = make_daemon_set(2, scheduled=1, misscheduled=1)
-    assert "of 2 desired nodes have a pod" in obstacle(
+    assert "of 2 desired nodes have a pod" in blocked_by(
         replace(snapshot, pods=pods[:2], daemon_set=missing)
     )
 
 
-def test_a_node_that_left_the_selection_does_not_keep_its_job_while_its_pod_goes():
+def test_unselected_node_with_a_terminating_pod_does_not_keep_its_job():
     pods = [make_pod("a"), make_pod("b"), make_pod("c", is_terminating=True)]
     snapshot = world(completed=("a", "b"), pods=pods, job=without_c())
     found = daemon_set_without_c(2, misscheduled=1)
-    assert obstacle(replace(snapshot, daemon_set=found)) == ""
+    assert blocked_by(replace(snapshot, daemon_set=found)) == ""
 
 
 # --- failures that are allowed ----------------------------------------------------------
@@ -399,17 +399,18 @@ def with_failed(limit, entry=None):
 
 
 @pytest.mark.parametrize("limit", [1, "34%", 0])
-def test_failed_nodes_do_not_keep_a_complete_job_whose_time_to_live_is_over(limit):
+def test_failed_nodes_do_not_keep_a_complete_job_beyond_its_ttl(limit):
     """The controller counted them when it called the Job complete; others joined later."""
-    assert obstacle(with_failed(limit)) == ""
+    assert blocked_by(with_failed(limit)) == ""
 
 
-def test_a_complete_job_with_failed_nodes_stays_unless_it_says_otherwise():
+def test_complete_job_with_failed_nodes_is_kept_unless_a_ttl_is_set():
     snapshot = with_failed(1)
     spec = replace(snapshot.job.spec, ttl_seconds_after_finished=None)
     snapshot = replace(snapshot, job=replace(snapshot.job, spec=spec))
     assert (
-        obstacle(snapshot) == "nodes failed and ttlSecondsAfterFinished is not set: the Job is kept"
+        blocked_by(snapshot)
+        == "nodes failed and ttlSecondsAfterFinished is not set: the Job is kept"
     )
 
 
@@ -423,12 +424,14 @@ def test_a_complete_job_stays_for_a_failed_node_that_has_left():
         nodes={name: make_node(name) for name in "ab"},
         daemon_set=make_daemon_set(2),
     )
-    assert obstacle(gone) == "nodes failed and ttlSecondsAfterFinished is not set: the Job is kept"
+    assert (
+        blocked_by(gone) == "nodes failed and ttlSecondsAfterFinished is not set: the Job is kept"
+    )
 
 
 @pytest.mark.parametrize("entry", [record(uid="other"), record(state="Active")])
 def test_only_nodes_recorded_as_failed_are_excused(entry):
-    assert obstacle(with_failed(1, entry)) == "2 of 3 nodes are completed"
+    assert blocked_by(with_failed(1, entry)) == "2 of 3 nodes are completed"
 
 
 @pytest.mark.parametrize("token", ["again", "once more"])
@@ -438,13 +441,13 @@ def test_a_failure_before_a_retry_that_was_asked_for_is_no_end(token):
     annotations = {names.ANNOTATION_RETRY: token}
     snapshot = replace(snapshot, job=replace(snapshot.job, annotations=annotations))
     asked = token != "again"
-    assert obstacle(snapshot) == ("2 of 3 nodes are completed" if asked else "")
+    assert blocked_by(snapshot) == ("2 of 3 nodes are completed" if asked else "")
 
 
 def test_failed_nodes_need_to_be_known_nodes():
     snapshot = with_failed(1)
     nodes = {name: node for name, node in snapshot.nodes.items() if name != "c"}
-    assert not take_count(replace(snapshot, nodes=nodes)).failed
+    assert not count_nodes(replace(snapshot, nodes=nodes)).failed
 
 
 # --- whose log it is --------------------------------------------------------------------
@@ -452,14 +455,14 @@ def test_failed_nodes_need_to_be_known_nodes():
 
 def test_whose_log_a_pods_log_is():
     pod, node = make_pod("a"), make_node("a")
-    assert speaks_for(pod, node)
-    assert speaks_for(pod, replace(node, created_at=NOW))
-    assert not speaks_for(pod, replace(node, created_at=NOW + timedelta(seconds=1)))
-    assert speaks_for(replace(pod, created_at=None), node)
-    assert speaks_for(pod, replace(node, created_at=None))
-    assert not speaks_for(pod, None)
-    assert not speaks_for(pod, make_node("b"))
-    assert not speaks_for(pod, Node("a", "", "1"))
+    assert pod_belongs_to_node(pod, node)
+    assert pod_belongs_to_node(pod, replace(node, created_at=NOW))
+    assert not pod_belongs_to_node(pod, replace(node, created_at=NOW + timedelta(seconds=1)))
+    assert pod_belongs_to_node(replace(pod, created_at=None), node)
+    assert pod_belongs_to_node(pod, replace(node, created_at=None))
+    assert not pod_belongs_to_node(pod, None)
+    assert not pod_belongs_to_node(pod, make_node("b"))
+    assert not pod_belongs_to_node(pod, Node("a", "", "1"))
 
 
 def test_owned_pods_follow_the_chain_of_uids():
@@ -515,9 +518,7 @@ entries = st.dictionaries(
 
 
 @given(pods, entries, st.integers(0, 5), st.randoms(use_true_random=False))
-def test_order_and_repetition_do_not_matter_and_nothing_is_declared_early(
-    pods, ledger, desired, random
-):
+def test_plan_is_independent_of_order_and_never_early(pods, ledger, desired, random):
     snapshot = Snapshot(
         job=make_job(COMPLETE),
         daemon_set=make_daemon_set(desired),
@@ -525,13 +526,13 @@ def test_order_and_repetition_do_not_matter_and_nothing_is_declared_early(
         nodes={name: make_node(name) for name in "abc"},
         ledger=ledger,
     )
-    count = take_count(snapshot)
+    count = count_nodes(snapshot)
     again = pods + pods[:3]
     random.shuffle(again)
-    assert take_count(replace(snapshot, pods=again)) == count
+    assert count_nodes(replace(snapshot, pods=again)) == count
     live = {pod.node_name for pod in pods if pod.owner_uid == "ds-uid" and not pod.is_terminating}
-    assert count.wanted == live
-    assert count.completed <= count.wanted
-    if judge_ending(snapshot.job, lambda: count, NOW).may_delete:
+    assert count.desired == live
+    assert count.completed <= count.desired
+    if decide_deletion(snapshot.job, lambda: count, NOW).may_delete:
         assert desired == len(live)
         assert all(ledger[n].is_completed and ledger[n].node_uid == f"{n}-uid" for n in live)

@@ -90,8 +90,8 @@ async def running():
 async def test_to_enter_a_node_no_other_node_is_looked_at():
     reports = [make_report(Unread(a=done("a"))), make_report(Unread(b=done("b")), shard=1)]
     ledger = make_ledger(reports)
-    assert ledger.enter(make_job(), "c", done("c"))
-    assert not ledger.enter(make_job(), "b", done("b"))
+    assert ledger.record(make_job(), "c", done("c"))
+    assert not ledger.record(make_job(), "b", done("b"))
 
 
 async def test_a_node_that_a_higher_shard_completes_is_not_entered_again():
@@ -99,14 +99,14 @@ async def test_a_node_that_a_higher_shard_completes_is_not_entered_again():
         make_report({"a": Evidence("a-uid", last_lines=("x",))}),
         make_report({"a": done("a")}, shard=1),
     ]
-    assert not make_ledger(reports).enter(make_job(), "a", done("a"))
+    assert not make_ledger(reports).record(make_job(), "a", done("a"))
 
 
 async def test_a_report_elsewhere_says_nothing():
     ledger = make_ledger([make_report({"a": done("a")}, namespace="elsewhere")])
-    assert ledger.view(make_job()) == {}
-    assert ledger.enter(make_job(), "a", done("a"))
-    assert ledger.view(make_job()) == {"a": done("a")}
+    assert ledger.evidence(make_job()) == {}
+    assert ledger.record(make_job(), "a", done("a"))
+    assert ledger.evidence(make_job()) == {"a": done("a")}
 
 
 # --- runs that are over -----------------------------------------------------------------
@@ -116,7 +116,7 @@ async def test_a_book_goes_with_its_job_and_its_reports(running):
     """A namespace that is deleted during a run: Jobs first, reports next."""
     cluster = Cluster(make_report())
     running(cluster)
-    cluster.ledger.enter(make_job(), "a", done("a"))
+    cluster.ledger.record(make_job(), "a", done("a"))
     cluster.has_job = False
     await asyncio.sleep(2)
     assert cluster.patches > 0  # its report may be there yet
@@ -125,19 +125,19 @@ async def test_a_book_goes_with_its_job_and_its_reports(running):
     patches = cluster.patches
     await asyncio.sleep(100)
     assert cluster.patches == patches
-    assert not cluster.ledger._books
+    assert not cluster.ledger._buffers
     assert not cluster.ledger._queue.delayed
 
 
 async def test_a_book_of_which_the_last_report_was_gone_first_goes_too(running):
     cluster = Cluster()
     running(cluster)
-    cluster.ledger.enter(make_job(), "a", done("a"))
+    cluster.ledger.record(make_job(), "a", done("a"))
     await asyncio.sleep(20)
     assert cluster.ledger.has_pending(make_job())  # the controller makes another report
     cluster.has_job = False
     await asyncio.sleep(20)
-    assert not cluster.ledger._books
+    assert not cluster.ledger._buffers
     assert not cluster.ledger._queue.delayed
 
 
@@ -145,7 +145,7 @@ async def test_what_finds_no_room_goes_with_the_job(running, monkeypatch):
     monkeypatch.setattr("terminator.ledger.writer.SHARD_NODES", 1)
     cluster = Cluster(make_report({"a": done("a")}))
     running(cluster)
-    cluster.ledger.enter(make_job(), "b", done("b"))
+    cluster.ledger.record(make_job(), "b", done("b"))
     await asyncio.sleep(20)
     assert cluster.ledger.has_pending(make_job())
     cluster.has_job = False
@@ -162,7 +162,7 @@ async def test_a_report_that_takes_no_more_is_not_asked_for_each_node(running):
     cluster.error = TooLarge("etcdserver: request is too large")
     running(cluster)
     for number in range(64):
-        cluster.ledger.enter(make_job(), f"n{number}", done(f"n{number}"))
+        cluster.ledger.record(make_job(), f"n{number}", done(f"n{number}"))
     await asyncio.sleep(50)
     assert cluster.patches == 7  # 64, 32, 16, 8, 4, 2, 1
     assert len(cluster.ledger.pending(make_job())) == 64
@@ -174,13 +174,13 @@ async def test_an_entry_that_is_refused_rests_and_keeps_no_other_out(running):
     cluster = Cluster(make_report())
     cluster.error = Invalid("spec is wrong")
     running(cluster)
-    cluster.ledger.enter(make_job(), "a", done("a"))
+    cluster.ledger.record(make_job(), "a", done("a"))
     await asyncio.sleep(10)
     assert cluster.patches == 1
-    cluster.ledger.enter(make_job(), "b", done("b"))
+    cluster.ledger.record(make_job(), "b", done("b"))
     await asyncio.sleep(10)
     assert cluster.patches == 2
-    cluster.ledger.enter(make_job(), "a", replace(done("a"), results={"ip": "1"}))
+    cluster.ledger.record(make_job(), "a", replace(done("a"), results={"ip": "1"}))
     await asyncio.sleep(10)
     assert cluster.patches == 3
 
@@ -195,7 +195,7 @@ def takes_none(_name, _entries):
 
 def enter_many(cluster, count):
     for number in range(count):
-        cluster.ledger.enter(make_job(), f"n{number:03}", done(f"n{number:03}"))
+        cluster.ledger.record(make_job(), f"n{number:03}", done(f"n{number:03}"))
 
 
 async def test_what_one_report_takes_no_more_goes_to_another(running):
@@ -216,7 +216,7 @@ async def test_what_one_report_takes_no_more_goes_to_another(running):
     assert not cluster.ledger.pending(make_job())
 
 
-async def test_an_entry_that_stands_in_a_report_that_takes_no_more_stays_there(running):
+async def test_node_recorded_in_a_full_shard_stays_there(running):
     """Two entries of one node would say two things."""
 
     def takes(name, entries):
@@ -227,7 +227,7 @@ async def test_an_entry_that_stands_in_a_report_that_takes_no_more_stays_there(r
     cluster = Cluster(make_report({"a": began}), make_report(shard=1))
     cluster.takes = takes
     running(cluster)
-    cluster.ledger.enter(make_job(), "a", done("a"))
+    cluster.ledger.record(make_job(), "a", done("a"))
     await asyncio.sleep(REFUSED_SECONDS - 5)
     assert (cluster.patches, cluster.stored) == (1, {})
     await asyncio.sleep(10)
@@ -260,7 +260,7 @@ async def test_a_report_that_refuses_everything_is_sent_few_patches(running):
     assert cluster.patches == 2 * REFUSALS_LIMIT
 
 
-async def test_of_many_entries_that_are_refused_no_other_is_kept_out_for_good(running):
+async def test_many_refused_entries_do_not_block_the_others(running):
     def takes(_name, entries):
         if any(int(node[1:]) % 20 == 0 for node in entries):
             raise Invalid("a policy says no")
@@ -289,14 +289,14 @@ async def test_what_was_written_counts_before_the_cache_has_it(running):
     cluster.takes, cluster.version = takes_all, 100
     running(cluster)
     for number, node in enumerate("abc"):
-        cluster.ledger.enter(make_job(), node, done(node))
+        cluster.ledger.record(make_job(), node, done(node))
         await asyncio.sleep(2)
         assert cluster.patches == number + 1
-        assert cluster.ledger.view(make_job()).keys() == set("abc"[: number + 1])
-        assert not cluster.ledger.enter(make_job(), node, done(node))
+        assert cluster.ledger.evidence(make_job()).keys() == set("abc"[: number + 1])
+        assert not cluster.ledger.record(make_job(), node, done(node))
         cached(cluster, 10 + number)  # the controller has written
     cached(cluster, 103, "abc")
-    assert not cluster.ledger._books
+    assert not cluster.ledger._buffers
 
 
 @pytest.mark.parametrize(("version", "seconds"), [(9, 0.0), (10, WRITTEN_SECONDS)])
@@ -305,13 +305,13 @@ async def test_what_was_written_and_is_lost_is_entered_again(running, version, s
     cluster = Cluster(make_report(resource_version="10"))
     cluster.takes, cluster.version = takes_all, 100
     running(cluster)
-    cluster.ledger.enter(make_job(), "a", done("a"))
+    cluster.ledger.record(make_job(), "a", done("a"))
     await asyncio.sleep(2)
     cached(cluster, version)
     await asyncio.sleep(seconds)
-    assert cluster.ledger.view(make_job()) == {}
-    assert cluster.ledger.entry(make_job(), "a") is None
-    assert cluster.ledger.enter(make_job(), "a", done("a"))
+    assert cluster.ledger.evidence(make_job()) == {}
+    assert cluster.ledger.evidence_of(make_job(), "a") is None
+    assert cluster.ledger.record(make_job(), "a", done("a"))
     await asyncio.sleep(2)
     assert cluster.patches == 2
 
@@ -321,8 +321,8 @@ async def test_nothing_is_entered_in_a_report_of_which_there_is_a_summary(runnin
     cluster = Cluster(summarize(whole))
     cluster.whole = [whole]
     cluster.takes = lambda _name, _entries: None
-    cluster.ledger.enter(make_job(), "a", done("a"))
-    cluster.ledger.enter(make_job(), "b", done("b"))
+    cluster.ledger.record(make_job(), "a", done("a"))
+    cluster.ledger.record(make_job(), "b", done("b"))
     running(cluster)
     await asyncio.sleep(5)
     assert cluster.stored == {whole.name: {"b": done("b").to_raw()}}
@@ -330,13 +330,13 @@ async def test_nothing_is_entered_in_a_report_of_which_there_is_a_summary(runnin
 
 async def test_runs_of_which_nothing_is_left_to_do_are_swept():
     cluster = Cluster(make_report({}))
-    cluster.ledger.enter(make_job(), "a", done("a"))
-    cluster.ledger.sweep()
+    cluster.ledger.record(make_job(), "a", done("a"))
+    cluster.ledger.drop_idle_runs()
     assert "job-uid" in cluster.ledger
     cluster.takes = lambda _name, _entries: None
     await cluster.ledger.flush()
-    cluster.ledger.sweep()
+    cluster.ledger.drop_idle_runs()
     assert "job-uid" in cluster.ledger  # the cache has yet to hear of what was written
     cluster.reports = [replace(cluster.reports[0], resource_version="99")]
-    cluster.ledger.sweep()
+    cluster.ledger.drop_idle_runs()
     assert "job-uid" not in cluster.ledger

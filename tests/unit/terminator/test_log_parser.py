@@ -99,7 +99,7 @@ def test_an_endless_unfinished_line():
 def test_resuming_drops_what_is_known():
     lines, parser = parse(raw((T1, b"a"), (T2, b"b"), (T3, b"c")), Cursor(T2, 1))
     assert texts(lines) == [b"c"]
-    assert parser.met
+    assert parser.has_seen_cursor
     assert parser.cursor == Cursor(T3, 1)
 
 
@@ -113,10 +113,10 @@ def test_several_lines_of_one_time_are_counted():
 def test_a_gap_is_noticed():
     lines, parser = parse(raw((T3, b"c")), Cursor(T1, 1))
     assert texts(lines) == [b"c"]
-    assert not parser.met
+    assert not parser.has_seen_cursor
 
 
-def test_after_the_seam_everything_is_new_even_with_the_clock_set_back():
+def test_lines_after_the_cursor_are_new_even_if_the_clock_went_back():
     lines, parser = parse(raw((T1, b"old"), (T3, b"x"), (T1, b"set back")), Cursor(T1, 1))
     assert texts(lines) == [b"x", b"set back"]
     assert parser.cursor == Cursor(T1, 1)

@@ -35,7 +35,7 @@ def with_token(token, **spec):
     return make_job(spec={"completion": Completion(token=token), **spec})
 
 
-def test_more_tokens_than_are_kept_give_equal_matchers_at_the_next_look():
+def test_evicted_matcher_is_rebuilt_as_an_equal_one():
     matchers = make_matchers()
     jobs = [with_token(f"token-{number}") for number in range(300)]
     first = [matchers.of(job) for job in jobs]

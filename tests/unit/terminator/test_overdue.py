@@ -47,7 +47,7 @@ class Cluster:
         self.caches.job.return_value = self.job = job
 
     def set_pods(self, *pods, scheduled):
-        """Have two nodes wanted, of which so many have a pod."""
+        """Have two nodes desired, of which so many have a pod."""
         self.caches.pods_of.return_value = list(pods)
         self.caches.daemon_set_of.return_value = make_daemon_set(2, scheduled=scheduled)
 

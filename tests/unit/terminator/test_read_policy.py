@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daemonset_job.api.objects import Container
-from terminator.logs.log_parser import Cursor, Line, Stretch
+from terminator.logs.log_parser import Cursor, Line, Span
 from terminator.logs.matcher import Matcher
-from terminator.logs.read_budget import SPARE_BYTES, Spare
+from terminator.logs.read_budget import BUDGET_BYTES, ReadBudget
 from terminator.logs.read_policy import (
     ABSENT_LIMIT,
     CHECK_SECONDS,
     POLL_SECONDS,
     RETRY_SECONDS,
     STREAM_BYTES,
-    Reading,
-    Short,
+    LogReadState,
+    ShortRead,
     Wait,
     ended_attempt,
 )
@@ -50,10 +50,10 @@ def waiting(restarts, *, ended=True):
 
 def looked(container=RUNNING, now=0.0):
     """A reading whose first short read has found nothing."""
-    reading = Reading()
+    reading = LogReadState()
     step = reading.next_step(container, now)
-    assert step == Short()
-    reading.short_done(step, container, SOME, None, now)
+    assert step == ShortRead()
+    reading.short_read_done(step, container, SOME, None, now)
     return reading
 
 
@@ -61,7 +61,7 @@ def looked(container=RUNNING, now=0.0):
     "container", [None, waiting(0, ended=False), Container("unknown"), Container("waiting")]
 )
 def test_nothing_to_read_before_the_container_has_run(container):
-    assert Reading().next_step(container, 0.0) == FOREVER
+    assert LogReadState().next_step(container, 0.0) == FOREVER
 
 
 def test_first_a_short_read_then_a_stream_if_there_is_room():
@@ -77,8 +77,8 @@ def test_without_a_stream_short_reads_grow_apart_up_to_a_limit():
         gaps.append(step.until - now)
         now = step.until
         step = reading.next_step(RUNNING, now)
-        assert isinstance(step, Short)
-        reading.short_done(step, RUNNING, SOME, None, now)
+        assert isinstance(step, ShortRead)
+        reading.short_read_done(step, RUNNING, SOME, None, now)
     assert gaps == sorted(gaps)
     assert gaps[0] == POLL_SECONDS[0]
     assert gaps[-1] == POLL_SECONDS[1]
@@ -92,7 +92,7 @@ def test_short_reads_use_the_cursor_but_not_always():
             now = step.until
             continue
         uses.append(step.use_cursor)
-        reading.short_done(step, RUNNING, SOME, None, now)
+        reading.short_read_done(step, RUNNING, SOME, None, now)
     assert uses.count(False) >= 3
     assert uses.count(True) > uses.count(False)
 
@@ -102,16 +102,16 @@ def test_an_open_stream_is_checked_now_and_then():
     reading.stream_opened(1.0)
     assert reading.next_step(RUNNING, 2.0) == Wait(1.0 + CHECK_SECONDS)
     step = reading.next_step(RUNNING, 1.0 + CHECK_SECONDS)
-    assert step == Short()
-    reading.short_done(step, RUNNING, SOME, None, 12.0)
+    assert step == ShortRead()
+    reading.short_read_done(step, RUNNING, SOME, None, 12.0)
     assert reading.next_step(RUNNING, 13.0) == Wait(12.0 + CHECK_SECONDS)
 
 
 def test_pods_do_not_check_in_step():
     moments = set()
     for spread in (0.0, 0.5, 0.99):
-        reading = Reading(spread)
-        reading.short_done(Short(), RUNNING, SOME, None, 0.0)
+        reading = LogReadState(spread)
+        reading.short_read_done(ShortRead(), RUNNING, SOME, None, 0.0)
         reading.stream_opened(0.0)
         step = reading.next_step(RUNNING, 1.0)
         assert isinstance(step, Wait)
@@ -120,19 +120,19 @@ def test_pods_do_not_check_in_step():
     assert len(moments) == 3
 
 
-def test_a_stream_that_brings_too_much_is_closed_until_the_log_is_silent():
+def test_stream_over_its_budget_is_closed_until_the_log_is_silent():
     reading = looked()
     reading.stream_opened(0.0)
-    assert reading.stream_fed(STREAM_BYTES, LATER, 1.0)
-    assert not reading.stream_fed(STREAM_BYTES, LATER, 1.0)
+    assert reading.stream_received(STREAM_BYTES, LATER, 1.0)
+    assert not reading.stream_received(STREAM_BYTES, LATER, 1.0)
     reading.stream_ended(1.0, failed=False)
-    assert reading.is_chatty
+    assert reading.is_noisy
     step = reading.next_step(RUNNING, 1.5)
-    assert step == Short()  # without cursor: there is no hope to bring all lines
-    reading.short_done(step, RUNNING, LATEST, None, 1.5)
+    assert step == ShortRead()  # without cursor: there is no hope to bring all lines
+    reading.short_read_done(step, RUNNING, LATEST, None, 1.5)
     assert reading.next_step(RUNNING, 1.6) == Wait(2.25)
-    reading.short_done(Short(), RUNNING, LATEST, None, 2.25)
-    assert not reading.is_chatty
+    reading.short_read_done(ShortRead(), RUNNING, LATEST, None, 2.25)
+    assert not reading.is_noisy
     step = reading.next_step(RUNNING, 2.3)
     assert isinstance(step, Wait)
     assert step.wants_stream
@@ -141,44 +141,44 @@ def test_a_stream_that_brings_too_much_is_closed_until_the_log_is_silent():
 def test_a_talkative_log_is_looked_at_within_the_distance_it_is_given():
     reading, now = looked(), 1.0
     reading.stream_opened(0.0)
-    reading.stream_fed(2 * STREAM_BYTES, LATER, now)
+    reading.stream_received(2 * STREAM_BYTES, LATER, now)
     reading.stream_ended(now, failed=False)
-    reading.distance_seconds = 0.75
+    reading.interval_seconds = 0.75
     for second in range(7, 30):
         step = reading.next_step(RUNNING, now)
         if isinstance(step, Wait):
             assert step.until <= now + 0.75
             now = step.until
         newer = Cursor(f"2026-01-02T03:04:{second:02d}.000000000Z", 1)
-        reading.short_done(Short(), RUNNING, newer, None, now)
+        reading.short_read_done(ShortRead(), RUNNING, newer, None, now)
 
 
 def test_a_stream_goes_on_while_there_is_something_to_spare():
-    reading, spare = looked(), Spare()
+    reading, budget = looked(), ReadBudget()
     reading.stream_opened(0.0)
     brought = 0
-    while reading.stream_fed(65536, LATER, 1.0, spare):
+    while reading.stream_received(65536, LATER, 1.0, budget):
         brought += 65536
-    assert SPARE_BYTES <= brought <= SPARE_BYTES + 2 * STREAM_BYTES
-    assert reading.is_chatty
+    assert BUDGET_BYTES <= brought <= BUDGET_BYTES + 2 * STREAM_BYTES
+    assert reading.is_noisy
 
 
 def test_a_slow_stream_may_bring_any_amount():
     reading = looked()
     reading.stream_opened(0.0)
     for second in range(1, 3600):
-        assert reading.stream_fed(1024, LATER, float(second))
+        assert reading.stream_received(1024, LATER, float(second))
 
 
 def test_a_stream_that_ends_is_followed_by_a_look_and_another_stream():
     reading = looked()
     reading.stream_opened(0.0)
-    reading.stream_fed(100, LATER, 30.0)
+    reading.stream_received(100, LATER, 30.0)
     assert reading.log.cursor == LATER
     reading.stream_ended(30.0, failed=False)
     step = reading.next_step(RUNNING, 30.0)
-    assert step == Short()
-    reading.short_done(step, RUNNING, LATER, None, 30.0)
+    assert step == ShortRead()
+    reading.short_read_done(step, RUNNING, LATER, None, 30.0)
     assert reading.next_step(RUNNING, 30.0) == Wait(30.5, wants_stream=True)
 
 
@@ -186,13 +186,13 @@ def test_streams_that_bring_nothing_are_opened_ever_more_slowly():
     reading, now, pauses = looked(), 0.0, []
     for _ in range(8):
         reading.stream_opened(now)
-        reading.stream_fed(10, SOME, now)  # only what is known
+        reading.stream_received(10, SOME, now)  # only what is known
         reading.stream_ended(now, failed=True)
         ended = now
         while True:
             step = reading.next_step(RUNNING, now)
-            if isinstance(step, Short):
-                reading.short_done(step, RUNNING, SOME, None, now)
+            if isinstance(step, ShortRead):
+                reading.short_read_done(step, RUNNING, SOME, None, now)
             elif step.wants_stream:
                 break
             else:
@@ -203,131 +203,131 @@ def test_streams_that_bring_nothing_are_opened_ever_more_slowly():
 
 
 def test_the_end_of_an_ended_container_is_read_once():
-    reading = Reading()
+    reading = LogReadState()
     step = reading.next_step(ENDED, 0.0)
-    assert step == Short()
-    assert reading.short_done(step, ENDED, SOME, None, 0.0)
+    assert step == ShortRead()
+    assert reading.short_read_done(step, ENDED, SOME, None, 0.0)
     assert reading.next_step(ENDED, 99.0) == FOREVER
     assert reading.next_step(waiting(0), 99.0) == FOREVER
 
 
 def test_a_container_seen_only_in_back_off_is_read():
-    assert Reading().next_step(waiting(3), 0.0) == Short()
+    assert LogReadState().next_step(waiting(3), 0.0) == ShortRead()
 
 
 def test_after_a_restart_the_instance_before_is_read_once_and_first():
     reading = looked()
     step = reading.next_step(running(1), 5.0)
-    assert step == Short(previous=True)
-    assert reading.short_done(step, running(1), SOME, None, 5.0)
+    assert step == ShortRead(previous=True)
+    assert reading.short_read_done(step, running(1), SOME, None, 5.0)
     step = reading.next_step(running(1), 5.0)
-    assert step == Short()
+    assert step == ShortRead()
     assert reading.log.cursor == Cursor()  # times of another instance
-    assert not reading.short_done(step, running(1), SOME, None, 5.0)
+    assert not reading.short_read_done(step, running(1), SOME, None, 5.0)
     assert isinstance(reading.next_step(running(1), 5.1), Wait)
 
 
 def test_also_when_its_end_was_read_already():
     # Between status and read the container may have been started again.
-    reading = Reading()
-    reading.short_done(Short(), ENDED, SOME, None, 0.0)
-    assert reading.next_step(running(1), 1.0) == Short(previous=True)
+    reading = LogReadState()
+    reading.short_read_done(ShortRead(), ENDED, SOME, None, 0.0)
+    assert reading.next_step(running(1), 1.0) == ShortRead(previous=True)
 
 
-def test_an_end_after_a_reboot_is_read_though_one_was_read_while_it_waited():
+def test_exit_after_a_reboot_is_read_again():
     """While the task waits to be started again it is counted as started."""
     rebooted = waiting(1)
-    reading = Reading(is_live=False)
+    reading = LogReadState(is_live=False)
     step = reading.next_step(rebooted, 0.0)
-    reading.log_of(step).found.results["ip"] = "of the start before"
-    assert reading.short_done(step, rebooted, SOME, None, 0.0)
+    reading.log_of(step).findings.results["ip"] = "of the start before"
+    assert reading.short_read_done(step, rebooted, SOME, None, 0.0)
     assert reading.next_step(rebooted, 1.0) == FOREVER
     ended = replace(rebooted, state="terminated", finished_at=NOW + timedelta(seconds=9))
     step = reading.next_step(ended, 10.0)
-    assert step == Short()
-    assert reading.found.results == {}
-    assert reading.short_done(step, ended, LATER, None, 10.0)
+    assert step == ShortRead()
+    assert reading.findings.results == {}
+    assert reading.short_read_done(step, ended, LATER, None, 10.0)
     assert reading.next_step(ended, 99.0) == FOREVER
 
 
-def test_what_was_read_of_the_next_start_is_not_that_of_the_one_before():
-    reading = Reading()
-    read = TailRead(Matcher("done", results=frozenset({"ip"})), reading.log.found)
-    read.take(f"{LATER.timestamp} dsjob:result ip=next\n".encode())
+def test_lines_of_the_next_start_are_not_those_of_the_previous():
+    reading = LogReadState()
+    read = TailRead(Matcher("done", results=frozenset({"ip"})), reading.log.findings)
+    read.feed(f"{LATER.timestamp} dsjob:result ip=next\n".encode())
     step = reading.next_step(ENDED, 0.0)
-    assert not reading.is_of_next(step, read.stretch)
+    assert not reading.is_of_next_instance(step, read.span)
     reading.log.take_read(read, is_streaming=False)
     step = reading.next_step(running(1), 1.0)
-    assert step == Short(previous=True)
-    own = Stretch(SOME.timestamp, SOME.timestamp, True)
-    assert reading.is_of_next(step, own)
-    assert reading.log_of(step).found.results == {}
-    assert reading.next_step(running(1), 1.0) == Short(previous=True)
-    assert not reading.is_of_next(step, own)
+    assert step == ShortRead(previous=True)
+    own = Span(SOME.timestamp, SOME.timestamp, True)
+    assert reading.is_of_next_instance(step, own)
+    assert reading.log_of(step).findings.results == {}
+    assert reading.next_step(running(1), 1.0) == ShortRead(previous=True)
+    assert not reading.is_of_next_instance(step, own)
 
 
 def test_a_read_overtaken_by_a_restart_does_not_count():
     reading = looked()
-    assert reading.next_step(running(1), 1.0) == Short(previous=True)
-    assert not reading.short_done(Short(), ENDED, LATER, None, 1.0)
+    assert reading.next_step(running(1), 1.0) == ShortRead(previous=True)
+    assert not reading.short_read_done(ShortRead(), ENDED, LATER, None, 1.0)
     assert reading.log.cursor == Cursor()
     crashed = Container("terminated", restart_count=1, finished_at=NOW)
-    assert reading.next_step(crashed, 2.0) == Short()
+    assert reading.next_step(crashed, 2.0) == ShortRead()
 
 
 AT, AFTER, LONG_AFTER = SOME.timestamp, LATER.timestamp, LATEST.timestamp
 
 
 def test_the_number_of_the_start_whose_end_was_read():
-    assert ended_attempt(Short(), ENDED, ENDED, AT) == 1
-    assert ended_attempt(Short(), waiting(3), waiting(3), AT) == 4
-    assert ended_attempt(Short(previous=True), running(2), running(2), AT) == 2
+    assert ended_attempt(ShortRead(), ENDED, ENDED, AT) == 1
+    assert ended_attempt(ShortRead(), waiting(3), waiting(3), AT) == 4
+    assert ended_attempt(ShortRead(previous=True), running(2), running(2), AT) == 2
     # Its last lines may be stamped after its end, and nobody can read what was before it.
-    assert ended_attempt(Short(previous=True), running(2), running(2), AFTER) == 2
-    assert ended_attempt(Short(previous=True), running(2), running(2), "") == 2
+    assert ended_attempt(ShortRead(previous=True), running(2), running(2), AFTER) == 2
+    assert ended_attempt(ShortRead(previous=True), running(2), running(2), "") == 2
 
 
 def test_a_read_that_a_restart_may_have_overtaken_has_no_number():
-    assert ended_attempt(Short(), ENDED, running(1), AT) == 0
-    assert ended_attempt(Short(previous=True), running(1), running(2), AT) == 0
-    assert ended_attempt(Short(), ENDED, None, AT) == 0
+    assert ended_attempt(ShortRead(), ENDED, running(1), AT) == 0
+    assert ended_attempt(ShortRead(previous=True), running(1), running(2), AT) == 0
+    assert ended_attempt(ShortRead(), ENDED, None, AT) == 0
     # The task printed this after its end.
-    assert ended_attempt(Short(), ENDED, ENDED, AFTER) == 0
-    assert ended_attempt(Short(previous=True), running(2), running(2), LONG_AFTER) == 0
+    assert ended_attempt(ShortRead(), ENDED, ENDED, AFTER) == 0
+    assert ended_attempt(ShortRead(previous=True), running(2), running(2), LONG_AFTER) == 0
     unknown = Container("terminated", exit_code=1)
-    assert ended_attempt(Short(), unknown, unknown, LONG_AFTER) == 0
+    assert ended_attempt(ShortRead(), unknown, unknown, LONG_AFTER) == 0
 
 
 @pytest.mark.parametrize(("container", "attempt"), [(ENDED, 1), (waiting(0), 1), (waiting(3), 4)])
 def test_an_empty_log_is_that_of_the_end(container, attempt):
     """Most tasks that fail say nothing: they are not made to wait."""
-    assert ended_attempt(Short(), container, container, "") == attempt
+    assert ended_attempt(ShortRead(), container, container, "") == attempt
 
 
 def test_each_instance_has_findings_of_its_own():
     reading = looked()
-    reading.log.found.results["ip"] = "first"
+    reading.log.findings.results["ip"] = "first"
     step = reading.next_step(running(1), 5.0)
-    assert step == Short(previous=True)
-    assert reading.found.results == {}
+    assert step == ShortRead(previous=True)
+    assert reading.findings.results == {}
     # What was seen of the one before is not read again, so it is kept for it.
-    assert reading.log_of(step).found.results == {"ip": "first"}
+    assert reading.log_of(step).findings.results == {"ip": "first"}
     assert reading.log_of(step).cursor == SOME
 
 
 def test_of_an_instance_that_came_and_went_unseen_nothing_is_known():
     reading = looked()
-    reading.log.found.results["ip"] = "first"
-    assert reading.next_step(running(2), 5.0) == Short(previous=True)
-    assert reading.former.found.results == {}
+    reading.log.findings.results["ip"] = "first"
+    assert reading.next_step(running(2), 5.0) == ShortRead(previous=True)
+    assert reading.previous_log.findings.results == {}
 
 
 def test_a_stream_that_outlives_its_instance_says_nothing_of_the_next():
     reading = looked()
     reading.stream_opened(0.0)
     reading.next_step(running(1), 5.0)
-    reading.stream_fed(10, LATEST, 5.0)
-    assert (reading.former.cursor, reading.log.cursor) == (LATEST, Cursor())
+    reading.stream_received(10, LATEST, 5.0)
+    assert (reading.previous_log.cursor, reading.log.cursor) == (LATEST, Cursor())
 
 
 @pytest.mark.parametrize("previous", [True, False])
@@ -336,30 +336,30 @@ def test_the_first_decision_in_any_log_is_the_last(previous):
     step = reading.next_step(running(1), 5.0)
     read = reading.log_of(step) if previous else reading.log
     reading.next_step(running(2), 5.0)  # while it was read
-    read.found.completed_at = AT
-    reading.settle(read)
-    assert reading.found is read.found
+    read.findings.completed_at = AT
+    reading.accept_findings(read)
+    assert reading.findings is read.findings
     assert reading.next_step(running(2), 6.0) == FOREVER
 
 
 @pytest.mark.parametrize("container", [ENDED, running(1)])
 def test_an_unfinished_line_is_looked_at_again_soon(container):
-    reading = Reading()
+    reading = LogReadState()
     step = reading.next_step(container, 0.0)
-    assert not reading.short_done(step, container, SOME, UNFINISHED, 0.0)
+    assert not reading.short_read_done(step, container, SOME, UNFINISHED, 0.0)
     assert reading.log_of(step).unfinished == UNFINISHED
     assert reading.next_step(container, 0.1) == Wait(RETRY_SECONDS[0])
     assert reading.next_step(container, 0.3) == step
-    assert reading.short_done(step, container, SOME, None, 0.3)
+    assert reading.short_read_done(step, container, SOME, None, 0.3)
     assert reading.next_step(container, 0.4) != step
 
 
 def test_failures_are_retried_ever_more_slowly_and_then_forgotten():
-    reading, now, pauses = Reading(), 0.0, []
+    reading, now, pauses = LogReadState(), 0.0, []
     for _ in range(10):
         step = reading.next_step(RUNNING, now)
-        assert step == Short()
-        reading.short_failed(step, now, is_absent=False)
+        assert step == ShortRead()
+        reading.short_read_failed(step, now, is_absent=False)
         wait = reading.next_step(RUNNING, now)
         assert isinstance(wait, Wait)
         pauses.append(wait.until - now)
@@ -367,34 +367,34 @@ def test_failures_are_retried_ever_more_slowly_and_then_forgotten():
     assert pauses[0] == RETRY_SECONDS[0]
     assert pauses[-1] == RETRY_SECONDS[1]
     assert reading.failures == 10
-    reading.short_done(Short(), RUNNING, SOME, None, now)
+    reading.short_read_done(ShortRead(), RUNNING, SOME, None, now)
     assert reading.failures == 0
 
 
 @pytest.mark.parametrize(
-    ("container", "after"), [(ENDED, FOREVER), (running(1), Short())], ids=["ended", "previous"]
+    ("container", "after"), [(ENDED, FOREVER), (running(1), ShortRead())], ids=["ended", "previous"]
 )
 def test_a_log_that_does_not_exist_is_given_up(container, after):
-    reading, now = Reading(), 0.0
+    reading, now = LogReadState(), 0.0
     for _ in range(ABSENT_LIMIT):
         step = reading.next_step(container, now)
-        assert isinstance(step, Short)
-        reading.short_failed(step, now, is_absent=True)
+        assert isinstance(step, ShortRead)
+        reading.short_read_failed(step, now, is_absent=True)
         now += RETRY_SECONDS[1]
     assert reading.next_step(container, now) == after
 
 
 def test_what_is_decided_is_not_read_any_more():
-    reading = Reading()
-    reading.found.completed_at = "2026-01-02T03:04:05.000000000Z"
+    reading = LogReadState()
+    reading.findings.completed_at = "2026-01-02T03:04:05.000000000Z"
     assert reading.next_step(RUNNING, 0.0) == FOREVER
 
 
 def test_where_only_ends_matter_nothing_is_read_while_it_runs():
-    reading = Reading(is_live=False)
+    reading = LogReadState(is_live=False)
     assert reading.next_step(RUNNING, 0.0) == FOREVER
-    assert reading.next_step(running(1), 0.0) == Short(previous=True)
-    assert Reading(is_live=False).next_step(ENDED, 0.0) == Short()
+    assert reading.next_step(running(1), 0.0) == ShortRead(previous=True)
+    assert LogReadState(is_live=False).next_step(ENDED, 0.0) == ShortRead()
 
 
 containers = st.sampled_from(
@@ -404,7 +404,7 @@ containers = st.sampled_from(
 
 @given(st.lists(st.tuples(containers, st.floats(0, 20), st.sampled_from("dfaosb")), max_size=60))
 def test_whatever_happens_the_next_step_is_sound(events):
-    reading, now = Reading(), 0.0
+    reading, now = LogReadState(), 0.0
     for container, passed, what in events:
         now += passed
         step = reading.next_step(container, now)
@@ -414,14 +414,14 @@ def test_whatever_happens_the_next_step_is_sound(events):
                 reading.stream_opened(now)
         elif container is not None and what in "dfa":
             if what == "d":
-                reading.short_done(step, container, SOME, None, now)
+                reading.short_read_done(step, container, SOME, None, now)
             else:
-                reading.short_failed(step, now, is_absent=what == "a")
+                reading.short_read_failed(step, now, is_absent=what == "a")
         if reading.is_streaming and what == "s":
             reading.stream_ended(now, failed=False)
         if reading.is_streaming and what == "b":
-            reading.stream_fed(100_000, LATER, now)
+            reading.stream_received(100_000, LATER, now)
     # Left alone with a running container, it always comes back to reading.
     reading.is_streaming = False
     step = reading.next_step(running(3), now + 1000)
-    assert isinstance(step, Short)
+    assert isinstance(step, ShortRead)

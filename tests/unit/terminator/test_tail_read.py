@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 from terminator.logs.log_parser import LINE_LIMIT, Cursor, Line
 from terminator.logs.matcher import Matcher, Progress
 from terminator.logs.tail_read import (
-    FEW_LINES,
+    LARGE_TAIL_BYTES,
+    LARGE_TAIL_LINES,
     LAST_LINES_BYTES,
     LINES_KEPT,
     RESULTS_BYTES,
+    SMALL_TAIL_LINES,
     TAIL_BYTES,
     TAIL_LINES,
-    WIDE_BYTES,
-    WIDE_LINES,
-    Ask,
     Findings,
     TailRead,
+    TailRequest,
     bounded_results,
     json_bytes,
     readable_lines,
@@ -67,14 +67,14 @@ def read(records, cursor=None, unfinished=None, found=None):
     """Do a whole short read; return it and how often it asked."""
     tail = TailRead(MATCHER, found or Findings(), cursor, unfinished)
     asks = []
-    while tail.ask is not None:
-        asks.append(tail.ask)
+    while tail.request is not None:
+        asks.append(tail.request)
         since = f"{cursor.timestamp[:19]}" if cursor else None
-        tail.take(answer(records, tail.ask, since))
+        tail.feed(answer(records, tail.request, since))
     return tail, asks
 
 
-FULL = Ask(TAIL_LINES, TAIL_BYTES)
+FULL = TailRequest(TAIL_LINES, TAIL_BYTES)
 
 
 def test_an_older_answer_does_not_take_back_newer_results():
@@ -90,43 +90,43 @@ def test_an_older_answer_does_not_take_back_newer_results():
 
 def test_a_short_log_takes_one_request():
     tail, asks = read(whole(b"hello", b"dsjob:progress 1/2", b"dsjob:result ip=1", b"done", b"z"))
-    assert tail.found.completed_at == at(3)
-    assert tail.found.results == {"ip": "1"}
-    assert tail.found.progress == Progress(1, 2)
+    assert tail.findings.completed_at == at(3)
+    assert tail.findings.results == {"ip": "1"}
+    assert tail.findings.progress == Progress(1, 2)
     assert asks == [FULL]
 
 
 def test_the_first_decision_stays():
     tail, _ = read(whole(b"broken", b"done"))
-    assert (tail.found.failed_at, tail.found.completed_at) == (at(0), "")
-    read(whole(b"x", b"done"), found=tail.found)
-    assert not tail.found.completed_at
+    assert (tail.findings.failed_at, tail.findings.completed_at) == (at(0), "")
+    read(whole(b"x", b"done"), found=tail.findings)
+    assert not tail.findings.completed_at
 
 
 def test_a_log_of_any_size_takes_one_request():
     tail, asks = read(whole(*[b"line"] * 100_000, b"done"))
-    assert tail.found.completed_at
+    assert tail.findings.completed_at
     assert asks == [FULL]
 
 
 def test_long_lines_before_the_token_take_a_few():
     records = [record for n in range(40) for record in long_line(n, 10_000)]
     tail, asks = read([*records, (at(50), b"done", True)])
-    assert tail.found.completed_at == at(50)
-    assert asks == [FULL, Ask(FEW_LINES, TAIL_BYTES)]
+    assert tail.findings.completed_at == at(50)
+    assert asks == [FULL, TailRequest(SMALL_TAIL_LINES, TAIL_BYTES)]
 
 
 def test_a_line_of_nine_megabytes_breaks_nothing():
     tail, asks = read([*long_line(1, 9_000_000), (at(2), b"done", True)])
-    assert tail.found.completed_at == at(2)
+    assert tail.findings.completed_at == at(2)
     assert len(asks) == 2
 
 
 def test_records_too_long_for_anything_end_the_read():
     huge = [(at(n), b"x" * 200_000, True) for n in range(3)]
     tail, asks = read(huge)
-    assert not tail.found.is_final
-    assert [ask.lines for ask in asks] == [TAIL_LINES, FEW_LINES, 1]
+    assert not tail.findings.is_final
+    assert [ask.lines for ask in asks] == [TAIL_LINES, SMALL_TAIL_LINES, 1]
     assert tail.cursor.timestamp == ""
 
 
@@ -135,15 +135,15 @@ def test_the_rest_of_a_long_line_is_not_the_token():
     records = [(at(1), b"x" * LINE_LIMIT, False), (at(1), b"done", True)]
     records += whole(*[b"y"] * (TAIL_LINES - 1))
     tail, asks = read(records)
-    assert not tail.found.is_final
-    assert asks == [FULL, Ask(TAIL_LINES + 1, TAIL_BYTES)]
+    assert not tail.findings.is_final
+    assert asks == [FULL, TailRequest(TAIL_LINES + 1, TAIL_BYTES)]
 
 
-def test_a_token_in_the_first_line_of_a_full_answer_is_looked_at_again_and_counts():
+def test_token_in_the_first_line_of_a_full_answer_is_confirmed():
     records = [(at(0), b"before", True), (at(1), b"done", True)]
     records += whole(*[b"y"] * (TAIL_LINES - 1))
     tail, asks = read(records)
-    assert tail.found.completed_at == at(1)
+    assert tail.findings.completed_at == at(1)
     assert len(asks) == 2
 
 
@@ -152,29 +152,29 @@ def test_the_rest_of_a_long_line_among_few_records_is_not_the_token():
     records += [(at(40), b"x" * LINE_LIMIT, False), (at(40), b"done", True)]
     records += [record for n in range(41, 47) for record in long_line(n, 16_000)]
     tail, _ = read(records)
-    assert not tail.found.is_final
+    assert not tail.findings.is_final
 
 
 def test_a_cursor_leaves_only_what_is_new():
     records = whole(b"a", b"b", b"done")
     tail, _ = read(records, Cursor(at(2), 1))
-    assert not tail.found.is_final
+    assert not tail.findings.is_final
     tail, _ = read(records, Cursor(at(1), 1))
-    assert tail.found.completed_at == at(2)
+    assert tail.findings.completed_at == at(2)
     assert tail.cursor == Cursor(at(2), 1)
 
 
 def test_a_gap_is_filled_once_with_more_lines():
     records = whole(b"known", b"done", *[b"y"] * 1500)
     tail, asks = read(records, Cursor(at(0), 1))
-    assert tail.found.completed_at == at(1)
-    assert asks == [FULL, Ask(WIDE_LINES, WIDE_BYTES)]
+    assert tail.findings.completed_at == at(1)
+    assert asks == [FULL, TailRequest(LARGE_TAIL_LINES, LARGE_TAIL_BYTES)]
 
 
 def test_a_gap_too_wide_is_left():
     records = whole(b"known", b"done", *[b"y" * 100] * 9000)
     tail, asks = read(records, Cursor(at(0), 1))
-    assert not tail.found.is_final
+    assert not tail.findings.is_final
     assert len(asks) == 2
     assert tail.cursor == Cursor(records[-1][0], 1)  # the wide answer was cut: it ends earlier
 
@@ -187,16 +187,16 @@ def test_a_log_shorter_than_the_read_has_no_gap_to_fill():
 def test_an_unfinished_line_counts_when_it_stays():
     records = [*whole(b"a"), (at(1), b"done", False)]
     tail, _ = read(records)
-    assert not tail.found.is_final
+    assert not tail.findings.is_final
     assert tail.unfinished == Line(at(1), b"done", unfinished=True)
     again, _ = read(records, unfinished=tail.unfinished)
-    assert again.found.completed_at == at(1)
+    assert again.findings.completed_at == at(1)
 
 
 def test_an_unfinished_line_that_goes_on_does_not_count():
     first, _ = read([*whole(b"a"), (at(1), b"done", False)])
     second, _ = read([*whole(b"a"), (at(1), b"done!", False)], unfinished=first.unfinished)
-    assert not second.found.is_final
+    assert not second.findings.is_final
     assert second.unfinished is None
 
 
@@ -204,61 +204,61 @@ def test_the_cut_end_of_an_answer_is_no_line():
     # The answer ends, by its limit, in the middle of ``done!``.
     line = b"x" * (TAIL_BYTES - 2 * len(at(0)) - len(b" \n done"))
     tail = TailRead(MATCHER, Findings())
-    tail.take(answer(whole(line, b"done!"), Ask(TAIL_LINES, TAIL_BYTES)))
+    tail.feed(answer(whole(line, b"done!"), TailRequest(TAIL_LINES, TAIL_BYTES)))
     assert tail.unfinished is None
-    assert not tail.found.is_final
+    assert not tail.findings.is_final
 
 
 def test_words_of_the_kubelet_are_not_the_tasks():
     tail = TailRead(MATCHER, Findings())
-    tail.take(b"done\n")
-    assert not tail.found.is_final
+    tail.feed(b"done\n")
+    assert not tail.findings.is_final
 
 
-def stretch(records, cursor=None):
+def span(records, cursor=None):
     """Return the times of the lines between which a read shows the log without a gap."""
     tail, _ = read(records, cursor)
-    return tail.stretch[:2]
+    return tail.span[:2]
 
 
 def test_a_read_shows_its_lines_without_a_gap():
-    assert stretch([]) == ("", "")
-    assert stretch(whole(b"a", b"b", b"c")) == (at(0), at(2))
+    assert span([]) == ("", "")
+    assert span(whole(b"a", b"b", b"c")) == (at(0), at(2))
     # The first line of a full answer may be the rest of a longer one.
-    assert stretch(whole(*[b"x"] * 300)) == (at(201), at(299))
+    assert span(whole(*[b"x"] * 300)) == (at(201), at(299))
     # Answers of long lines are cut: between the first and the last one, lines are missing.
-    assert stretch([(at(n), b"x" * 15_000, True) for n in range(40)]) == (at(34), at(39))
+    assert span([(at(n), b"x" * 15_000, True) for n in range(40)]) == (at(34), at(39))
 
 
 def test_a_read_from_a_cursor_goes_on_from_there():
     records = whole(*[b"x"] * 4000)
-    assert stretch(records[:90], Cursor(at(5), 1)) == (at(5), at(89))
-    assert stretch(records[:90], Cursor(at(89), 1)) == (at(89), at(89))
-    assert stretch(records[:1500], Cursor(at(5), 1)) == (at(5), at(1499))
-    assert stretch(records, Cursor(at(1999), 1)) == (at(2001), at(3999))
+    assert span(records[:90], Cursor(at(5), 1)) == (at(5), at(89))
+    assert span(records[:90], Cursor(at(89), 1)) == (at(89), at(89))
+    assert span(records[:1500], Cursor(at(5), 1)) == (at(5), at(1499))
+    assert span(records, Cursor(at(1999), 1)) == (at(2001), at(3999))
 
 
-def test_a_read_from_a_cursor_that_is_not_in_the_log_shows_what_is_there():
+def test_read_from_a_cursor_outside_the_log_returns_all_lines():
     """The kubelet began another file: the answer is short, and lines are missing all the same."""
-    assert stretch(whole(*[b"x"] * 9)[4:], Cursor(at(0), 1)) == (at(4), at(8))
+    assert span(whole(*[b"x"] * 9)[4:], Cursor(at(0), 1)) == (at(4), at(8))
 
 
-def test_a_last_line_without_newline_is_one_of_those_that_were_asked_for():
+def test_last_line_without_newline_counts_as_a_requested_line():
     """Of more lines than asked for: what was before them is not known."""
     records = [*whole(*[b"x"] * 150), (at(150), b"done", False)]
     first, _ = read(records)
     assert not first.is_whole
-    assert first.stretch[:2] == (at(52), at(149))
+    assert first.span[:2] == (at(52), at(149))
     again, _ = read(records, unfinished=first.unfinished)
     assert again.has_decided
-    assert again.stretch[:2] == (at(52), at(150))
+    assert again.span[:2] == (at(52), at(150))
 
 
-def test_a_result_after_the_token_is_dropped_when_the_token_is_read_later():
+def test_result_after_the_token_is_dropped():
     records = whole(b"known", b"dsjob:result ip=1", b"done", *[b"y"] * 300, b"dsjob:result ip=2")
     tail, asks = read(records, Cursor(at(0), 1))
-    assert (len(asks), tail.found.completed_at) == (2, at(2))
-    assert tail.found.results == {}
+    assert (len(asks), tail.findings.completed_at) == (2, at(2))
+    assert tail.findings.results == {}
 
 
 def test_what_somebody_else_decided_stays():
@@ -315,7 +315,7 @@ texts = st.sampled_from([b"x", b"done!", b"not done", b"", b"y" * 300, b"dsjob:p
 def test_a_token_near_the_end_is_found_and_nothing_else_is(before, after, has_token):
     token = [b"done"] if has_token else []
     tail, asks = read(whole(*before, *token, *[b"z"] * after))
-    assert bool(tail.found.completed_at) == has_token
+    assert bool(tail.findings.completed_at) == has_token
     assert len(asks) <= 4
 
 

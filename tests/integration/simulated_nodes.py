@@ -43,7 +43,7 @@ from tests.integration.kubelet import (
     Behaviour,
     Kubelet,
     NodeClock,
-    Run,
+    TaskRun,
     done,
     now,
     stamp,
@@ -51,12 +51,12 @@ from tests.integration.kubelet import (
 from tests.integration.kubelet_logs import Logs
 
 __all__ = [
-    "WORLD_LABEL",
+    "OWNER_LABEL",
     "Behaviour",
     "Logs",
     "Raw",
-    "Run",
-    "World",
+    "TaskRun",
+    "SimulatedNodes",
     "done",
     "is_gated",
     "owner_uid",
@@ -65,7 +65,7 @@ __all__ = [
 
 Raw = dict[str, Any]
 
-WORLD_LABEL = "example.com/world"
+OWNER_LABEL = "example.com/world"
 MAINTENANCE = "example.com/maintenance"
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -76,7 +76,7 @@ FAILED_POD_BACK_OFF_MAX_SECONDS = 900.0
 
 
 @dataclass(eq=False)
-class World:
+class SimulatedNodes:
     """A cluster of nodes of its own, for the Jobs of some namespaces.
 
     What a test may change at any time: `behaviour` of the task; `collects_garbage`; `frozen`, the
@@ -130,8 +130,8 @@ class World:
             }
             await self.admin.create(NODES, body)
             # The API server gives every new node the taint not-ready, which the node lifecycle
-            # controller takes away. In the same step the node becomes one of this world.
-            known = {"metadata": {"labels": {WORLD_LABEL: self.id}}, "spec": {"taints": None}}
+            # controller takes away. In the same step the node becomes one of this nodes.
+            known = {"metadata": {"labels": {OWNER_LABEL: self.id}}, "spec": {"taints": None}}
             await self.admin.merge_patch(NODES, self.name(node), known)
         self._changed.set()
 
@@ -229,7 +229,7 @@ class World:
         pods = await self._list(PODS, namespace)
         sets = await self._list(DAEMON_SETS, namespace)
         jobs = await self._list(JOBS, namespace)
-        nodes = await self._list(NODES, None, label_selector=f"{WORLD_LABEL}={self.id}")
+        nodes = await self._list(NODES, None, label_selector=f"{OWNER_LABEL}={self.id}")
         self._bury({uid(pod) for pod in pods}, namespace)
         if self.collects_garbage:
             await self._collect(DAEMON_SETS, sets, {uid(job) for job in jobs})
@@ -355,15 +355,15 @@ class World:
 class Life:
     """One pod on its node, from its binding to its end."""
 
-    world: World
+    nodes: SimulatedNodes
     pod: Raw
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     _is_ending: bool = False
 
     def __post_init__(self) -> None:
-        self.node = self.world.short(self.pod["spec"]["nodeName"])
+        self.node = self.nodes.short(self.pod["spec"]["nodeName"])
         self.namespace: str = self.pod["metadata"]["namespace"]
-        self.kubelet = Kubelet(self.world.admin, self.pod, self.world.clock(self.node))
+        self.kubelet = Kubelet(self.nodes.admin, self.pod, self.nodes.clock(self.node))
 
     def begin(self) -> None:
         """Start the pod's containers."""
@@ -396,14 +396,14 @@ class Life:
         with contextlib.suppress(NotFound):
             if self.kubelet.running is not None:
                 await self.kubelet.stopped(exit_code)
-        await self.world._delete(PODS, self.pod, grace=0)
+        await self.nodes._delete(PODS, self.pod, grace=0)
 
     async def _live(self) -> None:
-        world, kubelet = self.world, self.kubelet
+        nodes, kubelet = self.nodes, self.kubelet
         log: FakeLog | None = None
         try:
             while True:
-                run = world.behaviour(self.node, world.executions[self.node] + 1)
+                run = nodes.behaviour(self.node, nodes.executions[self.node] + 1)
                 if run.rejected:
                     await kubelet.rejects(run)
                     return
@@ -414,8 +414,8 @@ class Life:
                 if run.init_exit_code is not None:
                     await kubelet.fails_to_initialize(run)
                     continue
-                world.executions[self.node] += 1
-                log = world.logs.begin(self.namespace, self.pod["metadata"]["name"], kubelet.clock)
+                nodes.executions[self.node] += 1
+                log = nodes.logs.begin(self.namespace, self.pod["metadata"]["name"], kubelet.clock)
                 await kubelet.started(run)
                 if run.after is not None:
                     await run.after.wait()

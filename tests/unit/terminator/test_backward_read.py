@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from terminator.logs.back import BACK_BYTES, BackRead
+from terminator.logs.backward_read import BACKWARD_BYTES, BackwardRead
 from terminator.logs.matcher import Matcher
 from terminator.logs.tail_read import Findings
 
@@ -22,10 +22,10 @@ def search(lines, found=None, matcher=MATCHER, chunk=CHUNK):
     raw = [f"{stamp(n)} ".encode() + line + b"\n" for n, line in enumerate(lines)]
     found = found or Findings()
     until = found.completed_at or stamp(len(lines) - 1)
-    back, read, asks = BackRead(matcher, found, until), 0, 0
-    while back.ask is not None:
+    back, read, asks = BackwardRead(matcher, found, until), 0, 0
+    while back.request is not None:
         asks += 1
-        answer = b"".join(raw[-back.ask.lines :])[: back.ask.max_bytes]
+        answer = b"".join(raw[-back.request.lines :])[: back.request.max_bytes]
         back.begin()
         for start in range(0, len(answer), chunk):
             piece = answer[start : start + chunk]
@@ -51,7 +51,7 @@ def test_a_result_at_the_beginning_of_a_long_log_is_found():
         lines = [b"dsjob:result ip=10.0.0.1", *[b"copied a file"] * count, b"done", b"idle"]
         found, read, asks = search(lines, completed(lines))
         assert found.results == {"ip": "10.0.0.1"}, count
-        assert read <= BACK_BYTES
+        assert read <= BACKWARD_BYTES
         assert asks <= 6
 
 
@@ -82,18 +82,18 @@ def test_the_cost_does_not_depend_on_the_size_of_the_log():
         assert found.results == {}
         assert asks <= 8
         costs.append(read)
-    assert costs[0] == costs[1] <= BACK_BYTES
+    assert costs[0] == costs[1] <= BACKWARD_BYTES
 
 
-def test_a_first_line_that_may_be_the_rest_of_a_longer_one_is_no_result():
+def test_possible_rest_of_a_longer_line_is_no_result():
     lines = [*[b"x"] * 3, b"dsjob:result ip=rest", *[b"y"] * 1999]
     exit_ = Matcher(None, "Line", None, ("ip",))
     raw = [f"{stamp(n)} ".encode() + line + b"\n" for n, line in enumerate(lines)]
-    back = BackRead(exit_, found := Findings(), stamp(len(lines) - 1))
+    back = BackwardRead(exit_, found := Findings(), stamp(len(lines) - 1))
     back.feed(b"".join(raw[-2000:]))
     back.end()
     assert found.results == {}
-    assert back.ask is not None
+    assert back.request is not None
 
 
 def answer(back, numbers, lines):
@@ -104,41 +104,41 @@ def answer(back, numbers, lines):
     back.end()
 
 
-def test_nothing_is_taken_from_the_file_that_was_begun_after_the_token():
+def test_results_of_a_file_rotated_after_the_token_are_ignored():
     late = [b"dsjob:result ip=late", b"x", b"dsjob:result ip=later"]
-    back = BackRead(MATCHER, found := Findings(completed_at=stamp(5)), stamp(5))
+    back = BackwardRead(MATCHER, found := Findings(completed_at=stamp(5)), stamp(5))
     answer(back, [6, 7, 8], late)
-    while back.ask is not None:
+    while back.request is not None:
         answer(back, [6, 7, 8], late)
     assert found.results == {}
     assert back.is_elsewhere
 
 
-def test_nothing_is_taken_from_a_file_that_was_begun_during_the_search():
+def test_results_of_a_file_rotated_during_the_search_are_ignored():
     lines = [b"x"] * 2000
-    back = BackRead(MATCHER, found := Findings(completed_at=stamp(4999)), stamp(4999))
+    back = BackwardRead(MATCHER, found := Findings(completed_at=stamp(4999)), stamp(4999))
     answer(back, range(3000, 5000), [*lines[:-1], b"done"])
-    assert back.ask is not None
+    assert back.request is not None
     answer(back, [5000, 5001], [b"dsjob:result ip=late", b"x"])
-    assert (found.results, back.ask) == ({}, None)
+    assert (found.results, back.request) == ({}, None)
 
 
-def test_nothing_is_taken_from_another_start_of_a_task_without_a_token():
+def test_results_of_another_start_without_a_token_are_ignored():
     exit_ = Matcher(None, "Line", None, ("ip",))
-    back = BackRead(exit_, found := Findings(), stamp(5))
+    back = BackwardRead(exit_, found := Findings(), stamp(5))
     answer(back, [6, 7], [b"dsjob:result ip=again", b"x"])
-    while back.ask is not None:
+    while back.request is not None:
         answer(back, [6, 7], [b"dsjob:result ip=again", b"x"])
     assert found.results == {}
-    before = BackRead(exit_, found, stamp(5))
+    before = BackwardRead(exit_, found, stamp(5))
     answer(before, [1, 2], [b"dsjob:result ip=before", b"x"])
-    assert (found.results, before.ask, before.is_elsewhere) == ({}, None, False)
+    assert (found.results, before.request, before.is_elsewhere) == ({}, None, False)
 
 
-def test_a_first_line_among_as_many_as_were_asked_for_is_in_doubt_though_the_last_is_unfinished():
+def test_first_line_of_a_full_answer_is_ambiguous_despite_an_unfinished_last():
     """Nothing before it is known: it may be the rest of a longer line."""
     exit_ = Matcher(None, "Line", None, ("ip",))
-    back = BackRead(exit_, found := Findings(), stamp(1998))
+    back = BackwardRead(exit_, found := Findings(), stamp(1998))
     lines = [b"dsjob:result ip=rest", *[b"y"] * 1998]
     raw = [f"{stamp(n)} ".encode() + line + b"\n" for n, line in enumerate(lines)]
     back.feed(b"".join(raw) + f"{stamp(1999)} ".encode() + b"unfinished")
@@ -147,7 +147,7 @@ def test_a_first_line_among_as_many_as_were_asked_for_is_in_doubt_though_the_las
 
 
 def test_a_token_without_newline_is_where_the_search_begins():
-    back = BackRead(MATCHER, found := Findings(completed_at=stamp(2)), stamp(2))
+    back = BackwardRead(MATCHER, found := Findings(completed_at=stamp(2)), stamp(2))
     back.feed(f"{stamp(0)} x\n{stamp(1)} dsjob:result ip=1\n{stamp(2)} done".encode())
     back.end()
     assert found.results == {"ip": "1"}
@@ -175,7 +175,7 @@ def test_a_value_is_the_last_one_or_missing(parts, after, chunk):
             last[name] = value
     found, read, asks = search(lines, completed(lines), chunk=chunk)
     assert found.results.items() <= last.items()
-    assert read <= BACK_BYTES + chunk
+    assert read <= BACKWARD_BYTES + chunk
     assert asks <= 8
-    if sum(map(len, lines)) + 35 * len(lines) < BACK_BYTES / 3:
+    if sum(map(len, lines)) + 35 * len(lines) < BACKWARD_BYTES / 3:
         assert found.results == last

@@ -19,44 +19,52 @@ from collections.abc import Iterator
 
 from terminator.logs.log_parser import Line, LogParser, portions
 from terminator.logs.matcher import Completed, Matcher, Result
-from terminator.logs.tail_read import PARTIAL_BYTES, WIDE_BYTES, WIDE_LINES, Ask, Findings
+from terminator.logs.tail_read import (
+    LARGE_TAIL_BYTES,
+    LARGE_TAIL_LINES,
+    PARTIAL_BYTES,
+    Findings,
+    TailRequest,
+)
 
 # What is read of one pod's log for this, all steps together. It holds some ten thousand lines; and
 # what a thousand tasks cost that way, the streams of noisy ones cost besides (see ``read_budget``).
-BACK_BYTES = 1024 * 1024
-_ASKS_LIMIT = 8
+BACKWARD_BYTES = 1024 * 1024
+_REQUESTS_LIMIT = 8
 # A step of fewer records than this is not worth a request.
-_LEAST_LINES = 50
+_MIN_STEP_LINES = 50
 _GROWTH = 3
 # The share of the bytes left that a step is planned for: older lines may be longer.
 _FILL = 0.8
 
 
-class BackRead:
-    """The search for what `found` lacks of the results that `matcher` knows.
+class BackwardRead:
+    """The search for what `findings` lacks of the results that `matcher` knows.
 
     `until` is the time of the last line that matters: the token's, or the last one of a task that
-    has ended. While `ask` is not None: send it, call `begin`, give the answer to `feed` until that
-    says that it is enough, then call `end`. What is found goes into `found`. `is_elsewhere` is
+    has ended. While `request` is not None: send it, call `begin`, give the answer to `feed` until that
+    says that it is enough, then call `end`. What is found goes into `findings`. `is_elsewhere` is
     whether this log has no line from before `until`.
     """
 
-    def __init__(self, matcher: Matcher, found: Findings, until: str) -> None:
+    def __init__(self, matcher: Matcher, findings: Findings, until: str) -> None:
         self._matcher = matcher
-        self._found = found
+        self._findings = findings
         self._until = until
-        self._missing = matcher.results - found.results.keys()
-        self._left = BACK_BYTES
-        self._asks = 0
+        self._missing = matcher.results - findings.results.keys()
+        self._left = BACKWARD_BYTES
+        self._requests = 0
         self._covered = 0  # records, from the end
         self._seam = until  # the time of the oldest line that is covered
         self._reach = ""  # the time of the oldest line of the answer before
         self.is_elsewhere = False
-        self.ask: Ask | None = Ask(WIDE_LINES, WIDE_BYTES) if self._missing and until else None
+        self.request: TailRequest | None = (
+            TailRequest(LARGE_TAIL_LINES, LARGE_TAIL_BYTES) if self._missing and until else None
+        )
         self.begin()
 
     def begin(self) -> None:
-        """Expect an answer to `ask`."""
+        """Expect an answer to `request`."""
         self._parser = LogParser()
         self._first: Line | None = None
         self._oldest = ""
@@ -88,24 +96,24 @@ class BackRead:
         return not self._is_over
 
     def end(self) -> None:
-        """Judge the answer; sets `ask` to the next request, or to None when the search is over."""
-        ask = self.ask
-        assert ask is not None
-        self._asks += 1
-        self.ask = None
-        is_cut = not self._is_met and self._bytes >= ask.max_bytes
+        """Judge the answer; sets `request` to the next request, or to None when the search is over."""
+        request = self.request
+        assert request is not None
+        self._requests += 1
+        self.request = None
+        is_cut = not self._is_met and self._bytes >= request.max_bytes
         if not is_cut and not self._is_over:
             self._look(self._parser.finish())
         if is_cut:
-            self._plan(ask.lines - self._covered - 1)
+            self._plan(request.lines - self._covered - 1)
             return
         if not self._is_met:
             return
         self._accept(self._values)
-        if self._is_whole(ask):
+        if self._is_whole(request):
             self._end_whole()
             return
-        self._covered, self._seam = ask.lines, self._oldest or self._seam
+        self._covered, self._seam = request.lines, self._oldest or self._seam
         self._reach = self._oldest or (self._first.timestamp if self._first else "")
         if self._missing:
             self._plan(_GROWTH * self._covered)
@@ -129,7 +137,7 @@ class BackRead:
         self._oldest = self._oldest or line.timestamp
         self._older += line.timestamp < self._reach
         self._values |= self._value(line)
-        decided_at = self._found.completed_at
+        decided_at = self._findings.completed_at
         found = self._matcher.classify(line.data, truncated=line.truncated)
         return not (isinstance(found, Completed) and line.timestamp == decided_at)
 
@@ -148,14 +156,14 @@ class BackRead:
 
     def _accept(self, values: dict[str, str]) -> None:
         for name in values.keys() & self._missing:
-            self._found.results[name] = values[name]
+            self._findings.results[name] = values[name]
         self._missing -= values.keys()
 
-    def _is_whole(self, ask: Ask) -> bool:
+    def _is_whole(self, request: TailRequest) -> bool:
         """Return whether the answer began with the first line of the log."""
         if not self._reach:
             records = self._lines + self._bytes // PARTIAL_BYTES
-            return not self._is_over and records < ask.lines
+            return not self._is_over and records < request.lines
         if self._oldest:
             return not self._older
         return self._first is None or self._first.timestamp >= self._reach
@@ -165,5 +173,5 @@ class BackRead:
         max_bytes = max(self._left, 0)
         fit = int(_FILL * max_bytes * max(self._lines, 1) / max(self._bytes, 1))
         lines = min(most, fit)
-        if self._asks < _ASKS_LIMIT and lines >= _LEAST_LINES:
-            self.ask = Ask(self._covered + lines, max_bytes)
+        if self._requests < _REQUESTS_LIMIT and lines >= _MIN_STEP_LINES:
+            self.request = TailRequest(self._covered + lines, max_bytes)

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from daemonset_job.runtime.fair_queue import Path
+from terminator.logs.fair_semaphore import FairSemaphore
 from terminator.logs.matcher import Matcher
-from terminator.logs.turns import Turns
 
 _END: Final = object()
 # An answer of less than this share of a portion, about a millisecond, waits for no turn: most logs
@@ -20,11 +20,11 @@ _END: Final = object()
 _SMALL_SHARE = 8
 
 
-class Pace:
+class PortionRunner:
     """Lets one portion of work be done at a time."""
 
     def __init__(self) -> None:
-        self._turns = Turns(1)
+        self._semaphore = FairSemaphore(1)
 
     async def run(self, job: Path, work: Iterator[None], size_bytes: int, matcher: Matcher) -> None:
         """Do all of a Job's `work`, which yields between portions of `size_bytes` of a log.
@@ -36,7 +36,7 @@ class Pace:
                 pass
             return
         while True:
-            async with self._turns.of(job):
+            async with self._semaphore.slot(job):
                 await asyncio.sleep(0)  # while it is held, so that nobody else works in this pass
                 if next(work, _END) is _END:
                     return

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T", bound=Hashable)
 
 
-class Shares(Generic[T]):
+class StreamSlots(Generic[T]):
     """The items that hold a place and those that wait for one, by namespace."""
 
     def __init__(self) -> None:
@@ -19,26 +19,26 @@ class Shares(Generic[T]):
         # No namespace is empty. The oldest holder, and who has waited longest, come first.
         self._held: dict[str, dict[T, None]] = {}
         self._waiting: OrderedDict[str, dict[T, None]] = OrderedDict()
-        self._promised: Counter[str] = Counter()  # places given up for a namespace, not free yet
+        self._reserved: Counter[str] = Counter()  # places given up for a namespace, not free yet
 
     def __bool__(self) -> bool:
         """Return whether anybody waits."""
         return bool(self._waiting)
 
-    def wait(self, namespace: str, item: T) -> None:
+    def add_waiting(self, namespace: str, item: T) -> None:
         """Add an item at the end of its namespace's line."""
         self._waiting.setdefault(namespace, {})[item] = None
 
-    def leave(self, namespace: str, item: T) -> None:
+    def remove_waiting(self, namespace: str, item: T) -> None:
         """Remove an item from its namespace's line, if it is there."""
         line = self._waiting.get(namespace)
         if line is not None and item in line:
             del line[item]
             if not line:
                 del self._waiting[namespace]
-                self._promised.pop(namespace, None)
+                self._reserved.pop(namespace, None)
 
-    def take(self) -> T:
+    def assign_next(self) -> T:
         """Give a free place to the next item that waits and return it; ValueError if none does.
 
         It goes to the namespace that holds fewest, and to each in turn of those that hold as few.
@@ -49,14 +49,14 @@ class Shares(Generic[T]):
         del line[item]
         if line:
             self._waiting[namespace] = line
-        if not line or self._promised[namespace] == 1:
-            self._promised.pop(namespace, None)
-        elif namespace in self._promised:
-            self._promised[namespace] -= 1
+        if not line or self._reserved[namespace] == 1:
+            self._reserved.pop(namespace, None)
+        elif namespace in self._reserved:
+            self._reserved[namespace] -= 1
         self._held.setdefault(namespace, {})[item] = None
         return item
 
-    def free(self, namespace: str, item: T) -> None:
+    def release(self, namespace: str, item: T) -> None:
         """Note that an item does not hold its place any more."""
         held = self._held.get(namespace)
         if held is not None and item in held:
@@ -64,24 +64,24 @@ class Shares(Generic[T]):
             if not held:
                 del self._held[namespace]
 
-    def give_way(self, namespace: str, limit: int) -> T | None:
+    def reclaim(self, namespace: str, limit: int) -> T | None:
         """Return who shall give up one of `limit` places for an item of `namespace` that waits.
 
         None where nobody has to. Whoever is returned does not count as a holder any more.
         """
-        promised = self._promised[namespace]
+        promised = self._reserved[namespace]
         if promised >= len(self._waiting.get(namespace, ())):
             return None
         count = self._count(namespace) + promised
         share = max(limit // len(self._held.keys() | self._waiting.keys()), 1)
         if count >= share:
             return None
-        richest = max(self._held, key=self._count, default=namespace)
-        if self._count(richest) <= max(share, count + 1):
+        largest_holder = max(self._held, key=self._count, default=namespace)
+        if self._count(largest_holder) <= max(share, count + 1):
             return None
-        item = next(iter(self._held[richest]))
-        self.free(richest, item)
-        self._promised[namespace] += 1
+        item = next(iter(self._held[largest_holder]))
+        self.release(largest_holder, item)
+        self._reserved[namespace] += 1
         return item
 
     def _count(self, namespace: str) -> int:

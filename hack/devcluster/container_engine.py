@@ -17,7 +17,7 @@ PROBE_SECONDS = 5
 DOCKER_FIX = "install docker (https://docs.docker.com/engine/install/) and start it"
 
 
-class Engine(StrEnum):
+class ContainerEngine(StrEnum):
     """Whose dockerd it is."""
 
     HOST = "host"
@@ -31,20 +31,20 @@ def host_answers() -> bool:
     return shell.succeeds(["docker", "version", "-f", "{{.Server.Version}}"], timeout_seconds=20)
 
 
-def choose(paths: Paths, host: Host, *, answers: bool) -> Engine | None:
+def choose(paths: Paths, host: Host, *, answers: bool) -> ContainerEngine | None:
     """Return the engine to use, or None if there is none to be had.
 
     A restricted machine gets a private one even beside docker: only ours has the runtime that
     asks for no more capabilities than there are.
     """
     if dockerd.is_up(paths):
-        return Engine.PRIVATE
+        return ContainerEngine.PRIVATE
     if answers and not (host.is_restricted and dockerd.can_start(host)):
-        return Engine.HOST
-    return Engine.PRIVATE if dockerd.can_start(host) else None
+        return ContainerEngine.HOST
+    return ContainerEngine.PRIVATE if dockerd.can_start(host) else None
 
 
-def use(paths: Paths) -> Engine:
+def use(paths: Paths) -> ContainerEngine:
     """Make a docker answer; from here on DOCKER_HOST of this process names it."""
     host = read_host()
     engine = choose(paths, host, answers=host_answers())
@@ -52,18 +52,18 @@ def use(paths: Paths) -> Engine:
         raise MissingError(
             "docker", why="the nodes of a kind cluster are containers", fix=DOCKER_FIX
         )
-    if engine is Engine.PRIVATE:
+    if engine is ContainerEngine.PRIVATE:
         dockerd.start(paths)
         os.environ["DOCKER_HOST"] = dockerd.socket(paths)
     return engine
 
 
-def use_running(paths: Paths) -> Engine | None:
+def use_running(paths: Paths) -> ContainerEngine | None:
     """Like `use`, but start nothing: None if no docker answers."""
     if dockerd.is_up(paths):
         os.environ["DOCKER_HOST"] = dockerd.socket(paths)
-        return Engine.PRIVATE
-    return Engine.HOST if host_answers() else None
+        return ContainerEngine.PRIVATE
+    return ContainerEngine.HOST if host_answers() else None
 
 
 def node_image(paths: Paths) -> str:

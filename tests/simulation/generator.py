@@ -35,15 +35,15 @@ WRITES = {
 FAULTS = ("before", "after", "conflict", "slow", "throttle")
 
 
-def draw(seed):
+def generate_schedule(seed):
     """Return the schedule of a seed."""
-    schedule = with_features(_Draw(Random(seed)).schedule(seed), Random(f"{seed}/features"))
+    schedule = with_features(_Generator(Random(seed)).schedule(seed), Random(f"{seed}/features"))
     schedule = with_hazards(schedule, Random(f"{seed}/hazards"))
     schedule = with_conditions(schedule, Random(f"{seed}/conditions"))
     return with_startings(schedule, Random(f"{seed}/startings"))
 
 
-class _Draw:
+class _Generator:
     def __init__(self, rng):
         self.rng = rng
         self.theme = rng.choice(THEMES)

@@ -4,22 +4,22 @@ import asyncio
 
 import pytest
 
-from terminator.logs.turns import Turns
+from terminator.logs.fair_semaphore import FairSemaphore
 
 pytestmark = pytest.mark.looptime(end=100)
 
 
-async def hold(turns, group, order, seconds=1.0):
-    async with turns.of(group):
+async def hold(semaphore, group, order, seconds=1.0):
+    async with semaphore.slot(group):
         order.append(group)
         await asyncio.sleep(seconds)
 
 
 async def test_no_more_hold_than_allowed_and_groups_take_turns():
-    turns, order = Turns(2), []
+    semaphore, order = FairSemaphore(2), []
     async with asyncio.TaskGroup() as group:
         for name in ("a", "a", "a", "a", "a", "b", "c", "b"):
-            group.create_task(hold(turns, name, order))
+            group.create_task(hold(semaphore, name, order))
         await asyncio.sleep(0.5)
         assert order == ["a", "a"]
     assert order == ["a", "a", "a", "b", "c", "a", "b", "a"]
@@ -27,19 +27,19 @@ async def test_no_more_hold_than_allowed_and_groups_take_turns():
 
 
 async def test_who_gives_up_takes_no_turn():
-    turns, order = Turns(1), []
-    tasks = [asyncio.create_task(hold(turns, name, order)) for name in "abc"]
+    semaphore, order = FairSemaphore(1), []
+    tasks = [asyncio.create_task(hold(semaphore, name, order)) for name in "abc"]
     await asyncio.sleep(0.5)
     tasks[1].cancel()
     await asyncio.wait(tasks)
     assert order == ["a", "c"]
-    await hold(turns, "d", order)
+    await hold(semaphore, "d", order)
     assert asyncio.get_running_loop().time() == 3.0
 
 
 async def test_who_is_cancelled_when_its_turn_comes_passes_it_on():
-    turns, order = Turns(1), []
-    tasks = [asyncio.create_task(hold(turns, name, order)) for name in "abc"]
+    semaphore, order = FairSemaphore(1), []
+    tasks = [asyncio.create_task(hold(semaphore, name, order)) for name in "abc"]
     await asyncio.sleep(0.5)
     tasks[0].cancel()
     await asyncio.sleep(0)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from terminator.logs.known import InstanceLog, StreamRead
+from terminator.logs.instance_log import InstanceLog, StreamRead
 from terminator.logs.matcher import Matcher
 from terminator.logs.tail_read import TailRead
 
@@ -48,10 +48,10 @@ class Log:
 
     def read(self, *, uses_cursor=False):
         cursor = self.seen.cursor if uses_cursor and self.seen.cursor.timestamp else None
-        read = TailRead(MATCHER, self.seen.found, cursor)
-        while read.ask is not None:
-            begin = self._begin(cursor.since if cursor else None, read.ask.lines)
-            read.take(self._bytes(begin, len(self.lines))[: read.ask.max_bytes])
+        read = TailRead(MATCHER, self.seen.findings, cursor)
+        while read.request is not None:
+            begin = self._begin(cursor.since if cursor else None, read.request.lines)
+            read.feed(self._bytes(begin, len(self.lines))[: read.request.max_bytes])
         self.seen.take_read(read, is_streaming=self.stream is not None)
         self.seen.cursor = max(self.seen.cursor, read.cursor)
 
@@ -62,8 +62,8 @@ class Log:
 
     def send(self, count):
         end = min(self.sent + count, len(self.lines))
-        if not self.seen.found.is_final:
-            self.stream.take(self._bytes(self.sent, end))
+        if not self.seen.findings.is_final:
+            self.stream.feed(self._bytes(self.sent, end))
             self.seen.cursor = max(self.seen.cursor, self.stream.cursor)
         self.sent = end
 
@@ -73,7 +73,7 @@ class Log:
 
     @property
     def results(self):
-        return self.seen.found.results
+        return self.seen.findings.results
 
 
 def _number(moment):
@@ -88,7 +88,7 @@ IP = b"dsjob:result ip=1"
 IP2 = b"dsjob:result ip=2"
 
 
-def test_an_older_value_is_dropped_at_a_gap_that_later_reads_have_closed():
+def test_older_result_is_dropped_at_a_gap_closed_later():
     log = Log()
     log.write(IP)
     log.read()
@@ -96,7 +96,7 @@ def test_an_older_value_is_dropped_at_a_gap_that_later_reads_have_closed():
     log.read()  # of the last hundred lines
     log.write(b"done")
     log.read(uses_cursor=True)  # goes on from there
-    assert log.seen.found.completed_at
+    assert log.seen.findings.completed_at
     assert log.results == {}
 
 
@@ -110,7 +110,7 @@ def test_an_older_value_is_dropped_at_a_gap_before_a_stream():
     log.close()
     log.write(b"done")
     log.read()
-    assert log.seen.found.completed_at
+    assert log.seen.findings.completed_at
     assert log.results == {}
 
 
@@ -122,7 +122,7 @@ def test_an_older_value_is_dropped_when_the_log_was_rotated():
     log.rotate()
     log.write(b"x", b"done")
     log.read(uses_cursor=True)
-    assert log.seen.found.completed_at
+    assert log.seen.findings.completed_at
     assert log.results == {}
 
 
@@ -133,7 +133,7 @@ def test_lines_of_one_time_do_not_hide_a_gap(uses_cursor):
     log.read()
     log.write(IP2, *noise(150), b"done")
     log.read(uses_cursor=uses_cursor)
-    assert log.seen.found.completed_at
+    assert log.seen.findings.completed_at
     assert log.results == {}
 
 
@@ -157,11 +157,11 @@ def test_a_check_drops_nothing_that_a_stream_has_seen_without_a_gap():
     log.read()
     log.write(b"done")
     log.read()
-    assert log.seen.found.completed_at
+    assert log.seen.findings.completed_at
     assert log.results == {"ip": "1"}
 
 
-def test_a_check_that_is_ahead_of_a_stream_drops_nothing_if_the_stream_follows():
+def test_short_read_ahead_of_its_stream_drops_nothing():
     log = Log()
     log.write(IP)
     log.read()
@@ -176,7 +176,7 @@ def test_a_check_that_is_ahead_of_a_stream_drops_nothing_if_the_stream_follows()
     assert log.results == {"ip": "1"}
 
 
-def test_a_stream_that_ends_before_it_has_come_to_what_was_checked_leaves_a_gap():
+def test_stream_that_ends_before_the_last_short_read_leaves_a_gap():
     log = Log()
     log.write(IP)
     log.read()
@@ -186,7 +186,7 @@ def test_a_stream_that_ends_before_it_has_come_to_what_was_checked_leaves_a_gap(
     log.close()
     log.write(b"done")
     log.read()
-    assert log.seen.found.completed_at
+    assert log.seen.findings.completed_at
     assert log.results == {}
 
 
@@ -259,5 +259,5 @@ def test_a_result_is_the_last_one_or_missing(history, after, by_stream, pace):
     if by_stream and log.stream is not None:
         log.send(100_000)
     log.read()
-    if log.seen.found.is_final:
+    if log.seen.findings.is_final:
         assert log.results.items() <= last.items()

@@ -3,45 +3,45 @@
 from loguru import logger
 
 from daemonset_job.kube.client.errors import KubeError
-from terminator.logs.targets import Entry
+from terminator.logs.targets import ScannedPod
 from terminator.metrics import Metrics, read_error_reason
 
 # So many failures in a row are worth a warning.
 WARN_FAILURES = 5
 
 
-class Trouble:
+class ReadErrors:
     """Takes note of reads that failed."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 
-    def note_defect(self, entry: Entry, error: Exception) -> None:
+    def record_defect(self, scanned: ScannedPod, error: Exception) -> None:
         """Log what no log should lead to; its pod is tried again ever more slowly."""
         self._metrics.read_errors.labels("other").inc()
         logger.bind(
-            namespace=entry.job[0],
-            job=entry.job[1],
-            pod=entry.target.pod.name,
-            node=entry.target.pod.node_name,
+            namespace=scanned.job[0],
+            job=scanned.job[1],
+            pod=scanned.target.pod.name,
+            node=scanned.target.pod.node_name,
         ).opt(exception=error).error("cannot read a pod's log")
 
-    def note_error(self, entry: Entry, error: KubeError) -> None:
+    def record_error(self, scanned: ScannedPod, error: KubeError) -> None:
         """Log a read that failed: a warning once it has failed some times in a row."""
         reason = read_error_reason(error)
         self._metrics.read_errors.labels(reason).inc()
-        failures = entry.reading.failures
+        failures = scanned.read_state.failures
         log = logger.bind(
-            namespace=entry.job[0],
-            job=entry.job[1],
-            pod=entry.target.pod.name,
-            node=entry.target.pod.node_name,
+            namespace=scanned.job[0],
+            job=scanned.job[1],
+            pod=scanned.target.pod.name,
+            node=scanned.target.pod.node_name,
             reason=reason,
             failures=failures,
             error=str(error),
         )
-        if failures >= WARN_FAILURES and not entry.warned:
-            entry.warned = True
+        if failures >= WARN_FAILURES and not scanned.has_warned:
+            scanned.has_warned = True
             log.warning("cannot read a pod's log, retrying")
         else:
             log.debug("cannot read a pod's log")

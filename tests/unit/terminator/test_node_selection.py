@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from daemonset_job.api.affinity import REQUIRED
 from daemonset_job.api.job import NodeSelection
 from job_controller.core.desired.node_affinity import node_terms
-from terminator.choice import Selection, find_unchosen
+from terminator.node_selection import NodeMatcher, find_unselected_node
 from tests.simulation import intent
 from tests.unit.terminator.builders import make_daemon_set, make_job, make_node
 
@@ -21,7 +21,7 @@ def found(daemon_pod_spec, template=None, **nodes):
     template = {"spec": template} if template is not None else {}
     job = make_job(spec={"nodes": NodeSelection(**nodes), "template": template})
     daemon_set = make_daemon_set(2, spec={"template": {"spec": daemon_pod_spec}})
-    return find_unchosen(job, daemon_set, NODES)
+    return find_unselected_node(job, daemon_set, NODES)
 
 
 def test_a_daemon_set_that_chooses_every_node_leaves_none_out():
@@ -30,7 +30,7 @@ def test_a_daemon_set_that_chooses_every_node_leaves_none_out():
     assert not found({"nodeSelector": {"zone": "x"}}, selector={"matchLabels": {"zone": "x"}})
 
 
-def test_a_narrower_daemon_set_is_found_by_the_node_that_it_leaves_out():
+def test_narrower_daemon_set_is_found_by_an_unselected_node():
     rule = {"key": "metadata.name", "operator": "In", "values": ["a"]}
     narrow = {"affinity": affinity([{"matchFields": [rule]}])}
     assert found(narrow) == "its DaemonSet does not choose b, which the Job asks for"
@@ -84,7 +84,7 @@ def test_it_reads_a_selection_as_the_model_and_as_the_controller_do(
 ):
     labels = {"zone": zone} if zone else {}
     nodes = NodeSelection(selector, tuple(include), tuple(exclude))
-    ours = Selection(make_job(spec={"nodes": nodes})).selects(name, labels)
+    ours = NodeMatcher(make_job(spec={"nodes": nodes})).selects(name, labels)
     raw = {"selector": selector, "include": include, "exclude": exclude}
     assert ours == intent.selects(raw, {"metadata": {"name": name, "labels": labels}})
     # What the controller makes of it chooses the node as well.
@@ -93,4 +93,4 @@ def test_it_reads_a_selection_as_the_model_and_as_the_controller_do(
     placed = make_daemon_set(
         1, spec={"template": {"spec": {"affinity": affinity(terms)} if terms else {}}}
     )
-    assert not find_unchosen(job, placed, [make_node(name, labels=labels)])
+    assert not find_unselected_node(job, placed, [make_node(name, labels=labels)])

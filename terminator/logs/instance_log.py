@@ -1,7 +1,7 @@
 """What was read of one instance's log by now, and from where on nothing of it is missing.
 
 Pure. A result counts only if it is known that no other value of it was printed later, up to the
-token. So with the findings goes the part of the log that they are from: a stretch without a gap, up
+token. So with the findings goes the part of the log that they are from: a span without a gap, up
 to the newest line. Lines are missing between two reads of which the second does not reach back to
 the first, where a stream does not go on from what was read before, and after the kubelet has begun
 another file. Results from before such a gap are dropped; after the token they are looked for again
@@ -14,7 +14,7 @@ lines between, unless it ends first.
 from collections.abc import Iterator
 from datetime import datetime
 
-from terminator.logs.log_parser import Cursor, Line, LogParser, Stretch, portions
+from terminator.logs.log_parser import Cursor, Line, LogParser, Span, portions
 from terminator.logs.matcher import Matcher
 from terminator.logs.tail_read import Findings, TailRead
 
@@ -23,54 +23,54 @@ class InstanceLog:
     """The findings in one instance's log, and how far it was read: `cursor`, `unfinished`."""
 
     def __init__(self) -> None:
-        self.found = Findings()
+        self.findings = Findings()
         self.cursor = Cursor()
         self.unfinished: Line | None = None
-        self._known = Stretch()
-        self._ahead = Stretch()  # of the stream; nothing unless one is open
+        self._span = Span()
+        self._ahead = Span()  # of the stream; nothing unless one is open
 
-    def is_ahead_of(self, stretch: Stretch) -> bool:
+    def is_ahead_of(self, span: Span) -> bool:
         """Return whether something is known that is later than all of this part of the log."""
-        return bool(stretch.last_at) and self._known.last_at > stretch.last_at
+        return bool(span.last_at) and self._span.last_at > span.last_at
 
     def take_read(self, read: TailRead, *, is_streaming: bool) -> None:
         """Take over what a short read has brought, once it is over."""
         if read.has_decided:
-            self._join(read.stretch)
-        elif not self.found.is_final:
-            self._join(read.stretch, may_wait=is_streaming)
+            self._join(read.span)
+        elif not self.findings.is_final:
+            self._join(read.span, may_wait=is_streaming)
 
-    def take_stream(self, stretch: Stretch) -> None:
+    def take_stream(self, span: Span) -> None:
         """Take over how far a stream has come without a gap since its beginning."""
-        self._join(stretch)
+        self._join(span)
 
     def stream_ended(self) -> None:
         """Record that no stream fills the gap before what is ahead."""
-        ahead, self._ahead = self._ahead, Stretch()
-        if not self.found.is_final:
+        ahead, self._ahead = self._ahead, Span()
+        if not self.findings.is_final:
             self._join(ahead)
 
-    def _join(self, part: Stretch, *, may_wait: bool = False) -> None:
-        if may_wait and not part.follows(self._known):
-            self._ahead = self._ahead.joined(part)
+    def _join(self, part: Span, *, may_wait: bool = False) -> None:
+        if may_wait and not part.follows(self._span):
+            self._ahead = self._ahead.combined_with(part)
         else:
             self._extend(part)
-        if self._ahead.last_at and self._ahead.follows(self._known):
+        if self._ahead.last_at and self._ahead.follows(self._span):
             self._extend(self._ahead)
-            self._ahead = Stretch()
+            self._ahead = Span()
 
-    def _extend(self, part: Stretch) -> None:
-        before, self._known = self._known, self._known.joined(part)
-        self.found.forget_results_before(self._known.first_at)
-        if self._known is part and before.last_at == part.first_at:
+    def _extend(self, part: Span) -> None:
+        before, self._span = self._span, self._span.combined_with(part)
+        self.findings.drop_results_before(self._span.first_at)
+        if self._span is part and before.last_at == part.first_at:
             # Of the lines of this time some are missing, and nobody can tell which.
-            self.found.forget_results_up_to(part.first_at)
+            self.findings.drop_results_up_to(part.first_at)
 
 
 class StreamRead:
     """A follow stream of one instance's log that goes on from where the log was read to.
 
-    Ask for lines `since` that time, if any, and give what comes to `take`; `cursor` moves on.
+    Ask for lines `since` that time, if any, and give what comes to `feed`; `cursor` moves on.
     """
 
     def __init__(self, matcher: Matcher, log: InstanceLog) -> None:
@@ -90,29 +90,29 @@ class StreamRead:
         """Return how far the stream has come."""
         return self._parser.cursor
 
-    def take_in_portions(self, chunk: bytes) -> Iterator[None]:
-        """Take in more of the stream as `take` does, up to what decides; yield between portions."""
+    def feed_in_portions(self, chunk: bytes) -> Iterator[None]:
+        """Take in more of the stream as `feed` does, up to what decides; yield between portions."""
         for number, portion in enumerate(portions(chunk, self._matcher.portion_bytes)):
             if number:
                 yield
-            if self._log.found.is_final:
+            if self._log.findings.is_final:
                 return
-            self.take(portion)
+            self.feed(portion)
 
-    def take(self, chunk: bytes) -> None:
+    def feed(self, chunk: bytes) -> None:
         """Take in more of the stream."""
         lines = self._parser.feed(chunk)
         times = (line.timestamp for line in lines if line.timestamp)
         if not self._first_at and (first_at := next(times, "")):
             self._first_at = first_at
-            if not self._parser.met:
+            if not self._parser.has_seen_cursor:
                 # It may be the rest of a longer line, see ``tail_read``; the next check tells.
                 del lines[0]
             elif self._from.timestamp:
                 self._first_at = self._from.timestamp
-        found = self._log.found
-        found.remember(lines)
-        found.add(self._matcher, lines)
+        findings = self._log.findings
+        findings.remember(lines)
+        findings.add(self._matcher, lines)
         if self._first_at:
-            stretch = Stretch(self._first_at, self._parser.cursor.timestamp, self._parser.met)
-            self._log.take_stream(stretch)
+            span = Span(self._first_at, self._parser.cursor.timestamp, self._parser.has_seen_cursor)
+            self._log.take_stream(span)

@@ -12,7 +12,7 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.objects import DaemonSet, Node
 
 
-class Selection:
+class NodeMatcher:
     """The nodes that a Job asks for: by `spec.nodes`, and what `spec.template` asks of a node."""
 
     def __init__(self, job: Job) -> None:
@@ -30,16 +30,18 @@ class Selection:
         return self._by_label.matches(name, labels) and self._by_template.matches(name, labels)
 
 
-def find_unchosen(job: Job, daemon_set: DaemonSet, nodes: Iterable[Node]) -> str:
+def find_unselected_node(job: Job, daemon_set: DaemonSet, nodes: Iterable[Node]) -> str:
     """Return in words which node the Job asks for and its DaemonSet does not choose, "" for none.
 
     Only labels, names and the Job's own tolerations are looked at. A DaemonSet that chooses more
     nodes than the Job asks for leaves none undone.
     """
     kept = [_pruned(toleration) for toleration in daemon_set.pod_spec.get("tolerations") or ()]
-    if any(_pruned(wanted) not in kept for wanted in _pod_spec(job).get("tolerations") or ()):
+    if any(
+        _pruned(toleration) not in kept for toleration in _pod_spec(job).get("tolerations") or ()
+    ):
         return "its DaemonSet lacks a toleration of spec.template"
-    selection, affinity = Selection(job), NodeAffinity(daemon_set.pod_spec)
+    selection, affinity = NodeMatcher(job), NodeAffinity(daemon_set.pod_spec)
     unchosen = (
         node.name
         for node in nodes

@@ -22,7 +22,7 @@
 | objects near their size limit         | `sizes`           | `overfills_shards`          |
 
 A mutant is a context manager that breaks the code under test in one place, as in `mutants`; the
-switches stand in `without`. `TROUBLES` names for
+switches stand in `without`. `DEFECTS` names for
 each line some schedules that show both: with the trouble the mutant is caught, without it is not.
 """
 
@@ -44,9 +44,9 @@ from job_controller.core.state import node_counts as tally
 from job_controller.core.state import node_state as judge
 from job_controller.core.state import run_state as verdict
 from terminator import reconciler as terminator
-from terminator.ledger import writer as ledger
+from terminator.ledger import writer
 from tests.simulation import mutants, without
-from tests.simulation.draw import draw
+from tests.simulation.generator import generate_schedule
 from tests.simulation.run import simulate
 from tests.simulation.schedule import (
     SHARD_NODES,
@@ -233,13 +233,13 @@ def believes_its_caches():
 @contextmanager
 def overfills_shards():
     """All evidence goes to the first shard, whatever it holds already."""
-    real = ledger.assign
+    real = writer.assign_to_shards
 
-    def assign(pending, shards, _limit, **how):
+    def assign_to_shards(pending, shards, _limit, **how):
         first = sorted(shards, key=lambda report: report.shard)[:1]
         return real(pending, first, SHARD_NODES, **how)
 
-    with patch.object(ledger, "assign", assign):
+    with patch.object(writer, "assign_to_shards", assign_to_shards):
         yield
 
 
@@ -247,7 +247,7 @@ def overfills_shards():
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class ReadErrors:
     """A mutant, the switch for the trouble that it needs, and schedules that show that it does.
 
     A schedule is a seed, or one of its own where seeds that show it are too rare.
@@ -261,9 +261,9 @@ class Trouble:
         return self.mutant.__name__
 
     def shows(self, schedule):
-        """Return whether the mutant is caught with the schedule's trouble, and not without."""
+        """Return whether the mutant is caught with the schedule's defect, and not without."""
         if isinstance(schedule, int):
-            schedule = draw(schedule)
+            schedule = generate_schedule(schedule)
         calmer = self.switch(schedule)
         if calmer == schedule:
             return False
@@ -291,23 +291,23 @@ LONG_ABSENCE = Schedule(
     0, _TWO_NODES, (JobPlan(),), (Disturbance(0.8, "crash", "controller", seconds=60.0),), calm=True
 )
 
-TROUBLES = (
-    Trouble(knows_no_taints, without.taints, (1191,)),
-    Trouble(minds_cordons, without.cordons, (12, 70, 79)),
-    Trouble(ignores_misscheduled, without.taints, (9, 14, 47)),
-    Trouble(believes_any_success, without.endings, (48, 54, 199)),
-    Trouble(blames_evictions, without.evictions, (2236,)),
-    Trouble(believes_node_clocks, without.node_clocks, (37, 170, 182)),
-    Trouble(believes_api_clocks, without.api_clocks, (152,)),
-    Trouble(mutants.never_gives_up, without.volumes, (72, 138, 402)),
-    Trouble(mutants.never_gives_up, without.init_containers, (508, 795, 867)),
-    Trouble(mutants.never_gives_up, without.rejections, (426, 690, 775)),
-    Trouble(hides_refusals, without.refusals, (188, 340, 436, 503)),
-    Trouble(repeats_what_is_too_large, without.refusals, (188, 515, 527, 858)),
-    Trouble(ignores_edits, without.edits, (947, 1096, 1340)),
-    Trouble(leaves_what_runs, without.absences, (LONG_ABSENCE,)),
-    Trouble(believes_its_caches, without.lags, (LATE_LEDGER,)),
-    Trouble(believes_its_caches, without.old_lists, (OLD_LEDGER,)),
-    Trouble(reopens_rebooted, without.reboots, (566, 1233, 1782)),
-    Trouble(overfills_shards, without.sizes, (5, 11, 31)),
+DEFECTS = (
+    ReadErrors(knows_no_taints, without.taints, (1191,)),
+    ReadErrors(minds_cordons, without.cordons, (12, 70, 79)),
+    ReadErrors(ignores_misscheduled, without.taints, (9, 14, 47)),
+    ReadErrors(believes_any_success, without.endings, (48, 54, 199)),
+    ReadErrors(blames_evictions, without.evictions, (2236,)),
+    ReadErrors(believes_node_clocks, without.node_clocks, (37, 170, 182)),
+    ReadErrors(believes_api_clocks, without.api_clocks, (152,)),
+    ReadErrors(mutants.never_gives_up, without.volumes, (72, 138, 402)),
+    ReadErrors(mutants.never_gives_up, without.init_containers, (508, 795, 867)),
+    ReadErrors(mutants.never_gives_up, without.rejections, (426, 690, 775)),
+    ReadErrors(hides_refusals, without.refusals, (188, 340, 436, 503)),
+    ReadErrors(repeats_what_is_too_large, without.refusals, (188, 515, 527, 858)),
+    ReadErrors(ignores_edits, without.edits, (947, 1096, 1340)),
+    ReadErrors(leaves_what_runs, without.absences, (LONG_ABSENCE,)),
+    ReadErrors(believes_its_caches, without.lags, (LATE_LEDGER,)),
+    ReadErrors(believes_its_caches, without.old_lists, (OLD_LEDGER,)),
+    ReadErrors(reopens_rebooted, without.reboots, (566, 1233, 1782)),
+    ReadErrors(overfills_shards, without.sizes, (5, 11, 31)),
 )

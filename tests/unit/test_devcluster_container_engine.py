@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from hack.devcluster import dockerd, engine
-from hack.devcluster.engine import Engine
+from hack.devcluster import container_engine, dockerd
+from hack.devcluster.container_engine import ContainerEngine
 from hack.devcluster.host import Host
 from hack.devcluster.settings import Paths
 
@@ -27,23 +27,23 @@ def machine(*, root=True, debian=True, missing=()) -> Host:
 @pytest.mark.parametrize(
     ("host", "answers", "expected"),
     [
-        (machine(), True, Engine.HOST),
-        (machine(), False, Engine.PRIVATE),
-        (machine(root=False), True, Engine.HOST),
+        (machine(), True, ContainerEngine.HOST),
+        (machine(), False, ContainerEngine.PRIVATE),
+        (machine(root=False), True, ContainerEngine.HOST),
         (machine(root=False), False, None),
         (machine(debian=False), False, None),
-        (machine(missing=("SYS_RESOURCE",)), True, Engine.PRIVATE),
-        (machine(missing=("SYS_RESOURCE",), root=False), True, Engine.HOST),
+        (machine(missing=("SYS_RESOURCE",)), True, ContainerEngine.PRIVATE),
+        (machine(missing=("SYS_RESOURCE",), root=False), True, ContainerEngine.HOST),
     ],
 )
 def test_the_users_docker_is_used_unless_it_cannot_run_nodes(monkeypatch, host, answers, expected):
     monkeypatch.setattr(dockerd, "is_up", lambda _: False)
-    assert engine.choose(PATHS, host, answers=answers) == expected
+    assert container_engine.choose(PATHS, host, answers=answers) == expected
 
 
 def test_a_private_dockerd_that_runs_is_used_again(monkeypatch):
     monkeypatch.setattr(dockerd, "is_up", lambda _: True)
-    assert engine.choose(PATHS, machine(), answers=True) == Engine.PRIVATE
+    assert container_engine.choose(PATHS, machine(), answers=True) == ContainerEngine.PRIVATE
 
 
 def test_the_runtime_wrapper_is_only_for_machines_that_need_it():

@@ -11,40 +11,40 @@ from contextlib import asynccontextmanager
 from daemonset_job.runtime.fair_queue import FairQueue, Path
 
 
-class Turns:
+class FairSemaphore:
     """Lets `limit` holders in at a time."""
 
     def __init__(self, limit: int) -> None:
         self._free = limit
-        # Who gave up waiting stays until its turn would come.
+        # Who gave up waiting stays until its slot_future would come.
         self._waiting: FairQueue[asyncio.Future[None]] = FairQueue()
 
     @asynccontextmanager
-    async def of(self, path: Path) -> AsyncIterator[None]:
-        """Wait for a turn, and hold it for as long as the block runs."""
-        await self._enter(path)
+    async def slot(self, path: Path) -> AsyncIterator[None]:
+        """Wait for a slot_future, and hold it for as long as the block runs."""
+        await self._acquire(path)
         try:
             yield
         finally:
-            self._leave()
+            self._release()
 
-    async def _enter(self, path: Path) -> None:
+    async def _acquire(self, path: Path) -> None:
         if self._free > 0:
             self._free -= 1
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.push(path, turn)
+        slot_future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.push(path, slot_future)
         try:
-            await turn
+            await slot_future
         except asyncio.CancelledError:
-            if not turn.cancelled():
-                self._leave()  # it was cancelled after its turn had come
+            if not slot_future.cancelled():
+                self._release()  # it was cancelled after its slot_future had come
             raise
 
-    def _leave(self) -> None:
+    def _release(self) -> None:
         while self._waiting:
-            turn = self._waiting.pop()
-            if not turn.done():
-                turn.set_result(None)
+            slot_future = self._waiting.pop()
+            if not slot_future.done():
+                slot_future.set_result(None)
                 return
         self._free += 1

@@ -29,12 +29,12 @@ from terminator.main import Options, Terminator
 from terminator.metrics import Metrics as TerminatorMetrics
 from tests.integration.jobs import job as make_job
 from tests.integration.kube_env import KubeEnv
-from tests.integration.playing import (
-    WORLD_LABEL,
+from tests.integration.simulated_nodes import (
+    OWNER_LABEL,
     Behaviour,
     Logs,
     Raw,
-    World,
+    SimulatedNodes,
     done,
     is_gated,
     target_node,
@@ -90,14 +90,14 @@ class Process:
 
 
 @dataclass(eq=False)
-class Stage:
+class Harness:
     """A world with its Jobs in `namespace`, the programs that run on it, and ways to look."""
 
     env: KubeEnv
     admin: KubeClient
-    world: World
+    nodes: SimulatedNodes
     namespace: str
-    played: asyncio.Task[None]
+    nodes_task: asyncio.Task[None]
     processes: list[Process] = field(default_factory=list)
     terminator_account: str = ACCOUNT
 
@@ -119,7 +119,7 @@ class Stage:
         """Start the controller, as its process would after a restart."""
         client, recorder = await self.client(kind)
         program = new_controller(
-            client, Config(namespaces=self.world.namespaces, **config), Metrics()
+            client, Config(namespaces=self.nodes.namespaces, **config), Metrics()
         )
         return self._started(client, program, recorder)
 
@@ -128,7 +128,7 @@ class Stage:
     ) -> Process:
         """Start the terminator, as its process would after a restart."""
         client, recorder = await self.client(kind, self.terminator_account)
-        settings = {"flush_interval": 0.1, "namespaces": self.world.namespaces, **config}
+        settings = {"flush_interval": 0.1, "namespaces": self.nodes.namespaces, **config}
         program = Terminator(
             client,
             options or Options(),
@@ -188,7 +188,7 @@ class Stage:
         """Return the pods by short name of their node."""
         found: dict[str, list[Raw]] = defaultdict(list)
         for pod in await self.all(PODS):
-            found[self.world.short(target_node(pod))].append(pod)
+            found[self.nodes.short(target_node(pod))].append(pod)
         return dict(found)
 
     async def report(self, name: str = "sample", job_uid: str | None = None) -> Raw | None:
@@ -205,14 +205,14 @@ class Stage:
         """Return what the report says of each node, by short name."""
         report = await self.report(name) or {}
         states = (report.get("status") or {}).get("nodeStates") or {}
-        return {self.world.short(node): state for node, state in states.items()}
+        return {self.nodes.short(node): state for node, state in states.items()}
 
     async def events(self, name: str = "sample") -> list[str]:
         """Return the reasons of the events about a Job."""
         about = f"involvedObject.kind=Job,involvedObject.name={name}"
         return sorted(raw["reason"] for raw in await self.all(EVENTS, field_selector=about))
 
-    async def told(
+    async def wait_events(
         self, *reasons: str, name: str = "sample", seconds: float = WAIT_SECONDS
     ) -> None:
         """Return once there are events of these reasons about a Job."""
@@ -220,24 +220,26 @@ class Stage:
         async def look() -> bool:
             return set(reasons) <= set(await self.events(name))
 
-        await self.until(look, f"events {reasons}", seconds)
+        await self.wait_until(look, f"events {reasons}", seconds)
 
-    async def started(self, node: str, times: int = 1, *, seconds: float = WAIT_SECONDS) -> None:
+    async def wait_started(
+        self, node: str, times: int = 1, *, seconds: float = WAIT_SECONDS
+    ) -> None:
         """Return once the task was started so often on a node."""
 
         async def look() -> bool:
-            return self.world.executions[node] >= times
+            return self.nodes.executions[node] >= times
 
-        await self.until(look, f"start {times} on {node}", seconds)
+        await self.wait_until(look, f"start {times} on {node}", seconds)
 
-    async def until(
+    async def wait_until(
         self, check: Callable[[], Awaitable[Any]], what: str, seconds: float = WAIT_SECONDS
     ) -> Any:
         """Return the first true answer of `check`; AssertionError with all there is to see."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while True:
-            for task in (self.played, *(process.task for process in self.processes)):
+            for task in (self.nodes_task, *(process.task for process in self.processes)):
                 assert not task.done(), f"it ended by itself: {task}"
             if answer := await check():
                 return answer
@@ -245,7 +247,7 @@ class Stage:
                 raise AssertionError(f"not within {seconds:g} s: {what}\n{await self.describe()}")
             await asyncio.sleep(0.05)
 
-    async def job_until(
+    async def wait_job(
         self,
         check: Callable[[Raw], Any],
         what: str,
@@ -260,22 +262,22 @@ class Stage:
             found = await self.find(JOBS, name, **where)
             return found if found is not None and check(found.get("status") or {}) else None
 
-        found: Raw = await self.until(look, what, seconds)
+        found: Raw = await self.wait_until(look, what, seconds)
         return found
 
-    async def gone(
+    async def wait_deleted(
         self, resource: Resource, name: str, *, seconds: float = WAIT_SECONDS, **where: Any
     ) -> None:
         async def look() -> bool:
             return await self.find(resource, name, **where) is None
 
-        await self.until(look, f"{resource.kind} {name} gone", seconds)
+        await self.wait_until(look, f"{resource.kind} {name} gone", seconds)
 
-    async def reason(
+    async def wait_reason(
         self, type_: str, reason: str, name: str = "sample", *, seconds: float = WAIT_SECONDS
     ) -> Raw:
         """Return the condition of a Job once it has this reason."""
-        found = await self.job_until(
+        found = await self.wait_job(
             lambda status: condition(status, type_).get("reason") == reason,
             f"{type_} with reason {reason}",
             name,
@@ -283,7 +285,7 @@ class Stage:
         )
         return condition(found["status"], type_)
 
-    async def shut(self, daemon_set: str) -> None:
+    async def wait_gated(self, daemon_set: str) -> None:
         """Return once pods made from now on wait at the gate: its controller has seen it there."""
 
         async def look() -> bool:
@@ -293,10 +295,10 @@ class Stage:
             observed = (found.get("status") or {}).get("observedGeneration", 0)
             return int(observed) >= int(found["metadata"]["generation"])
 
-        await self.until(look, "the gate is up")
+        await self.wait_until(look, "the gate is up")
 
     async def describe(self) -> str:
-        lines = [f"executions: {dict(self.world.executions)}"]
+        lines = [f"executions: {dict(self.nodes.executions)}"]
         for resource in (JOBS, DAEMON_SETS, PODS, JOB_REPORTS):
             for raw in await self.all(resource):
                 raw["metadata"].pop("managedFields", None)
@@ -320,7 +322,7 @@ def condition(status: Raw, type_: str) -> Raw:
 
 
 @contextlib.asynccontextmanager
-async def stage(
+async def open_harness(
     env: KubeEnv,
     *namespaces: str,
     nodes: Sequence[str] = ("a", "b", "c"),
@@ -328,7 +330,7 @@ async def stage(
     controller: bool = True,
     terminator: bool = True,
     terminator_account: str = ACCOUNT,
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[Harness]:
     """Open a stage with these nodes, and both programs unless told otherwise."""
     logs = Logs()
     certs = env.folder / "certs"
@@ -336,29 +338,29 @@ async def stage(
     async with await KubeClient.connect(
         kubeconfig=str(env.kubeconfig), user_agent="world"
     ) as admin:
-        world = World(admin, logs, namespaces, behaviour)
-        played = asyncio.create_task(world.run())
-        found = Stage(
-            env, admin, world, namespaces[0], played, terminator_account=terminator_account
+        simulated = SimulatedNodes(admin, logs, namespaces, behaviour)
+        nodes_task = asyncio.create_task(simulated.run())
+        found = Harness(
+            env, admin, simulated, namespaces[0], nodes_task, terminator_account=terminator_account
         )
         try:
-            await world.join(*nodes)
+            await simulated.join(*nodes)
             if controller:
                 await found.start_controller()
             if terminator:
                 await found.start_terminator()
             yield found
-            assert not played.done(), played
+            assert not nodes_task.done(), nodes_task
         finally:
             await found.close()
-            played.cancel()
-            await asyncio.wait({played})
-            await _clear(admin, world)
+            nodes_task.cancel()
+            await asyncio.wait({nodes_task})
+            await _clear(admin, simulated)
             await logs.stop()
 
 
-async def _clear(admin: KubeClient, world: World) -> None:
-    for namespace in world.namespaces:
+async def _clear(admin: KubeClient, simulated: SimulatedNodes) -> None:
+    for namespace in simulated.namespaces:
         for resource in (JOBS, DAEMON_SETS, PODS):
             for raw in (await admin.list(resource, namespace, metadata_only=True))["items"] or ():
                 meta = raw["metadata"]
@@ -367,7 +369,7 @@ async def _clear(admin: KubeClient, world: World) -> None:
                         body = {"metadata": {"finalizers": None}}
                         await admin.merge_patch(resource, meta["name"], body, namespace)
                     await admin.delete(resource, meta["name"], namespace, grace_seconds=0)
-    for raw in (await admin.list(NODES, label_selector=f"{WORLD_LABEL}={world.id}")).get(
+    for raw in (await admin.list(NODES, label_selector=f"{OWNER_LABEL}={simulated.id}")).get(
         "items"
     ) or ():
         await admin.delete(NODES, raw["metadata"]["name"])
