@@ -1,1 +1,1 @@
-"""The controller of daemonset-job: a Job becomes a DaemonSet, its record a JobReport."""
+"""The controller of daemonset-job: it makes a DaemonSet and a JobReport of a Job."""

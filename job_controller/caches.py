@@ -1,7 +1,7 @@
-"""What the controller knows of the cluster: one cache per kind, and whom a change concerns.
+"""The controller's caches: one for each kind, and the Jobs that a change affects.
 
-Layer: above kube, below the reconciler. It turns every change into the key of the Job that it
-may concern, (namespace, name), and says nothing of what to do about it.
+Layer: above kube, below the reconciler. It turns every change into the keys, (namespace, name), of
+the Jobs that it may affect. It does not decide what to do about it.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from job_controller.core.desired.limits import SPEC_LIMIT_BYTES, spec_bytes
 Key = tuple[str, str]
 """(namespace, name) of a Job."""
 
-# Changes of pods and nodes come in crowds: a pass a quarter of a second later sees them all.
+# Changes of pods and nodes come in bursts: one reconcile this much later sees them all.
 DEBOUNCE_SECONDS = 0.25
-# Where deciding takes long, for thousands of nodes, it takes a twentieth of the processor at most:
-# then up to this time later. What ends a run, the ledger's changes, is looked at without delay.
+# If a decision took t seconds, the next one waits 20 t, at most 2 s. So deciding for thousands of
+# nodes uses at most a twentieth of a CPU. Changes of the ledger, which end a run, are not delayed.
 DEBOUNCE_FACTOR = 20.0
 DEBOUNCE_LIMIT_SECONDS = 2.0
 
@@ -54,15 +54,15 @@ DEBOUNCE_LIMIT_SECONDS = 2.0
 def parse_cached_job(raw: Mapping[str, Any]) -> Job:
     """Return the Job in a raw object as it is kept; raises ValueError when it is none."""
     job = parse_job(raw)
-    # A Job that has started, before there was a limit, goes on.
+    # A Job that started before there was a limit continues.
     size = 0 if job.status.get("startTime") else spec_bytes(job)
     return compact_oversized_job(job, size) if size > SPEC_LIMIT_BYTES else compact_job(job)
 
 
 class Caches(SharedInformers):
-    """The caches, and `wake(key, seconds)` called for every Job that a change may concern.
+    """The caches. They call `wake(key, seconds)` for every Job that a change may affect.
 
-    `progress(resource, namespace, version)` is told how far each cache has come.
+    `progress(resource, namespace, version)` gets the version that each cache has reached.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Caches(SharedInformers):
                 **RUN_INDEX,
                 "namespace": lambda report: (report.namespace,),
             },
-            # Whose report is kept whole is known once the Jobs are.
+            # Reports of cached Jobs are kept whole, so the Jobs come first.
             after=self._jobs,
         )
         self.full_reports = FullReports(client, self._reports.store, is_needed=self._has_job)
@@ -128,11 +128,11 @@ class Caches(SharedInformers):
         return None if found is None else expand_job(found)
 
     def jobs(self) -> list[Job]:
-        """Return all Jobs, without what is long in their specs."""
+        """Return all Jobs, without the long parts of their specs."""
         return self._jobs.store.values()
 
     def unreadable_job(self, key: Key) -> Unreadable | None:
-        """Return what is known of the Job of that key if it cannot be read."""
+        """Return the readable parts of the Job of that key if it cannot be read."""
         return self._jobs.store.unreadable.get(key)
 
     def unreadable_keys(self) -> list[Key]:
@@ -140,7 +140,7 @@ class Caches(SharedInformers):
         return list(self._jobs.store.unreadable)
 
     def reported_keys(self) -> set[Key]:
-        """Return the keys of all Jobs, living or gone, that have a report."""
+        """Return the keys of all Jobs, deleted ones too, that have a report."""
         return {(report.namespace, report.job_name) for report in self._reports.store}
 
     def daemon_set(self, namespace: str, name: str) -> DaemonSet | None:
@@ -151,7 +151,7 @@ class Caches(SharedInformers):
     def pods_of(self, daemon_set: DaemonSet) -> tuple[Pod, ...]:
         """Return the pods that the DaemonSet controls, by owner reference and not by label.
 
-        Only those of its namespace: whoever may create pods elsewhere writes any UID there.
+        Only those of its namespace: pods elsewhere may carry a forged UID.
         """
         index_key = _index_key(daemon_set.namespace, daemon_set.uid)
         return tuple(self._pods.store.by_index("owner", index_key))
@@ -168,10 +168,10 @@ class Caches(SharedInformers):
         return self._reports.store.count("namespace", namespace)
 
     def past_reports(self, namespace: str) -> list[JobReport]:
-        """Return the reports of a namespace's runs whose Job is gone."""
+        """Return the reports of a namespace's runs whose Job is deleted."""
         unreadable = self._jobs.store.unreadable
         if ("", "") in unreadable:
-            return []  # it may be any of them
+            return []  # the unreadable Job may be that of any report
         return [
             report
             for report in self._reports.store.by_index("namespace", namespace)
@@ -185,7 +185,7 @@ class Caches(SharedInformers):
     # --- changes -----------------------------------------------------------------------
 
     def record_duration(self, key: Key, seconds: float) -> None:
-        """Note how long deciding on a Job took: crowds of changes are given ten times that."""
+        """Record the duration of a decision: bursts are coalesced for DEBOUNCE_FACTOR x it."""
         pause = min(DEBOUNCE_FACTOR * seconds, DEBOUNCE_LIMIT_SECONDS)
         if pause > DEBOUNCE_SECONDS:
             self._debounce_seconds[key] = pause
@@ -238,18 +238,18 @@ class Caches(SharedInformers):
 
 
 def watch_id(resource: str, namespace: str) -> str:
-    """Return what to call the watch of one resource in one namespace ("": in all of them).
+    """Return the identifier of the watch of one resource in one namespace ("": in all of them).
 
-    Each watch gets on by itself: what one has seen says nothing of another.
+    Watches progress independently: the version of one says nothing about another.
     """
     return f"{resource}/{namespace}"
 
 
 def _readiness(node: Node) -> tuple[Any, ...]:
-    """Return what of a node matters to every Job whose pod there does not change.
+    """Return the fields of a node that matter to every Job even if its pod does not change.
 
-    Heartbeats and images do not; there is one of either from each node every few minutes. Labels
-    matter to the Jobs that choose nodes by them.
+    Heartbeats and images do not matter; each node sends one of either every few minutes. Labels
+    matter only to Jobs that select nodes by them.
     """
     return node.uid, node.ready, node.ready_changed_at, node.taints
 

@@ -93,7 +93,7 @@ class FailedCreates:
         self._paces: dict[str, _Pace] = {}
 
     def __len__(self) -> int:
-        """Return of how many Jobs the events are looked at."""
+        """Return the number of Jobs whose events are read."""
         return len(self._searches)
 
     def forget(self, key: Key) -> None:

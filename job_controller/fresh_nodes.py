@@ -1,7 +1,7 @@
 """Reads nodes from the API server before they are called unreachable.
 
-Layer: beside the reconciler. A watch that has died in silence, or a slow list, leaves the cache
-with a node that is not Ready long after it is back, and the run would fail for it.
+Layer: beside the reconciler. After a silently broken watch, or a slow list, the cache may show a
+node as not Ready long after it is Ready again. The run would fail for it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from daemonset_job.kube.client.errors import KubeError
 from daemonset_job.kube.client.resource import NODES
 from daemonset_job.runtime.clock import Clock
 
-# When a zone goes, many nodes of many Jobs are due in the same moment: what was read so many
-# seconds ago is not read again, and so many requests are under way at a time.
+# If a zone fails, many nodes of many Jobs are due at the same moment. A node that was read within
+# FRESH_SECONDS is not read again, and at most AT_ONCE requests run at a time.
 FRESH_SECONDS = 1.0
 AT_ONCE = 32
-# A read that failed is tried again after so many seconds. All else of the Job goes on meanwhile, so
+# The delay before a failed read is tried again. All else of the Job goes on meanwhile, so
 # none of them may take long, either.
 RETRY_SECONDS = 5.0
 TIMEOUT_SECONDS = 5.0
@@ -31,11 +31,11 @@ TIMEOUT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class NodeRead:
-    """A node as it was known, and as the API server had it when it was asked for: None if gone.
+    """A node as it was cached, and as the API server returned it: None if it is deleted.
 
-    `asked_at` is by the monotonic clock. `version` is the resourceVersion of the answer, "" when
-    there was none. When the read failed, `node` is as it was known, and `retry_at` is when it is
-    read again, by the monotonic clock: until then, nobody knows what became of it.
+    `asked_at` is by the monotonic clock. `version` is the resourceVersion of the answer, "" without
+    one. If the read failed, `node` is as it was cached, and `retry_at` is when it is read again, by
+    the monotonic clock.
     """
 
     known: Node
@@ -46,7 +46,7 @@ class NodeRead:
 
 
 class FreshNodeReader:
-    """What the API server said of single nodes a moment ago."""
+    """Single nodes that were just read from the API server."""
 
     def __init__(self, client: KubeClient, clock: Clock) -> None:
         """Begin without any."""
@@ -56,9 +56,9 @@ class FreshNodeReader:
         self._room = asyncio.Semaphore(AT_ONCE)
 
     async def read(self, nodes: Iterable[Node]) -> dict[str, NodeRead]:
-        """Return by name what the API server says of the nodes.
+        """Return the nodes by name as the API server has them.
 
-        One that it does not let be read, or that cannot be parsed, is returned as it was given.
+        A node whose read is forbidden, or that cannot be parsed, is returned as it was given.
         """
         now = self._clock.monotonic()
         self._reads = {
@@ -102,9 +102,9 @@ class FreshNodeReader:
 
 
 def with_fresh_nodes(nodes: Mapping[str, Node], reads: Mapping[str, NodeRead]) -> dict[str, Node]:
-    """Return the nodes of a cache with what was read, but for those of which it knows more by now.
+    """Return the cached nodes with those that were read, except where the cache is newer.
 
-    What it has heard since may be older than what was read: its watch may be late.
+    A cached node that changed since may still be older than the one that was read.
     """
     after = dict(nodes)
     for name, read in reads.items():

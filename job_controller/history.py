@@ -1,4 +1,4 @@
-"""The reports of runs that are over: closed, and removed when there is no room for them.
+"""The reports of finished runs: they are closed, and removed beyond the history limits.
 
 Layer: beside the reconciler.
 """
@@ -20,18 +20,18 @@ from job_controller.actions.reports import ReportActions
 from job_controller.caches import Key
 from job_controller.core.render.report_status import closed_status, excess_reports, expired_reports
 
-# So many of the reports that a namespace has too many are removed by one pass, and after so many
-# seconds more of them: it keeps no other Job waiting for long.
+# One reconcile removes at most this many reports beyond a namespace's limit. The next one follows
+# after this many seconds, so that other Jobs are not delayed for long.
 EXCESS_AT_ONCE = 20
 EXCESS_SECONDS = 1.0
-# When a report is tried again that the API server did not let be closed or deleted. Until then it
-# is left out, so that the others have their tries.
+# The delay before a refused close or deletion of a report is tried again. Until then the report is
+# left out, so that others have their tries.
 HISTORY_RETRY_SECONDS = 30.0
 _CLOSE, _DELETE = "close", "delete"
 
 
 class History:
-    """Keeps the reports of ended runs of one Job's name at a time, and of its namespace."""
+    """Maintains the reports of finished runs of one Job name at a time, and of its namespace."""
 
     def __init__(self, effects: Effects, writer: Writer, reports: ReportActions) -> None:
         self._effects = effects
@@ -41,10 +41,10 @@ class History:
         self._refused: dict[tuple[str, str], float] = {}
 
     async def close_and_prune(self, key: Key, job: Job | None) -> float | None:
-        """Close the reports of runs whose Job is gone and remove those history has no room for.
+        """Close the reports of runs whose Job is deleted and remove those beyond the limits.
 
-        Returns the seconds after which to look again, None for never. What the API server refuses
-        here holds up nothing of the Job that has the name now.
+        Returns the seconds until the next time, None for never. A refusal by the API server does
+        not stop the reconcile of the current Job of that name.
         """
         settings, now = self._effects.settings(), self._effects.clock.now()
         living = {job.uid} if job is not None else set()
@@ -58,7 +58,7 @@ class History:
             max_age_seconds=settings.history_max_age_seconds,
             now=now,
         )
-        # The cache of Jobs may be behind that of reports: a run that goes on is not of the past.
+        # The cache of Jobs may be behind that of reports: the Job may exist after all.
         found = await self._writer.find_job(key) if closing or expired else None
         uncached_uid = str(found["uid"]) if found is not None else ""
         is_late = uncached_uid not in living and any(r.job_uid == uncached_uid for r in reports)

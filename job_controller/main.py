@@ -1,4 +1,4 @@
-"""The controller's process: everything put together, run until told to stop."""
+"""The controller's process: it connects all parts and runs until it is stopped."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class Controller:
             self._metrics.reconciles("retried").inc()
             log.debug("the namespace is being deleted", error=str(error))
         elif isinstance(error, Conflict):
-            # Somebody changed the object meanwhile; the cache will have it in a moment.
+            # Another client changed the object meanwhile; the cache will have it in a moment.
             self._metrics.reconciles("retried").inc()
             log.debug("conflict, reconciling again", error=str(error))
         elif isinstance(error, KubeError) and error.is_retryable:

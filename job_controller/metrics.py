@@ -101,11 +101,11 @@ class Metrics:
             self.run_seconds.labels(phase).observe(seconds)
 
     def watch_jobs(self, jobs: Callable[[], Iterable[Job]]) -> None:
-        """Tell Jobs and nodes by state, read from the cache whenever the metrics are."""
+        """Export Jobs and nodes by state, read from the cache at each scrape."""
         self.registry.register(_JobCollector(jobs))
 
     def watch_sizes(self, sizes: Iterable[Size]) -> None:
-        """Tell how much the program holds, read whenever the metrics are."""
+        """Export how much the program holds, read at each scrape."""
         self.registry.register(SizeCollector(_COMPONENT, sizes))
 
 

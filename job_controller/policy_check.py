@@ -1,6 +1,6 @@
-"""Tells when an admission policy of deploy/ is missing, because everything works without it too.
+"""Reports missing admission policies of deploy/: everything else works without them.
 
-Effects, over kube. It decides nothing and stops nothing: a missing policy is a warning in the log,
+Layer: over kube. It decides nothing and stops nothing. A missing policy is a warning in the log,
 once for each change, and a metric.
 """
 
@@ -19,9 +19,9 @@ CHECK_SECONDS = 300.0
 
 
 async def missing_policies(client: KubeClient) -> list[str]:
-    """Return the names of the policies that are not there, or not bound to deny; raises KubeError.
+    """Return the names of policies that are missing or not bound to deny; raises KubeError.
 
-    The API server may not have taken notice yet of one that is there: that takes about a second.
+    A new policy takes about a second until the API server enforces it.
     """
     missing = []
     for name in names.ADMISSION_POLICIES:
@@ -37,7 +37,7 @@ async def missing_policies(client: KubeClient) -> list[str]:
 
 
 async def watch_policies(client: KubeClient, report: Callable[[float], None]) -> None:
-    """Look again and again until cancelled; `report` gets how many are missing, NaN if not known."""
+    """Check until cancelled; `report` gets the number of missing policies, NaN if unknown."""
     before: list[str] | None = []
     while True:
         try:

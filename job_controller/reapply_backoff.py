@@ -1,7 +1,7 @@
-"""When a DaemonSet that is not what was applied is applied once more: ever more slowly.
+"""When a DaemonSet that differs from its last apply is applied again: with growing delays.
 
-Another client may change it again each time, or a mutating webhook alter what is applied. Neither
-may keep the controller, and the API server, busy without end. Kept in memory only.
+Another client may change it each time, or a mutating webhook may alter what is applied. Neither
+may keep the controller and the API server busy without end. It is kept in memory only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from job_controller.caches import Key
 from job_controller.core.plan import ApplyDaemonSet, Plan
 
 PAUSE_SECONDS = (1.0, 300.0)
-# What has stayed as it was applied for so long after the pause begins with the shortest pause.
+# A DaemonSet without changes for this long after its pause starts with the shortest pause again.
 RESET_SECONDS = 600.0
 
 
@@ -33,11 +33,11 @@ class ReapplyBackoff:
         self._applied: dict[Key, _Applied] = {}
 
     def forget(self, key: Key) -> None:
-        """Drop what is known of a Job that is gone."""
+        """Drop the record of a deleted Job."""
         self._applied.pop(key, None)
 
     def defer(self, key: Key, plan: Plan, now: float) -> Plan:
-        """Return the plan, without applying again before its time what was applied last."""
+        """Return the plan, without an apply of the last spec before its time."""
         last = self._applied.get(key)
         if last is None or now >= last.until:
             return plan
@@ -53,7 +53,7 @@ class ReapplyBackoff:
         return replace(plan, actions=actions, requeue_after=again)
 
     def record(self, key: Key, action: ApplyDaemonSet, now: float) -> None:
-        """Note that a DaemonSet that was there before has been applied."""
+        """Record the apply of a DaemonSet that existed before."""
         if not action.uid:
             return
         last = self._applied.get(key)

@@ -1,7 +1,7 @@
-"""One pass over one Job: gather a snapshot, decide, carry the plan out.
+"""One reconcile of one Job: gather a snapshot, decide, execute the plan.
 
-The thin shell around the core. It holds nothing that a restart would miss: the high-water marks
-only keep a pass from deciding on what it has itself just changed.
+It is a thin layer around the core. Its memory may be lost in a restart: the expected versions only
+keep a reconcile from deciding before the caches have the controller's own last write.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from job_controller.core.state.first_seen import (
     ObservedObjects,
     Sightings,
     nodes_not_ready_for,
-    not_ready,
+    node_not_ready,
     shift_sightings,
     update_sightings,
 )
@@ -64,21 +64,21 @@ from job_controller.history import History
 from job_controller.reapply_backoff import ReapplyBackoff
 from job_controller.refusal_backoff import RefusalBackoff
 
-# A cache that is behind our own write catches up within milliseconds; this is for the case that
-# the watch is broken, and then the reflector's own reconnection is what helps.
+# A cache that is behind our own write catches up within milliseconds. This is for a broken watch,
+# and then the reflector reconnects.
 _STALE_RETRY_SECONDS = 0.1
 # Two clocks that differ by less run at slightly different rates; by more, one of them was set.
 _CLOCK_SET = timedelta(seconds=1)
-# Progress is written again after so many times what the last writing of it took, and after so many
-# seconds for each node at the latest: the record of a thousand nodes is nearly half a megabyte. The
-# API server takes a quarter of a second and more for it, and everybody who watches has to read it.
+# Progress-only writes are throttled. The next one waits 40 times the duration of the last one, at
+# most 10 ms for each node and at most 10 s. A report of 1,000 nodes has nearly 0.5 MB. It costs the
+# API server a quarter of a second or more, and every watcher has to read it.
 PROGRESS_FACTOR = 40.0
 PROGRESS_SECONDS_PER_NODE = 0.01
 PROGRESS_SECONDS = 10.0
 
 
 class Reconciler:
-    """Brings one Job at a time nearer to what it asks for. Level-triggered and idempotent."""
+    """Brings one Job at a time closer to its spec. Level-triggered and idempotent."""
 
     def __init__(self, effects: Effects, caches: Caches, written: VersionExpectations[Key]) -> None:
         self._effects = effects
@@ -91,7 +91,7 @@ class Reconciler:
         self._pods = PodActions(writer)
         self._history = History(effects, writer, self._reports)
         self._next_progress: dict[Key, float] = {}
-        # With when that was, by the wall clock and by the monotonic one.
+        # UID, sightings, and the time of the last reconcile by both clocks.
         self._seen: dict[Key, tuple[str, Sightings, datetime, float]] = {}
         self._refusal_backoff = RefusalBackoff()
         self._reapply_backoff = ReapplyBackoff()
@@ -99,9 +99,9 @@ class Reconciler:
         self._fresh_nodes = FreshNodeReader(effects.client, effects.clock)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Make one pass; return the seconds after which to look again, None for no need to.
+        """Reconcile once; return the seconds until the next time, None for no need.
 
-        Raises KubeError when a write failed in a way that only trying again can mend.
+        Raises KubeError when a write failed and only a retry can help.
         """
         if not self._caches.has_synced(key[0]):
             return UNSYNCED_SECONDS
@@ -140,8 +140,8 @@ class Reconciler:
         started = self._effects.clock.monotonic()
         snapshot, now = self._gather(key, job, {}), self._effects.clock.now()
         read: dict[str, NodeRead] = {}
-        # The cache may not have heard that they are back, and the run would fail for it. While they
-        # are read, others may become due.
+        # They may be Ready again without the cache having it, and the run would fail for it. While
+        # they are read, others may become due.
         while away := self._nearly_unreachable(snapshot, now, read):
             read |= await self._fresh_nodes.read(away)
             known = self._caches.job(key)
@@ -158,11 +158,11 @@ class Reconciler:
             try:
                 await self._execute(key, snapshot, plan, done)
             except RefusedError as refused:
-                # What was refused or done is not asked for again: each round asks for less.
+                # Refused and executed actions are not repeated, so each round has fewer.
                 after = await self._after_refusal(snapshot, refused)
                 moment = self._effects.clock.monotonic()
                 snapshot = self._refusal_backoff.record(key, refused.field, snapshot, after, moment)
-                # Of the same time: by now, nodes may be due that have not been read.
+                # With the same time: by now, nodes may be due that were not read.
                 plan = decide(snapshot, now)
                 left = tuple(action for action in plan.actions if action not in done)
                 plan = self._reapply_backoff.defer(key, replace(plan, actions=left), moment)
@@ -172,7 +172,7 @@ class Reconciler:
                     plan = decide(snapshot, self._effects.clock.now())
                     continue
                 self._refusal_backoff.clear_resolved(key, snapshot)
-                # The next list may be what the cache has already: then nothing else wakes us.
+                # The next list may equal the cache; then no event causes a reconcile.
                 is_behind = any(each.node != each.known for each in read.values())
                 waits = (
                     plan.requeue_after,
@@ -182,7 +182,7 @@ class Reconciler:
                 return min((seconds for seconds in waits if seconds is not None), default=None)
 
     async def _find_failed_creates(self, key: Key, snapshot: Snapshot, plan: Plan) -> float | None:
-        """Look for why pods are missing if they are; return when to look again, in seconds."""
+        """Read the events about missing pods; return the seconds until the next read."""
         daemon_set = snapshot.owned_daemon_set
         if daemon_set is not None and plan.has_missing_pods:
             return await self._failed_creates.look(key, daemon_set.uid)
@@ -191,7 +191,7 @@ class Reconciler:
         return None
 
     def _with_sightings(self, key: Key, snapshot: Snapshot) -> Snapshot:
-        """Return the snapshot with when this process first saw what timers count from."""
+        """Return the snapshot with the sightings: when each timer started in this process."""
         job = snapshot.job
         now, moment = self._effects.clock.now(), self._effects.clock.monotonic()
         uid, before, at, at_moment = self._seen.get(key, ("", {}, now, moment))
@@ -212,7 +212,7 @@ class Reconciler:
         return replace(snapshot, seen=seen)
 
     def _gather(self, key: Key, job: Job, read: Mapping[str, NodeRead]) -> Snapshot:
-        """Return the snapshot, with what the API server has just said of single nodes."""
+        """Return the snapshot, with nodes that were just read from the API server."""
         now = self._effects.clock.monotonic()
         snapshot = self._refusal_backoff.with_known_refusal(key, self._snapshot(key, job), now)
         if read:
@@ -230,7 +230,7 @@ class Reconciler:
         for each in read.values():
             if (
                 each.retry_at is not None
-                and (fact := not_ready(each.known, snapshot.job.retry_request)) in seen
+                and (fact := node_not_ready(each.known, snapshot.job.retry_request)) in seen
             ):
                 left = timedelta(seconds=max(each.retry_at - moment, _STALE_RETRY_SECONDS))
                 seen[fact] = replace(seen[fact], first=now + left - limit)
@@ -239,7 +239,7 @@ class Reconciler:
     def _nearly_unreachable(
         self, snapshot: Snapshot, now: datetime, read: Mapping[str, NodeRead]
     ) -> list[Node]:
-        """Return the nodes whose time is over before they are unreachable, and that are not yet.
+        """Return the nodes that are about to become unreachable.
 
         Those that have been read are left out.
         """
@@ -251,17 +251,17 @@ class Reconciler:
 
     @staticmethod
     def _is_settled(job: Job, node: Node, records: Mapping[str, NodeRecord]) -> bool:
-        """Return whether the node is on record as what does not become unreachable any more."""
+        """Return whether the node's recorded state can no longer become unreachable."""
         record = records.get(node.name)
         if record is None or record.uid != node.uid:
             return False
-        # Completed is for ever; the others until the next retry.
+        # Completed is final; the others are until the next retry.
         return record.state == COMPLETED or (
             record.retry == job.retry_request and record.state in {FAILED, UNREACHABLE}
         )
 
     async def _after_refusal(self, snapshot: Snapshot, refused: RefusedError) -> Snapshot:
-        """Return the snapshot that knows of a refused write; raises if it knew already."""
+        """Return the snapshot with the refused write; raises if it has it already."""
         if getattr(snapshot, refused.field):
             assert refused.__cause__ is not None
             raise refused.__cause__
@@ -276,7 +276,7 @@ class Reconciler:
         return replace(snapshot, daemon_set=found, daemon_set_refusal=refused.message)
 
     def _defer_progress(self, key: Key, job: Job, plan: Plan) -> Plan:
-        """Return the plan, without what only tells progress if that was told a moment ago."""
+        """Return the plan, without progress-only writes if the last ones were a moment ago."""
         wait = self._next_progress.get(key, 0.0) - self._effects.clock.monotonic()
         return plan if wait <= 0 else defer_progress_writes(plan, job.status, wait)
 
@@ -296,9 +296,9 @@ class Reconciler:
         )
 
     async def _execute(self, key: Key, snapshot: Snapshot, plan: Plan, done: list[Action]) -> None:
-        """Do the actions in order, adding them to `done`, then send the events.
+        """Execute the actions in order, adding them to `done`, then send the events.
 
-        The first failure ends it.
+        It ends with the first failure.
         """
         clock, job = self._effects.clock, snapshot.job
         recording = 0.0

@@ -1,4 +1,4 @@
-"""When what the API server refused for a Job is tried again: ever more slowly.
+"""When a refused write for a Job is tried again: with growing delays.
 
 Layer: beside the reconciler. It is kept in memory only: a restart tries everything once more.
 """
@@ -13,10 +13,10 @@ from daemonset_job.runtime.backoff import exponential_seconds
 from job_controller.caches import Key
 from job_controller.core.state.snapshot import Snapshot
 
-# What ends a refusal (a larger quota, a changed policy) sends no event. Thousands of refused Jobs
-# must not keep the API server, and a webhook behind it, busy for ever.
+# The end of a refusal (a larger quota, a changed policy) causes no event. Thousands of refused Jobs
+# must not keep the API server and its webhooks busy.
 RETRY_SECONDS = (15.0, 300.0)
-# A DaemonSet that is there is about to get its gate, without which completed work can run again.
+# An existing DaemonSet is about to get its gate. Without it completed work can run again.
 GATE_RETRY_SECONDS = (15.0, 15.0)
 
 _DAEMON_SET = "daemon_set_refusal"
@@ -25,8 +25,8 @@ _Spec = tuple[str, int, str]
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    spec: _Spec  # what was refused: a later generation, or a retry, is tried at once
-    daemon_set_uid: str  # so is the DaemonSet if the one of its name comes, goes or changes
+    spec: _Spec  # the refused spec: a later generation, or a retry, is tried at once
+    daemon_set_uid: str  # so is a DaemonSet after one of its name is created, deleted or replaced
     found: DaemonSet | None
     message: str
     failures: int
@@ -34,25 +34,25 @@ class _Refusal:
 
 
 class RefusalBackoff:
-    """The refusals that stand, by Job and by the field of a snapshot that tells of them."""
+    """The current refusals, by Job and by their field of a snapshot."""
 
     def __init__(self) -> None:
         """Begin without any."""
         self._by_key: dict[Key, dict[str, _Refusal]] = {}
 
     def __len__(self) -> int:
-        """Return of how many Jobs something was refused when it was last tried."""
+        """Return the number of Jobs with a refused write."""
         return len(self._by_key)
 
     def forget(self, key: Key) -> None:
-        """Drop what is known of a Job that is gone."""
+        """Drop the refusals of a deleted Job."""
         self._by_key.pop(key, None)
 
     def with_known_refusal(self, key: Key, snapshot: Snapshot, now: float) -> Snapshot:
-        """Return the snapshot that knows of a refused DaemonSet whose next try is not due yet.
+        """Return the snapshot with the refusal of the DaemonSet if its next try is not due yet.
 
-        Of other refused writes only the delay grows: they are tried whenever a change is looked
-        at, because the next one may be about another pod.
+        Other refused writes are tried in every reconcile, because the next one may be about
+        another pod. Only the delay of a reconcile without a change grows for them.
         """
         known = self._by_key.get(key, {})
         for field, refusal in list(known.items()):
@@ -73,10 +73,10 @@ class RefusalBackoff:
     def record(
         self, key: Key, field: str, before: Snapshot, after: Snapshot, now: float
     ) -> Snapshot:
-        """Note a write that was refused; return `after` with when it is tried again.
+        """Record a refused write; return `after` with the delay of its next try.
 
-        `before` is the snapshot without the refusal, `after` with it. A write that was refused
-        once more before its time does not make the delay grow.
+        `before` is the snapshot without the refusal, `after` with it. A write that is refused
+        again before its time does not make the delay grow.
         """
         known = self._by_key.setdefault(key, {})
         last = known.get(field)
@@ -98,7 +98,7 @@ class RefusalBackoff:
         return replace(after, retry_seconds=max(soonest - now, 0.0))
 
     def clear_resolved(self, key: Key, snapshot: Snapshot) -> None:
-        """Forget what the last pass, with this snapshot at its end, has not seen refused."""
+        """Drop the refusals that are not in this snapshot, the last one of a reconcile."""
         known = self._by_key.get(key, {})
         for field in list(known):
             if not getattr(snapshot, field):

@@ -1,7 +1,7 @@
 """Whether a pod's node selector and required node affinity match a node: labels and name only.
 
 The rules are those of the scheduler (k8s.io/component-helpers scheduling/corev1/nodeaffinity).
-Taints are not looked at: a node that does not match here is certainly not wanted.
+Taints are not checked: a node that does not match here is certainly not desired.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What is kept in memory of Jobs and DaemonSets: not their specs as Python has them.
+"""The compact form in which caches keep Jobs and DaemonSets: without specs as Python objects.
 
-The controller needs whole specs, while it looks at a Job: they are kept as bytes. The terminator
-needs what chooses nodes.
+The controller needs whole specs only while it reconciles a Job: they are kept as bytes. The
+terminator needs only the fields that select nodes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from daemonset_job.api.objects import DaemonSet, pod_spec_of
 from daemonset_job.api.packed_json import PackedJson, pack_json
 
 # The fields of a pod's spec that decide on which nodes the pods of a DaemonSet run, and the gates,
-# which decide when.
+# which decide when they start.
 _PLACEMENT_FIELDS: Final = (
     "affinity",
     "nodeName",
@@ -34,7 +34,7 @@ _LABELS: Final = (
 
 
 def compact_job(job: Job) -> Job:
-    """Return the Job with its spec as bytes, see `expand_job`; what is long is in these alone."""
+    """Return the Job with its spec as bytes, see `expand_job`; long fields are only there."""
     return replace(
         job,
         spec=replace(job.spec, command=(), args=(), template={}, nodes=NodeSelection()),
@@ -44,7 +44,7 @@ def compact_job(job: Job) -> Job:
 
 
 def expand_job(job: Job) -> Job:
-    """Return the Job with all of its spec, for as long as somebody looks at it."""
+    """Return the Job with all of its spec; the caller is not to keep it."""
     if not isinstance(job.raw_spec, PackedJson):
         return job
     raw = job.raw_spec.read()
@@ -70,7 +70,7 @@ def compact_job_placement(job: Job) -> Job:
 
 
 def expand_job_placement(job: Job) -> Job:
-    """Return the Job with what chooses its nodes, for as long as somebody looks at it."""
+    """Return the Job with the fields that select its nodes; the caller is not to keep it."""
     if not isinstance(job.raw_spec, PackedJson):
         return job
     raw = job.raw_spec.read()
@@ -90,7 +90,7 @@ def compact_daemon_set(found: DaemonSet) -> DaemonSet:
 
 
 def expand_daemon_set(found: DaemonSet) -> DaemonSet:
-    """Return the DaemonSet with all of its spec, for as long as somebody looks at it."""
+    """Return the DaemonSet with all of its spec; the caller is not to keep it."""
     return replace(found, spec=found.spec.read()) if isinstance(found.spec, PackedJson) else found
 
 

@@ -43,7 +43,7 @@ def _number_or_percentage(value: Any) -> None:
         raise ShapeError(value, "a number or a percentage")
 
 
-# What is read of a Job. What is inside of its template is for the API server to judge.
+# The fields that are read of a Job. The API server checks the inside of its template.
 _POD_SPEC: Final = fields(
     containers=LIST,
     initContainers=LIST,
@@ -118,7 +118,7 @@ _STATUS: Final = fields(
     conditions=list_of(_named_condition),
 )
 _JOB: Final = fields(metadata=METADATA, spec=OBJECT, status=_STATUS)
-# Looked at once the spec is known not to be nested too deep.
+# Checked after the depth of the spec.
 _JOB_SPEC: Final = fields(spec=_SPEC)
 
 
@@ -242,7 +242,7 @@ class Job:
 
     @property
     def reported_desired(self) -> int | None:
-        """How many desired nodes the status tells of; None as long as it tells of none."""
+        """The number of desired nodes in the status; None before it has one."""
         return (self.status.get("nodes") or {}).get("desired")
 
     @property
@@ -259,10 +259,10 @@ class Job:
 
     @property
     def completion_token(self) -> str:
-        """The token that its tasks print, "" while that is the configured word of the moment.
+        """The token that its tasks print, "" while that is the configured default.
 
-        The word that was configured when the Job started is kept in its status: the tasks that
-        run were told that one.
+        The default of the time when the Job started is kept in its status, because its running
+        tasks print that one.
         """
         return self.spec.completion.token or self.status.get("completionToken") or ""
 
@@ -299,7 +299,7 @@ class Job:
         return None
 
     def is_true(self, type_: str) -> bool:
-        """Return whether the condition of that type stands and is True."""
+        """Return whether the condition of that type exists and is True."""
         for raw in self.status.get("conditions") or ():
             if raw.get("type") == type_:
                 return bool(raw.get("status") == "True")
@@ -352,8 +352,8 @@ def _is_deep(value: object) -> bool:
 def parse_spec(raw: Mapping[str, Any]) -> JobSpec:
     """Return the spec in its raw form, defaults filled in. Never raises: the CRD has checked it.
 
-    An object stored before the CRD's rules can lack what they ask for; `core.state.validate`
-    says so.
+    An object stored before the CRD's rules can lack what they ask for; the controller reports it
+    in the Job's status.
     """
     nodes = raw.get("nodes") or {}
     completion = raw.get("completion") or {}

@@ -1,4 +1,4 @@
-"""What becomes of a value as JSON: how much room a text takes in an object, and a hash."""
+"""Values as JSON: the size of a text in an object, and a hash."""
 
 from __future__ import annotations
 

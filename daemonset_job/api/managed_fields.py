@@ -1,8 +1,8 @@
-"""Who owns the fields of a DaemonSet: what others put into it, and how that becomes ours to remove.
+"""Who owns the fields of a DaemonSet: which ones other clients set, and how we can remove them.
 
 The API server keeps the owners of all fields in `metadata.managedFields`. Values that it defaults,
-or that a mutating webhook sets, have no owner there, so that a field of another owner is a change
-that another client made. Server-side apply removes only what its own manager has applied before.
+or that a mutating webhook sets, have no owner there. So a field of another owner is a change by
+another client. Server-side apply removes only fields that its own manager has applied before.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from daemonset_job.api import names
 
-# What is told of fields and of clients: enough to see what it is about.
+# Bounds of the text about fields and clients.
 _FIELDS_LIMIT: Final = 8
 _TEXT_LIMIT: Final = 400
 _SPEC: Final = "f:spec"

@@ -59,7 +59,7 @@ PAUSE_CONTAINER_NAME: Final = "pause"
 # Nodes have this image anyway, for the sandbox of every pod.
 DEFAULT_PAUSE_IMAGE: Final = "registry.k8s.io/pause:3.10"
 
-# The gate that keeps a pod from being scheduled until its node may start.
+# The scheduling gate of a pod whose node may not start yet.
 START_GATE: Final = f"{GROUP}/start"
 
 # The admission policies of deploy/, each with a binding of its name.

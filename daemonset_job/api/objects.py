@@ -124,7 +124,7 @@ class DaemonSet:
 
     @property
     def is_observed(self) -> bool:
-        """Whether `desired` speaks of the spec that stands now."""
+        """Whether `desired` is the count for the current spec."""
         return self.observed_generation >= self.generation
 
     @property
@@ -139,7 +139,7 @@ class DaemonSet:
 
     @property
     def is_gated(self) -> bool:
-        """Whether pods made from now on wait for their turn."""
+        """Whether new pods wait at the scheduling gate."""
         return {"name": names.START_GATE} in (self.pod_spec.get("schedulingGates") or ())
 
 
@@ -164,11 +164,11 @@ class Container:
 class Pod:
     """A pod of a Job's DaemonSet, or one that only carries the labels (see `owner_uid`).
 
-    `started_at` is when the kubelet took it up. `disruption_reason` is the reason of a DisruptionTarget
-    condition (eviction, preemption, taint), `unschedulable_message` is the scheduler's. `init_failure`
-    says which other container keeps the task from starting ("" for none), and `has_init_running`
-    whether an init container other than the task and sidecars is at work. `hold_started`: a
-    container other than the task and the init containers has started.
+    `started_at` is when the kubelet accepted the pod. `disruption_reason` is that of a
+    DisruptionTarget condition (eviction, preemption, taint). `unschedulable_message` is the
+    scheduler's. `init_failure` says which other init container keeps the task from starting, ""
+    for none. `has_init_running` is whether an init container other than the task and sidecars runs.
+    `hold_started`: a container other than the task and the init containers has started.
     """
 
     namespace: str
@@ -204,15 +204,16 @@ class Pod:
 
     @property
     def is_gated(self) -> bool:
-        """Whether the pod waits for its node's turn."""
+        """Whether the pod waits at the controller's scheduling gate."""
         return names.START_GATE in self.gates
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node: `ready_changed_at` is when its Ready condition last flipped, to whatever it is now.
+    """A node.
 
-    `taints` are those that can keep pods off.
+    `ready_changed_at` is the last transition of its Ready condition, in either direction. `taints`
+    are those that can keep pods off.
     """
 
     name: str
@@ -315,7 +316,7 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
 def affinity_node(spec: Mapping[str, Any]) -> str:
     """Return the node that the DaemonSet controller meant an unbound pod for, "" if none.
 
-    It stands in the pod's required node affinity as `matchFields metadata.name`
+    It is in the pod's required node affinity as `matchFields metadata.name`
     (kubernetes pkg/controller/daemon/util ReplaceDaemonSetPodNodeNameNodeAffinity).
     """
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}

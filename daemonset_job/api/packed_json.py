@@ -1,4 +1,4 @@
-"""Raw JSON that is kept for long and read now and then: as compressed bytes."""
+"""Raw JSON as compressed bytes, for objects that are kept for long and rarely read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept in memory of the report of a run whose Job is gone."""
+"""The summary that caches keep of the report of a run whose Job is deleted."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ PHASE_CANCELLED: Final = "Cancelled"
 FINAL_REPORT_PHASES: Final = frozenset({*names.FINAL_PHASES, PHASE_CANCELLED})
 
 _NO_EVIDENCE: Final[Mapping[str, Evidence]] = MappingProxyType({})
-# All that is asked of a run that is over: that it is, and when it ended. A report that is yet to be
-# closed keeps its summary, to which the last words are added.
+# The only fields that are needed of a finished run. A report that is yet to be closed keeps its
+# summary, to which the closing write adds.
 _FINAL_FIELDS: Final = ("phase", "completionTime")
 
 

@@ -1,10 +1,10 @@
-"""Whether raw JSON has the types that are read of it: told once, when an object is parsed.
+"""Whether raw JSON has the expected types: checked once, when an object is parsed.
 
 The API server lets nothing else in. But it does not look again at what is stored already, under
 another version of a CRD for instance. One value of another type would otherwise raise wherever it
 is used first, in a cache that all Jobs share at worst.
 
-What is missing or null has every type; fields that are not named are not looked at.
+What is missing or null has every type; fields that are not named are not checked.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ _KEEPS_OFF: Final = frozenset({"NoSchedule", "NoExecute"})
 # What the pods of every DaemonSet tolerate
 # (kubernetes pkg/controller/daemon/util AddOrUpdateDaemonPodTolerations).
 _NODE: Final = "node.kubernetes.io"
-# How keys of taints begin by which Kubernetes, or its cloud controller, tells a node's condition.
+# Prefixes of the taint keys that Kubernetes or a cloud controller uses for node conditions.
 _CONDITION_PREFIXES: Final = (f"{_NODE}/", "node.cloudprovider.kubernetes.io/")
 _BY_DEFAULT: Final = frozenset(
     {
@@ -36,7 +36,7 @@ class Taint:
 
     @property
     def is_condition(self) -> bool:
-        """Whether it tells a condition of the node that may pass; no administrator chose it."""
+        """Whether it is for a node condition, which may pass; no administrator chose it."""
         return self.key.startswith(_CONDITION_PREFIXES)
 
 

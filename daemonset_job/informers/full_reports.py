@@ -1,9 +1,8 @@
-"""Keeps the cached reports of living Jobs whole, and of all others a summary.
+"""Keeps the cached reports of existing Jobs whole, and of all others a summary.
 
-A report of a thousand nodes takes more than 1 MiB in memory, and history keeps many. Whose report
-is whole is a question of who needs it, which changes: a Job may come into the cache after its
-report (two watches are in no order, and etcd may be restored from a backup). Then the report is
-read again.
+A report of a thousand nodes takes more than 1 MiB in memory, and history keeps many. Which reports
+are needed whole changes. A Job may come into the cache after its report: two watches have no common
+order, and etcd may be restored from a backup. Then the report is read again.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from daemonset_job.kube.client.resource import JOB_REPORTS
 
 # The index that a store of reports needs: the UID of the run's Job.
 RUN_INDEX: Final[Mapping[str, Indexer[JobReport]]] = {"run": lambda report: (report.job_uid,)}
-# A report that has changed since it was cached comes with the watch, which wakes whoever waits.
+# A report that changed after it was cached comes with the watch, which causes the next reconcile.
 INCOMPLETE_RETRY_SECONDS = 1.0
 
 IsNeeded = Callable[[str], bool]

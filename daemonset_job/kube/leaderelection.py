@@ -31,7 +31,7 @@ from daemonset_job.kube.client.errors import (
 from daemonset_job.kube.client.resource import LEASES
 from daemonset_job.runtime.clock import Clock
 
-# Candidates that started together must not ask together for ever (client-go: JitterFactor 1.2).
+# Candidates that started together must not retry at the same moments (client-go: JitterFactor 1.2).
 _JITTER = 0.2
 # A successor waits for the lease's end if the release fails, so a failed one is soon repeated.
 _RELEASE_RETRY_SECONDS = 0.2

@@ -137,7 +137,7 @@ class EventRecorder:
             except KubeError as error:
                 if not error.is_retryable or backoff.failures + 1 >= _ATTEMPTS:
                     self.dropped += pending.times
-                    # A namespace that is being deleted refuses events; that is no trouble.
+                    # A namespace that is being deleted refuses events; that is no error.
                     logger.bind(reason=pending.reason, error=str(error)).debug("dropped an event")
                     return
                 await asyncio.sleep(backoff.next_seconds())
@@ -167,7 +167,7 @@ class EventRecorder:
                 EVENTS, name, body, namespace, timeout_seconds=SEND_TIMEOUT_SECONDS
             )
         except NotFound:
-            # Expired in the meantime: what it counted is history, this one starts anew.
+            # Expired in the meantime: its count is lost, this one starts at one.
             self._counts.pop(name, None)
             await self._create(name, namespace, pending)
             total = pending.times

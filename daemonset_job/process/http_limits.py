@@ -1,4 +1,4 @@
-"""Bounds for connections of whoever wants to connect: their number, their life, what they send.
+"""Bounds for connections from any client: their number, their lifetime and their requests.
 
 aiohttp's server has none of these. It waits for ever for the rest of a request, and holds some
 10 KiB for each connection that is waited for.

@@ -1,4 +1,4 @@
-"""Exponential delays with jitter, for whoever has to try again."""
+"""Exponential delays with jitter, for retries."""
 
 import random
 from collections.abc import Callable

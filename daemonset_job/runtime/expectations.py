@@ -53,7 +53,7 @@ class VersionExpectations(Generic[K]):
         self._observed[resource] = max(version, self._observed.get(resource, 0))
 
     def is_ready(self, key: K) -> bool:
-        """Tell whether everything written for `key` was seen, or its time is up."""
+        """Return whether every write for `key` was seen, or has expired."""
         pending = self._written.get(key)
         if pending is None:
             return True

@@ -79,7 +79,7 @@ def process_sizes(
 
 
 class SizeCollector(Collector):
-    """Reads all sizes whenever somebody asks for the metrics; keeps nothing."""
+    """Reads all sizes when the metrics are requested; keeps nothing."""
 
     def __init__(self, component: str, sizes: Iterable[Size]) -> None:
         self._component = component

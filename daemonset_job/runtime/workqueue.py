@@ -13,8 +13,8 @@ from daemonset_job.runtime.backoff import exponential_seconds
 
 K = TypeVar("K", bound=Hashable)
 
-# The least that a delay amounts to. asyncio calls a timer that is due within a clock's resolution
-# before its time: whoever then finds a rest of it left, and asks for that, would spin until it is.
+# The minimum delay. asyncio may fire a timer up to one clock tick early. A caller that then adds
+# the remaining microseconds again would spin, so shorter delays are rounded up to this.
 MIN_DELAY_SECONDS = 0.001
 
 
@@ -129,7 +129,7 @@ class WorkQueue(Generic[K]):
     async def get(self) -> K:
         """Return a key as soon as one is due; the caller must call `done` for it.
 
-        QueueClosed after close(), even if keys are left: whoever closes wants an end.
+        QueueClosed after close(), even if keys are left: closing ends the work.
         """
         while not self._closed and not self._ready:
             getter = asyncio.get_running_loop().create_future()

@@ -1,4 +1,4 @@
-"""The DaemonSet of a Job: tried, applied, put right, deleted."""
+"""The DaemonSet of a Job: dry run, apply, repair, deletion."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class DaemonSetActions:
     async def find_by_name(self, job: Job) -> DaemonSet | None:
         """Return the DaemonSet of the Job's DaemonSet name, read from the server.
 
-        One without our label is in no cache. All that shows of it is that its selector cannot
-        become ours, which tells nobody that the name is taken.
+        One without our label is in no cache. The API server would only refuse the change of its
+        selector, which does not say that the name is taken.
         """
         found = await self._find_raw(job)
         return parse_daemon_set(found) if found is not None else None
 
     async def dry_run(self, job: Job, body: Mapping[str, Any]) -> None:
-        """Ask the API server whether it would take the DaemonSet; raises KubeError if not."""
+        """Ask the API server whether it would accept the DaemonSet; raises KubeError if not."""
         try:
             await self._writer.client.apply(
                 DAEMON_SETS,
@@ -48,12 +48,12 @@ class DaemonSetActions:
                 dry_run=True,
             )
         except BadRequest as error:
-            # An admission webhook with side effects cannot say; then the DaemonSet itself will.
+            # A webhook with side effects supports no dry run; then the apply itself shows it.
             if _NO_DRY_RUN not in error.message:
                 raise
 
     async def apply(self, key: Key, job: Job, action: ApplyDaemonSet) -> bool:
-        """Apply the DaemonSet; return False if the Job is gone, which would own it."""
+        """Apply the DaemonSet; return False if the Job, its owner, is deleted."""
         body = dict(action.body)
         if action.uid:
             body["metadata"] = {**body["metadata"], "uid": action.uid}
@@ -72,17 +72,17 @@ class DaemonSetActions:
         return True
 
     async def delete(self, job: Job, uid: str) -> None:
-        """Delete the DaemonSet of that UID, if it is there."""
+        """Delete the DaemonSet with that UID, if it exists."""
         with suppress(NotFound):
             await self._writer.client.delete(
                 DAEMON_SETS, job.daemon_set_name, job.namespace, uid=uid
             )
 
     async def _take_ownership(self, key: Key, job: Job, action: ApplyDaemonSet) -> None:
-        """Have all fields of the DaemonSet's spec be ours, so that applying removes the others'.
+        """Own all fields of the DaemonSet's spec, so that an apply removes foreign ones.
 
-        It loses the mark of what was applied last: should this process end in between, the next
-        pass applies. Conflict if it was changed meanwhile.
+        The patch also removes the annotation of the last apply. If this process ends in between,
+        the next reconcile applies. Raises Conflict if the DaemonSet was changed meanwhile.
         """
         found = await self._find_raw(job)
         if found is None or found["metadata"].get("uid") != action.uid:
@@ -97,7 +97,7 @@ class DaemonSetActions:
             }
         }
         if not has_own_entry(meta):
-            # Somebody removed us as the owner: nothing tells their fields from defaults, all go.
+            # We were removed as the owner, so foreign fields look like defaults: all are removed.
             body["spec"] = diff_merge_patch(found.get("spec") or {}, action.body["spec"])
         written = await self._writer.client.merge_patch(
             DAEMON_SETS, job.daemon_set_name, body, job.namespace
@@ -105,10 +105,10 @@ class DaemonSetActions:
         self._writer.expect_version(key, DAEMON_SETS, written)
 
     async def _job_exists(self, job: Job) -> bool:
-        """Return whether the Job is there, read from the server, before its DaemonSet is made.
+        """Return whether the Job exists, read from the server, before its DaemonSet is created.
 
-        The garbage collector removes the DaemonSet of a deleted Job. When the cache of Jobs is
-        behind the cache of DaemonSets, that looks like a DaemonSet which somebody has deleted.
+        The garbage collector removes the DaemonSet of a deleted Job. If the cache of Jobs is behind
+        the cache of DaemonSets, that looks as if a client had deleted the DaemonSet.
         """
         meta = await self._writer.find_job((job.namespace, job.name))
         return meta is not None and meta["uid"] == job.uid and not meta.get("deletionTimestamp")

@@ -1,4 +1,4 @@
-"""What actions act with."""
+"""The dependencies of the reconciler and of its actions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from job_controller.metrics import Metrics
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What a reconciler acts with."""
+    """The dependencies of a reconciler."""
 
     client: KubeClient
     events: EventRecorder
@@ -30,22 +30,22 @@ class Effects:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """The client of one process, its caches, and what it has written and not seen there yet."""
+    """The client of one process, its caches, and its writes that are not in them yet."""
 
     client: KubeClient
     caches: Caches
     written: VersionExpectations[Key]
 
     def expect_version(self, key: Key, resource: Resource, written: Mapping[str, Any]) -> None:
-        """Have passes over a Job wait until its caches have seen what a write returned."""
+        """Make reconciles of a Job wait until its caches have the version that a write returned."""
         watch = watch_id(resource.plural, self.caches.watch_namespace(key[0]))
-        # A deletion answers with the object as it stands while it ends, or else with a Status,
+        # A deletion answers with the terminating object, or else with a Status,
         # which has no version: there is nothing to wait for then.
         version = (written.get("metadata") or {}).get("resourceVersion") or ""
         self.written.wrote(key, watch, version)
 
     async def find_job(self, key: Key) -> Mapping[str, Any] | None:
-        """Return the metadata of the Job of that key, read from the server, None if it is gone."""
+        """Return the metadata of that Job, read from the server, None if it is deleted."""
         try:
             found = await self.client.get(JOBS, key[1], key[0])
         except NotFound:

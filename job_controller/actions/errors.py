@@ -1,4 +1,4 @@
-"""Which writes the API server will never take as they are, and where a snapshot says so."""
+"""Which writes the API server refuses for their content, and the snapshot field of each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ABOUT_CONTENT = (
     "failed to create typed patch object",
     "failed to convert new object",
 )
-# Which field of a snapshot says that such an action was refused.
+# The field of a snapshot for the refusal of each kind of action.
 REFUSAL_FIELDS: Mapping[type, str] = {
     DryRunDaemonSet: "daemon_set_refusal",
     ApplyDaemonSet: "daemon_set_refusal",
@@ -33,9 +33,9 @@ REFUSAL_FIELDS: Mapping[type, str] = {
 
 
 class RefusedError(Exception):
-    """The API server will not take a write as it is; to try it again at once is no use.
+    """The API server refuses a write for its content, so that an immediate retry is no use.
 
-    `field` is the field of a snapshot that says so.
+    `field` is the field of a snapshot for this refusal.
     """
 
     def __init__(self, error: KubeError, field: str) -> None:
@@ -50,11 +50,11 @@ class RefusedError(Exception):
 
 
 def is_refusal(error: KubeError) -> bool:
-    """Return whether the object itself is at fault, so that trying it again at once is no use.
+    """Return whether the object itself is at fault, so that an immediate retry is no use.
 
     A field that the schema does not know, or of another type, comes back as 500 from server-side
     apply, unlike from any other write (apiserver endpoints/handlers/patch.go, applyPatcher). An
-    answer that cannot be read is the object's fault as well: somebody nested its metadata too deep.
+    answer that cannot be read is the object's fault as well: its metadata is nested too deep.
     """
     if error.reason == MALFORMED_ANSWER:
         return True

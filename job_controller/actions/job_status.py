@@ -43,13 +43,13 @@ class JobStatusActions:
                 metadata_only=metadata_only,
             )
         except NotFound:
-            # Deleted meanwhile: nothing is left to say about it.
+            # Deleted meanwhile: there is no status to write.
             return
         self._writer.expect_version(key, JOBS, written)
         self._metrics.count_end(job.status, status)
 
     async def write_unreadable(self, key: Key, unread: Unreadable) -> None:
-        """Say in the status of a Job that cannot be read that nothing is done for it, and why."""
+        """Write the status of a Job that cannot be read: it is not run, and why."""
         job = Job(
             namespace=unread.namespace,
             name=unread.name,
@@ -61,5 +61,5 @@ class JobStatusActions:
         )
         status = unreadable_status(job, unread.error, self._clock.now())
         if status != job.status:
-            # The answer would be as unreadable.
+            # The full answer could not be read either.
             await self.write(key, job, status, metadata_only=True)

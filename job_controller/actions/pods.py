@@ -1,4 +1,4 @@
-"""Pods: their scheduling gates are opened, and pods are deleted."""
+"""Pods: the removal of their scheduling gates, and their deletion."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class PodActions:
         self._writer = writer
 
     async def remove_gates(self, key: Key, job: Job, action: RemoveSchedulingGates) -> None:
-        """Open the gates of those nodes that the ledger, read afresh, does not hold.
+        """Remove the gates of pods whose nodes have not completed, by a new read of the ledger.
 
-        The cache of reports can be behind the cache of pods: it is then not known yet that the
-        node of a new pod has completed. A read that starts after the pod was seen cannot be.
+        The cache of reports can be behind the cache of pods, so that the completion of a new pod's
+        node is not known yet. A read that starts after the pod was seen has it.
         """
         done = await self._completed_nodes(job)
         due = [
@@ -40,11 +40,11 @@ class PodActions:
         await self._for_each_pod(partial(self._remove_gate, key), due)
 
     async def delete(self, key: Key, pods: Iterable[Pod]) -> None:
-        """Delete pods; one that waits to be scheduled goes only if that is still so."""
+        """Delete pods; an unscheduled one only if it is still unscheduled."""
         await self._for_each_pod(partial(self._delete, key), pods)
 
     async def _completed_nodes(self, job: Job) -> dict[str, str]:
-        """Return the node UIDs by node name that the ledger holds now, read from the server."""
+        """Return the UIDs of completed nodes by node name, with the ledger read from the server."""
         page = await self._writer.client.list(
             JOB_REPORTS, job.namespace, label_selector=f"{names.LABEL_JOB_UID}={job.uid}"
         )
@@ -60,9 +60,8 @@ class PodActions:
     ) -> None:
         """Act on all pods, a bounded number at a time; one that fails does not stop the others.
 
-        Raises the gravest of their errors. A conflict is one too: it may be that somebody else
-        changed the pod all the while, and what they did may have been seen already, so that nothing
-        else would wake us.
+        Raises the most severe of their errors. A conflict is raised too. Another client may have
+        changed the pod, and if the cache has that change already, no event causes a retry.
         """
         room = asyncio.Semaphore(PODS_AT_ONCE)
 
@@ -78,7 +77,7 @@ class PodActions:
     async def _remove_gate(self, key: Key, pod: Pod) -> None:
         others = [{"name": gate} for gate in pod.gates if gate != names.START_GATE]
         body = {"metadata": {"uid": pod.uid}, "spec": {"schedulingGates": others or None}}
-        # Gone: the DaemonSet controller makes the next one.
+        # Deleted: the DaemonSet controller creates the next one.
         with suppress(NotFound):
             written = await self._writer.client.merge_patch(PODS, pod.name, body, pod.namespace)
             self._writer.expect_version(key, PODS, written)
@@ -90,14 +89,14 @@ class PodActions:
                 pod.name,
                 pod.namespace,
                 uid=pod.uid,
-                # One that waits to be scheduled goes only if that is still so.
+                # Delete an unscheduled pod only if it is still unscheduled.
                 resource_version=None if pod.is_scheduled else pod.resource_version,
             )
             self._writer.expect_version(key, PODS, written)
 
 
 def _severity(error: Exception) -> int:
-    """Return how much an error says that something is wrong; a conflict says least."""
+    """Return the severity of an error; a conflict has the lowest."""
     if isinstance(error, Conflict):
         return 0
     return 1 if isinstance(error, KubeError) and error.is_retryable else 2

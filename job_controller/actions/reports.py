@@ -24,9 +24,9 @@ class ReportActions:
         self._writer = writer
 
     def find(self, key: Key, snapshot: Snapshot, name: str) -> JobReport | None:
-        """Return the report of that name, as the snapshot has it if only a summary is left of it.
+        """Return the report of that name; that of the snapshot if the cache has only a summary.
 
-        The patch says what is to change, so it takes all that stands there.
+        The patch is the difference to the current status, so it needs all of it.
         """
         found = next((r for r in self._writer.caches.reports_of(key) if r.name == name), None)
         if found is None or found.is_whole:
@@ -34,12 +34,12 @@ class ReportActions:
         return next((r for r in snapshot.reports if r.uid == found.uid), None)
 
     async def create(self, key: Key, job: Job, body: Mapping[str, Any]) -> None:
-        """Create a report of the run, unless it is there."""
+        """Create a report of the run, unless it exists."""
         try:
             written = await self._writer.client.create(JOB_REPORTS, body, job.namespace)
         except AlreadyExists:
-            # Made by the pass before, whose cache had not caught up, or before a restart: the
-            # name holds the start of the Job's UID, so it is this run's.
+            # Created by an earlier reconcile that is not in the cache yet, or before a restart. The
+            # name has the start of the Job's UID, so it is this run's.
             return
         self._writer.expect_version(key, JOB_REPORTS, written)
         name, uid = written["metadata"]["name"], written["metadata"]["uid"]
@@ -50,9 +50,9 @@ class ReportActions:
             self._writer.expect_version(key, JOB_REPORTS, written)
 
     async def write_status(self, key: Key, report: JobReport, status: Mapping[str, Any]) -> None:
-        """Write the status of a report, if it is there; Conflict if a closing write comes late."""
-        # A closing write must not overwrite what was said meanwhile of a run that has just ended:
-        # a leader that has just begun may not have seen it yet.
+        """Write the status of a report, if it exists; Conflict if a closing write comes late."""
+        # A closing write must not overwrite the final status of a run that has just ended: a new
+        # leader may not have it in its cache yet.
         meta = {"uid": report.uid}
         if status.get("phase") == PHASE_CANCELLED:
             meta["resourceVersion"] = report.resource_version
@@ -62,12 +62,12 @@ class ReportActions:
                 JOB_REPORTS, report.name, body, report.namespace, subresource="status"
             )
         except NotFound:
-            # Somebody deleted the record; the run goes on and CreateReport makes a new one.
+            # The report was deleted; the run continues and CreateReport creates a new one.
             return
         self._writer.expect_version(key, JOB_REPORTS, written)
 
     async def delete(self, report: JobReport) -> None:
-        """Delete a report, if it is there."""
+        """Delete a report, if it exists."""
         with suppress(NotFound):
             await self._writer.client.delete(
                 JOB_REPORTS, report.name, report.namespace, uid=report.uid

@@ -1,4 +1,4 @@
-"""The decision: from everything known about a Job to what shall be done next."""
+"""The decision: what to do next for a Job, from everything known about it."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ from job_controller.core.state.node_state import FAILED
 from job_controller.core.state.run_state import RUN_FAILED, RUN_SUCCEEDED, RunState, evaluate_run
 from job_controller.core.state.snapshot import Snapshot
 
-# A DaemonSet that others keep changing, or a webhook, is looked at again even without an event.
+# A DaemonSet that other clients or a webhook keep changing is reconciled even without an event.
 _ALTERED_RETRY_SECONDS = 15.0
 
-# Conditions whose becoming true is told as an event of this reason.
+# Conditions that are reported as an event when they become True, and its reason.
 _CONDITION_EVENTS = {
     names.CONDITION_COMPLETE: "Completed",
     names.CONDITION_FAILED: "Failed",
@@ -57,8 +57,8 @@ _CONDITION_EVENTS = {
 def decide(snapshot: Snapshot, now: datetime) -> Plan:
     """Return what to do for one Job. Pure: the same snapshot and time give the same plan.
 
-    The order within a plan: what makes the work happen, then the record, then the Job's
-    status. `Complete` and `Failed` are thus written only when the report already says so.
+    The order within a plan: actions that make the work happen, then the reports, then the Job's
+    status. So `Complete` and `Failed` are written only when the report already says so.
     """
     job = snapshot.job
     if job.is_terminating:
@@ -84,7 +84,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
         isinstance(action, WriteStatus) for action in record
     )
     if unrecorded:
-        # Once it is put right, nothing shows it any more: it is on record before.
+        # After the repair nothing shows the change, so it is recorded first.
         work = [action for action in work if not isinstance(action, ApplyDaemonSet)]
     moments = [moment for moment in (counts.wake_at, run.wake_at) if moment is not None]
     waits = [max((moment - now).total_seconds(), 0.0) for moment in moments]
@@ -103,7 +103,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
 
 
 def _is_alteration_unrecorded(job: Job, status: Mapping[str, Any]) -> bool:
-    """Return whether the Job does not say yet that its DaemonSet was changed by others."""
+    """Return whether the Job's status lacks a change of its DaemonSet by other clients."""
     return _alteration(status) != _alteration(job.status)
 
 
@@ -115,9 +115,9 @@ def _alteration(status: Mapping[str, Any]) -> str:
 
 
 def _is_refused(snapshot: Snapshot, action: Action) -> bool:
-    """Return whether the API server refused such a write a moment ago.
+    """Return whether the API server has just refused such a write.
 
-    What does not depend on it goes on: above all the status, which says what is refused.
+    Actions that do not depend on it are executed, above all the status, which reports the refusal.
     """
     match action:
         case CreateReport() | WriteReportStatus():
@@ -127,16 +127,16 @@ def _is_refused(snapshot: Snapshot, action: Action) -> bool:
         case DeletePods() | DeleteDaemonSet():
             return bool(snapshot.deletion_refusal)
         case ApplyDaemonSet() | DryRunDaemonSet() | WriteStatus():
-            return False  # the first is not asked for while it is refused, the second never is
+            return False  # a plan has no refused ApplyDaemonSet; the others are never held back
         case _ as unreachable:
             assert_never(unreachable)
 
 
 def _ended_at(snapshot: Snapshot, run: RunState) -> str:
-    """Return when the run ended as its report has it, "" if the report does not say that it did.
+    """Return the time of the run's end in its report, "" if the report does not have this end.
 
-    A report whose writes are refused may still tell of an earlier end: of an older spec, or before
-    a retry.
+    A report whose writes are refused may still have an earlier end: of an older spec, or from
+    before a retry.
     """
     first, job = snapshot.first_report, snapshot.job
     if first is None or run.state not in {RUN_SUCCEEDED, RUN_FAILED}:
@@ -152,9 +152,9 @@ def _ended_at(snapshot: Snapshot, run: RunState) -> str:
 
 
 def _reopened_at(job: Job) -> datetime | None:
-    """Return when a failed run was last opened again by a retry, None if it never was.
+    """Return when a retry last opened a failed run again, None if none did.
 
-    While that is about to be decided: when it failed, which is all that is known to be before.
+    While that is about to be decided, it is the time of the failure, which is earlier.
     """
     for raw in job.status.get("conditions") or ():
         if raw.get("type") != names.CONDITION_FAILED:
@@ -169,11 +169,11 @@ def _reopened_at(job: Job) -> datetime | None:
 def _record_actions(
     snapshot: Snapshot, counts: NodeCounts, run: RunState, status: Mapping[str, Any]
 ) -> list[Action]:
-    """Return what has to be written down: the reports, then the Job's status.
+    """Return the writes of the record: the reports, then the Job's status.
 
-    Once a run has ended on record, only a whole counts may change what is said of it (a node that
-    joined late, others that went on after a failure): the DaemonSet and its pods go with the Job,
-    and what is being removed says nothing of the run.
+    After the end of a run is recorded, only an exact count may change it: a node that joined late,
+    or nodes that continued after a failure. While the Job is being deleted its pods disappear, and
+    that says nothing about the run.
     """
     job = snapshot.job
     first = snapshot.first_report
@@ -187,7 +187,7 @@ def _record_actions(
         seen = {**job.status, "observedGeneration": job.generation}
         return [] if seen == job.status else [WriteStatus(seen)]
     if run.state == RUN_SUCCEEDED and report_is_final and not counts.is_exact:
-        # The report has the whole story; the Job's status only has to say that it is over.
+        # The report is final; only the Job's status has to follow.
         previous_counts = first.status.get("nodes") if first is not None else None
         return [WriteStatus({**status, "nodes": previous_counts or status["nodes"]})]
     actions: list[Action] = [
@@ -201,13 +201,13 @@ def _record_actions(
 
 
 def _plan_start(snapshot: Snapshot, now: datetime) -> Plan:
-    """Return the first step of a run: the start is on record before anything is made.
+    """Return the first step of a run: the start is recorded before anything is created.
 
-    From then on the CRD refuses changes of what runs, and the write itself fails when the Job
-    was changed since it was read: what is made next is what the user last said. Before that, in
-    the same pass, the API server is asked whether it would take it. What it refuses, and what
-    cannot be made at all, has not started, so that the user can correct it: nothing is made in that
-    time. The answer can take long (webhooks), and the run's time begins after it.
+    From then on the CRD refuses changes of what runs. The write fails if the Job was changed since
+    it was read, so the newest spec is the one that runs. Before it, in the same reconcile, the API
+    server is asked whether it would accept the DaemonSet. If it refuses, or the DaemonSet cannot be
+    built, the run does not start and nothing is created, so that the user can correct the Job. The
+    answer can take long (webhooks), and the run's time begins after it.
     """
     job = snapshot.job
     start_blocker = find_start_blocker(snapshot)
@@ -229,7 +229,7 @@ def _plan_start(snapshot: Snapshot, now: datetime) -> Plan:
 
 
 def _start_blocker_events(snapshot: Snapshot, start_blocker: Blocker | None) -> Iterator[Event]:
-    """Return the event of what keeps a Job from starting, once for each of its generations."""
+    """Return the event of the blocker of a Job's start, once for each generation."""
     job = snapshot.job
     before = job.condition(names.CONDITION_PROGRESSING)
     previous_reason = before.reason if before is not None else ""
@@ -245,7 +245,7 @@ def _configured_token(snapshot: Snapshot) -> str:
 
 
 def _work_actions(snapshot: Snapshot, counts: NodeCounts, run: RunState) -> list[Action]:
-    """Return what has to be done for the work to go on: report, DaemonSet, pods, gates."""
+    """Return the actions for the work itself: reports, DaemonSet, pods, gates."""
     job = snapshot.job
     actions: list[Action] = [
         CreateReport(build_report(job, shard)) for shard in missing_shards(snapshot, counts)
@@ -269,14 +269,14 @@ def _work_actions(snapshot: Snapshot, counts: NodeCounts, run: RunState) -> list
 
 
 def _daemon_set_actions(snapshot: Snapshot, counts: NodeCounts, run: RunState) -> list[Action]:
-    """Return what the DaemonSet needs: to be made, changed, removed, or nothing."""
+    """Return the action for the DaemonSet: create, change or delete it, or none."""
     found, ours = snapshot.daemon_set, snapshot.owned_daemon_set
     if run.state == RUN_FAILED:
-        # What is left of a failed run is for people to look at. It is not made again, and no
-        # node starts any more: should_gate_new_pods sees to that.
+        # The objects of a failed run are kept for inspection. Its DaemonSet is not created again,
+        # and no node starts any more: see should_gate_new_pods.
         if ours is None:
             return []
-        # Without it nothing says any more that the run has failed, but for the Job.
+        # Without the DaemonSet only the Job says that the run has failed.
         is_recorded = snapshot.job.is_true(names.CONDITION_FAILED)
         if (
             snapshot.job.spec.failure_policy.pods == "Delete"
@@ -286,7 +286,7 @@ def _daemon_set_actions(snapshot: Snapshot, counts: NodeCounts, run: RunState) -
             return [DeleteDaemonSet(ours.uid)]
     is_foreign = found is not None and ours is None
     if snapshot.daemon_set_refusal or is_foreign or has_too_many_terms(snapshot.job):
-        # Refused as it is, somebody else's, or too large: what becomes of it wakes us.
+        # Refused, somebody else's, or too large: a change of it causes the next reconcile.
         return []
     if snapshot.report_refusal and not snapshot.reports:
         # No work without a place to record it.
@@ -301,7 +301,7 @@ def _daemon_set_actions(snapshot: Snapshot, counts: NodeCounts, run: RunState) -
 
 
 def _logs_are_recorded(counts: NodeCounts) -> bool:
-    """Return whether the pods of failed nodes have nothing more to tell."""
+    """Return whether the last lines of all failed nodes' pods are recorded."""
     return all(
         node.delete_pod or node.pod.uid != node.record.pod_uid
         for node in counts.nodes.values()
@@ -310,7 +310,7 @@ def _logs_are_recorded(counts: NodeCounts) -> bool:
 
 
 def _events(snapshot: Snapshot, status: Mapping[str, Any], work: list[Action]) -> list[Event]:
-    """Return the events that go with a change: one for each turn the run takes, none for nodes."""
+    """Return the events of a change: one for each change of the run's state, none for nodes."""
     job = snapshot.job
     events: list[Event] = []
     had_nodes = bool(job.reported_desired)

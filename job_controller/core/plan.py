@@ -1,8 +1,8 @@
-"""What a decision is: actions in order, events to tell afterwards, and when to look again.
+"""A plan: actions in order, events to send afterwards, and when to reconcile again.
 
-Actions are carried out one after the other; the first that fails ends the pass, and the next
-pass decides anew from what then stands. So every prefix of a plan must be a state from which
-the same end is reached: that is what the order of actions within a plan is about.
+Actions are executed one after the other. The first failure ends the reconcile, and the next one
+decides again from the state it finds. So every prefix of a plan must lead to the same end: that is
+why the order of actions matters.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class WriteStatus:
 
 @dataclass(frozen=True, slots=True)
 class CreateReport:
-    """Create a JobReport; one that is there already counts as created."""
+    """Create a JobReport; one that exists already counts as created."""
 
     body: Mapping[str, Any]
 
@@ -40,16 +40,16 @@ class WriteReportStatus:
 
 @dataclass(frozen=True, slots=True)
 class DryRunDaemonSet:
-    """Ask the API server whether it would take the DaemonSet; nothing is made."""
+    """Ask the API server whether it would accept the DaemonSet; nothing is created."""
 
     body: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyDaemonSet:
-    """Apply the DaemonSet; `uid` is that of the one to change, "" when it is to be made.
+    """Apply the DaemonSet; `uid` is that of the one to change, "" to create one.
 
-    `takes_ownership`: what other clients have put into its spec is removed with it.
+    `takes_ownership`: fields that other clients added to its spec are removed.
     """
 
     body: Mapping[str, Any]
@@ -59,10 +59,10 @@ class ApplyDaemonSet:
 
 @dataclass(frozen=True, slots=True)
 class RemoveSchedulingGates:
-    """Let these pods be scheduled, but for nodes that the ledger holds by now (node UID by name).
+    """Let these pods be scheduled, except on nodes that have completed by now (node UID by name).
 
-    Whoever carries this out reads the ledger again first: a cache that lags behind must not
-    make a node do its work twice.
+    The ledger is read again before: a cache that is out of date must not make a node do its work
+    twice.
     """
 
     pods: tuple[Pod, ...]
@@ -71,14 +71,14 @@ class RemoveSchedulingGates:
 
 @dataclass(frozen=True, slots=True)
 class DeletePods:
-    """Delete these pods, provided they are still the same ones (UID): their try is over."""
+    """Delete these pods of finished tries, provided they are still the same ones (UID)."""
 
     pods: tuple[Pod, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteDaemonSet:
-    """Delete the DaemonSet of a failed run and with it its pods; `uid` says which one."""
+    """Delete the DaemonSet of a failed run, which has this `uid`, and with it its pods."""
 
     uid: str
 
@@ -108,8 +108,9 @@ class Event:
 class Plan:
     """The outcome of a decision. `requeue_after` in seconds, None when only a change matters.
 
-    `is_urgent`: what it records cannot be seen later, so it is written at once. `has_missing_pods`: pods
-    of the DaemonSet do not exist, and nothing that is known says why; events about it may.
+    `is_urgent`: it records a fact that cannot be seen later, so it is written at once.
+    `has_missing_pods`: pods of the DaemonSet do not exist without a known reason. Its events may
+    have one.
     """
 
     actions: tuple[Action, ...] = ()
@@ -119,19 +120,18 @@ class Plan:
     has_missing_pods: bool = False
 
 
-# What of `status.nodes` may change as a run gets on without anything having gone wrong.
+# Fields of `status.nodes` that change in a run without failures.
 _PROGRESS_FIELDS: Final = frozenset({"waiting", "active", "completed", "completedNames"})
 _DEFERRABLE_WITH: Final = (WriteStatus, CreateReport, WriteReportStatus, ApplyDaemonSet)
 
 
 def defer_progress_writes(plan: Plan, old: Mapping[str, Any], seconds: float) -> Plan:
-    """Return the plan without the records that only tell that the run gets on, for later.
+    """Return the plan without status and report writes that show nothing but progress.
 
-    `old` is the Job's status as it stands, `seconds` how long such records may wait; what they say
-    is found again by any later pass. A plan that is urgent or touches pods, or that tells the end
-    of the run or a node that failed or is lost, is returned as it is: the report must say so first.
-    Of any other plan the reports wait, and the status too if it says nothing more than how many
-    nodes wait, work and have completed.
+    `old` is the Job's current status. The dropped writes are due again in `seconds`. A plan that is
+    urgent, touches pods, or records the end of the run, a failure or an unreachable node is
+    returned unchanged. Of any other plan the report writes are dropped. The status write is dropped
+    too if only its counts of waiting, active and completed nodes change.
     """
     if plan.is_urgent or not all(isinstance(action, _DEFERRABLE_WITH) for action in plan.actions):
         return plan
@@ -148,7 +148,7 @@ def defer_progress_writes(plan: Plan, old: Mapping[str, Any], seconds: float) ->
 
 
 def _visible_status(status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a Job's status without what changes with every node that gets on."""
+    """Return a Job's status without the fields that change with every node's progress."""
     conditions = [
         {k: v for k, v in condition.items() if k != "message"}
         for condition in status.get("conditions") or ()
@@ -157,7 +157,7 @@ def _visible_status(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _terminal_fields(status: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return what a Job's status says of its end, and of nodes that failed or are lost."""
+    """Return the end of the run in a Job's status, and its failed and unreachable nodes."""
     ends = {
         condition["type"]: condition["status"]
         for condition in status.get("conditions") or ()

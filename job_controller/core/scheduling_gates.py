@@ -1,4 +1,4 @@
-"""Whose turn it is: which pods may leave the scheduling gate, and when pods get one at all."""
+"""Which pods may be scheduled, and when new pods get a scheduling gate."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from job_controller.core.state.snapshot import Snapshot
 
 
 def may_start_nodes(snapshot: Snapshot, run: RunState) -> bool:
-    """Return whether nodes may start their work now; those that have started go on in any case."""
+    """Return whether nodes may start their work now; started ones continue in any case."""
     return not snapshot.job.spec.suspend and run.state not in {RUN_PAUSED, RUN_FAILED}
 
 
 def should_gate_new_pods(snapshot: Snapshot, counts: NodeCounts, run: RunState) -> bool:
-    """Return whether pods made from now on shall wait for their turn.
+    """Return whether new pods are to wait at the scheduling gate.
 
     A run starts without the gate: a patch for each of a thousand pods would cost as much as the
-    pods themselves. The gate goes up once every node has its first pod, so that what follows,
-    the successor of a pod that somebody deleted, does not do a completed node's work again; and
-    at once when no turns are given. It never comes down. A DaemonSet that has to be made anew
-    when there were nodes before, or work is on record, starts with it.
+    pods themselves. The gate is added once every node has its first pod. Then the successor of a
+    deleted pod does not repeat a completed node's work. It is added at once while no node may
+    start. It is never removed. A DaemonSet that is created again starts with the gate if there were
+    nodes before, or work is recorded.
     """
     if not may_start_nodes(snapshot, run):
         return True
@@ -34,10 +34,10 @@ def should_gate_new_pods(snapshot: Snapshot, counts: NodeCounts, run: RunState) 
 
 
 def pods_to_ungate(snapshot: Snapshot, counts: NodeCounts, run: RunState) -> tuple[Pod, ...]:
-    """Return the gated pods whose turn it is, in order of node name.
+    """Return the gated pods that may start, in order of node name.
 
-    Without an order asked for that is every node that has neither completed nor failed. A node
-    that joins a run which has completed meanwhile is served like the others.
+    Those are the pods of all nodes that have neither completed nor failed. A node that joins a run
+    after its completion is treated like the others.
     """
     if not may_start_nodes(snapshot, run):
         return ()

@@ -9,11 +9,11 @@ from daemonset_job.api import names
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long what may heal by itself is given, in seconds, from when the controller saw it.
+    """How long the controller waits before a lasting condition is a failure, by its own clock.
 
-    `start_seconds`: a task that cannot start (its image cannot be pulled, the pod finds no room); three
-    times as long where nothing says why. `unreachable_seconds`: a node that is not Ready, before it counts
-    as unreachable.
+    `start_seconds`: for a task that cannot start (its image cannot be pulled, no room for the pod).
+    Without a known cause it is three times as long. `unreachable_seconds`: for a node that is not
+    Ready, until it counts as unreachable.
     """
 
     start_seconds: float = 300.0
@@ -24,10 +24,10 @@ class Timeouts:
 class Settings:
     """What the administrator chose for all Jobs.
 
-    `token`: the word of Jobs that name none. `pause_image`: what holds the pod of a task in Exit
-    mode once the task has ended. `history_limit` finished reports are kept for each Job name,
-    none longer than `history_max_age_seconds` (None: no limit), and `history_namespace_limit` in
-    each namespace (None: no limit).
+    `token` is the default completion token. `pause_image` is the image of the container that keeps
+    the pod of a task in Exit mode after its end. `history_limit` finished reports are kept for each
+    Job name, none longer than `history_max_age_seconds` (None: no limit). `history_namespace_limit` is
+    their number in each namespace (None: no limit).
     """
 
     token: str = names.DEFAULT_TOKEN

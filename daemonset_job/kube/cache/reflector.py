@@ -41,7 +41,7 @@ SHORT_WATCH_SECONDS = 1.0
 # A reflector that had no answer for so long, beyond the time for which its watch may be silent, has
 # lost the cluster. Rolling API servers, and the longest back-off, take much less.
 DISCONNECTED_SECONDS = 300.0
-# After this time a Job is looked at again whose namespace has not been listed completely.
+# The delay before a Job is reconciled again whose namespace is not completely listed.
 UNSYNCED_SECONDS = 1.0
 # After so many watches that the server answered with 5xx, it is listed: the version that they begin
 # from may be the reason. It is when etcd was restored from a backup ("too large resource version").
@@ -424,7 +424,7 @@ async def wait_synced(caches: Iterable[MultiReflector[Any]], namespaces: Iterabl
     """Return once all caches have listed one of the namespaces; none given means all in one.
 
     One and not every one: a namespace that cannot be listed, since its role is gone with it, must
-    not keep the others waiting for ever.
+    not keep the others waiting.
     """
 
     async def listed(namespace: str) -> None:
@@ -440,7 +440,7 @@ async def wait_synced(caches: Iterable[MultiReflector[Any]], namespaces: Iterabl
 
 
 def is_newer(version: str, than: str) -> bool:
-    """Tell whether a resourceVersion is newer; those of one resource type compare as integers.
+    """Return whether a resourceVersion is newer; those of one resource type compare as integers.
 
     (KEP-5504, and what storage has always done.) What is no integer counts as newer, so that a
     server with versions of another kind is followed rather than ignored.
@@ -454,7 +454,7 @@ def is_newer(version: str, than: str) -> bool:
 
 
 def _is_lower(version: str, than: str) -> bool:
-    """Tell whether a resourceVersion is below another one; False for what is no integer."""
+    """Return whether a resourceVersion is below another one; False for what is no integer."""
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 

@@ -101,7 +101,7 @@ class Unauthorized(KubeError):
 
 
 class Forbidden(KubeError):
-    """403: RBAC, quota or admission refused. Not retryable, lest a missing right stay hidden."""
+    """403: RBAC, quota or admission refused. Not retryable, so that a missing permission shows."""
 
     default_status = 403
 

@@ -189,8 +189,8 @@ class Transport:
     ) -> AsyncIterator[ByteStream]:
         """Open a stream; KubeError if it cannot be opened, and from the stream when it breaks.
 
-        `request.timeout_seconds` bounds the time until the headers are there. `buffer_bytes` is what
-        is read ahead of the consumer (twice that, at most).
+        `request.timeout_seconds` bounds the time until the response headers. At most twice
+        `buffer_bytes` are read ahead of the consumer.
         """
         with as_kube_errors(request.description):
             response = await self._open_stream(request, buffer_bytes)
@@ -301,7 +301,7 @@ async def _body(response: aiohttp.ClientResponse, request: Request) -> bytes:
         held += len(chunk)
         if held <= request.limit_bytes:
             continue
-        # Not release(): whoever sends more than was asked for may go on for ever.
+        # Not release(): a server that sends more than was asked for may never stop.
         response.close()
         if not request.may_cut:
             raise Unavailable(
@@ -324,7 +324,7 @@ async def _error(response: aiohttp.ClientResponse, request: Request) -> KubeErro
 
 
 def _is_reset(error: Exception) -> bool:
-    """Tell whether an open connection broke, as against one that could not be opened."""
+    """Return whether an open connection broke; False if it could not be opened."""
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ServerTimeoutError):
         return False
     if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError):

@@ -1,1 +1,1 @@
-"""What shall be: the DaemonSet that a Job asks for."""
+"""The DaemonSet that a Job asks for."""

@@ -1,4 +1,4 @@
-"""The DaemonSet a Job asks for, and whether the one that stands is it."""
+"""The DaemonSet a Job asks for, and whether the live one matches it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from job_controller.core.desired.node_affinity import intersect_terms, node_term
 from job_controller.core.desired.strategic_merge import strategic_merge
 from job_controller.core.settings import Settings
 
-# A task that has printed its token only waits; nothing is gained by waiting long for it to end.
-# `spec.template` can set another time for work that must be wound down with care.
+# A task that has printed its token only waits, so it can be ended fast. `spec.template` can set
+# another time.
 TERMINATION_GRACE_SECONDS: Final = 10
 
 # The pause image's own user (kubernetes build/pause/Dockerfile), which every node can run.
@@ -49,14 +49,14 @@ _QUANTITY_SUFFIXES: Final[Mapping[str, Decimal]] = {
 def build_daemon_set(job: Job, *, gated: bool, settings: Settings) -> dict[str, Any]:
     """Return the DaemonSet of a Job as applied; deterministic.
 
-    `gated`: pods made from now on wait at the scheduling gate for their node's turn. `settings`
-    has the word of Jobs that name none: tasks made for it are told by environment what to print.
-    `updateStrategy: OnDelete` leaves running pods alone whenever the template changes.
+    `gated`: new pods wait at the scheduling gate. `settings.token` is the default completion
+    token; the task receives it as COMPLETION_TOKEN. `updateStrategy: OnDelete` leaves running pods
+    alone whenever the template changes.
     """
     labels = child_labels(job)
     spec = {
-        # The UID is part of the selector: no pod made for another Job, or by hand with the
-        # well-known labels only, can be adopted.
+        # With the UID in the selector, no pod of another Job, and none with only the well-known
+        # labels, can be adopted.
         "selector": {"matchLabels": labels},
         "updateStrategy": {"type": "OnDelete"},
         "template": build_pod_template(job, gated=gated, settings=settings),
@@ -100,9 +100,9 @@ def child_labels(job: Job) -> dict[str, str]:
 def build_pod_template(job: Job, *, gated: bool, settings: Settings) -> dict[str, Any]:
     """Return the pod template: the generated one, `spec.template` merged over it.
 
-    Generated fields that the template contradicts give way (`core.desired.defaults`). What the
-    system depends on is set again in the result and cannot be merged away: the labels, the
-    placement of `spec.nodes`, and the gate.
+    Generated fields that the template contradicts are left out (`core.defaults`). The labels, the
+    placement of `spec.nodes` and the gate are applied last, so that the template cannot remove
+    them.
     """
     spec = job.spec
     generated_spec = {
@@ -141,8 +141,8 @@ def build_pod_template(job: Job, *, gated: bool, settings: Settings) -> dict[str
 def _containers(job: Job, settings: Settings) -> dict[str, Any]:
     """Return `containers`, and `initContainers` for a task whose exit completes its node.
 
-    Pods of a DaemonSet restart their containers for ever, whatever the exit code. An init
-    container is started again after a failure only, and the container behind it holds the pod.
+    Pods of a DaemonSet always restart their containers, whatever the exit code. An init container
+    is restarted only after a failure, and the container behind it keeps the pod running.
     """
     task = _task_container(job, settings.token)
     if job.spec.completion.mode != "Exit":
@@ -213,10 +213,10 @@ def _set_node_affinity(pod_spec: dict[str, Any], terms: Sequence[Mapping[str, An
 def is_up_to_date(live: DaemonSet, desired: Mapping[str, Any]) -> bool:
     """Return whether the live DaemonSet is exactly what `desired` says.
 
-    The hash tells whether this spec is the one that was applied last, so that fields which are no
-    longer desired count too. What others changed since shows in the spec itself: where pods may be
-    placed and the gates have to be equal, all other fields have to be contained, because the
-    server fills in defaults there. What others added to those shows in who owns the fields.
+    The hash shows whether this spec was the last one applied, so that removed fields count too.
+    Changes by other clients show in the spec itself. Placement and gates have to be equal. All
+    other fields only have to be contained, because the server adds defaults. Fields that other
+    clients added show in managedFields (`live.alteration`).
     """
     annotations = desired["metadata"]["annotations"]
     return (
@@ -232,14 +232,14 @@ def is_up_to_date(live: DaemonSet, desired: Mapping[str, Any]) -> bool:
 def has_same_placement(live: DaemonSet, desired: Mapping[str, Any]) -> bool:
     """Return whether the live DaemonSet puts pods on exactly the nodes that `desired` does."""
     a, b = live.pod_spec, pod_spec_of(desired["spec"])
-    # An empty value is a value here: labels of roles have none.
+    # An empty value counts: labels of roles have it.
     if (a.get("nodeSelector") or {}) != (b.get("nodeSelector") or {}):
         return False
     return all(_pruned(a.get(key)) == _pruned(b.get(key)) for key in _PLACEMENT)
 
 
 def _pruned(value: Any) -> Any:
-    """Return a value without what the server leaves out: null, "", empty maps and lists."""
+    """Return a value without null, "", empty maps and lists, which the server leaves out."""
     if isinstance(value, Mapping):
         found = {key: _pruned(inner) for key, inner in value.items()}
         return {key: inner for key, inner in found.items() if inner is not None} or None

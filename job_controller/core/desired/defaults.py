@@ -1,8 +1,8 @@
-"""What of the generated pod gives way to `spec.template`, so that both together are valid.
+"""Generated fields that are left out because `spec.template` contradicts them.
 
 The rules are the API server's (kubernetes pkg/apis/core/validation): it refuses a pod whose fields
-contradict each other. Only generated fields give way. What a template says stays as it is, and if
-it contradicts itself the API server says so.
+contradict each other. Only generated fields are left out. The template's own fields stay as they
+are, and the API server reports contradictions among them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def drop_conflicting_defaults(
     is_windows = _part(template, "os").get("name") == "windows"
     spec = dict(generated)
     if is_windows:
-        # All that is generated in it is the seccomp profile.
+        # Its only generated field is the seccomp profile.
         spec.pop("securityContext", None)
     if _longest_sleep(template) > spec["terminationGracePeriodSeconds"]:
         # Kubernetes' own default is the longer one.
@@ -69,10 +69,10 @@ def _is_privileged(context: Mapping[str, Any]) -> bool:
 
 
 def _variable(ours: Mapping[str, Any], written: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return a generated variable: without its value, if the template says where else it is from.
+    """Return a generated variable, without its value if the template gives it one.
 
-    A variable has either a value or a source. The name stays, and with it the place in the list:
-    only variables behind it can refer to it.
+    A variable has either a value or a source. The name keeps its place in the list, because only
+    later variables can refer to it.
     """
     if any(
         theirs.get("name") == ours["name"] and (theirs.get("value") or theirs.get("valueFrom"))

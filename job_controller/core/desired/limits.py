@@ -1,7 +1,7 @@
-"""How large a Job may be, found out before anything is built from it.
+"""How large a Job may be, checked before anything is built from it.
 
 One process builds the DaemonSets of all Jobs. The API server bounds each field of a Job, but
-neither their sum nor what two of them make when they are multiplied.
+neither their sum nor the product of two of them.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from daemonset_job.api.affinity import REQUIRED
 from daemonset_job.api.job import Job, NodeSelection
 from job_controller.core.desired.node_affinity import node_terms
 
-# Many times what the longest pods' manifests have. What runs is kept four times (Job, JobReport,
-# DaemonSet, ControllerRevision), and in the caches of both programs.
+# Far above the longest pod manifests. The spec is stored four times (Job, JobReport, DaemonSet,
+# ControllerRevision), and cached by both programs.
 SPEC_LIMIT_BYTES: Final = 64 * 1024
 # A thousand names of 253 characters come to 330 KB. etcd takes objects of 1.5 MiB.
 TERMS_LIMIT_BYTES: Final = 512 * 1024
 
 
 def spec_bytes(job: Job) -> int:
-    """Return the size as JSON of a Job's spec without `spec.nodes`, of which the terms count."""
+    """Return the size as JSON of a Job's spec without `spec.nodes`, see `measure_terms`."""
     if job.excess_bytes:
         return job.excess_bytes
     return _size({key: value for key, value in job.raw_spec.items() if key != "nodes"})
@@ -32,11 +32,11 @@ def spec_bytes(job: Job) -> int:
 def measure_terms(job: Job) -> tuple[int, int]:
     """Return how many nodeSelectorTerms the pods get, and their size as JSON.
 
-    Each term of `spec.nodes` is combined with each one of the template's affinity. To measure that
-    costs as much as to read both.
+    Each term of `spec.nodes` is combined with each one of the template's affinity. Measuring costs
+    only as much as reading both.
     """
     nodes, theirs = job.spec.nodes, _required_terms(job.spec.template)
-    # Labels stand in each term: for every name once more.
+    # The labels are repeated in the term of every name.
     by_name = node_terms(replace(nodes, selector=None))
     by_label = node_terms(NodeSelection(selector=nodes.selector))
     ours_count = max(len(by_name), len(by_label))
@@ -46,7 +46,7 @@ def measure_terms(job: Job) -> tuple[int, int]:
 
 
 def has_too_many_terms(job: Job) -> bool:
-    """Return whether the Job's choice of nodes is larger than what is built."""
+    """Return whether the Job's node selection is too large to be built."""
     return measure_terms(job)[1] > TERMS_LIMIT_BYTES
 
 

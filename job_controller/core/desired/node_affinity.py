@@ -1,7 +1,7 @@
 """Which nodes a Job is for, as the node affinity of its pods.
 
-The scheduler and the DaemonSet controller do the choosing; this file only writes down the
-wish in their language: terms are alternatives, requirements within a term must all hold.
+The scheduler and the DaemonSet controller select the nodes; this file only writes the selection
+in their form. Terms are alternatives; all requirements within a term must hold.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def node_terms(nodes: NodeSelection) -> list[dict[str, Any]]:
     expressions = _expressions(nodes.selector or {})
     excluded = [_name_requirement("NotIn", name) for name in nodes.exclude]
     if nodes.include:
-        # A name that is included and excluded (the CRD refuses it) is excluded; the others need no
-        # exclusion, and the number of requirements stays that of the names.
+        # A name that is both included and excluded (the CRD refuses it) is excluded. The others
+        # need no exclusion, so there are as many requirements as names.
         gone = frozenset(nodes.exclude)
         left = [name for name in nodes.include if name not in gone]
         if left:

@@ -1,1 +1,1 @@
-"""What is said: the status of Job and JobReport, and their sentences."""
+"""The status of Job and JobReport, and their messages."""

@@ -23,9 +23,9 @@ _RESUMED = Condition(names.CONDITION_SUSPENDED, False, "Resumed", "run resumed")
 
 
 def first_status(job: Job, now: datetime, token: str = "") -> dict[str, Any]:
-    """Return the status of a Job that starts: from here on what it runs cannot change.
+    """Return the status of a Job that starts: from now on what it runs cannot change.
 
-    `token` is the configured word, which is recorded for a Job that names none of its own.
+    `token` is the default completion token. It is recorded for a Job without a token of its own.
     """
     changes = [Condition(names.CONDITION_PROGRESSING, True, "Starting", "creating the DaemonSet")]
     if job.condition(names.CONDITION_SUSPENDED) is not None:
@@ -41,7 +41,7 @@ def first_status(job: Job, now: datetime, token: str = "") -> dict[str, Any]:
 
 
 def unstarted_status(job: Job, start_blocker: Blocker | None, now: datetime) -> dict[str, Any]:
-    """Return the status of a Job that has not started: it is suspended, or hindered."""
+    """Return the status of a Job that has not started: suspended, or with a blocker."""
     is_suspended = job.spec.suspend
     changes = []
     if start_blocker is not None:
@@ -63,10 +63,10 @@ def unstarted_status(job: Job, start_blocker: Blocker | None, now: datetime) -> 
 
 
 def unreadable_status(job: Job, error: str, now: datetime) -> dict[str, Any]:
-    """Return the status of a Job that cannot be read, of which `job` holds what is known.
+    """Return the status of a Job that cannot be read, of which `job` holds the known parts.
 
-    Its other conditions stay. It is said once of each generation: in other words it would be said
-    again and again, since each writing makes another version that cannot be read.
+    Its other conditions stay. It is written once for each generation: each write makes another
+    version that cannot be read, and the error may be worded differently each time.
     """
     found = job.condition(names.CONDITION_PROGRESSING)
     is_told = found is not None and found.reason == "Unreadable"
@@ -97,7 +97,7 @@ def next_status(  # noqa: PLR0913 - one argument for each thing that it tells
 ) -> dict[str, Any]:
     """Return the status that follows; equal to the old one when nothing changed.
 
-    `ended_at` is when the run ended, if its report says so already. `alteration` is what other
+    `ended_at` is the end of the run in its report, "" without one. `alteration` is what other
     clients changed in the DaemonSet, "" for nothing.
     """
     status: dict[str, Any] = {
@@ -116,17 +116,17 @@ def next_status(  # noqa: PLR0913 - one argument for each thing that it tells
         # A failed run that is tried again has not ended.
         status.pop("completionTime", None)
     elif "completionTime" not in status or _has_ended_again(job, run):
-        # By the controller's clock: those of the nodes may be wrong, and a time to live counts from
-        # here. The report says it first, so that every pass, before and after a crash, agrees.
+        # By the controller's clock: the nodes' clocks may be wrong, and the TTL counts from here.
+        # The report has it first, so that all reconciles agree, before and after a crash.
         status["completionTime"] = ended_at or format_time(now)
     return status
 
 
 def _has_ended_again(job: Job, run: RunState) -> bool:
-    """Return whether a run that is on record as failed has ended once more: after a retry.
+    """Return whether a run that is recorded as failed has ended again after a retry.
 
-    The retry found every node completed, or nothing that may be tried now. The time on record is
-    that of the failure before it, and a time to live counts from the newest end.
+    The retry found every node completed, or nothing to try now. The recorded time is that of the
+    earlier failure, but the TTL counts from the newest end.
     """
     if not job.is_true(names.CONDITION_FAILED):
         return False
@@ -136,12 +136,13 @@ def _has_ended_again(job: Job, run: RunState) -> bool:
 def _altered_conditions(alteration: str) -> list[Condition]:
     """Return the condition that another client changed the DaemonSet.
 
-    It stays when that is over: which pods were made meanwhile is not known.
+    It stays after the repair: it is not known which pods were created in between.
     """
     if not alteration:
         return []
     words = (
-        f"another client changed the spec of the DaemonSet ({single_line(alteration, 400)}); it is "
+        "another client changed the spec of the DaemonSet "
+        f"({single_line(alteration, 400)}); it is put "
         "reverted, but pods created meanwhile may have run something other than the Job says"
     )
     return [Condition(names.CONDITION_ALTERED, True, "DaemonSetAltered", words)]
@@ -186,13 +187,13 @@ def _progressing(job: Job, counts: NodeCounts, run: RunState, blocker: Blocker |
 
 
 def _reported_nodes(job: Job, counts: NodeCounts) -> Mapping[str, Any]:
-    """Return the counts; while a deleted DaemonSet is made again, those from before."""
+    """Return the counts; the previous ones while a deleted DaemonSet is created again."""
     before: Mapping[str, Any] = job.status.get("nodes") or {}
     return before if before and not counts.desired_is_known else nodes_field(counts)
 
 
 def nodes_field(counts: NodeCounts) -> dict[str, Any]:
-    """Return `status.nodes`. Nodes whose pod is yet to be made count as waiting."""
+    """Return `status.nodes`. Nodes whose pod does not exist yet count as waiting."""
     found = {state: counts.names(state) for state in (COMPLETED, FAILED, UNREACHABLE)}
     fields: dict[str, Any] = {
         "desired": counts.desired,
@@ -240,10 +241,10 @@ def set_conditions(
 
 
 def _is_paused(job: Job, counts: NodeCounts, run: RunState) -> bool:
-    """Return whether the run may be called paused: asked to be, and no pod starts without its turn.
+    """Return whether the run is paused: a pause was requested, and no new pod can start.
 
-    Whoever reads it may go on to add nodes. While the DaemonSet controller has yet to see the gate,
-    a node that joins would start its work.
+    Users may add nodes once they read it. Until the DaemonSet controller has observed the gate, a
+    new node would start its work.
     """
     if run.state in {RUN_SUCCEEDED, RUN_FAILED} or (
         not job.spec.suspend and run.state != RUN_PAUSED

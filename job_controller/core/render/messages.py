@@ -1,4 +1,4 @@
-"""The run in sentences: what a person reads in conditions, events and the report."""
+"""Messages about the run for conditions, events and the report."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from job_controller.core.state.node_state import COMPLETED, FAILED, UNREACHABLE
 from job_controller.core.state.run_state import RunState
 from job_controller.core.text.fold_names import fold
 
-# Failed nodes told one by one; the report has all of them.
+# Failed nodes that are listed one by one; the report has all of them.
 _LISTED_NODES = 3
-# metav1.Condition takes 32,768 characters; nobody reads more than this.
+# metav1.Condition takes 32,768 characters; this much is readable.
 _MESSAGE_LIMIT = 900
 
 
 def with_message(run: RunState, counts: NodeCounts, job: Job) -> RunState:
-    """Return the verdict with the sentence of its reason, unless it is on record already."""
+    """Return the run state with the message for its reason, unless it is recorded already."""
     if not run.reason or run.message:
         return run
     if run.reason == "MaxFailedNodesExceeded":
@@ -30,13 +30,13 @@ def with_message(run: RunState, counts: NodeCounts, job: Job) -> RunState:
 
 
 def progress_message(counts: NodeCounts) -> str:
-    """Return "2 of 3 nodes completed", with what else is to be said."""
+    """Return "2 of 3 nodes completed", and the failed and unreachable nodes."""
     text = f"{len(counts.names(COMPLETED))} of {counts.desired} nodes completed"
     return text + _problem_suffix(counts)
 
 
 def failure_message(counts: NodeCounts, allowed: int) -> str:
-    """Return the sentence of a run that failed, or is held, for its nodes."""
+    """Return the message of a run that failed or is paused because of its nodes."""
     failed, unreachable = counts.names(FAILED), counts.names(UNREACHABLE)
     parts = []
     if failed:

@@ -17,16 +17,16 @@ from job_controller.core.state.node_counts import NodeCounts, merge_evidence, me
 from job_controller.core.state.node_state import ACTIVE, COMPLETED, FAILED, UNREACHABLE, WAITING
 from job_controller.core.state.snapshot import Snapshot
 
-# A node that left the cluster, or the selection, after its task had begun and before it was done.
+# A node that left the cluster, or the selection, after its task began and before it ended.
 REMOVED = "Removed"
-# What an object of 1.5 MiB holds with room to spare: about 1 KiB a node, ledger and record.
+# An object of 1.5 MiB has more than enough room for them: about 1 KiB a node, ledger and record.
 NODES_PER_SHARD = 1000
-# Command and arguments are in the manifest too: more bytes of them than this are not repeated.
+# The manifest has command and arguments too. If they are longer than this, they are not repeated.
 ARGUMENTS_LIMIT = 16 * 1024
 
 
 def build_report(job: Job, shard: int = 0) -> dict[str, Any]:
-    """Return the JobReport to create for a Job: what ran, for whoever reads it later."""
+    """Return the JobReport to create for a Job, with what it runs."""
     spec = job.spec
     recorded: dict[str, Any] = {"image": spec.image}
     if not shard:
@@ -48,9 +48,9 @@ def _size(words: tuple[str, ...]) -> int:
 
 
 def missing_shards(snapshot: Snapshot, counts: NodeCounts) -> list[int]:
-    """Return the numbers of the shards that are needed and not there."""
+    """Return the numbers of the shards that are needed and do not exist."""
     known = set(merge_records(snapshot)) | set(merge_evidence(snapshot)) | set(counts.nodes)
-    # The DaemonSet's count is what a client wrote: there are no more nodes than there are.
+    # The DaemonSet's count may be forged: there cannot be more nodes than exist.
     count = max(min(counts.desired, len(snapshot.nodes)), len(known), 1)
     needed = range((count + NODES_PER_SHARD - 1) // NODES_PER_SHARD)
     there = {report.shard for report in snapshot.reports}
@@ -62,7 +62,7 @@ def next_report_statuses(
 ) -> list[tuple[JobReport, dict[str, Any]]]:
     """Return each shard with the status it should have, in the order in which to write them.
 
-    The summary is in the first shard, which comes last: what it says, the others say by then.
+    The first shard has the summary and comes last, when all other shards are up to date.
     """
     reports = sorted(snapshot.reports, key=lambda report: report.shard)
     records = _next_records(snapshot, counts)
@@ -84,8 +84,8 @@ def next_report_statuses(
 def _is_informative(record: NodeRecord) -> bool:
     """Return whether the record says more than that the node's first pod is on its way.
 
-    While a run goes on, such nodes are only counted: a large report is costly to write, and half of
-    what would be written of a run that has just begun says nothing. Its last record has them all.
+    Other nodes are only counted while a run is in progress. A large report is costly to write, and
+    at the start of a run half of it would be such nodes. The final report has all nodes.
     """
     return record.state != WAITING or bool(record.reason or record.attempts or record.active_since)
 
@@ -95,13 +95,13 @@ def _to_raw(records: Mapping[str, NodeRecord]) -> dict[str, Any]:
 
 
 def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecord]:
-    """Return every node's record, those of nodes that are no longer wanted included."""
+    """Return every node's record, also those of nodes that are no longer desired."""
     records = merge_records(snapshot)
     for name, record in list(records.items()):
         if name in counts.nodes or name in counts.absent or not counts.is_exact:
             continue
         if record.state in {ACTIVE, UNREACHABLE} or (record.state == WAITING and record.attempts):
-            # It has begun, which still counts when it is back.
+            # It has begun, which still counts when it comes back.
             words = "the node left before its task had finished"
             records[name] = replace(record, state=REMOVED, reason="NodeRemoved", message=words)
         elif record.state not in {COMPLETED, FAILED, REMOVED}:
@@ -114,10 +114,10 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
 def _assign_to_shards(
     reports: list[JobReport], records: Mapping[str, NodeRecord]
 ) -> dict[int, dict[str, NodeRecord]]:
-    """Return the records by shard, none of which takes more than its share.
+    """Return the records by shard, at most NODES_PER_SHARD in each.
 
-    A record stays where it is; a new one goes where the node's evidence is, if there is room, else
-    to the first shard with room.
+    A record stays in its shard. A new one goes to the shard of the node's evidence if that has
+    room, else to the first shard with room.
     """
     shares: dict[int, dict[str, NodeRecord]] = {report.shard: {} for report in reports}
     record_shard: dict[str, int] = {}
@@ -167,7 +167,7 @@ def _message(job_status: Mapping[str, Any]) -> str:
 
 
 def closed_status(report: JobReport) -> dict[str, Any] | None:
-    """Return the last status of a report whose Job is gone, None when it is closed already."""
+    """Return the last status of a report whose Job is deleted, None when it is closed already."""
     if report.shard or report.status.get("phase") in FINAL_REPORT_PHASES:
         return None
     message = "the Job was deleted before the run had ended"
@@ -187,10 +187,10 @@ def expired_reports(
     max_age_seconds: float | None,
     now: datetime,
 ) -> tuple[list[JobReport], datetime | None]:
-    """Return the reports of one Job name that history has no more room for, and the next moment.
+    """Return the reports of one Job name beyond the history limits, and when the next one expires.
 
-    Of the runs that are over, the newest `limit` are kept, none longer than `max_age_seconds`;
-    a run counts as one however many shards it has. The report of the living Job always stays.
+    Of the finished runs, the newest `limit` are kept, none longer than `max_age_seconds`. A run
+    counts as one however many shards it has. The report of the current Job always stays.
     """
     runs: dict[str, list[JobReport]] = {}
     for report in reports:
@@ -211,7 +211,7 @@ def expired_reports(
 
 
 def excess_reports(reports: Iterable[JobReport], count: int) -> list[JobReport]:
-    """Return `count` reports, those of the runs that ended first; a run goes as a whole."""
+    """Return at least `count` reports, of the runs that ended first; all shards of a run."""
     if count <= 0:
         return []
     runs: dict[str, list[JobReport]] = {}
@@ -226,7 +226,7 @@ def excess_reports(reports: Iterable[JobReport], count: int) -> list[JobReport]:
 
 
 def _ended(run: list[JobReport]) -> datetime:
-    """Return when a run ended; for one whose report does not say it, when it was created."""
+    """Return when a run ended, or when it was created if its report has no end."""
     ends = [end for report in run if (end := parse_time(report.status.get("completionTime")))]
     return max(ends, default=_created(run))
 

@@ -1,6 +1,6 @@
-"""The run told in order: what `kubectl describe` of a JobReport ends with.
+"""The timeline of a run: the last part of `kubectl describe` of a JobReport.
 
-Made from the records alone, never from the clock, so that telling it anew changes nothing.
+It is made from the records alone, never from the clock, so that making it again changes nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from job_controller.core.state.node_state import COMPLETED, FAILED
 from job_controller.core.text.fold_names import fold
 from job_controller.core.text.sanitize import single_line
 
-# Kinds of blocker told one by one; `status.nodeStates` has every node.
+# Kinds of problems that are listed one by one; `status.nodeStates` has every node.
 _PROBLEMS_LIMIT = 8
 _NAMES_LIMIT = 160
 _LINE_LIMIT = 400
@@ -26,7 +26,7 @@ _NOW = "now: "
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A sentence, and when it happened; without a time it is about now."""
+    """A sentence and its time; without a time it is about the present."""
 
     moment: datetime | None
     text: str
@@ -40,15 +40,15 @@ def build_timeline(
     """Return the timeline of a run, a sentence each: "+8s node-7 failed: exit 2 after 4 attempts".
 
     `summary` is a report's status without its nodes, `conditions` are those of the Job. Times
-    are counted from the start of the run, whose date is in the first sentence; node and controller
-    clocks differ, so a moment before the start is told as the start. At most some twenty
-    sentences, each of bounded length.
+    count from the start of the run, whose date is in the first sentence. Clocks of nodes and of the
+    controller differ, so a time before the start is shown as the start. There are about twenty
+    sentences at most, each of bounded length.
     """
     began = parse_time(summary.get("startTime"))
     if began is None:
         return []
     ended = parse_time(summary.get("completionTime"))
-    # What is so now, without a time of its own, was so at the end of a run that is over.
+    # A line about the present of a finished run gets the time of its end.
     lines = [
         _Line(max(line.moment, began), line.text) if line.moment else _Line(ended, line.text)
         for line in (
@@ -66,7 +66,7 @@ def build_timeline(
 
 
 def drop_current_lines(timeline: Iterable[str]) -> list[str]:
-    """Return the timeline without what it said of the present, which is past."""
+    """Return the timeline without its lines about the present."""
     return [line for line in timeline if not line.startswith(_NOW)]
 
 
@@ -98,7 +98,7 @@ def _progress_lines(records: Mapping[str, NodeRecord]) -> list[_Line]:
 
 
 def _problem_lines(records: Mapping[str, NodeRecord]) -> list[_Line]:
-    """Return what did not go well, nodes of one outcome together, the earliest first."""
+    """Return the problems, nodes with the same outcome together, the earliest first."""
     groups: dict[tuple[str, str], list[str]] = {}
     for name, record in records.items():
         if outcome := _outcome(record):
@@ -129,7 +129,7 @@ def _alteration_lines(conditions: Iterable[Mapping[str, Any]]) -> list[_Line]:
 
 
 def _outcome(record: NodeRecord) -> tuple[str, str] | None:
-    """Return what there is to tell of a node and why, None for one where all went well."""
+    """Return the outcome of a node and its message, None for a node without problems."""
     match record.state:
         case "Failed":
             return "failed", record.message

@@ -1,10 +1,10 @@
-"""Wanted nodes that cannot take their pod, because a condition of their own keeps pods off them.
+"""Desired nodes whose own condition keeps pods off, so that they have none.
 
 A node that is not Ready has a taint that pods of a DaemonSet do not tolerate
-(node.kubernetes.io/not-ready:NoSchedule; kubernetes pkg/controller/nodelifecycle). While its pod is
-there, the DaemonSet controller lets it stay. Once the pod has gone, by a graceful shutdown or by
-force, it counts the node no longer and creates no pod. The condition passes, and the node's work is
-not done: a node that has begun stays desired.
+(node.kubernetes.io/not-ready:NoSchedule; kubernetes pkg/controller/nodelifecycle). The DaemonSet
+controller does not delete an existing pod for it. After a graceful shutdown or a forced deletion it
+no longer counts the node and creates no pod. The condition passes, and the node's work is not done.
+So a node that has begun stays desired.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from job_controller.core.state.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """The nodes that have begun and have no pod that stands for them.
+    """The nodes that have begun and have no current pod.
 
-    `tainted`: those that a condition keeps pods off, with the taint. The DaemonSet controller does not
-    count them. `uncounted`: those that nothing keeps pods off; it is about to count them.
+    `tainted`: those with a taint for a condition that keeps pods off. The DaemonSet controller does
+    not count them. `uncounted`: those without such a taint; it is about to count them.
     """
 
     tainted: Mapping[str, Taint] = field(default_factory=dict)
@@ -50,10 +50,10 @@ def find_absence(
     ledger: Mapping[str, Evidence],
     records: Mapping[str, NodeRecord],
 ) -> Absence:
-    """Return the nodes that have begun and are not among those with a pod, `pods_by_node`.
+    """Return the nodes that have begun and are not in `pods_by_node`.
 
-    A node counts with the UID it had when it began, and while it matches the DaemonSet's choice. A
-    taint that an administrator chose takes it out of the count.
+    A node counts with the UID it had when it began, and while the DaemonSet selects it. A taint
+    that an administrator set takes it out of the count.
     """
     daemon_set = snapshot.owned_daemon_set
     if daemon_set is None:
@@ -79,7 +79,7 @@ def find_absence(
 
 
 def find_tainted(snapshot: Snapshot, pods_by_node: Mapping[str, Pod]) -> dict[str, Taint]:
-    """Return the nodes that a condition keeps the next pod off, or one that waits, by name."""
+    """Return the nodes whose condition keeps their next or waiting pod off, with the taint."""
     ledger = report.merge_evidence(snapshot.reports)
     records = report.merge_records(snapshot.reports)
     absence = find_absence(snapshot, pods_by_node, ledger, records)
@@ -87,9 +87,9 @@ def find_tainted(snapshot: Snapshot, pods_by_node: Mapping[str, Pod]) -> dict[st
 
 
 def tainted_with_pod(snapshot: Snapshot, pods_by_node: Mapping[str, Pod]) -> dict[str, Taint]:
-    """Return the nodes whose pod waits to be scheduled until a condition of the node has passed.
+    """Return the nodes whose pod cannot be scheduled until a condition of the node has passed.
 
-    The node got the taint after the pod had been created.
+    The node got the taint after the pod was created.
     """
     daemon_set = snapshot.owned_daemon_set
     if daemon_set is None:
@@ -104,15 +104,15 @@ def tainted_with_pod(snapshot: Snapshot, pods_by_node: Mapping[str, Pod]) -> dic
     return tainted
 
 
-# States of nodes that have begun. A node that left, or failed before its task had started, may come
-# back, and then its work is not done.
+# States of nodes that have begun. A node that left, or failed before its task started, may come
+# back without its work being done.
 _BEGUN: Final = frozenset({ACTIVE, UNREACHABLE, FAILED, "Removed"})
 
 
 def has_begun(record: NodeRecord | None) -> bool:
-    """Return whether the record says that the node's task was started, or may have been.
+    """Return whether the node's task was started, or may have been, by its record.
 
-    A node can fail before its task has started. It is not forgiven for being away.
+    A node can fail before its task has started. It stays failed while it has no pod.
     """
     if record is None:
         return False
@@ -126,7 +126,7 @@ def assess_absent(
     evidence: Evidence | None,
     record: NodeRecord | None,
 ) -> tuple[NodeRecord, datetime | None]:
-    """Return the record of a node that is tainted without a pod, and when time alone changes it."""
+    """Return the record of a tainted node without a pod, and when time alone changes it."""
     known = record if record is not None and record.uid == node.uid else None
     if evidence is not None and evidence.is_completed and evidence.node_uid == node.uid:
         return _completed(known or NodeRecord(node.uid, WAITING), evidence), None
@@ -135,11 +135,11 @@ def assess_absent(
         return known, None
     was_unreachable = known.state == UNREACHABLE and known.retry == context.retry
     if known.state not in {ACTIVE, WAITING, UNREACHABLE} or known.retry != context.retry:
-        # Removed, or failed before a retry: it is to be tried again when it can be.
+        # Removed, or failed before a retry: it is tried again as soon as it takes a pod.
         known = NodeRecord(
             uid=known.uid,
             state=WAITING,
-            # At least one, which says that the node has begun: Waiting alone does not.
+            # At least one, to record that the node has begun: `Waiting` alone does not say so.
             attempts=max(known.attempts, 1),
             started_at=known.started_at,
             pod_uid=known.pod_uid,

@@ -1,4 +1,4 @@
-"""What keeps a run from getting on, in words for the person who has to mend it."""
+"""What keeps a run from making progress, worded for the person who has to correct it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from job_controller.core.state.validate import INVALID_TOKEN, find_token_error
 from job_controller.core.text.fold_names import fold
 from job_controller.core.text.sanitize import single_line
 
-# A refusal gives its reason at its end: policies list all that is wrong. A condition has the room.
+# A refusal may list all violations of a policy, with the reason at the end. A condition has room.
 REFUSAL_LIMIT = 1024
-# The reason of a blocker that a run can have after its end too: its pods may not be deleted.
+# A run can have this blocker after its end too: the deletion of its pods is refused.
 POD_CHANGE_REFUSED = "PodChangeRefused"
 FAILED_CREATE = "FailedCreate"
-# Reasons of a node's record that need a person, the most telling first, as reasons of the
-# condition and as the start of its message.
+# Reasons in a node's record that a person has to act on, the most important first. Each maps to the
+# condition's reason and to the words after "2 of 3 nodes".
 _NODE_BLOCKERS = {
     "ImagePullFailed": ("ImagePullFailed", "{nodes} cannot pull the image"),
     "ContainerStartFailed": ("ContainerStartFailed", "{nodes} cannot start the container"),
@@ -53,9 +53,9 @@ class Blocker:
 
 
 def find_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | None:
-    """Return the first thing that has to change before the run can get on, None when nothing.
+    """Return the first blocker of the run, None without one.
 
-    Ordered by what hides the rest: without a DaemonSet there are no pods, without pods no
+    The order follows cause and effect: without a DaemonSet there are no pods, and without pods no
     containers.
     """
     return (
@@ -71,7 +71,7 @@ def find_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | None:
 def find_start_blocker(snapshot: Snapshot) -> Blocker | None:
     """Return why a Job cannot start as it is, None when it can.
 
-    As long as it has not started, what it runs may be corrected.
+    What a Job runs can be changed until it starts.
     """
     size = spec_bytes(snapshot.job)
     if size > SPEC_LIMIT_BYTES:
@@ -113,13 +113,14 @@ def _daemon_set_blocker(snapshot: Snapshot) -> Blocker | None:
     if snapshot.daemon_set_refusal:
         return Blocker(
             "DaemonSetRefused",
-            f"the API server refuses the DaemonSet: {single_line(snapshot.daemon_set_refusal, REFUSAL_LIMIT)}",
+            "the API server refuses the DaemonSet: "
+            f"{single_line(snapshot.daemon_set_refusal, REFUSAL_LIMIT)}",
         )
     return None
 
 
 def _write_blocker(snapshot: Snapshot) -> Blocker | None:
-    """Return which other writes the API server refuses: a quota, an admission policy, a size."""
+    """Return which other writes the API server refuses (quota, admission policy, size)."""
     if snapshot.report_refusal:
         return Blocker(
             "ReportRefused",
@@ -133,7 +134,7 @@ def _write_blocker(snapshot: Snapshot) -> Blocker | None:
 def _refused_pod_changes(snapshot: Snapshot) -> str:
     """Return which changes of pods the API server refuses and why, "" for none.
 
-    Each of them holds up nothing of the other, so that both are told.
+    The two kinds of change are independent, so both are reported.
     """
     refusals = {
         "the removal of scheduling gates": snapshot.gate_refusal,
@@ -186,18 +187,19 @@ def _placement_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | None
     if stuck_nodes and _lacks_pods(counts, stuck_nodes):
         return Blocker(
             "NodesUnreachable",
-            f"{len(stuck_nodes)} of {counts.desired} nodes are unreachable ({fold(stuck_nodes, limit=200)}): "
+            f"{len(stuck_nodes)} of {counts.desired} nodes cannot be reached "
+            f"({fold(stuck_nodes, limit=200)}): "
             "their pods cannot finish terminating, and new ones are created only after that",
         )
     return None
 
 
 def count_unexplained(snapshot: Snapshot, counts: NodeCounts) -> int:
-    """Return how many desired pods do not exist, without those whose absence has a known reason.
+    """Return how many desired pods are missing without a known reason.
 
     0 while the DaemonSet controller has not observed the newest spec: it may be about to create
-    them. The event of a refusal stays when the refusal is over, so that pods whose absence has
-    another reason must not be counted as refused.
+    them. A FailedCreate event outlives its cause. So it must not be blamed for pods that are
+    missing for another known reason.
     """
     daemon_set = snapshot.owned_daemon_set
     if daemon_set is None or not daemon_set.is_observed or counts.missing == 0:
@@ -217,7 +219,7 @@ def _lacks_pods(counts: NodeCounts, stuck_nodes: list[str]) -> bool:
 
 
 def _refused_pods_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | None:
-    """Return why pods cannot be created; what was told before a restart stays until it is known."""
+    """Return why pods cannot be created; after a restart the recorded reason at first."""
     count = count_unexplained(snapshot, counts)
     if count == 0:
         return None
@@ -235,8 +237,8 @@ def _refused_pods_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | N
 def _nodes_with_stuck_pod(snapshot: Snapshot, counts: NodeCounts) -> list[str]:
     """Return the nodes that are not Ready and whose only pod is being deleted.
 
-    Completed ones too: which nodes are desired is known by their pods, so the run waits for the
-    successor of that pod.
+    Completed ones are included. Desired nodes are known by their pods, so the run waits for the
+    successor of such a pod.
     """
     return sorted(
         {

@@ -1,4 +1,4 @@
-"""Why the task of a pod does not run: what the pod itself says of it."""
+"""Why the task of a pod does not run, by the pod's own status."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ START_REASONS: Final = frozenset(
         "PostStartHookError",
     }
 )
-# These cannot change while the pod stands: no time is given for them to.
+# These cannot change while the pod exists, so they fail without a timeout.
 PERMANENT_REASONS: Final = frozenset({"InvalidImageName", "ErrImageNeverPull"})
 
 CRASH_LOOP: Final = "CrashLoopBackOff"
-# What a kubelet says of a container that it has not tried to start yet. The restart count may
-# already be that of the next start then.
+# Reasons of a container that the kubelet has not tried to start yet. The restart count may already
+# include the next start.
 _NOT_STARTED_REASONS: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
 # The end of a container that the kubelet cannot find any more. It raises the restart count with it
 # (kubernetes pkg/kubelet/kubelet_pods.go, convertToAPIContainerStatuses).

@@ -1,8 +1,8 @@
-"""When the controller first saw what its timers count from, by its own clock.
+"""When the controller first saw the facts that its timers count from, by its own clock.
 
-Kubelets and API servers write times by clocks of their own, which may be hours away from the
-controller's; none of them is compared with it. The shell keeps the sightings of a Job from pass to
-pass. Losing them (a restart) is safe: each timer then counts again from its beginning.
+Kubelets and API servers write times by their own clocks, which may be hours away from the
+controller's. None of these times is compared with it. The reconciler keeps the sightings of a Job
+between reconciles. Losing them in a restart is safe: each timer then starts again.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ BLOCKED: Final = "blocked"
 UNEXPLAINED: Final = "silent"
 REJECTED: Final = "rejected"
 UNSCHEDULABLE: Final = "unschedulable"
-# What keeps a task from starting, by the reason of its cause. Each kind has a time of its own.
+# The kinds of causes that keep a task from starting, by reason. Each kind has its own timer.
 _KINDS: Final = {
     "ImagePullFailed": BLOCKED,
     "ContainerStartFailed": BLOCKED,
     "PodRejected": REJECTED,
     "Unschedulable": UNSCHEDULABLE,
 }
-# What keeps a task from starting may end for a moment: between a pod that its kubelet rejected and
-# the next one, while an init container that failed tries again, while a node is not Ready. Such a
-# time does not count, and after a longer one the count begins again.
+# A cause that keeps a task from starting may be gone for a moment: between a rejected pod and the
+# next one, between two tries of a failed init container, or while a node is not Ready. A gap up to
+# this length is subtracted; after a longer one the timer starts again.
 _GAP: Final = timedelta(seconds=60)
 
 
 class Fact(NamedTuple):
-    """What was seen of a pod or a node, by its UID.
+    """A fact about a pod or a node, by its UID.
 
-    What keeps a task from starting is about one start of it, by the number of those that ended in
-    the pod before, and about one try, by the Job's retry request.
+    A fact that keeps a task from starting is about one start of the task, and one retry request.
+    `start` is how many earlier starts in the pod have ended.
     """
 
     uid: str
@@ -57,9 +57,9 @@ class Fact(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """When something was seen first, and when it was first seen to hold no longer (None: it holds).
+    """When a fact was first seen, and since when it is gone (None: it holds).
 
-    `first` moves on by the time in which it did not hold.
+    `first` is moved forward by each gap in which the fact did not hold.
     """
 
     first: datetime
@@ -67,7 +67,7 @@ class Sighting:
 
     @property
     def forgotten_at(self) -> datetime | None:
-        """From when on it counts as new if it holds again; None while it holds."""
+        """When the sighting expires: after that, the fact counts as new. None while it holds."""
         return self.gone_at + _GAP if self.gone_at is not None else None
 
 
@@ -75,12 +75,12 @@ Sightings = Mapping[Fact, Sighting]
 
 
 def task_ended(pod: Pod, count: int) -> Fact:
-    """Return the fact that so many starts of the task in the pod have ended."""
+    """Return the fact that `count` starts of the task in the pod have ended."""
     return Fact(pod.uid, _ENDED, count)
 
 
 def node_failed(node: Node) -> Fact:
-    """Return the fact that the node is on record as failed."""
+    """Return the fact that the node is recorded as failed."""
     return Fact(node.uid, _FAILED)
 
 
@@ -93,7 +93,7 @@ def node_not_ready(node: Node, retry: str) -> Fact:
 
 
 def pod_without_node(pod: Pod) -> Fact:
-    """Return the fact that the pod waits to be scheduled to a node that is not there."""
+    """Return the fact that the pod waits to be scheduled to a node that does not exist."""
     return Fact(pod.uid, _STRAY)
 
 
@@ -103,14 +103,14 @@ def pods_rejected(node: Node, retry: str) -> Fact:
 
 
 def not_starting(node: Node, pod: Pod, retry: str, seen: Sightings) -> Fact | None:
-    """Return which fact keeps the task from starting, None for none that timers count from.
+    """Return the fact that keeps the task from starting, None without one that has a timer.
 
-    While a node is not Ready, what its pods say is old, and nothing there can start.
+    While a node is not Ready, the status of its pods is out of date and nothing there can start.
     """
     if not node.ready or pod.is_gated:
         return None
     if is_backing_off(pod):
-        # This hides whether the container could be created: it goes on if it could not before.
+        # The back-off hides whether the container can be created: an earlier fact is kept.
         fact = _of_start(pod, BLOCKED, retry)
         return fact if fact in seen else None
     if not is_start_pending(pod):
@@ -144,9 +144,9 @@ def shift_sightings(sightings: Sightings, step: timedelta) -> Sightings:
 class ObservedObjects:
     """The pods and nodes of a Job at one moment, each by the node's name.
 
-    `failed` are the names of nodes that are on record as failed, `tainted` of those that cannot take
-    their pod because of their condition. `retry` is the Job's retry request. `strays` are pods that
-    wait to be scheduled to nodes that are not there.
+    `failed` are the names of nodes that are recorded as failed. `tainted` are those whose
+    condition keeps their pod off. `retry` is the Job's retry request. `strays` are pods that wait
+    to be scheduled to nodes that do not exist.
     """
 
     pods: Mapping[str, Pod]
@@ -160,10 +160,10 @@ class ObservedObjects:
 def update_sightings(
     before: Sightings, observed: ObservedObjects, now: datetime
 ) -> dict[Fact, Sighting]:
-    """Return the sightings after a look at the observed.
+    """Return the sightings after these objects were observed.
 
-    What still holds keeps its first time; what no longer holds is dropped, what keeps a task from
-    starting after a while only.
+    A fact that still holds keeps its first time, and any other is dropped. A fact that keeps a task
+    from starting is dropped only after a gap, see `_GAP`.
     """
     holding = {node_not_ready(observed.nodes[name], observed.retry) for name in observed.tainted}
     holding |= {pod_without_node(pod) for pod in observed.strays}
@@ -195,7 +195,7 @@ def update_sightings(
 def nodes_not_ready_for(
     seen: Sightings, nodes: Iterable[Node], retry: str, limit: timedelta, now: datetime
 ) -> list[Node]:
-    """Return the nodes that were first seen not Ready so long ago, or to keep their pod off.
+    """Return the nodes that are not Ready, or keep their pod off, for `limit` or longer.
 
     What was seen before the newest retry does not count.
     """
@@ -211,14 +211,14 @@ _INTERMITTENT: Final = frozenset({BLOCKED, UNEXPLAINED, REJECTED, UNSCHEDULABLE}
 
 
 def _newest_end(pod: Pod, known: Fact | None) -> Fact | None:
-    """Return the fact that the newest start that ended has done so; it never goes back."""
+    """Return the fact about the newest end of the task; its count never decreases."""
     count = ended_count(pod.container) if pod.container is not None else 0
     count = max(count, known.start if known is not None else 0)
     return task_ended(pod, count) if count else None
 
 
 def _seen_again(before: Sighting | None, now: datetime) -> Sighting:
-    """Return the sighting of what holds now."""
+    """Return the sighting of a fact that holds now."""
     if before is None or _is_forgotten(before, now):
         return Sighting(now)
     return before if before.gone_at is None else Sighting(before.first + (now - before.gone_at))

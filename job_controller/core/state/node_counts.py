@@ -1,7 +1,7 @@
-"""The controller's own count: where each desired node stands.
+"""The controller's own count: the state of each desired node.
 
-Independent of the terminator's count on purpose (see docs/explanation/architecture.md): a Job
-is deleted only when two counts, made by two programs from the same cluster, agree.
+It is independent of the terminator's count on purpose, see docs/explanation/architecture.md. A Job
+is deleted only when both counts agree. Two programs make them from the same cluster.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from job_controller.core.state.first_seen import pod_without_node
 from job_controller.core.state.node_state import COMPLETED, WAITING, NodeInputs, RunContext
 from job_controller.core.state.snapshot import Snapshot
 
-# A pod waits to be scheduled to a node that this process has not heard of: so long after it was
-# first seen, the node is taken for gone and not for too new. Should it be there after all, the
-# DaemonSet controller makes the pod again, whose task has not started.
+# A pod may wait to be scheduled to a node that is not in the cache. After this time the node is
+# taken for deleted, and not for too new for the cache. If it exists after all, the DaemonSet
+# controller creates the pod again. Its task has not started.
 NODE_GONE_AFTER: Final = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
 class DesiredNode:
-    """One desired node: its record as it is now, and the pod that stands for it.
+    """One desired node: its record as it is now, and its current pod.
 
-    `replace_pod` and `delete_pod`: see `judge.NodeAssessment`.
+    `replace_pod` and `delete_pod`: see `node_state.NodeAssessment`.
     """
 
     name: str
@@ -58,39 +58,40 @@ class DesiredNode:
 
     @property
     def state(self) -> str:
-        """Where the node stands, one of `node_state.STATES`."""
+        """The state of the node, one of `node_state.STATES`."""
         return WAITING if self.replace_pod else self.record.state
 
 
 @dataclass(frozen=True, slots=True)
 class NodeCounts:
-    """All desired nodes by name, and whether the list is known to be whole.
+    """All desired nodes by name, and whether the list is known to be complete.
 
     Attributes:
         nodes: The nodes with a pod that is not being deleted.
         desired: How many nodes are desired: those that should run a pod, those that should not (an
             untolerated NoSchedule taint) and still have one, and those in `absent`.
-        is_exact: Whether `nodes` and `absent` are all desired nodes. False while the DaemonSet does
-            not say what the Job says, while its controller has yet to act on its newest spec, while
-            any other desired node has no pod, while the only pod of a node that still matches is
-            being deleted, and while a node that does not match has a pod.
-        absent: The records of desired nodes without a pod that a condition of their own keeps pods
-            off, such as not being Ready. The DaemonSet controller does not count them.
+        is_exact: Whether `nodes` and `absent` are all desired nodes. It is False in these cases:
+            the DaemonSet differs from what the Job asks for; its controller has not acted on its
+            newest spec; any other desired node has no pod; the only pod of a node that still
+            matches is being deleted; a node that does not match has a pod.
+        absent: The records of desired nodes without a pod, which a condition of the node keeps
+            off. Example: the node is not Ready. The DaemonSet controller does not count them.
         completed_without_pod: Completed nodes that have no pod at the moment. They stay counted.
-        surplus_pods: Pods that nobody else deletes: those of nodes that are gone, on nodes that have
-            their names now or waiting to be scheduled; and those that wait to be scheduled to a
-            node whose taints they do not tolerate. The DaemonSet controller keeps all of them, and
-            counts their nodes.
-        desired_is_known: False while there is no DaemonSet, or its controller has yet to look at it: then
-            the number of desired nodes is unknown.
-        nodes_spec_is_applied: False while the DaemonSet is still the one of an older `spec.nodes`, and the API
+        surplus_pods: Pods that only this controller deletes. A pod of a deleted node, when another
+            node has its name or the pod waits to be scheduled; and a pod that waits to be
+            scheduled to a node whose taints it does not tolerate. The DaemonSet controller keeps
+            all of them, and counts their nodes.
+        desired_is_known: False while there is no DaemonSet, or its controller has not observed it.
+            The number of desired nodes is unknown then.
+        nodes_spec_is_applied: False while the DaemonSet has an older `spec.nodes`, and the API
             server has not refused the newer one.
-        new_pods_are_gated: Whether each pod created from now on waits at its scheduling gate: the DaemonSet
-            controller has looked at a template that has the gate, or there is no DaemonSet.
-        is_altered: Whether somebody changed where the DaemonSet's pods run since it was applied.
-        has_unrecorded_start: Whether a node has begun, may lose its pod by its condition, and is not on
-            record as begun. Without the pod nothing else says that it has.
-        wake_at: When time alone may change the counts, None for never.
+        new_pods_are_gated: Whether each new pod waits at its scheduling gate: the DaemonSet
+            controller has observed a template with the gate, or there is no DaemonSet.
+        is_altered: Whether another client changed where the DaemonSet's pods run since the last
+            apply.
+        has_unrecorded_start: Whether a node has begun, may lose its pod by its condition, and has
+            no record of having begun. Without the pod nothing else shows that it has.
+        wake_at: The next time at which the counts may change without an event, None for never.
     """
 
     nodes: Mapping[str, DesiredNode]
@@ -107,7 +108,7 @@ class NodeCounts:
     wake_at: datetime | None = None
 
     def names(self, *states: str) -> list[str]:
-        """Return the names of the nodes in those states, sorted; completed_without_pod ones are completed."""
+        """Return the names of the nodes in those states, sorted."""
         found = {name for name, node in self.nodes.items() if node.state in states}
         found |= {name for name, record in self.absent.items() if record.state in states}
         return sorted(found | self.completed_without_pod if COMPLETED in states else found)
@@ -129,7 +130,7 @@ class NodeCounts:
         return self.is_settled(COMPLETED)
 
     def is_settled(self, *states: str) -> bool:
-        """Return whether every desired node is in one of those states, and there is at least one."""
+        """Return whether all desired nodes are in those states, and there is at least one."""
         return (
             self.is_exact
             and self.desired > 0
@@ -140,11 +141,12 @@ class NodeCounts:
 
 
 def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
-    """Return where every desired node stands.
+    """Return the state of every desired node.
 
-    A node is desired while the DaemonSet controller keeps a pod there that is not being deleted; and
-    when it has begun, while nothing but its own condition keeps pods off it (see `absence`). Ledger
-    and records are looked up by node UID: a node created again under its name starts again.
+    A node is desired while it has a pod of the DaemonSet that is not being deleted. A node that has
+    begun is desired also without a pod, while only its own condition keeps pods off (see
+    `absence`). Ledger and records count only for the same node UID: a node that is created again
+    under its old name starts again.
     """
     daemon_set = snapshot.owned_daemon_set
     job = snapshot.job
@@ -199,8 +201,8 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
     desired = _add_absent(
         _count_desired(daemon_set, terminating - matching), snapshot, absence, present
     )
-    # The DaemonSet, if its controller acts on what was applied for the Job's choice of nodes; and
-    # that, if nobody has changed the choice since.
+    # `applied` is the DaemonSet if its controller has observed the apply of the Job's `spec.nodes`.
+    # `placed` is the same object if nobody has changed the placement since.
     applied = _observed_daemon_set(job, daemon_set)
     placed = applied if applied is not None and _has_desired_placement(snapshot, applied) else None
     return NodeCounts(
@@ -211,7 +213,7 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
         # Nothing keeps a pod off them, and the DaemonSet controller has yet to count them.
         and not absence.uncounted
         and _agrees_with_daemon_set(placed, pods_by_node, terminating)
-        # A pod on a node that does not match is about to be deleted: the cache of pods is behind.
+        # The DaemonSet controller is about to delete a pod whose node does not match.
         and matching == pods_by_node.keys(),
         absent=absent,
         completed_without_pod=_completed_without_pod(
@@ -230,10 +232,10 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
 
 
 def current_pods(snapshot: Snapshot) -> dict[str, Pod]:
-    """Return the pod that speaks for each present node, by the node's name; none being deleted.
+    """Return the current pod of each existing node, by the node's name; none being deleted.
 
-    For a moment a node can have two (a replacement beside a pod about to be removed): the younger
-    one speaks for it.
+    For a moment a node can have two pods: a replacement and a pod that is about to be removed. The
+    younger one is the current one.
     """
     return {
         pod.node_name: pod
@@ -243,7 +245,7 @@ def current_pods(snapshot: Snapshot) -> dict[str, Pod]:
 
 
 def stray_pods(snapshot: Snapshot) -> list[Pod]:
-    """Return the pods that wait to be scheduled to a node that is not there."""
+    """Return the pods that wait to be scheduled to a node that does not exist."""
     return [
         pod
         for pod in snapshot.pods
@@ -256,12 +258,12 @@ def stray_pods(snapshot: Snapshot) -> list[Pod]:
 def _orphans(
     snapshot: Snapshot, known: AbstractSet[str], now: datetime
 ) -> tuple[list[Pod], datetime | None]:
-    """Return the pods that wait to be scheduled to a node that has gone, and when more are.
+    """Return the pods that wait for a deleted node, and when there may be more.
 
-    The DaemonSet controller does not hear of deleted nodes (addNode and updateNode in kubernetes
-    pkg/controller/daemon): it goes on counting such a node until a pod of the DaemonSet changes. A
-    node that is not in `known`, the names on record, may be too new for the cache of nodes: then
-    it takes some time. It may also have gone while this process was away.
+    The DaemonSet controller does not handle the deletion of nodes (addNode and updateNode in
+    kubernetes pkg/controller/daemon). It counts such a node until a pod of the DaemonSet changes. A
+    node without a record, not in `known`, may be too new for the cache of nodes, so it gets some
+    time. It may also have been deleted while this process was not running.
     """
     orphans: list[Pod] = []
     later: list[datetime] = []
@@ -288,7 +290,7 @@ def _terminating_nodes(snapshot: Snapshot, pods_by_node: Mapping[str, Pod]) -> f
 
 
 def _observed_daemon_set(job: Job, daemon_set: DaemonSet | None) -> DaemonSet | None:
-    """Return the DaemonSet if its controller has seen what was applied for the Job's spec.nodes."""
+    """Return the DaemonSet if its controller has observed the Job's newest spec.nodes."""
     if daemon_set is None or not daemon_set.is_observed:
         return None
     if daemon_set.nodes_hash != job.nodes_hash or has_too_many_terms(job):
@@ -297,7 +299,7 @@ def _observed_daemon_set(job: Job, daemon_set: DaemonSet | None) -> DaemonSet | 
 
 
 def _has_desired_placement(snapshot: Snapshot, daemon_set: DaemonSet) -> bool:
-    """Return whether the DaemonSet has the Job's choice of nodes, however it was changed since."""
+    """Return whether the DaemonSet still selects the Job's nodes."""
     template = build_pod_template(snapshot.job, gated=True, settings=snapshot.settings)
     return has_same_placement(daemon_set, {"spec": {"template": template}})
 
@@ -305,12 +307,12 @@ def _has_desired_placement(snapshot: Snapshot, daemon_set: DaemonSet) -> bool:
 def _agrees_with_daemon_set(
     daemon_set: DaemonSet, pods_by_node: Mapping[str, Pod], terminating: frozenset[str]
 ) -> bool:
-    """Return whether the pods here are those that the DaemonSet controller counted last.
+    """Return whether the cached pods are those that the DaemonSet controller counted last.
 
-    It counts nodes that should run a pod (desired), those of them with one (scheduled), and nodes
-    with a pod that they should not have (misscheduled); see `api.objects.DaemonSet`. Equal numbers
-    of nodes alone prove nothing: a desired node without a pod and an unwanted one with a pod make
-    the same number.
+    Its counters are nodes that should run a pod (desired), those of them with one (scheduled), and
+    nodes with a pod that they should not have (misscheduled); see `api.objects.DaemonSet`. Equal
+    numbers alone prove nothing: a desired node without a pod and another node with a pod that it
+    should not have add up to the same number.
     """
     return (
         daemon_set.scheduled == daemon_set.desired
@@ -319,7 +321,7 @@ def _agrees_with_daemon_set(
 
 
 def _matching_nodes(snapshot: Snapshot, names: Iterable[str]) -> frozenset[str]:
-    """Return which of these nodes may be desired, as far as their labels and names tell."""
+    """Return the nodes whose labels and names match the DaemonSet's node selection."""
     daemon_set = snapshot.owned_daemon_set
     if daemon_set is None:
         return frozenset()
@@ -330,8 +332,8 @@ def _matching_nodes(snapshot: Snapshot, names: Iterable[str]) -> frozenset[str]:
 def _count_desired(daemon_set: DaemonSet | None, unwanted: frozenset[str]) -> int:
     """Return how many nodes are desired.
 
-    `unwanted` are the nodes whose pod is being deleted because they do not match any more: they
-    count as misscheduled until it is gone.
+    `unwanted` are the nodes whose pod is being deleted because they no longer match. They count as
+    misscheduled until the pod is gone.
     """
     if daemon_set is None:
         return 0
@@ -341,10 +343,10 @@ def _count_desired(daemon_set: DaemonSet | None, unwanted: frozenset[str]) -> in
 def _add_absent(
     counted: int, snapshot: Snapshot, absence: Absence, present: AbstractSet[str]
 ) -> int:
-    """Return how many nodes are desired with the absent ones, by the DaemonSet's count of the rest.
+    """Return how many nodes are desired, the absent ones included.
 
-    `present` are the nodes with a pod. While the DaemonSet's count is behind, it may have an absent
-    node already, or still.
+    `counted` is the DaemonSet's count, `present` are the nodes with a pod. A DaemonSet's count that
+    is out of date may include an absent node.
     """
     daemon_set = snapshot.owned_daemon_set
     if daemon_set is None or not (absence.tainted or absence.uncounted):
@@ -356,11 +358,10 @@ def _add_absent(
 def _completed_without_pod(
     snapshot: Snapshot, ledger: Mapping[str, Evidence], known: AbstractSet[str], room: int
 ) -> frozenset[str]:
-    """Return the completed nodes without a pod, no more than there are desired nodes without one.
+    """Return the completed nodes without a pod, at most `room` of them.
 
-    `known` are the nodes that are counted already. Which of the others are wanted is not known. A
-    node that completed and lost its pod is wanted as long as the count of desired nodes leaves room
-    for it.
+    `known` are the nodes that are counted already. It is not known which of the others are desired.
+    A completed node without a pod counts as long as the number of desired nodes leaves room.
     """
     if room <= 0:
         return frozenset()
@@ -372,8 +373,8 @@ def _completed_without_pod(
         and (node := snapshot.nodes.get(name)) is not None
         and node.uid == evidence.node_uid
     }
-    # Where a pod is on its way out and the node has not completed, the room is that node's: another
-    # pod follows. (Or the node is not wanted any more; then there is room once the pod is gone.)
+    # A pod that is being deleted on a node that has not completed takes up room: another pod
+    # follows it. If the node is no longer desired, there is room once the pod is gone.
     ending = {pod.node_name for pod in snapshot.pods if pod.is_terminating}
     room -= len(ending - known - found)
     return frozenset(sorted(found)[: max(room, 0)])
@@ -385,12 +386,12 @@ def merge_evidence(snapshot: Snapshot) -> dict[str, Evidence]:
 
 
 def merge_records(snapshot: Snapshot) -> dict[str, NodeRecord]:
-    """Return what was recorded of each node, all shards as one."""
+    """Return the record of each node, all shards as one."""
     return report.merge_records(snapshot.reports)
 
 
 def is_older_than_node(pod: Pod, node: Node) -> bool:
-    """Return whether the pod was made before the node that has its node's name now."""
+    """Return whether the pod is older than its node, so that it belongs to an earlier one."""
     return (
         pod.created_at is not None
         and node.created_at is not None
@@ -402,9 +403,9 @@ def _is_kept_off_by_taint(snapshot: Snapshot, pod: Pod, node: Node) -> bool:
     """Return whether the pod waits to be scheduled to a node whose taints it does not tolerate.
 
     The node got the taint after the pod was created. The DaemonSet controller would not create
-    the pod now, but lets it stay; deleted, it comes again when the taint has gone. Taints that tell
-    a condition of the node (not-ready, unreachable, network-unavailable) do not count: such a node
-    is wanted, and unreachable.
+    the pod now, but does not delete it. Once deleted, it is created again when the taint is gone.
+    Taints for a condition of the node (not-ready, unreachable, network-unavailable) do not count:
+    such a node is desired, and unreachable.
     """
     daemon_set = snapshot.owned_daemon_set
     if pod.is_scheduled or not node.taints or daemon_set is None:

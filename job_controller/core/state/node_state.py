@@ -1,7 +1,7 @@
-"""Where one node stands: from its pod, the ledger and what was recorded of it before.
+"""The state of one node, from its pod, the ledger and its earlier record.
 
-A node's story only goes forward. Completed is for ever; failed holds until somebody asks for
-another try; what is not the task's fault (an eviction, a node that cannot be reached) is neither.
+State only moves forward. Completed is final. Failed is final until a retry is requested. Evictions
+and unreachable nodes are not failures of the task.
 """
 
 from __future__ import annotations
@@ -45,29 +45,29 @@ FAILED: Final = "Failed"
 UNREACHABLE: Final = "Unreachable"
 STATES: Final = (WAITING, ACTIVE, COMPLETED, FAILED, UNREACHABLE)
 
-# A task that printed the token and then exited has completed. So its exit is judged only when the
-# terminator has had the time to read the log and to enter the token: READ_LOG_GRACE after the
-# controller saw the exit if the ledger says that the log of this attempt was read to its end, else
-# UNREAD_LOG_GRACE, which is longer than a terminator takes to restart and to get its lease (15 s).
+# A task that printed the token and then exited has completed. So its exit is assessed only after
+# the terminator has had time to read the log and to record the token. READ_LOG_GRACE applies if the
+# ledger says that the log of this attempt was read to its end. Otherwise UNREAD_LOG_GRACE applies.
+# It is longer than a restarted terminator needs to get its lease (15 s).
 READ_LOG_GRACE: Final = timedelta(seconds=5)
 UNREAD_LOG_GRACE: Final = timedelta(seconds=30)
-# What is quoted of a reason that a container runtime gives for the end of a container.
+# The longest reason of a container's end that is quoted.
 REASON_LIMIT: Final = 64
-# The time between a node's failure and its last lines being in the ledger: its pod, if it is not
-# to be kept, goes after that.
+# The time for the terminator to record the last lines of a failed task. A pod that is not kept is
+# deleted after that.
 LAST_LINES_GRACE: Final = timedelta(seconds=10)
-# A pod on its node whose task has not started by then, without a known cause, is told about. An
-# image that is being pulled shows in the same way, so such a node fails late: after UNEXPLAINED_FACTOR
-# times the start patience.
+# The time after which a pod on its node without a started task and without a known cause is
+# reported. A node that pulls an image looks the same, so such a node fails late: after
+# UNEXPLAINED_FACTOR times the start timeout.
 UNEXPLAINED_REPORT_AFTER: Final = timedelta(seconds=45)
 UNEXPLAINED_FACTOR: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class NodeInputs:
-    """What is known about one desired node; `pod` is the one that stands for it.
+    """What is known about one desired node; `pod` is its current pod.
 
-    `blocking_taint` is the taint by which a condition of the node keeps the pod from being scheduled.
+    `blocking_taint` is the taint of a node condition that keeps the pod from being scheduled.
     """
 
     node: Node
@@ -79,11 +79,11 @@ class NodeInputs:
 
 @dataclass(frozen=True, slots=True)
 class NodeAssessment:
-    """A node's record as it should be, and what follows from it.
+    """A node's new record, and what follows from it.
 
-    `wake_at`: when time alone may change it. `replace_pod`: the pod belongs to a try that is over and
-    has to go for the next one to start; the node counts as waiting for that one meanwhile.
-    `delete_pod`: the pod of a failed node has nothing more to tell, and is not to be kept.
+    `wake_at`: the time at which it may change without an event. `replace_pod`: the pod belongs to
+    an earlier try and has to be deleted for the next one to start. Meanwhile the node counts as
+    waiting. `delete_pod`: all lines of the failed pod are recorded, and it is not to be kept.
     """
 
     record: NodeRecord
@@ -94,9 +94,9 @@ class NodeAssessment:
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """What holds for all nodes of a Job: its spec, its retry request, the patience, the time.
+    """What holds for all nodes of a Job: its spec, its retry request, the timeouts, the time.
 
-    `seen` is when the controller first saw what timers count from, see `sightings`. `ended_at` is
+    `seen` is when the controller first saw the start of each timer, see `first_seen`. `ended_at` is
     when the run ended by the controller's clock, None while it has not.
     """
 
@@ -108,7 +108,7 @@ class RunContext:
     ended_at: datetime | None = None
 
     def assess_node(self, inputs: NodeInputs) -> NodeAssessment:
-        """Return where the node stands now."""
+        """Return the state of the node now."""
         record = self._previous_record(inputs)
         if inputs.evidence is not None and inputs.evidence.is_completed:
             return NodeAssessment(_completed(record, inputs))
@@ -119,7 +119,7 @@ class RunContext:
         if record.retry != self.retry and (
             record.state == FAILED or not _is_of_pod(record, inputs.pod)
         ):
-            # The first pod since the retry: nothing counts from before, but how often it was tried.
+            # The first pod since the retry: of the earlier tries only their number counts.
             record = NodeRecord(
                 uid=record.uid,
                 state=WAITING,
@@ -130,7 +130,7 @@ class RunContext:
         return self._assess_unfinished(self._record_from_pod(record, inputs), inputs)
 
     def _assess_unfinished(self, record: NodeRecord, inputs: NodeInputs) -> NodeAssessment:
-        """Return where a node stands that neither completed nor failed before."""
+        """Return the state of a node that neither completed nor failed before."""
         failure, decidable_at = self._task_failure(record, inputs)
         if (failure is not None or decidable_at is not None) and self._predates_retry(inputs):
             record = self._record_before_retry(record, inputs)
@@ -149,18 +149,18 @@ class RunContext:
 
     @staticmethod
     def _record_before_retry(record: NodeRecord, inputs: NodeInputs) -> NodeRecord:
-        """Return the record of a node that failed before the retry that was asked for last.
+        """Return the record of a node that failed before the latest retry request.
 
-        It was not on record as failed yet: the next pod of the node is the one to be tried.
+        Its failure was not recorded yet. The next pod of the node is the retry.
         """
         assert inputs.record is not None
         return replace(record, retry=inputs.record.retry)
 
     def _assess_failed(self, record: NodeRecord, inputs: NodeInputs) -> NodeAssessment:
-        """Return the assessment on a node whose failure is on record, and on its pod.
+        """Return the assessment of a node whose failure is recorded, and of its pod.
 
-        The kubelet starts the task in a kept pod again and again. Where the pods of failures are
-        not wanted, it goes as soon as its last lines are known: its successor waits at the gate.
+        The kubelet restarts the task in a kept pod again and again. With `pods: Delete` the pod is
+        deleted as soon as its last lines are recorded. Its successor waits at the gate.
         """
         unwanted = self.spec.failure_policy.pods == "Delete" and record.pod_uid == inputs.pod.uid
         if not unwanted:
@@ -176,7 +176,7 @@ class RunContext:
         return NodeAssessment(record, wake_at=decidable_at)
 
     def _first_seen(self, fact: Fact) -> datetime:
-        """Return when the controller first saw this, which is now if it did not before."""
+        """Return when the controller first saw this, `now` for the first time."""
         sighting = self.seen.get(fact)
         return sighting.first if sighting is not None else self.now
 
@@ -205,13 +205,13 @@ class RunContext:
         if container is None or not has_started(pod):
             reason, message = self._waiting_reason(inputs)
             if record.reason == "PodRejected" and self._follows_rejected_pod(reason, inputs):
-                # The next pod of a node whose kubelet rejects them all.
+                # The next pod of a node whose kubelet rejects all of them.
                 reason, message = record.reason, record.message
             return replace(base, reason=reason, message=message)
         code, count = _last_code(container), ended_count(container)
         newly = count - base.finished_in_pod
-        # The kubelet keeps the last exit only: starts that nobody saw end count as it did. With
-        # its back-off of ten seconds and more they are few.
+        # The kubelet keeps only the last exit. Ends that the controller has not seen count like it.
+        # They are few: the kubelet waits ten seconds or more between restarts.
         ignored = (
             newly if newly > 0 and code is not None and self._rule_action(code) == "Ignore" else 0
         )
@@ -233,12 +233,12 @@ class RunContext:
         )
 
     def _follows_rejected_pod(self, reason: str, inputs: NodeInputs) -> bool:
-        """Return whether a pod follows one that was rejected, and has yet to show anything."""
+        """Return whether the pod follows a rejected one and shows no state yet."""
         was_rejected = pods_rejected(inputs.node, self.retry) in self.seen
         return not reason or (was_rejected and reason == "SchedulingGated")
 
     def _waiting_reason(self, inputs: NodeInputs) -> tuple[str, str]:
-        """Return reason and message for what keeps the task from starting, "" for nothing."""
+        """Return why the task does not start, as reason and message; "" for no reason."""
         cause = find_cause(inputs.pod)
         return (
             (cause.reason, cause.message) if cause is not None else self._unexplained_reason(inputs)
@@ -247,7 +247,7 @@ class RunContext:
     def _not_restarting_reason(
         self, record: NodeRecord, inputs: NodeInputs, count: int
     ) -> tuple[str, str]:
-        """Return reason and message for what keeps a task that has ended from starting again."""
+        """Return why a task that has ended does not start again, as reason and message."""
         pod = inputs.pod
         if disruption := find_disruption(pod):
             return disruption.reason, disruption.message
@@ -260,7 +260,7 @@ class RunContext:
         return "", ""
 
     def _was_recorded_as(self, inputs: NodeInputs, what: str) -> bool:
-        """Return whether the node is on record in that state, or for that reason."""
+        """Return whether the node's record has that state or reason."""
         known = inputs.record
         return (
             known is not None
@@ -270,7 +270,7 @@ class RunContext:
         )
 
     def _predates_retry(self, inputs: NodeInputs) -> bool:
-        """Return whether the pod's record was written before the retry that was asked for last."""
+        """Return whether the pod's record was written before the latest retry request."""
         known = inputs.record
         return (
             known is not None
@@ -280,18 +280,18 @@ class RunContext:
         )
 
     def _active_since(self, record: NodeRecord, pod: Pod) -> str:
-        """Return from when the node's deadline counts, by the controller's clock; "" for not yet.
+        """Return the start of the node's deadline, by the controller's clock; "" before it.
 
-        On record only for Jobs that have such a deadline: it has to survive the controller.
+        It is recorded only for Jobs with such a deadline, so that it survives a restart.
         """
         if self.spec.node_deadline_seconds is None or pod.started_at is None:
             return record.active_since
-        # Of pods that went before they had started anything, nothing counts.
+        # The time of a pod that was deleted before its task started does not count.
         has_begun = record.active_since and (record.attempts > 0 or _is_of_pod(record, pod))
         return record.active_since if has_begun else format_time(self.now)
 
     def _unexplained_reason(self, inputs: NodeInputs) -> tuple[str, str]:
-        """Return reason and message for a task that does not start, and nobody says why."""
+        """Return reason and message for a task that does not start without a known cause."""
         pod, fact = inputs.pod, self._not_starting(inputs)
         if fact is None or fact.kind != UNEXPLAINED:
             return "", ""
@@ -306,19 +306,19 @@ class RunContext:
         return "TaskNotStarted", words
 
     def _not_starting(self, inputs: NodeInputs) -> Fact | None:
-        """Return which fact keeps the task from starting, if the start patience counts from one."""
+        """Return the fact that keeps the task from starting, if the start timeout applies to it."""
         if inputs.blocking_taint is not None:
             return None
         return not_starting(inputs.node, inputs.pod, self.retry, self.seen)
 
     def _report_at(self, silent: Fact) -> datetime:
-        """Return when it is time to say that a task has not started, for a reason nobody gives."""
+        """Return when to report that a task has not started without a known cause."""
         return self._first_seen(silent) + min(
             UNEXPLAINED_REPORT_AFTER, timedelta(seconds=self.timeouts.start_seconds)
         )
 
     def _is_success(self, code: int | None) -> bool:
-        """Return whether a task that ended so has done its work, by the Job's own measure."""
+        """Return whether this exit code means success in the Job's completion mode."""
         return code == 0 and self.spec.completion.mode == "Exit"
 
     def _task_failure(
@@ -334,7 +334,7 @@ class RunContext:
         if container is None or code is None or record.state != ACTIVE:
             return None, None
         if self._is_success(code) or not record.finished_in_pod or pod.is_disrupted:
-            # A disruption is not the task's fault: the DaemonSet controller makes another pod.
+            # A disruption is no failure of the task: the DaemonSet controller creates another pod.
             return None, None
         fatal = self._rule_action(code) == "Fail"
         if (
@@ -350,7 +350,7 @@ class RunContext:
         return _failed(record, reason, _end_message(container), at=finished), None
 
     def _decidable_at(self, record: NodeRecord, inputs: NodeInputs) -> datetime:
-        """Return when the newest end of the task may be judged: a token in its log comes first."""
+        """Return when the newest end of the task may be assessed: after a token in its log."""
         if self.spec.completion.mode != "Log" or not record.finished_in_pod:
             return self.now
         pod, evidence = inputs.pod, inputs.evidence
@@ -363,7 +363,7 @@ class RunContext:
         if sighting is not None:
             seen_at = sighting.first
         else:
-            # It is on record from before this process, and the pod no longer shows it.
+            # An earlier process recorded this end, and the pod no longer shows it.
             ours = (known.first for fact, known in self.seen.items() if fact.uid == pod.uid)
             seen_at = min(ours, default=self.now)
         return seen_at + (READ_LOG_GRACE if was_read else UNREAD_LOG_GRACE)
@@ -371,10 +371,10 @@ class RunContext:
     def _unreachable(
         self, record: NodeRecord, inputs: NodeInputs
     ) -> tuple[NodeRecord | None, datetime | None]:
-        """Return the record of a node that is not Ready for too long, or None and from when on.
+        """Return the record of an unreachable node, or None and when it becomes unreachable.
 
-        A node that is on record as unreachable stays so until it is Ready, whatever this process
-        has seen of it. A Ready node whose condition keeps the pod off is as good as not Ready.
+        A node that is recorded as unreachable stays so until it is Ready, also after a restart of
+        the controller. A Ready node counts as not Ready while its condition keeps the pod off.
         """
         node = inputs.node
         if inputs.blocking_taint is None and (node.ready or node.ready_changed_at is None):
@@ -390,7 +390,7 @@ class RunContext:
     def _timeout_failure(
         self, record: NodeRecord, inputs: NodeInputs
     ) -> tuple[NodeRecord | None, datetime | None]:
-        """Return a failure by time: the node's deadline, or what keeps a task from starting."""
+        """Return a failure by time: the node's deadline or a start timeout."""
         limits: list[tuple[datetime, str, str]] = []
         seconds, pod = self.spec.node_deadline_seconds, inputs.pod
         began = parse_time(record.active_since)
@@ -416,7 +416,7 @@ class RunContext:
     ) -> tuple[datetime, str, str]:
         """Return when a task that does not start fails its node, with reason and message.
 
-        Without a reason: when to look again, since it is time to tell.
+        The reason is "" if only the time of the next report is known.
         """
         if record.reason not in _START_FAILURES or (
             fact.kind == UNEXPLAINED and record.reason != "TaskNotStarted"
@@ -432,7 +432,7 @@ class RunContext:
         return limit, _START_FAILURES[record.reason], record.message
 
     def _rule_action(self, code: int) -> str:
-        """Return what the first rule with this exit code says, `Retry` when none has it."""
+        """Return the action of the first rule with this exit code, `Retry` without a rule."""
         for rule in self.spec.failure_policy.rules:
             if code in rule.exit_codes:
                 return rule.action
@@ -453,7 +453,7 @@ _CREATE_FAILURES: Final = frozenset({"ImagePullFailed", "ContainerStartFailed"})
 
 
 def unreachable_reason(node: Node, blocking_taint: Taint | None) -> tuple[str, str]:
-    """Return reason and message of a node that is not Ready, or that a taint keeps the pod off."""
+    """Return reason and message for a node that is not Ready or keeps its pod off."""
     if blocking_taint is not None and (node.ready or node.ready_changed_at is None):
         return (
             "NodeTainted",
@@ -485,7 +485,7 @@ def _completed(record: NodeRecord, inputs: NodeInputs) -> NodeRecord:
     started = container.started_at if own_pod and container is not None else None
     attempts = 1
     if own_pod and container is not None:
-        # The pod may have started and completed since the record was made, of a pod before it.
+        # The record may be of an earlier pod: this one may have started and completed since.
         attempts = _attempts_before(record, inputs.pod) + container.restart_count + 1
     code = container.exit_code if own_pod and container is not None else None
     finished_at = f"{evidence.completed_at[:19]}Z"
@@ -521,9 +521,9 @@ _QUOTED_LINE: Final = re.compile(r": '.*'\Z", re.DOTALL)
 
 
 def _with_last_line(record: NodeRecord, inputs: NodeInputs) -> NodeRecord:
-    """Return the record with the last line that the task wrote, which usually says why.
+    """Return the record with the last line of the task's log, which usually names the cause.
 
-    Once only: a kept pod is started again and writes other lines, which say nothing of this end.
+    It is added once. A kept pod is restarted and writes other lines, unrelated to this end.
     """
     evidence = inputs.evidence
     if evidence is None or not evidence.last_lines or evidence.pod_uid != record.pod_uid:

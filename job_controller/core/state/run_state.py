@@ -1,4 +1,4 @@
-"""Where the run stands as a whole: going on, held, completed or failed, and why."""
+"""The state of the run as a whole: in progress, paused, succeeded or failed, and why."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ RUN_FAILED: Final = "Failed"
 class RunState:
     """The state of the run, with the reason for its condition.
 
-    `message` is what is on record already; `render.messages` makes it where it is empty. `allowed`
-    is how many nodes may fail. `wake_at` is when time alone may change the state.
+    `message` is the recorded one; `render.messages` fills in an empty one. `allowed` is how many
+    nodes may fail. `wake_at` is when the state may change without an event.
     """
 
     state: str
@@ -35,10 +35,10 @@ class RunState:
 
 
 def evaluate_run(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> RunState:
-    """Return where the run stands.
+    """Return the state of the run.
 
-    Completed and failed are final, but for a retry asked for by annotation, which opens a failed
-    run again. A run never fails for want of nodes or pods: it waits, and its status says for what.
+    Succeeded and failed are final; only a retry request opens a failed run again. A run never fails
+    because it lacks nodes or pods: it waits, and its status says for what.
     """
     job = snapshot.job
     if job.is_true(names.CONDITION_COMPLETE):
@@ -50,13 +50,13 @@ def evaluate_run(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> RunSt
         return _recorded_state(job, names.CONDITION_FAILED, RUN_FAILED)
     run = _evaluate_unfinished(snapshot, counts, now)
     if run.state == RUN_SUCCEEDED and snapshot.report_refusal:
-        # The record outlives the Job, so the Job is not complete before the record says so.
+        # The report outlives the Job, so it has to be complete before the Job is.
         return RunState(RUN_IN_PROGRESS)
     return run
 
 
 def _evaluate_unfinished(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> RunState:
-    """Return where a run stands that has not ended on record."""
+    """Return the state of a run whose end is not recorded."""
     job = snapshot.job
     if counts.is_complete:
         return RunState(RUN_SUCCEEDED, "AllNodesCompleted")
@@ -75,11 +75,11 @@ def _recorded_state(job: Job, type_: str, state: str) -> RunState:
 
 
 def _by_report(snapshot: Snapshot) -> RunState | None:
-    """Return that the run has succeeded when its report says so already, of this very spec.
+    """Return that the run has succeeded if its report says so, for the current spec.
 
-    The report is written before the Job. A pass that sees the one and not the other (a crash
-    between the two, an answer that was lost) must not take back what was said. What was said of an
-    older spec is no answer to the one that stands: the Job was changed in between.
+    The report is written before the Job's status. After a crash between the two, or a lost
+    response, the recorded success must not be taken back. A report about an older spec does not
+    count: the Job was changed in between.
     """
     first = snapshot.first_report
     if first is None or first.status.get("phase") != names.PHASE_SUCCEEDED:
@@ -94,15 +94,15 @@ def _by_report(snapshot: Snapshot) -> RunState | None:
 def _by_nodes(job: Job, counts: NodeCounts) -> RunState | None:
     """Return what failed and unreachable nodes mean for the run, None when nothing yet.
 
-    While nobody knows how many nodes are desired (the DaemonSet is created again), a percentage of
-    them says nothing; and the newest limit says nothing of the nodes of an older `spec.nodes`.
+    While the DaemonSet is created again, the number of desired nodes is unknown, and so is a
+    percentage of it. The newest limit does not apply to the nodes of an older `spec.nodes`.
     """
     if not counts.desired_is_known or not counts.nodes_spec_is_applied:
         return None
     failed, unreachable = counts.names(FAILED), counts.names(UNREACHABLE)
     policy = job.spec.failure_policy
-    # The DaemonSet may be newer than what is known of nodes and pods: a node that has just failed
-    # and gone is a failure among as many nodes as there were.
+    # The DaemonSet may be newer than the caches of nodes and pods. A node that failed and was then
+    # deleted is still a failure among the earlier number of nodes.
     desired = max(counts.desired, len(counts.nodes) + len(counts.absent))
     allowed = allowed_failures(policy.max_failed_nodes, desired)
     over = len(failed) + len(unreachable) > allowed
@@ -125,11 +125,11 @@ def _by_deadline(job: Job, now: datetime) -> RunState | None:
 
 
 def deadline(job: Job, now: datetime) -> datetime | None:
-    """Return when the run's deadline is, None for none, or none while it is suspended.
+    """Return the run's deadline, None without one and while the run is suspended.
 
-    Time spent suspended, and the time before a retry, do not count: the clock starts again when
-    the Suspended or the Failed condition goes back to False. While one of them is True and the run
-    is about to go on, that is now.
+    Time spent suspended, and the time before a retry, do not count. The clock starts again when
+    the Suspended or the Failed condition becomes False. While one of them is True and the run is
+    about to continue, it starts now.
     """
     seconds = job.spec.active_deadline_seconds
     began = parse_time(job.status.get("startTime"))
@@ -146,7 +146,7 @@ def deadline(job: Job, now: datetime) -> datetime | None:
 
 
 def allowed_failures(limit: int | str, desired: int) -> int:
-    """Return how many nodes may fail: a number, or a percentage of the desired nodes, rounded down.
+    """Return how many nodes may fail: a number, or a percentage of the desired nodes.
 
     Rounded down as maxUnavailable is: 10% of 5 nodes is none.
     """

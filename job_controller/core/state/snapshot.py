@@ -16,16 +16,18 @@ from job_controller.core.state.first_seen import Sightings
 class Snapshot:
     """One Job and what belongs to it, as the caches have it.
 
-    `daemon_set` is the object of the Job's DaemonSet name, whoever owns it. `pods` are those its
-    owner reference leads to. `failed_create_message` is the last message of the DaemonSet controller that
-    the API server would not take a pod, "" when there is none, None when it was not looked for.
-    `daemon_set_refusal` is what the API server
-    said when the DaemonSet itself was last applied, "" when it took it; `report_refusal`,
-    `gate_refusal` and `deletion_refusal` are the same for writes of JobReports, for the opening of
-    scheduling gates, and for the deletion of pods or of a failed run's DaemonSet. Each holds up
-    only what depends on it, and the soonest of them is tried again in `retry_seconds`. `seen` is
-    when the controller first saw what its timers count from. `is_dry_run_done`: in this pass the API
-    server has said that it would take the DaemonSet of a Job that has not started.
+    `daemon_set` is the object with the Job's DaemonSet name, whoever owns it. `pods` are those of
+    the Job's own DaemonSet, by owner reference. `failed_create_message` is the newest message of
+    the DaemonSet controller about a refused pod, "" without one, None before the events were read.
+
+    `daemon_set_refusal` is the API server's error for the last apply of the DaemonSet, "" if it was
+    accepted. `report_refusal`, `gate_refusal` and `deletion_refusal` are the same for writes of
+    JobReports, for the removal of scheduling gates, and for the deletion of pods or of a failed
+    run's DaemonSet. Each blocks only the actions that depend on it. The next retry of any of them
+    is due in `retry_seconds`.
+
+    `seen` is when the controller first saw the start of each timer. `is_dry_run_done`: in this
+    reconcile the API server has accepted the DaemonSet of a Job that has not started.
     """
 
     job: Job
@@ -56,12 +58,12 @@ class Snapshot:
 
     @property
     def first_report(self) -> JobReport | None:
-        """The shard of the run's report that has its summary, None while there is none."""
+        """The shard of the run's report with its summary, None while there is none."""
         return next((report for report in self.reports if report.shard == 0), None)
 
     @property
     def owned_daemon_set(self) -> DaemonSet | None:
-        """The Job's own, living DaemonSet: None when there is none, or it is somebody else's."""
+        """The Job's own DaemonSet, None if it is missing, terminating or somebody else's."""
         found = self.daemon_set
         if found is None or found.owner_uid != self.job.uid or found.is_terminating:
             return None

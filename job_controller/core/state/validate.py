@@ -1,4 +1,4 @@
-"""What is wrong with a Job's spec that the CRD cannot tell at apply."""
+"""Errors in a Job's spec that the CRD cannot find at apply."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from job_controller.core.text.sanitize import single_line
 
 # The reason of the condition, and of the event, that says so.
 INVALID_TOKEN: Final = "InvalidCompletionToken"  # noqa: S105 - no secret
-# A pattern of the largest size that the CRD takes fits with what is said of it.
+# A pattern of the CRD's largest size fits, with the words about it.
 _ERROR_LIMIT = 1024
 
 

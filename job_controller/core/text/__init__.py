@@ -1,1 +1,1 @@
-"""Texts: lists of names made short, and what others wrote made safe to show."""
+"""Texts: lists of names are shortened, and foreign texts are made safe to show."""

@@ -33,7 +33,7 @@ def fold(node_names: Iterable[str], *, limit: int = 1024) -> str:
 
 
 def _fold_all(unique: Sequence[str]) -> list[tuple[str, int]]:
-    """Return (text, number of names) for each group, in the order of the first name in each."""
+    """Return (text, number of names) for each group, ordered by its first name."""
     by_shape: dict[tuple[str, str], list[str]] = defaultdict(list)
     alone: list[str] = []
     for name in unique:

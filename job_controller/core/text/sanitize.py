@@ -1,4 +1,4 @@
-"""Texts from elsewhere, made fit for a status, an event or a terminal."""
+"""Foreign texts, made safe for a status, an event or a terminal."""
 
 from __future__ import annotations
 
