@@ -10,9 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from daemonset_job.process.durations import parse_duration
-
 from daemonset_job.api import names
+from daemonset_job.process.durations import parse_duration
 
 _HIGHEST_PORT = 65535
 # As for durations in a Job's spec.

@@ -50,8 +50,8 @@ from job_controller.core.state.absence import find_tainted
 from job_controller.core.state.first_seen import (
     ObservedObjects,
     Sightings,
-    nodes_not_ready_for,
     node_not_ready,
+    nodes_not_ready_for,
     shift_sightings,
     update_sightings,
 )

@@ -1,7 +1,7 @@
-"""What the terminator knows of the cluster, and which Job a change concerns.
+"""The terminator's caches, and which Job a change affects.
 
-Shell, over kube. Jobs, DaemonSets, pods by the label selector, JobReports, and of nodes only
-their metadata: name, UID, creation time and labels are all that counting takes.
+Shell, over kube. It caches Jobs, DaemonSets, pods by the label selector and JobReports. Of nodes it
+caches the metadata only: counting needs name, UID, creation time and labels.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,22 +33,22 @@ JobKey = tuple[str, str]
 
 
 class Listener(Protocol):
-    """Who is told of changes; called in the middle of things, so it must be quick."""
+    """Is called on changes, from within the caches; it must return quickly and not await."""
 
     def job_affected(self, key: JobKey, *, debounced: bool) -> None:
-        """Take note that a Job may look different now; `debounced`: more of this is to come."""
+        """Handle a change that affects a Job; `debounced`: further changes may follow."""
         ...
 
     def report_changed(self, report: JobReport) -> None:
-        """Take note that a report is new, different or gone."""
+        """Handle the creation, change or deletion of a report."""
         ...
 
     def job_deleted(self, job: Job) -> None:
-        """Take note that a Job does not exist any more; one of its name may."""
+        """Handle the deletion of a Job; another one of its name may exist."""
         ...
 
     def needs_records(self, job_uid: str) -> bool:
-        """Return whether evidence of that run, whose Job may be gone, is yet to be entered."""
+        """Return whether evidence of that run, whose Job may be deleted, is still pending."""
         ...
 
 
@@ -96,7 +96,7 @@ class Caches(SharedInformers):
             lambda raw: parse_cached_report(raw, self._needs_records),
             self._report_changed,
             RUN_INDEX,
-            # Whose report is kept whole is known once the Jobs are.
+            # The Jobs decide which reports are cached whole.
             after=self._jobs,
         )
         self.full_reports = FullReports(client, self._reports.store, is_needed=self._needs_records)
@@ -104,12 +104,12 @@ class Caches(SharedInformers):
     # --- reading -------------------------------------------------------------------------
 
     def job(self, key: JobKey) -> Job | None:
-        """Return the Job of that key, with what of its spec the terminator asks for."""
+        """Return the Job of that key, with the parts of its spec that the terminator needs."""
         found = self._jobs.store.get(key)
         return None if found is None else expand_job_placement(found)
 
     def jobs(self) -> list[Job]:
-        """Return all Jobs, without what chooses their nodes."""
+        """Return all Jobs, without the fields that select their nodes."""
         return self._jobs.store.values()
 
     def has_job(self, uid: str) -> bool:
@@ -117,14 +117,14 @@ class Caches(SharedInformers):
         return bool(self._jobs.store.by_index("uid", uid))
 
     def daemon_set_of(self, job: Job) -> DaemonSet | None:
-        """Return the DaemonSet of the Job's name; whether it is the Job's own, its UIDs tell."""
+        """Return the DaemonSet of the Job's name; check its owner UID before using it."""
         return self._daemon_sets.store.get((job.namespace, job.daemon_set_name))
 
     def pods_of(self, daemon_set: DaemonSet) -> list[Pod]:
         """Return the pods that the DaemonSet controls, by owner reference and not by label.
 
-        Only those of its namespace: whoever may create pods elsewhere writes any UID there, and
-        what their logs say would count for this DaemonSet's Job.
+        Only pods of its namespace count. A user who may create pods elsewhere can write any UID
+        into them, and their logs would count for this DaemonSet's Job.
         """
         return self._pods.store.by_index("owner", f"{daemon_set.namespace}/{daemon_set.uid}")
 
@@ -172,7 +172,7 @@ class Caches(SharedInformers):
         assert report is not None
         self._listener.report_changed(report)
         self.full_reports.release(report.job_uid)
-        # A complete Job waits for nothing but its record: nothing is left to come in crowds.
+        # A complete Job waits for its record only, so no burst of changes follows.
         key = (report.namespace, report.job_name)
         job = self._jobs.store.get(key)  # its conditions are there without unpacking its spec
         is_complete = job is not None and job.is_true(names.CONDITION_COMPLETE)
@@ -180,7 +180,7 @@ class Caches(SharedInformers):
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         if old is not None and new is not None and old.uid == new.uid:
-            # Jobs that choose nodes by a label that changed; a heartbeat changes none.
+            # Jobs that select nodes by a changed label; a heartbeat changes none.
             for label in sorted(changed_keys(old.labels, new.labels)):
                 for found in self._daemon_sets.store.by_index("node label", label):
                     self._wake_owner(found, debounced=True)

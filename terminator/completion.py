@@ -1,6 +1,6 @@
-"""The terminator's own count: which nodes are desired, which completed, whether the Job may go.
+"""The terminator's own count of desired and completed nodes, and whether the Job may be deleted.
 
-Pure, and independent of the controller's count on purpose: a Job is deleted only when both agree.
+Pure, and independent of the controller's count on purpose: a Job is deleted only if both agree.
 Everything is keyed by UID. A pod counts only if its DaemonSet's UID is that of the DaemonSet that
 the Job's UID owns; labels and names prove nothing.
 """
@@ -18,8 +18,8 @@ from daemonset_job.api.report import Evidence, JobReport, NodeRecord, merge_evid
 from daemonset_job.api.times import format_time, parse_time
 from terminator.node_selection import find_unselected_node
 
-# A complete Job whose time to live is over goes when this count agrees. While no task is at work
-# (a node that joined later and cannot get its pod), what keeps it may do so for this long.
+# A complete Job whose TTL is over is deleted when this count agrees. While no task is running (a
+# node joined later and cannot get its pod), a disagreement delays the deletion for this long only.
 OVERDUE_SECONDS = 600
 # States of nodes in JobReport.status.nodeStates.
 _ACTIVE = "Active"
@@ -31,11 +31,13 @@ _UNREACHABLE = "Unreachable"
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One Job and what the caches hold around it.
+    """One Job and the objects around it in the caches.
 
-    `pods` may hold any pods; what does not belong to the Job is passed over. `nodes` are the
-    current nodes by name, those without a pod too, `ledger` the evidence of this run, and `records`
-    what the controller recorded of its nodes, both by name of the node.
+    Attributes:
+        pods: Any pods; those that do not belong to the Job are ignored.
+        nodes: The current nodes by name, also those without a pod.
+        ledger: The evidence of this run, by name of the node.
+        records: The controller's records of this run, by name of the node.
     """
 
     job: Job
@@ -48,20 +50,20 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Where the run stands, in names of nodes.
+    """The state of a run, as names of nodes.
 
     Attributes:
         desired: The nodes on which the DaemonSet controller keeps a pod.
-        completed: Those of them that stand in the ledger by their UID.
-        failed: Those of the rest that the controller recorded as failed.
-        recorded: Those whose end, whichever, stands in the controller's record.
+        completed: Desired nodes with a completion in the ledger under their UID.
+        failed: Other desired nodes that the controller recorded as failed.
+        recorded: Desired nodes that the controller recorded as completed or failed.
         absent: Other nodes that match and have completed or failed, without a pod. They are desired
-            unless a taint that an administrator chose keeps pods off them, which is not known here.
-        running: Those desired that have neither completed nor failed, whose pod is at work, between
-            two starts of the task too, and which are not on record as unreachable.
-        has_failures: Whether any node is on record as failed, desired or not.
-        has_completions: Whether any node stands in the ledger as completed, desired or not.
-        inexact: Why `desired` is not known to be all desired nodes, "" if it is.
+            unless an administrator's taint keeps pods off them. Taints are not known here.
+        running: Desired nodes that have neither completed nor failed, whose pod runs the task or is
+            about to restart it, and which are not recorded as unreachable.
+        has_failures: Whether any node is recorded as failed, desired or not.
+        has_completions: Whether any node has a completion in the ledger, desired or not.
+        inexact: Why `desired` may not be all desired nodes, "" if it is.
     """
 
     desired: frozenset[str]
@@ -76,20 +78,23 @@ class Count:
 
     @property
     def active(self) -> frozenset[str]:
-        """The desired nodes that have neither completed nor failed."""
+        """Return the desired nodes that have neither completed nor failed."""
         return self.desired - self.completed - self.failed
 
     @property
     def all_completed(self) -> bool:
-        """Whether every desired node is completed, and there is at least one."""
+        """Return whether every desired node is completed, and there is at least one."""
         return not self.inexact and bool(self.desired) and self.completed == self.desired
 
 
 @dataclass(frozen=True, slots=True)
 class DeletionDecision:
-    """Whether the Job may be deleted now: if not, why in words, and when time alone changes it.
+    """Whether the Job may be deleted now.
 
-    `is_overdue`: its time to live is over, and what keeps it may do so for a limited time only.
+    Attributes:
+        blocked_by: Why it may not be deleted, "" if it may.
+        wake_at: When time alone changes the decision, None if it does not.
+        is_overdue: Whether its TTL is over, so that the reason delays it for a limited time only.
     """
 
     blocked_by: str = ""
@@ -98,17 +103,17 @@ class DeletionDecision:
 
     @property
     def may_delete(self) -> bool:
-        """Whether nothing stands in the way."""
+        """Return whether the Job may be deleted."""
         return not self.blocked_by
 
 
 def merge_ledger(job: Job, reports: Iterable[JobReport]) -> dict[str, Evidence]:
-    """Return the ledger of this run, all shards as one: node name to evidence."""
+    """Return the evidence of this run from all shards, by name of the node."""
     return merge_evidence(_of_run(job, reports))
 
 
 def merge_records(job: Job, reports: Iterable[JobReport]) -> dict[str, NodeRecord]:
-    """Return what the controller recorded of this run's nodes, all shards as one."""
+    """Return the controller's records of this run from all shards, by name of the node."""
     return report.merge_records(_of_run(job, reports))
 
 
@@ -128,10 +133,10 @@ def owned_pods(job: Job, daemon_set: DaemonSet | None, pods: Iterable[Pod]) -> l
 
 
 def pod_belongs_to_node(pod: Pod, node: Node | None) -> bool:
-    """Return whether what this pod's log says is said of this node.
+    """Return whether this pod ran on this node, and not on a deleted node of the same name.
 
-    A pod made before the node belonged to a deleted node of the same name. API times are whole
-    seconds of the API server's clock, so equal ones pass.
+    A pod older than the node belonged to a deleted one. API times are whole seconds of the API
+    server's clock, so equal times pass.
     """
     if node is None or not node.uid or node.name != pod.node_name:
         return False
@@ -141,7 +146,7 @@ def pod_belongs_to_node(pod: Pod, node: Node | None) -> bool:
 
 
 def count_nodes(snapshot: Snapshot) -> Count:
-    """Return where the run stands."""
+    """Return the state of the run."""
     job, daemon_set = snapshot.job, snapshot.daemon_set
     pods = owned_pods(job, daemon_set, snapshot.pods)
     desired = frozenset(pod.node_name for pod in pods if not pod.is_terminating and pod.node_name)
@@ -164,8 +169,8 @@ def count_nodes(snapshot: Snapshot) -> Count:
         pod.node_name
         for pod in pods
         if pod.node_name in active
-        # Bound, and its containers have not ended for good: its task is being started, runs, or
-        # is about to be started again. One that never starts fails with time.
+        # Bound and not terminal: its task is starting, running, or about to be restarted. A task
+        # that never starts fails after a timeout.
         and pod.is_scheduled
         and not pod.is_terminating
         and not pod.is_terminal
@@ -189,12 +194,11 @@ def count_nodes(snapshot: Snapshot) -> Count:
 def decide_deletion(
     job: Job, count: Callable[[], Count], now: datetime, overdue_since: datetime | None = None
 ) -> DeletionDecision:
-    """Return whether the Job may be deleted; counts only when the answer depends on it.
+    """Return whether the Job may be deleted; calls `count` only if the decision depends on it.
 
-    A complete one, once both counts agree and its time to live is over: at once, unless
-    `ttlSecondsAfterFinished` says otherwise. One with failed nodes, be they within the limit, only
-    if that says so. `overdue_since` is since when each answer was that it is overdue, None if the
-    last one was not.
+    A complete Job is deleted when both counts agree and its TTL (default 0) has passed. A Job with
+    failed nodes is deleted only if a TTL is set, even if the failures are within maxFailedNodes.
+    `overdue_since` is the time since which every decision was overdue, None if the last was not.
     """
     if job.is_terminating:
         return DeletionDecision("the Job is being deleted")
@@ -225,10 +229,10 @@ def _decide_for_complete(
         return DeletionDecision(blocked_by)
     found = job.condition(names.CONDITION_COMPLETE)
     if ttl_seconds is None and found is not None and found.reason == "CompletedWithinFailureLimit":
-        # A failed node is to be tried again, and does not count as failed meanwhile.
+        # A failed node is being retried, and does not count as failed meanwhile.
         return DeletionDecision(blocked_by)
-    # The controller has counted it as complete. Nodes that came later are served, but none of them
-    # keeps it without end.
+    # The controller has counted it as complete. Nodes that joined later run the task, but delay the
+    # deletion for a limited time only.
     limit = overdue_since + timedelta(seconds=OVERDUE_SECONDS)
     return (
         DeletionDecision() if now >= limit else DeletionDecision(blocked_by, limit, is_overdue=True)
@@ -256,10 +260,10 @@ def _is_completed(name: str, snapshot: Snapshot) -> bool:
 
 
 def _is_recorded(name: str, snapshot: Snapshot, states: AbstractSet[str]) -> bool:
-    """Return whether the controller recorded such an end of the node.
+    """Return whether the controller recorded one of `states` for the node.
 
-    A failure is no end any more once another try was asked for, though its record stands until the
-    pod of that try is there.
+    A failure does not count once a retry was requested, although its record remains until the pod
+    of the retry exists.
     """
     node, record = snapshot.nodes.get(name), snapshot.records.get(name)
     if node is None or record is None or not node.uid:
@@ -270,12 +274,12 @@ def _is_recorded(name: str, snapshot: Snapshot, states: AbstractSet[str]) -> boo
 
 
 def _find_inexactness(snapshot: Snapshot, desired: frozenset[str], leaving: frozenset[str]) -> str:
-    """Return why the desired nodes are not known, "" if they are.
+    """Return why the desired nodes are not known for certain, "" if they are.
 
-    `leaving` are nodes whose only pod is being deleted: one that still matches is desired, and its
-    next pod is yet to come. Equal numbers are no proof: the DaemonSet controller counts separately
-    nodes that want a pod (desired), those of them that have one (scheduled), and nodes that keep a
-    pod although they do not want one any more (misscheduled).
+    `leaving` are nodes whose only pod is being deleted. If such a node still matches, it is desired
+    and waits for its next pod. Equal numbers alone prove nothing. The DaemonSet controller counts
+    nodes that should have a pod (desired), those of them that have one (scheduled), and other nodes
+    that have one (misscheduled).
     """
     found = snapshot.daemon_set
     if found is None or not _is_owned(snapshot.job, found):
@@ -293,11 +297,11 @@ def _find_inexactness(snapshot: Snapshot, desired: frozenset[str], leaving: froz
 
 
 def _absent_nodes(snapshot: Snapshot, desired: frozenset[str]) -> tuple[frozenset[str], str]:
-    """Return the nodes without a pod that have ended, and in words one that has not, "" for none.
+    """Return the ended nodes without a pod, and a message about an unfinished one, "" for none.
 
-    A node that is not Ready leaves the DaemonSet's counters once its pod has gone, and its work may
-    be undone. The controller's report says which nodes have begun; it calls a node removed that
-    does not count any more. Of taints nothing is known here.
+    A node that is not Ready leaves the DaemonSet's counters once its pod is deleted, perhaps before
+    its task has completed. The controller's report shows which nodes have started, and records
+    nodes as removed that no longer count. Taints are not known here.
     """
     found = snapshot.daemon_set
     if found is None:
@@ -317,7 +321,7 @@ def _absent_nodes(snapshot: Snapshot, desired: frozenset[str]) -> tuple[frozense
 
 
 def _has_begun(name: str, snapshot: Snapshot) -> bool:
-    """Return whether the node's task is on record as started, and the node not as removed."""
+    """Return whether the node's task is recorded as started, and the node not as removed."""
     node, record = snapshot.nodes.get(name), snapshot.records.get(name)
     if node is None or record is None or record.uid != node.uid or record.state == _REMOVED:
         return False
@@ -327,10 +331,10 @@ def _has_begun(name: str, snapshot: Snapshot) -> bool:
 def _find_mismatch(
     snapshot: Snapshot, found: DaemonSet, desired: frozenset[str], leaving: frozenset[str]
 ) -> str:
-    """Return which pod does not fit the DaemonSet's choice of nodes, "" if all do.
+    """Return which pod is not on a node that the DaemonSet selects, "" for none.
 
-    A pod on a node that does not match is about to be deleted: the cache of pods is behind, and
-    equal numbers are a coincidence.
+    Such a pod is about to be deleted: the cache of pods is stale, and equal numbers are a
+    coincidence.
     """
     affinity = NodeAffinity(found.pod_spec)
     for name in sorted((desired | leaving) & snapshot.nodes.keys()):
@@ -343,7 +347,7 @@ def _find_mismatch(
 
 
 def _find_unusable(job: Job, found: DaemonSet) -> str:
-    """Return why the DaemonSet's counters say nothing of what the Job asks for, "" if they do."""
+    """Return why the DaemonSet's counters are not those of the Job's spec, "" if they are."""
     if found.is_terminating:
         return "its DaemonSet is being deleted"
     if not found.is_observed:
@@ -366,13 +370,13 @@ def _find_disagreement(job: Job, count: Count) -> str:
 
 
 def _record_incomplete(job: Job, count: Count) -> str:
-    """Return what the controller has yet to tell: what outlives the Job has to be whole first."""
+    """Return which part of the report is missing, "" for none: the report outlives the Job."""
     missing = len(count.desired - count.recorded)
     if missing:
         return f"the JobReport lacks the final state of {missing} nodes"
     reported, least = job.reported_desired, len(count.desired)
     if reported is not None and not least <= reported <= least + len(count.absent):
-        # Nodes came or went since the controller's last word, which is also the report's.
+        # Nodes joined or left since the controller's last count, which is also the report's.
         return f"status reports {reported} desired nodes, but there are {least}"
     return ""
 

@@ -1,6 +1,6 @@
-"""What the terminator is told: environment, and a mounted file that speaks louder and may change.
+"""The terminator's configuration: environment variables, overridden by a mounted file.
 
-Reads, checks, and says what is wrong and how to put it right; connects to nothing.
+Reads and validates it, and describes each problem with its fix. Connects to nothing.
 """
 
 import re
@@ -9,9 +9,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import yaml
-from daemonset_job.process.durations import parse_duration
 
 from daemonset_job.api import names
+from daemonset_job.process.durations import parse_duration
 from daemonset_job.process.logging_setup import LEVELS
 
 DEFAULT_PATH = "/etc/terminator/config.yaml"
@@ -20,7 +20,7 @@ _NAMESPACE = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 
 
 class ConfigError(ValueError):
-    """The configuration cannot be used; one line per problem: where, what, and the fix."""
+    """The configuration is invalid; one line per problem with its place, and the fix."""
 
     def __init__(self, problems: list[str]) -> None:
         self.problems = problems
@@ -33,8 +33,8 @@ class Config:
 
     `namespaces` empty: all. `termination_word`: the token of Jobs that name none. `max_streams`:
     logs followed at a time. `short_reads`: reads of a log's end at a time. `flush_interval`: how
-    long evidence waits for more of it before it is entered. `resync_period`: how often every Job
-    is looked at without an event.
+    long evidence waits for more of it before it is written. `resync_period`: how often every Job
+    is reconciled without an event.
     """
 
     namespaces: tuple[str, ...] = ()

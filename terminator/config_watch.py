@@ -1,9 +1,9 @@
-"""Notices that the mounted configuration file has changed, and hands its text on.
+"""Watches the mounted configuration file, and passes its text on when it has changed.
 
 Shell. A ConfigMap's files are symbolic links into a directory ``..data``, itself a link that the
-kubelet swaps: the file never changes, its directory does. So the directory is watched, with
-watchdog, and what counts is whether the text is another one. A slow look besides catches what
-the file system does not report.
+kubelet swaps: the file never changes, its directory does. So watchdog watches the directory,
+and the text is compared with the former one. A slow poll finds changes that the file system does
+not report.
 """
 
 import asyncio
@@ -42,11 +42,11 @@ class _Waker(FileSystemEventHandler):
         self._is_closed = False
 
     def close(self) -> None:
-        """Wake nobody from here on."""
+        """Ignore all further events."""
         self._is_closed = True
 
     def on_any_event(self, event: FileSystemEvent) -> None:
-        # Reading the file is an event too, and looking at it must not lead to looking at it.
+        # Reading the file is an event too, and must not cause another read.
         if self._is_closed or event.event_type in {"opened", "closed_no_write"}:
             return
         with suppress(RuntimeError):  # the loop was closed this very moment
@@ -59,10 +59,10 @@ async def follow_file(
     on_text: Callable[[str | None], None],
     on_error: Callable[[Exception], None],
 ) -> None:
-    """Call `on_text` with the file's text whenever it is another than before, until cancelled.
+    """Call `on_text` with the file's text whenever it has changed, until cancelled.
 
-    `known` is the text that the caller has already; None stands for no file. What keeps the file
-    from being read goes to `on_error`, once per change.
+    `known` is the text that the caller has already, None for no file. If the file cannot be read,
+    `on_error` is called once per change.
     """
     changed = asyncio.Event()
     observer = Observer()
@@ -72,7 +72,7 @@ async def follow_file(
         observer.start()
         is_watching = True
     except OSError as error:
-        # No such directory, or no inotify watches left: the slow look remains.
+        # No such directory, or no inotify watches left: only the slow poll remains.
         is_watching = False
         logger.bind(path=str(path.parent), error=str(error)).info(
             "cannot watch the configuration's directory, reading the file every minute"
@@ -97,6 +97,6 @@ async def follow_file(
     finally:
         waker.close()
         if is_watching:
-            # Takes up to a second, for which a process that is told to stop must not wait; its
-            # threads end with the process anyway.
+            # Takes up to a second, which a stopping process must not wait for. The threads end with
+            # the process anyway.
             threading.Thread(target=observer.stop, name="watchdog-stop", daemon=True).start()

@@ -1,4 +1,4 @@
-"""The terminator's process: everything put together, run until told to stop."""
+"""The terminator's process: its options, its parts, and its start and stop."""
 
 import argparse
 import asyncio
@@ -108,13 +108,13 @@ class Terminator:
 
     @property
     def is_ready(self) -> bool:
-        """Whether every cache has held a complete list and follows the cluster, see `Caches`."""
+        """Return whether every cache has had a complete list and follows the cluster."""
         return self._scope.caches.healthy
 
     async def run(self) -> None:
         """Follow the cluster and, while leading, act on it; runs until cancelled.
 
-        Other namespaces or another selector mean other caches: everything is made anew.
+        Other namespaces or another selector need other caches, so the scope is replaced.
         """
         while True:
             self._scope_changed.clear()
@@ -131,7 +131,7 @@ class Terminator:
                 running.result()
             self._scope = self._new_scope()
 
-    # Not bound methods of the watch: a change of scope replaces it.
+    # Not bound methods of the scope: a new configuration replaces it.
 
     def _queue(self) -> WorkQueue[JobKey]:
         return self._scope.queue
@@ -140,7 +140,7 @@ class Terminator:
         return self._scope.caches
 
     def apply(self, config: Config) -> None:
-        """Take over a new configuration."""
+        """Apply a new configuration."""
         old, self.config = self.config, config
         if (old.namespaces, old.pod_label_selector) != (
             config.namespaces,
@@ -159,7 +159,7 @@ class Terminator:
             group.create_task(self._run_leader_election())
 
     async def _run_leader_election(self) -> None:
-        """Lead whenever the Lease is ours. Standing by with warm caches makes takeover quick."""
+        """Lead whenever this process holds the Lease. A follower keeps its caches up to date."""
         await self._scope.caches.wait_synced()
         if not self._options.lease_namespace:
             self._set_leader(True)
@@ -180,7 +180,7 @@ class Terminator:
 
 
 class Reloader:
-    """Takes over what the configuration file says now, or keeps what was and says why."""
+    """Applies a changed configuration file, or logs why it cannot be used."""
 
     def __init__(
         self, environ: Mapping[str, str], metrics: Metrics, apply: Callable[[Config], None]
@@ -190,7 +190,7 @@ class Reloader:
         self._apply = apply
 
     def apply_text(self, text: str | None) -> None:
-        """Apply the configuration in `text`; a bad one changes nothing."""
+        """Apply the configuration in `text`; an invalid one changes nothing."""
         try:
             config = load_config(self._environ, text)
         except ConfigError as error:
@@ -202,7 +202,7 @@ class Reloader:
         logger.info("applied the new configuration")
 
     def reject(self, error: Exception) -> None:
-        """Say what is wrong with the file; the configuration stays."""
+        """Log the problems of the file; the configuration does not change."""
         self._metrics.config_reload_errors.inc()
         problems = error.problems if isinstance(error, ConfigError) else [str(error)]
         for problem in problems:
@@ -212,9 +212,9 @@ class Reloader:
 
 
 async def run(options: Options, environ: Mapping[str, str], text: str | None) -> None:
-    """Connect and run until SIGTERM or SIGINT; raises OperatorError when that is impossible.
+    """Connect and run until SIGTERM or SIGINT; raises OperatorError if that is impossible.
 
-    `text` is what the configuration file said at start, already found to be good.
+    `text` is the content of the configuration file at start, which is valid.
     """
     metrics = Metrics()
     stop = asyncio.Event()
@@ -255,7 +255,7 @@ async def run(options: Options, environ: Mapping[str, str], text: str | None) ->
 
 
 def main() -> None:
-    """Run the terminator; exits 0 when told to stop, 2 when it is configured wrongly."""
+    """Run the terminator; exits with 0 on SIGTERM, with 2 if the configuration is invalid."""
     try:
         options = parse_options(sys.argv[1:], os.environ, socket.gethostname())
         text = read_text(options.path)

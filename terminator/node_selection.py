@@ -1,7 +1,7 @@
-"""Whether a DaemonSet chooses all nodes that its Job asks for.
+"""Checks whether a DaemonSet selects all nodes that its Job selects.
 
-Pure, and independent of the code that places the pods on purpose: `spec.nodes` is read here as a
-question about one node, not as node affinity to be merged.
+Pure, and independent on purpose of the code that places the pods. This code matches `spec.nodes`
+with one node at a time, and does not merge it into node affinity.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from daemonset_job.api.objects import DaemonSet, Node
 
 
 class NodeMatcher:
-    """The nodes that a Job asks for: by `spec.nodes`, and what `spec.template` asks of a node."""
+    """Matches nodes with the `spec.nodes` of a Job and the node affinity in its `spec.template`."""
 
     def __init__(self, job: Job) -> None:
         """Read a Job's spec."""
@@ -24,17 +24,17 @@ class NodeMatcher:
         self._by_template = NodeAffinity(_pod_spec(job))
 
     def selects(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Return whether the Job asks for a node of that name and those labels."""
+        """Return whether the Job selects a node of that name and those labels."""
         if name in self._exclude or (self._include and name not in self._include):
             return False
         return self._by_label.matches(name, labels) and self._by_template.matches(name, labels)
 
 
 def find_unselected_node(job: Job, daemon_set: DaemonSet, nodes: Iterable[Node]) -> str:
-    """Return in words which node the Job asks for and its DaemonSet does not choose, "" for none.
+    """Return a message about a node that the Job selects and its DaemonSet does not, "" for none.
 
-    Only labels, names and the Job's own tolerations are looked at. A DaemonSet that chooses more
-    nodes than the Job asks for leaves none undone.
+    Checks labels, names and the Job's own tolerations. A DaemonSet that selects more nodes than the
+    Job is no problem.
     """
     kept = [_pruned(toleration) for toleration in daemon_set.pod_spec.get("tolerations") or ()]
     if any(
@@ -53,7 +53,7 @@ def find_unselected_node(job: Job, daemon_set: DaemonSet, nodes: Iterable[Node])
 
 
 def _label_spec(selector: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a raw pod spec that chooses the nodes of a raw LabelSelector."""
+    """Return the part of a raw pod spec that selects the nodes of a raw LabelSelector."""
     spec: dict[str, Any] = {"nodeSelector": selector.get("matchLabels") or {}}
     if rules := selector.get("matchExpressions"):
         required = {"nodeSelectorTerms": [{"matchExpressions": rules}]}
@@ -68,5 +68,5 @@ def _pod_spec(job: Job) -> Mapping[str, Any]:
 
 
 def _pruned(toleration: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a toleration without what the server leaves out."""
+    """Return a toleration without the empty fields, which the API server omits."""
     return {key: value for key, value in toleration.items() if value not in (None, "")}

@@ -1,7 +1,7 @@
-"""Looks at one Job at a time: what is to be read, what is counted, and whether the Job may go.
+"""Reconciles one Job at a time: which pods to read, and whether the Job may be deleted.
 
-Shell, thin: counting is ``ending``'s, reading the scanner's, entering the ledger's. It is
-level-triggered: each look starts from the caches, whatever events came, and however often.
+Shell: ``completion`` counts, the scanner reads, and the ledger writes. Reconciling is
+level-triggered: it starts from the caches, whichever events arrived, and however often.
 """
 
 from collections import OrderedDict
@@ -46,31 +46,34 @@ from terminator.logs.tail_read import Findings, bounded_results
 from terminator.logs.targets import Target
 from terminator.metrics import Metrics
 
-# Jobs of one token share a matcher, and with it what a regular expression has learnt; this many
-# different ones are kept.
+# Number of different matchers kept. Jobs of one token share a matcher, and with it the states that
+# its regular expression has built.
 _MATCHERS_LIMIT = 256
-# How long a completed Job stays for the sake of results that are still in a log, and how often it
-# is looked whether they have come in. Longer than the longest pause before another try to read one
-# (read_policy.RETRY_SECONDS), so that one is made in the last third of it.
+# How long to delay deletion of a complete Job while results are still unread, and how often to
+# check. The delay is three times the longest pause between two attempts to read a log
+# (read_policy.RETRY_SECONDS).
 RESULTS_WAIT_SECONDS = 15.0
 RESULTS_CHECK_SECONDS = 0.25
-# A Job that was deleted and is still cached so long after that exists again: etcd was restored.
+# A deleted Job that is still cached after this time exists again: etcd was restored.
 DELETED_CACHED_SECONDS = 120.0
 
 _Tokens = tuple[Completion, tuple[str, ...], str]
 
 
 class Matchers:
-    """The matchers of all Jobs; None, and a warning, for a token that makes no sense."""
+    """The matchers of all Jobs."""
 
     def __init__(self, default_token: Callable[[], str]) -> None:
         self._default_token = default_token
-        # The least recently used comes first; None for a token that makes no sense.
+        # The least recently used comes first; None for an invalid token.
         self._matchers: OrderedDict[_Tokens, Matcher | None] = OrderedDict()
 
     def of(self, job: Job) -> Matcher | None:
-        """Return the Job's matcher; equal tokens give equal matchers."""
-        # The word that the running pods were given, which may not be today's.
+        """Return the Job's matcher, None after a warning if its token is invalid.
+
+        Jobs with equal tokens get equal matchers.
+        """
+        # The default token that the running pods were given; the default may have changed since.
         default = job.completion_token or self._default_token()
         key = (job.spec.completion, job.spec.results, default)
         if key in self._matchers:
@@ -111,18 +114,18 @@ class Reconciler:
         self._matchers = Matchers(default_token)
         # By key, the UID of a Job that was deleted, and when, in seconds of the monotonic clock.
         self._deleted: dict[JobKey, tuple[str, float]] = {}
-        # By key, the UID of a Job that could go but for its results, and since when, likewise.
+        # By key, the UID of a Job that only waits for results, and since when, likewise.
         self._deletable_since: dict[JobKey, tuple[str, float]] = {}
-        # By key, the UID of a Job that is overdue, and since when this process has seen that.
-        # The wall clock can be set, and a Job that goes too soon is gone.
+        # By key, the UID of a Job that is overdue, and since when, likewise: the wall clock can be
+        # set, and a Job must not be deleted too soon.
         self._overdue_since: dict[JobKey, tuple[str, float]] = {}
-        # Set right after: the scanner needs `found`, and the reconciler needs the scanner.
+        # Set right after: the scanner needs `on_findings`, and the reconciler needs the scanner.
         self.scanner: Scanner
 
     async def reconcile(self, key: JobKey) -> float | None:
-        """Make what is read and what exists agree with the caches; raises KubeError.
+        """Update the targets of the scanner, and delete the Job if it may be; raises KubeError.
 
-        Returns the seconds until the next look is worth while, if no event comes first.
+        Returns the seconds until the next reconcile is due, if no event comes first.
         """
         if not self._caches.has_synced(key[0]):
             return UNSYNCED_SECONDS
@@ -150,7 +153,7 @@ class Reconciler:
     # --- reading -------------------------------------------------------------------------
 
     def _targets(self, job: Job, pods: list[Pod]) -> list[Target]:
-        """Return the pods to read; what a pod's status proves by itself is entered at once."""
+        """Return the pods to read; evidence in a pod's status is recorded at once."""
         matcher = self._matchers.of(job)
         if matcher is None:
             return []
@@ -171,7 +174,7 @@ class Reconciler:
                 if not job.spec.results:
                     continue
             if entry is not None and entry.is_completed:
-                # In mode Exit the results of the start that completed it are still in the log.
+                # In mode Exit the results of the completed attempt are still in the log.
                 if not (is_exit and job.spec.results and is_of_latest_exit(entry, pod)):
                     continue
             elif entry is not None and entry.failed_at and entry.pod_uid == pod.uid:
@@ -180,11 +183,11 @@ class Reconciler:
         return targets
 
     def on_findings(self, key: JobKey, target: Target, findings: Findings) -> None:
-        """Take what the scanner found: a token, or the end of a log without one."""
+        """Record the scanner's findings: a token, or the end of a log without one."""
         job = self._caches.job(key)
         if job is None or job.uid != target.job_uid:
             return
-        # What is told of a pod that is gone must not replace what stands there of a newer node.
+        # Findings in a deleted pod's log must not replace the evidence about a newer node.
         node = self._caches.nodes_of([target.pod]).get(target.pod.node_name)
         if node is None or node.uid != target.node_uid:
             return
@@ -206,17 +209,17 @@ class Reconciler:
             self._flush_if_last(job)
 
     def _is_of_later_start(self, job: Job, target: Target) -> bool:
-        """Return whether the node had completed before this start of the task, in mode Exit."""
+        """Return whether the node had completed before this attempt, in mode Exit."""
         entry = self._ledger.evidence_of(job, target.pod.node_name)
         if entry is None or not entry.is_completed or entry.node_uid != target.node_uid:
             return False
         return not is_of_latest_exit(entry, target.pod)
 
     def _is_redundant(self, job: Job, pod: Pod, evidence: Evidence) -> bool:
-        """Return whether another end of a task without a token changes nothing any more.
+        """Return whether evidence of another failed attempt is not needed.
 
-        The kubelet starts the task of a kept pod again and again. Once the controller has the node
-        on record as failed, for the retry request of now, the first last lines are enough.
+        The kubelet restarts the task of a kept pod again and again. Once the controller has
+        recorded the node as failed since the newest retry, the lines of one attempt are enough.
         """
         if evidence.is_completed or evidence.failed_at:
             return False
@@ -245,9 +248,9 @@ class Reconciler:
     # --- ending --------------------------------------------------------------------------
 
     def _flush_if_last(self, job: Job) -> None:
-        """Have the ledger written at once when nothing else is to come for now.
+        """Flush pending evidence at once if no other evidence is expected for now.
 
-        That is, when what is pending completes the run, or every node that has its turn.
+        That is, if it completes the run, or decides about every node whose pod is not gated.
         """
         daemon_set = self._caches.daemon_set_of(job)
         if daemon_set is None or not self._ledger.has_pending(job):
@@ -265,7 +268,7 @@ class Reconciler:
             self._ledger.flush_now(job)
 
     def _are_all_pods_decided(self, job: Job, daemon_set: DaemonSet) -> bool:
-        """Return whether all nodes have their pods, and no pod without a gate is yet to decide."""
+        """Return whether all nodes have pods, and no log of a pod without a gate is undecided."""
         if self.scanner.has_undecided_pods((job.namespace, job.name)):
             return False
         pods = self._caches.pods_of(daemon_set)
@@ -274,11 +277,11 @@ class Reconciler:
         )
 
     def _flush_for_ended_pods(self, job: Job, pods: list[Pod]) -> None:
-        """Have the ledger written soon when a pod or task that something pending is of has ended.
+        """Flush pending evidence early if the pod or task that it came from has ended.
 
-        At once for a pod that is gone, or about to go: its successor starts the work again unless
-        the ledger says that it is done. The controller judges a task by its exit unless the token
-        is in the ledger in time.
+        It is flushed at once for a pod that is deleted or terminating, because the next pod runs
+        the task again unless the completion is recorded. For an ended task it is flushed soon: the
+        controller decides by the exit code unless the token is recorded in time.
         """
         staying = {pod.uid: pod for pod in pods if not pod.is_terminating}
         sources = [staying.get(entry.pod_uid) for entry in self._ledger.pending(job).values()]
@@ -290,8 +293,8 @@ class Reconciler:
     async def _delete_if_allowed(
         self, key: JobKey, job: Job, daemon_set: DaemonSet | None, pods: list[Pod]
     ) -> float | None:
-        """Delete the Job if it may be; return when to look again, if time alone decides."""
-        # What is pending or just written proves nothing yet: a Job goes when its record is safe.
+        """Delete the Job if it may be; return the seconds until time alone may change that."""
+        # Counts cached reports only: the evidence has to be stored before the Job is deleted.
         reports = self._caches.reports_of(job)
 
         def count() -> Count:
@@ -313,7 +316,7 @@ class Reconciler:
             return None if wake_at is None else max((wake_at - now).total_seconds(), 0.0)
         deleted_uid, deleted_at = self._deleted.get(key, ("", 0.0))
         if deleted_uid == job.uid and self._clock.monotonic() < deleted_at + DELETED_CACHED_SECONDS:
-            return None  # the cache has yet to hear of it
+            return None  # the cache is stale
         if self._should_wait_for_results(key, job, moment):
             self._ledger.flush_now(job)
             return RESULTS_CHECK_SECONDS
@@ -321,10 +324,10 @@ class Reconciler:
         return None
 
     def _should_wait_for_results(self, key: JobKey, job: Job, moment: float) -> bool:
-        """Return whether results may still come in: in mode Exit the exit code alone completes.
+        """Return whether to wait for unread results; in mode Exit the exit code alone completes.
 
-        The log of the last node may not have been read yet by then, above all not by a process that
-        has just begun to lead. A log that cannot be read keeps nobody waiting for long.
+        The log of the last node may not have been read by then, above all not by a new leader. A
+        log that cannot be read delays the deletion by RESULTS_WAIT_SECONDS at most.
         """
         if job.spec.completion.mode != EXIT or not job.spec.results:
             return False
@@ -337,7 +340,7 @@ class Reconciler:
         return moment < since + RESULTS_WAIT_SECONDS
 
     async def _delete(self, key: JobKey, job: Job, count: Count) -> None:
-        """Delete the Job as it was counted: one that was changed since then is counted again."""
+        """Delete the Job unless it has changed since it was counted."""
         try:
             await self._client.delete(
                 JOBS,
@@ -348,9 +351,9 @@ class Reconciler:
                 propagation="Background",
             )
         except Conflict:
-            # Its spec may name further nodes by now. What changed it has us look again: the cache
-            # has heard of it since this look began, or is about to. Once the run has ended, the
-            # controller writes only when something else has changed.
+            # Its spec may select further nodes by now. The change causes another reconcile when it
+            # arrives in the cache. After the end of a run, the controller writes the Job only if
+            # something else has changed.
             self._metrics.deletions.labels("changed").inc()
             logger.debug("the Job was changed while it was counted, reconciling again")
             return

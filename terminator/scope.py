@@ -1,7 +1,7 @@
-"""Everything that follows one set of namespaces: caches that always run, and the work of a leader.
+"""The caches of one set of namespaces, which always run, and the work of a leader.
 
-Shell. Changes become keys of Jobs in a work queue; one key at a time is looked at by one worker.
-Whatever a leader knows beyond the caches is made when it begins to lead and dropped when it ends.
+Shell. Changes become keys of Jobs in a work queue; one worker at a time reconciles a key. The state
+of a leader beyond the caches is created when it starts to lead and dropped when it stops.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ from terminator.logs.scanner import Limits, Scanner
 from terminator.metrics import Metrics
 from terminator.reconciler import Reconciler
 
-# So many Jobs of one namespace are looked at at a time, and one more of another one.
+# Jobs of one namespace that are reconciled at a time, plus one of another namespace.
 WORKERS = 4
-# Changes of pods come in crowds. The first one is looked at once, the next ones together after
-# this time, or after twenty times what the last look took: a Job of thousands of nodes takes a
-# twentieth of the processor at most, and its last node still waits for a second or so only.
+# Bursts of changes are debounced. The first change is reconciled at once, the next ones together
+# after DEBOUNCE_SECONDS, or after 20x the duration of the last reconcile. So a Job of thousands of
+# nodes takes 5 % of a CPU at most, and its last node waits about a second.
 DEBOUNCE_SECONDS = 0.1
 DEBOUNCE_FACTOR = 20.0
-# What a stopping leader may spend on entering what it knows.
+# How long a stopping leader may write its pending evidence.
 FINAL_FLUSH_SECONDS = 1.0
 
 
@@ -60,14 +60,14 @@ class NamespaceScope:
 
     @property
     def ledger_run_count(self) -> int:
-        """How many runs the ledger keeps something of; 0 while another replica leads."""
+        """Return how many runs have a buffer in the ledger; 0 while another replica leads."""
         return len(self._ledger) if self._ledger is not None else 0
 
     async def lead(self) -> None:
-        """Read, count, enter and delete until cancelled.
+        """Read logs, record evidence and delete Jobs until cancelled.
 
-        When the process is stopping, and not when the lease was lost, what is known and not yet
-        entered is written before this returns.
+        If the process is stopping, and not if the lease was lost, pending evidence is written
+        before this returns.
         """
         config = self._config()
         ledger = self._ledger = Ledger(
@@ -114,43 +114,43 @@ class NamespaceScope:
                 await self._final_flush(ledger)
 
     def enqueue_all(self) -> None:
-        """Have every Job looked at."""
+        """Enqueue every Job."""
         for job in self.caches.jobs():
             self.queue.add((job.namespace, job.name))
 
     def apply(self, config: Config) -> None:
-        """Take over what of a new configuration can be changed while leading."""
+        """Apply the settings of a new configuration that can change while leading."""
         if self._scanner is not None:
             self._scanner.set_limits(Limits(config.max_streams, config.short_reads))
         if self._ledger is not None:
             self._ledger.flush_seconds = config.flush_interval
         self.enqueue_all()
 
-    # --- what the caches say -------------------------------------------------------------
+    # --- calls from the caches -----------------------------------------------------------
 
     def job_affected(self, key: JobKey, *, debounced: bool) -> None:
-        """Have a Job looked at: now, or soon together with what else comes."""
+        """Enqueue a Job: now, or debounced with further changes."""
         delay = 0.0
         if debounced:
             delay = self._next_reconcile_at.get(key, 0.0) - self._clock.monotonic()
         self.queue.add_after(key, delay)
 
     def report_changed(self, report: JobReport) -> None:
-        """Tell the ledger of a report."""
+        """Pass a changed report on to the ledger."""
         if self._ledger is not None:
             self._ledger.report_changed(report.job_uid)
 
     def job_deleted(self, job: Job) -> None:
-        """Forget what was kept by the Job's name. Its evidence is still entered."""
+        """Drop the state kept for the Job. Its evidence is still written while reports exist."""
         self._next_reconcile_at.pop((job.namespace, job.name), None)
         if self._ledger is not None and not self.caches.reports_of(job):
             self._ledger.drop_run(job.uid)
 
     def needs_records(self, job_uid: str) -> bool:
-        """Return whether the ledger keeps something of that run."""
+        """Return whether the ledger has a buffer of that run."""
         return self._ledger is not None and job_uid in self._ledger
 
-    # --- one look ------------------------------------------------------------------------
+    # --- one reconcile -------------------------------------------------------------------
 
     def _with_logging(self, reconciler: Reconciler) -> Callable[[JobKey], Awaitable[float | None]]:
         async def reconcile(key: JobKey) -> float | None:

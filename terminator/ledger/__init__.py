@@ -1,1 +1,1 @@
-"""The ledger: evidence of completed nodes, entered in the JobReports."""
+"""The ledger: evidence about nodes, recorded in the JobReports."""

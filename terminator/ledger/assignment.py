@@ -1,8 +1,8 @@
-"""What to write into the ledger: which report gets which node, and the patch that says it.
+"""Assigns evidence to the shards of a run's report, and builds the patches.
 
-Pure. A node keeps the report (shard) that it stands in; otherwise it goes to the lowest one with
-room. An entry is written whole, with null for every field that stood there and no longer does: a
-merge patch would keep those of a former node of the same name.
+Pure. A node keeps the shard that it is recorded in; otherwise it goes to the lowest shard with
+room. Evidence is written whole, with null for every former field that it lacks: a merge patch would
+keep the fields of an older node of the same name.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -27,11 +27,10 @@ Entries = dict[str, Evidence]
 
 
 def is_recorded(entry: Evidence | None, new: Evidence) -> bool:
-    """Return whether `entry` already says what `new` does, so that nothing is to be written.
+    """Return whether `entry` already contains `new`, so that nothing has to be written.
 
-    The first completion of a node stays: that a later read found another one (a token printed
-    twice, another start, the log of a successor), or a failure, is not news. A result of the first
-    one is.
+    A node's first completion is final. Another completion (a token printed twice, another attempt,
+    the log of the next pod) or a later failure is ignored; new results of the first are not.
     """
     if entry is None or entry.node_uid != new.node_uid:
         return False
@@ -41,12 +40,12 @@ def is_recorded(entry: Evidence | None, new: Evidence) -> bool:
 
 
 def _is_same_completion(entry: Evidence, new: Evidence) -> bool:
-    """Return whether both speak of the same completion."""
+    """Return whether both are evidence of the same completion."""
     return (entry.pod_uid, entry.completed_at) == (new.pod_uid, new.completed_at)
 
 
 def combine_evidence(entry: Evidence | None, new: Evidence) -> Evidence:
-    """Return what to write where `entry` stands and `new` was found: nothing true gets lost."""
+    """Return the evidence to write if `entry` is recorded and `new` was found."""
     if entry is None or entry.node_uid != new.node_uid:
         return new
     if entry.is_completed:
@@ -55,7 +54,7 @@ def combine_evidence(entry: Evidence | None, new: Evidence) -> Evidence:
         return replace(entry, results={**entry.results, **new.results})
     if new.is_completed or new.failed_at or entry.pod_uid != new.pod_uid:
         return new
-    # Two ends of one pod's task without a token: the newer one, and lines if there are any.
+    # Two failed attempts of one pod: the newer one is kept, and lines if either has some.
     if entry.failed_at or entry.attempt > new.attempt:
         return replace(entry, last_lines=entry.last_lines or new.last_lines)
     return replace(new, last_lines=new.last_lines or entry.last_lines)
@@ -64,10 +63,10 @@ def combine_evidence(entry: Evidence | None, new: Evidence) -> Evidence:
 def log_evidence(
     pod: Pod, node_uid: str, found: Findings, failure_log_lines: int, *, with_attempt: bool
 ) -> Evidence | None:
-    """Return what a pod's log proves about its node, None if nothing worth an entry.
+    """Return the evidence that a pod's log gives about its node, None if there is none.
 
-    The last lines are kept of a log that did not end with the token, and `with_attempt` the number
-    of the start that it is of, with or without lines.
+    If the log has no completion token, its last lines are kept, and `with_attempt` also the number
+    of the attempt, with or without lines.
     """
     about = Evidence(node_uid, pod=pod.name, pod_uid=pod.uid)
     if found.completed_at:
@@ -84,10 +83,10 @@ def log_evidence(
 def has_succeeded(pod: Pod) -> bool:
     """Return whether the task in the pod has ended with exit code 0 of its own accord.
 
-    A task that is stopped may exit with code 0 as well, in answer to TERM: in a pod that is being
-    deleted, evicted, preempted or shut down with its node. There, the start of the container that
-    holds the pod is the proof: kubelets start it only after the task has succeeded, and never in a
-    pod that is to end. The times of the pod are of two clocks, and prove nothing.
+    A task may also exit with code 0 in answer to TERM, if its pod is being deleted, evicted,
+    preempted or shut down with its node. In such a pod, the start of the pause container is the
+    proof: kubelets start it only after the task has succeeded, and never in a pod that is to end.
+    The times in the pod are of two clocks, and prove nothing.
     """
     container = pod.container
     if container is None or container.state != "terminated" or container.exit_code != 0:
@@ -96,7 +95,7 @@ def has_succeeded(pod: Pod) -> bool:
 
 
 def is_failure(record: NodeRecord, node_uid: str, retry_request: str) -> bool:
-    """Return whether the controller has this node on record as failed, for the retry of now."""
+    """Return whether the controller recorded this node as failed since the newest retry."""
     return record.uid == node_uid and record.has_failed(retry_request)
 
 
@@ -104,16 +103,16 @@ def exit_evidence(pod: Pod, node_uid: str) -> Evidence:
     """Return the evidence of a task that ended with exit code 0, for a Job of mode Exit."""
     container = pod.container
     moment = container and (container.finished_at or container.started_at)
-    # A kubelet always says when; the epoch is a time too, and completed is completed.
+    # Kubelets always set a time. Without one the node is completed too, at the epoch.
     completed_at = format_time(moment or datetime.fromtimestamp(0, UTC))
     return Evidence(node_uid, completed_at=completed_at, pod=pod.name, pod_uid=pod.uid)
 
 
 def is_of_latest_exit(entry: Evidence, pod: Pod) -> bool:
-    """Return whether an entry of mode Exit is of the end of the task that the pod's status tells.
+    """Return whether evidence of mode Exit is of the end of the task that the pod's status shows.
 
-    After a reboot the kubelet runs the task of a completed node again, in the same pod. What it
-    prints then is of another start, and the results of the first one stay.
+    After a reboot the kubelet runs the task of a completed node again, in the same pod. Its output
+    is that of another attempt, and the results of the first one are kept.
     """
     ended = exit_evidence(pod, entry.node_uid)
     return (entry.pod_uid, entry.completed_at) == (ended.pod_uid, ended.completed_at)
@@ -127,12 +126,12 @@ def assign_to_shards(
     unconfirmed: Mapping[str, str] | None = None,
     full: Collection[str] = (),
 ) -> dict[str, Entries]:
-    """Return what is new of `pending`, by name of the report that it goes to.
+    """Return the new evidence in `pending`, by name of the report that it goes to.
 
-    A node stays in the shard that has its evidence, or that it was sent to before and may have
-    reached (`unconfirmed`, report by node). Others go to the shard that has their record, if it has room,
-    else to the first with room. What finds none stays pending until the controller makes one.
-    Reports that are `full` have no room, however few nodes they have.
+    A node stays in the shard that has its evidence, or that a patch without an answer was sent to
+    (`unconfirmed`, report by node). Other nodes go to the shard of their record if it has room,
+    else to the first shard with room. Evidence without a shard stays pending until the controller
+    creates one. Reports in `full` have no room, however few nodes they have.
     """
     ordered = sorted(shards, key=lambda report: report.shard)
     by_name = {report.name: report for report in ordered}
@@ -151,7 +150,7 @@ def assign_to_shards(
     }
     room |= dict.fromkeys(full, 0)
     result: dict[str, Entries] = {}
-    # Who has a place by its record goes first, so that no one else takes it.
+    # Nodes with a record go first, so that no other node takes the room in its shard.
     for node in sorted(pending, key=lambda node: (node not in on_record, node)):
         entry, report = pending[node], home.get(node)
         if report is None:
@@ -168,7 +167,7 @@ def assign_to_shards(
 
 
 def build_patch(report: JobReport, entries: Mapping[str, Evidence]) -> dict[str, Any]:
-    """Return the merge patch that enters `entries`; the report's UID is its precondition."""
+    """Return the merge patch that records `entries`; the report's UID is its precondition."""
     return {
         "metadata": metadata_without_managed_fields(report.uid),
         "evidence": {
@@ -181,6 +180,6 @@ def _raw_entry(old: Evidence | None, new: Evidence) -> dict[str, Any]:
     raw = combine_evidence(old, new).to_raw()
     before = old.to_raw() if old is not None else {}
     if "results" in raw and "results" in before:
-        # A map inside the entry is merged too: names that are gone need their own null.
+        # The map of results is merged too: names to be removed need their own null.
         raw["results"] = {**dict.fromkeys(before["results"]), **raw["results"]}
     return {**dict.fromkeys(before), **raw}

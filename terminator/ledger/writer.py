@@ -1,9 +1,8 @@
-"""Enters what the scanner found into the JobReports, in batches: nothing lost, nothing twice.
+"""Writes evidence about nodes into the JobReports in batches, each node once.
 
-Shell: ``assignment`` decides which report gets what. Evidence waits in memory until a patch has
-succeeded; the process may die at any point, since the logs are read again. Written at most once
-per node: what stands there already, in the cache or in the answer to our own last patch, is not
-written again.
+Shell: ``assignment`` decides which report gets which node. Evidence waits in memory until a patch
+has succeeded. The process may die at any point, since the logs are read again. Evidence that is
+recorded already, in the cache or in the answer to our own last patch, is not written again.
 """
 
 import asyncio
@@ -38,22 +37,22 @@ from terminator.metrics import Metrics
 
 WRITERS = 4
 BACKOFF_SECONDS = (0.25, 10.0)
-# While no report has room: the controller makes one, and its arrival wakes us sooner.
+# Delay while no report has room. The controller creates one, whose arrival ends the delay sooner.
 SHARD_FULL_RETRY_SECONDS = 5.0
-# Before an entry that the server refused for what it says, or for the size of its report, is sent
-# again: somebody has to change something first.
+# Delay before evidence is sent again that the server refused for its content or for the size of its
+# report.
 REFUSED_SECONDS = 60.0
-# A patch that is refused is sent again in two halves. So many refusals, four times what it takes to
-# find one entry among a thousand, are enough for once: what was not tried by then rests as well.
+# A refused patch is sent again in two halves. After this many refusals, four times those needed to
+# find one node among a thousand, the rest of the patch is postponed.
 REFUSALS_LIMIT = 40
-# How long the answer to our own patch counts for more than the cache. The cache comes to it as a
-# rule in a moment, and within 70 s if its watch is dead. It never does when etcd was restored from
-# a backup meanwhile: then what was written is lost, and has to be read and entered again.
+# How long the answer to our own patch takes precedence over the cache. The cache usually catches up
+# in a moment, and within 70 s if its watch is dead. It never does if etcd was restored from a
+# backup: then the evidence is lost, and the logs have to be read again.
 WRITTEN_SECONDS = 120.0
-# The larger a report, the longer the API server takes to change it: half a second for a thousand
-# nodes on two busy cores, and as long for the watches of it. Evidence that nobody waits for rests
-# for so many times what the last write took, up to so many seconds for each node. Measured: 25
-# writes of one run cost the server nearly as much as the run's thousand pods.
+# The API server takes half a second to change a report of 1,000 nodes on two busy cores, and as
+# long to send it to the watches. 25 writes of a run cost it nearly as much as the run's 1,000 pods.
+# So non-urgent evidence is batched for 40x the duration of the last write, at most 10 ms per node
+# and at most 10 s.
 WRITE_DUTY_FACTOR = 40.0
 WRITE_PAUSE_SECONDS_PER_NODE = 0.01
 MAX_WRITE_PAUSE_SECONDS = 10.0
@@ -64,9 +63,9 @@ ReadRecords = Callable[[Job], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A report as our own patches left it, and until when it counts for more than the cache.
+    """A report after our own patches, and until when it takes precedence over the cache.
 
-    `base_version` is the version that the cache had before them.
+    `base_version` is the version in the cache before them.
     """
 
     report: JobReport
@@ -79,37 +78,36 @@ class _Written:
             now >= self.until
             or cached.uid != self.report.uid
             or not is_newer(self.report.resource_version, cached.resource_version)
-            # Older than what was patched: the server has gone back.
+            # Older than the report that was patched: etcd was restored.
             or is_newer(self.base_version, cached.resource_version)
         )
 
 
 @dataclass(slots=True)
 class _RunBuffer:
-    """One run: what waits to be entered, and the reports as our own patches left them."""
+    """One run: the evidence to write, and its reports after our own patches."""
 
     job: Job
     pending: dict[str, Evidence] = field(default_factory=dict)
     written: dict[str, _Written] = field(default_factory=dict)
-    # By node, the report that a patch without an answer was to enter it in.
+    # By node, the report that a patch without an answer was sent to.
     unconfirmed: dict[str, str] = field(default_factory=dict)
-    # By node, when an entry that was refused may be sent again, in the loop's time.
+    # By node, when refused evidence may be sent again, in the loop's time.
     refused: dict[str, float] = field(default_factory=dict)
-    # Nodes of which the entry was refused by itself. They are sent after all others.
+    # Nodes whose evidence was refused in a patch of its own. They are sent after all others.
     refused_alone: set[str] = field(default_factory=set)
     # By report, until when it takes no more nodes, in the loop's time.
     full: dict[str, float] = field(default_factory=dict)
     next_write_at: float = 0.0  # in the loop's time
-    is_urgent: bool = False  # somebody waits for what is pending: no rest
+    is_urgent: bool = False  # skips the pause
 
 
 class Ledger:
-    """The evidence of all runs on its way into their reports.
+    """Collects the evidence of all runs and writes it into their reports.
 
-    `reports_of(job)` returns the cached reports of a run, and `has_job(uid)` whether the caches
-    have its Job; `read_records(job)` reads those again of which there is a summary only.
-    `flush_seconds` is how long evidence may wait for more; it can be changed at any
-    time.
+    `reports_of(job)` returns the cached reports of a run, and `has_job(uid)` whether its Job is in
+    the caches. `read_records(job)` reads the reports again of which the cache has only a summary.
+    `flush_seconds` is how long evidence may wait for more; it can be changed at any time.
     """
 
     def __init__(
@@ -138,21 +136,21 @@ class Ledger:
         metrics.ledger_pending.set_function(self._count_pending)
 
     def __len__(self) -> int:
-        """Return how many runs have something kept about them here."""
+        """Return how many runs have a buffer."""
         return len(self._buffers)
 
     def __contains__(self, job_uid: str) -> bool:
-        """Return whether something is kept about the run of that Job."""
+        """Return whether the run of that Job has a buffer."""
         return job_uid in self._buffers
 
     def record(self, job: Job, node: str, evidence: Evidence) -> bool:
-        """Have `evidence` entered for `node` soon; returns whether it is new.
+        """Queue `evidence` about `node` for writing; return whether it is new.
 
-        Soon is the flush interval, or more where writing takes long. What completes a node is never
-        replaced by what does not.
+        It is written after the flush interval, or later if writing takes long. Evidence without a
+        completion never replaces evidence with one.
         """
         buffer = self._buffers.setdefault(job.uid, _RunBuffer(job))
-        # One node of each shard is looked up, and the shards are not merged: this is called for
+        # Looks up one node in each shard instead of merging the shards, because this is called for
         # every node of a run.
         if is_recorded(buffer.pending.get(node), evidence) or is_recorded(
             find_evidence(self._shards(buffer), node), evidence
@@ -165,7 +163,7 @@ class Ledger:
         return True
 
     def evidence(self, job: Job) -> dict[str, Evidence]:
-        """Return all that is known of a run: entered, written but not yet seen back, pending."""
+        """Return all evidence of a run: cached, written but not cached yet, and pending."""
         buffer = self._buffers.get(job.uid)
         if buffer is None:
             return merge_evidence(self._reports(job))
@@ -176,7 +174,7 @@ class Ledger:
         return ledger
 
     def evidence_of(self, job: Job, node: str) -> Evidence | None:
-        """Return what is known of one node of a run, without looking at any other."""
+        """Return the evidence about one node of a run, as `evidence` does but faster."""
         buffer = self._buffers.get(job.uid)
         if buffer is None:
             return find_evidence(self._reports(job), node)
@@ -184,12 +182,12 @@ class Ledger:
         return recorded if pending is None else combine_evidence(recorded, pending)
 
     def has_pending(self, job: Job) -> bool:
-        """Whether something of this run waits to be entered."""
+        """Return whether evidence of this run is pending."""
         buffer = self._buffers.get(job.uid)
         return buffer is not None and bool(buffer.pending)
 
     def may_complete(self, job: Job, nodes: int) -> bool:
-        """Whether something is pending and with it at least `nodes` nodes may stand: cheap."""
+        """Return whether evidence is pending and `nodes` nodes or more may have evidence."""
         buffer = self._buffers.get(job.uid)
         if buffer is None or not buffer.pending:
             return False
@@ -197,24 +195,24 @@ class Ledger:
         return recorded + len(buffer.pending) >= nodes
 
     def pending(self, job: Job) -> Mapping[str, Evidence]:
-        """Return what of this run waits to be entered, by node."""
+        """Return the pending evidence of this run, by node."""
         buffer = self._buffers.get(job.uid)
         return {} if buffer is None else dict(buffer.pending)
 
     def flush_soon(self, job: Job) -> None:
-        """Write what is pending of a run within the flush interval, however long writing takes."""
+        """Write a run's pending evidence within the flush interval, however long writing takes."""
         if self.has_pending(job):
             self._buffers[job.uid].is_urgent = True
             self._queue.add_after(job.uid, self.flush_seconds)
 
     def flush_now(self, job: Job) -> None:
-        """Write what is pending of a run now, unless a failure has just asked for patience."""
+        """Write a run's pending evidence now, unless it is backing off after a failure."""
         if self.has_pending(job) and not self._queue.failures(job.uid):
             self._buffers[job.uid].is_urgent = True
             self._queue.add(job.uid)
 
     def report_changed(self, job_uid: str) -> None:
-        """Look again at a run, one of whose reports is new or has changed."""
+        """Schedule a write for a run of which a report was created or has changed."""
         buffer = self._buffers.get(job_uid)
         if buffer is None:
             return
@@ -224,13 +222,13 @@ class Ledger:
             self._queue.add_after(job_uid, self._delay(buffer))
 
     def drop_idle_runs(self) -> None:
-        """Drop the runs of which nothing is pending and all that was written has been seen."""
+        """Drop the runs without pending evidence whose writes are all in the cache."""
         for uid, buffer in list(self._buffers.items()):
             if not buffer.pending and not self._prune(buffer):
                 del self._buffers[uid]
 
     def drop_run(self, job_uid: str) -> None:
-        """Drop what is known of a run whose Job and reports are gone."""
+        """Drop a run whose Job and reports are deleted."""
         self._buffers.pop(job_uid, None)
 
     async def run(self) -> None:
@@ -240,7 +238,7 @@ class Ledger:
         )
 
     async def flush(self) -> None:
-        """Try once to write everything that is pending, for a process that is about to end."""
+        """Try once to write all pending evidence, before the process ends."""
         buffers = [buffer for buffer in self._buffers.values() if buffer.pending]
         await asyncio.gather(*map(self._flush, buffers), return_exceptions=True)
 
@@ -255,10 +253,10 @@ class Ledger:
         return max(self.flush_seconds, pause_seconds)
 
     async def _flush_key(self, uid: str) -> float | None:
-        """Write what is pending of one run, unless it rests; return when to look again.
+        """Write one run's pending evidence unless it pauses; return the seconds until the next try.
 
-        What came in while something was written is due after the flush interval, and learns only
-        here for how long there is to rest.
+        Evidence that arrived during a write is due after the flush interval. Only here does it get
+        the pause that follows the write.
         """
         buffer = self._buffers.get(uid)
         if buffer is None or not buffer.pending:
@@ -272,9 +270,9 @@ class Ledger:
         return await self._flush(buffer)
 
     async def _flush(self, buffer: _RunBuffer) -> float | None:
-        """Write what is pending of one run; raises the first error once all was tried."""
+        """Write one run's pending evidence; raises the first error after trying all reports."""
         if not all(report.is_whole for report in self._shards(buffer)):
-            # A Job that was gone from the cache is back: what stands in the report is not known.
+            # A Job missing from the cache is back, and the cache has only summaries of its reports.
             await self._read_records(buffer.job)
         if not all(report.is_whole for report in self._shards(buffer)):
             return INCOMPLETE_RETRY_SECONDS
@@ -292,7 +290,7 @@ class Ledger:
         assigned = {node for entries in plan.values() for node in entries}
         recorded = {node for report in shards.values() for node in report.evidence}
         for node in (sent.keys() - assigned) & recorded:
-            del buffer.pending[node]  # it stands there already
+            del buffer.pending[node]  # it is recorded already
         unplaced = sent.keys() - assigned
         results = await asyncio.gather(
             *(self._write(buffer, shards[name], entries) for name, entries in plan.items()),
@@ -313,7 +311,7 @@ class Ledger:
                 buffer.is_urgent |= was_urgent
                 raise result
         if not self._has_job(buffer.job.uid):
-            # Nobody makes room for them any more.
+            # The Job is deleted: no further shard will be created for them.
             for node in unplaced:
                 buffer.pending.pop(node, None)
         now = loop.time()
@@ -328,9 +326,9 @@ class Ledger:
     async def _write(
         self, buffer: _RunBuffer, report: JobReport, entries: Mapping[str, Evidence]
     ) -> None:
-        """Enter evidence in one report: together or, where the server refuses that, in parts.
+        """Write evidence into one report: in one patch or, if the server refuses it, in parts.
 
-        One entry that the server refuses must not keep the others out.
+        Evidence that the server refuses must not block that of other nodes.
         """
         parts = [sorted(entries, key=lambda node: (node in buffer.refused_alone, node))]
         refusals = 0
@@ -353,7 +351,7 @@ class Ledger:
     async def _patch(
         self, buffer: _RunBuffer, report: JobReport, entries: Mapping[str, Evidence]
     ) -> KubeError | None:
-        """Send one patch; return the error if the server refuses what it says, raise any other."""
+        """Send one patch; return the error if the server refuses its content, raise any other."""
         log = logger.bind(namespace=report.namespace, job=report.job_name, report=report.name)
         unsent = entries.keys() - buffer.unconfirmed.keys()
         buffer.unconfirmed.update(dict.fromkeys(entries, report.name))
@@ -364,8 +362,8 @@ class Ledger:
         except KubeError as error:
             self._metrics.ledger_writes.labels("failed").inc()
             if _is_about_content(error):
-                # What was never sent before is not in that report. Nor is what is refused alone: if
-                # it were there, there would be nothing to refuse.
+                # Evidence that was never sent before is not in that report. Nor is evidence refused
+                # in a patch of its own: if it were there, the patch would change nothing.
                 for node in unsent if len(entries) > 1 else entries:
                     buffer.unconfirmed.pop(node, None)
                 return error
@@ -390,7 +388,7 @@ class Ledger:
     def _postpone(
         self, buffer: _RunBuffer, report: JobReport, nodes: Sequence[str], error: KubeError
     ) -> None:
-        """Send these nodes' entries again in a while; to another report if this one is full."""
+        """Postpone the evidence of these nodes; it goes to another report if this one is full."""
         until = asyncio.get_running_loop().time() + REFUSED_SECONDS
         if len(nodes) == 1:
             buffer.refused_alone.update(nodes)
@@ -404,19 +402,19 @@ class Ledger:
             nodes = [node for node in nodes if node in report.evidence]
         buffer.refused.update(dict.fromkeys(nodes, until))
 
-    # --- what stands ---------------------------------------------------------------------
+    # --- recorded evidence ---------------------------------------------------------------
 
     def _current(self, buffer: _RunBuffer) -> dict[str, Evidence]:
         return merge_evidence(self._shards(buffer))
 
     def _shards(self, buffer: _RunBuffer) -> list[JobReport]:
-        """Return the run's reports, each as the cache has it or as we left it, if that is newer."""
+        """Return the run's reports, each from the cache or from our own patch if that is newer."""
         self._prune(buffer)
         own = {name: written.report for name, written in buffer.written.items()}
         return [own.get(report.name, report) for report in self._reports(buffer.job)]
 
     def _reports(self, job: Job) -> list[JobReport]:
-        """Return the run's cached reports: one in another namespace is nobody's business."""
+        """Return the run's cached reports, in the namespace of its Job only."""
         return [
             report
             for report in self._reports_of(job)
@@ -424,11 +422,11 @@ class Ledger:
         ]
 
     def _is_run_gone(self, buffer: _RunBuffer) -> bool:
-        """Return whether neither Job nor report is left: what is pending has nowhere to go."""
+        """Return whether Job and reports are deleted, so that evidence cannot be written."""
         return not self._has_job(buffer.job.uid) and not self._reports(buffer.job)
 
     def _prune(self, buffer: _RunBuffer) -> bool:
-        """Forget our own writes that the cache has caught up with; return whether some are left."""
+        """Drop our own writes that the cache has caught up with; return whether some are left."""
         if buffer.written:
             now = asyncio.get_running_loop().time()
             cached = {report.name: report for report in self._reports_of(buffer.job)}
@@ -443,5 +441,5 @@ class Ledger:
 
 
 def _is_about_content(error: KubeError) -> bool:
-    """Whether the server refused what the patch says, rather than the patch as such."""
+    """Return whether the server refused the content of the patch."""
     return not error.is_retryable and not isinstance(error, NotFound | Conflict | Forbidden)

@@ -1,5 +1,6 @@
-"""Reading the tasks' logs: which log is read when, and what stands in it.
+"""Reading the tasks' logs: which log is read when, and what its lines mean.
 
 Pure modules (no asyncio, no clock, no logger, no HTTP): matcher, log_parser, tail_read,
-read_policy, read_budget, known, shares. The scanner and its helpers do the reading.
+backward_read, instance_log, read_policy, read_budget, stream_slots. The scanner and its helpers
+send the requests.
 """

@@ -1,18 +1,17 @@
-"""Looking for results further back in a log than its end: bounded, whatever the log's size.
+"""Searches a log backwards for results that its last lines lack, within a limit of bytes.
 
-Pure. A short read sees the last hundred lines. A task may print its results, then much else, and
-the token right after: nobody saw them go by. So once a task has completed, and a result that its
-Job asks for is missing, the log is read backwards in steps, each a request for more of the newest
-records. Three things make it more than that:
+Pure. A short read sees the last hundred lines. A task may print its results, then many other
+lines, and then the token: no read has seen the results. So if a completed task lacks a result that
+its Job asks for, its log is read backwards in steps. Each step requests more of the newest records.
 
-- An answer begins with its oldest line, and ``limitBytes`` cuts its end. It is read up to the first
-  line that an earlier answer had, the seam; the first answer up to the line that ended the task's
-  work. What does not reach that line counts for nothing: in the gap, the result may have been
-  printed again. So nothing is taken from another log, of which all lines are later: the kubelet may
-  have begun another file, or the task again.
+- An answer begins with its oldest line, and ``limitBytes`` cuts its end. The first answer is read
+  up to the line that completed the task, every other one up to the oldest line of the answer
+  before, the seam. An answer that does not reach that line is ignored, because the result may have
+  been printed again in the gap. This also excludes logs of which all lines are later: the kubelet
+  may have rotated the file or restarted the task.
 - The first line of an answer may be the rest of a longer one (see ``tail_read``). It counts only
   when it is known to be the first one of the log.
-- How many records fit into the bytes that are left is estimated from those that were read.
+- How many records fit into the remaining bytes is estimated from the records read so far.
 """
 
 from collections.abc import Iterator
@@ -27,8 +26,8 @@ from terminator.logs.tail_read import (
     TailRequest,
 )
 
-# What is read of one pod's log for this, all steps together. It holds some ten thousand lines; and
-# what a thousand tasks cost that way, the streams of noisy ones cost besides (see ``read_budget``).
+# Limit for one pod's log, all steps together: some ten thousand lines. A thousand tasks cost as
+# much as the streams of noisy tasks may cost anyway (see ``read_budget``).
 BACKWARD_BYTES = 1024 * 1024
 _REQUESTS_LIMIT = 8
 # A step of fewer records than this is not worth a request.
@@ -39,12 +38,12 @@ _FILL = 0.8
 
 
 class BackwardRead:
-    """The search for what `findings` lacks of the results that `matcher` knows.
+    """The search for the results that `matcher` knows and `findings` lacks.
 
-    `until` is the time of the last line that matters: the token's, or the last one of a task that
-    has ended. While `request` is not None: send it, call `begin`, give the answer to `feed` until that
-    says that it is enough, then call `end`. What is found goes into `findings`. `is_elsewhere` is
-    whether this log has no line from before `until`.
+    `until` is the time of the last line that matters: that of the token, or the last one of a task
+    that has ended. While `request` is not None: send it, call `begin`, pass the answer to `feed`
+    until `feed` returns False, then call `end`. Results are added to `findings`. `is_elsewhere`
+    says that this log has no line from before `until`.
     """
 
     def __init__(self, matcher: Matcher, findings: Findings, until: str) -> None:
@@ -73,9 +72,9 @@ class BackwardRead:
         self._is_met = self._is_over = False
 
     def feed_in_portions(self, chunk: bytes) -> Iterator[None]:
-        """Take in more of an answer as `feed` does; yield between portions.
+        """Parse more of an answer as `feed` does; yield between portions.
 
-        Whether the rest of the answer matters is then told by `is_enough`.
+        Afterwards, `is_enough` says whether the rest of the answer matters.
         """
         for number, portion in enumerate(portions(chunk, self._matcher.portion_bytes)):
             if number:
@@ -89,14 +88,14 @@ class BackwardRead:
         return self._is_over
 
     def feed(self, chunk: bytes) -> bool:
-        """Take in more of an answer; return whether the rest of it matters."""
+        """Parse more of an answer; return whether the rest of it matters."""
         self._bytes += len(chunk)
         self._left -= len(chunk)
         self._look(self._parser.feed(chunk))
         return not self._is_over
 
     def end(self) -> None:
-        """Judge the answer; sets `request` to the next request, or to None when the search is over."""
+        """Evaluate the answer; set `request` to the next one, or to None if the search is over."""
         request = self.request
         assert request is not None
         self._requests += 1
@@ -131,7 +130,7 @@ class BackwardRead:
                 self._is_over = not self._take(line)
 
     def _take(self, line: Line) -> bool:
-        """Look at a line; return False at the first one of what is covered, or after the token."""
+        """Classify a line; return False at the first line already covered, or after the token."""
         if line.timestamp > self._seam:
             return False
         self._oldest = self._oldest or line.timestamp
@@ -142,7 +141,7 @@ class BackwardRead:
         return not (isinstance(found, Completed) and line.timestamp == decided_at)
 
     def _end_whole(self) -> None:
-        """Look at the first line of the log, as which it is known now."""
+        """Classify the first line of the answer, now known to be the first one of the log."""
         first = self._first
         if first is not None and first.timestamp <= self._seam:
             self._accept(self._value(first))
@@ -169,7 +168,7 @@ class BackwardRead:
         return self._first is None or self._first.timestamp >= self._reach
 
     def _plan(self, most: int) -> None:
-        """Ask for so many records beyond the covered ones as fit, `most` at most."""
+        """Request as many records beyond the covered ones as fit, at most `most`."""
         max_bytes = max(self._left, 0)
         fit = int(_FILL * max_bytes * max(self._lines, 1) / max(self._bytes, 1))
         lines = min(most, fit)

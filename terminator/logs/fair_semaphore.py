@@ -1,7 +1,7 @@
-"""Turns at something of which there is little: a number at a time, and none waits for a crowd.
+"""A semaphore that serves its waiters by namespace and Job in rotation.
 
-Of those that wait, the groups have their turns one after the other, however many each has: first
-the namespaces, then the Jobs of one. Within a Job it is first come, first served.
+However many waiters a namespace has, the namespaces are served in rotation, and so are the Jobs of
+one namespace. The waiters of a Job are served in order of arrival.
 """
 
 import asyncio
@@ -12,16 +12,16 @@ from daemonset_job.runtime.fair_queue import FairQueue, Path
 
 
 class FairSemaphore:
-    """Lets `limit` holders in at a time."""
+    """Admits at most `limit` holders at a time."""
 
     def __init__(self, limit: int) -> None:
         self._free = limit
-        # Who gave up waiting stays until its slot_future would come.
+        # A cancelled waiter stays in the queue until it is popped.
         self._waiting: FairQueue[asyncio.Future[None]] = FairQueue()
 
     @asynccontextmanager
     async def slot(self, path: Path) -> AsyncIterator[None]:
-        """Wait for a slot_future, and hold it for as long as the block runs."""
+        """Wait for a slot and keep it while the block runs."""
         await self._acquire(path)
         try:
             yield
@@ -38,7 +38,7 @@ class FairSemaphore:
             await slot_future
         except asyncio.CancelledError:
             if not slot_future.cancelled():
-                self._release()  # it was cancelled after its slot_future had come
+                self._release()  # it was cancelled after it had got the slot
             raise
 
     def _release(self) -> None:

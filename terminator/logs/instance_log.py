@@ -1,14 +1,14 @@
-"""What was read of one instance's log by now, and from where on nothing of it is missing.
+"""The findings in the log of one container instance, and the gapless span that they are from.
 
-Pure. A result counts only if it is known that no other value of it was printed later, up to the
-token. So with the findings goes the part of the log that they are from: a span without a gap, up
-to the newest line. Lines are missing between two reads of which the second does not reach back to
-the first, where a stream does not go on from what was read before, and after the kubelet has begun
-another file. Results from before such a gap are dropped; after the token they are looked for again
-(see ``back``).
+Pure. A result counts only if no other value of it can have been printed later, up to the token.
+Therefore the findings are kept together with their span: the part of the log, up to its newest
+line, that was read without a gap. A gap arises in three ways: a read does not reach back to the
+read before, a stream does not resume at the last line read, or the kubelet rotates the file.
+Results from before a gap are dropped, and searched for again after the token (see
+``backward_read``).
 
-While a stream is open, a short read may be ahead of it. That is no gap yet: the stream brings the
-lines between, unless it ends first.
+While a stream is open, a short read may be ahead of it. This is no gap yet: the stream delivers
+the lines between, unless it ends first.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from terminator.logs.tail_read import Findings, TailRead
 
 
 class InstanceLog:
-    """The findings in one instance's log, and how far it was read: `cursor`, `unfinished`."""
+    """The findings in one instance's log, and how far it was read (`cursor`, `unfinished`)."""
 
     def __init__(self) -> None:
         self.findings = Findings()
@@ -30,22 +30,22 @@ class InstanceLog:
         self._ahead = Span()  # of the stream; nothing unless one is open
 
     def is_ahead_of(self, span: Span) -> bool:
-        """Return whether something is known that is later than all of this part of the log."""
+        """Return whether lines later than all of `span` were read."""
         return bool(span.last_at) and self._span.last_at > span.last_at
 
     def take_read(self, read: TailRead, *, is_streaming: bool) -> None:
-        """Take over what a short read has brought, once it is over."""
+        """Add the span of a short read that is over."""
         if read.has_decided:
             self._join(read.span)
         elif not self.findings.is_final:
             self._join(read.span, may_wait=is_streaming)
 
     def take_stream(self, span: Span) -> None:
-        """Take over how far a stream has come without a gap since its beginning."""
+        """Add the span that a stream has delivered since its beginning."""
         self._join(span)
 
     def stream_ended(self) -> None:
-        """Record that no stream fills the gap before what is ahead."""
+        """Record that no stream fills the gap before the lines that are ahead of it."""
         ahead, self._ahead = self._ahead, Span()
         if not self.findings.is_final:
             self._join(ahead)
@@ -63,14 +63,14 @@ class InstanceLog:
         before, self._span = self._span, self._span.combined_with(part)
         self.findings.drop_results_before(self._span.first_at)
         if self._span is part and before.last_at == part.first_at:
-            # Of the lines of this time some are missing, and nobody can tell which.
+            # Some lines of this time are missing, and it is unknown which.
             self.findings.drop_results_up_to(part.first_at)
 
 
 class StreamRead:
-    """A follow stream of one instance's log that goes on from where the log was read to.
+    """A follow stream of one instance's log that resumes at the last line read.
 
-    Ask for lines `since` that time, if any, and give what comes to `feed`; `cursor` moves on.
+    Request lines `since` that time, if any, and pass them to `feed`, which advances `cursor`.
     """
 
     def __init__(self, matcher: Matcher, log: InstanceLog) -> None:
@@ -82,7 +82,7 @@ class StreamRead:
 
     @property
     def since(self) -> datetime | None:
-        """Return the time to go on from, None for the beginning of the log."""
+        """Return the time to resume at, None for the beginning of the log."""
         return self._from.since
 
     @property
@@ -91,7 +91,7 @@ class StreamRead:
         return self._parser.cursor
 
     def feed_in_portions(self, chunk: bytes) -> Iterator[None]:
-        """Take in more of the stream as `feed` does, up to what decides; yield between portions."""
+        """Parse more of the stream until a token is found; yield between portions."""
         for number, portion in enumerate(portions(chunk, self._matcher.portion_bytes)):
             if number:
                 yield
@@ -100,13 +100,13 @@ class StreamRead:
             self.feed(portion)
 
     def feed(self, chunk: bytes) -> None:
-        """Take in more of the stream."""
+        """Parse more of the stream and add what it says to the findings."""
         lines = self._parser.feed(chunk)
         times = (line.timestamp for line in lines if line.timestamp)
         if not self._first_at and (first_at := next(times, "")):
             self._first_at = first_at
             if not self._parser.has_seen_cursor:
-                # It may be the rest of a longer line, see ``tail_read``; the next check tells.
+                # It may be the rest of a longer line (see ``tail_read``); the next check decides.
                 del lines[0]
             elif self._from.timestamp:
                 self._first_at = self._from.timestamp

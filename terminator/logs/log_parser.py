@@ -1,10 +1,10 @@
-"""Lines out of a log's bytes, whatever the chunks: bounded in memory, resumable without doubles.
+"""Splits a log's bytes into lines: in bounded memory, and without repeating lines on resumption.
 
 Pure. The input is what the kubelet sends for ``timestamps=true``: each line begins with the
 RFC 3339 time of its first record, nanoseconds and possibly a zone's offset, and one blank
 (kubernetes pkg/kubelet/kuberuntime/logs, logWriter.write). Records of one long line were joined
 by the kubelet already. Text without a time is either the rest of a line whose head was cut off by
-``tailLines`` or an error message of the kubelet: neither is a whole line of the task's.
+``tailLines`` or an error message of the kubelet. Neither is a whole line of the task.
 """
 
 import re
@@ -22,11 +22,11 @@ _STAMP = re.compile(
 
 
 class Line(NamedTuple):
-    """One line: its time, its bytes without newline, and what is known of its ends.
+    """One line: its time, its bytes without newline, and whether it is complete.
 
     `timestamp` is RFC 3339 in UTC with nine digits, so that it compares as text, or "" if there
-    was none. `truncated`: only the first LINE_LIMIT bytes are here. `unfinished`: the bytes ended
-    before a newline came, so the line may go on.
+    was none. `truncated`: `data` is the first LINE_LIMIT bytes only. `unfinished`: the answer ended
+    before a newline, so the line may continue.
     """
 
     timestamp: str
@@ -36,20 +36,20 @@ class Line(NamedTuple):
 
 
 class Cursor(NamedTuple):
-    """How far a log was read: the last line's time, and how many lines so far carry exactly it."""
+    """How far a log was read: the last line's time, and the number of lines at it."""
 
     timestamp: str = ""
     seen: int = 0
 
     def after(self, timestamp: str) -> "Cursor":
-        """Return the cursor moved on by one line of that time."""
+        """Return the cursor advanced by one line of that time."""
         if not timestamp:
             return self
         return Cursor(timestamp, self.seen + 1 if timestamp == self.timestamp else 1)
 
     @property
     def since(self) -> datetime | None:
-        """Return what to ask for with ``sinceTime``: this time, cut to whole seconds, or None."""
+        """Return the value for ``sinceTime``: this time, cut to whole seconds, or None."""
         if not self.timestamp:
             return None
         return datetime.fromisoformat(self.timestamp[:19]).replace(tzinfo=UTC)
@@ -58,8 +58,8 @@ class Cursor(NamedTuple):
 class Span(NamedTuple):
     """A part of a log that was read without a gap: the times of its first and its last line.
 
-    Both are "" for nothing at all. With `has_all_before`, no line of the same time as the first one
-    is missing before it: a log may have many lines of one time.
+    Both are "" for an empty span. With `has_all_before`, no line with the time of the first one is
+    missing before it: a log may have many lines of one time.
     """
 
     first_at: str = ""
@@ -73,12 +73,12 @@ class Span(NamedTuple):
         return self.first_at < earlier.last_at
 
     def combined_with(self, other: "Span") -> "Span":
-        """Return the newest part that is known without a gap, once `other` was read as well.
+        """Return the newest span without a gap, after `other` was read as well.
 
-        It is `other` itself if lines are missing before it.
+        Returns `other` itself if lines are missing before it.
         """
         if not other.last_at or (self.last_at and other.last_at < self.first_at):
-            return self  # an answer without lines, or one that newer ones have overtaken
+            return self  # an answer without lines, or an outdated one
         if not other.follows(self):
             return other
         first_at, has_all = min((self.first_at, self[2]), (other.first_at, other[2]))
@@ -86,14 +86,14 @@ class Span(NamedTuple):
 
 
 class LogParser:
-    """Cuts the bytes of one response into lines; with a cursor, drops those known already.
+    """Splits the bytes of one response into lines; with a cursor, drops lines read before.
 
-    Lines before the cursor's time are dropped, and of those of exactly its time as many as it
-    has seen: the kubelet sends whole seconds again. From the first line after that, the seam,
-    everything is new, even if a node's clock was set back in the meantime. `cursor` then
-    tells where to go on, and `has_seen_cursor` whether the old cursor's line was seen again, that is, whether
-    nothing is missing in between. `has_all_of_cursor_time`: lines before that time were seen as well, so
-    that all lines of exactly that time were.
+    The kubelet sends whole seconds again. So the parser drops lines before the cursor's time, and
+    as many lines of exactly its time as the cursor has counted. From the first line after these,
+    every line is new, even if the node's clock has been set back since. `cursor` is where to
+    resume. `has_seen_cursor` says that the line of the old cursor came again, so no line is missing
+    in between. `has_all_of_cursor_time` says that lines before that time came too, and therefore
+    all lines of exactly that time.
     """
 
     def __init__(self, cursor: Cursor | None = None) -> None:
@@ -151,7 +151,7 @@ class LogParser:
         lines.append(Line(timestamp, data[:LINE_LIMIT] if truncated else data, truncated))
 
     def _is_new(self, timestamp: str) -> bool:
-        """Return whether a line of that time is new, having only met lines that were known."""
+        """Return whether a line of that time is new, if all lines before it were known."""
         if timestamp < self._old.timestamp:  # "" too: a fragment of something known
             self._has_others = self._has_others or bool(timestamp)
             return False

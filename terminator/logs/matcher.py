@@ -1,7 +1,7 @@
-"""What a line of a task's log means: the token, the failure token, a result, progress, nothing.
+"""Classifies the lines of a task's log: token, failure token, result, progress or nothing.
 
-Pure. Lines are untrusted bytes: they are decoded with replacement, bounded, and stripped of what
-terminals and containers put around text before they are compared.
+Pure. Lines are untrusted bytes. Before a comparison they are decoded with replacement, bounded,
+and stripped of terminal escapes, blanks and NULs.
 """
 
 import re
@@ -21,8 +21,8 @@ from daemonset_job.api.tokens import (
 
 # A value may become an annotation or a label; 256 characters hold an address, a version, a digest.
 VALUE_LIMIT = 256
-# What may be done at one go. A step of RE2 takes some 7 ns at worst; cutting a byte into lines, and
-# taking escapes out of it, takes at worst the time of some 40 steps.
+# RE2 steps per portion. A step takes at most some 7 ns. Splitting a byte into lines and removing
+# escapes takes at most the time of some 40 steps.
 _PORTION_STEPS = 1 << 20
 _LEAST_STEPS = 64
 _LEAST_PORTION_BYTES = 1024
@@ -92,25 +92,24 @@ def _visible(text: str) -> str:
 
 
 class Classifier(Protocol):
-    """Tells what a line means; see Matcher.classify."""
+    """Classifies lines; see Matcher.classify."""
 
     def classify(self, line: bytes, *, truncated: bool = False) -> Finding | None:
         """Return what a line means, None for an ordinary one."""
 
 
 class Matcher:
-    """Tells what the lines of one Job's tasks mean.
+    """Classifies the lines that the tasks of one Job print.
 
-    `match` says how both tokens are recognised: Line (the cleaned line is the token), Contains
+    `match` is how both tokens are recognised: Line (the cleaned line is the token), Contains
     (it contains it), Regex (the pattern, in RE2 syntax, matches somewhere in it). A line that is
-    both tokens is a failure. Raises ValueError, with what is wrong, for a token that could never
-    be seen or would always be, and for an unknown `match`.
+    both tokens is a failure. Raises ValueError with the reason for an unknown `match`, and for a
+    token that no line or every line would match.
 
-    `token` None: nothing in the log completes a node (mode Exit). Of results, only those that
-    `results` names are recognised: whatever else a task prints is nobody's business. Both are kept,
-    as `has_token` and `results`.
+    With `token` None, no line completes a node (mode Exit). Only the results named in `results` are
+    recognised.
 
-    Matchers of the same parameters are equal: what was read with one holds for the other.
+    Matchers of the same parameters are equal: findings of one hold for the other.
     """
 
     def __init__(
@@ -126,16 +125,16 @@ class Matcher:
         self._is_line = match == LINE
         self._steps_per_byte = sum(c.steps_per_byte for c in (self._token, self._failure) if c)
         self._identity = (token, match, failure_token, self.results)
-        # What must stand in a line's bytes for it to be looked at more closely. Lines with an
-        # escape always are: it may stand inside the token.
+        # Bytes without which a line cannot mean anything. Escapes are among them, because one may
+        # be inside the token.
         marks = [_PROTOCOL, b"\x1b", b"\xc2\x9b", b"\xc2\x9d"]
         marks += [t.strip(EDGE_CHARACTERS).encode() for t in (token, failure_token) if t]
-        # The empty pattern is in every line: a regular expression has to look at all of them.
+        # A regular expression has to be compared with every line; the empty pattern is in each.
         self._marks = re.compile(b"" if match == REGEX else b"|".join(map(re.escape, marks)))
 
     @classmethod
     def of(cls, spec: JobSpec, default_token: str) -> "Matcher":
-        """Return the matcher of a Job; `default_token` serves one that names no token."""
+        """Return the matcher of a Job; `default_token` is the token of a Job that names none."""
         completion = spec.completion
         token = token_to_find(completion, default_token)
         return cls(token, completion.match, completion.failure_token, spec.results)
@@ -150,14 +149,14 @@ class Matcher:
 
     @property
     def portion_bytes(self) -> int:
-        """How many bytes of a log can be read in some ten milliseconds, whatever they are."""
+        """Return how many bytes of any log can be parsed in some ten milliseconds."""
         return max(_PORTION_STEPS // max(self._steps_per_byte, _LEAST_STEPS), _LEAST_PORTION_BYTES)
 
     def classify(self, line: bytes, *, truncated: bool = False) -> Finding | None:
         """Return what `line` (without its newline) means, None for an ordinary one.
 
-        `truncated` says that this is only the head of a longer line: that is never a whole line,
-        so Line finds nothing in it, and Regex what it finds in the bytes that it looks at.
+        `truncated` says that `line` is the head of a longer one. Match Line then finds nothing, and
+        Regex looks at the head only.
         """
         if self._marks.search(line) is None or (truncated and self._is_line):
             return None
@@ -175,7 +174,7 @@ class Matcher:
 
 
 class RememberingMatcher:
-    """A matcher that remembers what each line meant, so that it is cheap to ask again."""
+    """A matcher with a cache of its answers."""
 
     def __init__(self, matcher: Matcher) -> None:
         self._matcher = matcher

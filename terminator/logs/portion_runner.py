@@ -1,9 +1,9 @@
-"""Work on what logs say, in portions: the event loop goes round between any two of them.
+"""Parses logs in portions, at most one in each iteration of the event loop.
 
-Shell. Comparing lines is the one thing here that takes processor time by what tasks print. All of
-it shares one event loop with the renewal of the lease, the watches and the probes. So at most one
-portion, some ten milliseconds, is worked off in each pass of the event loop, and the namespaces
-that have some take turns, and the Jobs of each.
+Shell. Tasks control how much processor time the comparison of their lines takes. It shares one
+event loop with the renewal of the lease, the watches and the probes. So each iteration of the loop
+runs at most one portion, some ten milliseconds. The namespaces are served in rotation, and so are
+the Jobs of each.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from terminator.logs.fair_semaphore import FairSemaphore
 from terminator.logs.matcher import Matcher
 
 _END: Final = object()
-# An answer of less than this share of a portion, about a millisecond, waits for no turn: most logs
-# have a line or two.
+# An answer smaller than 1/8 of a portion, about a millisecond, is parsed at once: most logs have a
+# line or two.
 _SMALL_SHARE = 8
 
 
 class PortionRunner:
-    """Lets one portion of work be done at a time."""
+    """Runs one portion of work at a time."""
 
     def __init__(self) -> None:
         self._semaphore = FairSemaphore(1)
@@ -29,7 +29,7 @@ class PortionRunner:
     async def run(self, job: Path, work: Iterator[None], size_bytes: int, matcher: Matcher) -> None:
         """Do all of a Job's `work`, which yields between portions of `size_bytes` of a log.
 
-        Nothing is awaited after its last portion: what was found can be told at once.
+        Nothing is awaited after the last portion, so the caller can report the findings at once.
         """
         if size_bytes * _SMALL_SHARE <= matcher.portion_bytes:
             for _ in work:
@@ -37,6 +37,6 @@ class PortionRunner:
             return
         while True:
             async with self._semaphore.slot(job):
-                await asyncio.sleep(0)  # while it is held, so that nobody else works in this pass
+                await asyncio.sleep(0)  # while the slot is held: one portion in an iteration
                 if next(work, _END) is _END:
                     return

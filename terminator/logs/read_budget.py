@@ -1,24 +1,24 @@
-"""What the logs of tasks that print much may cost, all of them together.
+"""The byte budget that all noisy logs share, and how often they are polled.
 
-Pure: time is given (monotonic seconds). A task's token can be out of reach moments after it was
-printed: the kubelet renames a full log file (every ten seconds it looks) and serves the new, empty
-one from then on. Whoever reads the end of a log now and then misses what came just before. An open
-stream does not, so streams of noisy tasks are afforded as long as there is something to spare;
-when there is not, they are read the more often by short reads the fewer they are. The reads are
-shared out by namespace, so that many noisy tasks of one do not make those of another wait.
+Pure: time is given (monotonic seconds). A token can be out of reach moments after it was printed:
+every ten seconds the kubelet renames log files that are full, and from then on it serves the new,
+empty file. A short read misses the lines printed just before; an open stream does not. So noisy
+pods keep a follow stream while the shared byte budget lasts. Once it is used up they are polled
+instead: the fewer noisy pods there are, the more often each is polled. The polls are divided
+evenly among the namespaces, so noisy pods of one namespace do not delay those of another.
 """
 
-# What may be read beyond the streams' own budgets: at once, and per second in the long run. A task
-# that prints 30 MB and then its token is followed to its end; a gigabyte costs this and no more.
+# Bytes that may be read beyond the streams' own budgets: at once, and per second in the long run.
+# A task that prints 30 MB and then its token is followed to its end; a log of 1 GiB costs no more.
 BUDGET_BYTES = 32 * 1024 * 1024
 BUDGET_BYTES_PER_SECOND = 1024 * 1024
-# Short reads of noisy tasks per second, and the distance between two of one task.
+# Short reads of noisy logs per second, and the least and greatest interval between two of one log.
 READS_PER_SECOND = 50.0
 INTERVAL_SECONDS = (0.5, 5.0)
 
 
 class ReadBudget:
-    """The bytes that are left, filled up with time; and how often noisy logs are read."""
+    """The bytes left, refilled over time, and the polling interval of noisy logs."""
 
     def __init__(self) -> None:
         self._bytes = float(BUDGET_BYTES)
@@ -26,7 +26,7 @@ class ReadBudget:
         self._noisy: dict[str, set[str]] = {}  # UIDs of pods by namespace
 
     def take(self, count: int, now: float) -> bool:
-        """Take so many bytes; False, and nothing is taken, when there are not so many."""
+        """Take `count` bytes and return True; take none and return False if fewer are left."""
         self._bytes += max(now - self._at, 0.0) * BUDGET_BYTES_PER_SECOND
         self._bytes = min(self._bytes, BUDGET_BYTES)
         self._at = max(now, self._at)
@@ -36,7 +36,7 @@ class ReadBudget:
         return True
 
     def set_noisy(self, namespace: str, uid: str, *, is_noisy: bool) -> None:
-        """Note whether a pod's log is too much for a stream at present."""
+        """Record whether a pod's log is over the budget of a stream at present."""
         if is_noisy:
             self._noisy.setdefault(namespace, set()).add(uid)
         elif (uids := self._noisy.get(namespace)) is not None:
@@ -45,7 +45,7 @@ class ReadBudget:
                 del self._noisy[namespace]
 
     def interval_seconds(self, namespace: str) -> float:
-        """How long after a short read of a noisy log the next one is due, at most."""
+        """Return the longest time between two short reads of a noisy log of `namespace`."""
         least, most = INTERVAL_SECONDS
         reads_per_second = READS_PER_SECOND / max(len(self._noisy), 1)
         return min(max(len(self._noisy.get(namespace, ())) / reads_per_second, least), most)

@@ -1,4 +1,4 @@
-"""What is logged and counted when a pod's log cannot be read."""
+"""Logs and counts the reads of pods' logs that fail."""
 
 from loguru import logger
 
@@ -6,18 +6,18 @@ from daemonset_job.kube.client.errors import KubeError
 from terminator.logs.targets import ScannedPod
 from terminator.metrics import Metrics, read_error_reason
 
-# So many failures in a row are worth a warning.
+# Consecutive failures before the log has a warning.
 WARN_FAILURES = 5
 
 
 class ReadErrors:
-    """Takes note of reads that failed."""
+    """Records failed reads in log and metrics."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 
     def record_defect(self, scanned: ScannedPod, error: Exception) -> None:
-        """Log what no log should lead to; its pod is tried again ever more slowly."""
+        """Log an unexpected exception; the pod is read again with growing delays."""
         self._metrics.read_errors.labels("other").inc()
         logger.bind(
             namespace=scanned.job[0],
@@ -27,7 +27,7 @@ class ReadErrors:
         ).opt(exception=error).error("cannot read a pod's log")
 
     def record_error(self, scanned: ScannedPod, error: KubeError) -> None:
-        """Log a read that failed: a warning once it has failed some times in a row."""
+        """Log a read that failed: a warning after WARN_FAILURES consecutive failures."""
         reason = read_error_reason(error)
         self._metrics.read_errors.labels(reason).inc()
         failures = scanned.read_state.failures

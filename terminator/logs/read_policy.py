@@ -1,19 +1,19 @@
-"""How one pod's log is read: which read comes next, and when.
+"""Decides which read of one pod's log comes next, and when.
 
 Pure: time is given (monotonic seconds), nothing is awaited. The rules, in their order:
 
 1. A short read of the end as soon as there is a log. Most tasks have printed their token by then.
-2. Otherwise a follow stream, if the scanner has a slot free; else short reads in turn, with
-   growing distances. Nobody depends on getting a slot.
-3. A stream that brings more than its budget and the shared budget (see ``read_budget``) is closed.
-   The pod is then read by short reads only, until it is silent for a moment: a log of a gigabyte
-   costs little more than a log of two lines.
-4. An open stream is never the only evidence, since it loses lines when the kubelet rotates the
-   file: a short read without a cursor looks again every ten seconds or so.
-5. When the container has ended, its end is read once more; after a restart, that of the instance
-   before. A task that printed the token and then exited is completed.
+2. Otherwise a follow stream, if a slot is free, else short reads with growing intervals. The result
+   does not depend on a slot.
+3. A stream that exceeds its own budget and the shared one (see ``read_budget``) is closed. The pod
+   is then polled by short reads until its log is silent for a moment. So a log of a gigabyte costs
+   little more than a log of two lines.
+4. A stream loses lines when the kubelet rotates the file. So while a stream is open, a short read
+   without a cursor checks the log every ten seconds or so.
+5. When the container has ended, the end of its log is read once more; after a restart, that of the
+   previous instance. A task that printed the token and then exited is completed.
 
-What one instance printed says nothing of another one: each has findings of its own.
+Each instance has findings of its own.
 """
 
 import math
@@ -27,27 +27,27 @@ from terminator.logs.log_parser import Cursor, Line, Span
 from terminator.logs.read_budget import ReadBudget
 from terminator.logs.tail_read import Findings
 
-# A stream's budget: what it may bring at once, and how much more per second that it is open.
+# A stream's own budget: bytes at once, and further bytes per second that it is open.
 STREAM_BYTES = 256 * 1024
 STREAM_BYTES_PER_SECOND = 2 * 1024
-# Distance between short reads of a pod without a stream: detection is late by half the running
-# time so far, up to five seconds.
+# Interval between short reads of a pod without a stream. A token is found late by half the running
+# time so far, at most by five seconds.
 POLL_SECONDS = (0.5, 5.0)
 POLL_GROWTH = 1.5
 # How often a short read checks on an open stream, give or take a quarter.
 CHECK_SECONDS = 10.0
 SHORT_STREAM_SECONDS = 1.0
 RETRY_SECONDS = (0.25, 5.0)
-# A log that the kubelet says does not exist is asked for so often before it is given up; the next
-# restart, or a change of the pod, starts anew.
+# Give up after this many consecutive "no such log" answers. A restart of the container or a change
+# of the pod resets the counter.
 ABSENT_LIMIT = 5
-# What was printed later than this after the end of an instance is of another one.
+# Lines printed later than this after the end of an instance are of another instance.
 END_MARGIN = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class ShortRead:
-    """Do a short read now: of the `previous` instance or the current one, from a cursor or not."""
+    """Do a short read now, of the current or the `previous` instance, with or without a cursor."""
 
     previous: bool = False
     use_cursor: bool = False
@@ -55,7 +55,7 @@ class ShortRead:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Do nothing before `until` (monotonic seconds, possibly inf), or open a stream if wished."""
+    """Do nothing before `until` (monotonic seconds, possibly inf), except to open a stream."""
 
     until: float
     wants_stream: bool = False
@@ -69,13 +69,13 @@ _End = tuple[int, datetime | None]
 def ended_attempt(
     step: ShortRead, container: Container, newest: Container | None, first_at: str
 ) -> int:
-    """Return which start of the task, from 1, a read of a log's end was about; 0 if in doubt.
+    """Return the attempt, from 1, whose log a read of the end has returned; 0 if it is uncertain.
 
-    `container` is the state that the step was taken for, `newest` what is known after the read, and
-    `first_at` the time of the first line that was read. Between a task's end and the read, the
-    kubelet may have started the task again: then the log is that of another start. Its lines tell,
-    since their times and that of the end are of the node's one clock. An empty log is taken for
-    that of the end: most tasks that fail say nothing, and in doubt each of them would wait long.
+    `container` is the state before the read, `newest` the one after it, and `first_at` the time of
+    the first line. Between a task's end and the read, the kubelet may have started the task again,
+    and then the log is that of another attempt. The times of the lines show that, because they and
+    the time of the end are of the node's one clock. An empty log counts as that of the ended
+    attempt: most failing tasks print nothing, and a doubt would delay each of them.
     """
     if newest is None or newest.restart_count != container.restart_count:
         return 0
@@ -94,30 +94,31 @@ def ended_attempt(
 
 
 def _end_of(container: Container) -> _End:
-    """Return what tells the newest end of the task from others."""
+    """Return the identity of the newest end of the task."""
     return container.restart_count, container.finished_at or container.last_finished_at
 
 
 class LogReadState:
-    """What is known of reading one pod's log; `spread` in [0, 1) keeps pods from reading in step.
+    """The state of reading one pod's log.
 
-    The scanner asks for the `next_step` and reports what became of it. `log` is what was read of
-    the current instance of the container, `previous_log` of the one before. Unless `is_live`, only what
-    has ended is read: nothing in a running task's log could decide.
+    The scanner asks for the `next_step` and reports its outcome. `log` is the log of the current
+    instance of the container, `previous_log` that of the one before. Unless `is_live`, only ended
+    instances are read, because no line of a running task's log matters. `spread` in [0, 1) varies
+    the intervals, so that pods are not all read at the same time.
     """
 
     def __init__(self, spread: float = 0.5, *, is_live: bool = True) -> None:
         self.is_live = is_live
         self.log = InstanceLog()
         self.previous_log = InstanceLog()
-        self.streamed_log = self.log  # which of them a stream is of
+        self.streamed_log = self.log  # the one that the stream reads
         self.is_noisy = False
         self.is_streaming = False
-        # At most so long between two short reads of a log that is too much for a stream.
+        # Longest time between two short reads of a noisy log.
         self.interval_seconds = POLL_SECONDS[1]
         self._check_seconds = CHECK_SECONDS * (0.75 + 0.5 * spread)
         self._instance = 0
-        # Which end of the task was read last, and which one the container shows.
+        # The end of the task that was read last, and the one in the container status.
         self._ended_read: _End = (-1, None)
         self._end: _End = self._ended_read
         self._previous_read = -1
@@ -129,11 +130,11 @@ class LogReadState:
 
     @property
     def findings(self) -> Findings:
-        """Return the findings that decide, else those of the current instance."""
+        """Return the final findings if there are any, else those of the current instance."""
         return self._decided or self.log.findings
 
     def accept_findings(self, log: InstanceLog) -> None:
-        """Let the findings in one instance's log decide, if they do: the first ones stay."""
+        """Make the findings in one instance's log the pod's if they are the first final ones."""
         if log.findings.is_final and self._decided is None:
             self._decided = log.findings
 
@@ -142,10 +143,10 @@ class LogReadState:
         return self.previous_log if step.previous else self.log
 
     def is_of_next_instance(self, step: ShortRead, span: Span) -> bool:
-        """Return whether what was known of an instance that is over was of the next one.
+        """Return whether lines kept for an ended instance are those of the next one; drop them.
 
-        Between its end and a read of its log the kubelet had started the task again. What was known
-        is dropped: `span`, which is all of the end of the log, was read in the light of it.
+        That happens if the kubelet starts the task again between its end and the read of its log.
+        `span`, the whole end of the log, was compared with the wrong lines and is to be read again.
         """
         is_mixed = step.previous and self.previous_log.is_ahead_of(span)
         if is_mixed:
@@ -153,7 +154,7 @@ class LogReadState:
         return is_mixed
 
     def _new_instance(self, restart_count: int) -> None:
-        # Of one that came and went unseen nothing was read.
+        # An instance that started and ended unseen has no log here.
         is_next = restart_count == self._instance + 1
         self.previous_log = self.log if is_next else InstanceLog()
         self.log = InstanceLog()
@@ -172,7 +173,7 @@ class LogReadState:
         self._stream_was_new = False
 
     def next_step(self, container: Container | None, now: float) -> Step:
-        """Return what to do next, given what Kubernetes says of the task container."""
+        """Return what to do next, given the status of the task container."""
         if container is None or self.findings.is_final:
             return Wait(math.inf)
         if container.restart_count > self._instance:
@@ -190,14 +191,14 @@ class LogReadState:
             return ShortRead()
         if self._end[0] < self._instance or self._end == self._ended_read:
             return Wait(math.inf)
-        # While the task waited to be started again it was counted as started, and what was read
-        # then was of the end before.
+        # While the container waited to be restarted, its restart count was already that of the new
+        # instance, and the log read then was that of the end before.
         self.log = InstanceLog()
         return ShortRead()
 
     def _step_running(self, now: float) -> Step:
-        # Also when its end was read already: between the status and that read, the container may
-        # have been started again, and the read was one of the new instance.
+        # Even if its end was read already: the container may have been restarted between the status
+        # and that read, which then returned the log of the new instance.
         if self._previous_read < self._instance - 1:
             return ShortRead(previous=True)
         if not self.is_live:
@@ -215,7 +216,7 @@ class LogReadState:
         wants_stream = not self.is_noisy and now >= self._stream_at
         return Wait(poll_at, wants_stream=wants_stream)
 
-    # --- what became of a step -----------------------------------------------------------
+    # --- outcomes of steps ---------------------------------------------------------------
 
     def short_read_done(
         self,
@@ -225,9 +226,9 @@ class LogReadState:
         unfinished: Line | None,
         now: float,
     ) -> bool:
-        """Record a short read that worked; `container` is the state that the step was taken for.
+        """Record a successful short read; `container` is the state before it.
 
-        Returns whether it was the whole end of an instance that is over: nothing more will come.
+        Returns whether it read the complete end of an ended instance.
         """
         self._failures = self._absences = 0
         if step.previous:
@@ -236,7 +237,7 @@ class LogReadState:
                 self._previous_read = container.restart_count - 1
             return unfinished is None
         if container.restart_count < self._instance:
-            return False  # overtaken: that instance is history
+            return False  # a newer instance has started meanwhile
         self._confirm(self.log, unfinished, now)
         is_end = container.state != "running" and unfinished is None
         if is_end:
@@ -247,7 +248,7 @@ class LogReadState:
         if not step.use_cursor:
             self._checked_at = now
         if cursor.timestamp and cursor == self.log.cursor:
-            self.is_noisy = False  # silent since the last look
+            self.is_noisy = False  # silent since the last read
         self.log.cursor = max(self.log.cursor, cursor)
         return is_end
 
@@ -257,7 +258,7 @@ class LogReadState:
             self._retry_at = now + RETRY_SECONDS[0]
 
     def short_read_failed(self, step: ShortRead, now: float, *, is_absent: bool) -> None:
-        """Record a short read that failed; `is_absent`: the kubelet says there is no such log."""
+        """Record a failed short read; `is_absent`: the kubelet found no such log."""
         self._retry_at = now + exponential_seconds(self._failures, *RETRY_SECONDS)
         self._failures += 1
         self._absences = self._absences + 1 if is_absent else 0
@@ -281,9 +282,9 @@ class LogReadState:
     def stream_received(
         self, count: int, cursor: Cursor, now: float, budget: ReadBudget | None = None
     ) -> bool:
-        """Record `count` bytes of a stream; return whether it may go on.
+        """Record `count` bytes of a stream; return whether it may continue.
 
-        What it brings beyond its own budget is taken from `budget`.
+        Bytes beyond the stream's own budget are taken from the shared `budget`.
         """
         self._stream_bytes += count
         log = self.streamed_log
@@ -298,10 +299,10 @@ class LogReadState:
         return not self.is_noisy
 
     def stream_ended(self, now: float, *, failed: bool) -> None:
-        """Record that the stream is over; the end of the log is looked at at once.
+        """Record that the stream is over; the end of the log is read at once.
 
-        Streams that end soon or bring nothing new are opened again ever more slowly: a container
-        may have ended without its status saying so yet.
+        Streams that end soon or deliver nothing new are reopened with growing delays: the container
+        may have ended while its status does not show that yet.
         """
         self.is_streaming = False
         self.streamed_log.stream_ended()
@@ -317,5 +318,5 @@ class LogReadState:
 
     @property
     def failures(self) -> int:
-        """How many short reads have failed since the last one that worked."""
+        """Return how many short reads have failed since the last successful one."""
         return self._failures

@@ -1,6 +1,6 @@
-"""Searches logs for results further back than their end: a few at a time, the Jobs in turn.
+"""Searches logs backwards for missing results: a few logs at a time, the Jobs in rotation.
 
-Shell: what to ask for, and what an answer shows, is decided in ``back``.
+Shell: ``backward_read`` decides on the requests and evaluates the answers.
 """
 
 import asyncio
@@ -16,15 +16,15 @@ from terminator.logs.tail_read import Findings
 from terminator.logs.targets import ScannedPod
 from terminator.metrics import Metrics
 
-# How many logs are searched for results further back at a time, for how long each, and the pauses
-# between the tries: a node whose task has completed is not entered before that.
+# How many logs are searched at a time, how long each may take, and the pauses between attempts.
+# A node whose task has completed is recorded only after the search.
 SEARCHES = 16
 SEARCH_TIMEOUT_SECONDS = 10.0
 SEARCH_RETRY_SECONDS = (0.25, 1.0, 0.0)
 
 
 class ResultSearch:
-    """Looks for the results that findings lack."""
+    """Looks for results that are missing in findings."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class ResultSearch:
     async def _try(
         self, scanned: ScannedPod, findings: Findings, until: str, previous: bool
     ) -> bool:
-        """Search once; return False if that is worth another try."""
+        """Search once; return False if another attempt may help."""
         try:
             is_elsewhere = await self._read_back(scanned, findings, until, previous)
             if is_elsewhere and not previous:
@@ -72,7 +72,7 @@ class ResultSearch:
     async def _read_back(
         self, scanned: ScannedPod, findings: Findings, until: str, previous: bool
     ) -> bool:
-        """Search the log of one instance; return whether it is not the one that was meant."""
+        """Search the log of one instance; return whether it is that of another instance."""
         pod, matcher = scanned.target.pod, scanned.target.matcher
         search = BackwardRead(matcher, findings, until)
         while search.request is not None:

@@ -1,9 +1,10 @@
-"""Reads the logs of all pods that it is told to: bounded, fair, and one's trouble is nobody else's.
+"""Reads the logs of all target pods with bounded resources, which namespaces and Jobs share evenly.
 
-Shell: ``read_policy`` decides what to read next, ``tail_read``, ``log_parser`` and ``matcher`` what
-an answer means. Short reads go through one line, a fixed number at a time, of each namespace in
-turn and of each of its Jobs in turn; follow streams through a fixed number of slots, of which every
-namespace has its share. All state can be lost: it is read again.
+Shell: ``read_policy`` decides on the next read; ``tail_read``, ``instance_log`` and ``matcher``
+evaluate answers. Short reads go through one queue, a fixed number at a time. It serves the
+namespaces in rotation, and so the Jobs of each. Follow streams have a fixed number of slots, which
+the namespaces share. A failure affects one pod only. All state can be lost: the logs are read
+again.
 """
 
 import asyncio
@@ -33,13 +34,13 @@ from terminator.logs.tail_read import LARGE_TAIL_LINES, Findings, TailRead
 from terminator.logs.targets import JobKey, ScannedPod, Target
 from terminator.metrics import Metrics
 
-# A short read takes milliseconds. One that takes longer than this (an unreachable kubelet) gives
-# its place in the line to the next pod and goes on beside it, up to so many of them.
+# A short read takes milliseconds. One that takes longer than QUEUE_SLOT_SECONDS (an unreachable
+# kubelet) gives its slot to the next pod and continues, up to SLOW_READS_LIMIT of them.
 QUEUE_SLOT_SECONDS = 1.0
 SLOW_READS_LIMIT = 48
 SHORT_TIMEOUT_SECONDS = 10.0
-# A silent stream is opened anew after this time: a dead connection would be silent for ever. The
-# periodic short read, and not this, is what catches a token that a dead stream kept.
+# A silent stream is reopened after this time, because a dead connection stays silent. Tokens that a
+# dead stream misses are found by the periodic short reads.
 STREAM_IDLE_SECONDS = 300.0
 
 OnFindings = Callable[[JobKey, Target, Findings], None]
@@ -54,12 +55,12 @@ class Limits:
 
 
 class Scanner:
-    """Reads what `set_targets` names, until it says otherwise, and calls `on_findings`.
+    """Reads the logs of the targets of `set_targets` and calls `on_findings`.
 
-    `on_findings(job, target, findings)` is called for a token, and when the end of an instance of
-    the container that is over was read without one. For a token it is called again by every
-    `set_targets` that still names the pod: whoever asks has forgotten it. A token is also told of
-    a pod that is no longer named by then.
+    `on_findings(job, target, findings)` is called for a token, and when the log of an ended
+    instance has none. For a token it is called again by every `set_targets` that still names the
+    pod, because the caller may have lost it. A token is also reported if the pod is no longer a
+    target.
     """
 
     def __init__(
@@ -79,8 +80,8 @@ class Scanner:
         self._scanned_pods: dict[str, ScannedPod] = {}
         self._by_job: dict[JobKey, set[str]] = {}
         self._queue: FairQueue[ScannedPod] = FairQueue()
-        self._queued = asyncio.Semaphore(0)  # how many wait in the line
-        self._stream_slots: StreamSlots[ScannedPod] = StreamSlots()  # of the stream slots
+        self._queued = asyncio.Semaphore(0)  # how many pods are in the queue
+        self._stream_slots: StreamSlots[ScannedPod] = StreamSlots()  # of follow streams
         self._streams = 0
         self._read_budget = ReadBudget()
         self._slow: dict[asyncio.Task[None], str] = {}  # with their namespaces
@@ -96,7 +97,7 @@ class Scanner:
     # --- what to read --------------------------------------------------------------------
 
     def set_targets(self, job: JobKey, targets: Iterable[Target]) -> None:
-        """Read exactly these pods for `job`; those no longer named are left at once."""
+        """Read exactly these pods for `job`, and stop reading its other pods at once."""
         targets_by_uid = {target.pod.uid: target for target in targets}
         for uid in self._by_job.get(job, set()) - targets_by_uid.keys():
             self._drop(uid)
@@ -109,12 +110,12 @@ class Scanner:
         self._metrics.targets.set(len(self._scanned_pods))
 
     def has_undecided_pods(self, job: JobKey) -> bool:
-        """Whether anything that is still to be read could decide about a node of `job`."""
+        """Return whether a log that is still being read could decide about a node of `job`."""
         scanned_pods = (self._scanned_pods.get(uid) for uid in self._by_job.get(job, ()))
         return any(scanned is not None and not scanned.is_decided for scanned in scanned_pods)
 
     def has_unread_logs(self, job: JobKey) -> bool:
-        """Whether a log of `job` is known to have something that has not been read yet."""
+        """Return whether a log of `job` is known to have lines that were not read yet."""
         now = self._clock.monotonic()
         for uid in self._by_job.get(job, ()):
             if (scanned := self._scanned_pods.get(uid)) is not None:
@@ -174,13 +175,13 @@ class Scanner:
                 try:
                     await self._watch_timers()
                 finally:
-                    self._group = None  # from here on, nothing new is begun
+                    self._group = None  # starts no new task from here on
         finally:
             self._readers = 0
             self._metrics.targets.set(0)
 
     def _schedule(self, scanned: ScannedPod) -> None:
-        """Look at what the scanned needs next, and arrange for it."""
+        """Queue the next read of a pod, or set a timer for it."""
         if scanned.is_queued or not self._is_current(scanned):
             return
         uid = scanned.target.pod.uid
@@ -210,7 +211,7 @@ class Scanner:
             now = self._clock.monotonic()
             while self._timers and self._timers[0][0] <= now:
                 due, _, scanned = heapq.heappop(self._timers)
-                if scanned.due == due:  # else it was arranged otherwise in the meantime
+                if scanned.due == due:  # else it was scheduled again meanwhile
                     self._schedule(scanned)
             wait = max(self._timers[0][0] - now, MIN_DELAY_SECONDS) if self._timers else None
             try:
@@ -229,7 +230,7 @@ class Scanner:
     # --- short reads ---------------------------------------------------------------------
 
     async def _read_worker(self) -> None:
-        """Serve the line, one pod after the other, while the limit leaves room for this reader."""
+        """Serve the queue, one pod after the other, while the limit allows this worker."""
         while self._readers <= self._limits.short_reads:
             await self._queued.acquire()
             scanned = self._queue.pop()
@@ -249,7 +250,7 @@ class Scanner:
         self._readers -= 1
 
     def _may_continue_slow_read(self, namespace: str) -> bool:
-        """Whether a slow read may go on beside the line; one of a namespace with more gives way."""
+        """Return whether a slow read may continue; cancels one of a namespace with more of them."""
         if len(self._slow) < SLOW_READS_LIMIT:
             return True
         counts = Counter(self._slow.values())
@@ -276,12 +277,12 @@ class Scanner:
             read_state.short_read_failed(step, self._clock.monotonic(), is_absent=is_absent)
             self._metrics.short_reads.labels("failed").inc()
             self._read_errors.record_error(scanned, error)
-        except Exception as error:  # noqa: BLE001 - one log's trouble is nobody else's
+        except Exception as error:  # noqa: BLE001 - one log's failure affects no other
             if isinstance(step, ShortRead):
                 read_state.short_read_failed(step, self._clock.monotonic(), is_absent=False)
             self._read_errors.record_defect(scanned, error)
         except asyncio.CancelledError:
-            # Either everything ends, or there are too many slow reads: then later, not never.
+            # Either everything ends, or there are too many slow reads: then it is read later.
             if isinstance(step, ShortRead):
                 read_state.short_read_failed(step, self._clock.monotonic(), is_absent=False)
             raise
@@ -334,7 +335,7 @@ class Scanner:
                     _reportable_findings(scanned, step, container, log.findings),
                 )
         if not (read_state.is_streaming and read_state.streamed_log is log):
-            # A stream goes on from them; otherwise the next read brings them again.
+            # A stream continues after them; otherwise the next read returns them again.
             log.findings.last_lines = ()
 
     def _after_read(self, scanned: ScannedPod) -> None:
@@ -358,7 +359,7 @@ class Scanner:
             self._schedule(scanned)
 
     def _reclaim_stream_slot(self, namespace: str) -> None:
-        """Have a namespace with more than its share of the streams give one up for this one."""
+        """Cancel a stream of a namespace that has more than its share, if one has."""
         scanned = self._stream_slots.reclaim(namespace, self._limits.streams)
         if scanned is not None and scanned.stream is not None:
             scanned.is_yielding_stream = True
@@ -398,7 +399,7 @@ class Scanner:
             container=CONTAINER_NAME,
             follow=True,
             since_time=stream.since,
-            # Where the log has outrun the cursor, the stream does not begin with all of it.
+            # Bounds the beginning of the stream if the log is far ahead of the cursor.
             tail_lines=LARGE_TAIL_LINES if stream.since is not None else None,
             idle_timeout_seconds=STREAM_IDLE_SECONDS,
         ) as chunks:
@@ -418,15 +419,12 @@ class Scanner:
                 if not go_on:
                     return
 
-    # --- what was found ------------------------------------------------------------------
+    # --- findings ------------------------------------------------------------------------
 
     def _finish(
         self, scanned: ScannedPod, *, is_whole: bool = False, previous: bool = False
     ) -> None:
-        """Tell what a log says for good, once the results that it may lack were looked for.
-
-        The pod may be gone: what was found must not go with it.
-        """
+        """Report final findings, after a search for missing results; also if the pod is gone."""
         findings = scanned.read_state.findings
         if self._is_current(scanned):
             self._stream_slots.remove_waiting(scanned.namespace, scanned)
@@ -442,7 +440,7 @@ class Scanner:
     def _report_after_search(
         self, scanned: ScannedPod, findings: Findings, until: str, previous: bool
     ) -> None:
-        """Tell what was found after a search for results; without it if the pod is gone."""
+        """Report findings after a search for results; without a search if the pod is gone."""
         if self._group is None or not self._is_current(scanned):
             self._report_if_gone(scanned, findings)
             return
@@ -462,9 +460,9 @@ class Scanner:
             self._report(scanned, findings)
 
     def _report_if_gone(self, scanned: ScannedPod, findings: Findings) -> None:
-        """Tell what was found in a log that nobody can read any more.
+        """Report findings in a log that cannot be read any more.
 
-        That of a pod that still exists will be read, and searched, by whoever leads next.
+        The log of a pod that still exists is read and searched by the next leader.
         """
         if scanned.target.pod.uid not in self._scanned_pods:
             self._on_findings(scanned.job, scanned.target, findings)
@@ -479,14 +477,14 @@ class Scanner:
 def _reportable_findings(
     scanned: ScannedPod, step: ShortRead, ended: Container, findings: Findings
 ) -> Findings:
-    """Return what a start without a token said, with results if no other start has followed it.
+    """Return the findings of an attempt without a token; with results only if it is the last one.
 
-    In mode Exit they are those of the start that completed the node, and that is the last one.
+    In mode Exit the results are those of the attempt that completed the node, which is the last.
     """
     newest = scanned.container
     is_newest = newest is not None and newest.restart_count == ended.restart_count
     if step.previous or not is_newest or not findings.attempt:
-        # Without an attempt nobody knows which start the log is of.
+        # Without an attempt number it is unknown which attempt the log is of.
         return replace(findings, results={})
     return findings
 

@@ -1,7 +1,7 @@
-"""Which namespace gets a place where there are few, and which one gives one up for it.
+"""Divides the slots of follow streams evenly among namespaces.
 
-Pure. Every namespace that has or wants places has an equal share of them. While nobody else asks,
-one may hold more than its share: it gives way when a namespace that has less asks.
+Pure. Every namespace that has or waits for slots has an equal share of them. A namespace may hold
+more than its share while no other one waits. It loses a slot when a namespace with fewer waits.
 """
 
 from collections import Counter, OrderedDict
@@ -12,25 +12,25 @@ T = TypeVar("T", bound=Hashable)
 
 
 class StreamSlots(Generic[T]):
-    """The items that hold a place and those that wait for one, by namespace."""
+    """The items that hold a slot and those that wait for one, by namespace."""
 
     def __init__(self) -> None:
-        """Begin with nobody."""
-        # No namespace is empty. The oldest holder, and who has waited longest, come first.
+        """Start without holders and waiters."""
+        # No namespace is empty. The oldest holder and the oldest waiter come first.
         self._held: dict[str, dict[T, None]] = {}
         self._waiting: OrderedDict[str, dict[T, None]] = OrderedDict()
-        self._reserved: Counter[str] = Counter()  # places given up for a namespace, not free yet
+        self._reserved: Counter[str] = Counter()  # slots reclaimed for a namespace, not free yet
 
     def __bool__(self) -> bool:
-        """Return whether anybody waits."""
+        """Return whether an item waits."""
         return bool(self._waiting)
 
     def add_waiting(self, namespace: str, item: T) -> None:
-        """Add an item at the end of its namespace's line."""
+        """Add an item at the end of its namespace's queue."""
         self._waiting.setdefault(namespace, {})[item] = None
 
     def remove_waiting(self, namespace: str, item: T) -> None:
-        """Remove an item from its namespace's line, if it is there."""
+        """Remove an item from its namespace's queue, if it is there."""
         line = self._waiting.get(namespace)
         if line is not None and item in line:
             del line[item]
@@ -39,9 +39,10 @@ class StreamSlots(Generic[T]):
                 self._reserved.pop(namespace, None)
 
     def assign_next(self) -> T:
-        """Give a free place to the next item that waits and return it; ValueError if none does.
+        """Give a free slot to the next waiting item and return it; ValueError if none waits.
 
-        It goes to the namespace that holds fewest, and to each in turn of those that hold as few.
+        The namespace with the fewest slots gets it; namespaces with equally few are served in
+        rotation.
         """
         namespace = min(self._waiting, key=self._count)
         line = self._waiting.pop(namespace)
@@ -57,7 +58,7 @@ class StreamSlots(Generic[T]):
         return item
 
     def release(self, namespace: str, item: T) -> None:
-        """Note that an item does not hold its place any more."""
+        """Record that an item has released its slot."""
         held = self._held.get(namespace)
         if held is not None and item in held:
             del held[item]
@@ -65,9 +66,9 @@ class StreamSlots(Generic[T]):
                 del self._held[namespace]
 
     def reclaim(self, namespace: str, limit: int) -> T | None:
-        """Return who shall give up one of `limit` places for an item of `namespace` that waits.
+        """Return the item that has to give one of `limit` slots to a waiter of `namespace`.
 
-        None where nobody has to. Whoever is returned does not count as a holder any more.
+        Returns None if no namespace is above its share. The item no longer counts as a holder.
         """
         promised = self._reserved[namespace]
         if promised >= len(self._waiting.get(namespace, ())):

@@ -1,18 +1,19 @@
-"""A short read of a log's end: what to ask for, and what the answer proves.
+"""A short read of a log's end: its requests, and the evaluation of the answers.
 
-Pure. One short read costs the same whether the log has two lines or a gigabyte. Three things make
-it more than a request, all of them the kubelet's (pkg/kubelet/kuberuntime/logs, v1.34):
+Pure. One short read costs the same whether the log has two lines or a gigabyte. It may take more
+than one request because of three properties of the kubelet (pkg/kubelet/kuberuntime/logs, v1.34):
 
 - ``limitBytes`` cuts the *end* of what ``tailLines`` selected. An answer that reaches the limit
-  lacks the newest lines, so fewer are asked for.
+  lacks the newest lines, so the next request is for fewer lines.
 - ``tailLines`` counts records, and containerd splits long lines into records of 16 KiB. A full
   answer may therefore begin inside a line, and the rest of ``xxx…xxdone`` looks like a line
-  ``done``. A token in the first line of a full answer is looked at again with one record more.
-- A last line without newline may be one that the task has ended so, or one that is still being
-  written. It counts when a later read shows the same.
+  ``done``. If the first line of a full answer is a token, it is requested again with one record
+  more.
+- A last line without newline may be complete, or the task may still be writing it. It counts when a
+  later read shows the same line.
 
-Where an answer does not begin with what was read before, lines between the two are missing: the
-`span` of a read is what it brought without such a gap.
+If an answer does not reach back to the lines read before, lines are missing between the two. The
+`span` of a read is the part of the log that it read without such a gap.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,56 +33,55 @@ from terminator.logs.matcher import (
     printable,
 )
 
-# Records that one read asks for: enough for a task that says a little after its token.
+# Records that one read requests: enough for a task that prints a little after its token.
 TAIL_LINES = 100
-# When these lack the line where the last read stopped, once more with more of them.
+# Records of the second request if the first answer lacks the line where the last read stopped.
 LARGE_TAIL_LINES = 2000
-# What is sure to fit into TAIL_BYTES with containerd's records of 16 KiB: the last resort but one.
+# Records that always fit into TAIL_BYTES, with containerd's 16 KiB each; requested after a cut.
 SMALL_TAIL_LINES = 7
 TAIL_BYTES = 128 * 1024
 LARGE_TAIL_BYTES = 256 * 1024
 # No runtime makes records of partial lines shorter than this (CRI-O 8 KiB, containerd 16 KiB);
 # used to bound how many records an answer can have consisted of.
 PARTIAL_BYTES = 4 * 1024
-# Lines of the end that are kept for a report; the CRD allows no more.
+# Last lines kept for a report; the CRD allows no more.
 LINES_KEPT = 20
-# One read asks at most so often: full, few, one, and one more for a doubt.
+# Requests per read: full, few lines, one line, and one more for an ambiguous first line.
 _REQUESTS_LIMIT = 4
-# What one node may put into a report, in bytes of JSON as etcd keeps it (see json_bytes): with
-# 1,000 nodes to a report both together, and what the controller adds, stay below the 1.5 MiB of an
-# object in etcd.
+# Limits for one node in a report, in bytes of JSON as etcd stores it (see json_bytes). With 1,000
+# nodes to a report, both together and the controller's part stay below etcd's 1.5 MiB per object.
 RESULTS_BYTES = 400
 RESULTS_LIMIT = 16  # the CRD's
 LAST_LINES_BYTES = 400
 LAST_LINE_CHARACTERS = 160
-# What is kept of a line until then: as many characters of any kind, escapes aside.
+# Bytes kept of a line until then: enough for LAST_LINE_CHARACTERS of any kind, without escapes.
 LINE_HEAD_BYTES = 4 * LAST_LINE_CHARACTERS
 
 
 @dataclass(slots=True)
 class Findings:
-    """What a pod's log has said so far. Times are RFC 3339; the first one of each kind stays."""
+    """The findings in a pod's log so far. Times are RFC 3339; the first of each kind is kept."""
 
     completed_at: str = ""
     failed_at: str = ""
     results: dict[str, str] = field(default_factory=dict)
     progress: Progress | None = None
     last_lines: tuple[bytes, ...] = ()
-    # The newest start of the task, from 1, whose end was read without a token; 0: none for sure.
+    # The newest attempt, from 1, whose log ended without a token; 0 if none is known for certain.
     attempt: int = 0
-    # When each result was said: a short read that was under way while a stream brought newer lines
-    # must not take back what they said.
+    # The time of the line with each result. A short read may end after a stream has delivered newer
+    # lines; its older values must not replace theirs.
     _result_times: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing that the log says from here on matters."""
+        """Return whether no further line of the log matters."""
         return bool(self.completed_at or self.failed_at)
 
     def add(self, matcher: Classifier, lines: Iterable[Line]) -> None:
-        """Take in whole lines in order, up to the one that decides; idempotent.
+        """Add whole lines in order, up to the first token; idempotent.
 
-        A line without a time is a fragment or the kubelet's own words: it says nothing.
+        A line without a time is a fragment or an error message of the kubelet, and is ignored.
         """
         for line in lines:
             if self.is_final:
@@ -91,7 +91,7 @@ class Findings:
             match matcher.classify(line.data, truncated=line.truncated):
                 case Completed():
                     self.completed_at = line.timestamp
-                    # An answer that was read before this one may have been of newer lines.
+                    # An answer evaluated before this one may have had newer lines.
                     self._drop_results(lambda at: at > self.completed_at)
                 case Failed():
                     self.failed_at = line.timestamp
@@ -105,11 +105,11 @@ class Findings:
                     pass
 
     def drop_results_before(self, timestamp: str) -> None:
-        """Drop the results that were said before a gap: in it, they may have been said again."""
+        """Drop the results printed before a gap: they may have been printed again in it."""
         self._drop_results(lambda at: at < timestamp)
 
     def drop_results_up_to(self, timestamp: str) -> None:
-        """Drop the results that were said before a gap or at the very moment in which it is."""
+        """Drop the results printed before a gap or at the very time of the gap."""
         self._drop_results(lambda at: at <= timestamp)
 
     def _drop_results(self, is_void: Callable[[str], bool]) -> None:
@@ -117,14 +117,14 @@ class Findings:
             del self._result_times[name], self.results[name]
 
     def remember(self, lines: list[Line]) -> None:
-        """Keep the heads of the last lines, in case it fails."""
+        """Keep the heads of the last lines, in case the task fails."""
         if lines:
             heads = (line.data[:LINE_HEAD_BYTES] for line in lines[-LINES_KEPT:])
             self.last_lines = (*self.last_lines, *heads)[-LINES_KEPT:]
 
 
 def readable_lines(lines: Iterable[bytes], count: int) -> tuple[str, ...]:
-    """Return the last `count` lines that say something, cleaned, each and all of them bounded."""
+    """Return the last `count` lines that are not blank, cleaned and bounded."""
     kept: list[str] = []
     room = LAST_LINES_BYTES
     for line in reversed(list(lines)):
@@ -143,7 +143,7 @@ def readable_lines(lines: Iterable[bytes], count: int) -> tuple[str, ...]:
 
 
 def bounded_results(results: Mapping[str, str]) -> dict[str, str]:
-    """Return the results that fit into RESULTS_BYTES, by name; one that does not is left out."""
+    """Return the results that fit into RESULTS_BYTES, in order of their names."""
     kept: dict[str, str] = {}
     room = RESULTS_BYTES
     for name in sorted(results):
@@ -162,13 +162,17 @@ class TailRequest(NamedTuple):
 
 
 class TailRead:
-    """One short read, of one request or a few: send `request`, give the answer to `feed`, repeat.
+    """One short read of one request or a few: send `request`, pass the answer to `feed`, repeat.
 
-    `findings` is added to. With a `cursor`, only newer lines are looked at, and `cursor` moves on.
-    `unfinished` is a last line without newline that would decide, if it stays as it is: pass it
-    on to the next read. `is_whole` is whether the last answer was the whole log, `span` the
-    newest part of the log that the answers show without a gap, and `has_decided` whether they made
-    the findings final.
+    The read adds to `findings`. With a `cursor`, it evaluates newer lines only, and advances
+    `cursor`.
+
+    Attributes:
+        unfinished: A last line without newline that is a token if it stays as it is. Pass it on to
+            the next read.
+        is_whole: Whether the last answer was the whole log.
+        span: The newest part of the log that the answers show without a gap.
+        has_decided: Whether this read made the findings final.
     """
 
     def __init__(
@@ -191,15 +195,15 @@ class TailRead:
         self._requests = 0
 
     def feed(self, answer: bytes) -> None:
-        """Judge an answer; sets `request` to the next request, or to None when the read is over."""
+        """Evaluate an answer; set `request` to the next one, or to None if the read is over."""
         for _ in self.feed_in_portions(answer):
             pass
 
     def feed_in_portions(self, answer: bytes) -> Iterator[None]:
-        """Judge an answer as `feed` does; yield after each part of the work but the last one.
+        """Evaluate an answer as `feed` does; yield after each part of the work but the last one.
 
-        What takes long, looking at the lines, comes first. The findings are added to at one go at
-        the end: others may add to them meanwhile.
+        The slow part, classifying the lines, comes first. The findings are changed in one step at
+        the end, because a stream may change them meanwhile.
         """
         parser = LogParser(self._from)
         matcher = RememberingMatcher(self._matcher)
@@ -217,7 +221,7 @@ class TailRead:
                 if line.timestamp:
                     matcher.classify(line.data, truncated=line.truncated)
                 elif 0 < at < last:
-                    continue  # what a kubelet should not send says nothing, however much it is
+                    continue  # lines without a time are ignored, however many there are
                 lines.append(line)
         self._judge(answer, parser, lines, matcher, is_complete=count == answer.count(b"\n"))
 
@@ -230,13 +234,13 @@ class TailRead:
         *,
         is_complete: bool,
     ) -> None:
-        """Draw the conclusions from the lines of an answer; `is_complete`: none was known."""
+        """Evaluate the lines of an answer; `is_complete`: the cursor has dropped none of them."""
         request = self.request
         assert request is not None
         self._requests += 1
         self.request = None
         if self.findings.is_final:
-            return  # somebody else was quicker
+            return  # a stream was quicker
         is_cut = len(answer) >= request.max_bytes
         newlines = answer.count(b"\n")
         records = newlines + (answer[-1:] not in {b"", b"\n"})  # the last one may be unfinished
@@ -269,9 +273,9 @@ class TailRead:
             self.request = TailRequest(LARGE_TAIL_LINES, LARGE_TAIL_BYTES)
 
     def _span_of(self, certain: list[Line], is_full: bool, is_contiguous: bool) -> Span:
-        """Return the part of the log that an answer is.
+        """Return the span of the log that an answer covers.
 
-        It begins with the line up to which the log was known before, if that is in it.
+        It begins at the last line read before, if the answer contains that line.
         """
         times = [line.timestamp for line in certain if line.timestamp]
         if self._from is not None and is_contiguous:
@@ -279,7 +283,7 @@ class TailRead:
         return Span(times[0], max(times), is_contiguous or not is_full) if times else Span()
 
     def _take_unfinished(self, lines: list[Line], matcher: Classifier) -> list[Line]:
-        """Look at a last line without newline; return it if it counts."""
+        """Evaluate a last line without newline; return it if it counts."""
         self.findings.remember(lines)
         if not _decides(lines, matcher):
             return []

@@ -1,4 +1,4 @@
-"""Which pod is read, for which Job and node, and what is known of reading it."""
+"""The pods whose logs are read: for which Job and node, and the state of reading each."""
 
 import asyncio
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ JobKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A pod to read, the node that it speaks for, and what to look for.
+    """A pod to read, the node that its log is evidence about, and the lines to look for.
 
     Unless `is_live`, only the logs of instances that have ended matter.
     """
@@ -25,7 +25,7 @@ class Target:
     is_live: bool = True
 
     def reads_same_log_as(self, other: "Target") -> bool:
-        """Whether what was read for one holds for the other."""
+        """Return whether findings for one target hold for the other."""
         return (self.pod.uid, self.node_uid, self.matcher, self.is_live) == (
             other.pod.uid,
             other.node_uid,
@@ -35,18 +35,18 @@ class Target:
 
 
 class ScannedPod:
-    """What the scanner knows of one pod that it reads."""
+    """The scanner's state of one pod that it reads."""
 
     __slots__ = (
         "due",
-        "is_yielding_stream",
+        "has_warned",
         "is_queued",
+        "is_yielding_stream",
         "job",
         "read_state",
         "search",
         "stream",
         "target",
-        "has_warned",
     )
 
     def __init__(self, job: JobKey, target: Target) -> None:
@@ -55,11 +55,11 @@ class ScannedPod:
         spread = (crc32(target.pod.uid.encode()) & 0xFFFF) / 0x10000
         self.read_state = LogReadState(spread, is_live=target.is_live)
         self.stream: asyncio.Task[None] | None = None
-        # Reads its log backwards for results; what was found is told after that.
+        # The search of its log for missing results; the findings are reported after it.
         self.search: asyncio.Task[None] | None = None
         self.is_queued = False
         self.has_warned = False
-        self.is_yielding_stream = False  # its stream is closed for one of another namespace
+        self.is_yielding_stream = False  # its stream is being closed for one of another namespace
         self.due = float("inf")
 
     @property
@@ -74,5 +74,5 @@ class ScannedPod:
 
     @property
     def is_decided(self) -> bool:
-        """Whether its findings are final, and nothing more is looked for."""
+        """Return whether its findings are final and no search runs."""
         return self.read_state.findings.is_final and self.search is None

@@ -1,4 +1,4 @@
-"""The stage of a test: a played world, the real controller and terminator on it, ways to look."""
+"""The harness of an integration test: simulated nodes, the real programs, and waiting helpers."""
 
 import asyncio
 import contextlib
@@ -60,7 +60,7 @@ WRITES = ("create", "patch", "update", "delete")
 
 @dataclass(eq=False)
 class Recorder:
-    """Counts what a client asks, by verb and resource."""
+    """Records the requests of a client."""
 
     calls: list[tuple[str, str, int]] = field(default_factory=list)
 
@@ -82,7 +82,7 @@ class Process:
     task: asyncio.Task[None]
 
     async def stop(self) -> None:
-        """End it; what it raised, if it ended by itself, is raised."""
+        """Stop it; raises its exception if it had ended by itself."""
         self.task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self.task
@@ -91,7 +91,7 @@ class Process:
 
 @dataclass(eq=False)
 class Harness:
-    """A world with its Jobs in `namespace`, the programs that run on it, and ways to look."""
+    """Simulated nodes, the programs that run on them, and Jobs in `namespace`."""
 
     env: KubeEnv
     admin: KubeClient
@@ -152,7 +152,7 @@ class Harness:
     # --- changing ------------------------------------------------------------------------
 
     async def enforce(self, level: str) -> None:
-        """Have Pod Security refuse the pods of the namespace that are beyond `level`."""
+        """Make Pod Security refuse pods of the namespace that violate `level`."""
         labels = {"pod-security.kubernetes.io/enforce": level}
         await self.admin.merge_patch(NAMESPACES, self.namespace, {"metadata": {"labels": labels}})
 
@@ -202,7 +202,7 @@ class Harness:
         return max(found, key=lambda r: int(r["metadata"]["resourceVersion"]), default=None)
 
     async def node_states(self, name: str = "sample") -> dict[str, Raw]:
-        """Return what the report says of each node, by short name."""
+        """Return the report's record of each node, by short name."""
         report = await self.report(name) or {}
         states = (report.get("status") or {}).get("nodeStates") or {}
         return {self.nodes.short(node): state for node, state in states.items()}
@@ -225,7 +225,7 @@ class Harness:
     async def wait_started(
         self, node: str, times: int = 1, *, seconds: float = WAIT_SECONDS
     ) -> None:
-        """Return once the task was started so often on a node."""
+        """Return once the task was started `times` times on a node."""
 
         async def look() -> bool:
             return self.nodes.executions[node] >= times
@@ -235,7 +235,7 @@ class Harness:
     async def wait_until(
         self, check: Callable[[], Awaitable[Any]], what: str, seconds: float = WAIT_SECONDS
     ) -> Any:
-        """Return the first true answer of `check`; AssertionError with all there is to see."""
+        """Return the first true answer of `check`; AssertionError with all objects on timeout."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while True:
@@ -286,7 +286,7 @@ class Harness:
         return condition(found["status"], type_)
 
     async def wait_gated(self, daemon_set: str) -> None:
-        """Return once pods made from now on wait at the gate: its controller has seen it there."""
+        """Return once new pods are gated: the DaemonSet controller has observed the gate."""
 
         async def look() -> bool:
             found = await self.find(DAEMON_SETS, daemon_set)
@@ -312,7 +312,7 @@ class Harness:
     # --- end -----------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Stop the programs and leave nothing that a later test would see."""
+        """Stop the programs."""
         for process in list(self.processes):
             await self.stop(process)
 
@@ -331,7 +331,7 @@ async def open_harness(
     terminator: bool = True,
     terminator_account: str = ACCOUNT,
 ) -> AsyncIterator[Harness]:
-    """Open a stage with these nodes, and both programs unless told otherwise."""
+    """Start these nodes, and both programs by default."""
     logs = Logs()
     certs = env.folder / "certs"
     await logs.start(certs / "apiserver.crt", certs / "apiserver.key")

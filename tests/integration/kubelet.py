@@ -1,4 +1,4 @@
-"""A played kubelet: what one start of a task does, and what the kubelet writes about its pod.
+"""A simulated kubelet: what one start of a task does, and what the kubelet writes about its pod.
 
 Statuses are applied under a field manager of the kubelet's own, so that conditions that others set
 (PodScheduled, DisruptionTarget) stay.
@@ -25,7 +25,7 @@ INIT_BACK_OFF_SECONDS = 1.0
 # ends is there to be seen meanwhile (a real one looks at its containers once a second).
 TEARDOWN_SECONDS = 0.5
 KILLED_EXIT_CODE = 137
-# How long ago a played kubelet says that a task ended.
+# How long ago a simulated kubelet says that a task ended.
 LATE = timedelta(0)
 
 

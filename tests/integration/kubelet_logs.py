@@ -1,4 +1,4 @@
-"""The log servers of all played kubelets in one."""
+"""The log server of all simulated kubelets."""
 
 import asyncio
 import ssl

@@ -22,7 +22,7 @@ LEASE_NAMES = {CONTROLLER: "daemonset-job-controller", TERMINATOR: "daemonset-jo
 class Script:
     """One console script with leader election, its output in a file.
 
-    It follows the namespaces of the stage's world, or, as it is deployed, all of them.
+    It follows the namespaces of the harness or, as deployed, all namespaces.
     """
 
     def __init__(

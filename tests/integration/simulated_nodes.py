@@ -1,9 +1,8 @@
-"""The rest of a cluster, played: DaemonSet controller, scheduler, kubelets, garbage collectors.
+"""Simulates a cluster's DaemonSet controller, scheduler, kubelets and garbage collectors.
 
-Beside a real API server runs the real controller and the real terminator; everything else that a
-Job needs is done here, on real objects, with the rights of an administrator. The world looks at
-all of the cluster afresh at every step, so that it never acts on what it remembers; what it
-remembers is what a node would: which task was started how often, and what it wrote.
+They run beside a real API server, the real controller and the real terminator, and change real
+objects with the rights of an administrator. Every step lists the whole cluster again. Between steps
+only the state of nodes is kept: how often each task was started, and what it wrote.
 
 The rules of the DaemonSet controller are those of tests/fakekube.
 """
@@ -55,8 +54,8 @@ __all__ = [
     "Behaviour",
     "Logs",
     "Raw",
-    "TaskRun",
     "SimulatedNodes",
+    "TaskRun",
     "done",
     "is_gated",
     "owner_uid",

@@ -80,7 +80,7 @@ class Tenant:
 
 @dataclass(eq=False)
 class Tenants:
-    """The stage, on which B's Jobs are played, both programs, and A."""
+    """The harness that runs B's Jobs, both programs, and A."""
 
     harness: Harness
     a: Tenant
@@ -150,7 +150,7 @@ async def tenants(
     a_nodes: Sequence[str] = (),
     behaviour: Behaviour = done,
 ) -> AsyncIterator[Tenants]:
-    """Run both programs for two fresh namespaces; A's pods are played if A has nodes."""
+    """Run both programs for two fresh namespaces; A's pods are simulated if A has nodes."""
     mark = uuid.uuid4().hex[:6]
     a, b = f"tenant-a-{mark}", f"tenant-b-{mark}"
     for name in (a, b):

@@ -1,4 +1,4 @@
-"""The real controller and the real terminator against a real API server, the rest played."""
+"""The real controller and the real terminator against a real API server, the rest simulated."""
 
 import asyncio
 from typing import Any

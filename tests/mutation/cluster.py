@@ -1,4 +1,4 @@
-"""The cluster of a run: API server, both programs, played nodes, and what the programs log."""
+"""The cluster of a run: API server, both programs, simulated nodes, and what the programs log."""
 
 import asyncio
 import contextlib
@@ -130,7 +130,7 @@ class Complaints:
 
 @dataclass
 class MutationCluster:
-    """An open stage with a namespace for mutants and one for the control Job."""
+    """An open harness with a namespace for mutants and one for the control Job."""
 
     harness: Harness
     admin: Admin
@@ -146,7 +146,7 @@ class MutationCluster:
 
 @contextlib.asynccontextmanager
 async def open_cluster(env: KubeEnv) -> AsyncIterator[MutationCluster]:
-    """Run both programs and the played nodes on a real API server, in two fresh namespaces."""
+    """Run both programs and the simulated nodes on a real API server, in two fresh namespaces."""
     complaints = Complaints()
     sink = logger.add(
         complaints, level="WARNING", format="{message}", backtrace=False, diagnose=False

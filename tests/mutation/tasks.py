@@ -1,4 +1,4 @@
-"""What the task of each Job does on the played nodes: its own token, its own failures, its time."""
+"""What the task of each Job does on the simulated nodes: its token, its failures, its time."""
 
 import asyncio
 import re
@@ -42,7 +42,7 @@ class Task:
 
 
 class Tasks:
-    """The behaviour of a played world in which every Job has a task of its own."""
+    """The behaviour of simulated nodes on which every Job has a task of its own."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, tuple[Task, Mapping[str, Any]]] = {}

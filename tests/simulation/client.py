@@ -1,8 +1,8 @@
-"""The client that the real shells get: same methods and errors as `KubeClient`, no HTTP.
+"""The client of the real programs: same methods and errors as `KubeClient`, no HTTP.
 
-A request takes a while to arrive and its answer takes a while to come back. It can fail before it
-has an effect, or after (the answer is lost), meet a conflict, be throttled, be slow. A request that
-is under way when its process dies arrives all the same. Nothing a dead process asks for is sent.
+Request and answer each have a delay. A request can fail before or after it has an effect (the
+answer is lost), cause a conflict, or be throttled or slow. A request in flight arrives even if its
+process dies meanwhile. A dead process sends no more requests.
 """
 
 import asyncio

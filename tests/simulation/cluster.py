@@ -1,10 +1,9 @@
 """The model of Kubernetes' own controllers: DaemonSets, the scheduler, both garbage collectors.
 
-The DaemonSet controller takes its decisions from `tests.fakekube.daemon_sets`, on a view of the
-nodes that lags behind and the pods as they are (its expectations keep it from making two), and
-writes its status after it. Pods get the template's gates as they are when it decides. The scheduler
-binds to a node whose taints are tolerated. Not modelled: the DaemonSet controller's crashes,
-history of revisions.
+The DaemonSet controller decides by `tests.fakekube.daemon_sets`, on a delayed view of the nodes and
+the current pods (its expectations prevent a second pod), and then writes its status. Pods get the
+gates that the template has when it decides. The scheduler binds a pod to a node whose taints it
+tolerates. Not modelled: crashes of the DaemonSet controller, history of revisions.
 """
 
 from tests.fakekube import daemon_sets

@@ -1,6 +1,6 @@
-"""Nodes that are away for a time: shut down, not Ready, or without a network.
+"""Adds nodes to a schedule that are away for a time: shut down, not Ready, or without a network.
 
-Drawn from a stream of its own, so that a seed keeps what it had before.
+They are drawn from a random stream of their own, so that a seed keeps everything else.
 """
 
 from dataclasses import replace

@@ -1,6 +1,6 @@
-"""Nodes that are cordoned: no other pods go there, and those of DaemonSets do as before.
+"""Adds cordons to a schedule: only pods of DaemonSets are placed on a cordoned node.
 
-Drawn from a stream of its own, so that a seed keeps what it had before.
+They are drawn from a random stream of their own, so that a seed keeps everything else.
 """
 
 from dataclasses import replace

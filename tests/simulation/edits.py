@@ -1,7 +1,7 @@
-"""What users change in a Job's spec while it runs, as words in a disturbance.
+"""Users' changes of a running Job's spec, as text in a disturbance.
 
-`mode` is the field of the spec, `what` its new value. For `nodes` that is a selection in words:
-`zone=a slot=1` are labels, `+n0 +n1` names to include, `-n2` one to exclude, nothing every node.
+`mode` is the field of the spec, `what` its new value. For `nodes`, `zone=a slot=1` are labels,
+`+n0 +n1` names to include, `-n2` a name to exclude, and "" every node.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
-"""What a disturbance does when its time comes: to processes, to the cluster, by users.
+"""Applies disturbances: to processes, to the cluster, and as actions of users.
 
-Each is one small function by the name of its kind; see `schedule.Disturbance` for the fields.
+Each kind is one small function; see `schedule.Disturbance` for the fields.
 """
 
 from dataclasses import replace
@@ -15,7 +15,7 @@ USER = "user"
 
 
 def apply_disturbance(world, disturbance):
-    """Let it happen."""
+    """Apply a disturbance now."""
     world.note("disturbance", disturbance)
     _KINDS[disturbance.kind](world, disturbance)
 

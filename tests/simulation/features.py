@@ -1,7 +1,7 @@
-"""What a schedule uses of the API beyond one Job of mode Log, drawn from a stream of its own.
+"""Adds features of the API beyond one Job of mode Log to a schedule.
 
-So a seed keeps the cluster and the disturbances that it had before there were features. A third of
-the schedules has none, most others have one, and some several at once.
+They are drawn from a random stream of their own, so that a seed keeps its cluster and disturbances
+when features are added here. A third of the schedules has none, most others have one, some several.
 """
 
 from dataclasses import replace

@@ -1,7 +1,7 @@
-"""A watch of one process on one resource: late, in order, sometimes broken and listed anew.
+"""A watch of one process on one resource: delayed, in order, sometimes broken and listed again.
 
 Events go into the project's own reflector (its list and its event handling, not its HTTP), so that
-stores, indexes, wake-ups and progress are the real ones. A process that is gone hears no more.
+stores, indexes, callbacks and progress are the real ones. A process that has ended gets no events.
 Not modelled: bookmarks, expired history (a broken watch always lists), partial pages.
 """
 

@@ -1,8 +1,7 @@
-"""From a seed to a schedule. All randomness of its content is here, in
-`features`, `hazards`, `conditions` and `startings`.
+"""Generates a schedule from a seed, with `features`, `hazards`, `conditions` and `startings`.
 
-Most schedules have one theme, so that each kind of trouble is met often, and some have all. Times
-are drawn short rather than long: a run of three nodes is over within seconds.
+Most schedules have one theme, so that each kind of disturbance is frequent, and some have all.
+Times are short rather than long: a run of three nodes is over within seconds.
 """
 
 from random import Random

@@ -1,7 +1,8 @@
-"""What clusters and their users do to a run, drawn from a stream of its own.
+"""Adds hazards to a schedule: what clusters and their users do to a run.
 
-So a seed keeps the cluster, the Jobs and the disturbances that it had before there were hazards. A
-fifth of the schedules has none, most others have one, and some several at once.
+They are drawn from a random stream of their own, so that a seed keeps its cluster, Jobs and
+disturbances when hazards are added here. A fifth of the schedules has none, most others have one,
+some several.
 """
 
 from dataclasses import replace

@@ -1,8 +1,8 @@
-"""Which nodes a user asked for: a Job's spec and the nodes, never an object that the product made.
+"""The nodes that a user asked for, computed from a Job's spec and the nodes only.
 
-`spec.nodes` is read here once more and in another way than in the product: as a question about one
-node, not as node affinity. What `spec.template` asks of a node, and taints, are judged by the
-DaemonSet controller's rules (`tests.fakekube.daemon_sets`).
+No object that the product made is used. Unlike the product, which builds node affinity, this code
+matches `spec.nodes` with one node at a time. `spec.template` and taints are evaluated by the rules
+of the DaemonSet controller (`tests.fakekube.daemon_sets`).
 """
 
 from collections.abc import Collection, Iterable, Mapping

@@ -1,9 +1,8 @@
-"""The model of the log endpoint: what a read or a stream of a pod's log gets, and when.
+"""The model of the log endpoint: what a read or a stream of a pod's log returns, and when.
 
-Modelled: no log before the container has started, the instance before, lines that become visible
-late, `sinceTime`, the last lines only, nodes that cannot be asked, streams that end with the
-instance, that break, or that lose lines (as the kubelet's do on rotation). Not modelled: limits of
-bytes, partial lines.
+Modelled: no log before the container has started, the previous instance, lines that become visible
+late, `sinceTime`, `tailLines`, and nodes that do not answer. Streams end with the instance, break,
+or lose lines (as the kubelet's do on rotation). Not modelled: limits of bytes, partial lines.
 """
 
 from daemonset_job.kube.client.errors import BadRequest, NotFound, Unavailable

@@ -1,7 +1,7 @@
 """Virtual time: an asyncio loop whose clock jumps to the next timer instead of waiting for it.
 
-The real shells run on it unchanged; the rest of the model hangs plain callbacks into it. Nothing
-here reads a clock or does input or output, so a schedule runs the same way every time.
+The real programs run on it unchanged; the models add plain callbacks. Nothing here reads a clock or
+does input or output, so a schedule always runs the same way.
 """
 
 import asyncio

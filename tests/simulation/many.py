@@ -1,7 +1,7 @@
-"""Many schedules on all processors: blocks of seeds in their order, whoever runs them.
+"""Runs many schedules on all processors, in blocks of seeds.
 
-What is found does not depend on how many workers there are: blocks are taken in order, and a run
-that ends at its first failure ends with the lowest failing seed.
+The result does not depend on the number of workers: blocks are collected in order, and a run that
+ends at its first failure ends with the lowest failing seed.
 """
 
 import gc

@@ -1,4 +1,4 @@
-"""Deliberate defects, one at a time: what the simulation must catch to be worth its time.
+"""Deliberate defects of the product, each of which the simulation must detect.
 
 Each is a context manager that breaks the code under test in one place while its block runs.
 """

@@ -1,10 +1,10 @@
 """The two processes under test: the project's own, over the model's client and feeds.
 
 Everything above HTTP is real: `job_controller.main.Controller` (queue, workers, high-water marks,
-reconciler, core) and `terminator.scope.NamespaceScope` (scanner, ledger, reconciler). Replaced are the
-client, the reflectors' transport (see `feed`), the clock, events, metrics, and leader election:
-there is one process of each kind at a time, and a new one starts with empty memory and fresh lists.
-A crash is the end of the client first and of the tasks next, so nothing is tidied up in the API.
+reconciler, core) and `terminator.scope.NamespaceScope` (scanner, ledger, reconciler). Replaced are
+the client, the reflectors' transport (see `feed`), the clock, events, metrics and leader election.
+There is one process of each kind at a time. A new one starts with empty memory and fresh lists. A
+crash ends the client first and the tasks next, so nothing is cleaned up in the API.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""What makes a run cheap and changes nothing in it: quiet loggers, answers that are remembered.
+"""Makes runs fast without changing them: silent loggers, and caches of pure functions.
 
-Pure functions of the product are asked the same questions at every pass, mostly about objects that
-have not changed since. Here their answers are kept for the length of a run, by the identity of the
-raw object that they are read from: the model's server never changes an object that it has stored.
+The product calls its pure functions in every reconcile, mostly with unchanged objects. Here their
+answers are cached for one run, by the identity of the raw object that they are computed from. The
+model's server never changes an object that it has stored.
 """
 
 import sys

@@ -1,8 +1,8 @@
-"""What must hold once nothing disturbs the run any more and everything has come to rest.
+"""Checks the end of a run, when nothing disturbs it any more and nothing changes.
 
-The status says what is true: counts by the model's own reading of nodes, ledger and containers.
-The run has ended, or waits, and the condition Progressing names a reason that is so in the model.
-A Job that completed is gone, and its report stands, closed and whole.
+The status has to be true: its counts are compared with the model's own nodes, ledger and
+containers. The run has ended, or it waits and the condition Progressing names a true reason. A
+completed Job is deleted, and its report exists, closed and complete.
 """
 
 from tests.simulation import intent

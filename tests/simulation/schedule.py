@@ -1,9 +1,9 @@
-"""A schedule: everything that is decided before a run begins, as data that can be cut down.
+"""A schedule: everything that is decided before a run begins, as data that can be reduced.
 
-The cluster, the Jobs, what their tasks do on each node, and a list of disturbances with the time at
-which each strikes. A seed gives a schedule (see `generator`); the shrinker takes parts of it away. Lags
-of watches and requests are not in the list: they come from the seed while the run goes on, unless
-the schedule is `calm`, and then they are all short.
+It holds the cluster, the Jobs, what their tasks do on each node, and a list of disturbances with
+their times. A seed gives a schedule (see `generator`); the shrinker removes parts of it. Lags of
+watches and requests are not in the list: they are drawn from the seed during the run. In a schedule
+that is `calm`, they are all short.
 """
 
 from dataclasses import dataclass, field

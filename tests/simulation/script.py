@@ -1,9 +1,9 @@
-"""What one instance of a task says and when it ends, worked out before it starts.
+"""Computes, before an instance of a task starts, what it prints and when it ends.
 
 Results are printed as `a`, twice, so that only the last value counts, as `b`, and under one name
-that no Job allows. Their values name pod and instance: whoever mixes two of them up is found out.
-A start that fails prints a `b` too, and one that succeeds after it in the same pod does not. Tasks
-that print the most do so some time before their token, so that it is read by itself.
+that no Job allows. Their values name pod and instance, so a mixture of two instances is detected.
+An attempt that fails prints a `b` too; one that succeeds after it in the same pod does not. Tasks
+with the most output pause before their token, so that the token is read by itself.
 """
 
 from dataclasses import dataclass, replace

@@ -1,12 +1,12 @@
-"""The model of the API server: what is stored, and what every write means.
+"""The model of the API server: its objects, and the effect of every write.
 
-Modelled: UIDs, resourceVersions (one counter for everything, as etcd has it), generations, the
-status subresource, merge patches, server-side apply (as: our manager owns labels, owners and the
-whole spec), preconditions, graceful deletion of pods that have a node, writes that change nothing
-(not stored, no event), and an immutable selector. Not modelled: admission and CEL rules, field
-managers, foreground deletion, finalizers, pages of lists.
+Modelled: UIDs, resourceVersions (one counter for everything, as in etcd), generations, the status
+subresource, merge patches, preconditions, and graceful deletion of pods that have a node. Also
+server-side apply (our manager owns labels, owners and the whole spec), writes without a change (not
+stored, no event), and an immutable selector. Not modelled: admission and CEL rules, field managers,
+foreground deletion, finalizers, pages of lists.
 
-Objects are never changed once stored: a write makes a new dict that shares what is the same.
+A stored object never changes: a write makes a new dict that shares the unchanged parts.
 """
 
 from collections.abc import Mapping

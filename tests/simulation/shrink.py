@@ -1,7 +1,7 @@
-"""From a failing schedule to the smallest one found that still breaks the same invariant.
+"""Reduces a failing schedule to the smallest one found that still breaks the same invariant.
 
-Whole parts first (delta debugging over the disturbances), then one by one, then nodes, tasks and
-the spec, then the lags: a schedule is data, so each candidate is just run again.
+It removes disturbances in groups (delta debugging), then one by one, then nodes, tasks and parts of
+the spec, and last the lags. Each candidate schedule is simply run again.
 """
 
 from dataclasses import replace

@@ -1,6 +1,7 @@
-"""What keeps tasks from starting, drawn from a stream of its own.
+"""Adds problems that keep tasks from starting to a schedule.
 
-A seed keeps everything else that it had before. Most schedules have none of it.
+They are drawn from a random stream of their own, so that a seed keeps everything else. Most
+schedules have none.
 """
 
 from dataclasses import replace

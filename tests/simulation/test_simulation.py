@@ -191,7 +191,8 @@ def test_the_same_seed_gives_the_same_trace_in_another_process():
     code = (
         "from tests.simulation.generator import generate_schedule\n"
         "from tests.simulation.run import simulate\n"
-        "print([simulate(generate_schedule(seed), is_tracing=True).digest() for seed in range(6)])\n"
+        "schedules = map(generate_schedule, range(6))\n"
+        "print([simulate(each, is_tracing=True).digest() for each in schedules])\n"
     )
     digests = {
         subprocess.run(

@@ -1,4 +1,4 @@
-"""Schedules without one kind of trouble, and otherwise as they were; `defects` says what for."""
+"""Returns schedules without one kind of disturbance, and otherwise unchanged; see `defects`."""
 
 from dataclasses import replace
 

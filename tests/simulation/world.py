@@ -1,7 +1,7 @@
-"""The world of one run: everybody in it, the weather they work in, and the trace.
+"""The world of one run: its processes, its cluster, its disturbances, and the trace.
 
-Lags are drawn from a stream of random numbers per name, all from the seed, so that taking one
-disturbance away leaves the others' lags as they are as far as it can.
+Lags are drawn from one stream of random numbers per name, all from the seed. So if one disturbance
+is removed, most lags of the others stay the same.
 """
 
 from random import Random
@@ -55,7 +55,7 @@ class World:
         self._full = {}
         self._log_faults = {}
         self.undisturbed_from = {"controller": 0.0, "terminator": 0.0}
-        # Processes that do not know what became of a write of theirs, or of their predecessors'.
+        # Processes that do not know the outcome of a write of their own or of a predecessor.
         self.unconfirmed_writers = set()
         self.machines = {}
         self.incarnations = {}
@@ -119,7 +119,7 @@ class World:
     # --- disturbances --------------------------------------------------------------------
 
     def expect_delay(self, who, seconds):
-        """Note that a process is not at its best until then."""
+        """Record that a process may be late until `seconds` from now."""
         self.undisturbed_from[who] = max(self.undisturbed_from[who], self.loop.moment + seconds)
 
     def add_fault(self, who, what, mode, seconds):

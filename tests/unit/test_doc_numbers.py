@@ -8,6 +8,8 @@ import re
 from typing import NamedTuple
 
 import pytest
+from terminator.logs.back import BACK_BYTES
+from terminator.logs.search import SEARCHES
 
 from daemonset_job.api.tokens import REGEX_LINE_BYTES
 from job_controller.caches import CROWD_LIMIT_SECONDS, CROWD_SHARE
@@ -19,7 +21,6 @@ from job_controller.reconciler import PROGRESS_SECONDS, PROGRESS_SHARE
 from terminator.config import Config as TerminatorConfig
 from terminator.ledger.assignment import SHARD_NODES
 from terminator.ledger.writer import REST_SECONDS, WRITE_SHARE
-from terminator.logs.back import BACK_BYTES
 from terminator.logs.log_parser import LINE_LIMIT
 from terminator.logs.read_budget import SPARE_BYTES, SPARE_BYTES_PER_SECOND
 from terminator.logs.read_policy import (
@@ -29,7 +30,6 @@ from terminator.logs.read_policy import (
     STREAM_BYTES_PER_SECOND,
 )
 from terminator.logs.scanner import PLACE_SECONDS
-from terminator.logs.search import SEARCHES
 from terminator.logs.tail_read import TAIL_BYTES, TAIL_LINES
 from tests.simulation.rest import REST_SECONDS as SIMULATION_REST_SECONDS
 from tests.unit.language import MAX_WORDS, ROOT

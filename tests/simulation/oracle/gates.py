@@ -1,12 +1,12 @@
-"""The gates of pods: when each was opened and on what reading, and when a template must have one.
+"""The gates of pods: when each was removed, after which read, and when a template must have one.
 
-A run begins without the gate (the fast path) and gets it once every node has its first pod. The
-bound on that window, which the oracle holds the controller to: the gate stands in the template
-DUE_SECONDS after the DaemonSet controller has counted every desired node and each has had a pod ever
-since, unless the controller was in trouble (down, its watches stalled, its requests failing) in
-that time. A pod made without the gate before that may do a completed node's work again; no other.
-A DaemonSet that is made anew while work is on record must have the gate from its beginning, unless
-the controller's watch had not yet brought that record (excused, `recreated`).
+A run begins without the gate and gets it once every node has its first pod. The oracle enforces a
+bound on that window. The gate has to be in the template DUE_SECONDS after the DaemonSet controller
+has counted every desired node, if each has had a pod ever since. The bound is suspended while the
+controller is disturbed (down, its watches stalled, its requests failing). Only a pod that was made
+without the gate within that window may run the task of a completed node again. A DaemonSet that is
+recreated with evidence on record must have the gate from the beginning, unless the controller's
+watch had not delivered that evidence (excused, `recreated`).
 """
 
 from tests.fakekube import daemon_sets

@@ -20,7 +20,7 @@ class Records:
         self.refused = set()
         self._churns = any(d.kind in CHURN for d in world.schedule.disturbances)
 
-    # --- allow_failure -----------------------------------------------------------------------------
+    # --- allowed failures --------------------------------------------------------------------
 
     def task_succeeds(self, run):
         """Note that an instance prints the token, or ends with 0 in mode Exit."""
@@ -37,11 +37,11 @@ class Records:
             self.allow_failure_of(run)
 
     def allow_failure_of(self, run):
-        """Note that this node may be called failed by the Job of this pod."""
+        """Allow the Job of this pod to record the pod's node as failed."""
         self.allow_failure(run.machine.name, self._oracle.job_of.get(run.pod_uid))
 
     def allow_failure(self, node, job_uid=None):
-        """Note that a node may be called failed or lost for something, by this Job or by all."""
+        """Allow this Job, or all, to record a node as failed or unreachable."""
         self.blamed.add((node, job_uid))
 
     def _may_not_fail(self, node, job_uid):

@@ -1,10 +1,10 @@
 """The configuration: who wins, and what is said about mistakes."""
 
 import pytest
-from daemonset_job.process.durations import parse_duration
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from daemonset_job.process.durations import parse_duration
 from terminator.config import Config, ConfigError, load_config
 
 WHOLE = """
