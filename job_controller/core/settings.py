@@ -26,8 +26,8 @@ class Settings:
 
     `token` is the default completion token. `pause_image` is the image of the container that keeps
     the pod of a task in Exit mode after its end. `history_limit` finished reports are kept for each
-    Job name, none longer than `history_max_age_seconds` (None: no limit). `history_namespace_limit` is
-    their number in each namespace (None: no limit).
+    Job name, none longer than `history_max_age_seconds` (None: no limit).
+    `history_namespace_limit` is their number in each namespace (None: no limit).
     """
 
     token: str = names.DEFAULT_TOKEN
