@@ -132,9 +132,9 @@ def is_missing(name: str) -> bool:
     if DOTTED.fullmatch(name):
         return is_unresolved(name.removesuffix("()").split("."))
     if CALL.fullmatch(name) or SNAKE.fullmatch(name) or CAMEL.fullmatch(name):
-        # A metric's name has its program before it, and a counter's _total behind.
+        # A metric's name has a prefix, and a counter's has _total at its end.
         plain = name.removesuffix("()").removesuffix("_total")
-        plain = re.sub(rf"^({'|'.join(PRODUCT)})_", "", plain)
+        plain = plain.removeprefix("dsj_")
         return not {name.removesuffix("()"), plain} & (words() | FOREIGN)
     return False
 

@@ -8,28 +8,28 @@ import re
 from typing import NamedTuple
 
 import pytest
-from terminator.logs.back import BACK_BYTES
-from terminator.logs.search import SEARCHES
 
 from daemonset_job.api.tokens import REGEX_LINE_BYTES
-from job_controller.caches import CROWD_LIMIT_SECONDS, CROWD_SHARE
+from job_controller.caches import DEBOUNCE_FACTOR, DEBOUNCE_LIMIT_SECONDS
 from job_controller.config import Config as ControllerConfig
 from job_controller.core.desired.limits import SPEC_LIMIT_BYTES, TERMS_LIMIT_BYTES
 from job_controller.core.render.report_status import NODES_PER_SHARD
 from job_controller.metrics import JOBS_LIMIT
-from job_controller.reconciler import PROGRESS_SECONDS, PROGRESS_SHARE
+from job_controller.reconciler import PROGRESS_FACTOR, PROGRESS_SECONDS
 from terminator.config import Config as TerminatorConfig
 from terminator.ledger.assignment import SHARD_NODES
-from terminator.ledger.writer import REST_SECONDS, WRITE_SHARE
+from terminator.ledger.writer import MAX_WRITE_PAUSE_SECONDS, WRITE_DUTY_FACTOR
+from terminator.logs.backward_read import BACKWARD_BYTES
 from terminator.logs.log_parser import LINE_LIMIT
-from terminator.logs.read_budget import SPARE_BYTES, SPARE_BYTES_PER_SECOND
+from terminator.logs.read_budget import BUDGET_BYTES, BUDGET_BYTES_PER_SECOND
 from terminator.logs.read_policy import (
     CHECK_SECONDS,
     POLL_SECONDS,
     STREAM_BYTES,
     STREAM_BYTES_PER_SECOND,
 )
-from terminator.logs.scanner import PLACE_SECONDS
+from terminator.logs.result_search import SEARCHES
+from terminator.logs.scanner import QUEUE_SLOT_SECONDS
 from terminator.logs.tail_read import TAIL_BYTES, TAIL_LINES
 from tests.simulation.rest import REST_SECONDS as SIMULATION_REST_SECONDS
 from tests.unit.language import MAX_WORDS, ROOT
@@ -52,28 +52,28 @@ QUOTED = (
     Quoted(ARCHITECTURE, "A report holds (N) nodes", SHARD_NODES),
     Quoted(ARCHITECTURE, "A report holds (N) nodes", NODES_PER_SHARD),
     Quoted(ARCHITECTURE, "at most every (N) s, in large", TerminatorConfig().flush_interval),
-    Quoted(ARCHITECTURE, "in large runs at most every (N) s", REST_SECONDS),
+    Quoted(ARCHITECTURE, "in large runs at most every (N) s", MAX_WRITE_PAUSE_SECONDS),
     Quoted(ARCHITECTURE, r"\((N) lines,", TAIL_LINES),
     Quoted(ARCHITECTURE, "lines, (N) KiB at most", TAIL_BYTES, KIB),
     Quoted(ARCHITECTURE, r"one of `maxStreams` \((N)\)", TerminatorConfig().max_streams),
     Quoted(ARCHITECTURE, r"`shortReads` \((N)\)", TerminatorConfig().short_reads),
     Quoted(ARCHITECTURE, "is read again after (N) s", POLL_SECONDS[0]),
     Quoted(ARCHITECTURE, "at growing distances up to (N) s", POLL_SECONDS[1]),
-    Quoted(ARCHITECTURE, "does not answer within (N) s", PLACE_SECONDS),
+    Quoted(ARCHITECTURE, "does not answer within (N) s", QUEUE_SLOT_SECONDS),
     Quoted(ARCHITECTURE, "stream may read (N) KiB plus", STREAM_BYTES, KIB),
     Quoted(ARCHITECTURE, "plus (N) KiB/s", STREAM_BYTES_PER_SECOND, KIB),
-    Quoted(ARCHITECTURE, "streams share: (N) MiB", SPARE_BYTES, MIB),
-    Quoted(ARCHITECTURE, "refilled at (N) MiB/s", SPARE_BYTES_PER_SECOND, MIB),
+    Quoted(ARCHITECTURE, "streams share: (N) MiB", BUDGET_BYTES, MIB),
+    Quoted(ARCHITECTURE, "refilled at (N) MiB/s", BUDGET_BYTES_PER_SECOND, MIB),
     Quoted(ARCHITECTURE, "About every (N) s a short read", CHECK_SECONDS),
     Quoted(ARCHITECTURE, "longer than (N) KiB are cut", LINE_LIMIT, KIB),
     Quoted(ARCHITECTURE, r"only the \[first (N) bytes\]", REGEX_LINE_BYTES),
-    Quoted(ARCHITECTURE, "searched in up to (N) MiB", BACK_BYTES, MIB),
+    Quoted(ARCHITECTURE, "searched in up to (N) MiB", BACKWARD_BYTES, MIB),
     Quoted(ARCHITECTURE, r"\. (N) such searches run", SEARCHES),
-    Quoted(PERFORMANCE, "writes progress at most every (N) times", PROGRESS_SHARE),
+    Quoted(PERFORMANCE, "writes progress at most every (N) times", PROGRESS_FACTOR),
     Quoted(PERFORMANCE, "last write, up to (N) s. It writes ends", PROGRESS_SECONDS),
-    Quoted(PERFORMANCE, "batches evidence for (N) times", WRITE_SHARE),
-    Quoted(PERFORMANCE, r"waits up to (N) \*t\*", CROWD_SHARE),
-    Quoted(PERFORMANCE, r"\*t\*, at most (N) s", CROWD_LIMIT_SECONDS),
+    Quoted(PERFORMANCE, "batches evidence for (N) times", WRITE_DUTY_FACTOR),
+    Quoted(PERFORMANCE, r"waits up to (N) \*t\*", DEBOUNCE_FACTOR),
+    Quoted(PERFORMANCE, r"\*t\*, at most (N) s", DEBOUNCE_LIMIT_SECONDS),
     Quoted(PERFORMANCE, "beyond the limit of (N) KiB", SPEC_LIMIT_BYTES, KIB),
     Quoted("docs/reference/status.md", "has more than (N) KiB as JSON", SPEC_LIMIT_BYTES, KIB),
     Quoted("docs/reference/status.md", "of more than (N) KiB", TERMS_LIMIT_BYTES, KIB),

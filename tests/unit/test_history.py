@@ -75,7 +75,7 @@ def history(reports, clock, **settings):
 
     def keep(name="job"):
         reports.tried.clear()
-        return asyncio.run(made.keep(("default", name), None))
+        return asyncio.run(made.close_and_prune(("default", name), None))
 
     return keep
 

@@ -21,16 +21,16 @@ from daemonset_job.kube.client.errors import MESSAGE_LIMIT, clean_text
 _TOKENS = re.compile(rb'"(?:[^"\\]++|\\.)*+"|([\[{])|([\]}])|([,:])|(")', re.DOTALL)
 # The rest of a string whose begin was passed.
 _STRING_REST = re.compile(rb'(?:[^"\\]++|\\.)*+"', re.DOTALL)
-# So much is looked at in one step where the end of a value is looked for, and at first less: most
-# values are small. A step costs some microseconds, and the last one looks at each bracket, which
+# The search for the end of a value reads this many bytes in one step. The first step is smaller, as
+# most values are small. A step costs some microseconds, and the last one reads each bracket, which
 # costs up to 0.3 us for a byte.
 _FIRST_STEP_BYTES = 64
 _STEP_BYTES = 2048
 # Makes brackets of braces, and drops all but brackets and quotes.
 _TO_BRACKETS = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS = bytes(set(range(256)) - set(b'"[]{}'))
-# Each time it removes the pairs with nothing between them: what is left after this many times is
-# divided into at most a fifth as many runs as there were brackets.
+# How often pairs with nothing between them are removed. After that, the remaining brackets form at
+# most a fifth as many runs as there were brackets.
 _REMOVALS = 4
 _RUNS = re.compile(rb"(\]*)(\[*)")
 # How the API server begins an event (apimachinery pkg/apis/meta/v1, WatchEvent).
@@ -229,7 +229,7 @@ def _find_end(raw: bytes, position: int) -> int:
 
 
 def _closes(brackets: bytes, depth: int) -> bool:
-    """Return whether so many more are closed than opened at any point of `brackets`."""
+    """Return whether `brackets` close `depth` more levels than they open, at any point."""
     if brackets.count(b"]") < depth:
         return False
     for _ in range(_REMOVALS):
@@ -243,7 +243,7 @@ def _closes(brackets: bytes, depth: int) -> bool:
 
 
 def _walk(raw: bytes, position: int, depth: int, *, is_in_string: bool) -> int:
-    """Return where so many levels are closed, -1 if `raw` ends first, bracket by bracket."""
+    """Return where `depth` levels are closed, -1 if `raw` ends first; reads each bracket."""
     if is_in_string:
         rest = _STRING_REST.match(raw, position)
         if rest is None:

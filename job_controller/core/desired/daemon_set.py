@@ -100,9 +100,9 @@ def child_labels(job: Job) -> dict[str, str]:
 def build_pod_template(job: Job, *, gated: bool, settings: Settings) -> dict[str, Any]:
     """Return the pod template: the generated one, `spec.template` merged over it.
 
-    Generated fields that the template contradicts are left out (`core.defaults`). The labels, the
-    placement of `spec.nodes` and the gate are applied last, so that the template cannot remove
-    them.
+    Generated fields that the template contradicts are left out (`core.desired.defaults`). The
+    labels, the placement of `spec.nodes` and the gate are applied last, so that the template cannot
+    remove them.
     """
     spec = job.spec
     generated_spec = {

@@ -298,7 +298,7 @@ def test_a_pod_that_cannot_end_is_said():
     progressing = condition(decide(cluster.snapshot(), NOW), "Progressing")
 
     assert progressing["reason"] == "NodesUnreachable"
-    assert "1 of 2 nodes are unreachable (a)" in progressing["message"]
+    assert "1 of 2 nodes cannot be reached (a)" in progressing["message"]
 
 
 def test_what_the_report_says_of_a_success_is_not_taken_back():
