@@ -129,3 +129,15 @@ def test_a_job_kept_by_its_time_to_live_goes_though_a_node_is_tainted(cluster, n
     with tainted(cluster, cluster.nodes[-1]):
         wait_taint_counted(cluster, namespace, "kept")
         assert_succeeded(cluster, namespace, "kept", folder, set(cluster.nodes))
+
+
+def test_a_cordoned_node_does_the_work_as_well(cluster, namespace, folder):
+    # A cordon keeps other pods off; the DaemonSet controller lets its own pods tolerate it.
+    cordoned = cluster.nodes[-1]
+    cluster.kubectl("cordon", cordoned)
+    try:
+        cluster.apply(make_job("cordoned", namespace, mountPath=folder, **working(":")))
+        assert_succeeded(cluster, namespace, "cordoned", folder, set(cluster.nodes))
+    finally:
+        cluster.kubectl("uncordon", cordoned)
+    assert set(cluster.runs(folder).values()) == {1}

@@ -1,8 +1,11 @@
 """What people put into `spec.template` and `spec.nodes`: each kind of it runs on real nodes."""
 
+import re
 import secrets
+from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.e2e.cluster import RealCluster, counting, eventually, make_job
 from tests.e2e.jobs import assert_succeeded, labelled, shell, wait_condition, working
@@ -180,3 +183,28 @@ def signal_controller_manager(cluster, signal):
     )
     control_planes = [name for name in cluster.nodes if "control-plane" in name]
     assert "sent" in "".join(cluster.on_node(name, script) for name in control_planes)
+
+
+def test_the_template_of_the_security_page_passes_pod_security_restricted(cluster, namespace):
+    page = Path(__file__).parents[2] / "docs/explanation/security.md"
+    (block,) = re.findall(r"(?ms)^```yaml\n(template:.*?)^```", page.read_text(encoding="utf-8"))
+    enforce = "pod-security.kubernetes.io/enforce=restricted"
+    cluster.kubectl("label", "namespace", namespace, enforce)
+    task = shell("id -u; echo done")
+    cluster.apply(make_job("as-root", namespace, **task))
+    cluster.apply(make_job("restricted", namespace, **task, **yaml.safe_load(block)))
+
+    cluster.wait_gone(namespace, "restricted")
+
+    assert cluster.completed(namespace, "restricted") == set(cluster.nodes)
+    progressing = eventually(
+        lambda: (
+            (found := cluster.condition(namespace, "as-root", "Progressing"))
+            and found["status"] == "False"
+            and found
+        ),
+        60,
+        "the refusal is shown",
+    )
+    assert progressing["reason"] == "FailedCreate"
+    assert "restricted" in progressing["message"]
