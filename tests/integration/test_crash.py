@@ -109,17 +109,17 @@ async def _script(found: Harness, go: asyncio.Event) -> None:
 
     async def under_way() -> Any:
         job, made = await found.find(JOBS, "sample"), await found.find(DAEMON_SETS, DAEMON_SET)
-        nodes = ((job or {}).get("status") or {}).get("nodes") or {}
+        counts = ((job or {}).get("status") or {}).get("nodes") or {}
         return (
-            nodes.get("completed") == 1
-            and nodes.get("active") == 1
+            counts.get("completed") == 1
+            and counts.get("active") == 1
             and nodes.executions["a"] == 2
             and made is not None
             and is_gated(made["spec"]["template"])
         )
 
-    await found.until(under_way, "b completed, a at its second attempt, the gate up")
-    await found.shut(DAEMON_SET)
+    await found.wait_until(under_way, "b completed, a at its second attempt, the gate up")
+    await found.wait_gated(DAEMON_SET)
     first = (await found.pods())["b"][0]
     await found.admin.delete(PODS, first["metadata"]["name"], found.namespace)
 
@@ -127,20 +127,20 @@ async def _script(found: Harness, go: asyncio.Event) -> None:
         pods = (await found.pods()).get("b") or []
         return [pod for pod in pods if pod["metadata"]["uid"] != first["metadata"]["uid"]]
 
-    (successor,) = await found.until(succeeded, "a successor of b's pod")
+    (successor,) = await found.wait_until(succeeded, "a successor of b's pod")
     assert is_gated(successor)
     await nodes.join("c")
-    await found.job_until(
+    await found.wait_job(
         lambda status: status["nodes"]["completed"] == 2, "the late node completed"
     )
     go.set()
-    await found.gone(JOBS, "sample")
-    await found.gone(DAEMON_SETS, DAEMON_SET)
+    await found.wait_deleted(JOBS, "sample")
+    await found.wait_deleted(DAEMON_SETS, DAEMON_SET)
 
     async def no_pods() -> bool:
         return not await found.all(PODS)
 
-    await found.until(no_pods, "pods gone")
+    await found.wait_until(no_pods, "pods gone")
 
 
 async def _outcome(found: Harness) -> Outcome:
