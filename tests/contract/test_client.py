@@ -1,4 +1,5 @@
 import asyncio
+import re
 
 import pytest
 
@@ -17,7 +18,7 @@ from daemonset_job.kube.client.errors import (
     Unavailable,
 )
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOBS, NODES, PODS
-from tests.contract.fake_api import FakeApiServer
+from tests.contract.fake_api import Fault, FakeApiServer
 
 
 def job(name: str = "clean", **spec: object) -> dict:
@@ -50,6 +51,16 @@ async def test_find_returns_the_one_of_that_name_and_of_which_time_that_is(serve
     assert absent == Found(None, again.resource_version)
     # It takes no other right than to list.
     assert server.count("GET", "/jobs/") == 0
+
+
+async def test_a_redirect_is_an_error_and_never_the_answer(server, client):
+    page = b"done\n"
+    server.faults.append(Fault("GET", re.compile("/pods"), 2, 302, body=page))
+    with pytest.raises(KubeError) as caught:
+        await client.list(PODS)
+    assert caught.value.status == 302
+    with pytest.raises(KubeError):
+        await client.read_pod_log("default", "a", container="job-container", max_bytes=100)
 
 
 async def test_create_of_a_taken_name_is_already_exists(client):

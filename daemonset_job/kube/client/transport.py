@@ -172,7 +172,7 @@ class Transport:
         try:
             async with self._open(self._requests, request, authorization) as response:
                 status = response.status
-                if status < 400:
+                if status < 300:
                     return await _body(response, request), None
                 return b"", await _error(response, request)
         finally:
@@ -219,7 +219,7 @@ class Transport:
                 status = response.status
             finally:
                 self._record(request, status, started)
-            if status < 400:
+            if status < 300:
                 return response
             async with response, asyncio.timeout(request.timeout_seconds):
                 error = await _error(response, request)
