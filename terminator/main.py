@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import os
-import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -13,10 +12,9 @@ from pathlib import Path
 from loguru import logger
 
 from daemonset_job.kube.client.client import KubeClient
-from daemonset_job.kube.client.errors import OperatorError
-from daemonset_job.kube.leaderelection import run_leader_election
-from daemonset_job.process.healthz import serve_probes
+from daemonset_job.process.leadership import lead_when_elected
 from daemonset_job.process.logging_setup import configure_logging
+from daemonset_job.process.program import Parts, Task, run_program, start
 from daemonset_job.runtime.clock import Clock, SystemClock
 from daemonset_job.runtime.sizes import Size, process_sizes
 from daemonset_job.runtime.workqueue import WorkQueue
@@ -27,7 +25,6 @@ from terminator.metrics import Metrics
 from terminator.scope import NamespaceScope
 
 LEASE_NAME = "daemonset-job-terminator"
-_EXIT_CONFIG = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,23 +157,14 @@ class Terminator:
 
     async def _run_leader_election(self) -> None:
         """Lead whenever this process holds the Lease. A follower keeps its caches up to date."""
-        await self._scope.caches.wait_synced()
-        if not self._options.lease_namespace:
-            self._set_leader(True)
-            await self._scope.lead()
-            return
-        await run_leader_election(
+        await lead_when_elected(
             self._client,
-            namespace=self._options.lease_namespace,
-            name=self._options.lease_name,
-            process=self._options.identity,
+            self._options,
             clock=self._clock,
+            wait_synced=self._scope.caches.wait_synced,
             lead=self._scope.lead,
-            on_state=self._set_leader,
+            on_state=self._metrics.is_leader.set,
         )
-
-    def _set_leader(self, leading: bool) -> None:
-        self._metrics.is_leader.set(leading)
 
 
 class Reloader:
@@ -217,67 +205,31 @@ async def run(options: Options, environ: Mapping[str, str], text: str | None) ->
     `text` is the content of the configuration file at start, which is valid.
     """
     metrics = Metrics()
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    async with await KubeClient.connect(
-        kubeconfig=options.kubeconfig,
-        context=options.context,
-        user_agent="daemonset-job-terminator",
-        on_request=metrics.count_request,
-    ) as client:
+
+    def create(client: KubeClient) -> Parts:
         terminator = Terminator(client, options, load_config(environ, text), metrics, SystemClock())
         reloader = Reloader(environ, metrics, terminator.apply)
-        running = asyncio.create_task(terminator.run())
-        others = [
-            asyncio.create_task(stop.wait()),
-            asyncio.create_task(
-                follow_file(options.path, text, reloader.apply_text, reloader.reject)
-            ),
-        ]
-        async with serve_probes(
-            host=options.probe_host,
-            port=options.probe_port,
-            live=lambda: not running.done(),
-            ready=lambda: terminator.is_ready,
-            registry=metrics.registry,
-        ) as port:
-            logger.info("started", probe_port=port, config=str(options.path))
-            await asyncio.wait({running, *others}, return_when=asyncio.FIRST_COMPLETED)
-            for task in (running, *others):
-                task.cancel()
-            results = await asyncio.gather(running, *others, return_exceptions=True)
-    for result in results:
-        if isinstance(result, Exception):
-            raise result
-    logger.info("stopped")
+        return Parts(
+            terminator.run(),
+            is_ready=lambda: terminator.is_ready,
+            others=[follow_file(options.path, text, reloader.apply_text, reloader.reject)],
+            fields={"config": str(options.path)},
+        )
+
+    await run_program(options, metrics, create, user_agent="daemonset-job-terminator")
 
 
 def main() -> None:
     """Run the terminator; exits with 0 on SIGTERM, with 2 if the configuration is invalid."""
-    try:
-        options = parse_options(sys.argv[1:], os.environ, socket.gethostname())
-        text = read_text(options.path)
-        config = load_config(os.environ, text)
-        configure_logging(config.log_level, config.log_format == "json")
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(run(options, os.environ, text))
-    except ConfigError as error:
-        for problem in error.problems:
-            sys.stderr.write(f"terminator: configuration: {problem}\n")
-        sys.exit(_EXIT_CONFIG)
-    except (OperatorError, OSError, ValueError) as error:
-        sys.stderr.write(f"terminator: {error}\n")
-        sys.exit(_EXIT_CONFIG)
+    start("terminator", _prepare)
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    try:
-        import uvloop  # noqa: PLC0415 - not on every platform, and nothing depends on it
-    except ImportError:
-        return asyncio.new_event_loop
-    return uvloop.new_event_loop
+def _prepare() -> Task:
+    options = parse_options(sys.argv[1:], os.environ, socket.gethostname())
+    text = read_text(options.path)
+    config = load_config(os.environ, text)
+    configure_logging(config.log_level, config.log_format == "json")
+    return run(options, os.environ, text)
 
 
 def _port(text: str) -> int:
