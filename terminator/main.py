@@ -1,13 +1,10 @@
-"""The terminator's process: its options, its parts, and its start and stop."""
+"""The terminator's process: its parts, and its start and stop."""
 
-import argparse
 import asyncio
 import os
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
 from loguru import logger
 
@@ -15,61 +12,15 @@ from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.process.leadership import lead_when_elected
 from daemonset_job.process.logging_setup import configure_logging
 from daemonset_job.process.program import Parts, Task, run_program, start
+from daemonset_job.process.settings import ConfigError
 from daemonset_job.runtime.clock import Clock, SystemClock
 from daemonset_job.runtime.sizes import Size, process_sizes
 from daemonset_job.runtime.workqueue import WorkQueue
 from terminator.caches import Caches, JobKey
-from terminator.config import DEFAULT_PATH, Config, ConfigError, load_config
+from terminator.config import Config, Options, load_config, parse_options
 from terminator.config_watch import follow_file, read_text
 from terminator.metrics import Metrics
 from terminator.scope import NamespaceScope
-
-LEASE_NAME = "daemonset-job-terminator"
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """Where the process runs: cluster, lease, probes, configuration file. Fixed while it runs."""
-
-    kubeconfig: str | None = None
-    context: str | None = None
-    path: Path = Path(DEFAULT_PATH)
-    identity: str = "terminator"
-    lease_namespace: str = ""
-    lease_name: str = LEASE_NAME
-    probe_host: str | None = None
-    probe_port: int = 8081
-
-
-def parse_options(arguments: Sequence[str], environ: Mapping[str, str], hostname: str) -> Options:
-    """Return the options: arguments over environment over defaults.
-
-    Exits with code 2 and a usage message for arguments that it does not understand.
-    """
-    parser = argparse.ArgumentParser(
-        prog="terminator",
-        description="Reads the logs of Jobs' tasks, enters completed nodes in their JobReports and "
-        "deletes the Jobs (daemonset.darkowlzz.space) that every node has completed.",
-    )
-    add = parser.add_argument
-    add("--kubeconfig", default=environ.get("KUBECONFIG"), help="default: $KUBECONFIG, in-cluster")
-    add("--context", default=None, help="context of the kubeconfig")
-    add("--config", default=environ.get("TERMINATOR_CONFIG") or DEFAULT_PATH, help="file to follow")
-    add("--lease-namespace", default=environ.get("POD_NAMESPACE", ""), help="empty: no election")
-    add("--lease-name", default=LEASE_NAME)
-    add("--probe-host", default="", help="default: all addresses, IPv4 and IPv6")
-    add("--probe-port", type=_port, default=environ.get("PROBE_PORT") or "8081", help="0: any")
-    args = parser.parse_args(arguments)
-    return Options(
-        kubeconfig=args.kubeconfig or None,
-        context=args.context,
-        path=Path(args.config),
-        identity=environ.get("POD_NAME") or hostname,
-        lease_namespace=args.lease_namespace,
-        lease_name=args.lease_name,
-        probe_host=args.probe_host or None,
-        probe_port=args.probe_port,
-    )
 
 
 class Terminator:
@@ -230,9 +181,3 @@ def _prepare() -> Task:
     config = load_config(os.environ, text)
     configure_logging(config.log_level, config.log_format == "json")
     return run(options, os.environ, text)
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r}: write a port, 0 to 65535")
-    return int(text)

@@ -1,35 +1,16 @@
 """Whether a process acts: while it holds its Lease, or always if it has none."""
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.leaderelection import run_leader_election
+from daemonset_job.process.place import Place
 from daemonset_job.runtime.clock import Clock
-
-
-class LeaseOptions(Protocol):
-    """The Lease of a program, and which of its processes this is."""
-
-    @property
-    def lease_namespace(self) -> str:
-        """Return the Lease's namespace; empty: no leader election."""
-        ...
-
-    @property
-    def lease_name(self) -> str:
-        """Return the Lease's name."""
-        ...
-
-    @property
-    def identity(self) -> str:
-        """Return the name of the pod or the host."""
-        ...
 
 
 async def lead_when_elected(
     client: KubeClient,
-    options: LeaseOptions,
+    place: Place,
     *,
     clock: Clock,
     wait_synced: Callable[[], Awaitable[object]],
@@ -43,15 +24,15 @@ async def lead_when_elected(
     process leads, for its metric.
     """
     await wait_synced()
-    if not options.lease_namespace:
+    if not place.lease_namespace:
         on_state(True)
         await lead()
         return
     await run_leader_election(
         client,
-        namespace=options.lease_namespace,
-        name=options.lease_name,
-        process=options.identity,
+        namespace=place.lease_namespace,
+        name=place.lease_name,
+        process=place.identity,
         clock=clock,
         lead=lead,
         on_state=on_state,

@@ -16,33 +16,10 @@ from prometheus_client import CollectorRegistry
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import OperatorError
 from daemonset_job.process.healthz import serve_probes
+from daemonset_job.process.place import Place
 
 EXIT_CONFIGURATION = 2
 Task = Coroutine[Any, Any, None]
-
-
-class Place(Protocol):
-    """Where a process runs: its cluster, and the address of its probes."""
-
-    @property
-    def kubeconfig(self) -> str | None:
-        """Return the path of the kubeconfig; None: the service account's."""
-        ...
-
-    @property
-    def context(self) -> str | None:
-        """Return the context of the kubeconfig; None: its current one."""
-        ...
-
-    @property
-    def probe_host(self) -> str | None:
-        """Return the address of the probes; None: all addresses."""
-        ...
-
-    @property
-    def probe_port(self) -> int:
-        """Return the port of the probes; 0: any free one."""
-        ...
 
 
 class RequestMetrics(Protocol):
