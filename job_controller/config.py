@@ -1,4 +1,4 @@
-"""What the controller is told by its environment and command line.
+"""What the controller is told by its command line, its configuration file and its environment.
 
 Layer: beside api. Reads, checks, and says what is wrong; connects to nothing.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from daemonset_job.api import names
 from daemonset_job.process.place import place_settings
@@ -34,7 +36,8 @@ class Config:
     `workers`: Jobs that are worked on at the same time. `pod_start_timeout_seconds` and
     `node_unreachable_grace_period_seconds`: see `core.settings.Timeouts`. `history_limit`,
     `history_max_age_seconds` and `history_namespace_limit` (None: no limit): see
-    `core.settings.Settings`.
+    `core.settings.Settings`. `path`: the configuration file to follow, None for none; what the file
+    can hold may change while the program runs.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -51,6 +54,7 @@ class Config:
     history_limit: int = 10
     history_max_age_seconds: float | None = 2_592_000.0
     history_namespace_limit: int | None = 500
+    path: Path | None = None
     probe_host: str | None = None
     probe_port: int = 8080
     log_level: str = "INFO"
@@ -66,8 +70,17 @@ def _read_token(raw: object) -> str:
 
 _read_duration = duration(0.0, _LONGEST_SECONDS)
 
+_PATH = Setting(
+    "path",
+    lambda raw: Path(read_text(raw)) if raw else None,
+    "none",
+    flag="--config",
+    variable="CONTROLLER_CONFIG",
+    help="file to follow",
+)
 SETTINGS = (
     *place_settings(probe_port=8080),
+    _PATH,
     Setting(
         "namespaces",
         read_namespaces,
@@ -82,6 +95,7 @@ SETTINGS = (
         names.DEFAULT_TOKEN,
         flag="--completion-token",
         variable="TERMINATION_WORD",
+        key="completionToken",
         help="completion token of Jobs that name none",
         takes_blank=True,
     ),
@@ -99,6 +113,7 @@ SETTINGS = (
         names.DEFAULT_PAUSE_IMAGE,
         flag="--pause-image",
         variable="PAUSE_IMAGE",
+        key="pauseImage",
         help="image of the second container of a pod in mode Exit, which keeps the pod running",
     ),
     Setting(
@@ -107,6 +122,7 @@ SETTINGS = (
         "5m",
         flag="--pod-start-timeout",
         variable="POD_START_TIMEOUT",
+        key="podStartTimeout",
         help="how long a pod may fail to start (image, volume, room) before its node fails",
     ),
     Setting(
@@ -115,6 +131,7 @@ SETTINGS = (
         "60s",
         flag="--node-unreachable-grace-period",
         variable="NODE_UNREACHABLE_GRACE_PERIOD",
+        key="nodeUnreachableGracePeriod",
         help="how long a node may be not Ready before it counts as unreachable",
     ),
     Setting(
@@ -123,6 +140,7 @@ SETTINGS = (
         "10",
         flag="--history-limit",
         variable="HISTORY_LIMIT",
+        key="historyLimit",
         help="reports of finished runs that are kept for each Job name",
     ),
     Setting(
@@ -131,6 +149,7 @@ SETTINGS = (
         "720h",
         flag="--history-max-age",
         variable="HISTORY_MAX_AGE",
+        key="historyMaxAge",
         help="how long they are kept at most, 0: no limit",
     ),
     Setting(
@@ -139,6 +158,7 @@ SETTINGS = (
         "500",
         flag="--history-namespace-limit",
         variable="HISTORY_NAMESPACE_LIMIT",
+        key="historyNamespaceLimit",
         help="reports of finished runs that are kept in each namespace, 0: no limit",
     ),
     Setting(
@@ -147,6 +167,7 @@ SETTINGS = (
         "INFO",
         flag="--log-level",
         variable="LOG_LEVEL",
+        key="logLevel",
         help="the lowest level that is logged",
     ),
     Setting(
@@ -155,22 +176,36 @@ SETTINGS = (
         "human",
         flag="--log-format",
         variable="LOG_FORMAT",
+        key="logFormat",
         help="human or json",
     ),
 )
 
 
-def parse_config(arguments: Sequence[str], environ: Mapping[str, str], hostname: str) -> Config:
-    """Return the configuration: arguments over environment over defaults.
+def parse_config(
+    arguments: Sequence[str], environ: Mapping[str, str], hostname: str, text: str | None = None
+) -> Config:
+    """Return the configuration: arguments over the file's `text` over environment over defaults.
 
     Exits with code 2 and a usage message for arguments it does not understand, as argparse does.
-    Raises ConfigError, naming each variable and its fix, for an environment that makes no sense.
+    Raises ConfigError, naming each place and its fix, for a file or an environment that makes no
+    sense.
     """
-    given = read_arguments(
+    values = read_settings(SETTINGS, environ, text=text, arguments=_read_arguments(arguments))
+    return Config(**{"identity": hostname} | values)
+
+
+def find_file(arguments: Sequence[str], environ: Mapping[str, str]) -> Path | None:
+    """Return the path of the configuration file, None if there is to be none."""
+    values = read_settings((_PATH,), environ)
+    path: Path | None = (values | _read_arguments(arguments)).get("path")
+    return path
+
+
+def _read_arguments(arguments: Sequence[str]) -> dict[str, Any]:
+    return read_arguments(
         SETTINGS,
         arguments,
         program="job-controller",
         description="Turns Jobs (daemonset.darkowlzz.space) into DaemonSets, records runs.",
     )
-    values = read_settings(SETTINGS, environ, arguments=given)
-    return Config(**{"identity": hostname} | values)

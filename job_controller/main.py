@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from uuid import uuid4
 
 from loguru import logger
@@ -14,9 +15,11 @@ from loguru import logger
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import Conflict, Forbidden, KubeError
 from daemonset_job.kube.recorder import EventRecorder
+from daemonset_job.process.config_watch import read_text
 from daemonset_job.process.leadership import lead_when_elected
 from daemonset_job.process.logging_setup import configure_logging
 from daemonset_job.process.program import Parts, Task, run_program, start
+from daemonset_job.process.reload import Reloader
 from daemonset_job.runtime.clock import Clock, SystemClock
 from daemonset_job.runtime.expectations import VersionExpectations
 from daemonset_job.runtime.sizes import Size, process_sizes
@@ -24,7 +27,7 @@ from daemonset_job.runtime.worker import run_workers
 from daemonset_job.runtime.workqueue import WorkQueue, namespace_of
 from job_controller.actions.effects import Effects
 from job_controller.caches import Caches, Key, watch_id
-from job_controller.config import Config, parse_config
+from job_controller.config import Config, find_file, parse_config
 from job_controller.core.settings import Settings, Timeouts
 from job_controller.metrics import Metrics
 from job_controller.policy_check import watch_policies
@@ -94,10 +97,7 @@ class Controller:
 
     async def _work(self) -> None:
         """Look at every Job once, then at those that change or whose namespace is listed later."""
-        for job in self.caches.jobs():
-            self._queue.add((job.namespace, job.name))
-        for key in (*self.caches.reported_keys(), *self.caches.unreadable_keys()):
-            self._queue.add(key)
+        self._add_all()
         reconciler = Reconciler(
             Effects(
                 client=self._client,
@@ -116,6 +116,17 @@ class Controller:
             count=self._config.workers + 1,
             on_error=self._failed,
         )
+
+    def apply(self, config: Config) -> None:
+        """Apply a new configuration, of which only what the file holds may differ, to all Jobs."""
+        self._config = config
+        self._add_all()
+
+    def _add_all(self) -> None:
+        for job in self.caches.jobs():
+            self._queue.add((job.namespace, job.name))
+        for key in (*self.caches.reported_keys(), *self.caches.unreadable_keys()):
+            self._queue.add(key)
 
     def _settings(self) -> Settings:
         config = self._config
@@ -173,17 +184,28 @@ def new_controller(client: KubeClient, config: Config, metrics: Metrics) -> Cont
     return Controller(client, config, metrics, clock=clock, events=events)
 
 
-async def run(config: Config) -> None:
-    """Connect and run until SIGTERM or SIGINT; raises OperatorError when that is impossible."""
+async def run(
+    config: Config, text: str | None = None, load: Callable[[str | None], Config] | None = None
+) -> None:
+    """Connect and run until SIGTERM or SIGINT; raises OperatorError when that is impossible.
+
+    `text` is the content of the configuration file at start, and `load` reads a later one.
+    """
     metrics = Metrics()
 
     def create(client: KubeClient) -> Parts:
         controller = new_controller(client, config, metrics)
+        others = [watch_policies(client, metrics.policies_missing.set)]
+        fields = {"namespaces": ",".join(config.namespaces) or "all"}
+        if config.path is not None and load is not None:
+            reloader = Reloader(load, controller.apply, metrics.reloads)
+            others.append(reloader.follow(config.path, text))
+            fields["config"] = str(config.path)
         return Parts(
             controller.run(),
             is_ready=lambda: controller.caches.healthy,
-            others=[watch_policies(client, metrics.policies_missing.set)],
-            fields={"namespaces": ",".join(config.namespaces) or "all"},
+            others=others,
+            fields=fields,
         )
 
     await run_program(config, metrics, create, user_agent="daemonset-job-controller")
@@ -195,9 +217,12 @@ def main() -> None:
 
 
 def _prepare() -> Task:
-    config = parse_config(sys.argv[1:], os.environ, socket.gethostname())
+    load = partial(parse_config, sys.argv[1:], os.environ, socket.gethostname())
+    path = find_file(sys.argv[1:], os.environ)
+    text = read_text(path) if path is not None else None
+    config = load(text)
     configure_logging(config.log_level, config.log_json)
-    return run(config)
+    return run(config, text, load)
 
 
 if __name__ == "__main__":

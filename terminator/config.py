@@ -46,6 +46,11 @@ class Config:
     log_level: str = "INFO"
     log_format: str = "human"
 
+    @property
+    def log_json(self) -> bool:
+        """Return whether lines of the log are JSON."""
+        return self.log_format == "json"
+
 
 @dataclass(frozen=True, slots=True)
 class Options:

@@ -4,21 +4,20 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import Callable, Mapping
-
-from loguru import logger
+from collections.abc import Mapping
+from functools import partial
 
 from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.process.config_watch import read_text
 from daemonset_job.process.leadership import lead_when_elected
 from daemonset_job.process.logging_setup import configure_logging
 from daemonset_job.process.program import Parts, Task, run_program, start
-from daemonset_job.process.settings import ConfigError
+from daemonset_job.process.reload import Reloader
 from daemonset_job.runtime.clock import Clock, SystemClock
 from daemonset_job.runtime.sizes import Size, process_sizes
 from daemonset_job.runtime.workqueue import WorkQueue
 from terminator.caches import Caches, JobKey
 from terminator.config import Config, Options, load_config, parse_options
-from terminator.config_watch import follow_file, read_text
 from terminator.metrics import Metrics
 from terminator.scope import NamespaceScope
 
@@ -118,38 +117,6 @@ class Terminator:
         )
 
 
-class Reloader:
-    """Applies a changed configuration file, or logs why it cannot be used."""
-
-    def __init__(
-        self, environ: Mapping[str, str], metrics: Metrics, apply: Callable[[Config], None]
-    ) -> None:
-        self._environ = environ
-        self._metrics = metrics
-        self._apply = apply
-
-    def apply_text(self, text: str | None) -> None:
-        """Apply the configuration in `text`; an invalid one changes nothing."""
-        try:
-            config = load_config(self._environ, text)
-        except ConfigError as error:
-            self.reject(error)
-            return
-        configure_logging(config.log_level, config.log_format == "json")
-        self._apply(config)
-        self._metrics.config_reloads.inc()
-        logger.info("applied the new configuration")
-
-    def reject(self, error: Exception) -> None:
-        """Log the problems of the file; the configuration does not change."""
-        self._metrics.config_reload_errors.inc()
-        problems = error.problems if isinstance(error, ConfigError) else [str(error)]
-        for problem in problems:
-            logger.error(
-                "rejected the new configuration, keeping the previous one", problem=problem
-            )
-
-
 async def run(options: Options, environ: Mapping[str, str], text: str | None) -> None:
     """Connect and run until SIGTERM or SIGINT; raises OperatorError if that is impossible.
 
@@ -159,11 +126,11 @@ async def run(options: Options, environ: Mapping[str, str], text: str | None) ->
 
     def create(client: KubeClient) -> Parts:
         terminator = Terminator(client, options, load_config(environ, text), metrics, SystemClock())
-        reloader = Reloader(environ, metrics, terminator.apply)
+        reloader = Reloader(partial(load_config, environ), terminator.apply, metrics.reloads)
         return Parts(
             terminator.run(),
             is_ready=lambda: terminator.is_ready,
-            others=[follow_file(options.path, text, reloader.apply_text, reloader.reject)],
+            others=[reloader.follow(options.path, text)],
             fields={"config": str(options.path)},
         )
 
@@ -179,5 +146,5 @@ def _prepare() -> Task:
     options = parse_options(sys.argv[1:], os.environ, socket.gethostname())
     text = read_text(options.path)
     config = load_config(os.environ, text)
-    configure_logging(config.log_level, config.log_format == "json")
+    configure_logging(config.log_level, config.log_json)
     return run(options, os.environ, text)
