@@ -1,23 +1,30 @@
-"""What the controller is told by its environment and command line.
+"""What the controller is told by its command line, its configuration file and its environment.
 
 Layer: beside api. Reads, checks, and says what is wrong; connects to nothing.
 """
 
 from __future__ import annotations
 
-import argparse
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from daemonset_job.api import names
-from daemonset_job.process.durations import parse_duration
+from daemonset_job.process.place import place_settings
+from daemonset_job.process.readers import (
+    duration,
+    number,
+    read_log_format,
+    read_log_level,
+    read_namespaces,
+    read_text,
+    zero_is_none,
+)
+from daemonset_job.process.settings import Setting, read_arguments, read_settings
 
-_HIGHEST_PORT = 65535
 # As for durations in a Job's spec.
 _LONGEST_SECONDS = 315_360_000.0
-# RFC 1123 label, which is what names a namespace.
-_NAMESPACE = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +36,8 @@ class Config:
     `workers`: Jobs that are worked on at the same time. `pod_start_timeout_seconds` and
     `node_unreachable_grace_period_seconds`: see `core.settings.Timeouts`. `history_limit`,
     `history_max_age_seconds` and `history_namespace_limit` (None: no limit): see
-    `core.settings.Settings`.
+    `core.settings.Settings`. `path`: the configuration file to follow, None for none; what the file
+    can hold may change while the program runs.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -46,153 +54,158 @@ class Config:
     history_limit: int = 10
     history_max_age_seconds: float | None = 2_592_000.0
     history_namespace_limit: int | None = 500
+    path: Path | None = None
     probe_host: str | None = None
     probe_port: int = 8080
     log_level: str = "INFO"
     log_json: bool = False
 
 
-def parse_config(arguments: Sequence[str], environ: Mapping[str, str], hostname: str) -> Config:
-    """Return the configuration: arguments over environment over defaults.
+def _read_token(raw: object) -> str:
+    token = read_text(raw)
+    if not token.strip() or token != token.strip():
+        raise ValueError("write a word without blanks around it, such as done")
+    return token
+
+
+_read_duration = duration(0.0, _LONGEST_SECONDS)
+
+_PATH = Setting(
+    "path",
+    lambda raw: Path(read_text(raw)) if raw else None,
+    "none",
+    flag="--config",
+    variable="CONTROLLER_CONFIG",
+    help="file to follow",
+)
+SETTINGS = (
+    *place_settings(probe_port=8080),
+    _PATH,
+    Setting(
+        "namespaces",
+        read_namespaces,
+        "all",
+        flag="--namespaces",
+        variable="WATCH_NAMESPACES",
+        help="namespaces of Jobs, such as a,b",
+    ),
+    Setting(
+        "token",
+        _read_token,
+        names.DEFAULT_TOKEN,
+        flag="--completion-token",
+        variable="TERMINATION_WORD",
+        key="completionToken",
+        help="completion token of Jobs that name none",
+        takes_blank=True,
+    ),
+    Setting(
+        "workers",
+        number(1),
+        "4",
+        flag="--workers",
+        variable="WORKERS",
+        help="Jobs of one namespace that are reconciled at a time",
+    ),
+    Setting(
+        "pause_image",
+        read_text,
+        names.DEFAULT_PAUSE_IMAGE,
+        flag="--pause-image",
+        variable="PAUSE_IMAGE",
+        key="pauseImage",
+        help="image of the second container of a pod in mode Exit, which keeps the pod running",
+    ),
+    Setting(
+        "pod_start_timeout_seconds",
+        _read_duration,
+        "5m",
+        flag="--pod-start-timeout",
+        variable="POD_START_TIMEOUT",
+        key="podStartTimeout",
+        help="how long a pod may fail to start (image, volume, room) before its node fails",
+    ),
+    Setting(
+        "node_unreachable_grace_period_seconds",
+        _read_duration,
+        "60s",
+        flag="--node-unreachable-grace-period",
+        variable="NODE_UNREACHABLE_GRACE_PERIOD",
+        key="nodeUnreachableGracePeriod",
+        help="how long a node may be not Ready before it counts as unreachable",
+    ),
+    Setting(
+        "history_limit",
+        number(0),
+        "10",
+        flag="--history-limit",
+        variable="HISTORY_LIMIT",
+        key="historyLimit",
+        help="reports of finished runs that are kept for each Job name",
+    ),
+    Setting(
+        "history_max_age_seconds",
+        zero_is_none(_read_duration),
+        "720h",
+        flag="--history-max-age",
+        variable="HISTORY_MAX_AGE",
+        key="historyMaxAge",
+        help="how long they are kept at most, 0: no limit",
+    ),
+    Setting(
+        "history_namespace_limit",
+        zero_is_none(number(0)),
+        "500",
+        flag="--history-namespace-limit",
+        variable="HISTORY_NAMESPACE_LIMIT",
+        key="historyNamespaceLimit",
+        help="reports of finished runs that are kept in each namespace, 0: no limit",
+    ),
+    Setting(
+        "log_level",
+        read_log_level,
+        "INFO",
+        flag="--log-level",
+        variable="LOG_LEVEL",
+        key="logLevel",
+        help="the lowest level that is logged",
+    ),
+    Setting(
+        "log_json",
+        lambda raw: read_log_format(raw) == "json",
+        "human",
+        flag="--log-format",
+        variable="LOG_FORMAT",
+        key="logFormat",
+        help="human or json",
+    ),
+)
+
+
+def parse_config(
+    arguments: Sequence[str], environ: Mapping[str, str], hostname: str, text: str | None = None
+) -> Config:
+    """Return the configuration: arguments over the file's `text` over environment over defaults.
 
     Exits with code 2 and a usage message for arguments it does not understand, as argparse does.
-    Raises ValueError, naming the variable and the fix, for an environment that makes no sense.
+    Raises ConfigError, naming each place and its fix, for a file or an environment that makes no
+    sense.
     """
-    parser = argparse.ArgumentParser(
-        prog="job-controller",
+    values = read_settings(SETTINGS, environ, text=text, arguments=_read_arguments(arguments))
+    return Config(**{"identity": hostname} | values)
+
+
+def find_file(arguments: Sequence[str], environ: Mapping[str, str]) -> Path | None:
+    """Return the path of the configuration file, None if there is to be none."""
+    values = read_settings((_PATH,), environ)
+    path: Path | None = (values | _read_arguments(arguments)).get("path")
+    return path
+
+
+def _read_arguments(arguments: Sequence[str]) -> dict[str, Any]:
+    return read_arguments(
+        SETTINGS,
+        arguments,
+        program="job-controller",
         description="Turns Jobs (daemonset.darkowlzz.space) into DaemonSets, records runs.",
     )
-    add = parser.add_argument
-    add("--kubeconfig", default=environ.get("KUBECONFIG"), help="default: $KUBECONFIG, in-cluster")
-    add("--context", default=None, help="context of the kubeconfig")
-    add("--namespaces", default=environ.get("WATCH_NAMESPACES", ""), help="a,b; default: all")
-    add("--completion-token", default=environ.get("TERMINATION_WORD") or names.DEFAULT_TOKEN)
-    add("--lease-namespace", default=environ.get("POD_NAMESPACE", ""), help="empty: no election")
-    add("--workers", type=_positive, default=_number(environ, "WORKERS", 4, lowest=1))
-    probe_port = _number(environ, "PROBE_PORT", 8080, highest=_HIGHEST_PORT)
-    add("--probe-host", default="", help="default: all addresses, IPv4 and IPv6")
-    add("--probe-port", type=_port, default=probe_port, help="0: any")
-    add(
-        "--pause-image",
-        default=environ.get("PAUSE_IMAGE") or names.DEFAULT_PAUSE_IMAGE,
-        help="image of the second container of a pod in mode Exit, which keeps the pod running",
-    )
-    add(
-        "--pod-start-timeout",
-        type=_duration,
-        default=_seconds(environ, "POD_START_TIMEOUT", 300.0),
-        help="how long a pod may fail to start (image, volume, room) before its node fails; 5m",
-    )
-    add(
-        "--node-unreachable-grace-period",
-        type=_duration,
-        default=_seconds(environ, "NODE_UNREACHABLE_GRACE_PERIOD", 60.0),
-        help="how long a node may be NotReady before it counts as unreachable; 60s",
-    )
-    add(
-        "--history-limit",
-        type=_whole,
-        default=_number(environ, "HISTORY_LIMIT", 10),
-        help="reports of finished runs kept for each Job name",
-    )
-    add(
-        "--history-max-age",
-        type=_duration,
-        default=_seconds(environ, "HISTORY_MAX_AGE", 2_592_000.0),
-        help="how long they are kept at most, such as 720h; 0: no limit",
-    )
-    add(
-        "--history-namespace-limit",
-        type=_whole,
-        default=_number(environ, "HISTORY_NAMESPACE_LIMIT", 500),
-        help="reports of finished runs kept in each namespace; 0: no limit",
-    )
-    add("--log-level", default=environ.get("LOG_LEVEL", "INFO"))
-    add("--log-format", choices=("human", "json"), default=environ.get("LOG_FORMAT", "human"))
-    args = parser.parse_args(arguments)
-    if args.log_format not in {"human", "json"}:
-        raise ValueError(f"LOG_FORMAT is {args.log_format!r}: write human or json")
-    if not args.completion_token.strip() or args.completion_token != args.completion_token.strip():
-        raise ValueError("TERMINATION_WORD must be a word without blanks around it, such as done")
-    return Config(
-        namespaces=_namespaces(args.namespaces),
-        kubeconfig=args.kubeconfig or None,
-        context=args.context,
-        token=args.completion_token,
-        identity=environ.get("POD_NAME") or hostname,
-        lease_namespace=args.lease_namespace,
-        workers=args.workers,
-        pause_image=args.pause_image,
-        pod_start_timeout_seconds=args.pod_start_timeout,
-        node_unreachable_grace_period_seconds=args.node_unreachable_grace_period,
-        history_limit=args.history_limit,
-        history_max_age_seconds=args.history_max_age or None,
-        history_namespace_limit=args.history_namespace_limit or None,
-        probe_host=args.probe_host or None,
-        probe_port=args.probe_port,
-        log_level=args.log_level,
-        log_json=args.log_format == "json",
-    )
-
-
-def _namespaces(text: str) -> tuple[str, ...]:
-    names_ = sorted({name.strip() for name in text.split(",") if name.strip()})
-    for name in names_:
-        if not _NAMESPACE.fullmatch(name):
-            raise ValueError(
-                f"WATCH_NAMESPACES or --namespaces: {name!r} is not the name of a namespace; "
-                "write names with commas between them"
-            )
-    return tuple(names_)
-
-
-def _number(
-    environ: Mapping[str, str], name: str, default: int, *, lowest: int = 0, highest: int = 10**9
-) -> int:
-    """Return the number in a variable; argparse leaves a default that is no text unchecked."""
-    text = environ.get(name, "")
-    if not text:
-        return default
-    if not text.isdecimal() or not lowest <= int(text) <= highest:
-        raise ValueError(f"{name} is {text!r}: write a whole number, {lowest} to {highest}")
-    return int(text)
-
-
-def _seconds(environ: Mapping[str, str], name: str, default: float) -> float:
-    """Return the seconds of the duration in a variable."""
-    try:
-        return _read_duration(environ.get(name, "")) if environ.get(name) else default
-    except ValueError as error:
-        raise ValueError(f"{name} is {environ[name]!r}: {error}") from error
-
-
-def _duration(text: str) -> float:
-    try:
-        return _read_duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from error
-
-
-def _read_duration(text: str) -> float:
-    seconds = parse_duration(text.strip())
-    if seconds > _LONGEST_SECONDS:
-        raise ValueError("write a duration of at most 10 years, such as 720h")
-    return seconds
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: write a whole number from 1 up")
-    return int(text)
-
-
-def _whole(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r}: write a whole number")
-    return int(text)
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > _HIGHEST_PORT:
-        raise argparse.ArgumentTypeError(f"{text!r}: write a port, 0 to 65535")
-    return int(text)

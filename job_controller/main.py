@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from uuid import uuid4
 
-import uvloop
 from loguru import logger
 
 from daemonset_job.kube.client.client import KubeClient
-from daemonset_job.kube.client.errors import Conflict, Forbidden, KubeError, OperatorError
-from daemonset_job.kube.leaderelection import run_leader_election
+from daemonset_job.kube.client.errors import Conflict, Forbidden, KubeError
 from daemonset_job.kube.recorder import EventRecorder
-from daemonset_job.process.healthz import serve_probes
+from daemonset_job.process.config_watch import read_text
+from daemonset_job.process.leadership import lead_when_elected
 from daemonset_job.process.logging_setup import configure_logging
+from daemonset_job.process.program import Parts, Task, run_program, start
+from daemonset_job.process.reload import Reloader
 from daemonset_job.runtime.clock import Clock, SystemClock
 from daemonset_job.runtime.expectations import VersionExpectations
 from daemonset_job.runtime.sizes import Size, process_sizes
@@ -26,13 +27,11 @@ from daemonset_job.runtime.worker import run_workers
 from daemonset_job.runtime.workqueue import WorkQueue, namespace_of
 from job_controller.actions.effects import Effects
 from job_controller.caches import Caches, Key, watch_id
-from job_controller.config import Config, parse_config
+from job_controller.config import Config, find_file, parse_config
 from job_controller.core.settings import Settings, Timeouts
 from job_controller.metrics import Metrics
 from job_controller.policy_check import watch_policies
 from job_controller.reconciler import Reconciler
-
-_EXIT_CONFIG = 2
 
 
 class Controller:
@@ -84,33 +83,21 @@ class Controller:
 
     async def run_leader_election(self) -> None:
         """Lead whenever the Lease is ours. Standing by with warm caches makes takeover quick."""
-        await self.caches.wait_synced()
-        if not self._config.lease_namespace:
-            self._set_leader(True)
-            await self._work()
-            return
-        await run_leader_election(
+        await lead_when_elected(
             self._client,
-            namespace=self._config.lease_namespace,
-            name=self._config.lease_name,
-            process=self._config.identity,
+            self._config,
             clock=self._clock,
+            wait_synced=self.caches.wait_synced,
             lead=self._work,
-            on_state=self._set_leader,
+            on_state=self._metrics.is_leader.set,
         )
 
     def _advanced(self, resource: str, namespace: str, version: str) -> None:
         self.written.observed(watch_id(resource, namespace), version)
 
-    def _set_leader(self, leading: bool) -> None:
-        self._metrics.is_leader.set(leading)
-
     async def _work(self) -> None:
         """Look at every Job once, then at those that change or whose namespace is listed later."""
-        for job in self.caches.jobs():
-            self._queue.add((job.namespace, job.name))
-        for key in (*self.caches.reported_keys(), *self.caches.unreadable_keys()):
-            self._queue.add(key)
+        self._add_all()
         reconciler = Reconciler(
             Effects(
                 client=self._client,
@@ -129,6 +116,17 @@ class Controller:
             count=self._config.workers + 1,
             on_error=self._failed,
         )
+
+    def apply(self, config: Config) -> None:
+        """Apply a new configuration, of which only what the file holds may differ, to all Jobs."""
+        self._config = config
+        self._add_all()
+
+    def _add_all(self) -> None:
+        for job in self.caches.jobs():
+            self._queue.add((job.namespace, job.name))
+        for key in (*self.caches.reported_keys(), *self.caches.unreadable_keys()):
+            self._queue.add(key)
 
     def _settings(self) -> Settings:
         config = self._config
@@ -186,51 +184,45 @@ def new_controller(client: KubeClient, config: Config, metrics: Metrics) -> Cont
     return Controller(client, config, metrics, clock=clock, events=events)
 
 
-async def run(config: Config) -> None:
-    """Connect and run until SIGTERM or SIGINT; raises OperatorError when that is impossible."""
+async def run(
+    config: Config, text: str | None = None, load: Callable[[str | None], Config] | None = None
+) -> None:
+    """Connect and run until SIGTERM or SIGINT; raises OperatorError when that is impossible.
+
+    `text` is the content of the configuration file at start, and `load` reads a later one.
+    """
     metrics = Metrics()
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    async with await KubeClient.connect(
-        kubeconfig=config.kubeconfig,
-        context=config.context,
-        user_agent="daemonset-job-controller",
-        on_request=metrics.count_request,
-    ) as client:
+
+    def create(client: KubeClient) -> Parts:
         controller = new_controller(client, config, metrics)
-        running = asyncio.create_task(controller.run())
-        stopped = asyncio.create_task(stop.wait())
-        guard = asyncio.create_task(watch_policies(client, metrics.policies_missing.set))
-        async with serve_probes(
-            host=config.probe_host,
-            port=config.probe_port,
-            live=lambda: not running.done(),
-            ready=lambda: controller.caches.healthy,
-            registry=metrics.registry,
-        ) as port:
-            logger.info("started", probe_port=port, namespaces=",".join(config.namespaces) or "all")
-            await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            stopped.cancel()
-            guard.cancel()
-            running.cancel()
-            try:
-                await running
-            except asyncio.CancelledError:
-                logger.info("stopped")
+        others = [watch_policies(client, metrics.policies_missing.set)]
+        fields = {"namespaces": ",".join(config.namespaces) or "all"}
+        if config.path is not None and load is not None:
+            reloader = Reloader(load, controller.apply, metrics.reloads)
+            others.append(reloader.follow(config.path, text))
+            fields["config"] = str(config.path)
+        return Parts(
+            controller.run(),
+            is_ready=lambda: controller.caches.healthy,
+            others=others,
+            fields=fields,
+        )
+
+    await run_program(config, metrics, create, user_agent="daemonset-job-controller")
 
 
 def main() -> None:
     """Run the controller; exits 0 when told to stop, 2 when it is configured wrongly."""
-    try:
-        config = parse_config(sys.argv[1:], os.environ, socket.gethostname())
-        configure_logging(config.log_level, config.log_json)
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(run(config))
-    except (OperatorError, ValueError) as error:
-        sys.stderr.write(f"job-controller: {error}\n")
-        sys.exit(_EXIT_CONFIG)
+    start("job-controller", _prepare)
+
+
+def _prepare() -> Task:
+    load = partial(parse_config, sys.argv[1:], os.environ, socket.gethostname())
+    path = find_file(sys.argv[1:], os.environ)
+    text = read_text(path) if path is not None else None
+    config = load(text)
+    configure_logging(config.log_level, config.log_json)
+    return run(config, text, load)
 
 
 if __name__ == "__main__":

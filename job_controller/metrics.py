@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 from daemonset_job.api import names
 from daemonset_job.api.job import Job
 from daemonset_job.api.times import parse_time
+from daemonset_job.process.reload import ReloadMetrics
 from daemonset_job.runtime.sizes import Size, SizeCollector
 
 _COMPONENT = "controller"
@@ -73,6 +74,7 @@ class Metrics:
             ["component", "verb", "resource", "code"],
             registry=self.registry,
         )
+        self.reloads = ReloadMetrics(_COMPONENT, self.registry)
         self.is_leader = Gauge(
             "dsj_is_leader",
             "Whether this process holds the lease and acts (1) or is on standby (0).",

@@ -51,6 +51,9 @@ async def watch_policies(client: KubeClient, report: Callable[[float], None]) ->
             report(math.nan)
         except KubeError as error:
             logger.debug("cannot read the admission policies, retrying", error=str(error))
+        except Exception:  # noqa: BLE001 - the process would end, and works without this check
+            logger.exception("the check of the admission policies failed, retrying")
+            report(math.nan)
         else:
             if missing and missing != before:
                 logger.warning(

@@ -1,30 +1,29 @@
-"""The terminator's configuration: environment variables, overridden by a mounted file.
+"""The terminator's configuration, and the options of its process.
 
-Reads and validates it, and describes each problem with its fix. Connects to nothing.
+The configuration is the file over the environment, and can change while the process runs; the
+options are arguments over the environment. Connects to nothing.
 """
 
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any
-
-import yaml
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from daemonset_job.api import names
-from daemonset_job.process.durations import parse_duration
-from daemonset_job.process.logging_setup import LEVELS
+from daemonset_job.process.place import place_settings
+from daemonset_job.process.readers import (
+    duration,
+    line,
+    number,
+    read_log_format,
+    read_log_level,
+    read_namespaces,
+    read_text,
+)
+from daemonset_job.process.settings import Setting, read_arguments, read_settings
 
 DEFAULT_PATH = "/etc/terminator/config.yaml"
-_FORMATS = ("human", "json")
-_NAMESPACE = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
-
-
-class ConfigError(ValueError):
-    """The configuration is invalid; one line per problem with its place, and the fix."""
-
-    def __init__(self, problems: list[str]) -> None:
-        self.problems = problems
-        super().__init__("; ".join(problems))
+LEASE_NAME = "daemonset-job-terminator"
+_DAY_SECONDS = 86400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,130 +46,90 @@ class Config:
     log_level: str = "INFO"
     log_format: str = "human"
 
+    @property
+    def log_json(self) -> bool:
+        """Return whether lines of the log are JSON."""
+        return self.log_format == "json"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Where the process runs: cluster, lease, probes, configuration file. Fixed while it runs."""
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    path: Path = Path(DEFAULT_PATH)
+    identity: str = "terminator"
+    lease_namespace: str = ""
+    lease_name: str = LEASE_NAME
+    probe_host: str | None = None
+    probe_port: int = 8081
+
+
+# The first four variables are the seed's.
+SETTINGS = (
+    Setting("namespaces", read_namespaces, "all", variable="NAMESPACE", key="namespaces"),
+    Setting(
+        "pod_label_selector",
+        line(f"write a label selector such as {names.MANAGED_SELECTOR}"),
+        names.MANAGED_SELECTOR,
+        variable="POD_LABEL_SELECTOR",
+        key="podLabelSelector",
+    ),
+    Setting(
+        "termination_word",
+        line("write a word, in quotes if YAML takes it for something else"),
+        names.DEFAULT_TOKEN,
+        variable="TERMINATION_WORD",
+        key="terminationWord",
+    ),
+    Setting(
+        "resync_period",
+        duration(1.0, _DAY_SECONDS),
+        "30s",
+        variable="TICKER_DURATION",
+        key="resyncPeriod",
+    ),
+    Setting("max_streams", number(0, 4000), "256", key="maxStreams"),
+    Setting("short_reads", number(1, 64), "16", key="shortReads"),
+    Setting("flush_interval", duration(0.0, _DAY_SECONDS), "500ms", key="flushInterval"),
+    Setting("log_level", read_log_level, "INFO", variable="LOG_LEVEL", key="logLevel"),
+    Setting("log_format", read_log_format, "human", variable="LOG_FORMAT", key="logFormat"),
+)
+OPTIONS = (
+    *place_settings(probe_port=8081),
+    Setting(
+        "path",
+        lambda raw: Path(read_text(raw)),
+        DEFAULT_PATH,
+        flag="--config",
+        variable="TERMINATOR_CONFIG",
+        help="file to follow",
+    ),
+    Setting("lease_name", read_text, LEASE_NAME, flag="--lease-name", help="name of the Lease"),
+)
+
 
 def load_config(environ: Mapping[str, str], text: str | None) -> Config:
     """Return the configuration: the file's `text` over the environment over the defaults.
 
     Raises ConfigError with every problem there is, not only the first.
     """
-    problems: list[str] = []
-    values: dict[str, Any] = {}
-    for variable, field in _ENVIRONMENT.items():
-        if environ.get(variable, "").strip():
-            _take(values, field, environ[variable], f"environment variable {variable}", problems)
-    for key, value in _file_values(text, problems).items():
-        field = _FILE.get(key, "")
-        if not field:
-            known = ", ".join(_FILE)
-            problems.append(f"{key}: there is no such setting; use one of {known}")
-        elif value is not None:
-            _take(values, field, value, key, problems)
-    if problems:
-        raise ConfigError(problems)
-    return Config(**values)
+    return Config(**read_settings(SETTINGS, environ, text=text))
 
 
-def _file_values(text: str | None, problems: list[str]) -> Mapping[str, Any]:
-    if text is None:
-        return {}
-    try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        problems.append(f"the file is not YAML: {' '.join(str(error).split())}")
-        return {}
-    if values is None:
-        return {}
-    if not isinstance(values, dict):
-        problems.append("the file must hold settings, one `name: value` per line")
-        return {}
-    return {str(key): value for key, value in values.items()}
+def parse_options(arguments: Sequence[str], environ: Mapping[str, str], hostname: str) -> Options:
+    """Return the options: arguments over environment over defaults.
 
-
-def _take(values: dict[str, Any], field: str, raw: object, where: str, problems: list[str]) -> None:
-    try:
-        values[field] = _READERS[field](raw)
-    except ValueError as error:
-        problems.append(f"{where}: {raw!r} is not valid; {error}")
-
-
-# --- one reader per kind of value; each raises ValueError with the fix -----------------------
-
-
-def _namespaces(raw: object) -> tuple[str, ...]:
-    items = raw.split(",") if isinstance(raw, str) else raw
-    if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
-        raise ValueError("write a list of namespaces, or one text with commas; empty: all")
-    found = sorted({item.strip() for item in items if item.strip()})
-    for name in found:
-        if not _NAMESPACE.fullmatch(name):
-            raise ValueError(f"{name!r} is not the name of a namespace")
-    return tuple(found)
-
-
-def _selector(raw: object) -> str:
-    if not isinstance(raw, str) or not raw.strip() or any(not c.isprintable() for c in raw):
-        raise ValueError(f"write a label selector such as {names.MANAGED_SELECTOR}")
-    return raw.strip()
-
-
-def _token(raw: object) -> str:
-    if not isinstance(raw, str) or not raw.strip() or any(not c.isprintable() for c in raw):
-        raise ValueError("write a word, in quotes if YAML takes it for something else")
-    return raw.strip()
-
-
-def _seconds(least: float) -> Callable[[object], float]:
-    def read(raw: object) -> float:
-        if isinstance(raw, bool) or not isinstance(raw, int | float | str):
-            raise ValueError("write a duration such as 10s, 1m30s or 500ms")  # noqa: TRY004
-        seconds = parse_duration(raw.strip()) if isinstance(raw, str) else raw
-        if not least <= seconds <= 86400:
-            raise ValueError(f"write a duration between {least:g}s and 24h")
-        return float(seconds)
-
-    return read
-
-
-def _number(least: int, most: int) -> Callable[[object], int]:
-    def read(raw: object) -> int:
-        if isinstance(raw, bool) or not isinstance(raw, int) or not least <= raw <= most:
-            raise ValueError(f"write a whole number from {least} to {most}")
-        return raw
-
-    return read
-
-
-def _word(choices: tuple[str, ...], change: Callable[[str], str]) -> Callable[[object], str]:
-    def read(raw: object) -> str:
-        word = change(raw) if isinstance(raw, str) else ""
-        if word not in choices:
-            raise ValueError(f"write one of {', '.join(choices)}")
-        return word
-
-    return read
-
-
-_READERS: Mapping[str, Callable[[object], Any]] = {
-    "namespaces": _namespaces,
-    "pod_label_selector": _selector,
-    "termination_word": _token,
-    "resync_period": _seconds(1.0),
-    "max_streams": _number(0, 4000),
-    "short_reads": _number(1, 64),
-    "flush_interval": _seconds(0.0),
-    "log_level": _word(LEVELS, str.upper),
-    "log_format": _word(_FORMATS, str.lower),
-}
-# The first four are the seed's.
-_ENVIRONMENT: Mapping[str, str] = {
-    "NAMESPACE": "namespaces",
-    "POD_LABEL_SELECTOR": "pod_label_selector",
-    "TERMINATION_WORD": "termination_word",
-    "TICKER_DURATION": "resync_period",
-    "LOG_LEVEL": "log_level",
-    "LOG_FORMAT": "log_format",
-}
-_FILE: Mapping[str, str] = {
-    re.sub(r"_(.)", lambda found: found[1].upper(), field.name): field.name
-    for field in fields(Config)
-}
+    Exits with code 2 and a usage message for arguments that it does not understand. Raises
+    ConfigError for variables that cannot be used.
+    """
+    given = read_arguments(
+        OPTIONS,
+        arguments,
+        program="terminator",
+        description="Reads the logs of Jobs' tasks, enters completed nodes in their JobReports and "
+        "deletes the Jobs (daemonset.darkowlzz.space) that every node has completed.",
+    )
+    values = read_settings(OPTIONS, environ, arguments=given)
+    return Options(**{"identity": hostname} | values)

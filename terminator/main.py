@@ -1,78 +1,25 @@
-"""The terminator's process: its options, its parts, and its start and stop."""
+"""The terminator's process: its parts, and its start and stop."""
 
-import argparse
 import asyncio
 import os
-import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-
-from loguru import logger
+from collections.abc import Mapping
+from functools import partial
 
 from daemonset_job.kube.client.client import KubeClient
-from daemonset_job.kube.client.errors import OperatorError
-from daemonset_job.kube.leaderelection import run_leader_election
-from daemonset_job.process.healthz import serve_probes
+from daemonset_job.process.config_watch import read_text
+from daemonset_job.process.leadership import lead_when_elected
 from daemonset_job.process.logging_setup import configure_logging
+from daemonset_job.process.program import Parts, Task, run_program, start
+from daemonset_job.process.reload import Reloader
 from daemonset_job.runtime.clock import Clock, SystemClock
 from daemonset_job.runtime.sizes import Size, process_sizes
 from daemonset_job.runtime.workqueue import WorkQueue
 from terminator.caches import Caches, JobKey
-from terminator.config import DEFAULT_PATH, Config, ConfigError, load_config
-from terminator.config_watch import follow_file, read_text
+from terminator.config import Config, Options, load_config, parse_options
 from terminator.metrics import Metrics
 from terminator.scope import NamespaceScope
-
-LEASE_NAME = "daemonset-job-terminator"
-_EXIT_CONFIG = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """Where the process runs: cluster, lease, probes, configuration file. Fixed while it runs."""
-
-    kubeconfig: str | None = None
-    context: str | None = None
-    path: Path = Path(DEFAULT_PATH)
-    identity: str = "terminator"
-    lease_namespace: str = ""
-    lease_name: str = LEASE_NAME
-    probe_host: str | None = None
-    probe_port: int = 8081
-
-
-def parse_options(arguments: Sequence[str], environ: Mapping[str, str], hostname: str) -> Options:
-    """Return the options: arguments over environment over defaults.
-
-    Exits with code 2 and a usage message for arguments that it does not understand.
-    """
-    parser = argparse.ArgumentParser(
-        prog="terminator",
-        description="Reads the logs of Jobs' tasks, enters completed nodes in their JobReports and "
-        "deletes the Jobs (daemonset.darkowlzz.space) that every node has completed.",
-    )
-    add = parser.add_argument
-    add("--kubeconfig", default=environ.get("KUBECONFIG"), help="default: $KUBECONFIG, in-cluster")
-    add("--context", default=None, help="context of the kubeconfig")
-    add("--config", default=environ.get("TERMINATOR_CONFIG") or DEFAULT_PATH, help="file to follow")
-    add("--lease-namespace", default=environ.get("POD_NAMESPACE", ""), help="empty: no election")
-    add("--lease-name", default=LEASE_NAME)
-    add("--probe-host", default="", help="default: all addresses, IPv4 and IPv6")
-    add("--probe-port", type=_port, default=environ.get("PROBE_PORT") or "8081", help="0: any")
-    args = parser.parse_args(arguments)
-    return Options(
-        kubeconfig=args.kubeconfig or None,
-        context=args.context,
-        path=Path(args.config),
-        identity=environ.get("POD_NAME") or hostname,
-        lease_namespace=args.lease_namespace,
-        lease_name=args.lease_name,
-        probe_host=args.probe_host or None,
-        probe_port=args.probe_port,
-    )
 
 
 class Terminator:
@@ -160,55 +107,14 @@ class Terminator:
 
     async def _run_leader_election(self) -> None:
         """Lead whenever this process holds the Lease. A follower keeps its caches up to date."""
-        await self._scope.caches.wait_synced()
-        if not self._options.lease_namespace:
-            self._set_leader(True)
-            await self._scope.lead()
-            return
-        await run_leader_election(
+        await lead_when_elected(
             self._client,
-            namespace=self._options.lease_namespace,
-            name=self._options.lease_name,
-            process=self._options.identity,
+            self._options,
             clock=self._clock,
+            wait_synced=self._scope.caches.wait_synced,
             lead=self._scope.lead,
-            on_state=self._set_leader,
+            on_state=self._metrics.is_leader.set,
         )
-
-    def _set_leader(self, leading: bool) -> None:
-        self._metrics.is_leader.set(leading)
-
-
-class Reloader:
-    """Applies a changed configuration file, or logs why it cannot be used."""
-
-    def __init__(
-        self, environ: Mapping[str, str], metrics: Metrics, apply: Callable[[Config], None]
-    ) -> None:
-        self._environ = environ
-        self._metrics = metrics
-        self._apply = apply
-
-    def apply_text(self, text: str | None) -> None:
-        """Apply the configuration in `text`; an invalid one changes nothing."""
-        try:
-            config = load_config(self._environ, text)
-        except ConfigError as error:
-            self.reject(error)
-            return
-        configure_logging(config.log_level, config.log_format == "json")
-        self._apply(config)
-        self._metrics.config_reloads.inc()
-        logger.info("applied the new configuration")
-
-    def reject(self, error: Exception) -> None:
-        """Log the problems of the file; the configuration does not change."""
-        self._metrics.config_reload_errors.inc()
-        problems = error.problems if isinstance(error, ConfigError) else [str(error)]
-        for problem in problems:
-            logger.error(
-                "rejected the new configuration, keeping the previous one", problem=problem
-            )
 
 
 async def run(options: Options, environ: Mapping[str, str], text: str | None) -> None:
@@ -217,70 +123,28 @@ async def run(options: Options, environ: Mapping[str, str], text: str | None) ->
     `text` is the content of the configuration file at start, which is valid.
     """
     metrics = Metrics()
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    async with await KubeClient.connect(
-        kubeconfig=options.kubeconfig,
-        context=options.context,
-        user_agent="daemonset-job-terminator",
-        on_request=metrics.count_request,
-    ) as client:
+
+    def create(client: KubeClient) -> Parts:
         terminator = Terminator(client, options, load_config(environ, text), metrics, SystemClock())
-        reloader = Reloader(environ, metrics, terminator.apply)
-        running = asyncio.create_task(terminator.run())
-        others = [
-            asyncio.create_task(stop.wait()),
-            asyncio.create_task(
-                follow_file(options.path, text, reloader.apply_text, reloader.reject)
-            ),
-        ]
-        async with serve_probes(
-            host=options.probe_host,
-            port=options.probe_port,
-            live=lambda: not running.done(),
-            ready=lambda: terminator.is_ready,
-            registry=metrics.registry,
-        ) as port:
-            logger.info("started", probe_port=port, config=str(options.path))
-            await asyncio.wait({running, *others}, return_when=asyncio.FIRST_COMPLETED)
-            for task in (running, *others):
-                task.cancel()
-            results = await asyncio.gather(running, *others, return_exceptions=True)
-    for result in results:
-        if isinstance(result, Exception):
-            raise result
-    logger.info("stopped")
+        reloader = Reloader(partial(load_config, environ), terminator.apply, metrics.reloads)
+        return Parts(
+            terminator.run(),
+            is_ready=lambda: terminator.is_ready,
+            others=[reloader.follow(options.path, text)],
+            fields={"config": str(options.path)},
+        )
+
+    await run_program(options, metrics, create, user_agent="daemonset-job-terminator")
 
 
 def main() -> None:
     """Run the terminator; exits with 0 on SIGTERM, with 2 if the configuration is invalid."""
-    try:
-        options = parse_options(sys.argv[1:], os.environ, socket.gethostname())
-        text = read_text(options.path)
-        config = load_config(os.environ, text)
-        configure_logging(config.log_level, config.log_format == "json")
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(run(options, os.environ, text))
-    except ConfigError as error:
-        for problem in error.problems:
-            sys.stderr.write(f"terminator: configuration: {problem}\n")
-        sys.exit(_EXIT_CONFIG)
-    except (OperatorError, OSError, ValueError) as error:
-        sys.stderr.write(f"terminator: {error}\n")
-        sys.exit(_EXIT_CONFIG)
+    start("terminator", _prepare)
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    try:
-        import uvloop  # noqa: PLC0415 - not on every platform, and nothing depends on it
-    except ImportError:
-        return asyncio.new_event_loop
-    return uvloop.new_event_loop
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r}: write a port, 0 to 65535")
-    return int(text)
+def _prepare() -> Task:
+    options = parse_options(sys.argv[1:], os.environ, socket.gethostname())
+    text = read_text(options.path)
+    config = load_config(os.environ, text)
+    configure_logging(config.log_level, config.log_json)
+    return run(options, os.environ, text)

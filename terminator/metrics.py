@@ -17,6 +17,7 @@ from daemonset_job.kube.client.errors import (
     Throttled,
     Unauthorized,
 )
+from daemonset_job.process.reload import ReloadMetrics
 from daemonset_job.runtime.sizes import Size, SizeCollector
 
 _COMPONENT = "terminator"
@@ -74,12 +75,7 @@ class Metrics:
         self.reconciles = partial(reconciles.labels, _COMPONENT)
         for result in ("done", "retried", "failed"):
             self.reconciles(result)
-        self.config_reloads = self._counter(
-            "config_reloads", "Configurations applied while running."
-        )
-        self.config_reload_errors = self._counter(
-            "config_reload_errors", "Configurations rejected while running."
-        )
+        self.reloads = ReloadMetrics(_COMPONENT, self.registry)
         self.is_leader = Gauge(
             "dsj_is_leader",
             "Whether this process holds the lease and acts (1) or is on standby (0).",

@@ -25,7 +25,8 @@ from job_controller.config import Config
 from job_controller.main import Controller, new_controller
 from job_controller.metrics import Metrics
 from terminator.config import Config as TerminatorConfig
-from terminator.main import Options, Terminator
+from terminator.config import Options
+from terminator.main import Terminator
 from terminator.metrics import Metrics as TerminatorMetrics
 from tests.integration.jobs import job as make_job
 from tests.integration.kube_env import KubeEnv

@@ -19,7 +19,7 @@ import yaml
 from daemonset_job.api.names import ANNOTATION_RETRY
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, PODS
 from job_controller.policy_check import missing_policies
-from terminator.main import Options
+from terminator.config import Options
 from tests.integration.conftest import install
 from tests.integration.harness import SYSTEM, Process, condition, open_harness
 from tests.integration.jobs import API_VERSION, report

@@ -2,6 +2,7 @@
 
 import pytest
 
+from daemonset_job.process.settings import ConfigError
 from job_controller.config import Config, parse_config
 
 
@@ -137,3 +138,26 @@ def test_an_argument_that_makes_no_sense_ends_in_usage(arguments, words, capsys)
         parse(*arguments)
     assert end.value.code == 2
     assert words in capsys.readouterr().err
+
+
+def test_all_problems_of_the_environment_are_named_at_once():
+    with pytest.raises(ConfigError) as raised:
+        parse("--probe-port", "1", WORKERS="many", PROBE_PORT="http", LOG_LEVEL="loud")
+    level, port, workers = sorted(raised.value.problems)
+    assert level.startswith("environment variable LOG_LEVEL: 'loud' is not valid; write one of T")
+    assert port.startswith("environment variable PROBE_PORT: 'http' is not valid; write a whole")
+    assert workers.endswith("WORKERS: 'many' is not valid; write a whole number from 1 up")
+
+
+def test_all_problems_of_the_arguments_are_named_at_once(capsys):
+    with pytest.raises(SystemExit):
+        parse("--workers", "0", "--log-format", "xml")
+    said = capsys.readouterr().err
+    assert "argument --workers: '0' is not valid; write a whole number from 1 up" in said
+    assert "argument --log-format: 'xml' is not valid; write one of human, json" in said
+
+
+@pytest.mark.parametrize("workers", ["9" * 5000, "1" + "0" * 12])
+def test_a_number_that_is_far_too_large_is_named_with_its_fix(workers):
+    with pytest.raises(ConfigError, match="write a whole number from 1 up"):
+        parse(WORKERS=workers)

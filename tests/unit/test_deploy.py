@@ -142,7 +142,7 @@ def test_the_terminator_takes_its_environment_and_its_file():
 
 def test_leases_are_granted_by_the_names_that_are_used():
     controller = pytest.importorskip("job_controller.config")
-    terminator = pytest.importorskip("terminator.main")
+    terminator = pytest.importorskip("terminator.config")
     (named,) = [rule for rule in one("Role")["rules"] if "resourceNames" in rule]
     used = {controller.Config().lease_name, terminator.LEASE_NAME}
     assert set(named["resourceNames"]) == used

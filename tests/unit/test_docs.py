@@ -13,11 +13,11 @@ from prometheus_client import CollectorRegistry
 
 from daemonset_job.api import names
 from daemonset_job.runtime.clock import SystemClock
-from job_controller.config import Config, parse_config
+from job_controller.config import Config
 from job_controller.main import new_controller
 from job_controller.metrics import Metrics as ControllerMetrics
-from terminator.config import _ENVIRONMENT, _FILE, load_config
-from terminator.main import Options, Terminator, parse_options
+from terminator.config import Options, load_config
+from terminator.main import Terminator
 from terminator.metrics import Metrics as TerminatorMetrics
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -240,29 +240,7 @@ def test_every_variable_of_a_task_is_in_the_reference():
     assert [name for name in sorted(given | read) if f"`{name}`" not in text] == []
 
 
-# --- configuration, metrics --------------------------------------------------------------
-
-
-def flags(capsys: Any, parse: Any) -> set[str]:
-    with pytest.raises(SystemExit):
-        parse(["--help"], {}, "host")
-    return set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out)) - {"--help"}
-
-
-@pytest.mark.parametrize("parse", [parse_config, parse_options])
-def test_every_flag_is_in_the_reference(capsys, parse):
-    text = text_of(REFERENCE / "configuration.md")
-    assert [flag for flag in sorted(flags(capsys, parse)) if f"`{flag}`" not in text] == []
-
-
-def test_every_setting_and_variable_is_in_the_reference():
-    text = text_of(REFERENCE / "configuration.md")
-    sources = [ROOT / "job_controller" / "config.py", ROOT / "terminator" / "main.py"]
-    pattern = r"environ(?:\.get\(|, )\"([A-Z_]+)\""
-    variables = {name for file in sources for name in re.findall(pattern, text_of(file))}
-    wanted = variables | set(_ENVIRONMENT) | set(_FILE)
-    assert [name for name in sorted(wanted) if f"`{name}`" not in text] == []
-
+# --- metrics, modules -------------------------------------------------------------------
 
 NO_CLIENT: Any = None
 

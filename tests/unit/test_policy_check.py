@@ -8,7 +8,7 @@ import pytest
 from loguru import logger
 
 from daemonset_job.api.names import ADMISSION_POLICIES as NAMES
-from daemonset_job.kube.client.errors import Forbidden, KubeError, NotFound, Unavailable
+from daemonset_job.kube.client.errors import Forbidden, NotFound, Unavailable
 from daemonset_job.kube.client.resource import ADMISSION_BINDINGS, ADMISSION_POLICIES, Resource
 from job_controller.policy_check import CHECK_SECONDS, missing_policies, watch_policies
 
@@ -23,7 +23,7 @@ class Client:
             (r.plural, n) for r in (ADMISSION_POLICIES, ADMISSION_BINDINGS) for n in NAMES
         }
         self.actions = ["Deny"]
-        self.failure: KubeError | None = None
+        self.failure: Exception | None = None
 
     async def get(self, resource: Resource, name: str) -> dict[str, Any]:
         if self.failure:
@@ -82,3 +82,16 @@ async def test_a_change_is_told_once_and_the_number_always(client):
     assert (await step())[0] == 0
     task.cancel()
     logger.remove(sink)
+
+
+@pytest.mark.looptime
+async def test_an_unexpected_error_does_not_end_the_check(client):
+    told: list[float] = []
+    task = asyncio.create_task(watch_policies(client, told.append))
+    client.failure = AttributeError("a field of another type")
+    await asyncio.sleep(1)
+    assert math.isnan(told[-1])
+    client.failure = None
+    await asyncio.sleep(CHECK_SECONDS)
+    assert told[-1] == 0
+    task.cancel()

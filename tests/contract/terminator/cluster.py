@@ -16,8 +16,8 @@ from daemonset_job.api.job import nodes_hash
 from daemonset_job.api.report import new_report
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, NODES, PODS
-from terminator.config import Config
-from terminator.main import Options, Terminator
+from terminator.config import Config, Options
+from terminator.main import Terminator
 from terminator.metrics import Metrics
 from tests.clocks import LoopClock
 from tests.contract.daemon_set_controller import write_status

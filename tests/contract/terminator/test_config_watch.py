@@ -1,14 +1,15 @@
 """The configuration file as the kubelet mounts it: links into a directory that is swapped."""
 
 import asyncio
+from functools import partial
 
 import pytest
 from loguru import logger
 
-from terminator import config_watch as reload
-from terminator.config import Config
-from terminator.config_watch import SIZE_LIMIT, follow_file, read_text
-from terminator.main import Reloader
+from daemonset_job.process import config_watch as reload
+from daemonset_job.process.config_watch import SIZE_LIMIT, follow_file, read_text
+from daemonset_job.process.reload import Reloader
+from terminator.config import Config, load_config
 from terminator.metrics import Metrics
 from tests.contract.terminator.cluster import eventually
 
@@ -119,15 +120,19 @@ def test_bytes_that_are_no_text(tmp_path):
 @pytest.fixture
 def reloader(monkeypatch):
     levels = []
-    monkeypatch.setattr("terminator.main.configure_logging", lambda *args: levels.append(args))
+    monkeypatch.setattr(
+        "daemonset_job.process.reload.configure_logging", lambda *args: levels.append(args)
+    )
     applied, metrics = [], Metrics()
-    reloader = Reloader({"TERMINATION_WORD": "fini"}, metrics, applied.append)
-    reloader.levels, reloader.applied, reloader.metrics = levels, applied, metrics
+    load = partial(load_config, {"TERMINATION_WORD": "fini"})
+    reloader = Reloader(load, applied.append, metrics.reloads)
+    reloader.levels, reloader.applied, reloader.registry = levels, applied, metrics.registry
     return reloader
 
 
 def errors_of(reloader):
-    return reloader.metrics.registry.get_sample_value("dsj_config_reload_errors_total")
+    labels = {"component": "terminator"}
+    return reloader.registry.get_sample_value("dsj_config_reload_errors_total", labels)
 
 
 def test_a_good_text_is_applied(reloader):

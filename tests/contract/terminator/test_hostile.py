@@ -14,8 +14,8 @@ import pytest
 from daemonset_job.api.job import Completion
 from daemonset_job.api.tokens import check_tokens, regex_line_bytes
 from daemonset_job.kube.client.resource import LEASES
+from terminator.config import LEASE_NAME, Options
 from terminator.logs.matcher import Matcher
-from terminator.main import LEASE_NAME, Options
 from tests.contract.terminator.cluster import eventually
 
 # 500 and 498 instructions.

@@ -10,7 +10,7 @@ import time
 import pytest
 import yaml
 
-from terminator.main import DEFAULT_PATH, Options, parse_options
+from terminator.config import DEFAULT_PATH, Options, parse_options
 from tests.contract.terminator.cluster import eventually
 
 

@@ -8,8 +8,7 @@ import pytest
 from daemonset_job.api import names
 from daemonset_job.api.job import nodes_hash
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, LEASES, NODES, PODS
-from terminator.config import Config
-from terminator.main import LEASE_NAME, Options
+from terminator.config import LEASE_NAME, Config, Options
 from tests.contract.terminator.cluster import eventually, running, terminated
 
 pytestmark = pytest.mark.looptime(end=2000)

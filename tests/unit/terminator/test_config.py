@@ -5,7 +5,8 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from daemonset_job.process.durations import parse_duration
-from terminator.config import Config, ConfigError, load_config
+from daemonset_job.process.settings import ConfigError
+from terminator.config import Config, load_config
 
 WHOLE = """
 namespaces: [b, a, b]

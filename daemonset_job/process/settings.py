@@ -1,0 +1,132 @@
+"""The settings of a program as one table: where each can be written, and how it is read.
+
+From the table come the command line and its help, the environment and the configuration file. The
+values are for a dataclass of the program, which has the defaults. Every value is checked, also one
+that another source overrides, and all problems are found at once.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from daemonset_job.process.readers import Reader
+
+
+class ConfigError(ValueError):
+    """The configuration is invalid; one line per problem with its place, and the fix."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
+        super().__init__("; ".join(problems))
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting. `field` is that of the program's dataclass.
+
+    It can be written as an argument (`flag`), an environment `variable`, and under `key` in the
+    configuration file; empty: not there. `default` is for the help and the reference: the text that
+    means the same as the dataclass's default, or words such as "all". An empty or blank variable is
+    as good as none, unless the setting `takes_blank` for its reader to refuse.
+    """
+
+    field: str
+    read: Reader[Any]
+    default: str
+    flag: str = ""
+    variable: str = ""
+    key: str = ""
+    help: str = ""
+    takes_blank: bool = False
+
+
+Table = Sequence[Setting]
+
+
+def read_arguments(
+    table: Table, arguments: Sequence[str], *, program: str, description: str
+) -> dict[str, Any]:
+    """Return the values of the arguments, by field.
+
+    Exits with code 2 and a usage message for arguments that cannot be used, as argparse does.
+    """
+    parser = argparse.ArgumentParser(prog=program, description=description)
+    flags = [setting for setting in table if setting.flag]
+    for setting in flags:
+        source = f"${setting.variable}, " if setting.variable else ""
+        parser.add_argument(
+            setting.flag,
+            dest=setting.field,
+            metavar=setting.flag.lstrip("-").replace("-", "_").upper(),
+            help=f"{setting.help}; default: {source}{setting.default}",
+        )
+    given = parser.parse_args(arguments)
+    values = _Values()
+    for setting in flags:
+        raw = getattr(given, setting.field)
+        if raw is not None:
+            values.take(setting, raw, f"argument {setting.flag}")
+    if values.problems:
+        parser.error("\n".join(values.problems))
+    return values.found
+
+
+def read_settings(
+    table: Table,
+    environ: Mapping[str, str],
+    *,
+    text: str | None = None,
+    arguments: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the values that are set, by field: arguments over the file over the environment.
+
+    `text` is that of the configuration file, None for no file; `arguments` are already read.
+    Raises ConfigError with every problem there is, not only the first.
+    """
+    values = _Values()
+    for setting in table:
+        raw = environ.get(setting.variable, "") if setting.variable else ""
+        if raw.strip() or (raw and setting.takes_blank):
+            values.take(setting, raw, f"environment variable {setting.variable}")
+    keys = {setting.key: setting for setting in table if setting.key}
+    for key, value in _file_values(text, values.problems).items():
+        if key not in keys:
+            values.problems.append(f"{key}: there is no such setting; use one of {', '.join(keys)}")
+        elif value is not None:
+            values.take(keys[key], value, key)
+    if values.problems:
+        raise ConfigError(values.problems)
+    return {**values.found, **(arguments or {})}
+
+
+class _Values:
+    """What was found so far, by field, and what is wrong with the rest."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, Any] = {}
+        self.problems: list[str] = []
+
+    def take(self, setting: Setting, raw: object, where: str) -> None:
+        try:
+            self.found[setting.field] = setting.read(raw)
+        except ValueError as error:
+            self.problems.append(f"{where}: {raw!r} is not valid; {error}")
+
+
+def _file_values(text: str | None, problems: list[str]) -> Mapping[str, Any]:
+    if text is None:
+        return {}
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        problems.append(f"the file is not YAML: {' '.join(str(error).split())}")
+        return {}
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        problems.append("the file must hold settings, one `name: value` per line")
+        return {}
+    return {str(key): value for key, value in values.items()}

@@ -1,0 +1,111 @@
+"""The controller's configuration file: what a change does while the controller runs."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from loguru import logger
+
+from daemonset_job.api.names import CONTAINER_NAME, PAUSE_CONTAINER_NAME
+from daemonset_job.kube.client.resource import DAEMON_SETS
+from job_controller.config import find_file, parse_config
+from job_controller.main import _prepare
+from tests.contract.controller_cluster import FakeCluster, until
+
+pytestmark = pytest.mark.timeout(30)
+
+
+@pytest.fixture
+def file(server, tmp_path, monkeypatch):
+    """Return the configuration file of a controller that is started by its command line."""
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "c", "cluster": {"server": server.url}}],
+                "users": [{"name": "u", "user": {"token": "t"}}],
+                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+                "current-context": "x",
+            }
+        )
+    )
+    monkeypatch.setattr("job_controller.main.configure_logging", lambda *_: None)
+    monkeypatch.setattr("daemonset_job.process.reload.configure_logging", lambda *_: None)
+    path = tmp_path / "config.yaml"
+    arguments = ["--kubeconfig", str(kubeconfig), "--config", str(path), "--probe-port", "0"]
+    monkeypatch.setattr("sys.argv", ["job-controller", *arguments])
+    return path
+
+
+@contextlib.asynccontextmanager
+async def controller():
+    """Run the controller, which watches the directory of its file; yields the lines of its log."""
+    said = []
+    sink = logger.add(lambda message: said.append(message.record))
+    process = asyncio.create_task(_prepare())
+    await until(lambda: any(line["message"] == "started" for line in said), 10)
+    yield said
+    os.kill(os.getpid(), signal.SIGTERM)
+    async with asyncio.timeout(5):
+        await process
+    logger.remove(sink)
+
+
+def containers(server):
+    (daemon_set,) = server.list(DAEMON_SETS)
+    return {each["name"]: each for each in daemon_set["spec"]["template"]["spec"]["containers"]}
+
+
+def token(server):
+    given = containers(server)[CONTAINER_NAME]["env"]
+    return {each["name"]: each.get("value") for each in given}["COMPLETION_TOKEN"]
+
+
+async def test_a_changed_file_is_for_the_next_run_and_one_with_a_mistake_changes_nothing(
+    server, file
+):
+    file.write_text("completionToken: first\n")
+    cluster = FakeCluster(server, "a")
+    async with controller() as said:
+        file.write_text("completionToken: second\n")
+        await until(lambda: any(line["message"].startswith("applied") for line in said), 10)
+        file.write_text("completionToken: ' '\nworkers: 3\n")
+        await until(lambda: sum("problem" in line["extra"] for line in said) == 2, 10)
+        cluster.apply()
+        await until(lambda: server.list(DAEMON_SETS), 10)
+        assert token(server) == "second"
+    problems = " ".join(line["extra"].get("problem", "") for line in said)
+    assert "completionToken: ' ' is not valid; write a word without blanks" in problems
+    assert "workers: there is no such setting; use one of completionToken" in problems
+
+
+async def test_a_change_reaches_jobs_that_nothing_else_happens_to(server, file):
+    cluster = FakeCluster(server, "a")
+    async with controller():
+        cluster.apply(completion={"mode": "Exit"})
+        await until(cluster.is_settled, 10)
+        file.write_text("pauseImage: example/pause:2\n")
+        await until(
+            lambda: containers(server)[PAUSE_CONTAINER_NAME]["image"] == "example/pause:2", 10
+        )
+
+
+def test_an_argument_wins_over_the_file_and_the_file_over_the_environment():
+    environ = {"HISTORY_LIMIT": "1", "PAUSE_IMAGE": "e", "LOG_LEVEL": "ERROR"}
+    text = "historyLimit: 2\npauseImage: f\nhistoryMaxAge: 0\npodStartTimeout: 10\n"
+    config = parse_config(["--pause-image", "a"], environ, "host", text)
+    assert (config.history_limit, config.pause_image, config.log_level) == (2, "a", "ERROR")
+    assert (config.history_max_age_seconds, config.pod_start_timeout_seconds) == (None, 10.0)
+
+
+def test_there_is_no_file_unless_it_is_named():
+    assert find_file([], {}) is None
+    assert find_file([], {"CONTROLLER_CONFIG": "/e"}) == Path("/e")
+    assert find_file(["--config", "/a"], {"CONTROLLER_CONFIG": "/e"}) == Path("/a")
+    assert find_file(["--config", ""], {"CONTROLLER_CONFIG": "/e"}) is None
