@@ -25,6 +25,7 @@ from daemonset_job.api.shape import (
     fields,
     list_of,
 )
+from daemonset_job.api.states import ConditionType
 from daemonset_job.api.times import parse_time
 
 # Ten years: the CRD's maximum for each number of seconds.
@@ -212,7 +213,7 @@ class JobSpec:
 class Condition:
     """One metav1.Condition of a Job."""
 
-    type: str
+    type: ConditionType
     status: bool
     reason: str = ""
     message: str = ""
@@ -286,7 +287,7 @@ class Job:
         }
         return json.dumps(body, separators=(",", ":"), sort_keys=True)
 
-    def condition(self, type_: str) -> Condition | None:
+    def condition(self, type_: ConditionType) -> Condition | None:
         """Return the condition of that type, None when it was never written."""
         for raw in self.status.get("conditions") or ():
             if raw.get("type") == type_:
@@ -298,7 +299,7 @@ class Job:
                 )
         return None
 
-    def is_true(self, type_: str) -> bool:
+    def is_true(self, type_: ConditionType) -> bool:
         """Return whether the condition of that type exists and is True."""
         for raw in self.status.get("conditions") or ():
             if raw.get("type") == type_:

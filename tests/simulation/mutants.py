@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from unittest.mock import patch
 
+from daemonset_job.api.states import NodeState
 from daemonset_job.kube.client.resource import JOBS
 from job_controller import reconciler
 from job_controller.actions.pods import PodActions
@@ -18,7 +19,7 @@ from job_controller.core.state import node_counts as tally
 from job_controller.core.state import node_state as judge
 from job_controller.core.state import run_state as verdict
 from job_controller.core.state.causes import has_started
-from job_controller.core.state.run_state import RUN_SUCCEEDED, RunState
+from job_controller.core.state.run_state import RunOutcome, RunState
 from terminator import completion
 from terminator import reconciler as terminator
 from terminator.ledger import writer
@@ -64,8 +65,8 @@ def complete_early():
     real = decision.evaluate_run
 
     def evaluate_run(snapshot, tally_, now):
-        if tally_.is_exact and len(tally_.names(judge.COMPLETED)) >= max(tally_.desired - 1, 1):
-            return RunState(RUN_SUCCEEDED, "AllNodesCompleted", "nearly")
+        if tally_.is_exact and len(tally_.names(NodeState.COMPLETED)) >= max(tally_.desired - 1, 1):
+            return RunState(RunOutcome.SUCCEEDED, "AllNodesCompleted", "nearly")
         return real(snapshot, tally_, now)
 
     with patch.object(decision, "evaluate_run", evaluate_run):
@@ -116,7 +117,7 @@ def no_grace():
         container = inputs.pod.container
         if container is not None and container.state == "terminated":
             return replace(
-                record, state=judge.FAILED, reason="FailurePolicyRule", message="hasty"
+                record, state=NodeState.FAILED, reason="FailurePolicyRule", message="hasty"
             ), None
         return None, None
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from daemonset_job.api import names
 from daemonset_job.api.job import Job
 from daemonset_job.api.objects import DaemonSet
+from daemonset_job.api.states import ConditionType, NodeState
 from job_controller.core.desired.limits import (
     SPEC_LIMIT_BYTES,
     TERMS_LIMIT_BYTES,
@@ -15,7 +15,6 @@ from job_controller.core.desired.limits import (
     spec_bytes,
 )
 from job_controller.core.state.node_counts import NodeCounts
-from job_controller.core.state.node_state import ACTIVE, UNREACHABLE, WAITING
 from job_controller.core.state.snapshot import Snapshot
 from job_controller.core.state.validate import INVALID_TOKEN, find_token_error
 from job_controller.core.text.fold_names import fold
@@ -228,7 +227,7 @@ def _refused_pods_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | N
         return Blocker(
             FAILED_CREATE, f"{count} of {counts.desired} pods cannot be created: {words}"
         )
-    told = snapshot.job.condition(names.CONDITION_PROGRESSING)
+    told = snapshot.job.condition(ConditionType.PROGRESSING)
     if snapshot.failed_create_message is None and told is not None and told.reason == FAILED_CREATE:
         return Blocker(FAILED_CREATE, told.message)
     return None
@@ -256,7 +255,7 @@ def _node_blocker(counts: NodeCounts) -> Blocker | None:
     by_reason: dict[str, list[str]] = defaultdict(list)
     open_ = {name: node.record for name, node in counts.nodes.items() if not node.replace_pod}
     for name, record in (*open_.items(), *counts.absent.items()):
-        if record.state in {WAITING, ACTIVE, UNREACHABLE}:
+        if record.state in {NodeState.WAITING, NodeState.ACTIVE, NodeState.UNREACHABLE}:
             by_reason[record.reason].append(name)
     for reason, (condition, words) in _NODE_BLOCKERS.items():
         if nodes := by_reason.get(reason):

@@ -17,6 +17,7 @@ from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.job import Job
 from daemonset_job.api.objects import DaemonSet, Node, Pod
 from daemonset_job.api.report import Evidence, NodeRecord
+from daemonset_job.api.states import NodeState
 from daemonset_job.api.taints import untolerated
 from daemonset_job.api.times import parse_time
 from job_controller.core.desired.daemon_set import build_pod_template, has_same_placement
@@ -29,7 +30,7 @@ from job_controller.core.state.absence import (
     tainted_with_pod,
 )
 from job_controller.core.state.first_seen import pod_without_node
-from job_controller.core.state.node_state import COMPLETED, WAITING, NodeInputs, RunContext
+from job_controller.core.state.node_state import NodeInputs, RunContext
 from job_controller.core.state.snapshot import Snapshot
 
 # A pod may wait to be scheduled to a node that is not in the cache. After this time the node is
@@ -57,9 +58,9 @@ class DesiredNode:
         return self.record.uid
 
     @property
-    def state(self) -> str:
-        """The state of the node, one of `node_state.STATES`."""
-        return WAITING if self.replace_pod else self.record.state
+    def state(self) -> NodeState:
+        """The state of the node; `Waiting` while its pod is to be replaced."""
+        return NodeState.WAITING if self.replace_pod else self.record.state
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +108,13 @@ class NodeCounts:
     has_unrecorded_start: bool = False
     wake_at: datetime | None = None
 
-    def names(self, *states: str) -> list[str]:
+    def names(self, *states: NodeState) -> list[str]:
         """Return the names of the nodes in those states, sorted."""
         found = {name for name, node in self.nodes.items() if node.state in states}
         found |= {name for name, record in self.absent.items() if record.state in states}
-        return sorted(found | self.completed_without_pod if COMPLETED in states else found)
+        return sorted(
+            found | self.completed_without_pod if NodeState.COMPLETED in states else found
+        )
 
     def record(self, name: str) -> NodeRecord:
         """Return the record of a node that is in `nodes` or `absent`."""
@@ -127,9 +130,9 @@ class NodeCounts:
     @property
     def is_complete(self) -> bool:
         """Whether every desired node is completed, and there is at least one."""
-        return self.is_settled(COMPLETED)
+        return self.is_settled(NodeState.COMPLETED)
 
-    def is_settled(self, *states: str) -> bool:
+    def is_settled(self, *states: NodeState) -> bool:
         """Return whether all desired nodes are in those states, and there is at least one."""
         return (
             self.is_exact

@@ -14,6 +14,7 @@ from typing import Final
 from daemonset_job.api.job import JobSpec
 from daemonset_job.api.objects import Container, Node, Pod
 from daemonset_job.api.report import Evidence, NodeRecord
+from daemonset_job.api.states import NodeState
 from daemonset_job.api.taints import Taint
 from daemonset_job.api.times import format_time, parse_time
 from job_controller.core.settings import Timeouts
@@ -37,13 +38,6 @@ from job_controller.core.state.first_seen import (
     task_ended,
 )
 from job_controller.core.text.sanitize import single_line
-
-WAITING: Final = "Waiting"
-ACTIVE: Final = "Active"
-COMPLETED: Final = "Completed"
-FAILED: Final = "Failed"
-UNREACHABLE: Final = "Unreachable"
-STATES: Final = (WAITING, ACTIVE, COMPLETED, FAILED, UNREACHABLE)
 
 # A task that printed the token and then exited has completed. So its exit is assessed only after
 # the terminator has had time to read the log and to record the token. READ_LOG_GRACE applies if the
@@ -112,17 +106,17 @@ class RunContext:
         record = self._previous_record(inputs)
         if inputs.evidence is not None and inputs.evidence.is_completed:
             return NodeAssessment(_completed(record, inputs))
-        if record.state == FAILED and record.retry == self.retry:
+        if record.state == NodeState.FAILED and record.retry == self.retry:
             return self._assess_failed(_with_last_line(record, inputs), inputs)
-        if record.state == FAILED and record.pod_uid == inputs.pod.uid:
+        if record.state == NodeState.FAILED and record.pod_uid == inputs.pod.uid:
             return NodeAssessment(record, replace_pod=True)
         if record.retry != self.retry and (
-            record.state == FAILED or not _is_of_pod(record, inputs.pod)
+            record.state == NodeState.FAILED or not _is_of_pod(record, inputs.pod)
         ):
             # The first pod since the retry: of the earlier tries only their number counts.
             record = NodeRecord(
                 uid=record.uid,
-                state=WAITING,
+                state=NodeState.WAITING,
                 attempts=record.attempts,
                 pod_uid=record.pod_uid,
                 retry=self.retry,
@@ -183,7 +177,7 @@ class RunContext:
     def _previous_record(self, inputs: NodeInputs) -> NodeRecord:
         record = inputs.record
         if record is None or record.uid != inputs.node.uid:
-            return NodeRecord(uid=inputs.node.uid, state=WAITING, retry=self.retry)
+            return NodeRecord(uid=inputs.node.uid, state=NodeState.WAITING, retry=self.retry)
         return record
 
     def _record_from_pod(self, record: NodeRecord, inputs: NodeInputs) -> NodeRecord:
@@ -192,7 +186,7 @@ class RunContext:
         same_pod = _is_of_pod(record, pod)
         base = NodeRecord(
             uid=record.uid,
-            state=WAITING,
+            state=NodeState.WAITING,
             attempts=record.attempts,
             attempts_in_earlier_pods=_attempts_before(record, pod),
             finished_in_pod=record.finished_in_pod if same_pod else 0,
@@ -222,7 +216,7 @@ class RunContext:
             reason, message = "Restarting", _end_message(container)
         return replace(
             base,
-            state=ACTIVE,
+            state=NodeState.ACTIVE,
             attempts=base.attempts_in_earlier_pods + container.restart_count + 1,
             finished_in_pod=max(count, base.finished_in_pod),
             ignored_failures=base.ignored_failures + ignored,
@@ -331,7 +325,7 @@ class RunContext:
             return replace(failed, finished_at=f"{evidence.failed_at[:19]}Z"), None
         container = pod.container
         code = record.exit_code
-        if container is None or code is None or record.state != ACTIVE:
+        if container is None or code is None or record.state != NodeState.ACTIVE:
             return None, None
         if self._is_success(code) or not record.finished_in_pod or pod.is_disrupted:
             # A disruption is no failure of the task: the DaemonSet controller creates another pod.
@@ -382,10 +376,10 @@ class RunContext:
         limit = self._first_seen(node_not_ready(node, self.retry)) + timedelta(
             seconds=self.timeouts.unreachable_seconds
         )
-        if self.now < limit and not self._was_recorded_as(inputs, UNREACHABLE):
+        if self.now < limit and not self._was_recorded_as(inputs, NodeState.UNREACHABLE):
             return None, limit
         reason, message = unreachable_reason(node, inputs.blocking_taint)
-        return replace(record, state=UNREACHABLE, reason=reason, message=message), None
+        return replace(record, state=NodeState.UNREACHABLE, reason=reason, message=message), None
 
     def _timeout_failure(
         self, record: NodeRecord, inputs: NodeInputs
@@ -479,7 +473,7 @@ def _last_code(container: Container) -> int | None:
 def _completed(record: NodeRecord, inputs: NodeInputs) -> NodeRecord:
     evidence, container = inputs.evidence, inputs.pod.container
     assert evidence is not None
-    if record.state == COMPLETED:
+    if record.state == NodeState.COMPLETED:
         return record
     own_pod = evidence.pod_uid in {"", inputs.pod.uid}
     started = container.started_at if own_pod and container is not None else None
@@ -494,7 +488,7 @@ def _completed(record: NodeRecord, inputs: NodeInputs) -> NodeRecord:
         started_at = ""  # a later start of the container; when the completed one began is unknown
     return NodeRecord(
         uid=record.uid,
-        state=COMPLETED,
+        state=NodeState.COMPLETED,
         attempts=max(record.attempts, attempts),
         exit_code=code,
         started_at=started_at,
@@ -509,7 +503,7 @@ def _failed(
 ) -> NodeRecord:
     return replace(
         record,
-        state=FAILED,
+        state=NodeState.FAILED,
         reason=reason,
         message=single_line(message),
         finished_at=format_time(at) if at is not None else record.finished_at,
