@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Literal, assert_never
 
 from daemonset_job.api import names
+from daemonset_job.api.choices import CompletionMode, PodPolicy
 from daemonset_job.api.job import Job
 from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import parse_time
@@ -235,7 +236,7 @@ def _start_blocker_events(snapshot: Snapshot, start_blocker: Blocker | None) -> 
 
 def _configured_token(snapshot: Snapshot) -> str:
     """Return the configured token, "" for a Job whose tasks print none."""
-    is_log = snapshot.job.spec.completion.mode == "Log"
+    is_log = snapshot.job.spec.completion.mode == CompletionMode.LOG
     return snapshot.settings.token if is_log else ""
 
 
@@ -274,7 +275,7 @@ def _daemon_set_actions(snapshot: Snapshot, counts: NodeCounts, run: RunState) -
         # Without the DaemonSet only the Job says that the run has failed.
         is_recorded = snapshot.job.is_true(ConditionType.FAILED)
         if (
-            snapshot.job.spec.failure_policy.pods == "Delete"
+            snapshot.job.spec.failure_policy.pods == PodPolicy.DELETE
             and is_recorded
             and _logs_are_recorded(counts)
         ):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from daemonset_job.api.choices import CompletionMode, PodPolicy, RuleAction
 from daemonset_job.api.job import JobSpec
 from daemonset_job.api.objects import Container, Node, Pod
 from daemonset_job.api.report import Evidence, NodeRecord
@@ -156,7 +157,9 @@ class RunContext:
         The kubelet restarts the task in a kept pod again and again. With `pods: Delete` the pod is
         deleted as soon as its last lines are recorded. Its successor waits at the gate.
         """
-        unwanted = self.spec.failure_policy.pods == "Delete" and record.pod_uid == inputs.pod.uid
+        unwanted = (
+            self.spec.failure_policy.pods == PodPolicy.DELETE and record.pod_uid == inputs.pod.uid
+        )
         if not unwanted:
             return NodeAssessment(record)
         evidence = inputs.evidence
@@ -207,7 +210,9 @@ class RunContext:
         # The kubelet keeps only the last exit. Ends that the controller has not seen count like it.
         # They are few: the kubelet waits ten seconds or more between restarts.
         ignored = (
-            newly if newly > 0 and code is not None and self._rule_action(code) == "Ignore" else 0
+            newly
+            if newly > 0 and code is not None and self._rule_action(code) == RuleAction.IGNORE
+            else 0
         )
         failing = count > 0 and not self._is_success(code)
         started = container.started_at or pod.started_at
@@ -313,7 +318,7 @@ class RunContext:
 
     def _is_success(self, code: int | None) -> bool:
         """Return whether this exit code means success in the Job's completion mode."""
-        return code == 0 and self.spec.completion.mode == "Exit"
+        return code == 0 and self.spec.completion.mode == CompletionMode.EXIT
 
     def _task_failure(
         self, record: NodeRecord, inputs: NodeInputs
@@ -330,7 +335,7 @@ class RunContext:
         if self._is_success(code) or not record.finished_in_pod or pod.is_disrupted:
             # A disruption is no failure of the task: the DaemonSet controller creates another pod.
             return None, None
-        fatal = self._rule_action(code) == "Fail"
+        fatal = self._rule_action(code) == RuleAction.FAIL
         if (
             not fatal
             and record.finished_in_pod - record.ignored_failures <= self.spec.backoff_limit
@@ -345,7 +350,7 @@ class RunContext:
 
     def _decidable_at(self, record: NodeRecord, inputs: NodeInputs) -> datetime:
         """Return when the newest end of the task may be assessed: after a token in its log."""
-        if self.spec.completion.mode != "Log" or not record.finished_in_pod:
+        if self.spec.completion.mode != CompletionMode.LOG or not record.finished_in_pod:
             return self.now
         pod, evidence = inputs.pod, inputs.evidence
         was_read = (
@@ -425,12 +430,12 @@ class RunContext:
         limit = max(limit, self._decidable_at(record, inputs))
         return limit, _START_FAILURES[record.reason], record.message
 
-    def _rule_action(self, code: int) -> str:
+    def _rule_action(self, code: int) -> RuleAction:
         """Return the action of the first rule with this exit code, `Retry` without a rule."""
         for rule in self.spec.failure_policy.rules:
             if code in rule.exit_codes:
                 return rule.action
-        return "Retry"
+        return RuleAction.RETRY
 
 
 # Reasons of waiting nodes that become failures with time, and the reason of the failure.

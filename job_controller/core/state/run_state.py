@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from daemonset_job.api.choices import FailureAction
 from daemonset_job.api.job import Job
 from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import parse_time
@@ -114,9 +115,9 @@ def _by_nodes(job: Job, counts: NodeCounts) -> RunState | None:
     desired = max(counts.desired, len(counts.nodes) + len(counts.absent))
     allowed = allowed_failures(policy.max_failed_nodes, desired)
     over = len(failed) + len(unreachable) > allowed
-    if policy.action == "FailFast" and over:
+    if policy.action == FailureAction.FAIL_FAST and over:
         return RunState(RunOutcome.FAILED, "MaxFailedNodesExceeded", allowed=allowed)
-    if policy.action == "Pause" and over:
+    if policy.action == FailureAction.PAUSE and over:
         return RunState(RunOutcome.PAUSED, "MaxFailedNodesExceeded", allowed=allowed)
     if not counts.is_settled(NodeState.COMPLETED, NodeState.FAILED):
         return None
