@@ -14,6 +14,7 @@ from daemonset_job.api import report
 from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.job import Job
 from daemonset_job.api.objects import DaemonSet, Node, Pod
+from daemonset_job.api.reasons import CompleteReason
 from daemonset_job.api.report import Evidence, JobReport, NodeRecord, merge_evidence
 from daemonset_job.api.states import ConditionType, NodeState
 from daemonset_job.api.times import format_time, parse_time
@@ -225,7 +226,11 @@ def _decide_for_complete(
     if count.running or not (count.desired or count.has_completions):
         return DeletionDecision(blocked_by)
     found = job.condition(ConditionType.COMPLETE)
-    if ttl_seconds is None and found is not None and found.reason == "CompletedWithinFailureLimit":
+    if (
+        ttl_seconds is None
+        and found is not None
+        and found.reason == CompleteReason.COMPLETED_WITHIN_FAILURE_LIMIT
+    ):
         # A failed node is being retried, and does not count as failed meanwhile.
         return DeletionDecision(blocked_by)
     # The controller has counted it as complete. Nodes that joined later run the task, but delay the

@@ -9,6 +9,7 @@ from typing import Any, Literal, assert_never
 from daemonset_job.api import names
 from daemonset_job.api.choices import CompletionMode, PodPolicy
 from daemonset_job.api.job import Job
+from daemonset_job.api.reasons import EventReason, SuspendedReason
 from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import parse_time
 from job_controller.core.desired.daemon_set import build_daemon_set, is_up_to_date
@@ -49,9 +50,9 @@ _ALTERED_RETRY_SECONDS = 15.0
 
 # Conditions that are reported as an event when they become True, and its reason.
 _CONDITION_EVENTS = {
-    ConditionType.COMPLETE: "Completed",
-    ConditionType.FAILED: "Failed",
-    ConditionType.SUSPENDED: "Paused",
+    ConditionType.COMPLETE: EventReason.COMPLETED,
+    ConditionType.FAILED: EventReason.FAILED,
+    ConditionType.SUSPENDED: EventReason.PAUSED,
 }
 
 
@@ -220,7 +221,9 @@ def _plan_start(snapshot: Snapshot, now: datetime) -> Plan:
     report = names.report_name(job.name, job.uid)
     return Plan(
         actions=(WriteStatus(first_status(job, now, _configured_token(snapshot))),),
-        events=(Event("Normal", "Started", f"the run is recorded in JobReport {report}"),),
+        events=(
+            Event("Normal", EventReason.STARTED, f"the run is recorded in JobReport {report}"),
+        ),
     )
 
 
@@ -314,7 +317,7 @@ def _events(snapshot: Snapshot, status: Mapping[str, Any], work: list[Action]) -
         events.append(
             Event(
                 "Warning",
-                "DaemonSetRecreated",
+                EventReason.DAEMON_SET_RECREATED,
                 f"DaemonSet {job.daemon_set_name} was deleted during the run and is created again; "
                 "completed nodes do not run again",
             )
@@ -323,14 +326,16 @@ def _events(snapshot: Snapshot, status: Mapping[str, Any], work: list[Action]) -
     for type_, reason in _CONDITION_EVENTS.items():
         condition = after.get(type_, {})
         if condition.get("status") == "True" and not job.is_true(type_):
-            expected = type_ == ConditionType.COMPLETE or condition["reason"] == "Suspended"
+            expected = (
+                type_ == ConditionType.COMPLETE or condition["reason"] == SuspendedReason.SUSPENDED
+            )
             kind: Literal["Normal", "Warning"] = "Normal" if expected else "Warning"
             events.append(Event(kind, reason, condition["message"]))
     if _is_alteration_unrecorded(job, status):
         altered = after[ConditionType.ALTERED]
-        events.append(Event("Warning", altered["reason"], altered["message"]))
+        events.append(Event("Warning", EventReason.DAEMON_SET_ALTERED, altered["message"]))
     if job.is_true(ConditionType.FAILED) and after[ConditionType.FAILED]["status"] == "False":
-        events.append(Event("Normal", "Retrying", after[ConditionType.FAILED]["message"]))
+        events.append(Event("Normal", EventReason.RETRYING, after[ConditionType.FAILED]["message"]))
     if not events:
         events.extend(_progress_events(snapshot, after[ConditionType.PROGRESSING]))
     return events
@@ -343,5 +348,5 @@ def _progress_events(snapshot: Snapshot, progressing: Mapping[str, Any]) -> list
     if progressing["status"] == "False":
         return [Event("Warning", progressing["reason"], progressing["message"])]
     if before is not None and not before.status:
-        return [Event("Normal", "Resumed", "run resumed")]
+        return [Event("Normal", EventReason.RESUMED, "run resumed")]
     return []

@@ -8,10 +8,16 @@ from typing import Any
 
 from daemonset_job.api import names
 from daemonset_job.api.job import Condition, Job
+from daemonset_job.api.reasons import (
+    AlteredReason,
+    FailedReason,
+    ProgressingReason,
+    SuspendedReason,
+)
 from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import format_time
 from job_controller.core.render.messages import progress_message
-from job_controller.core.state.blockers import POD_CHANGE_REFUSED, Blocker
+from job_controller.core.state.blockers import Blocker
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.run_state import RunOutcome, RunState
 from job_controller.core.text.fold_names import fold
@@ -19,7 +25,7 @@ from job_controller.core.text.sanitize import single_line
 
 _UNSTARTED_WORDS = "the Job has not started"
 _SUSPENDED_WORDS = "spec.suspend is true: no further node starts; running tasks continue"
-_RESUMED = Condition(ConditionType.SUSPENDED, False, "Resumed", "run resumed")
+_RESUMED = Condition(ConditionType.SUSPENDED, False, SuspendedReason.RESUMED, "run resumed")
 
 
 def first_status(job: Job, now: datetime, token: str = "") -> dict[str, Any]:
@@ -27,7 +33,11 @@ def first_status(job: Job, now: datetime, token: str = "") -> dict[str, Any]:
 
     `token` is the default completion token. It is recorded for a Job without a token of its own.
     """
-    changes = [Condition(ConditionType.PROGRESSING, True, "Starting", "creating the DaemonSet")]
+    changes = [
+        Condition(
+            ConditionType.PROGRESSING, True, ProgressingReason.STARTING, "creating the DaemonSet"
+        )
+    ]
     if job.condition(ConditionType.SUSPENDED) is not None:
         changes.append(_RESUMED)
     return {
@@ -48,9 +58,13 @@ def unstarted_status(job: Job, start_blocker: Blocker | None, now: datetime) -> 
         words = start_blocker.message
         changes.append(Condition(ConditionType.PROGRESSING, False, start_blocker.reason, words))
     elif job.condition(ConditionType.PROGRESSING) is not None:
-        changes.append(Condition(ConditionType.PROGRESSING, False, "Paused", _UNSTARTED_WORDS))
+        changes.append(
+            Condition(ConditionType.PROGRESSING, False, ProgressingReason.PAUSED, _UNSTARTED_WORDS)
+        )
     if is_suspended:
-        suspended = Condition(ConditionType.SUSPENDED, True, "Suspended", _SUSPENDED_WORDS)
+        suspended = Condition(
+            ConditionType.SUSPENDED, True, SuspendedReason.SUSPENDED, _SUSPENDED_WORDS
+        )
         changes.append(suspended)
     elif job.condition(ConditionType.SUSPENDED) is not None:
         changes.append(_RESUMED)
@@ -69,14 +83,14 @@ def unreadable_status(job: Job, error: str, now: datetime) -> dict[str, Any]:
     version that cannot be read, and the error may be worded differently each time.
     """
     found = job.condition(ConditionType.PROGRESSING)
-    is_told = found is not None and found.reason == "Unreadable"
+    is_told = found is not None and found.reason == ProgressingReason.UNREADABLE
     if is_told and job.status.get("observedGeneration") == job.generation:
         return dict(job.status)
     words = (
         f"the controller cannot read this Job and ignores it: {single_line(error)}; "
         "shorten what is nested too deep or too large in it, or delete it and create it again"
     )
-    unread = Condition(ConditionType.PROGRESSING, False, "Unreadable", words)
+    unread = Condition(ConditionType.PROGRESSING, False, ProgressingReason.UNREADABLE, words)
     return {
         "phase": Phase.PENDING,
         **job.status,
@@ -148,7 +162,7 @@ def _altered_conditions(alteration: str) -> list[Condition]:
         f"({single_line(alteration, 400)}); it is put "
         "reverted, but pods created meanwhile may have run something other than the Job says"
     )
-    return [Condition(ConditionType.ALTERED, True, "DaemonSetAltered", words)]
+    return [Condition(ConditionType.ALTERED, True, AlteredReason.DAEMON_SET_ALTERED, words)]
 
 
 def _conditions(
@@ -161,10 +175,12 @@ def _conditions(
         changes.append(Condition(ConditionType.FAILED, True, run.reason, run.message))
     elif job.is_true(ConditionType.FAILED):
         words = "retrying failed nodes"
-        changes.append(Condition(ConditionType.FAILED, False, "Retrying", words))
+        changes.append(Condition(ConditionType.FAILED, False, FailedReason.RETRYING, words))
     is_paused = _is_paused(job, counts, run)
     if is_paused and job.spec.suspend:
-        changes.append(Condition(ConditionType.SUSPENDED, True, "Suspended", _SUSPENDED_WORDS))
+        changes.append(
+            Condition(ConditionType.SUSPENDED, True, SuspendedReason.SUSPENDED, _SUSPENDED_WORDS)
+        )
     elif is_paused:
         changes.append(Condition(ConditionType.SUSPENDED, True, run.reason, run.message))
     elif job.is_true(ConditionType.SUSPENDED):
@@ -175,18 +191,18 @@ def _conditions(
 def _progressing(job: Job, counts: NodeCounts, run: RunState, blocker: Blocker | None) -> Condition:
     type_ = ConditionType.PROGRESSING
     if run.state == RunOutcome.SUCCEEDED:
-        return Condition(type_, False, "Completed", run.message)
+        return Condition(type_, False, ProgressingReason.COMPLETED, run.message)
     if run.state == RunOutcome.FAILED:
-        is_refused = blocker is not None and blocker.reason == POD_CHANGE_REFUSED
+        is_refused = blocker is not None and blocker.reason == ProgressingReason.POD_CHANGE_REFUSED
         words = f"{run.message}; {blocker.message}" if blocker and is_refused else run.message
-        return Condition(type_, False, "Failed", words)
+        return Condition(type_, False, ProgressingReason.FAILED, words)
     if blocker is not None:
         return Condition(type_, False, blocker.reason, blocker.message)
     if _is_paused(job, counts, run):
-        return Condition(type_, False, "Paused", progress_message(counts))
+        return Condition(type_, False, ProgressingReason.PAUSED, progress_message(counts))
     if not counts.desired_is_known:
-        return Condition(type_, True, "Starting", "creating the DaemonSet")
-    return Condition(type_, True, "NodesActive", progress_message(counts))
+        return Condition(type_, True, ProgressingReason.STARTING, "creating the DaemonSet")
+    return Condition(type_, True, ProgressingReason.NODES_ACTIVE, progress_message(counts))
 
 
 def _reported_nodes(job: Job, counts: NodeCounts) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from daemonset_job.api.job import Job
+from daemonset_job.api.reasons import FailedReason
 from daemonset_job.api.states import NodeState
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.run_state import RunState
@@ -20,9 +21,9 @@ def with_message(run: RunState, counts: NodeCounts, job: Job) -> RunState:
     """Return the run state with the message for its reason, unless it is recorded already."""
     if not run.reason or run.message:
         return run
-    if run.reason == "MaxFailedNodesExceeded":
+    if run.reason == FailedReason.MAX_FAILED_NODES_EXCEEDED:  # the same text if it is paused
         message = failure_message(counts, run.allowed)
-    elif run.reason == "DeadlineExceeded":
+    elif run.reason == FailedReason.DEADLINE_EXCEEDED:
         message = _deadline_message(counts, job)
     else:
         message = progress_message(counts)

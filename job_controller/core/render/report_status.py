@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from daemonset_job.api.job import Job
+from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.report import JobReport, NodeRecord, new_report
 from daemonset_job.api.report_summary import FINAL_REPORT_PHASES
 from daemonset_job.api.states import FINAL_PHASES, ConditionType, NodeState, Phase
@@ -105,7 +106,7 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
             # It has begun, which still counts when it comes back.
             words = "the node left before its task had finished"
             records[name] = replace(
-                record, state=NodeState.REMOVED, reason="NodeRemoved", message=words
+                record, state=NodeState.REMOVED, reason=NodeReason.NODE_REMOVED, message=words
             )
         elif record.state not in {NodeState.COMPLETED, NodeState.FAILED, NodeState.REMOVED}:
             del records[name]

@@ -7,6 +7,7 @@ and unreachable nodes are not failures of the task.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -14,6 +15,7 @@ from typing import Final
 from daemonset_job.api.choices import CompletionMode, PodPolicy, RuleAction
 from daemonset_job.api.job import JobSpec
 from daemonset_job.api.objects import Container, Node, Pod
+from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.report import Evidence, NodeRecord
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.taints import Taint
@@ -201,7 +203,9 @@ class RunContext:
         )
         if container is None or not has_started(pod):
             reason, message = self._waiting_reason(inputs)
-            if record.reason == "PodRejected" and self._follows_rejected_pod(reason, inputs):
+            if record.reason == NodeReason.POD_REJECTED and self._follows_rejected_pod(
+                reason, inputs
+            ):
                 # The next pod of a node whose kubelet rejects all of them.
                 reason, message = record.reason, record.message
             return replace(base, reason=reason, message=message)
@@ -218,7 +222,7 @@ class RunContext:
         started = container.started_at or pod.started_at
         reason, message = self._not_restarting_reason(record, inputs, count)
         if not reason and failing:
-            reason, message = "Restarting", _end_message(container)
+            reason, message = NodeReason.RESTARTING, _end_message(container)
         return replace(
             base,
             state=NodeState.ACTIVE,
@@ -234,7 +238,7 @@ class RunContext:
     def _follows_rejected_pod(self, reason: str, inputs: NodeInputs) -> bool:
         """Return whether the pod follows a rejected one and shows no state yet."""
         was_rejected = pods_rejected(inputs.node, self.retry) in self.seen
-        return not reason or (was_rejected and reason == "SchedulingGated")
+        return not reason or (was_rejected and reason == NodeReason.SCHEDULING_GATED)
 
     def _waiting_reason(self, inputs: NodeInputs) -> tuple[str, str]:
         """Return why the task does not start, as reason and message; "" for no reason."""
@@ -294,7 +298,9 @@ class RunContext:
         pod, fact = inputs.pod, self._not_starting(inputs)
         if fact is None or fact.kind != UNEXPLAINED:
             return "", ""
-        if self.now < self._report_at(fact) and not self._was_recorded_as(inputs, "TaskNotStarted"):
+        if self.now < self._report_at(fact) and not self._was_recorded_as(
+            inputs, NodeReason.TASK_NOT_STARTED
+        ):
             return "", ""
         state = pod.container.reason if pod.container is not None else ""
         again = " again" if has_started(pod) else ""
@@ -302,7 +308,7 @@ class RunContext:
             f"the pod is on its node and its task has not started{again} ({state or 'no status'}): "
             "a large image, or a volume that cannot be mounted; see `kubectl describe pod`"
         )
-        return "TaskNotStarted", words
+        return NodeReason.TASK_NOT_STARTED, words
 
     def _not_starting(self, inputs: NodeInputs) -> Fact | None:
         """Return the fact that keeps the task from starting, if the start timeout applies to it."""
@@ -326,7 +332,7 @@ class RunContext:
         """Return the record of a failure of the task, or None and when there may be one."""
         pod, evidence = inputs.pod, inputs.evidence
         if evidence is not None and evidence.failed_at and evidence.pod_uid == pod.uid:
-            failed = _failed(record, "FailureToken", "printed the failure token")
+            failed = _failed(record, NodeReason.FAILURE_TOKEN, "printed the failure token")
             return replace(failed, finished_at=f"{evidence.failed_at[:19]}Z"), None
         container = pod.container
         code = record.exit_code
@@ -345,7 +351,7 @@ class RunContext:
         decidable_at = self._decidable_at(record, inputs)
         if self.now < decidable_at:
             return None, decidable_at
-        reason = "FailurePolicyRule" if fatal else "BackoffLimitExceeded"
+        reason = NodeReason.FAILURE_POLICY_RULE if fatal else NodeReason.BACKOFF_LIMIT_EXCEEDED
         return _failed(record, reason, _end_message(container), at=finished), None
 
     def _decidable_at(self, record: NodeRecord, inputs: NodeInputs) -> datetime:
@@ -397,7 +403,7 @@ class RunContext:
             limits.append(
                 (
                     began + timedelta(seconds=seconds),
-                    "DeadlineExceeded",
+                    NodeReason.DEADLINE_EXCEEDED,
                     f"not completed within nodeDeadlineSeconds ({seconds} s)",
                 )
             )
@@ -418,7 +424,7 @@ class RunContext:
         The reason is "" if only the time of the next report is known.
         """
         if record.reason not in _START_FAILURES or (
-            fact.kind == UNEXPLAINED and record.reason != "TaskNotStarted"
+            fact.kind == UNEXPLAINED and record.reason != NodeReason.TASK_NOT_STARTED
         ):
             return self._report_at(fact), "", ""
         waiting = inputs.pod.container.reason if inputs.pod.container is not None else ""
@@ -439,27 +445,32 @@ class RunContext:
 
 
 # Reasons of waiting nodes that become failures with time, and the reason of the failure.
-_START_FAILURES: Final = {
-    "ImagePullFailed": "ImagePullFailed",
-    "ContainerStartFailed": "ContainerStartFailed",
-    "PodRejected": "PodRejected",
-    "TaskNotStarted": "ContainerStartFailed",
-    "Unschedulable": "Unschedulable",
+_START_FAILURES: Final[Mapping[str, NodeReason]] = {
+    NodeReason.IMAGE_PULL_FAILED: NodeReason.IMAGE_PULL_FAILED,
+    NodeReason.CONTAINER_START_FAILED: NodeReason.CONTAINER_START_FAILED,
+    NodeReason.POD_REJECTED: NodeReason.POD_REJECTED,
+    NodeReason.TASK_NOT_STARTED: NodeReason.CONTAINER_START_FAILED,
+    NodeReason.UNSCHEDULABLE: NodeReason.UNSCHEDULABLE,
 }
 
 # Reasons for which a container is not created.
-_CREATE_FAILURES: Final = frozenset({"ImagePullFailed", "ContainerStartFailed"})
+_CREATE_FAILURES: Final = frozenset(
+    {NodeReason.IMAGE_PULL_FAILED, NodeReason.CONTAINER_START_FAILED}
+)
 
 
 def unreachable_reason(node: Node, blocking_taint: Taint | None) -> tuple[str, str]:
     """Return reason and message for a node that is not Ready or keeps its pod off."""
     if blocking_taint is not None and (node.ready or node.ready_changed_at is None):
         return (
-            "NodeTainted",
+            NodeReason.NODE_TAINTED,
             f"the node has the taint {blocking_taint.key}, which keeps its pod off",
         )
     assert node.ready_changed_at is not None
-    return "NodeNotReady", f"the node has not been Ready since {format_time(node.ready_changed_at)}"
+    return (
+        NodeReason.NODE_NOT_READY,
+        f"the node has not been Ready since {format_time(node.ready_changed_at)}",
+    )
 
 
 def _is_of_pod(record: NodeRecord, pod: Pod) -> bool:

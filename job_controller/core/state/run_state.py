@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from daemonset_job.api.choices import FailureAction
 from daemonset_job.api.job import Job
+from daemonset_job.api.reasons import CompleteReason, FailedReason, SuspendedReason
 from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import parse_time
 from job_controller.core.state.node_counts import NodeCounts
@@ -68,7 +69,7 @@ def _evaluate_unfinished(snapshot: Snapshot, counts: NodeCounts, now: datetime) 
     """Return the state of a run whose end is not recorded."""
     job = snapshot.job
     if counts.is_complete:
-        return RunState(RunOutcome.SUCCEEDED, "AllNodesCompleted")
+        return RunState(RunOutcome.SUCCEEDED, CompleteReason.ALL_NODES_COMPLETED)
     return (
         _by_report(snapshot)
         or _by_nodes(job, counts)
@@ -96,7 +97,11 @@ def _by_report(snapshot: Snapshot) -> RunState | None:
     if first.status.get("observedGeneration", snapshot.job.generation) != snapshot.job.generation:
         return None
     failed = (first.status.get("nodes") or {}).get("failed")
-    reason = "CompletedWithinFailureLimit" if failed else "AllNodesCompleted"
+    reason = (
+        CompleteReason.COMPLETED_WITHIN_FAILURE_LIMIT
+        if failed
+        else CompleteReason.ALL_NODES_COMPLETED
+    )
     return RunState(RunOutcome.SUCCEEDED, reason, str(first.status.get("message") or ""))
 
 
@@ -116,21 +121,23 @@ def _by_nodes(job: Job, counts: NodeCounts) -> RunState | None:
     allowed = allowed_failures(policy.max_failed_nodes, desired)
     over = len(failed) + len(unreachable) > allowed
     if policy.action == FailureAction.FAIL_FAST and over:
-        return RunState(RunOutcome.FAILED, "MaxFailedNodesExceeded", allowed=allowed)
+        return RunState(RunOutcome.FAILED, FailedReason.MAX_FAILED_NODES_EXCEEDED, allowed=allowed)
     if policy.action == FailureAction.PAUSE and over:
-        return RunState(RunOutcome.PAUSED, "MaxFailedNodesExceeded", allowed=allowed)
+        return RunState(
+            RunOutcome.PAUSED, SuspendedReason.MAX_FAILED_NODES_EXCEEDED, allowed=allowed
+        )
     if not counts.is_settled(NodeState.COMPLETED, NodeState.FAILED):
         return None
     if over:
-        return RunState(RunOutcome.FAILED, "MaxFailedNodesExceeded", allowed=allowed)
-    return RunState(RunOutcome.SUCCEEDED, "CompletedWithinFailureLimit")
+        return RunState(RunOutcome.FAILED, FailedReason.MAX_FAILED_NODES_EXCEEDED, allowed=allowed)
+    return RunState(RunOutcome.SUCCEEDED, CompleteReason.COMPLETED_WITHIN_FAILURE_LIMIT)
 
 
 def _by_deadline(job: Job, now: datetime) -> RunState | None:
     limit = deadline(job, now)
     if limit is None or now < limit:
         return None
-    return RunState(RunOutcome.FAILED, "DeadlineExceeded")
+    return RunState(RunOutcome.FAILED, FailedReason.DEADLINE_EXCEEDED)
 
 
 def deadline(job: Job, now: datetime) -> datetime | None:
