@@ -56,8 +56,8 @@ from job_controller.core.state.first_seen import (
     shift_sightings,
     update_sightings,
 )
-from job_controller.core.state.node_counts import current_pods, merge_records, stray_pods
-from job_controller.core.state.snapshot import Snapshot
+from job_controller.core.state.node_pods import current_pods, stray_pods
+from job_controller.core.state.snapshot import Snapshot, merge_records
 from job_controller.failed_creates import FailedCreates
 from job_controller.fresh_nodes import FRESH_SECONDS, FreshNodeReader, NodeRead, with_fresh_nodes
 from job_controller.history import History

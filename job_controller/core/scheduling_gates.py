@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from daemonset_job.api.objects import Pod
 from daemonset_job.api.states import NodeState
-from job_controller.core.state.node_counts import NodeCounts, merge_evidence
+from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.run_state import RunOutcome, RunState
-from job_controller.core.state.snapshot import Snapshot
+from job_controller.core.state.snapshot import Snapshot, merge_evidence
 
 
 def may_start_nodes(snapshot: Snapshot, run: RunState) -> bool:

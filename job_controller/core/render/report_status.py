@@ -14,8 +14,8 @@ from daemonset_job.api.report_summary import FINAL_REPORT_PHASES
 from daemonset_job.api.states import FINAL_PHASES, ConditionType, NodeState, Phase
 from daemonset_job.api.times import parse_time
 from job_controller.core.render.timeline import build_timeline, drop_current_lines
-from job_controller.core.state.node_counts import NodeCounts, merge_evidence, merge_records
-from job_controller.core.state.snapshot import Snapshot
+from job_controller.core.state.node_counts import NodeCounts
+from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
 # An object of 1.5 MiB has more than enough room for them: about 1 KiB a node, ledger and record.
 NODES_PER_SHARD = 1000

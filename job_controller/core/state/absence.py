@@ -21,7 +21,8 @@ from daemonset_job.api.report import Evidence, NodeRecord
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.taints import Taint, untolerated
 from job_controller.core.state.first_seen import node_not_ready
-from job_controller.core.state.node_state import RunContext, unreachable_reason
+from job_controller.core.state.node_context import RunContext
+from job_controller.core.state.node_unreachable import unreachable_reason
 from job_controller.core.state.snapshot import Snapshot
 
 
