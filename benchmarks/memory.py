@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from daemonset_job.api import names
+from daemonset_job.api.states import Phase
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, NAMESPACES
 from job_controller.core.desired.limits import SPEC_LIMIT_BYTES
@@ -96,7 +97,7 @@ def stored_report(nodes: int) -> Raw:
             for node, uid in uids.items()
         },
         "status": {
-            "phase": names.PHASE_SUCCEEDED,
+            "phase": Phase.SUCCEEDED,
             "startTime": now,
             "completionTime": now,
             "nodes": {"desired": nodes, "completed": nodes},

@@ -11,31 +11,31 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from daemonset_job.api import names
 from daemonset_job.api.job import Job
+from daemonset_job.api.states import FINAL_PHASES, Phase
 from daemonset_job.api.times import parse_time
 from daemonset_job.process.reload import ReloadMetrics
 from daemonset_job.runtime.sizes import Size, SizeCollector
 
 _COMPONENT = "controller"
 _PHASES = (
-    names.PHASE_PENDING,
-    names.PHASE_RUNNING,
-    names.PHASE_PAUSED,
-    names.PHASE_SUCCEEDED,
-    names.PHASE_FAILED,
+    Phase.PENDING,
+    Phase.RUNNING,
+    Phase.PAUSED,
+    Phase.SUCCEEDED,
+    Phase.FAILED,
 )
 _RESULTS = ("done", "retried", "failed")
 _STATES = ("waiting", "active", "completed", "failed", "unreachable")
 # Jobs of which the nodes are given one by one; the sums are of all of them.
 JOBS_LIMIT = 100
 # Which Jobs come first there: those that work, then those that are about to, then the others.
-_RANKS = {
-    names.PHASE_RUNNING: 0,
-    names.PHASE_PENDING: 1,
-    names.PHASE_PAUSED: 2,
-    names.PHASE_FAILED: 3,
-    names.PHASE_SUCCEEDED: 4,
+_RANKS: Mapping[str, int] = {
+    Phase.RUNNING: 0,
+    Phase.PENDING: 1,
+    Phase.PAUSED: 2,
+    Phase.FAILED: 3,
+    Phase.SUCCEEDED: 4,
 }
 
 
@@ -66,7 +66,7 @@ class Metrics:
             registry=self.registry,
             buckets=(5, 15, 60, 300, 900, 3600, 14400, 86400),
         )
-        for phase in names.FINAL_PHASES:
+        for phase in FINAL_PHASES:
             self.run_seconds.labels(phase)
         self._requests = Counter(
             "dsj_api_requests_total",
@@ -95,7 +95,7 @@ class Metrics:
     def count_end(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
         """Count a run whose written status says, other than before, that it has ended."""
         phase = after.get("phase")
-        if phase not in names.FINAL_PHASES or before.get("phase") == phase:
+        if phase not in FINAL_PHASES or before.get("phase") == phase:
             return
         began, ended = parse_time(after.get("startTime")), parse_time(after.get("completionTime"))
         if began is not None and ended is not None:
@@ -119,7 +119,7 @@ class _JobCollector(Collector):
         return ()
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        phases = dict.fromkeys(_PHASES, 0)
+        phases = dict.fromkeys(map(str, _PHASES), 0)
         states = dict.fromkeys(_STATES, 0)
         by_job = GaugeMetricFamily(
             "dsj_job_nodes",
@@ -159,7 +159,7 @@ def _in_order(jobs: Iterable[Job]) -> list[Job]:
 
 
 def _phase(job: Job) -> str:
-    return str(job.status.get("phase") or names.PHASE_PENDING)
+    return str(job.status.get("phase") or Phase.PENDING)
 
 
 def _age(job: Job) -> tuple[float, str, str]:

@@ -18,6 +18,7 @@ from daemonset_job.api import names
 from daemonset_job.api.job import Job
 from daemonset_job.api.objects import Node
 from daemonset_job.api.report import NodeRecord
+from daemonset_job.api.states import NodeState
 from daemonset_job.informers.full_reports import INCOMPLETE_RETRY_SECONDS
 from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
 from daemonset_job.kube.client.errors import (
@@ -55,9 +56,8 @@ from job_controller.core.state.first_seen import (
     shift_sightings,
     update_sightings,
 )
-from job_controller.core.state.node_counts import current_pods, merge_records, stray_pods
-from job_controller.core.state.node_state import COMPLETED, FAILED, UNREACHABLE
-from job_controller.core.state.snapshot import Snapshot
+from job_controller.core.state.node_pods import current_pods, stray_pods
+from job_controller.core.state.snapshot import Snapshot, merge_records
 from job_controller.failed_creates import FailedCreates
 from job_controller.fresh_nodes import FRESH_SECONDS, FreshNodeReader, NodeRead, with_fresh_nodes
 from job_controller.history import History
@@ -200,7 +200,9 @@ class Reconciler:
             before = shift_sightings(before, step)
         pods = current_pods(snapshot)
         failed = frozenset(
-            name for name, record in merge_records(snapshot).items() if record.state == FAILED
+            name
+            for name, record in merge_records(snapshot).items()
+            if record.state == NodeState.FAILED
         )
         before = before if uid == job.uid else {}
         tainted = find_tainted(snapshot, pods)
@@ -256,8 +258,9 @@ class Reconciler:
         if record is None or record.uid != node.uid:
             return False
         # Completed is final; the others are until the next retry.
-        return record.state == COMPLETED or (
-            record.retry == job.retry_request and record.state in {FAILED, UNREACHABLE}
+        return record.state == NodeState.COMPLETED or (
+            record.retry == job.retry_request
+            and record.state in {NodeState.FAILED, NodeState.UNREACHABLE}
         )
 
     async def _after_refusal(self, snapshot: Snapshot, refused: RefusedError) -> Snapshot:

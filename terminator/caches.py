@@ -23,6 +23,7 @@ from daemonset_job.api.objects import (
     parse_pod,
 )
 from daemonset_job.api.report import JobReport
+from daemonset_job.api.states import ConditionType
 from daemonset_job.informers.full_reports import RUN_INDEX, FullReports, parse_cached_report
 from daemonset_job.informers.informers import SharedInformers
 from daemonset_job.kube.client.client import KubeClient
@@ -175,7 +176,7 @@ class Caches(SharedInformers):
         # A complete Job waits for its record only, so no burst of changes follows.
         key = (report.namespace, report.job_name)
         job = self._jobs.store.get(key)  # its conditions are there without unpacking its spec
-        is_complete = job is not None and job.is_true(names.CONDITION_COMPLETE)
+        is_complete = job is not None and job.is_true(ConditionType.COMPLETE)
         self._listener.job_affected(key, debounced=not is_complete)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:

@@ -10,23 +10,19 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from daemonset_job.api import names, report
+from daemonset_job.api import report
 from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.job import Job
 from daemonset_job.api.objects import DaemonSet, Node, Pod
+from daemonset_job.api.reasons import CompleteReason
 from daemonset_job.api.report import Evidence, JobReport, NodeRecord, merge_evidence
+from daemonset_job.api.states import ConditionType, NodeState
 from daemonset_job.api.times import format_time, parse_time
 from terminator.node_selection import find_unselected_node
 
 # A complete Job whose TTL is over is deleted when this count agrees. While no task is running (a
 # node joined later and cannot get its pod), a disagreement delays the deletion for this long only.
 OVERDUE_SECONDS = 600
-# States of nodes in JobReport.status.nodeStates.
-_ACTIVE = "Active"
-_COMPLETED = "Completed"
-_FAILED = "Failed"
-_REMOVED = "Removed"
-_UNREACHABLE = "Unreachable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +153,12 @@ def count_nodes(snapshot: Snapshot) -> Count:
     )
     completed = frozenset(name for name in desired if _is_completed(name, snapshot))
     failed = frozenset(
-        name for name in desired - completed if _is_recorded(name, snapshot, {_FAILED})
+        name for name in desired - completed if _is_recorded(name, snapshot, {NodeState.FAILED})
     )
     recorded = frozenset(
-        name for name in desired if _is_recorded(name, snapshot, {_COMPLETED, _FAILED})
+        name
+        for name in desired
+        if _is_recorded(name, snapshot, {NodeState.COMPLETED, NodeState.FAILED})
     )
     absent, unfinished = _absent_nodes(snapshot, desired)
     inexact = _find_inexactness(snapshot, desired, leaving - desired) or unfinished
@@ -174,7 +172,7 @@ def count_nodes(snapshot: Snapshot) -> Count:
         and pod.is_scheduled
         and not pod.is_terminating
         and not pod.is_terminal
-        and not _is_recorded(pod.node_name, snapshot, {_UNREACHABLE})
+        and not _is_recorded(pod.node_name, snapshot, {NodeState.UNREACHABLE})
     )
     has_completions = any(entry.is_completed for entry in snapshot.ledger.values())
     has_failures = any(r.has_failed(job.retry_request) for r in snapshot.records.values())
@@ -204,9 +202,9 @@ def decide_deletion(
         return DeletionDecision("the Job is being deleted")
     if int(job.status.get("observedGeneration") or 0) != job.generation:
         return DeletionDecision("the controller has not observed the newest spec yet")
-    if job.is_true(names.CONDITION_COMPLETE):
+    if job.is_true(ConditionType.COMPLETE):
         return _decide_for_complete(job, count(), now, overdue_since or now)
-    if job.is_true(names.CONDITION_FAILED):
+    if job.is_true(ConditionType.FAILED):
         return _decide_for_failed(job, now)
     return DeletionDecision("the controller has not marked the Job complete yet")
 
@@ -227,8 +225,12 @@ def _decide_for_complete(
         return DeletionDecision()
     if count.running or not (count.desired or count.has_completions):
         return DeletionDecision(blocked_by)
-    found = job.condition(names.CONDITION_COMPLETE)
-    if ttl_seconds is None and found is not None and found.reason == "CompletedWithinFailureLimit":
+    found = job.condition(ConditionType.COMPLETE)
+    if (
+        ttl_seconds is None
+        and found is not None
+        and found.reason == CompleteReason.COMPLETED_WITHIN_FAILURE_LIMIT
+    ):
         # A failed node is being retried, and does not count as failed meanwhile.
         return DeletionDecision(blocked_by)
     # The controller has counted it as complete. Nodes that joined later run the task, but delay the
@@ -259,7 +261,7 @@ def _is_completed(name: str, snapshot: Snapshot) -> bool:
     return entry.is_completed and entry.node_uid == node.uid
 
 
-def _is_recorded(name: str, snapshot: Snapshot, states: AbstractSet[str]) -> bool:
+def _is_recorded(name: str, snapshot: Snapshot, states: AbstractSet[NodeState]) -> bool:
     """Return whether the controller recorded one of `states` for the node.
 
     A failure does not count once a retry was requested, although its record remains until the pod
@@ -268,7 +270,7 @@ def _is_recorded(name: str, snapshot: Snapshot, states: AbstractSet[str]) -> boo
     node, record = snapshot.nodes.get(name), snapshot.records.get(name)
     if node is None or record is None or not node.uid:
         return False
-    if record.state == _FAILED and not record.has_failed(snapshot.job.retry_request):
+    if record.state == NodeState.FAILED and not record.has_failed(snapshot.job.retry_request):
         return False
     return record.uid == node.uid and record.state in states
 
@@ -313,7 +315,7 @@ def _absent_nodes(snapshot: Snapshot, desired: frozenset[str]) -> tuple[frozense
         node = snapshot.nodes.get(name)
         if node is None or not affinity.matches(name, node.labels):
             continue
-        if _is_completed(name, snapshot) or _is_recorded(name, snapshot, {_FAILED}):
+        if _is_completed(name, snapshot) or _is_recorded(name, snapshot, {NodeState.FAILED}):
             ended.add(name)
         elif not unfinished and _has_begun(name, snapshot):
             unfinished = f"node {name} has begun, has not finished and has no pod"
@@ -323,9 +325,17 @@ def _absent_nodes(snapshot: Snapshot, desired: frozenset[str]) -> tuple[frozense
 def _has_begun(name: str, snapshot: Snapshot) -> bool:
     """Return whether the node's task is recorded as started, and the node not as removed."""
     node, record = snapshot.nodes.get(name), snapshot.records.get(name)
-    if node is None or record is None or record.uid != node.uid or record.state == _REMOVED:
+    if (
+        node is None
+        or record is None
+        or record.uid != node.uid
+        or record.state == NodeState.REMOVED
+    ):
         return False
-    return record.state in {_ACTIVE, _UNREACHABLE, _FAILED} or record.attempts > 0
+    return (
+        record.state in {NodeState.ACTIVE, NodeState.UNREACHABLE, NodeState.FAILED}
+        or record.attempts > 0
+    )
 
 
 def _find_mismatch(

@@ -11,10 +11,10 @@ from datetime import timedelta
 
 from loguru import logger
 
+from daemonset_job.api.choices import CompletionMode
 from daemonset_job.api.job import Completion, Job
 from daemonset_job.api.objects import DaemonSet, Pod
 from daemonset_job.api.report import Evidence, parse_record
-from daemonset_job.api.tokens import EXIT
 from daemonset_job.informers.full_reports import INCOMPLETE_RETRY_SECONDS
 from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
 from daemonset_job.kube.client.client import KubeClient
@@ -157,7 +157,7 @@ class Reconciler:
         matcher = self._matchers.of(job)
         if matcher is None:
             return []
-        is_exit = job.spec.completion.mode == EXIT
+        is_exit = job.spec.completion.mode == CompletionMode.EXIT
         # In mode Exit a running task's log decides nothing, unless it may print that it failed.
         is_live = not is_exit or job.spec.completion.failure_token is not None
         ledger, nodes = self._ledger.evidence(job), self._caches.nodes_of(pods)
@@ -191,7 +191,7 @@ class Reconciler:
         node = self._caches.nodes_of([target.pod]).get(target.pod.node_name)
         if node is None or node.uid != target.node_uid:
             return
-        is_exit = job.spec.completion.mode == EXIT
+        is_exit = job.spec.completion.mode == CompletionMode.EXIT
         evidence = log_evidence(
             target.pod,
             target.node_uid,
@@ -287,7 +287,9 @@ class Reconciler:
         sources = [staying.get(entry.pod_uid) for entry in self._ledger.pending(job).values()]
         if None in sources:
             self._ledger.flush_now(job)
-        elif job.spec.completion.mode != EXIT and any(pod and _has_ended(pod) for pod in sources):
+        elif job.spec.completion.mode != CompletionMode.EXIT and any(
+            pod and _has_ended(pod) for pod in sources
+        ):
             self._ledger.flush_soon(job)
 
     async def _delete_if_allowed(
@@ -329,7 +331,7 @@ class Reconciler:
         The log of the last node may not have been read by then, above all not by a new leader. A
         log that cannot be read delays the deletion by RESULTS_WAIT_SECONDS at most.
         """
-        if job.spec.completion.mode != EXIT or not job.spec.results:
+        if job.spec.completion.mode != CompletionMode.EXIT or not job.spec.results:
             return False
         if not (self._ledger.has_pending(job) or self.scanner.has_unread_logs(key)):
             return False

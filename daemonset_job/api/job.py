@@ -10,6 +10,13 @@ from datetime import datetime
 from typing import Any, Final
 
 from daemonset_job.api import names
+from daemonset_job.api.choices import (
+    CompletionMode,
+    FailureAction,
+    PodPolicy,
+    RuleAction,
+    parse_choice,
+)
 from daemonset_job.api.json_text import json_hash
 from daemonset_job.api.shape import (
     BOOLEAN,
@@ -25,6 +32,7 @@ from daemonset_job.api.shape import (
     fields,
     list_of,
 )
+from daemonset_job.api.states import ConditionType
 from daemonset_job.api.times import parse_time
 
 # Ten years: the CRD's maximum for each number of seconds.
@@ -153,7 +161,7 @@ class Completion:
     a node.
     """
 
-    mode: str = "Log"
+    mode: CompletionMode = CompletionMode.LOG
     token: str | None = None
     match: str = "Line"
     failure_token: str | None = None
@@ -164,7 +172,7 @@ class FailureRule:
     """What one of these exit codes of the task means: `Fail`, `Retry` or `Ignore`."""
 
     exit_codes: tuple[int, ...]
-    action: str
+    action: RuleAction
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,10 +184,10 @@ class FailurePolicy:
     kept (`Keep`) or removed (`Delete`).
     """
 
-    action: str = "FailFast"
+    action: FailureAction = FailureAction.FAIL_FAST
     max_failed_nodes: int | str = 0
     rules: tuple[FailureRule, ...] = ()
-    pods: str = "Keep"
+    pods: PodPolicy = PodPolicy.KEEP
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +220,7 @@ class JobSpec:
 class Condition:
     """One metav1.Condition of a Job."""
 
-    type: str
+    type: ConditionType
     status: bool
     reason: str = ""
     message: str = ""
@@ -286,7 +294,7 @@ class Job:
         }
         return json.dumps(body, separators=(",", ":"), sort_keys=True)
 
-    def condition(self, type_: str) -> Condition | None:
+    def condition(self, type_: ConditionType) -> Condition | None:
         """Return the condition of that type, None when it was never written."""
         for raw in self.status.get("conditions") or ():
             if raw.get("type") == type_:
@@ -298,7 +306,7 @@ class Job:
                 )
         return None
 
-    def is_true(self, type_: str) -> bool:
+    def is_true(self, type_: ConditionType) -> bool:
         """Return whether the condition of that type exists and is True."""
         for raw in self.status.get("conditions") or ():
             if raw.get("type") == type_:
@@ -369,7 +377,9 @@ def parse_spec(raw: Mapping[str, Any]) -> JobSpec:
             exclude=tuple(nodes.get("exclude") or ()),
         ),
         completion=Completion(
-            mode=completion.get("mode") or "Log",
+            mode=parse_choice(
+                completion.get("mode"), CompletionMode.LOG, unknown=CompletionMode.LOG
+            ),
             token=completion.get("token") or None,
             match=completion.get("match") or "Line",
             failure_token=completion.get("failureToken") or None,
@@ -387,13 +397,18 @@ def parse_spec(raw: Mapping[str, Any]) -> JobSpec:
 
 def _parse_failure_policy(raw: Mapping[str, Any]) -> FailurePolicy:
     return FailurePolicy(
-        action=raw.get("action") or "FailFast",
+        action=parse_choice(
+            raw.get("action"), FailureAction.FAIL_FAST, unknown=FailureAction.CONTINUE
+        ),
         max_failed_nodes=_or_default(raw.get("maxFailedNodes"), 0),
         rules=tuple(
-            FailureRule(tuple(rule.get("exitCodes") or ()), rule.get("action") or "Fail")
+            FailureRule(
+                tuple(rule.get("exitCodes") or ()),
+                parse_choice(rule.get("action"), RuleAction.FAIL, unknown=RuleAction.RETRY),
+            )
             for rule in raw.get("rules") or ()
         ),
-        pods=raw.get("pods") or "Keep",
+        pods=parse_choice(raw.get("pods"), PodPolicy.KEEP, unknown=PodPolicy.KEEP),
     )
 
 

@@ -1,4 +1,4 @@
-"""Every name that appears in the API, in a label, an annotation, a reason or a manifest, once.
+"""Every name that appears in the API, in a label, an annotation or a manifest, once.
 
 The names of the DaemonSet, its labels, the container and the mount are those users of the
 seed manifests already know; they are part of the API and never change within v1beta1.
@@ -73,21 +73,6 @@ ADMISSION_POLICIES: Final = (
 
 # --- completion ------------------------------------------------------------------------
 DEFAULT_TOKEN: Final = "done"  # noqa: S105 - a word in a log, no secret
-
-# --- condition types (metav1.Condition) --------------------------------------------------
-CONDITION_PROGRESSING: Final = "Progressing"
-CONDITION_COMPLETE: Final = "Complete"
-CONDITION_FAILED: Final = "Failed"
-CONDITION_SUSPENDED: Final = "Suspended"
-CONDITION_ALTERED: Final = "DaemonSetAltered"
-
-# --- phases ----------------------------------------------------------------------------
-PHASE_PENDING: Final = "Pending"
-PHASE_RUNNING: Final = "Running"
-PHASE_PAUSED: Final = "Paused"
-PHASE_SUCCEEDED: Final = "Succeeded"
-PHASE_FAILED: Final = "Failed"
-FINAL_PHASES: Final = (PHASE_SUCCEEDED, PHASE_FAILED)
 
 # Characters of a retry request that are kept in status and records (the CRDs' maxLength).
 RETRY_LIMIT: Final = 256

@@ -14,10 +14,11 @@ from typing import Any, Final
 from daemonset_job.api import names
 from daemonset_job.api.job import NODE_NUMBERS
 from daemonset_job.api.shape import METADATA, NUMBER, STRING, STRINGS, TIME, fields, list_of, map_of
+from daemonset_job.api.states import NodeState, parse_node_state
 from daemonset_job.api.times import parse_time
 
 # Which of two records of one node holds: states not named here come after these.
-_RECORD_RANKS: Final = {"Completed": 0, "Failed": 1}
+_RECORD_RANKS: Final = {NodeState.COMPLETED: 0, NodeState.FAILED: 1}
 _LAST_RANK: Final = 2
 # The CRD's maximum of counts: they are int32.
 COUNT_LIMIT: Final = 2**31 - 1
@@ -132,7 +133,7 @@ class NodeRecord:
     """
 
     uid: str
-    state: str
+    state: NodeState
     reason: str = ""
     message: str = ""
     attempts: int = 0
@@ -151,7 +152,7 @@ class NodeRecord:
 
         A failure that was recorded under another retry request no longer holds.
         """
-        return self.state == "Failed" and self.retry == retry_request
+        return self.state == NodeState.FAILED and self.retry == retry_request
 
     def to_raw(self) -> dict[str, Any]:
         """Return the JSON form; what is unknown is left out."""
@@ -187,7 +188,7 @@ def parse_record(raw: Mapping[str, Any]) -> NodeRecord:
     """Return one node's record. Never raises."""
     return NodeRecord(
         uid=raw.get("uid") or "",
-        state=raw.get("state") or "",
+        state=parse_node_state(raw.get("state")),
         reason=raw.get("reason") or "",
         message=raw.get("message") or "",
         attempts=int(raw.get("attempts") or 0),

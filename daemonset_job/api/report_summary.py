@@ -9,13 +9,12 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
 
-from daemonset_job.api import names
 from daemonset_job.api.report import Evidence, JobReport
+from daemonset_job.api.states import FINAL_PHASES, Phase
 from daemonset_job.api.times import parse_time
 
 # A run whose Job was deleted before it ended; only a report can be in this phase.
-PHASE_CANCELLED: Final = "Cancelled"
-FINAL_REPORT_PHASES: Final = frozenset({*names.FINAL_PHASES, PHASE_CANCELLED})
+FINAL_REPORT_PHASES: Final = frozenset({*FINAL_PHASES, Phase.CANCELLED})
 
 _NO_EVIDENCE: Final[Mapping[str, Evidence]] = MappingProxyType({})
 # The only fields that are needed of a finished run. A report that is yet to be closed keeps its

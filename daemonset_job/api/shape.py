@@ -40,9 +40,10 @@ class _Kind:
 
     def __call__(self, value: Any) -> None:
         # By class and not by isinstance: bool is a kind of int to Python alone.
-        if value.__class__ not in self.kinds and not (
-            Mapping in self.kinds and isinstance(value, Mapping)
-        ):
+        if value.__class__ in self.kinds:
+            return
+        # Mappings other than dict, and members of StrEnum, are what they look like.
+        if not any(kind in self.kinds and isinstance(value, kind) for kind in (Mapping, str)):
             raise ShapeError(value, self._expected)
 
 

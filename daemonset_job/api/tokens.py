@@ -14,10 +14,10 @@ from typing import Final
 
 import re2
 
+from daemonset_job.api.choices import CompletionMode
 from daemonset_job.api.job import Completion
 
 LINE, CONTAINS, REGEX = "Line", "Contains", "Regex"
-EXIT: Final = "Exit"
 # The instructions of the program that RE2 makes of a pattern. At worst it takes all of them for
 # each byte of a line, some 7 ns each, so with the two bounds below a line costs 1 ms. Ordinary
 # tokens have 8 to 280; a Unicode class such as \pL alone has 1,200.
@@ -58,7 +58,7 @@ def token_to_find(completion: Completion, default_token: str) -> str | None:
 
     `default_token` serves a Job that names none.
     """
-    return None if completion.mode == EXIT else completion.token or default_token
+    return None if completion.mode == CompletionMode.EXIT else completion.token or default_token
 
 
 def build_comparisons(

@@ -8,7 +8,7 @@ from typing import Any
 
 from daemonset_job.api.job import Job
 from daemonset_job.api.report import JobReport, metadata_without_managed_fields
-from daemonset_job.api.report_summary import PHASE_CANCELLED
+from daemonset_job.api.states import Phase
 from daemonset_job.kube.client.errors import AlreadyExists, NotFound
 from daemonset_job.kube.client.resource import JOB_REPORTS
 from job_controller.actions.effects import Writer
@@ -54,7 +54,7 @@ class ReportActions:
         # A closing write must not overwrite the final status of a run that has just ended: a new
         # leader may not have it in its cache yet.
         meta = {"uid": report.uid}
-        if status.get("phase") == PHASE_CANCELLED:
+        if status.get("phase") == Phase.CANCELLED:
             meta["resourceVersion"] = report.resource_version
         body = {"metadata": meta, "status": diff_merge_patch(report.status, status)}
         try:

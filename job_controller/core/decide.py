@@ -7,7 +7,10 @@ from datetime import datetime
 from typing import Any, Literal, assert_never
 
 from daemonset_job.api import names
+from daemonset_job.api.choices import CompletionMode, PodPolicy
 from daemonset_job.api.job import Job
+from daemonset_job.api.reasons import EventReason, SuspendedReason
+from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import parse_time
 from job_controller.core.desired.daemon_set import build_daemon_set, is_up_to_date
 from job_controller.core.desired.limits import has_too_many_terms
@@ -39,8 +42,7 @@ from job_controller.core.state.blockers import (
     find_start_blocker,
 )
 from job_controller.core.state.node_counts import NodeCounts, count_nodes
-from job_controller.core.state.node_state import FAILED
-from job_controller.core.state.run_state import RUN_FAILED, RUN_SUCCEEDED, RunState, evaluate_run
+from job_controller.core.state.run_state import RunOutcome, RunState, evaluate_run
 from job_controller.core.state.snapshot import Snapshot
 
 # A DaemonSet that other clients or a webhook keep changing is reconciled even without an event.
@@ -48,9 +50,9 @@ _ALTERED_RETRY_SECONDS = 15.0
 
 # Conditions that are reported as an event when they become True, and its reason.
 _CONDITION_EVENTS = {
-    names.CONDITION_COMPLETE: "Completed",
-    names.CONDITION_FAILED: "Failed",
-    names.CONDITION_SUSPENDED: "Paused",
+    ConditionType.COMPLETE: EventReason.COMPLETED,
+    ConditionType.FAILED: EventReason.FAILED,
+    ConditionType.SUSPENDED: EventReason.PAUSED,
 }
 
 
@@ -97,8 +99,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
         events=tuple(_events(snapshot, status, work)),
         requeue_after=min(waits, default=None),
         is_urgent=counts.has_unrecorded_start or unrecorded,
-        has_missing_pods=run.state not in {RUN_SUCCEEDED, RUN_FAILED}
-        and count_unexplained(snapshot, counts) > 0,
+        has_missing_pods=not run.has_ended and count_unexplained(snapshot, counts) > 0,
     )
 
 
@@ -109,7 +110,7 @@ def _is_alteration_unrecorded(job: Job, status: Mapping[str, Any]) -> bool:
 
 def _alteration(status: Mapping[str, Any]) -> str:
     for raw in status.get("conditions") or ():
-        if raw.get("type") == names.CONDITION_ALTERED:
+        if raw.get("type") == ConditionType.ALTERED:
             return str(raw.get("message") or "")
     return ""
 
@@ -139,9 +140,9 @@ def _ended_at(snapshot: Snapshot, run: RunState) -> str:
     before a retry.
     """
     first, job = snapshot.first_report, snapshot.job
-    if first is None or run.state not in {RUN_SUCCEEDED, RUN_FAILED}:
+    if first is None or not run.has_ended:
         return ""
-    phase = names.PHASE_SUCCEEDED if run.state == RUN_SUCCEEDED else names.PHASE_FAILED
+    phase = Phase.SUCCEEDED if run.state == RunOutcome.SUCCEEDED else Phase.FAILED
     summary = first.status
     if (summary.get("phase"), summary.get("observedGeneration")) != (phase, job.generation):
         return ""
@@ -157,7 +158,7 @@ def _reopened_at(job: Job) -> datetime | None:
     While that is about to be decided, it is the time of the failure, which is earlier.
     """
     for raw in job.status.get("conditions") or ():
-        if raw.get("type") != names.CONDITION_FAILED:
+        if raw.get("type") != ConditionType.FAILED:
             continue
         if raw.get("status") == "False":
             return parse_time(raw.get("lastTransitionTime"))
@@ -178,15 +179,11 @@ def _record_actions(
     job = snapshot.job
     first = snapshot.first_report
     report_is_final = first is not None and first.status.get("phase") == status["phase"]
-    ended = (
-        run.state in {RUN_SUCCEEDED, RUN_FAILED}
-        and job.status.get("phase") == status["phase"]
-        and report_is_final
-    )
+    ended = run.has_ended and job.status.get("phase") == status["phase"] and report_is_final
     if ended and not counts.is_exact:
         seen = {**job.status, "observedGeneration": job.generation}
         return [] if seen == job.status else [WriteStatus(seen)]
-    if run.state == RUN_SUCCEEDED and report_is_final and not counts.is_exact:
+    if run.state == RunOutcome.SUCCEEDED and report_is_final and not counts.is_exact:
         # The report is final; only the Job's status has to follow.
         previous_counts = first.status.get("nodes") if first is not None else None
         return [WriteStatus({**status, "nodes": previous_counts or status["nodes"]})]
@@ -224,14 +221,16 @@ def _plan_start(snapshot: Snapshot, now: datetime) -> Plan:
     report = names.report_name(job.name, job.uid)
     return Plan(
         actions=(WriteStatus(first_status(job, now, _configured_token(snapshot))),),
-        events=(Event("Normal", "Started", f"the run is recorded in JobReport {report}"),),
+        events=(
+            Event("Normal", EventReason.STARTED, f"the run is recorded in JobReport {report}"),
+        ),
     )
 
 
 def _start_blocker_events(snapshot: Snapshot, start_blocker: Blocker | None) -> Iterator[Event]:
     """Return the event of the blocker of a Job's start, once for each generation."""
     job = snapshot.job
-    before = job.condition(names.CONDITION_PROGRESSING)
+    before = job.condition(ConditionType.PROGRESSING)
     previous_reason = before.reason if before is not None else ""
     is_same = job.status.get("observedGeneration") == job.generation
     if start_blocker is not None and not (previous_reason == start_blocker.reason and is_same):
@@ -240,7 +239,7 @@ def _start_blocker_events(snapshot: Snapshot, start_blocker: Blocker | None) -> 
 
 def _configured_token(snapshot: Snapshot) -> str:
     """Return the configured token, "" for a Job whose tasks print none."""
-    is_log = snapshot.job.spec.completion.mode == "Log"
+    is_log = snapshot.job.spec.completion.mode == CompletionMode.LOG
     return snapshot.settings.token if is_log else ""
 
 
@@ -271,15 +270,15 @@ def _work_actions(snapshot: Snapshot, counts: NodeCounts, run: RunState) -> list
 def _daemon_set_actions(snapshot: Snapshot, counts: NodeCounts, run: RunState) -> list[Action]:
     """Return the action for the DaemonSet: create, change or delete it, or none."""
     found, ours = snapshot.daemon_set, snapshot.owned_daemon_set
-    if run.state == RUN_FAILED:
+    if run.state == RunOutcome.FAILED:
         # The objects of a failed run are kept for inspection. Its DaemonSet is not created again,
         # and no node starts any more: see should_gate_new_pods.
         if ours is None:
             return []
         # Without the DaemonSet only the Job says that the run has failed.
-        is_recorded = snapshot.job.is_true(names.CONDITION_FAILED)
+        is_recorded = snapshot.job.is_true(ConditionType.FAILED)
         if (
-            snapshot.job.spec.failure_policy.pods == "Delete"
+            snapshot.job.spec.failure_policy.pods == PodPolicy.DELETE
             and is_recorded
             and _logs_are_recorded(counts)
         ):
@@ -305,7 +304,7 @@ def _logs_are_recorded(counts: NodeCounts) -> bool:
     return all(
         node.delete_pod or node.pod.uid != node.record.pod_uid
         for node in counts.nodes.values()
-        if node.state == FAILED
+        if node.state == NodeState.FAILED
     )
 
 
@@ -318,7 +317,7 @@ def _events(snapshot: Snapshot, status: Mapping[str, Any], work: list[Action]) -
         events.append(
             Event(
                 "Warning",
-                "DaemonSetRecreated",
+                EventReason.DAEMON_SET_RECREATED,
                 f"DaemonSet {job.daemon_set_name} was deleted during the run and is created again; "
                 "completed nodes do not run again",
             )
@@ -327,25 +326,27 @@ def _events(snapshot: Snapshot, status: Mapping[str, Any], work: list[Action]) -
     for type_, reason in _CONDITION_EVENTS.items():
         condition = after.get(type_, {})
         if condition.get("status") == "True" and not job.is_true(type_):
-            expected = type_ == names.CONDITION_COMPLETE or condition["reason"] == "Suspended"
+            expected = (
+                type_ == ConditionType.COMPLETE or condition["reason"] == SuspendedReason.SUSPENDED
+            )
             kind: Literal["Normal", "Warning"] = "Normal" if expected else "Warning"
             events.append(Event(kind, reason, condition["message"]))
     if _is_alteration_unrecorded(job, status):
-        altered = after[names.CONDITION_ALTERED]
-        events.append(Event("Warning", altered["reason"], altered["message"]))
-    if job.is_true(names.CONDITION_FAILED) and after[names.CONDITION_FAILED]["status"] == "False":
-        events.append(Event("Normal", "Retrying", after[names.CONDITION_FAILED]["message"]))
+        altered = after[ConditionType.ALTERED]
+        events.append(Event("Warning", EventReason.DAEMON_SET_ALTERED, altered["message"]))
+    if job.is_true(ConditionType.FAILED) and after[ConditionType.FAILED]["status"] == "False":
+        events.append(Event("Normal", EventReason.RETRYING, after[ConditionType.FAILED]["message"]))
     if not events:
-        events.extend(_progress_events(snapshot, after[names.CONDITION_PROGRESSING]))
+        events.extend(_progress_events(snapshot, after[ConditionType.PROGRESSING]))
     return events
 
 
 def _progress_events(snapshot: Snapshot, progressing: Mapping[str, Any]) -> list[Event]:
-    before = snapshot.job.condition(names.CONDITION_PROGRESSING)
+    before = snapshot.job.condition(ConditionType.PROGRESSING)
     if before is not None and before.reason == progressing["reason"]:
         return []
     if progressing["status"] == "False":
         return [Event("Warning", progressing["reason"], progressing["message"])]
     if before is not None and not before.status:
-        return [Event("Normal", "Resumed", "run resumed")]
+        return [Event("Normal", EventReason.RESUMED, "run resumed")]
     return []

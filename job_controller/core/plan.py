@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from daemonset_job.api import names
 from daemonset_job.api.objects import Pod
+from daemonset_job.api.states import FINAL_PHASES, ConditionType
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +161,10 @@ def _terminal_fields(status: Mapping[str, Any]) -> tuple[Any, ...]:
     ends = {
         condition["type"]: condition["status"]
         for condition in status.get("conditions") or ()
-        if condition["type"] in {names.CONDITION_COMPLETE, names.CONDITION_FAILED}
+        if condition["type"] in {ConditionType.COMPLETE, ConditionType.FAILED}
     }
     lost = {key: value for key, value in _problem_counts(status).items() if key != "desired"}
-    return status.get("phase") in names.FINAL_PHASES, status.get("completionTime"), ends, lost
+    return status.get("phase") in FINAL_PHASES, status.get("completionTime"), ends, lost
 
 
 def _problem_counts(status: Mapping[str, Any]) -> dict[str, Any]:

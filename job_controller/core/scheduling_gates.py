@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from daemonset_job.api.objects import Pod
-from job_controller.core.state.node_counts import NodeCounts, merge_evidence
-from job_controller.core.state.node_state import COMPLETED, FAILED
-from job_controller.core.state.run_state import RUN_FAILED, RUN_PAUSED, RunState
-from job_controller.core.state.snapshot import Snapshot
+from daemonset_job.api.states import NodeState
+from job_controller.core.state.node_counts import NodeCounts
+from job_controller.core.state.run_state import RunOutcome, RunState
+from job_controller.core.state.snapshot import Snapshot, merge_evidence
 
 
 def may_start_nodes(snapshot: Snapshot, run: RunState) -> bool:
     """Return whether nodes may start their work now; started ones continue in any case."""
-    return not snapshot.job.spec.suspend and run.state not in {RUN_PAUSED, RUN_FAILED}
+    return not snapshot.job.spec.suspend and run.state not in {RunOutcome.PAUSED, RunOutcome.FAILED}
 
 
 def should_gate_new_pods(snapshot: Snapshot, counts: NodeCounts, run: RunState) -> bool:
@@ -44,5 +44,5 @@ def pods_to_ungate(snapshot: Snapshot, counts: NodeCounts, run: RunState) -> tup
     return tuple(
         node.pod
         for _, node in sorted(counts.nodes.items())
-        if node.pod.is_gated and node.state not in {COMPLETED, FAILED}
+        if node.pod.is_gated and node.state not in {NodeState.COMPLETED, NodeState.FAILED}
     )

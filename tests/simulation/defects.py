@@ -40,8 +40,9 @@ from daemonset_job.kube.client.errors import TooLarge
 from daemonset_job.runtime.expectations import VersionExpectations
 from job_controller import main, reconciler
 from job_controller.core import decide as decision
+from job_controller.core.state import desired_count
 from job_controller.core.state import node_counts as tally
-from job_controller.core.state import node_state as judge
+from job_controller.core.state import node_observed as observed
 from job_controller.core.state import run_state as verdict
 from terminator import reconciler as terminator
 from terminator.ledger import writer
@@ -118,14 +119,14 @@ def blames_evictions():
 @contextmanager
 def believes_node_clocks():
     """A node's deadline counts from the time that its kubelet wrote."""
-    real = judge.RunContext._active_since
+    real = observed._active_since
 
     def active_since(context, record, pod):
         found = real(context, record, pod)
         is_new = found != record.active_since and pod.started_at is not None
         return format_time(pod.started_at) if is_new else found
 
-    with patch.object(judge.RunContext, "_active_since", active_since):
+    with patch.object(observed, "_active_since", active_since):
         yield
 
 
@@ -168,7 +169,7 @@ def ignores_edits():
     """Any DaemonSet of the Job speaks for the spec.nodes of now."""
     with (
         patch.object(jobs, "nodes_hash", lambda _: ""),
-        patch.object(tally, "has_same_placement", lambda *_: True),
+        patch.object(desired_count, "has_same_placement", lambda *_: True),
     ):
         yield
 
@@ -205,7 +206,7 @@ def leaves_what_runs():
 @contextmanager
 def reopens_rebooted():
     """A completed node whose task is at work again has not completed."""
-    real = judge.RunContext.assess_node
+    real = tally.assess_node
 
     def reopen(context, inputs):
         container = inputs.pod.container
@@ -214,7 +215,7 @@ def reopens_rebooted():
             inputs = replace(inputs, evidence=None, record=None)
         return real(context, inputs)
 
-    with patch.object(judge.RunContext, "assess_node", reopen):
+    with patch.object(tally, "assess_node", reopen):
         yield
 
 

@@ -7,18 +7,23 @@ from contextlib import contextmanager
 from dataclasses import replace
 from unittest.mock import patch
 
+from daemonset_job.api.states import NodeState
 from daemonset_job.kube.client.resource import JOBS
 from job_controller import reconciler
 from job_controller.actions.pods import PodActions
 from job_controller.core import decide as decision
 from job_controller.core.plan import RemoveSchedulingGates, WriteStatus
 from job_controller.core.render import job_status as status
+from job_controller.core.settings import Timeouts
 from job_controller.core.state import first_seen as sightings
 from job_controller.core.state import node_counts as tally
+from job_controller.core.state import node_observed as observed
 from job_controller.core.state import node_state as judge
+from job_controller.core.state import node_timeouts as timeouts
 from job_controller.core.state import run_state as verdict
+from job_controller.core.state.absence import Absence
 from job_controller.core.state.causes import has_started
-from job_controller.core.state.run_state import RUN_SUCCEEDED, RunState
+from job_controller.core.state.run_state import RunOutcome, RunState
 from terminator import completion
 from terminator import reconciler as terminator
 from terminator.ledger import writer
@@ -64,8 +69,8 @@ def complete_early():
     real = decision.evaluate_run
 
     def evaluate_run(snapshot, tally_, now):
-        if tally_.is_exact and len(tally_.names(judge.COMPLETED)) >= max(tally_.desired - 1, 1):
-            return RunState(RUN_SUCCEEDED, "AllNodesCompleted", "nearly")
+        if tally_.is_exact and len(tally_.names(NodeState.COMPLETED)) >= max(tally_.desired - 1, 1):
+            return RunState(RunOutcome.SUCCEEDED, "AllNodesCompleted", "nearly")
         return real(snapshot, tally_, now)
 
     with patch.object(decision, "evaluate_run", evaluate_run):
@@ -82,7 +87,7 @@ def never_gates():
 @contextmanager
 def counts_by_name():
     """Both counts know nodes by name: a new node of an old name has the old one's evidence."""
-    real = judge.RunContext.assess_node
+    real = tally.assess_node
 
     def blind(context, inputs):
         ledger_ = _LEDGER.get(inputs.node.name)
@@ -100,7 +105,7 @@ def counts_by_name():
         return entry is not None and entry.is_completed
 
     with (
-        patch.object(judge.RunContext, "assess_node", blind),
+        patch.object(tally, "assess_node", blind),
         patch.object(decision, "count_nodes", take),
         patch.object(completion, "_is_completed", is_completed),
     ):
@@ -116,11 +121,11 @@ def no_grace():
         container = inputs.pod.container
         if container is not None and container.state == "terminated":
             return replace(
-                record, state=judge.FAILED, reason="FailurePolicyRule", message="hasty"
+                record, state=NodeState.FAILED, reason="FailurePolicyRule", message="hasty"
             ), None
         return None, None
 
-    with patch.object(judge.RunContext, "_task_failure", failure):
+    with patch.object(judge, "task_failure", failure):
         yield
 
 
@@ -331,8 +336,8 @@ def ignores_refusals():
             return None, None
         return real(context, record, inputs)
 
-    real = judge.RunContext._task_failure
-    with patch.object(judge.RunContext, "_task_failure", failure):
+    real = judge.task_failure
+    with patch.object(judge, "task_failure", failure):
         yield
 
 
@@ -378,16 +383,16 @@ def forgets_generations():
 @contextmanager
 def never_gives_up():
     """A task that cannot be started is given all the time there is."""
-    real = judge.RunContext._timeout_failure
+    real = judge.timeout_failure
 
     def late(context, record, pod):
         return real(
-            replace(context, timeouts=judge.Timeouts(1e6, context.timeouts.unreachable_seconds)),
+            replace(context, timeouts=Timeouts(1e6, context.timeouts.unreachable_seconds)),
             record,
             pod,
         )
 
-    with patch.object(judge.RunContext, "_timeout_failure", late):
+    with patch.object(judge, "timeout_failure", late):
         yield
 
 
@@ -395,7 +400,7 @@ def never_gives_up():
 def forgets_the_absent():
     """A node whose pod has gone is wanted only if the DaemonSet controller counts it."""
     with (
-        patch.object(tally, "find_absence", lambda *_: tally.Absence()),
+        patch.object(tally, "find_absence", lambda *_: Absence()),
         patch.object(completion, "_absent_nodes", lambda *_: (frozenset(), "")),
     ):
         yield
@@ -409,7 +414,7 @@ def waits_for_restarts():
         return not has_started(pod)
 
     with (
-        patch.object(judge, "is_start_pending", is_start_pending),
+        patch.object(observed, "is_start_pending", is_start_pending),
         patch.object(sightings, "is_start_pending", is_start_pending),
     ):
         yield
@@ -441,7 +446,7 @@ def _not_starting(adapt):
         return real(*adapt(*about))
 
     with (
-        patch.object(judge, "not_starting", not_starting),
+        patch.object(timeouts, "not_starting", not_starting),
         patch.object(sightings, "not_starting", not_starting),
     ):
         yield

@@ -14,7 +14,7 @@ from loguru import logger
 from daemonset_job.api import job as jobs
 from job_controller.core import decide as decision
 from job_controller.core.render import report_status as report
-from job_controller.core.state import node_counts as tally
+from job_controller.core.state import desired_count
 from terminator import completion
 
 
@@ -97,13 +97,13 @@ def _remembering():
                     (live.alteration,),
                 ),
             ),
-            (tally, "build_pod_template", of_job),
+            (desired_count, "build_pod_template", of_job),
             (
-                tally,
+                desired_count,
                 "has_same_placement",
                 lambda live, wanted: ((live.spec, wanted["spec"]["template"]), ()),
             ),
-            (tally, "NodeAffinity", lambda pod_spec: ((pod_spec,), ())),
+            (desired_count, "NodeAffinity", lambda pod_spec: ((pod_spec,), ())),
             (completion, "NodeAffinity", lambda pod_spec: ((pod_spec,), ())),
             (
                 report,

@@ -7,7 +7,7 @@ from unittest.mock import patch
 import pytest
 
 from job_controller.core.render import job_status
-from job_controller.core.state import node_counts
+from job_controller.core.state import node_pods
 from terminator.logs import result_search
 from tests.simulation.defects import hides_refusals
 from tests.simulation.mutants import never_gives_up
@@ -126,7 +126,7 @@ def test_a_node_that_came_and_went_unseen_does_not_keep_the_run(left_at):
         Disturbance(at, kind, what="n2") for at, kind in ((10.0, "join"), (left_at, "leave"))
     )
     assert not simulate(schedule(nodes, SPEC, joins, leaves)).violations
-    with patch.object(node_counts, "NODE_GONE_AFTER", timedelta(days=1)):
+    with patch.object(node_pods, "NODE_GONE_AFTER", timedelta(days=1)):
         assert "stuck" in simulate(schedule(nodes, SPEC, joins, leaves)).kinds
 
 

@@ -105,7 +105,7 @@ def test_deleted_node_with_a_gated_pod_is_not_counted():
         calm=True,
     )
     assert not simulate(schedule).violations
-    with patch.object(tally, "_orphans", lambda *_: ([], None)):
+    with patch.object(tally, "find_orphans", lambda *_: ([], None)):
         assert simulate(schedule).kinds & {"counts", "stuck", "lifetime"}
 
 

@@ -13,8 +13,8 @@ from job_controller.core.render.report_status import build_report
 from job_controller.core.settings import Settings
 from job_controller.core.state.absence import find_tainted
 from job_controller.core.state.first_seen import ObservedObjects, update_sightings
-from job_controller.core.state.node_counts import current_pods, merge_records, stray_pods
-from job_controller.core.state.snapshot import Snapshot
+from job_controller.core.state.node_pods import current_pods, stray_pods
+from job_controller.core.state.snapshot import Snapshot, merge_records
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 START = NOW - timedelta(minutes=1)

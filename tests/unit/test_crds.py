@@ -25,6 +25,7 @@ from daemonset_job.api.job import (
     parse_spec,
 )
 from daemonset_job.api.report import Evidence, new_report, parse_evidence, parse_report
+from daemonset_job.api.states import NodeState, Phase
 
 CRDS = Path(__file__).resolve().parents[2] / "crds"
 FILES = {"jobs": CRDS / "jobs.yaml", "jobreports": CRDS / "jobreports.yaml"}
@@ -217,9 +218,13 @@ def test_defaults_are_those_of_the_code():
 
 
 def test_phases_are_those_of_the_code():
-    phases = {value for name, value in vars(names).items() if name.startswith("PHASE_")}
-    assert set(schema("jobs")["properties"]["status"]["properties"]["phase"]["enum"]) <= phases
-    assert {"Pending", "Running", "Paused", "Succeeded", "Failed"} <= phases
+    def of_status(plural):
+        return schema(plural)["properties"]["status"]["properties"]
+
+    assert set(of_status("jobs")["phase"]["enum"]) == set(Phase) - {Phase.CANCELLED}
+    assert set(of_status("jobreports")["phase"]["enum"]) == set(Phase)
+    record = of_status("jobreports")["nodeStates"]["additionalProperties"]["properties"]
+    assert record["state"]["enum"] == list(NodeState)
 
 
 def test_labels_of_the_generated_pods_are_reserved():

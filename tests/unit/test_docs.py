@@ -25,6 +25,8 @@ DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"
 PAGES = sorted({*ROOT.glob("*.md"), *DOCS.rglob("*.md")} | set((ROOT / "examples").rglob("*.md")))
 
+# Modules of daemonset_job/api with the words of the API.
+ENUMS = ("choices", "reasons", "states")
 # Words of a status that code writes by itself: a condition's reason, an event's, a node's state.
 CAMEL_CASE = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z]*)*")
 # CamelCase in core that no user reads: kinds and enums of Kubernetes, suffixes of quantities,
@@ -201,10 +203,13 @@ def test_every_field_of_a_report_is_in_the_reference_and_no_other():
 
 
 def camel_case_words() -> set[str]:
-    """Return every CamelCase text in the core: reasons, states, phases, and words of the API."""
+    """Return every CamelCase text in core and in the enums: reasons, states, words of the API."""
     return {
         node.value
-        for file in (ROOT / "job_controller" / "core").rglob("*.py")
+        for file in (
+            *(ROOT / "job_controller" / "core").rglob("*.py"),
+            *(ROOT / "daemonset_job" / "api" / f"{name}.py" for name in ENUMS),
+        )
         for node in ast.walk(ast.parse(text_of(file)))
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from daemonset_job.api import names
 from daemonset_job.api.affinity import REQUIRED
+from daemonset_job.api.choices import CompletionMode, RuleAction
 from daemonset_job.api.job import Job
 from daemonset_job.api.json_text import json_hash
 from daemonset_job.api.objects import DaemonSet, pod_spec_of
@@ -145,7 +146,7 @@ def _containers(job: Job, settings: Settings) -> dict[str, Any]:
     is restarted only after a failure, and the container behind it keeps the pod running.
     """
     task = _task_container(job, settings.token)
-    if job.spec.completion.mode != "Exit":
+    if job.spec.completion.mode != CompletionMode.EXIT:
         return {"containers": [task]}
     pause = {
         "name": names.PAUSE_CONTAINER_NAME,
@@ -171,7 +172,7 @@ def _task_container(job: Job, token: str) -> dict[str, Any]:
         {"name": names.ENV_STATE, "value": names.STATE_MOUNT_PATH},
         {"name": names.ENV_TOKEN, "value": job.completion_token or token},
     ]
-    if all(rule.action != "Ignore" for rule in spec.failure_policy.rules):
+    if all(rule.action != RuleAction.IGNORE for rule in spec.failure_policy.rules):
         env.append({"name": names.ENV_ATTEMPTS_LIMIT, "value": str(spec.backoff_limit + 1)})
     mounts = [{"name": names.STATE_VOLUME, "mountPath": names.STATE_MOUNT_PATH}]
     if spec.mount_path:

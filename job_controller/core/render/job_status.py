@@ -8,18 +8,24 @@ from typing import Any
 
 from daemonset_job.api import names
 from daemonset_job.api.job import Condition, Job
+from daemonset_job.api.reasons import (
+    AlteredReason,
+    FailedReason,
+    ProgressingReason,
+    SuspendedReason,
+)
+from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import format_time
 from job_controller.core.render.messages import progress_message
-from job_controller.core.state.blockers import POD_CHANGE_REFUSED, Blocker
+from job_controller.core.state.blockers import Blocker
 from job_controller.core.state.node_counts import NodeCounts
-from job_controller.core.state.node_state import ACTIVE, COMPLETED, FAILED, UNREACHABLE, WAITING
-from job_controller.core.state.run_state import RUN_FAILED, RUN_PAUSED, RUN_SUCCEEDED, RunState
+from job_controller.core.state.run_state import RunOutcome, RunState
 from job_controller.core.text.fold_names import fold
 from job_controller.core.text.sanitize import single_line
 
 _UNSTARTED_WORDS = "the Job has not started"
 _SUSPENDED_WORDS = "spec.suspend is true: no further node starts; running tasks continue"
-_RESUMED = Condition(names.CONDITION_SUSPENDED, False, "Resumed", "run resumed")
+_RESUMED = Condition(ConditionType.SUSPENDED, False, SuspendedReason.RESUMED, "run resumed")
 
 
 def first_status(job: Job, now: datetime, token: str = "") -> dict[str, Any]:
@@ -27,11 +33,15 @@ def first_status(job: Job, now: datetime, token: str = "") -> dict[str, Any]:
 
     `token` is the default completion token. It is recorded for a Job without a token of its own.
     """
-    changes = [Condition(names.CONDITION_PROGRESSING, True, "Starting", "creating the DaemonSet")]
-    if job.condition(names.CONDITION_SUSPENDED) is not None:
+    changes = [
+        Condition(
+            ConditionType.PROGRESSING, True, ProgressingReason.STARTING, "creating the DaemonSet"
+        )
+    ]
+    if job.condition(ConditionType.SUSPENDED) is not None:
         changes.append(_RESUMED)
     return {
-        "phase": names.PHASE_PENDING,
+        "phase": Phase.PENDING,
         "observedGeneration": job.generation,
         "startTime": format_time(now),
         "report": names.report_name(job.name, job.uid),
@@ -46,17 +56,21 @@ def unstarted_status(job: Job, start_blocker: Blocker | None, now: datetime) -> 
     changes = []
     if start_blocker is not None:
         words = start_blocker.message
-        changes.append(Condition(names.CONDITION_PROGRESSING, False, start_blocker.reason, words))
-    elif job.condition(names.CONDITION_PROGRESSING) is not None:
-        changes.append(Condition(names.CONDITION_PROGRESSING, False, "Paused", _UNSTARTED_WORDS))
+        changes.append(Condition(ConditionType.PROGRESSING, False, start_blocker.reason, words))
+    elif job.condition(ConditionType.PROGRESSING) is not None:
+        changes.append(
+            Condition(ConditionType.PROGRESSING, False, ProgressingReason.PAUSED, _UNSTARTED_WORDS)
+        )
     if is_suspended:
-        suspended = Condition(names.CONDITION_SUSPENDED, True, "Suspended", _SUSPENDED_WORDS)
+        suspended = Condition(
+            ConditionType.SUSPENDED, True, SuspendedReason.SUSPENDED, _SUSPENDED_WORDS
+        )
         changes.append(suspended)
-    elif job.condition(names.CONDITION_SUSPENDED) is not None:
+    elif job.condition(ConditionType.SUSPENDED) is not None:
         changes.append(_RESUMED)
     return {
         **job.status,
-        "phase": names.PHASE_PAUSED if is_suspended else names.PHASE_PENDING,
+        "phase": Phase.PAUSED if is_suspended else Phase.PENDING,
         "observedGeneration": job.generation,
         "conditions": set_conditions(job, changes, now),
     }
@@ -68,17 +82,17 @@ def unreadable_status(job: Job, error: str, now: datetime) -> dict[str, Any]:
     Its other conditions stay. It is written once for each generation: each write makes another
     version that cannot be read, and the error may be worded differently each time.
     """
-    found = job.condition(names.CONDITION_PROGRESSING)
-    is_told = found is not None and found.reason == "Unreadable"
+    found = job.condition(ConditionType.PROGRESSING)
+    is_told = found is not None and found.reason == ProgressingReason.UNREADABLE
     if is_told and job.status.get("observedGeneration") == job.generation:
         return dict(job.status)
     words = (
         f"the controller cannot read this Job and ignores it: {single_line(error)}; "
         "shorten what is nested too deep or too large in it, or delete it and create it again"
     )
-    unread = Condition(names.CONDITION_PROGRESSING, False, "Unreadable", words)
+    unread = Condition(ConditionType.PROGRESSING, False, ProgressingReason.UNREADABLE, words)
     return {
-        "phase": names.PHASE_PENDING,
+        "phase": Phase.PENDING,
         **job.status,
         "observedGeneration": job.generation,
         "conditions": set_conditions(job, (unread,), now),
@@ -112,7 +126,7 @@ def next_status(  # noqa: PLR0913 - one argument for each thing that it tells
     }
     if job.retry_request:
         status["observedRetry"] = job.retry_request
-    if run.state not in {RUN_SUCCEEDED, RUN_FAILED}:
+    if not run.has_ended:
         # A failed run that is tried again has not ended.
         status.pop("completionTime", None)
     elif "completionTime" not in status or _has_ended_again(job, run):
@@ -128,9 +142,12 @@ def _has_ended_again(job: Job, run: RunState) -> bool:
     The retry found every node completed, or nothing to try now. The recorded time is that of the
     earlier failure, but the TTL counts from the newest end.
     """
-    if not job.is_true(names.CONDITION_FAILED):
+    if not job.is_true(ConditionType.FAILED):
         return False
-    return run.state == RUN_SUCCEEDED or job.status.get("observedRetry", "") != job.retry_request
+    return (
+        run.state == RunOutcome.SUCCEEDED
+        or job.status.get("observedRetry", "") != job.retry_request
+    )
 
 
 def _altered_conditions(alteration: str) -> list[Condition]:
@@ -145,45 +162,47 @@ def _altered_conditions(alteration: str) -> list[Condition]:
         f"({single_line(alteration, 400)}); it is put "
         "reverted, but pods created meanwhile may have run something other than the Job says"
     )
-    return [Condition(names.CONDITION_ALTERED, True, "DaemonSetAltered", words)]
+    return [Condition(ConditionType.ALTERED, True, AlteredReason.DAEMON_SET_ALTERED, words)]
 
 
 def _conditions(
     job: Job, counts: NodeCounts, run: RunState, blocker: Blocker | None
 ) -> list[Condition]:
     changes = [_progressing(job, counts, run, blocker)]
-    if run.state == RUN_SUCCEEDED:
-        changes.append(Condition(names.CONDITION_COMPLETE, True, run.reason, run.message))
-    if run.state == RUN_FAILED:
-        changes.append(Condition(names.CONDITION_FAILED, True, run.reason, run.message))
-    elif job.is_true(names.CONDITION_FAILED):
+    if run.state == RunOutcome.SUCCEEDED:
+        changes.append(Condition(ConditionType.COMPLETE, True, run.reason, run.message))
+    if run.state == RunOutcome.FAILED:
+        changes.append(Condition(ConditionType.FAILED, True, run.reason, run.message))
+    elif job.is_true(ConditionType.FAILED):
         words = "retrying failed nodes"
-        changes.append(Condition(names.CONDITION_FAILED, False, "Retrying", words))
+        changes.append(Condition(ConditionType.FAILED, False, FailedReason.RETRYING, words))
     is_paused = _is_paused(job, counts, run)
     if is_paused and job.spec.suspend:
-        changes.append(Condition(names.CONDITION_SUSPENDED, True, "Suspended", _SUSPENDED_WORDS))
+        changes.append(
+            Condition(ConditionType.SUSPENDED, True, SuspendedReason.SUSPENDED, _SUSPENDED_WORDS)
+        )
     elif is_paused:
-        changes.append(Condition(names.CONDITION_SUSPENDED, True, run.reason, run.message))
-    elif job.is_true(names.CONDITION_SUSPENDED):
+        changes.append(Condition(ConditionType.SUSPENDED, True, run.reason, run.message))
+    elif job.is_true(ConditionType.SUSPENDED):
         changes.append(_RESUMED)
     return changes
 
 
 def _progressing(job: Job, counts: NodeCounts, run: RunState, blocker: Blocker | None) -> Condition:
-    type_ = names.CONDITION_PROGRESSING
-    if run.state == RUN_SUCCEEDED:
-        return Condition(type_, False, "Completed", run.message)
-    if run.state == RUN_FAILED:
-        is_refused = blocker is not None and blocker.reason == POD_CHANGE_REFUSED
+    type_ = ConditionType.PROGRESSING
+    if run.state == RunOutcome.SUCCEEDED:
+        return Condition(type_, False, ProgressingReason.COMPLETED, run.message)
+    if run.state == RunOutcome.FAILED:
+        is_refused = blocker is not None and blocker.reason == ProgressingReason.POD_CHANGE_REFUSED
         words = f"{run.message}; {blocker.message}" if blocker and is_refused else run.message
-        return Condition(type_, False, "Failed", words)
+        return Condition(type_, False, ProgressingReason.FAILED, words)
     if blocker is not None:
         return Condition(type_, False, blocker.reason, blocker.message)
     if _is_paused(job, counts, run):
-        return Condition(type_, False, "Paused", progress_message(counts))
+        return Condition(type_, False, ProgressingReason.PAUSED, progress_message(counts))
     if not counts.desired_is_known:
-        return Condition(type_, True, "Starting", "creating the DaemonSet")
-    return Condition(type_, True, "NodesActive", progress_message(counts))
+        return Condition(type_, True, ProgressingReason.STARTING, "creating the DaemonSet")
+    return Condition(type_, True, ProgressingReason.NODES_ACTIVE, progress_message(counts))
 
 
 def _reported_nodes(job: Job, counts: NodeCounts) -> Mapping[str, Any]:
@@ -194,19 +213,22 @@ def _reported_nodes(job: Job, counts: NodeCounts) -> Mapping[str, Any]:
 
 def nodes_field(counts: NodeCounts) -> dict[str, Any]:
     """Return `status.nodes`. Nodes whose pod does not exist yet count as waiting."""
-    found = {state: counts.names(state) for state in (COMPLETED, FAILED, UNREACHABLE)}
+    found = {
+        state: counts.names(state)
+        for state in (NodeState.COMPLETED, NodeState.FAILED, NodeState.UNREACHABLE)
+    }
     fields: dict[str, Any] = {
         "desired": counts.desired,
-        "waiting": len(counts.names(WAITING)) + counts.missing,
-        "active": len(counts.names(ACTIVE)),
-        "completed": len(found[COMPLETED]),
-        "failed": len(found[FAILED]),
-        "unreachable": len(found[UNREACHABLE]),
+        "waiting": len(counts.names(NodeState.WAITING)) + counts.missing,
+        "active": len(counts.names(NodeState.ACTIVE)),
+        "completed": len(found[NodeState.COMPLETED]),
+        "failed": len(found[NodeState.FAILED]),
+        "unreachable": len(found[NodeState.UNREACHABLE]),
     }
     for state, key in (
-        (COMPLETED, "completedNames"),
-        (FAILED, "failedNames"),
-        (UNREACHABLE, "unreachableNames"),
+        (NodeState.COMPLETED, "completedNames"),
+        (NodeState.FAILED, "failedNames"),
+        (NodeState.UNREACHABLE, "unreachableNames"),
     ):
         if found[state]:
             fields[key] = fold(found[state])
@@ -246,20 +268,18 @@ def _is_paused(job: Job, counts: NodeCounts, run: RunState) -> bool:
     Users may add nodes once they read it. Until the DaemonSet controller has observed the gate, a
     new node would start its work.
     """
-    if run.state in {RUN_SUCCEEDED, RUN_FAILED} or (
-        not job.spec.suspend and run.state != RUN_PAUSED
-    ):
+    if run.has_ended or (not job.spec.suspend and run.state != RunOutcome.PAUSED):
         return False
-    return counts.new_pods_are_gated or job.is_true(names.CONDITION_SUSPENDED)
+    return counts.new_pods_are_gated or job.is_true(ConditionType.SUSPENDED)
 
 
 def _phase(job: Job, counts: NodeCounts, run: RunState) -> str:
-    if run.state == RUN_SUCCEEDED:
-        return names.PHASE_SUCCEEDED
-    if run.state == RUN_FAILED:
-        return names.PHASE_FAILED
+    if run.state == RunOutcome.SUCCEEDED:
+        return Phase.SUCCEEDED
+    if run.state == RunOutcome.FAILED:
+        return Phase.FAILED
     if _is_paused(job, counts, run):
-        return names.PHASE_PAUSED
-    if counts.names(ACTIVE, COMPLETED, FAILED):
-        return names.PHASE_RUNNING
-    return names.PHASE_PENDING
+        return Phase.PAUSED
+    if counts.names(NodeState.ACTIVE, NodeState.COMPLETED, NodeState.FAILED):
+        return Phase.RUNNING
+    return Phase.PENDING

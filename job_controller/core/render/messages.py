@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from daemonset_job.api.job import Job
+from daemonset_job.api.reasons import FailedReason
+from daemonset_job.api.states import NodeState
 from job_controller.core.state.node_counts import NodeCounts
-from job_controller.core.state.node_state import COMPLETED, FAILED, UNREACHABLE
 from job_controller.core.state.run_state import RunState
 from job_controller.core.text.fold_names import fold
 
@@ -20,9 +21,9 @@ def with_message(run: RunState, counts: NodeCounts, job: Job) -> RunState:
     """Return the run state with the message for its reason, unless it is recorded already."""
     if not run.reason or run.message:
         return run
-    if run.reason == "MaxFailedNodesExceeded":
+    if run.reason == FailedReason.MAX_FAILED_NODES_EXCEEDED:  # the same text if it is paused
         message = failure_message(counts, run.allowed)
-    elif run.reason == "DeadlineExceeded":
+    elif run.reason == FailedReason.DEADLINE_EXCEEDED:
         message = _deadline_message(counts, job)
     else:
         message = progress_message(counts)
@@ -31,13 +32,13 @@ def with_message(run: RunState, counts: NodeCounts, job: Job) -> RunState:
 
 def progress_message(counts: NodeCounts) -> str:
     """Return "2 of 3 nodes completed", and the failed and unreachable nodes."""
-    text = f"{len(counts.names(COMPLETED))} of {counts.desired} nodes completed"
+    text = f"{len(counts.names(NodeState.COMPLETED))} of {counts.desired} nodes completed"
     return text + _problem_suffix(counts)
 
 
 def failure_message(counts: NodeCounts, allowed: int) -> str:
     """Return the message of a run that failed or is paused because of its nodes."""
-    failed, unreachable = counts.names(FAILED), counts.names(UNREACHABLE)
+    failed, unreachable = counts.names(NodeState.FAILED), counts.names(NodeState.UNREACHABLE)
     parts = []
     if failed:
         told = "; ".join(f"{name} {counts.record(name).message}" for name in failed[:_LISTED_NODES])
@@ -54,13 +55,13 @@ def failure_message(counts: NodeCounts, allowed: int) -> str:
 
 
 def _deadline_message(counts: NodeCounts, job: Job) -> str:
-    done, seconds = len(counts.names(COMPLETED)), job.spec.active_deadline_seconds
+    done, seconds = len(counts.names(NodeState.COMPLETED)), job.spec.active_deadline_seconds
     return f"{done} of {counts.desired} nodes completed within activeDeadlineSeconds ({seconds} s)"
 
 
 def _problem_suffix(counts: NodeCounts) -> str:
     text = ""
-    for state, words in ((FAILED, "failed"), (UNREACHABLE, "unreachable")):
+    for state, words in ((NodeState.FAILED, "failed"), (NodeState.UNREACHABLE, "unreachable")):
         if found := counts.names(state):
             text += f", {len(found)} {words} ({fold(found, limit=200)})"
     return text

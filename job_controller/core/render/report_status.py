@@ -7,18 +7,16 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from daemonset_job.api import names
 from daemonset_job.api.job import Job
+from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.report import JobReport, NodeRecord, new_report
-from daemonset_job.api.report_summary import FINAL_REPORT_PHASES, PHASE_CANCELLED
+from daemonset_job.api.report_summary import FINAL_REPORT_PHASES
+from daemonset_job.api.states import FINAL_PHASES, ConditionType, NodeState, Phase
 from daemonset_job.api.times import parse_time
 from job_controller.core.render.timeline import build_timeline, drop_current_lines
-from job_controller.core.state.node_counts import NodeCounts, merge_evidence, merge_records
-from job_controller.core.state.node_state import ACTIVE, COMPLETED, FAILED, UNREACHABLE, WAITING
-from job_controller.core.state.snapshot import Snapshot
+from job_controller.core.state.node_counts import NodeCounts
+from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
-# A node that left the cluster, or the selection, after its task began and before it ended.
-REMOVED = "Removed"
 # An object of 1.5 MiB has more than enough room for them: about 1 KiB a node, ledger and record.
 NODES_PER_SHARD = 1000
 # The manifest has command and arguments too. If they are longer than this, they are not repeated.
@@ -66,7 +64,7 @@ def next_report_statuses(
     """
     reports = sorted(snapshot.reports, key=lambda report: report.shard)
     records = _next_records(snapshot, counts)
-    if job_status.get("phase") not in names.FINAL_PHASES:
+    if job_status.get("phase") not in FINAL_PHASES:
         records = {name: record for name, record in records.items() if _is_informative(record)}
     shares = _assign_to_shards(reports, records)
     return [
@@ -87,7 +85,9 @@ def _is_informative(record: NodeRecord) -> bool:
     Other nodes are only counted while a run is in progress. A large report is costly to write, and
     at the start of a run half of it would be such nodes. The final report has all nodes.
     """
-    return record.state != WAITING or bool(record.reason or record.attempts or record.active_since)
+    return record.state != NodeState.WAITING or bool(
+        record.reason or record.attempts or record.active_since
+    )
 
 
 def _to_raw(records: Mapping[str, NodeRecord]) -> dict[str, Any]:
@@ -100,11 +100,15 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
     for name, record in list(records.items()):
         if name in counts.nodes or name in counts.absent or not counts.is_exact:
             continue
-        if record.state in {ACTIVE, UNREACHABLE} or (record.state == WAITING and record.attempts):
+        if record.state in {NodeState.ACTIVE, NodeState.UNREACHABLE} or (
+            record.state == NodeState.WAITING and record.attempts
+        ):
             # It has begun, which still counts when it comes back.
             words = "the node left before its task had finished"
-            records[name] = replace(record, state=REMOVED, reason="NodeRemoved", message=words)
-        elif record.state not in {COMPLETED, FAILED, REMOVED}:
+            records[name] = replace(
+                record, state=NodeState.REMOVED, reason=NodeReason.NODE_REMOVED, message=words
+            )
+        elif record.state not in {NodeState.COMPLETED, NodeState.FAILED, NodeState.REMOVED}:
             del records[name]
     records.update(counts.absent)
     records.update({name: node.record for name, node in counts.nodes.items()})
@@ -160,10 +164,10 @@ def _summary(job_status: Mapping[str, Any], records: Mapping[str, NodeRecord]) -
 
 def _message(job_status: Mapping[str, Any]) -> str:
     by_type = {raw["type"]: raw for raw in job_status.get("conditions") or ()}
-    for type_ in (names.CONDITION_FAILED, names.CONDITION_COMPLETE):
+    for type_ in (ConditionType.FAILED, ConditionType.COMPLETE):
         if by_type.get(type_, {}).get("status") == "True":
             return str(by_type[type_].get("message") or "")
-    return str(by_type.get(names.CONDITION_PROGRESSING, {}).get("message") or "")
+    return str(by_type.get(ConditionType.PROGRESSING, {}).get("message") or "")
 
 
 def closed_status(report: JobReport) -> dict[str, Any] | None:
@@ -173,7 +177,7 @@ def closed_status(report: JobReport) -> dict[str, Any] | None:
     message = "the Job was deleted before the run had ended"
     return {
         **report.status,
-        "phase": PHASE_CANCELLED,
+        "phase": Phase.CANCELLED,
         "message": message,
         "timeline": [*drop_current_lines(report.status.get("timeline") or ()), message],
     }

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from daemonset_job.api import names
 from daemonset_job.api.report import NodeRecord
+from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import format_time, parse_time
-from job_controller.core.state.node_state import COMPLETED, FAILED
 from job_controller.core.text.fold_names import fold
 from job_controller.core.text.sanitize import single_line
 
@@ -22,6 +21,7 @@ _PROBLEMS_LIMIT = 8
 _NAMES_LIMIT = 160
 _LINE_LIMIT = 400
 _NOW = "now: "
+_END_WORDS: Mapping[str, str] = {Phase.SUCCEEDED: "succeeded", Phase.FAILED: "failed"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def _progress_lines(records: Mapping[str, NodeRecord]) -> list[_Line]:
     done = sorted(
         (record.finished_at, name)
         for name, record in records.items()
-        if record.state == COMPLETED and record.finished_at
+        if record.state == NodeState.COMPLETED and record.finished_at
     )
     if not done:
         return []
@@ -88,7 +88,9 @@ def _progress_lines(records: Mapping[str, NodeRecord]) -> list[_Line]:
     if len(done) == 1:
         return [_Line(parse_time(first_at), f"{first} completed")]
     words = f"{last} completed, the last of {len(done)}"
-    slowest = max((r.duration_seconds, n) for n, r in records.items() if r.state == COMPLETED)
+    slowest = max(
+        (r.duration_seconds, n) for n, r in records.items() if r.state == NodeState.COMPLETED
+    )
     if slowest[0]:
         words += f"; the slowest was {slowest[1]}, {_duration(slowest[0])}"
     return [
@@ -106,7 +108,7 @@ def _problem_lines(records: Mapping[str, NodeRecord]) -> list[_Line]:
     lines = []
     for (words, message), found in groups.items():
         finished = [records[name].finished_at for name in found if records[name].finished_at]
-        has_time = records[found[0]].state in {COMPLETED, FAILED}
+        has_time = records[found[0]].state in {NodeState.COMPLETED, NodeState.FAILED}
         moment = parse_time(min(finished, default="")) if has_time else None
         detail = f": {message}" if message else ""
         lines.append(_Line(moment, f"{fold(found, limit=_NAMES_LIMIT)} {words}{detail}"))
@@ -124,22 +126,22 @@ def _alteration_lines(conditions: Iterable[Mapping[str, Any]]) -> list[_Line]:
     return [
         _Line(parse_time(raw.get("lastTransitionTime")), str(raw.get("message") or ""))
         for raw in conditions
-        if raw.get("type") == names.CONDITION_ALTERED
+        if raw.get("type") == ConditionType.ALTERED
     ]
 
 
 def _outcome(record: NodeRecord) -> tuple[str, str] | None:
     """Return the outcome of a node and its message, None for a node without problems."""
     match record.state:
-        case "Failed":
+        case NodeState.FAILED:
             return "failed", record.message
-        case "Removed":
+        case NodeState.REMOVED:
             return "removed", record.message
-        case "Unreachable":
+        case NodeState.UNREACHABLE:
             return "unreachable", record.message
-        case "Completed" if record.attempts > 1:
+        case NodeState.COMPLETED if record.attempts > 1:
             return f"completed at attempt {record.attempts}", ""
-        case "Waiting" | "Active" if record.reason:
+        case NodeState.WAITING | NodeState.ACTIVE if record.reason:
             return "not completed", record.message
     return None
 
@@ -148,7 +150,7 @@ def _end_lines(summary: Mapping[str, Any], ended: datetime | None) -> list[_Line
     phase, message = summary.get("phase") or "", summary.get("message") or ""
     if ended is None:
         return [_Line(None, f"{phase}: {message}")] if message else []
-    words = {names.PHASE_SUCCEEDED: "succeeded", names.PHASE_FAILED: "failed"}.get(phase, phase)
+    words = _END_WORDS.get(phase, phase)
     return [_Line(ended, f"the run {words}: {message}")]
 
 

@@ -18,17 +18,11 @@ from daemonset_job.api import report
 from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.objects import Node, Pod
 from daemonset_job.api.report import Evidence, NodeRecord
+from daemonset_job.api.states import NodeState
 from daemonset_job.api.taints import Taint, untolerated
 from job_controller.core.state.first_seen import node_not_ready
-from job_controller.core.state.node_state import (
-    ACTIVE,
-    COMPLETED,
-    FAILED,
-    UNREACHABLE,
-    WAITING,
-    RunContext,
-    unreachable_reason,
-)
+from job_controller.core.state.node_context import RunContext
+from job_controller.core.state.node_unreachable import unreachable_reason
 from job_controller.core.state.snapshot import Snapshot
 
 
@@ -106,7 +100,9 @@ def tainted_with_pod(snapshot: Snapshot, pods_by_node: Mapping[str, Pod]) -> dic
 
 # States of nodes that have begun. A node that left, or failed before its task started, may come
 # back without its work being done.
-_BEGUN: Final = frozenset({ACTIVE, UNREACHABLE, FAILED, "Removed"})
+_BEGUN: Final = frozenset(
+    {NodeState.ACTIVE, NodeState.UNREACHABLE, NodeState.FAILED, NodeState.REMOVED}
+)
 
 
 def has_begun(record: NodeRecord | None) -> bool:
@@ -129,16 +125,19 @@ def assess_absent(
     """Return the record of a tainted node without a pod, and when time alone changes it."""
     known = record if record is not None and record.uid == node.uid else None
     if evidence is not None and evidence.is_completed and evidence.node_uid == node.uid:
-        return _completed(known or NodeRecord(node.uid, WAITING), evidence), None
+        return _completed(known or NodeRecord(node.uid, NodeState.WAITING), evidence), None
     assert known is not None
     if known.has_failed(context.retry):
         return known, None
-    was_unreachable = known.state == UNREACHABLE and known.retry == context.retry
-    if known.state not in {ACTIVE, WAITING, UNREACHABLE} or known.retry != context.retry:
+    was_unreachable = known.state == NodeState.UNREACHABLE and known.retry == context.retry
+    if (
+        known.state not in {NodeState.ACTIVE, NodeState.WAITING, NodeState.UNREACHABLE}
+        or known.retry != context.retry
+    ):
         # Removed, or failed before a retry: it is tried again as soon as it takes a pod.
         known = NodeRecord(
             uid=known.uid,
-            state=WAITING,
+            state=NodeState.WAITING,
             # At least one, to record that the node has begun: `Waiting` alone does not say so.
             attempts=max(known.attempts, 1),
             started_at=known.started_at,
@@ -151,7 +150,7 @@ def assess_absent(
     if context.now < limit and not was_unreachable:
         return known, limit
     reason, message = unreachable_reason(node, taint)
-    return replace(known, state=UNREACHABLE, reason=reason, message=message), None
+    return replace(known, state=NodeState.UNREACHABLE, reason=reason, message=message), None
 
 
 def _has_begun(node: Node, evidence: Evidence | None, record: NodeRecord | None) -> bool:
@@ -163,11 +162,11 @@ def _has_begun(node: Node, evidence: Evidence | None, record: NodeRecord | None)
 
 
 def _completed(record: NodeRecord, evidence: Evidence) -> NodeRecord:
-    if record.state == COMPLETED:
+    if record.state == NodeState.COMPLETED:
         return record
     return NodeRecord(
         uid=record.uid,
-        state=COMPLETED,
+        state=NodeState.COMPLETED,
         attempts=max(record.attempts, 1),
         started_at=record.started_at,
         finished_at=f"{evidence.completed_at[:19]}Z",

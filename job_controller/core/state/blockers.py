@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from daemonset_job.api import names
 from daemonset_job.api.job import Job
 from daemonset_job.api.objects import DaemonSet
+from daemonset_job.api.reasons import NodeReason, ProgressingReason
+from daemonset_job.api.states import ConditionType, NodeState
 from job_controller.core.desired.limits import (
     SPEC_LIMIT_BYTES,
     TERMS_LIMIT_BYTES,
@@ -15,40 +16,51 @@ from job_controller.core.desired.limits import (
     spec_bytes,
 )
 from job_controller.core.state.node_counts import NodeCounts
-from job_controller.core.state.node_state import ACTIVE, UNREACHABLE, WAITING
 from job_controller.core.state.snapshot import Snapshot
-from job_controller.core.state.validate import INVALID_TOKEN, find_token_error
+from job_controller.core.state.validate import find_token_error
 from job_controller.core.text.fold_names import fold
 from job_controller.core.text.sanitize import single_line
 
 # A refusal may list all violations of a policy, with the reason at the end. A condition has room.
 REFUSAL_LIMIT = 1024
-# A run can have this blocker after its end too: the deletion of its pods is refused.
-POD_CHANGE_REFUSED = "PodChangeRefused"
-FAILED_CREATE = "FailedCreate"
 # Reasons in a node's record that a person has to act on, the most important first. Each maps to the
 # condition's reason and to the words after "2 of 3 nodes".
 _NODE_BLOCKERS = {
-    "ImagePullFailed": ("ImagePullFailed", "{nodes} cannot pull the image"),
-    "ContainerStartFailed": ("ContainerStartFailed", "{nodes} cannot start the container"),
-    "PodRejected": ("PodRejected", "{nodes} reject the pod"),
-    "TaskNotStarted": ("TaskNotStarted", "{nodes} have not started the task"),
-    "ForeignSchedulingGate": (
-        "ForeignSchedulingGate",
+    NodeReason.IMAGE_PULL_FAILED: (
+        ProgressingReason.IMAGE_PULL_FAILED,
+        "{nodes} cannot pull the image",
+    ),
+    NodeReason.CONTAINER_START_FAILED: (
+        ProgressingReason.CONTAINER_START_FAILED,
+        "{nodes} cannot start the container",
+    ),
+    NodeReason.POD_REJECTED: (ProgressingReason.POD_REJECTED, "{nodes} reject the pod"),
+    NodeReason.TASK_NOT_STARTED: (
+        ProgressingReason.TASK_NOT_STARTED,
+        "{nodes} have not started the task",
+    ),
+    NodeReason.FOREIGN_SCHEDULING_GATE: (
+        ProgressingReason.FOREIGN_SCHEDULING_GATE,
         "{nodes} have pods with scheduling gates of another system",
     ),
-    "Unschedulable": ("Unschedulable", "{nodes} have no room for the pod"),
-    "NodeNotReady": ("NodesUnreachable", "{nodes} are unreachable"),
-    "NodeTainted": ("NodesUnreachable", "{nodes} have a taint that keeps the pod off"),
-    "Restarting": ("TaskFailing", "the task is failing and restarting on {nodes}"),
+    NodeReason.UNSCHEDULABLE: (ProgressingReason.UNSCHEDULABLE, "{nodes} have no room for the pod"),
+    NodeReason.NODE_NOT_READY: (ProgressingReason.NODES_UNREACHABLE, "{nodes} are unreachable"),
+    NodeReason.NODE_TAINTED: (
+        ProgressingReason.NODES_UNREACHABLE,
+        "{nodes} have a taint that keeps the pod off",
+    ),
+    NodeReason.RESTARTING: (
+        ProgressingReason.TASK_FAILING,
+        "the task is failing and restarting on {nodes}",
+    ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """A reason (CamelCase, for machines) and a message (for people)."""
+    """The reason and the message of `Progressing=False`."""
 
-    reason: str
+    reason: ProgressingReason
     message: str
 
 
@@ -76,7 +88,7 @@ def find_start_blocker(snapshot: Snapshot) -> Blocker | None:
     size = spec_bytes(snapshot.job)
     if size > SPEC_LIMIT_BYTES:
         return Blocker(
-            "SpecTooLarge",
+            ProgressingReason.SPEC_TOO_LARGE,
             f"spec without spec.nodes has {_kib(size)} as JSON, the limit is "
             f"{_kib(SPEC_LIMIT_BYTES)}: move long values to a ConfigMap or into the image",
         )
@@ -85,7 +97,7 @@ def find_start_blocker(snapshot: Snapshot) -> Blocker | None:
 
 def _token_blocker(snapshot: Snapshot) -> Blocker | None:
     error = find_token_error(snapshot)
-    return Blocker(INVALID_TOKEN, error) if error else None
+    return Blocker(ProgressingReason.INVALID_COMPLETION_TOKEN, error) if error else None
 
 
 def _terms_blocker(job: Job) -> Blocker | None:
@@ -93,7 +105,7 @@ def _terms_blocker(job: Job) -> Blocker | None:
     if size <= TERMS_LIMIT_BYTES:
         return None
     return Blocker(
-        "TooManyNodeSelectorTerms",
+        ProgressingReason.TOO_MANY_NODE_SELECTOR_TERMS,
         f"spec.nodes and the node affinity of spec.template make {count} nodeSelectorTerms of "
         f"{_kib(size)}, the limit is {_kib(TERMS_LIMIT_BYTES)}: name fewer nodes, or select them "
         "by label with spec.nodes.selector",
@@ -112,7 +124,7 @@ def _daemon_set_blocker(snapshot: Snapshot) -> Blocker | None:
         return excess
     if snapshot.daemon_set_refusal:
         return Blocker(
-            "DaemonSetRefused",
+            ProgressingReason.DAEMON_SET_REFUSED,
             "the API server refuses the DaemonSet: "
             f"{single_line(snapshot.daemon_set_refusal, REFUSAL_LIMIT)}",
         )
@@ -123,12 +135,12 @@ def _write_blocker(snapshot: Snapshot) -> Blocker | None:
     """Return which other writes the API server refuses (quota, admission policy, size)."""
     if snapshot.report_refusal:
         return Blocker(
-            "ReportRefused",
+            ProgressingReason.REPORT_REFUSED,
             "the API server refuses the JobReport: "
             f"{single_line(snapshot.report_refusal, REFUSAL_LIMIT)}",
         )
     words = _refused_pod_changes(snapshot)
-    return Blocker(POD_CHANGE_REFUSED, words) if words else None
+    return Blocker(ProgressingReason.POD_CHANGE_REFUSED, words) if words else None
 
 
 def _refused_pod_changes(snapshot: Snapshot) -> str:
@@ -152,7 +164,7 @@ def _altered_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | None:
         return None
     name = snapshot.job.daemon_set_name
     return Blocker(
-        "DaemonSetAltered",
+        ProgressingReason.DAEMON_SET_ALTERED,
         f"another client changed the affinity, nodeSelector or tolerations of DaemonSet {name}; "
         "the controller is reverting that: if it keeps coming back, find and stop that client",
     )
@@ -161,11 +173,11 @@ def _altered_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | None:
 def _foreign_blocker(found: DaemonSet) -> Blocker:
     if found.owner_uid:
         return Blocker(
-            "PreviousRunEnding",
+            ProgressingReason.PREVIOUS_RUN_ENDING,
             f"DaemonSet {found.name} of an earlier Job of this name is still being deleted",
         )
     return Blocker(
-        "DaemonSetAlreadyExists",
+        ProgressingReason.DAEMON_SET_ALREADY_EXISTS,
         f"a DaemonSet {found.name} exists that is not this Job's: delete it, or create "
         "the Job under another name",
     )
@@ -177,7 +189,7 @@ def _placement_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | None
         return None
     if counts.desired == 0:
         return Blocker(
-            "NoMatchingNodes",
+            ProgressingReason.NO_MATCHING_NODES,
             "no node matches spec.nodes, or spec.template does not tolerate the nodes' taints; the "
             "Job waits for a matching node",
         )
@@ -186,7 +198,7 @@ def _placement_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | None
     stuck_nodes = _nodes_with_stuck_pod(snapshot, counts)
     if stuck_nodes and _lacks_pods(counts, stuck_nodes):
         return Blocker(
-            "NodesUnreachable",
+            ProgressingReason.NODES_UNREACHABLE,
             f"{len(stuck_nodes)} of {counts.desired} nodes cannot be reached "
             f"({fold(stuck_nodes, limit=200)}): "
             "their pods cannot finish terminating, and new ones are created only after that",
@@ -226,11 +238,16 @@ def _refused_pods_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | N
     if snapshot.failed_create_message:
         words = single_line(snapshot.failed_create_message, REFUSAL_LIMIT)
         return Blocker(
-            FAILED_CREATE, f"{count} of {counts.desired} pods cannot be created: {words}"
+            ProgressingReason.FAILED_CREATE,
+            f"{count} of {counts.desired} pods cannot be created: {words}",
         )
-    told = snapshot.job.condition(names.CONDITION_PROGRESSING)
-    if snapshot.failed_create_message is None and told is not None and told.reason == FAILED_CREATE:
-        return Blocker(FAILED_CREATE, told.message)
+    told = snapshot.job.condition(ConditionType.PROGRESSING)
+    if (
+        snapshot.failed_create_message is None
+        and told is not None
+        and told.reason == ProgressingReason.FAILED_CREATE
+    ):
+        return Blocker(ProgressingReason.FAILED_CREATE, told.message)
     return None
 
 
@@ -256,7 +273,7 @@ def _node_blocker(counts: NodeCounts) -> Blocker | None:
     by_reason: dict[str, list[str]] = defaultdict(list)
     open_ = {name: node.record for name, node in counts.nodes.items() if not node.replace_pod}
     for name, record in (*open_.items(), *counts.absent.items()):
-        if record.state in {WAITING, ACTIVE, UNREACHABLE}:
+        if record.state in {NodeState.WAITING, NodeState.ACTIVE, NodeState.UNREACHABLE}:
             by_reason[record.reason].append(name)
     for reason, (condition, words) in _NODE_BLOCKERS.items():
         if nodes := by_reason.get(reason):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from daemonset_job.api.objects import Container, Pod
+from daemonset_job.api.reasons import NodeReason
 from job_controller.core.text.sanitize import single_line
 
 # Why a task container that should start does not (kubernetes pkg/kubelet/images/types.go,
@@ -46,7 +47,7 @@ _STATUS_UNKNOWN: Final = "ContainerStatusUnknown"
 class Cause:
     """What keeps a task from running, as reason and message of its node's record."""
 
-    reason: str
+    reason: NodeReason
     message: str = ""
 
 
@@ -99,7 +100,7 @@ def ended_count(container: Container) -> int:
 def find_cause(pod: Pod) -> Cause | None:
     """Return what keeps the task from running, None if the pod does not say."""
     if pod.is_gated:
-        return Cause("SchedulingGated")
+        return Cause(NodeReason.SCHEDULING_GATED)
     if has_started(pod):
         return None if pod.is_disrupted else _creation_cause(pod) or _init_cause(pod)
     return _creation_cause(pod) or _pod_cause(pod)
@@ -110,7 +111,9 @@ def find_disruption(pod: Pod) -> Cause | None:
     if not pod.is_disrupted:
         return None
     cause = pod.disruption_reason or pod.reason
-    return Cause("Disrupted", single_line(f"the pod was disrupted ({cause}); a new pod follows"))
+    return Cause(
+        NodeReason.DISRUPTED, single_line(f"the pod was disrupted ({cause}); a new pod follows")
+    )
 
 
 def _creation_cause(pod: Pod) -> Cause | None:
@@ -119,9 +122,13 @@ def _creation_cause(pod: Pod) -> Cause | None:
     if container is None or container.state != "waiting":
         return None
     if container.reason in IMAGE_REASONS:
-        return Cause("ImagePullFailed", single_line(container.message or container.reason))
+        return Cause(
+            NodeReason.IMAGE_PULL_FAILED, single_line(container.message or container.reason)
+        )
     if container.reason in START_REASONS:
-        return Cause("ContainerStartFailed", single_line(container.message or container.reason))
+        return Cause(
+            NodeReason.CONTAINER_START_FAILED, single_line(container.message or container.reason)
+        )
     return None
 
 
@@ -132,16 +139,17 @@ def _pod_cause(pod: Pod) -> Cause | None:
     if pod.phase == "Failed":
         detail = f": {pod.message}" if pod.message else ""
         return Cause(
-            "PodRejected", single_line(f"the kubelet rejected the pod: {pod.reason}{detail}")
+            NodeReason.POD_REJECTED,
+            single_line(f"the kubelet rejected the pod: {pod.reason}{detail}"),
         )
     if blocked := _init_cause(pod):
         return blocked
     if pod.unschedulable_message:
-        return Cause("Unschedulable", single_line(pod.unschedulable_message))
+        return Cause(NodeReason.UNSCHEDULABLE, single_line(pod.unschedulable_message))
     if pod.gates:
         gates = single_line(", ".join(sorted(pod.gates)), 200)
         words = f"the pod has a scheduling gate of another system: {gates}"
-        return Cause("ForeignSchedulingGate", words)
+        return Cause(NodeReason.FOREIGN_SCHEDULING_GATE, words)
     return None
 
 
@@ -149,4 +157,4 @@ def _init_cause(pod: Pod) -> Cause | None:
     """Return which init container fails, None while another one is at work."""
     if not pod.init_failure or pod.has_init_running or not is_start_pending(pod):
         return None
-    return Cause("ContainerStartFailed", single_line(pod.init_failure))
+    return Cause(NodeReason.CONTAINER_START_FAILED, single_line(pod.init_failure))

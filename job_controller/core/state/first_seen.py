@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from daemonset_job.api.objects import Node, Pod
+from daemonset_job.api.reasons import NodeReason
 from job_controller.core.state.causes import (
     ended_count,
     find_cause,
@@ -31,10 +32,10 @@ REJECTED: Final = "rejected"
 UNSCHEDULABLE: Final = "unschedulable"
 # The kinds of causes that keep a task from starting, by reason. Each kind has its own timer.
 _KINDS: Final = {
-    "ImagePullFailed": BLOCKED,
-    "ContainerStartFailed": BLOCKED,
-    "PodRejected": REJECTED,
-    "Unschedulable": UNSCHEDULABLE,
+    NodeReason.IMAGE_PULL_FAILED: BLOCKED,
+    NodeReason.CONTAINER_START_FAILED: BLOCKED,
+    NodeReason.POD_REJECTED: REJECTED,
+    NodeReason.UNSCHEDULABLE: UNSCHEDULABLE,
 }
 # A cause that keeps a task from starting may be gone for a moment: between a rejected pod and the
 # next one, between two tries of a failed init container, or while a node is not Ready. A gap up to

@@ -6,36 +6,39 @@ is deleted only when both counts agree. Two programs make them from the same clu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
 
-from daemonset_job.api import report
-from daemonset_job.api.affinity import NodeAffinity
-from daemonset_job.api.job import Job
-from daemonset_job.api.objects import DaemonSet, Node, Pod
-from daemonset_job.api.report import Evidence, NodeRecord
-from daemonset_job.api.taints import untolerated
+from daemonset_job.api.objects import Pod
+from daemonset_job.api.report import NodeRecord
+from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import parse_time
-from job_controller.core.desired.daemon_set import build_pod_template, has_same_placement
-from job_controller.core.desired.limits import has_too_many_terms
 from job_controller.core.state.absence import (
-    Absence,
     assess_absent,
     find_absence,
     has_begun,
     tainted_with_pod,
 )
-from job_controller.core.state.first_seen import pod_without_node
-from job_controller.core.state.node_state import COMPLETED, WAITING, NodeInputs, RunContext
-from job_controller.core.state.snapshot import Snapshot
-
-# A pod may wait to be scheduled to a node that is not in the cache. After this time the node is
-# taken for deleted, and not for too new for the cache. If it exists after all, the DaemonSet
-# controller creates the pod again. Its task has not started.
-NODE_GONE_AFTER: Final = timedelta(seconds=30)
+from job_controller.core.state.desired_count import (
+    add_absent,
+    agrees_with_daemon_set,
+    count_desired,
+    find_completed_without_pod,
+    has_desired_placement,
+    matching_nodes,
+    observed_daemon_set,
+)
+from job_controller.core.state.node_context import NodeInputs, RunContext
+from job_controller.core.state.node_pods import (
+    current_pods,
+    find_orphans,
+    is_kept_off_by_taint,
+    is_older_than_node,
+    terminating_nodes,
+)
+from job_controller.core.state.node_state import assess_node
+from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +60,9 @@ class DesiredNode:
         return self.record.uid
 
     @property
-    def state(self) -> str:
-        """The state of the node, one of `node_state.STATES`."""
-        return WAITING if self.replace_pod else self.record.state
+    def state(self) -> NodeState:
+        """The state of the node; `Waiting` while its pod is to be replaced."""
+        return NodeState.WAITING if self.replace_pod else self.record.state
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +110,13 @@ class NodeCounts:
     has_unrecorded_start: bool = False
     wake_at: datetime | None = None
 
-    def names(self, *states: str) -> list[str]:
+    def names(self, *states: NodeState) -> list[str]:
         """Return the names of the nodes in those states, sorted."""
         found = {name for name, node in self.nodes.items() if node.state in states}
         found |= {name for name, record in self.absent.items() if record.state in states}
-        return sorted(found | self.completed_without_pod if COMPLETED in states else found)
+        return sorted(
+            found | self.completed_without_pod if NodeState.COMPLETED in states else found
+        )
 
     def record(self, name: str) -> NodeRecord:
         """Return the record of a node that is in `nodes` or `absent`."""
@@ -127,9 +132,9 @@ class NodeCounts:
     @property
     def is_complete(self) -> bool:
         """Whether every desired node is completed, and there is at least one."""
-        return self.is_settled(COMPLETED)
+        return self.is_settled(NodeState.COMPLETED)
 
-    def is_settled(self, *states: str) -> bool:
+    def is_settled(self, *states: NodeState) -> bool:
         """Return whether all desired nodes are in those states, and there is at least one."""
         return (
             self.is_exact
@@ -167,14 +172,16 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
     has_unrecorded_start = False
     for name, pod in pods_by_node.items():
         node = snapshot.nodes[name]
-        if is_older_than_node(pod, node) or _is_kept_off_by_taint(snapshot, pod, node):
+        if is_older_than_node(pod, node) or is_kept_off_by_taint(snapshot, pod, node):
             surplus_pods.append(pod)
             continue
         evidence = ledger.get(name)
         if evidence is not None and evidence.node_uid != node.uid:
             evidence = None
         record = records.get(name)
-        assessment = context.assess_node(NodeInputs(node, pod, evidence, record, tainted.get(name)))
+        assessment = assess_node(
+            context, NodeInputs(node, pod, evidence, record, tainted.get(name))
+        )
         nodes[name] = DesiredNode(
             name, assessment.record, pod, assessment.replace_pod, assessment.delete_pod
         )
@@ -183,7 +190,7 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
         if not node.ready or pod.is_disrupted or pod.is_terminal:
             is_recorded = has_begun(record if record and record.uid == node.uid else None)
             has_unrecorded_start |= has_begun(assessment.record) and not is_recorded
-    orphans, stray_at = _orphans(snapshot, ledger.keys() | records.keys(), now)
+    orphans, stray_at = find_orphans(snapshot, ledger.keys() | records.keys(), now)
     surplus_pods += orphans
     if stray_at is not None:
         wakes.append(stray_at)
@@ -195,16 +202,16 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
         )
         if wake_at is not None:
             wakes.append(wake_at)
-    terminating = _terminating_nodes(snapshot, pods_by_node)
-    matching = _matching_nodes(snapshot, (*pods_by_node, *terminating))
+    terminating = terminating_nodes(snapshot, pods_by_node)
+    matching = matching_nodes(snapshot, (*pods_by_node, *terminating))
     present = pods_by_node.keys() | (terminating & matching)
-    desired = _add_absent(
-        _count_desired(daemon_set, terminating - matching), snapshot, absence, present
+    desired = add_absent(
+        count_desired(daemon_set, terminating - matching), snapshot, absence, present
     )
     # `applied` is the DaemonSet if its controller has observed the apply of the Job's `spec.nodes`.
     # `placed` is the same object if nobody has changed the placement since.
-    applied = _observed_daemon_set(job, daemon_set)
-    placed = applied if applied is not None and _has_desired_placement(snapshot, applied) else None
+    applied = observed_daemon_set(job, daemon_set)
+    placed = applied if applied is not None and has_desired_placement(snapshot, applied) else None
     return NodeCounts(
         nodes=nodes,
         desired=desired,
@@ -212,11 +219,11 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
         and not surplus_pods
         # Nothing keeps a pod off them, and the DaemonSet controller has yet to count them.
         and not absence.uncounted
-        and _agrees_with_daemon_set(placed, pods_by_node, terminating)
+        and agrees_with_daemon_set(placed, pods_by_node, terminating)
         # The DaemonSet controller is about to delete a pod whose node does not match.
         and matching == pods_by_node.keys(),
         absent=absent,
-        completed_without_pod=_completed_without_pod(
+        completed_without_pod=find_completed_without_pod(
             snapshot, ledger, nodes.keys() | absent.keys(), desired - len(nodes) - len(absent)
         ),
         surplus_pods=tuple(surplus_pods),
@@ -229,190 +236,3 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
         has_unrecorded_start=has_unrecorded_start,
         wake_at=min(wakes, default=None),
     )
-
-
-def current_pods(snapshot: Snapshot) -> dict[str, Pod]:
-    """Return the current pod of each existing node, by the node's name; none being deleted.
-
-    For a moment a node can have two pods: a replacement and a pod that is about to be removed. The
-    younger one is the current one.
-    """
-    return {
-        pod.node_name: pod
-        for pod in sorted(snapshot.pods, key=_age)
-        if not pod.is_terminating and pod.node_name in snapshot.nodes
-    }
-
-
-def stray_pods(snapshot: Snapshot) -> list[Pod]:
-    """Return the pods that wait to be scheduled to a node that does not exist."""
-    return [
-        pod
-        for pod in snapshot.pods
-        if pod.node_name
-        and not (pod.is_scheduled or pod.is_terminating)
-        and pod.node_name not in snapshot.nodes
-    ]
-
-
-def _orphans(
-    snapshot: Snapshot, known: AbstractSet[str], now: datetime
-) -> tuple[list[Pod], datetime | None]:
-    """Return the pods that wait for a deleted node, and when there may be more.
-
-    The DaemonSet controller does not handle the deletion of nodes (addNode and updateNode in
-    kubernetes pkg/controller/daemon). It counts such a node until a pod of the DaemonSet changes. A
-    node without a record, not in `known`, may be too new for the cache of nodes, so it gets some
-    time. It may also have been deleted while this process was not running.
-    """
-    orphans: list[Pod] = []
-    later: list[datetime] = []
-    for pod in stray_pods(snapshot):
-        sighting = snapshot.seen.get(pod_without_node(pod))
-        decidable_at = (sighting.first if sighting is not None else now) + NODE_GONE_AFTER
-        if pod.node_name in known or now >= decidable_at:
-            orphans.append(pod)
-        else:
-            later.append(decidable_at)
-    return orphans, min(later, default=None)
-
-
-def _terminating_nodes(snapshot: Snapshot, pods_by_node: Mapping[str, Pod]) -> frozenset[str]:
-    """Return the nodes whose only pod is being deleted and has not ended."""
-    return frozenset(
-        pod.node_name
-        for pod in snapshot.pods
-        if pod.is_terminating
-        and not pod.is_terminal
-        and pod.node_name in snapshot.nodes
-        and pod.node_name not in pods_by_node
-    )
-
-
-def _observed_daemon_set(job: Job, daemon_set: DaemonSet | None) -> DaemonSet | None:
-    """Return the DaemonSet if its controller has observed the Job's newest spec.nodes."""
-    if daemon_set is None or not daemon_set.is_observed:
-        return None
-    if daemon_set.nodes_hash != job.nodes_hash or has_too_many_terms(job):
-        return None
-    return daemon_set
-
-
-def _has_desired_placement(snapshot: Snapshot, daemon_set: DaemonSet) -> bool:
-    """Return whether the DaemonSet still selects the Job's nodes."""
-    template = build_pod_template(snapshot.job, gated=True, settings=snapshot.settings)
-    return has_same_placement(daemon_set, {"spec": {"template": template}})
-
-
-def _agrees_with_daemon_set(
-    daemon_set: DaemonSet, pods_by_node: Mapping[str, Pod], terminating: frozenset[str]
-) -> bool:
-    """Return whether the cached pods are those that the DaemonSet controller counted last.
-
-    Its counters are nodes that should run a pod (desired), those of them with one (scheduled), and
-    nodes with a pod that they should not have (misscheduled); see `api.objects.DaemonSet`. Equal
-    numbers alone prove nothing: a desired node without a pod and another node with a pod that it
-    should not have add up to the same number.
-    """
-    return (
-        daemon_set.scheduled == daemon_set.desired
-        and len(pods_by_node) + len(terminating) == daemon_set.scheduled + daemon_set.misscheduled
-    )
-
-
-def _matching_nodes(snapshot: Snapshot, names: Iterable[str]) -> frozenset[str]:
-    """Return the nodes whose labels and names match the DaemonSet's node selection."""
-    daemon_set = snapshot.owned_daemon_set
-    if daemon_set is None:
-        return frozenset()
-    affinity = NodeAffinity(daemon_set.pod_spec)
-    return frozenset(name for name in names if affinity.matches(name, snapshot.nodes[name].labels))
-
-
-def _count_desired(daemon_set: DaemonSet | None, unwanted: frozenset[str]) -> int:
-    """Return how many nodes are desired.
-
-    `unwanted` are the nodes whose pod is being deleted because they no longer match. They count as
-    misscheduled until the pod is gone.
-    """
-    if daemon_set is None:
-        return 0
-    return daemon_set.desired + max(daemon_set.misscheduled - len(unwanted), 0)
-
-
-def _add_absent(
-    counted: int, snapshot: Snapshot, absence: Absence, present: AbstractSet[str]
-) -> int:
-    """Return how many nodes are desired, the absent ones included.
-
-    `counted` is the DaemonSet's count, `present` are the nodes with a pod. A DaemonSet's count that
-    is out of date may include an absent node.
-    """
-    daemon_set = snapshot.owned_daemon_set
-    if daemon_set is None or not (absence.tainted or absence.uncounted):
-        return counted
-    without_pod = max(daemon_set.desired - daemon_set.scheduled, len(absence.uncounted))
-    return max(counted, len(present | absence.tainted.keys()) + without_pod)
-
-
-def _completed_without_pod(
-    snapshot: Snapshot, ledger: Mapping[str, Evidence], known: AbstractSet[str], room: int
-) -> frozenset[str]:
-    """Return the completed nodes without a pod, at most `room` of them.
-
-    `known` are the nodes that are counted already. It is not known which of the others are desired.
-    A completed node without a pod counts as long as the number of desired nodes leaves room.
-    """
-    if room <= 0:
-        return frozenset()
-    found = {
-        name
-        for name, evidence in ledger.items()
-        if name not in known
-        and evidence.is_completed
-        and (node := snapshot.nodes.get(name)) is not None
-        and node.uid == evidence.node_uid
-    }
-    # A pod that is being deleted on a node that has not completed takes up room: another pod
-    # follows it. If the node is no longer desired, there is room once the pod is gone.
-    ending = {pod.node_name for pod in snapshot.pods if pod.is_terminating}
-    room -= len(ending - known - found)
-    return frozenset(sorted(found)[: max(room, 0)])
-
-
-def merge_evidence(snapshot: Snapshot) -> dict[str, Evidence]:
-    """Return the ledger of the Job, all shards as one: node name to evidence."""
-    return report.merge_evidence(snapshot.reports)
-
-
-def merge_records(snapshot: Snapshot) -> dict[str, NodeRecord]:
-    """Return the record of each node, all shards as one."""
-    return report.merge_records(snapshot.reports)
-
-
-def is_older_than_node(pod: Pod, node: Node) -> bool:
-    """Return whether the pod is older than its node, so that it belongs to an earlier one."""
-    return (
-        pod.created_at is not None
-        and node.created_at is not None
-        and pod.created_at < node.created_at
-    )
-
-
-def _is_kept_off_by_taint(snapshot: Snapshot, pod: Pod, node: Node) -> bool:
-    """Return whether the pod waits to be scheduled to a node whose taints it does not tolerate.
-
-    The node got the taint after the pod was created. The DaemonSet controller would not create
-    the pod now, but does not delete it. Once deleted, it is created again when the taint is gone.
-    Taints for a condition of the node (not-ready, unreachable, network-unavailable) do not count:
-    such a node is desired, and unreachable.
-    """
-    daemon_set = snapshot.owned_daemon_set
-    if pod.is_scheduled or not node.taints or daemon_set is None:
-        return False
-    taints = untolerated(node.taints, daemon_set.pod_spec)
-    return not all(taint.is_condition for taint in taints)
-
-
-def _age(pod: Pod) -> tuple[float, str]:
-    return (pod.created_at.timestamp() if pod.created_at else 0.0, pod.uid)

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from enum import StrEnum
 
-from daemonset_job.api import names
+from daemonset_job.api.choices import FailureAction
 from daemonset_job.api.job import Job
+from daemonset_job.api.reasons import CompleteReason, FailedReason, SuspendedReason
+from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import parse_time
 from job_controller.core.state.node_counts import NodeCounts
-from job_controller.core.state.node_state import COMPLETED, FAILED, UNREACHABLE
 from job_controller.core.state.snapshot import Snapshot
 
-RUN_IN_PROGRESS: Final = "Running"
-RUN_PAUSED: Final = "Paused"
-RUN_SUCCEEDED: Final = "Succeeded"
-RUN_FAILED: Final = "Failed"
+
+class RunOutcome(StrEnum):
+    """What has become of the run so far."""
+
+    IN_PROGRESS = "Running"
+    PAUSED = "Paused"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +32,16 @@ class RunState:
     nodes may fail. `wake_at` is when the state may change without an event.
     """
 
-    state: str
+    state: RunOutcome
     reason: str = ""
     message: str = ""
     allowed: int = 0
     wake_at: datetime | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the run has succeeded or failed."""
+        return self.state in {RunOutcome.SUCCEEDED, RunOutcome.FAILED}
 
 
 def evaluate_run(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> RunState:
@@ -41,17 +51,17 @@ def evaluate_run(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> RunSt
     because it lacks nodes or pods: it waits, and its status says for what.
     """
     job = snapshot.job
-    if job.is_true(names.CONDITION_COMPLETE):
-        return _recorded_state(job, names.CONDITION_COMPLETE, RUN_SUCCEEDED)
+    if job.is_true(ConditionType.COMPLETE):
+        return _recorded_state(job, ConditionType.COMPLETE, RunOutcome.SUCCEEDED)
     if (
-        job.is_true(names.CONDITION_FAILED)
+        job.is_true(ConditionType.FAILED)
         and job.status.get("observedRetry", "") == job.retry_request
     ):
-        return _recorded_state(job, names.CONDITION_FAILED, RUN_FAILED)
+        return _recorded_state(job, ConditionType.FAILED, RunOutcome.FAILED)
     run = _evaluate_unfinished(snapshot, counts, now)
-    if run.state == RUN_SUCCEEDED and snapshot.report_refusal:
+    if run.state == RunOutcome.SUCCEEDED and snapshot.report_refusal:
         # The report outlives the Job, so it has to be complete before the Job is.
-        return RunState(RUN_IN_PROGRESS)
+        return RunState(RunOutcome.IN_PROGRESS)
     return run
 
 
@@ -59,16 +69,16 @@ def _evaluate_unfinished(snapshot: Snapshot, counts: NodeCounts, now: datetime) 
     """Return the state of a run whose end is not recorded."""
     job = snapshot.job
     if counts.is_complete:
-        return RunState(RUN_SUCCEEDED, "AllNodesCompleted")
+        return RunState(RunOutcome.SUCCEEDED, CompleteReason.ALL_NODES_COMPLETED)
     return (
         _by_report(snapshot)
         or _by_nodes(job, counts)
         or _by_deadline(job, now)
-        or RunState(RUN_IN_PROGRESS, wake_at=deadline(job, now))
+        or RunState(RunOutcome.IN_PROGRESS, wake_at=deadline(job, now))
     )
 
 
-def _recorded_state(job: Job, type_: str, state: str) -> RunState:
+def _recorded_state(job: Job, type_: ConditionType, state: RunOutcome) -> RunState:
     condition = job.condition(type_)
     assert condition is not None
     return RunState(state, condition.reason, condition.message)
@@ -82,13 +92,17 @@ def _by_report(snapshot: Snapshot) -> RunState | None:
     count: the Job was changed in between.
     """
     first = snapshot.first_report
-    if first is None or first.status.get("phase") != names.PHASE_SUCCEEDED:
+    if first is None or first.status.get("phase") != Phase.SUCCEEDED:
         return None
     if first.status.get("observedGeneration", snapshot.job.generation) != snapshot.job.generation:
         return None
     failed = (first.status.get("nodes") or {}).get("failed")
-    reason = "CompletedWithinFailureLimit" if failed else "AllNodesCompleted"
-    return RunState(RUN_SUCCEEDED, reason, str(first.status.get("message") or ""))
+    reason = (
+        CompleteReason.COMPLETED_WITHIN_FAILURE_LIMIT
+        if failed
+        else CompleteReason.ALL_NODES_COMPLETED
+    )
+    return RunState(RunOutcome.SUCCEEDED, reason, str(first.status.get("message") or ""))
 
 
 def _by_nodes(job: Job, counts: NodeCounts) -> RunState | None:
@@ -99,29 +113,31 @@ def _by_nodes(job: Job, counts: NodeCounts) -> RunState | None:
     """
     if not counts.desired_is_known or not counts.nodes_spec_is_applied:
         return None
-    failed, unreachable = counts.names(FAILED), counts.names(UNREACHABLE)
+    failed, unreachable = counts.names(NodeState.FAILED), counts.names(NodeState.UNREACHABLE)
     policy = job.spec.failure_policy
     # The DaemonSet may be newer than the caches of nodes and pods. A node that failed and was then
     # deleted is still a failure among the earlier number of nodes.
     desired = max(counts.desired, len(counts.nodes) + len(counts.absent))
     allowed = allowed_failures(policy.max_failed_nodes, desired)
     over = len(failed) + len(unreachable) > allowed
-    if policy.action == "FailFast" and over:
-        return RunState(RUN_FAILED, "MaxFailedNodesExceeded", allowed=allowed)
-    if policy.action == "Pause" and over:
-        return RunState(RUN_PAUSED, "MaxFailedNodesExceeded", allowed=allowed)
-    if not counts.is_settled(COMPLETED, FAILED):
+    if policy.action == FailureAction.FAIL_FAST and over:
+        return RunState(RunOutcome.FAILED, FailedReason.MAX_FAILED_NODES_EXCEEDED, allowed=allowed)
+    if policy.action == FailureAction.PAUSE and over:
+        return RunState(
+            RunOutcome.PAUSED, SuspendedReason.MAX_FAILED_NODES_EXCEEDED, allowed=allowed
+        )
+    if not counts.is_settled(NodeState.COMPLETED, NodeState.FAILED):
         return None
     if over:
-        return RunState(RUN_FAILED, "MaxFailedNodesExceeded", allowed=allowed)
-    return RunState(RUN_SUCCEEDED, "CompletedWithinFailureLimit")
+        return RunState(RunOutcome.FAILED, FailedReason.MAX_FAILED_NODES_EXCEEDED, allowed=allowed)
+    return RunState(RunOutcome.SUCCEEDED, CompleteReason.COMPLETED_WITHIN_FAILURE_LIMIT)
 
 
 def _by_deadline(job: Job, now: datetime) -> RunState | None:
     limit = deadline(job, now)
     if limit is None or now < limit:
         return None
-    return RunState(RUN_FAILED, "DeadlineExceeded")
+    return RunState(RunOutcome.FAILED, FailedReason.DEADLINE_EXCEEDED)
 
 
 def deadline(job: Job, now: datetime) -> datetime | None:
@@ -136,7 +152,7 @@ def deadline(job: Job, now: datetime) -> datetime | None:
     if seconds is None or began is None or job.spec.suspend:
         return None
     for raw in job.status.get("conditions") or ():
-        if raw.get("type") in {names.CONDITION_SUSPENDED, names.CONDITION_FAILED}:
+        if raw.get("type") in {ConditionType.SUSPENDED, ConditionType.FAILED}:
             moved = parse_time(raw.get("lastTransitionTime"))
             if raw.get("status") == "True":
                 began = now

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from daemonset_job.api import report
 from daemonset_job.api.job import Job
 from daemonset_job.api.objects import DaemonSet, Node, Pod
-from daemonset_job.api.report import JobReport
+from daemonset_job.api.report import Evidence, JobReport, NodeRecord
 from job_controller.core.settings import Settings
 from job_controller.core.state.first_seen import Sightings
 
@@ -68,3 +69,13 @@ class Snapshot:
         if found is None or found.owner_uid != self.job.uid or found.is_terminating:
             return None
         return found
+
+
+def merge_evidence(snapshot: Snapshot) -> dict[str, Evidence]:
+    """Return the ledger of the Job, all shards as one: node name to evidence."""
+    return report.merge_evidence(snapshot.reports)
+
+
+def merge_records(snapshot: Snapshot) -> dict[str, NodeRecord]:
+    """Return the record of each node, all shards as one."""
+    return report.merge_records(snapshot.reports)

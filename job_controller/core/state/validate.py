@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from daemonset_job.api.tokens import check_tokens
 from job_controller.core.state.snapshot import Snapshot
 from job_controller.core.text.sanitize import single_line
 
-# The reason of the condition, and of the event, that says so.
-INVALID_TOKEN: Final = "InvalidCompletionToken"  # noqa: S105 - no secret
 # A pattern of the CRD's largest size fits, with the words about it.
 _ERROR_LIMIT = 1024
 

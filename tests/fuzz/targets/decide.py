@@ -10,8 +10,8 @@ from job_controller.core.decide import decide
 from job_controller.core.plan import WriteReportStatus, WriteStatus
 from job_controller.core.state.absence import find_tainted
 from job_controller.core.state.first_seen import ObservedObjects, update_sightings
-from job_controller.core.state.node_counts import current_pods, merge_records
-from job_controller.core.state.snapshot import Snapshot
+from job_controller.core.state.node_pods import current_pods
+from job_controller.core.state.snapshot import Snapshot, merge_records
 from tests.fuzz.both_caches import controller_caches, give
 from tests.fuzz.raw_objects import DAEMON_SET, JOB, NODE, POD, REPORT, STAGES, Raw, read_stage
 from tests.fuzz.source import Source

@@ -17,7 +17,8 @@ from job_controller.core.state.first_seen import (
     node_not_ready,
     update_sightings,
 )
-from job_controller.core.state.node_counts import count_nodes, current_pods
+from job_controller.core.state.node_counts import count_nodes
+from job_controller.core.state.node_pods import current_pods
 from tests.unit.builders import (
     NOW,
     START,

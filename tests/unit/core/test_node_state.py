@@ -10,7 +10,8 @@ from daemonset_job.api.objects import Container
 from daemonset_job.api.report import Evidence, NodeRecord
 from job_controller.core.settings import Timeouts
 from job_controller.core.state.first_seen import ObservedObjects, update_sightings
-from job_controller.core.state.node_state import NodeInputs, RunContext
+from job_controller.core.state.node_context import NodeInputs, RunContext
+from job_controller.core.state.node_state import assess_node
 from tests.unit.builders import NOW, START, done, gated_pod, make_node, make_pod
 
 SPEC = JobSpec(image="i", backoff_limit=1)
@@ -30,7 +31,7 @@ def assess(
     context = RunContext(
         spec, retry, Timeouts(start_seconds=300, unreachable_seconds=60), now, sightings
     )
-    return context.assess_node(NodeInputs(node, pod, evidence, record))
+    return assess_node(context, NodeInputs(node, pod, evidence, record))
 
 
 def with_container(**changes):
@@ -375,7 +376,7 @@ def test_a_rejected_pod_is_told_while_the_next_one_waits_at_its_gate():
     before = update_sightings({}, ObservedObjects({"a": rejected}, {"a": node}), NOW)
     seen = update_sightings(before, ObservedObjects({"a": gated_pod("a")}, {"a": node}), NOW)
     context = RunContext(SPEC, "", Timeouts(), NOW, seen)
-    assessment = context.assess_node(NodeInputs(node, gated_pod("a"), record=first))
+    assessment = assess_node(context, NodeInputs(node, gated_pod("a"), record=first))
     assert (assessment.record.reason, assessment.record.message) == (first.reason, first.message)
     assert assessment.wake_at == NOW + timedelta(seconds=60)
     assert assess(gated_pod("a"), record=first).record.reason == "SchedulingGated"
@@ -450,13 +451,13 @@ def test_back_off_between_container_creations_changes_nothing():
     for seconds in (100, 299):
         now = NOW + timedelta(seconds=seconds)
         seen = update_sightings(seen, ObservedObjects({"a": crashed()}, {"a": node}), now)
-        assessment = RunContext(spec, "", Timeouts(), now, seen).assess_node(
-            NodeInputs(node, crashed(), record=told)
+        assessment = assess_node(
+            RunContext(spec, "", Timeouts(), now, seen), NodeInputs(node, crashed(), record=told)
         )
         assert (assessment.record, assessment.wake_at) == (told, NOW + timedelta(seconds=300))
     now = NOW + timedelta(seconds=300)
-    assessment = RunContext(spec, "", Timeouts(), now, seen).assess_node(
-        NodeInputs(node, crashed(), record=told)
+    assessment = assess_node(
+        RunContext(spec, "", Timeouts(), now, seen), NodeInputs(node, crashed(), record=told)
     )
     assert (assessment.record.state, assessment.record.reason) == ("Failed", "ImagePullFailed")
     again = assess(crashed(restarts=1), spec=spec, record=told).record
@@ -535,11 +536,8 @@ def test_a_failure_to_start_from_before_a_retry_does_not_swallow_it():
     for seconds, state in ((0, "Waiting"), (299, "Waiting"), (300, "Failed")):
         now = NOW + timedelta(seconds=seconds)
         seen = update_sightings(seen, ObservedObjects({"a": pod}, {"a": node}, retry="again"), now)
-        record = (
-            RunContext(SPEC, "again", Timeouts(), now, seen)
-            .assess_node(NodeInputs(node, pod, None, record))
-            .record
-        )
+        context = RunContext(SPEC, "again", Timeouts(), now, seen)
+        record = assess_node(context, NodeInputs(node, pod, None, record)).record
         assert record.state == state
 
 

@@ -9,6 +9,7 @@ from daemonset_job.api import names
 from daemonset_job.api.job import FailurePolicy, NodeSelection
 from daemonset_job.api.objects import Container
 from daemonset_job.api.report import NodeRecord
+from daemonset_job.api.states import ConditionType
 from daemonset_job.api.taints import Taint
 from daemonset_job.api.times import format_time
 from job_controller.core.decide import decide
@@ -380,7 +381,7 @@ def test_recorded_end_of_an_older_spec_does_not_end_this_run():
     cluster.job = replace(before, generation=2)
     again = NOW + timedelta(hours=2)
     run(cluster, again)
-    assert cluster.job.is_true(names.CONDITION_COMPLETE)
+    assert cluster.job.is_true(ConditionType.COMPLETE)
     assert completion_time(cluster) == format_time(again)
 
 
@@ -409,7 +410,7 @@ def test_a_retry_that_finds_every_node_completed_ends_the_run_anew():
     cluster.job = replace(cluster.job, annotations={names.ANNOTATION_RETRY: "1"})
     before, again = cluster.job, NOW + timedelta(hours=2)
     run(cluster, again)
-    assert cluster.job.is_true(names.CONDITION_COMPLETE)
+    assert cluster.job.is_true(ConditionType.COMPLETE)
     assert completion_time(cluster) == format_time(again) != failed_at
     assert cluster.report_status["completionTime"] == completion_time(cluster)
     assert any(line.startswith("+2h") for line in cluster.report_status["timeline"]), (
@@ -699,7 +700,7 @@ def test_run_waiting_for_a_pod_of_a_down_node_reports_it():
     cluster.pods = [make_pod("a"), replace(make_pod("b"), is_terminating=True)]
     plan = run(cluster)
     assert cluster.job.status["nodes"]["completed"] == 2
-    assert not cluster.job.is_true(names.CONDITION_COMPLETE)
+    assert not cluster.job.is_true(ConditionType.COMPLETE)
     assert reason_of(plan) == "NodesUnreachable"
 
 

@@ -1,0 +1,49 @@
+"""The values of fields of a Job's spec that have a fixed set of them, as the CRD spells them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TypeVar
+
+_Choice = TypeVar("_Choice", bound=StrEnum)
+
+
+class CompletionMode(StrEnum):
+    """What completes a node: `spec.completion.mode`."""
+
+    LOG = "Log"
+    EXIT = "Exit"
+
+
+class FailureAction(StrEnum):
+    """What happens to the run when too many nodes fail: `spec.failurePolicy.action`."""
+
+    FAIL_FAST = "FailFast"
+    CONTINUE = "Continue"
+    PAUSE = "Pause"
+
+
+class RuleAction(StrEnum):
+    """What an exit code of the task means: `action` of a rule in `spec.failurePolicy.rules`."""
+
+    FAIL = "Fail"
+    RETRY = "Retry"
+    IGNORE = "Ignore"
+
+
+class PodPolicy(StrEnum):
+    """Whether the pods of failed nodes are kept: `spec.failurePolicy.pods`."""
+
+    KEEP = "Keep"
+    DELETE = "Delete"
+
+
+def parse_choice(text: str | None, default: _Choice, unknown: _Choice) -> _Choice:
+    """Return the choice of that name, `default` without one, and `unknown` for any other text.
+
+    The CRD refuses other texts. A CRD that is newer than this program may know more of them.
+    """
+    if not text:
+        return default
+    kind = type(default)
+    return next((choice for choice in kind if choice == text), unknown)

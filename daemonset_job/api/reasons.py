@@ -1,0 +1,260 @@
+"""The reasons of conditions, nodes and events, each with its meaning.
+
+Reasons are for programs and do not change within `v1beta1`. docs/reference/status.md has the same
+sentences, which a test compares, and adds details to some of them.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Self
+
+
+class Reason(StrEnum):
+    """A word of the API, equal to its text, and a sentence that says what it means."""
+
+    meaning: str
+
+    def __new__(cls, text: str, meaning: str) -> Self:
+        """Return the member with this text and meaning."""
+        member = str.__new__(cls, text)
+        member._value_ = text
+        member.meaning = meaning
+        return member
+
+
+class ProgressingReason(Reason):
+    """The reason of `Progressing`; with status False, also of the event that says so."""
+
+    STARTING = "Starting", "The DaemonSet is being created."
+    NODES_ACTIVE = "NodesActive", "Nothing blocks the run; the message has the counts."
+    COMPLETED = "Completed", "The run is over and has succeeded."
+    FAILED = "Failed", "The run is over and has failed."
+    PAUSED = "Paused", "Suspended, or paused by `failurePolicy`."
+    INVALID_COMPLETION_TOKEN = (
+        "InvalidCompletionToken",
+        (
+            "`spec.completion.token` or `failureToken` can never be seen, or its pattern is too "
+            "large; the message says what to change."
+        ),
+    )
+    SPEC_TOO_LARGE = "SpecTooLarge", "The spec without `spec.nodes` has more than 64 KiB as JSON."
+    TOO_MANY_NODE_SELECTOR_TERMS = (
+        "TooManyNodeSelectorTerms",
+        (
+            "`spec.nodes` and the node affinity of `spec.template` would make nodeSelectorTerms of "
+            "more than 512 KiB."
+        ),
+    )
+    DAEMON_SET_REFUSED = (
+        "DaemonSetRefused",
+        (
+            "The API server does not take the DaemonSet: a value in `spec.template` it does not "
+            "allow, a quota, an admission webhook, its size."
+        ),
+    )
+    REPORT_REFUSED = (
+        "ReportRefused",
+        "The API server does not take the JobReport: a quota, an admission webhook, its size.",
+    )
+    POD_CHANGE_REFUSED = (
+        "PodChangeRefused",
+        (
+            "The API server does not let the controller open a scheduling gate, or delete the pod "
+            "of a failed node; one does not hold up the other."
+        ),
+    )
+    DAEMON_SET_ALTERED = (
+        "DaemonSetAltered",
+        (
+            "Another client, or a webhook, changed on which nodes the DaemonSet's pods run, and "
+            "the controller has not reverted that yet."
+        ),
+    )
+    UNREADABLE = (
+        "Unreadable",
+        (
+            "The controller cannot read the Job and ignores it: its JSON is nested too deep, in "
+            "`metadata.managedFields` for example, which Kubernetes does not bound."
+        ),
+    )
+    PREVIOUS_RUN_ENDING = (
+        "PreviousRunEnding",
+        "The DaemonSet of an earlier Job of this name is still being deleted.",
+    )
+    DAEMON_SET_ALREADY_EXISTS = (
+        "DaemonSetAlreadyExists",
+        "A DaemonSet of this name exists that is not the Job's.",
+    )
+    NO_MATCHING_NODES = (
+        "NoMatchingNodes",
+        "No node matches `spec.nodes`, or taints keep the pods off.",
+    )
+    FAILED_CREATE = (
+        "FailedCreate",
+        "Pods cannot be created: quota, Pod Security, an admission webhook.",
+    )
+    IMAGE_PULL_FAILED = (
+        "ImagePullFailed",
+        "Nodes cannot pull the image, for the first start of the task or for the next one.",
+    )
+    CONTAINER_START_FAILED = (
+        "ContainerStartFailed",
+        (
+            "Nodes cannot start the container: a missing ConfigMap, a command that does not exist, "
+            "an init container of `spec.template` that fails."
+        ),
+    )
+    POD_REJECTED = (
+        "PodRejected",
+        "The kubelets of nodes reject the pod: a forbidden sysctl, a device that is not there.",
+    )
+    TASK_NOT_STARTED = (
+        "TaskNotStarted",
+        (
+            "The pods are on their nodes, and for 45 s the task has not started: a volume that "
+            "cannot be mounted, or a large image."
+        ),
+    )
+    FOREIGN_SCHEDULING_GATE = (
+        "ForeignSchedulingGate",
+        "Pods wait at scheduling gates that are not this system's.",
+    )
+    UNSCHEDULABLE = "Unschedulable", "Nodes have no room for the pod."
+    NODES_UNREACHABLE = (
+        "NodesUnreachable",
+        "Nodes are not Ready, or cannot take their pod because of another condition of theirs.",
+    )
+    TASK_FAILING = "TaskFailing", "The task is failing and restarting on some nodes."
+
+
+class CompleteReason(Reason):
+    """The reason of `Complete`."""
+
+    ALL_NODES_COMPLETED = "AllNodesCompleted", "Every desired node is completed."
+    COMPLETED_WITHIN_FAILURE_LIMIT = (
+        "CompletedWithinFailureLimit",
+        "Every node finished; the failures are within `maxFailedNodes`.",
+    )
+
+
+class FailedReason(Reason):
+    """The reason of `Failed`."""
+
+    MAX_FAILED_NODES_EXCEEDED = (
+        "MaxFailedNodesExceeded",
+        "More nodes failed, or are unreachable, than `maxFailedNodes` allows.",
+    )
+    DEADLINE_EXCEEDED = "DeadlineExceeded", "`activeDeadlineSeconds` is over."
+    RETRYING = "Retrying", "Failed nodes are being retried."
+
+
+class SuspendedReason(Reason):
+    """The reason of `Suspended`."""
+
+    SUSPENDED = "Suspended", "`spec.suspend` is true."
+    MAX_FAILED_NODES_EXCEEDED = (
+        "MaxFailedNodesExceeded",
+        (
+            "`failurePolicy.action: Pause`, and more nodes failed or are unreachable than "
+            "`maxFailedNodes` allows."
+        ),
+    )
+    RESUMED = "Resumed", "The run was resumed."
+
+
+class AlteredReason(Reason):
+    """The reason of `DaemonSetAltered`."""
+
+    DAEMON_SET_ALTERED = (
+        "DaemonSetAltered",
+        (
+            "Another client set fields in the spec of the DaemonSet; the message names the client "
+            "and the fields."
+        ),
+    )
+
+
+class NodeReason(Reason):
+    """The reason of a node's state, in its record."""
+
+    SCHEDULING_GATED = "SchedulingGated", "The pod waits at this system's scheduling gate."
+    DISRUPTED = "Disrupted", "The pod was evicted, preempted or drained; a new pod follows."
+    IMAGE_PULL_FAILED = (
+        "ImagePullFailed",
+        (
+            "The kubelet cannot pull the image: `ErrImagePull`, `ImagePullBackOff`, "
+            "`ErrImageNeverPull`, `InvalidImageName`, `ImageInspectError`, `RegistryUnavailable` "
+            "or `SignatureValidationFailed`."
+        ),
+    )
+    CONTAINER_START_FAILED = (
+        "ContainerStartFailed",
+        (
+            "The kubelet cannot start the container: `CreateContainerConfigError`, "
+            "`CreateContainerError`, `RunContainerError` or `PostStartHookError`; or an init "
+            "container of `spec.template` fails."
+        ),
+    )
+    POD_REJECTED = (
+        "PodRejected",
+        (
+            "The kubelet rejects the pod: `SysctlForbidden`, `AppArmor`, "
+            "`UnexpectedAdmissionError` and the like."
+        ),
+    )
+    TASK_NOT_STARTED = (
+        "TaskNotStarted",
+        "The pod is on its node, its task has not started for 45 s, and nothing says why.",
+    )
+    FOREIGN_SCHEDULING_GATE = (
+        "ForeignSchedulingGate",
+        (
+            "The pod waits at a scheduling gate that is not this system's, such as one in "
+            "`spec.template`."
+        ),
+    )
+    UNSCHEDULABLE = "Unschedulable", "The scheduler finds no room for the pod on its node."
+    RESTARTING = "Restarting", "The task ended without completing the node and is started again."
+    BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded", "Failed more often than `backoffLimit` allows."
+    FAILURE_POLICY_RULE = "FailurePolicyRule", "A rule says `Fail` for its exit code."
+    FAILURE_TOKEN = "FailureToken", "It printed the failure token."
+    DEADLINE_EXCEEDED = "DeadlineExceeded", "`nodeDeadlineSeconds` is over."
+    NODE_NOT_READY = "NodeNotReady", "The node has not been Ready for a minute."
+    NODE_TAINTED = (
+        "NodeTainted",
+        (
+            "For a minute, a taint for a condition of the Ready node, such as "
+            "`node.kubernetes.io/network-unavailable`, has kept off a pod that is to come or to be "
+            "scheduled."
+        ),
+    )
+    NODE_REMOVED = (
+        "NodeRemoved",
+        (
+            "The node left the cluster or the selection, or lost its pod with a taint that an "
+            "administrator chose, before its task had finished."
+        ),
+    )
+
+
+class EventReason(Reason):
+    """The reason of an event on the Job; `ProgressingReason` has the others."""
+
+    STARTED = "Started", "The run begins; names its report."
+    COMPLETED = "Completed", "`Complete` becomes true."
+    FAILED = "Failed", "`Failed` becomes true."
+    PAUSED = "Paused", "`Suspended` becomes true."
+    RESUMED = "Resumed", "The run was resumed after a pause, or what blocked it has gone."
+    RETRYING = "Retrying", "Failed nodes are being retried."
+    DAEMON_SET_RECREATED = (
+        "DaemonSetRecreated",
+        (
+            "The DaemonSet was deleted during the run; it is created again, and completed nodes do "
+            "not run again."
+        ),
+    )
+    DAEMON_SET_ALTERED = (
+        "DaemonSetAltered",
+        "Another client changed the spec of the DaemonSet; the controller reverts it.",
+    )

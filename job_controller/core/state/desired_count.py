@@ -1,0 +1,106 @@
+"""How many nodes are desired, and whether the caches agree with the DaemonSet about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+
+from daemonset_job.api.affinity import NodeAffinity
+from daemonset_job.api.job import Job
+from daemonset_job.api.objects import DaemonSet, Pod
+from daemonset_job.api.report import Evidence
+from job_controller.core.desired.daemon_set import build_pod_template, has_same_placement
+from job_controller.core.desired.limits import has_too_many_terms
+from job_controller.core.state.absence import Absence
+from job_controller.core.state.snapshot import Snapshot
+
+
+def observed_daemon_set(job: Job, daemon_set: DaemonSet | None) -> DaemonSet | None:
+    """Return the DaemonSet if its controller has observed the Job's newest spec.nodes."""
+    if daemon_set is None or not daemon_set.is_observed:
+        return None
+    if daemon_set.nodes_hash != job.nodes_hash or has_too_many_terms(job):
+        return None
+    return daemon_set
+
+
+def has_desired_placement(snapshot: Snapshot, daemon_set: DaemonSet) -> bool:
+    """Return whether the DaemonSet still selects the Job's nodes."""
+    template = build_pod_template(snapshot.job, gated=True, settings=snapshot.settings)
+    return has_same_placement(daemon_set, {"spec": {"template": template}})
+
+
+def agrees_with_daemon_set(
+    daemon_set: DaemonSet, pods_by_node: Mapping[str, Pod], terminating: frozenset[str]
+) -> bool:
+    """Return whether the cached pods are those that the DaemonSet controller counted last.
+
+    It counts nodes that should run a pod (desired), those of them with one (scheduled), and nodes
+    with a pod that they should not have (misscheduled); see `api.objects.DaemonSet`. Equal
+    numbers alone prove nothing: a desired node without a pod and another node with a pod that it
+    should not have add up to the same number.
+    """
+    return (
+        daemon_set.scheduled == daemon_set.desired
+        and len(pods_by_node) + len(terminating) == daemon_set.scheduled + daemon_set.misscheduled
+    )
+
+
+def matching_nodes(snapshot: Snapshot, names: Iterable[str]) -> frozenset[str]:
+    """Return the nodes whose labels and names match the DaemonSet's node selection."""
+    daemon_set = snapshot.owned_daemon_set
+    if daemon_set is None:
+        return frozenset()
+    affinity = NodeAffinity(daemon_set.pod_spec)
+    return frozenset(name for name in names if affinity.matches(name, snapshot.nodes[name].labels))
+
+
+def count_desired(daemon_set: DaemonSet | None, unwanted: frozenset[str]) -> int:
+    """Return how many nodes are desired.
+
+    `unwanted` are the nodes whose pod is being deleted because they no longer match. They count as
+    misscheduled until the pod is gone.
+    """
+    if daemon_set is None:
+        return 0
+    return daemon_set.desired + max(daemon_set.misscheduled - len(unwanted), 0)
+
+
+def add_absent(
+    counted: int, snapshot: Snapshot, absence: Absence, present: AbstractSet[str]
+) -> int:
+    """Return how many nodes are desired, the absent ones included.
+
+    `counted` is the DaemonSet's count, `present` are the nodes with a pod. A DaemonSet's count that
+    is out of date may include an absent node.
+    """
+    daemon_set = snapshot.owned_daemon_set
+    if daemon_set is None or not (absence.tainted or absence.uncounted):
+        return counted
+    without_pod = max(daemon_set.desired - daemon_set.scheduled, len(absence.uncounted))
+    return max(counted, len(present | absence.tainted.keys()) + without_pod)
+
+
+def find_completed_without_pod(
+    snapshot: Snapshot, ledger: Mapping[str, Evidence], known: AbstractSet[str], room: int
+) -> frozenset[str]:
+    """Return the completed nodes without a pod, at most `room` of them.
+
+    `known` are the nodes that are counted already. It is not known which of the others are desired.
+    A completed node without a pod counts as long as the number of desired nodes leaves room.
+    """
+    if room <= 0:
+        return frozenset()
+    found = {
+        name
+        for name, evidence in ledger.items()
+        if name not in known
+        and evidence.is_completed
+        and (node := snapshot.nodes.get(name)) is not None
+        and node.uid == evidence.node_uid
+    }
+    # A pod that is being deleted on a node that has not completed takes up room: another pod
+    # follows it. If the node is no longer desired, there is room once the pod is gone.
+    ending = {pod.node_name for pod in snapshot.pods if pod.is_terminating}
+    room -= len(ending - known - found)
+    return frozenset(sorted(found)[: max(room, 0)])

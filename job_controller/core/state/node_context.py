@@ -1,0 +1,90 @@
+"""What the state of one node is found from: the node, its pod, and what holds for the whole run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from daemonset_job.api.choices import CompletionMode, RuleAction
+from daemonset_job.api.job import JobSpec
+from daemonset_job.api.objects import Node, Pod
+from daemonset_job.api.report import Evidence, NodeRecord
+from daemonset_job.api.taints import Taint
+from job_controller.core.settings import Timeouts
+from job_controller.core.state.first_seen import Fact, Sightings
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInputs:
+    """What is known about one desired node; `pod` is its current pod.
+
+    `blocking_taint` is the taint of a node condition that keeps the pod from being scheduled.
+    """
+
+    node: Node
+    pod: Pod
+    evidence: Evidence | None = None
+    record: NodeRecord | None = None
+    blocking_taint: Taint | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What holds for all nodes of a Job: its spec, its retry request, the timeouts, the time.
+
+    `seen` is when the controller first saw the start of each timer, see `first_seen`. `ended_at` is
+    when the run ended by the controller's clock, None while it has not.
+    """
+
+    spec: JobSpec
+    retry: str
+    timeouts: Timeouts
+    now: datetime
+    seen: Sightings = field(default_factory=dict)
+    ended_at: datetime | None = None
+
+    def first_seen(self, fact: Fact) -> datetime:
+        """Return when the controller first saw this, `now` for the first time."""
+        sighting = self.seen.get(fact)
+        return sighting.first if sighting is not None else self.now
+
+    def is_success(self, code: int | None) -> bool:
+        """Return whether this exit code means success in the Job's completion mode."""
+        return code == 0 and self.spec.completion.mode == CompletionMode.EXIT
+
+    def rule_action(self, code: int) -> RuleAction:
+        """Return the action of the first rule with this exit code, `Retry` without a rule."""
+        for rule in self.spec.failure_policy.rules:
+            if code in rule.exit_codes:
+                return rule.action
+        return RuleAction.RETRY
+
+    def was_recorded_as(self, inputs: NodeInputs, what: str) -> bool:
+        """Return whether the node's record has that state or reason."""
+        known = inputs.record
+        return (
+            known is not None
+            and known.uid == inputs.node.uid
+            and known.retry == self.retry
+            and what in {known.state, known.reason}
+        )
+
+    def predates_retry(self, inputs: NodeInputs) -> bool:
+        """Return whether the pod's record was written before the latest retry request."""
+        known = inputs.record
+        return (
+            known is not None
+            and known.uid == inputs.node.uid
+            and known.pod_uid == inputs.pod.uid
+            and known.retry != self.retry
+        )
+
+
+def is_of_pod(record: NodeRecord, pod: Pod) -> bool:
+    """Return whether the record is about this pod, or about none."""
+    return record.pod_uid in {"", pod.uid}
+
+
+def attempts_before(record: NodeRecord, pod: Pod) -> int:
+    """Return how often the task was started in pods before this one."""
+    return record.attempts_in_earlier_pods if is_of_pod(record, pod) else record.attempts

@@ -1,0 +1,107 @@
+"""Failures of a node by its task: an exit, or the failure token."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from daemonset_job.api.choices import CompletionMode, RuleAction
+from daemonset_job.api.objects import Container
+from daemonset_job.api.reasons import NodeReason
+from daemonset_job.api.report import NodeRecord
+from daemonset_job.api.states import NodeState
+from daemonset_job.api.times import format_time
+from job_controller.core.state.causes import ended_count
+from job_controller.core.state.first_seen import task_ended
+from job_controller.core.state.node_context import NodeInputs, RunContext
+from job_controller.core.text.sanitize import single_line
+
+# A task that printed the token and then exited has completed. So its exit is assessed only after
+# the terminator has had time to read the log and to record the token. READ_LOG_GRACE applies if the
+# ledger says that the log of this attempt was read to its end. Otherwise UNREAD_LOG_GRACE applies.
+# It is longer than a restarted terminator needs to get its lease (15 s).
+READ_LOG_GRACE: Final = timedelta(seconds=5)
+UNREAD_LOG_GRACE: Final = timedelta(seconds=30)
+# The longest reason of a container's end that is quoted.
+REASON_LIMIT: Final = 64
+
+
+def task_failure(
+    context: RunContext, record: NodeRecord, inputs: NodeInputs
+) -> tuple[NodeRecord | None, datetime | None]:
+    """Return the record of a failure of the task, or None and when there may be one."""
+    pod, evidence = inputs.pod, inputs.evidence
+    if evidence is not None and evidence.failed_at and evidence.pod_uid == pod.uid:
+        failed = failed_record(record, NodeReason.FAILURE_TOKEN, "printed the failure token")
+        return replace(failed, finished_at=f"{evidence.failed_at[:19]}Z"), None
+    container = pod.container
+    code = record.exit_code
+    if container is None or code is None or record.state != NodeState.ACTIVE:
+        return None, None
+    if context.is_success(code) or not record.finished_in_pod or pod.is_disrupted:
+        # A disruption is no failure of the task: the DaemonSet controller creates another pod.
+        return None, None
+    fatal = context.rule_action(code) == RuleAction.FAIL
+    if not fatal and record.finished_in_pod - record.ignored_failures <= context.spec.backoff_limit:
+        return None, None
+    finished = container.finished_at or container.last_finished_at
+    moment = decidable_at(context, record, inputs)
+    if context.now < moment:
+        return None, moment
+    reason = NodeReason.FAILURE_POLICY_RULE if fatal else NodeReason.BACKOFF_LIMIT_EXCEEDED
+    return failed_record(record, reason, end_message(container), at=finished), None
+
+
+def decidable_at(context: RunContext, record: NodeRecord, inputs: NodeInputs) -> datetime:
+    """Return when the newest end of the task may be assessed: after a token in its log."""
+    if context.spec.completion.mode != CompletionMode.LOG or not record.finished_in_pod:
+        return context.now
+    pod, evidence = inputs.pod, inputs.evidence
+    was_read = (
+        evidence is not None
+        and evidence.pod_uid == pod.uid
+        and evidence.attempt >= record.finished_in_pod
+    )
+    sighting = context.seen.get(task_ended(pod, record.finished_in_pod))
+    if sighting is not None:
+        seen_at = sighting.first
+    else:
+        # An earlier process recorded this end, and the pod no longer shows it.
+        ours = (known.first for fact, known in context.seen.items() if fact.uid == pod.uid)
+        seen_at = min(ours, default=context.now)
+    return seen_at + (READ_LOG_GRACE if was_read else UNREAD_LOG_GRACE)
+
+
+def failed_record(
+    record: NodeRecord, reason: str, message: str, at: datetime | None = None
+) -> NodeRecord:
+    """Return the record of a node that has failed, `at` this time if it is known."""
+    return replace(
+        record,
+        state=NodeState.FAILED,
+        reason=reason,
+        message=single_line(message),
+        finished_at=format_time(at) if at is not None else record.finished_at,
+    )
+
+
+def end_message(container: Container) -> str:
+    """Return how the newest start of the task ended: "exit 2 after 3 attempts"."""
+    code = last_code(container)
+    reason = container.reason if container.state == "terminated" else container.last_reason
+    attempts = ended_count(container)
+    tries = f"after {attempts} attempts" if attempts > 1 else "at the first attempt"
+    cause = (
+        f" ({single_line(reason, REASON_LIMIT)})"
+        if reason not in {"", "Error", "Completed"}
+        else ""
+    )
+    if code == 0:
+        return f"exit 0 without the token {tries}"
+    return f"exit {code}{cause} {tries}"
+
+
+def last_code(container: Container) -> int | None:
+    """Return the exit code of the newest start that has ended, None without one."""
+    return container.exit_code if container.exit_code is not None else container.last_exit_code

@@ -1,0 +1,146 @@
+"""What the pod of a node shows: started or not, attempts, exit code, and why it waits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from daemonset_job.api.choices import RuleAction
+from daemonset_job.api.objects import Pod
+from daemonset_job.api.reasons import NodeReason
+from daemonset_job.api.report import NodeRecord
+from daemonset_job.api.states import NodeState
+from daemonset_job.api.times import format_time
+from job_controller.core.state.causes import (
+    ended_count,
+    find_cause,
+    find_disruption,
+    has_started,
+    is_backing_off,
+    is_start_pending,
+)
+from job_controller.core.state.first_seen import UNEXPLAINED, pods_rejected
+from job_controller.core.state.node_context import (
+    NodeInputs,
+    RunContext,
+    attempts_before,
+    is_of_pod,
+)
+from job_controller.core.state.node_exits import end_message, last_code
+from job_controller.core.state.node_timeouts import find_start_fact, report_at
+
+# Reasons for which a container is not created.
+_CREATE_FAILURES: Final = frozenset(
+    {NodeReason.IMAGE_PULL_FAILED, NodeReason.CONTAINER_START_FAILED}
+)
+
+
+def record_from_pod(context: RunContext, record: NodeRecord, inputs: NodeInputs) -> NodeRecord:
+    """Return the record with what the pod shows: started or not, attempts, exit code."""
+    pod, container = inputs.pod, inputs.pod.container
+    same_pod = is_of_pod(record, pod)
+    base = NodeRecord(
+        uid=record.uid,
+        state=NodeState.WAITING,
+        attempts=record.attempts,
+        attempts_in_earlier_pods=attempts_before(record, pod),
+        finished_in_pod=record.finished_in_pod if same_pod else 0,
+        ignored_failures=record.ignored_failures if same_pod else 0,
+        started_at=record.started_at,
+        active_since=_active_since(context, record, pod),
+        pod_uid=pod.uid,
+        retry=context.retry,
+    )
+    if container is None or not has_started(pod):
+        reason, message = _waiting_reason(context, inputs)
+        if record.reason == NodeReason.POD_REJECTED and _follows_rejected_pod(
+            context, reason, inputs
+        ):
+            # The next pod of a node whose kubelet rejects all of them.
+            reason, message = record.reason, record.message
+        return replace(base, reason=reason, message=message)
+    code, count = last_code(container), ended_count(container)
+    newly = count - base.finished_in_pod
+    # The kubelet keeps only the last exit. Ends that the controller has not seen count like it.
+    # They are few: the kubelet waits ten seconds or more between restarts.
+    ignored = (
+        newly
+        if newly > 0 and code is not None and context.rule_action(code) == RuleAction.IGNORE
+        else 0
+    )
+    failing = count > 0 and not context.is_success(code)
+    started = container.started_at or pod.started_at
+    reason, message = _not_restarting_reason(context, record, inputs, count)
+    if not reason and failing:
+        reason, message = NodeReason.RESTARTING, end_message(container)
+    return replace(
+        base,
+        state=NodeState.ACTIVE,
+        attempts=base.attempts_in_earlier_pods + container.restart_count + 1,
+        finished_in_pod=max(count, base.finished_in_pod),
+        ignored_failures=base.ignored_failures + ignored,
+        exit_code=code,
+        started_at=record.started_at or (format_time(started) if started else ""),
+        reason=reason,
+        message=message,
+    )
+
+
+def _follows_rejected_pod(context: RunContext, reason: str, inputs: NodeInputs) -> bool:
+    """Return whether the pod follows a rejected one and shows no state yet."""
+    was_rejected = pods_rejected(inputs.node, context.retry) in context.seen
+    return not reason or (was_rejected and reason == NodeReason.SCHEDULING_GATED)
+
+
+def _waiting_reason(context: RunContext, inputs: NodeInputs) -> tuple[str, str]:
+    """Return why the task does not start, as reason and message; "" for no reason."""
+    cause = find_cause(inputs.pod)
+    return (
+        (cause.reason, cause.message) if cause is not None else _unexplained_reason(context, inputs)
+    )
+
+
+def _unexplained_reason(context: RunContext, inputs: NodeInputs) -> tuple[str, str]:
+    """Return reason and message for a task that does not start without a known cause."""
+    pod, fact = inputs.pod, find_start_fact(context, inputs)
+    if fact is None or fact.kind != UNEXPLAINED:
+        return "", ""
+    if context.now < report_at(context, fact) and not context.was_recorded_as(
+        inputs, NodeReason.TASK_NOT_STARTED
+    ):
+        return "", ""
+    state = pod.container.reason if pod.container is not None else ""
+    again = " again" if has_started(pod) else ""
+    words = (
+        f"the pod is on its node and its task has not started{again} ({state or 'no status'}): "
+        "a large image, or a volume that cannot be mounted; see `kubectl describe pod`"
+    )
+    return NodeReason.TASK_NOT_STARTED, words
+
+
+def _not_restarting_reason(
+    context: RunContext, record: NodeRecord, inputs: NodeInputs, count: int
+) -> tuple[str, str]:
+    """Return why a task that has ended does not start again, as reason and message."""
+    pod = inputs.pod
+    if disruption := find_disruption(pod):
+        return disruption.reason, disruption.message
+    if is_start_pending(pod):
+        return _waiting_reason(context, inputs)
+    is_same = record.pod_uid == pod.uid and record.finished_in_pod == count
+    if is_backing_off(pod) and is_same and record.reason in _CREATE_FAILURES:
+        # The kubelet backs off between two attempts to create the container.
+        return record.reason, record.message
+    return "", ""
+
+
+def _active_since(context: RunContext, record: NodeRecord, pod: Pod) -> str:
+    """Return the start of the node's deadline, by the controller's clock; "" before it.
+
+    It is recorded only for Jobs with such a deadline, so that it survives a restart.
+    """
+    if context.spec.node_deadline_seconds is None or pod.started_at is None:
+        return record.active_since
+    # The time of a pod that was deleted before its task started does not count.
+    has_begun = record.active_since and (record.attempts > 0 or is_of_pod(record, pod))
+    return record.active_since if has_begun else format_time(context.now)

@@ -1,0 +1,88 @@
+"""Failures of a node by time: its deadline, and a task that does not start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from daemonset_job.api.reasons import NodeReason
+from daemonset_job.api.report import NodeRecord
+from daemonset_job.api.times import parse_time
+from job_controller.core.state.causes import PERMANENT_REASONS
+from job_controller.core.state.first_seen import UNEXPLAINED, Fact, not_starting, pods_rejected
+from job_controller.core.state.node_context import NodeInputs, RunContext
+from job_controller.core.state.node_exits import decidable_at, failed_record
+
+# The time after which a pod on its node without a started task and without a known cause is
+# reported. A node that pulls an image looks the same, so such a node fails late: after
+# UNEXPLAINED_FACTOR times the start timeout.
+UNEXPLAINED_REPORT_AFTER: Final = timedelta(seconds=45)
+UNEXPLAINED_FACTOR: Final = 3
+
+# Reasons of waiting nodes that become failures with time, and the reason of the failure.
+_START_FAILURES: Final[Mapping[str, NodeReason]] = {
+    NodeReason.IMAGE_PULL_FAILED: NodeReason.IMAGE_PULL_FAILED,
+    NodeReason.CONTAINER_START_FAILED: NodeReason.CONTAINER_START_FAILED,
+    NodeReason.POD_REJECTED: NodeReason.POD_REJECTED,
+    NodeReason.TASK_NOT_STARTED: NodeReason.CONTAINER_START_FAILED,
+    NodeReason.UNSCHEDULABLE: NodeReason.UNSCHEDULABLE,
+}
+
+
+def timeout_failure(
+    context: RunContext, record: NodeRecord, inputs: NodeInputs
+) -> tuple[NodeRecord | None, datetime | None]:
+    """Return a failure by time: the node's deadline or a start timeout."""
+    limits: list[tuple[datetime, str, str]] = []
+    seconds, pod = context.spec.node_deadline_seconds, inputs.pod
+    began = parse_time(record.active_since)
+    if seconds is not None and began is not None and not pod.is_gated:
+        limits.append(
+            (
+                began + timedelta(seconds=seconds),
+                NodeReason.DEADLINE_EXCEEDED,
+                f"not completed within nodeDeadlineSeconds ({seconds} s)",
+            )
+        )
+    if (fact := find_start_fact(context, inputs)) is not None:
+        limits.append(_start_deadline(context, record, inputs, fact))
+    elif pod.is_gated and (before := context.seen.get(pods_rejected(inputs.node, context.retry))):
+        limits.append((before.forgotten_at or context.now, "", ""))
+    for moment, reason, message in sorted(limits):
+        if reason and moment <= context.now:
+            return failed_record(record, reason, message, at=context.now), None
+    return None, min((moment for moment, _, _ in limits if moment > context.now), default=None)
+
+
+def _start_deadline(
+    context: RunContext, record: NodeRecord, inputs: NodeInputs, fact: Fact
+) -> tuple[datetime, str, str]:
+    """Return when a task that does not start fails its node, with reason and message.
+
+    The reason is "" if only the time of the next report is known.
+    """
+    if record.reason not in _START_FAILURES or (
+        fact.kind == UNEXPLAINED and record.reason != NodeReason.TASK_NOT_STARTED
+    ):
+        return report_at(context, fact), "", ""
+    waiting = inputs.pod.container.reason if inputs.pod.container is not None else ""
+    factor = UNEXPLAINED_FACTOR if fact.kind == UNEXPLAINED else waiting not in PERMANENT_REASONS
+    limit = context.first_seen(fact) + timedelta(seconds=context.timeouts.start_seconds * factor)
+    # A task that printed the token before its newest end has completed.
+    limit = max(limit, decidable_at(context, record, inputs))
+    return limit, _START_FAILURES[record.reason], record.message
+
+
+def find_start_fact(context: RunContext, inputs: NodeInputs) -> Fact | None:
+    """Return the fact that keeps the task from starting, if the start timeout applies to it."""
+    if inputs.blocking_taint is not None:
+        return None
+    return not_starting(inputs.node, inputs.pod, context.retry, context.seen)
+
+
+def report_at(context: RunContext, silent: Fact) -> datetime:
+    """Return when to report that a task has not started without a known cause."""
+    return context.first_seen(silent) + min(
+        UNEXPLAINED_REPORT_AFTER, timedelta(seconds=context.timeouts.start_seconds)
+    )

@@ -1,0 +1,49 @@
+"""Nodes that cannot be reached: not Ready, or tainted for a condition of their own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from daemonset_job.api.objects import Node
+from daemonset_job.api.reasons import NodeReason
+from daemonset_job.api.report import NodeRecord
+from daemonset_job.api.states import NodeState
+from daemonset_job.api.taints import Taint
+from daemonset_job.api.times import format_time
+from job_controller.core.state.first_seen import node_not_ready
+from job_controller.core.state.node_context import NodeInputs, RunContext
+
+
+def find_unreachable(
+    context: RunContext, record: NodeRecord, inputs: NodeInputs
+) -> tuple[NodeRecord | None, datetime | None]:
+    """Return the record of an unreachable node, or None and when it becomes unreachable.
+
+    A node that is recorded as unreachable stays so until it is Ready, also after a restart of
+    the controller. A Ready node counts as not Ready while its condition keeps the pod off.
+    """
+    node = inputs.node
+    if inputs.blocking_taint is None and (node.ready or node.ready_changed_at is None):
+        return None, None
+    limit = context.first_seen(node_not_ready(node, context.retry)) + timedelta(
+        seconds=context.timeouts.unreachable_seconds
+    )
+    if context.now < limit and not context.was_recorded_as(inputs, NodeState.UNREACHABLE):
+        return None, limit
+    reason, message = unreachable_reason(node, inputs.blocking_taint)
+    return replace(record, state=NodeState.UNREACHABLE, reason=reason, message=message), None
+
+
+def unreachable_reason(node: Node, blocking_taint: Taint | None) -> tuple[str, str]:
+    """Return reason and message for a node that is not Ready or keeps its pod off."""
+    if blocking_taint is not None and (node.ready or node.ready_changed_at is None):
+        return (
+            NodeReason.NODE_TAINTED,
+            f"the node has the taint {blocking_taint.key}, which keeps its pod off",
+        )
+    assert node.ready_changed_at is not None
+    return (
+        NodeReason.NODE_NOT_READY,
+        f"the node has not been Ready since {format_time(node.ready_changed_at)}",
+    )
