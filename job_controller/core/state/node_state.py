@@ -169,8 +169,10 @@ class RunContext:
         told = evidence is not None and evidence.pod_uid == inputs.pod.uid
         decidable_at = self._first_seen(node_failed(inputs.node)) + LAST_LINES_GRACE
         if self.ended_at is not None:
-            # On record, so that a restart of the controller does not begin the time again.
-            decidable_at = min(decidable_at, self.ended_at + LAST_LINES_GRACE)
+            # On record, so that a restart of the controller does not begin the time again. A node
+            # that failed after the end has its own time.
+            failed_at = parse_time(record.finished_at) or self.ended_at
+            decidable_at = min(decidable_at, max(self.ended_at, failed_at) + LAST_LINES_GRACE)
         if told or self.now >= decidable_at:
             return NodeAssessment(record, delete_pod=True)
         return NodeAssessment(record, wake_at=decidable_at)
