@@ -567,6 +567,19 @@ async def test_nodes_of_which_none_can_be_read_take_no_longer_than_one(server):
         assert cluster.status()["nodes"]["unreachable"] == 0
 
 
+async def test_a_node_whose_read_is_redirected_is_not_unreachable(server, cluster):
+    async with running(server):
+        cluster.apply()
+        await until(cluster.is_settled)
+        make_ready(server, "a", "False")
+        await asyncio.sleep(50)
+        failing = Fault("GET", re.compile("/nodes"), 10_000, 302)
+        server.faults.append(failing)
+        await until(lambda: failing.times < 10_000, 20)
+        await asyncio.sleep(60)
+        assert cluster.status()["nodes"]["unreachable"] == 0
+
+
 async def test_a_node_that_is_due_while_another_is_read_is_read_as_well(server, cluster):
     async with running(server):
         cluster.apply()
