@@ -55,10 +55,11 @@ class FreshNodeReader:
         self._reads: dict[str, NodeRead] = {}
         self._room = asyncio.Semaphore(AT_ONCE)
 
-    async def read(self, nodes: Iterable[Node]) -> dict[str, NodeRead]:
+    async def read(self, nodes: Iterable[Node], has_failed: asyncio.Event) -> dict[str, NodeRead]:
         """Return the nodes by name as the API server has them.
 
         A node whose read is forbidden, or that cannot be parsed, is returned as it was given.
+        `has_failed` is of one reconcile: after the first failed read, it begins no other one.
         """
         now = self._clock.monotonic()
         self._reads = {
@@ -66,7 +67,6 @@ class FreshNodeReader:
             for name, read in self._reads.items()
             if now < (read.retry_at or read.asked_at + FRESH_SECONDS)
         }
-        has_failed = asyncio.Event()
         reading = (self._read(node, has_failed) for node in nodes)
         results = await asyncio.gather(*reading, return_exceptions=True)
         for result in results:

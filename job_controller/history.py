@@ -24,8 +24,8 @@ from job_controller.core.render.report_status import closed_status, excess_repor
 # after this many seconds, so that other Jobs are not delayed for long.
 EXCESS_AT_ONCE = 20
 EXCESS_SECONDS = 1.0
-# The delay before a refused close or deletion of a report is tried again. Until then the report is
-# left out, so that others have their tries.
+# The least delay before a refused close or deletion of a report is tried again. Until then the
+# report is left out, so that others have their tries.
 HISTORY_RETRY_SECONDS = 30.0
 _CLOSE, _DELETE = "close", "delete"
 
@@ -125,5 +125,7 @@ class History:
 
     def _forget_refusals(self) -> None:
         """Forget those that are so old that the change is tried again."""
-        since = self._effects.clock.monotonic() - HISTORY_RETRY_SECONDS
+        # Later if they are many: to try them all again takes at most half of the tries.
+        again = 2 * len(self._refused) * EXCESS_SECONDS / EXCESS_AT_ONCE
+        since = self._effects.clock.monotonic() - max(again, HISTORY_RETRY_SECONDS)
         self._refused = {each: at for each, at in self._refused.items() if at > since}

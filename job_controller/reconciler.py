@@ -6,6 +6,7 @@ keep a reconcile from deciding before the caches have the controller's own last 
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -140,10 +141,11 @@ class Reconciler:
         started = self._effects.clock.monotonic()
         snapshot, now = self._gather(key, job, {}), self._effects.clock.now()
         read: dict[str, NodeRead] = {}
+        has_failed = asyncio.Event()
         # They may be Ready again without the cache having it, and the run would fail for it. While
         # they are read, others may become due.
         while away := self._nearly_unreachable(snapshot, now, read):
-            read |= await self._fresh_nodes.read(away)
+            read |= await self._fresh_nodes.read(away, has_failed)
             known = self._caches.job(key)
             if known is None or not self._caches.full_reports.is_complete(known.uid):
                 return _STALE_RETRY_SECONDS

@@ -18,7 +18,7 @@ from daemonset_job.kube.client.errors import (
     Unavailable,
 )
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOBS, NODES, PODS
-from tests.contract.fake_api import Fault, FakeApiServer
+from tests.contract.fake_api import FakeApiServer, Fault
 
 
 def job(name: str = "clean", **spec: object) -> dict:

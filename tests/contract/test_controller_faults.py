@@ -567,6 +567,39 @@ async def test_nodes_of_which_none_can_be_read_take_no_longer_than_one(server):
         assert cluster.status()["nodes"]["unreachable"] == 0
 
 
+async def test_nodes_due_one_after_the_other_that_cannot_be_read_hold_up_nothing(server):
+    count = 60
+    cluster = FakeCluster(server, "z", *(f"n{number}" for number in range(count)))
+    async with running(server):
+        cluster.apply(failurePolicy={"action": "Continue"})
+        await until(cluster.is_settled)
+        failing = Fault("GET", re.compile("/nodes"), 10_000, 503, delay_seconds=3600.0)
+        for number in range(count):
+            make_ready(server, f"n{number}", "False")
+            await asyncio.sleep(4)
+            if number == 12:
+                server.faults.append(failing)
+            if number == 20:
+                cluster.complete("z")
+                done_at = now()
+            if number > 20 and cluster.completed() == 1:
+                break
+        assert now() - done_at <= 20
+
+
+async def test_a_node_whose_read_is_redirected_is_not_unreachable(server, cluster):
+    async with running(server):
+        cluster.apply()
+        await until(cluster.is_settled)
+        make_ready(server, "a", "False")
+        await asyncio.sleep(50)
+        failing = Fault("GET", re.compile("/nodes"), 10_000, 302)
+        server.faults.append(failing)
+        await until(lambda: failing.times < 10_000, 20)
+        await asyncio.sleep(60)
+        assert cluster.status()["nodes"]["unreachable"] == 0
+
+
 async def test_a_node_that_is_due_while_another_is_read_is_read_as_well(server, cluster):
     async with running(server):
         cluster.apply()

@@ -138,6 +138,19 @@ def test_excess_reports_that_cannot_be_deleted_use_up_no_try_of_others():
     assert len(reports.kept) == 5
 
 
+def test_however_many_are_refused_each_other_one_has_its_try():
+    refused, count = 700, 720
+    reports = Reports(
+        *(report(number) for number in range(count)),
+        refused=[f"r{number}" for number in range(refused)],
+    )
+    clock = FakeClock(NOW)
+    keep = history(reports, clock, history_namespace_limit=0)
+    for _ in range(60):
+        clock.advance(keep("any") or 0.0)
+    assert len(reports.kept) == refused
+
+
 def test_what_may_be_taken_later_is_raised():
     reports = Reports(report(0), refused=["r0"])
     reports.error = Unavailable("no")

@@ -15,7 +15,7 @@
         ├── TooLarge                   413, or 500 of etcd for an object that it will not take
         ├── Invalid                    422
         ├── Throttled                  429
-        └── Unavailable                5xx, 408; status 0 when there was no response at all
+        └── Unavailable                5xx, 408, redirects; status 0 when there was no response
 
 Any other status is a plain KubeError. No exception of aiohttp, ssl, asyncio's timeouts or the
 operating system leaves ``kube``: ``as_kube_errors()`` maps them all.
@@ -161,7 +161,7 @@ class Throttled(KubeError):
 
 
 class Unavailable(KubeError):
-    """5xx, or status 0: no connection, no answer in time, an answer that broke off."""
+    """5xx, a redirect, or status 0: no connection, no answer in time, one that broke off."""
 
     default_status = 0
     is_retryable = True
@@ -279,7 +279,7 @@ def _is_too_large(message: str) -> bool:
 def _class_for(code: int, reason: str) -> type[KubeError]:
     if code == HTTPStatus.CONFLICT and reason == "AlreadyExists":
         return AlreadyExists
-    if code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+    if code >= HTTPStatus.INTERNAL_SERVER_ERROR or 300 <= code < 400:
         return Unavailable
     return _BY_STATUS.get(code, KubeError)
 

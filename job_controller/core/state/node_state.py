@@ -14,7 +14,7 @@ from typing import Final
 from daemonset_job.api.choices import PodPolicy
 from daemonset_job.api.report import NodeRecord
 from daemonset_job.api.states import NodeState
-from daemonset_job.api.times import format_time
+from daemonset_job.api.times import format_time, parse_time
 from job_controller.core.state.first_seen import node_failed
 from job_controller.core.state.node_context import (
     NodeInputs,
@@ -119,8 +119,10 @@ def _assess_failed(context: RunContext, record: NodeRecord, inputs: NodeInputs) 
     told = evidence is not None and evidence.pod_uid == inputs.pod.uid
     decidable_at = context.first_seen(node_failed(inputs.node)) + LAST_LINES_GRACE
     if context.ended_at is not None:
-        # On record, so that a restart of the controller does not begin the time again.
-        decidable_at = min(decidable_at, context.ended_at + LAST_LINES_GRACE)
+        # On record, so that a restart of the controller does not begin the time again. A node that
+        # failed after the end has its own time.
+        failed_at = parse_time(record.finished_at) or context.ended_at
+        decidable_at = min(decidable_at, max(context.ended_at, failed_at) + LAST_LINES_GRACE)
     if told or context.now >= decidable_at:
         return NodeAssessment(record, delete_pod=True)
     return NodeAssessment(record, wake_at=decidable_at)

@@ -19,7 +19,16 @@ OLD = NOW - timedelta(seconds=30)
 
 
 def assess(
-    pod=None, *, evidence=None, record=None, node=None, spec=SPEC, retry="", now=NOW, seen=30
+    pod=None,
+    *,
+    evidence=None,
+    record=None,
+    node=None,
+    spec=SPEC,
+    retry="",
+    now=NOW,
+    seen=30,
+    ended_at=None,
 ):
     """Judge a node that the controller first saw `seen` seconds ago (None: at this look)."""
     node, pod = node or make_node("a"), pod or make_pod("a")
@@ -28,9 +37,8 @@ def assess(
     sightings = update_sightings(
         {}, ObservedObjects({"a": pod}, {"a": node}, failed, retry=retry), since
     )
-    context = RunContext(
-        spec, retry, Timeouts(start_seconds=300, unreachable_seconds=60), now, sightings
-    )
+    timeouts = Timeouts(start_seconds=300, unreachable_seconds=60)
+    context = RunContext(spec, retry, timeouts, now, sightings, ended_at)
     return assess_node(context, NodeInputs(node, pod, evidence, record))
 
 
@@ -304,6 +312,25 @@ def test_the_pod_of_a_failure_goes_when_it_has_told_its_last_lines():
     assert assess(crashed(restarts=1), record=failed, spec=spec, seen=10).delete_pod
     assert not assess(gated_pod("a"), record=failed, spec=spec).delete_pod
     assert not assess(crashed(restarts=1), record=failed).delete_pod
+
+
+def test_a_node_that_fails_after_the_end_of_the_run_has_its_time_for_last_lines_too():
+    spec = replace(SPEC, failure_policy=FailurePolicy(pods="Delete"))
+    pod = crashed(restarts=1, at=NOW)
+    failed = assess(pod, spec=spec).record
+    ended_at = NOW - timedelta(hours=1)
+    early = assess(pod, record=failed, spec=spec, seen=6, ended_at=ended_at)
+    assert not early.delete_pod
+    assert early.wake_at == NOW + timedelta(seconds=4)
+    assert assess(pod, record=failed, spec=spec, seen=10, ended_at=ended_at).delete_pod
+
+
+def test_after_a_restart_the_pod_of_an_earlier_failure_goes_by_the_end_on_record():
+    spec = replace(SPEC, failure_policy=FailurePolicy(pods="Delete"))
+    pod = crashed(restarts=1, at=NOW - timedelta(hours=1))
+    failed = assess(pod, spec=spec).record
+    ended_at = NOW - timedelta(seconds=10)
+    assert assess(pod, record=failed, spec=spec, seen=None, ended_at=ended_at).delete_pod
 
 
 # --- time ----------------------------------------------------------------------------------
