@@ -86,7 +86,7 @@ QUOTED = (
         "has more than (N) reports",
         ControllerConfig().history_namespace_limit,
     ),
-    Quoted("docs/explanation/security.md", "They are cut at (N) KiB", LINE_LIMIT, KIB),
+    Quoted("docs/explanation/security.md", "cuts them at (N) KiB", LINE_LIMIT, KIB),
     Quoted(
         "docs/explanation/simulation.md", "nothing is written for (N) s", SIMULATION_REST_SECONDS
     ),
