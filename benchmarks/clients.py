@@ -102,7 +102,7 @@ def patch(kind: str) -> Call:
 
 
 async def cost(kind: str, url: str, make: Callable[[str], Call]) -> tuple[float, ...]:
-    """Return the CPU seconds of this process, and the seconds, of so many requests."""
+    """Return the CPU seconds of this process, and the elapsed seconds, of all requests."""
     async with connected(kind, url) as transport:
         await transport.send(make(kind))
         gc.collect()
@@ -130,7 +130,7 @@ async def compare(url: str, make: Callable[[str], Call], rounds: int) -> list[st
 
 
 async def follow(kind: str, url: str, pods: str, streams: int) -> float:
-    """Return the MiB that so many followed logs add, of which a chunk has been read."""
+    """Return the MiB that the followed logs add, after a chunk of each was read."""
     async with connected(kind, url) as transport, AsyncExitStack() as stack:
         before = resident_mib()
         for number in range(streams):
@@ -148,7 +148,7 @@ def resident_mib() -> float:
 
 
 async def serve(streams: int) -> None:
-    """Serve the pods and logs of all this until nobody wants it any more; print the URL."""
+    """Print the URL, and serve the pods and logs until the process is stopped."""
     server = FakeApiServer()
     server.put(PODS, {"metadata": {"name": "patched"}})
     part = b"x" * 2**20
