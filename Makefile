@@ -1,4 +1,4 @@
-# `make` alone lists what there is. Everything works in a fresh clone: each target makes what it needs.
+# `make` alone lists the targets. Everything works in a fresh clone: each target creates what it needs.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
@@ -18,7 +18,7 @@ VENV := .venv/.stamp
 PYTEST := .venv/bin/python -m pytest $(PYTEST_ARGS)
 
 .PHONY: help
-help: ## this list
+help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@printf '\n  variables: NODES=%s FAKE_NODES=%s CONTEXT= ARCHIVE= KEEP=%s IMAGE_PREFIX= PYTEST_ARGS=\n' \
 	  '$(NODES)' '$(FAKE_NODES)' '$(KEEP)'
@@ -35,14 +35,14 @@ $(VENV): pyproject.toml $(wildcard constraints.txt)
 .PHONY: cluster cluster-down load images doctor
 cluster: ## a real cluster: NODES=3, FAKE_NODES=0, or an existing CONTEXT=
 	@$(DEVCLUSTER) up --nodes $(NODES) --fake-nodes $(FAKE_NODES) $(addprefix --context ,$(CONTEXT))
-cluster-down: ## take away every trace of it (builds stay cached)
+cluster-down: ## delete it and all that belongs to it (builds stay cached)
 	@$(DEVCLUSTER) down
 load: ## put an image on every node: ARCHIVE=image.tar (docker save)
 	@test -n '$(ARCHIVE)' || { echo 'usage: make load ARCHIVE=image.tar'; exit 2; }
 	@$(DEVCLUSTER) load '$(ARCHIVE)'
 images: $(VENV) ## build the project's images: build/*.tar
 	@.venv/bin/python -m hack.devcluster images
-doctor: ## what this machine has and lacks for all this
+doctor: ## list what this machine has and lacks
 	@$(DEVCLUSTER) doctor
 
 .PHONY: deploy undeploy demo
@@ -60,7 +60,7 @@ check: $(VENV) ## ruff, mypy --strict, import rules, rules of language
 	.venv/bin/mypy --strict
 	.venv/bin/lint-imports
 	$(PYTEST) tests/unit/test_language.py -q
-language: $(VENV) ## list what breaks the rules of language; after a fix, lower what is allowed
+language: $(VENV) ## list violations of the rules of language; lower the allowance after a fix
 	-@.venv/bin/python -m tests.unit.language
 	@.venv/bin/python -m tests.unit.language --lower
 test-unit: $(VENV) ## no input, no output, no sleep; simulated clusters included
@@ -69,13 +69,13 @@ test-contract: $(VENV) ## against a scripted API server in the same process
 	$(PYTEST) tests/contract -n $(WORKERS)
 test-integration: $(VENV) ## against a real kube-apiserver and etcd
 	KUBEBUILDER_ASSETS=$$($(DEVCLUSTER) binaries) $(PYTEST) tests/integration -n $(WORKERS) -m 'not on_demand'
-test-integration-long: $(VENV) ## those of them that take minutes each, not in `make test`
+test-integration-long: $(VENV) ## integration tests that take minutes each, not in `make test`
 	KUBEBUILDER_ASSETS=$$($(DEVCLUSTER) binaries) $(PYTEST) tests/integration -m on_demand -s
-test-e2e: $(VENV) ## on real nodes: its own cluster comes, and goes unless KEEP=1
+test-e2e: $(VENV) ## on real nodes; creates a cluster unless there is one; KEEP=1 keeps it
 	@hack/devcluster/with-cluster $(KEEP) $(NODES) tests/e2e/run $(E2E_WORKERS) $(PYTEST)
-test-e2e-long: $(VENV) ## those of the e2e tests that take minutes each, not in `make test`
+test-e2e-long: $(VENV) ## end-to-end tests that take minutes each, not in `make test`
 	@hack/devcluster/with-cluster $(KEEP) $(NODES) $(PYTEST) tests/e2e -m on_demand
-test: check test-unit test-contract test-integration test-e2e ## everything
+test: check test-unit test-contract test-integration test-e2e ## check and all rings of tests
 
 .PHONY: lock
 lock: ## images/requirements.txt: what the images install, by hash, from constraints.txt
@@ -87,7 +87,7 @@ lock: ## images/requirements.txt: what the images install, by hash, from constra
 
 .PHONY: simulate
 SEEDS ?= 100000
-simulate: $(VENV) ## simulated clusters, many more: SEEDS=1000000
+simulate: $(VENV) ## run more simulated clusters: SEEDS=1000000
 	.venv/bin/python -m tests.simulation --seeds $(SEEDS)
 
 .PHONY: fuzz
@@ -103,19 +103,19 @@ fuzz: $(FUZZ) ## parsers and decide, guided by coverage: SECONDS=60 for each, TA
 .PHONY: mutate
 MUTATIONS ?= 500
 SEED ?= 0
-mutate: $(VENV) ## every edge of the API, and mutated Jobs: MUTATIONS=500 SEED=0
+mutate: $(VENV) ## try edge values of the API, and mutated Jobs: MUTATIONS=500 SEED=0
 	KUBEBUILDER_ASSETS=$$($(DEVCLUSTER) binaries) \
 	  .venv/bin/python -m tests.mutation --edges --mutations $(MUTATIONS) --seed $(SEED)
 
 .PHONY: schema
-schema: $(VENV) ## crds/jobs.yaml: spec.template anew, from Kubernetes' own schema of pods
+schema: $(VENV) ## generate spec.template in crds/jobs.yaml from Kubernetes' schema of pods
 	@set -o pipefail; KUBEBUILDER_ASSETS=$$($(DEVCLUSTER) binaries) \
 	  .venv/bin/python -m tests.integration.openapi | .venv/bin/python crds/generate.py
 
 .PHONY: soak
 HOURS ?= 8
 SOAK_ARGS ?=
-soak: $(VENV) ## many Jobs and disturbances, watched for growth: HOURS=8, SOAK_ARGS=
+soak: $(VENV) ## run many Jobs with disturbances, and check for growth: HOURS=8, SOAK_ARGS=
 	@$(DEVCLUSTER) up --nodes $(NODES) --fake-nodes $(if $(filter-out 0,$(FAKE_NODES)),$(FAKE_NODES),20)
 	@.venv/bin/python -m hack.devcluster deploy
 	@eval "$$($(DEVCLUSTER) env)"; .venv/bin/python -m benchmarks.soak --hours $(HOURS) $(SOAK_ARGS)

@@ -1,18 +1,18 @@
-"""The memory of both programs with as many and as large objects as tenants may leave to them.
+"""Measures the memory of both programs with the most and largest objects that tenants can create.
 
     KUBEBUILDER_ASSETS=$(python3 -m hack.devcluster binaries) .venv/bin/python -m benchmarks.memory
 
-Needs no cluster: a real kube-apiserver and etcd of its own, without nodes. There are
+It needs no cluster: it starts a kube-apiserver and an etcd of its own, without nodes. There are
 
-- ended runs, each with a report of many completed nodes, in namespaces and under names of which
-  history removes none. They go to etcd directly, since the API server would need minutes
-  for what it validates;
-- Jobs, most with a spec just below its limit, of text that cannot be compressed; some beyond it,
-  as large as the API server takes; some that choose nodes by as many names as are allowed. All of
-  them are to be begun, so that each has a report and a DaemonSet as well.
+- ended runs, each with a report of many completed nodes, so few for each name and
+  namespace that the controller deletes none. They are written to etcd directly, because the API
+  server would take minutes to validate them;
+- Jobs. Most have a spec just below the limit, of text that cannot be compressed. Some exceed it,
+  and are as large as the API server accepts. Some choose nodes by the most names that are allowed.
+  Each Job that starts has a report and a DaemonSet as well.
 
-Both programs start with half of it there, see the rest come, begin all Jobs, and are then killed
-and started again with all of it there. The result is the peak resident memory of each start.
+Both programs start with half of these objects, receive the others, start all Jobs, and are then
+killed and started again with all objects. The result is the peak resident memory of each start.
 """
 
 import argparse

@@ -65,7 +65,7 @@ class Nodes:
         self._root = root
 
     def sample(self, *, reset_peaks: bool = False) -> dict[str, Sample]:
-        """Return the known processes by name, optionally beginning their peaks of memory anew."""
+        """Return the known processes by name, and reset their peaks of memory if asked to."""
         script = _SCRIPT.replace("RESET", _RESET if reset_peaks else "")
         with ThreadPoolExecutor() as pool:
             outputs = pool.map(lambda node: self._run(node, script), self._names)

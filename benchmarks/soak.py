@@ -208,13 +208,13 @@ class Soak:
         except (KubeError, CommandError) as error:  # the API server is stopped; there is a next one
             self._log({"type": "no sample", "at": time.time(), "words": str(error)})
             return
-        # Other people's Jobs are no idle time.
+        # With Jobs of other users it is no idle time.
         line["idle"] = self._idle_times if idle and not line["cluster"]["foreign Jobs"] else 0
         line["active"] = len(self._jobs)
         self._log(line)
 
     async def _disturb(self, disturbances: Sequence[Disturbance]) -> None:
-        """Do them at their times, on a clock that stands still while nothing shall happen."""
+        """Start each disturbance at its time, by a clock that stops during idle times."""
         busy_seconds = 0.0
         async with asyncio.TaskGroup() as group:
             for what in disturbances:

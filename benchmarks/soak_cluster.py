@@ -24,10 +24,10 @@ from hack.devcluster.settings import Paths, find_paths
 LOOK_SECONDS = 1.0
 COLLECT_SECONDS = 5.0
 # How long the API server may be away for one request of the harness itself.
-PATIENCE_SECONDS = 90.0
+WAIT_SECONDS = 90.0
 COMMAND_SECONDS = 60.0
-# What the DaemonSet controller may need to be up to date again after the API server was away: its
-# leader's Lease may have run out meanwhile (15 s), and its process with it.
+# How long the DaemonSet controller may be behind after the API server was stopped. Its leader's
+# Lease may have expired meanwhile (15 s), so that its process has ended.
 RECOVERY_SECONDS = 30.0
 
 
@@ -236,7 +236,7 @@ def find_kubeconfig() -> Path:
 
 async def patiently(call: Callable[[], Any]) -> Any:
     """Return what `call()` gives, tried again while the API server is away."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + WAIT_SECONDS
     while True:
         try:
             return await call()

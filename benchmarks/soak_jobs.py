@@ -53,7 +53,7 @@ def _exit(wish: Wish, _rng: random.Random, _place: Place) -> Wish:
 
 
 def _exit_zero_on_term(wish: Wish, _rng: random.Random, _place: Place) -> Wish:
-    """A task that ends cleanly, with 0, when it is told to end: its work is not done then."""
+    """Return a Job whose task ends with 0 on TERM, although its work is not done."""
     return _exit_mode(_behaves(replace(wish, work_seconds=20), "good", code=0))
 
 

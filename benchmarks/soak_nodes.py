@@ -35,7 +35,7 @@ class NodeState:
 
 @dataclass(slots=True)
 class NodeHistory:
-    """Every change of every node, by name; None stands for a node that is not there."""
+    """Every change of every node, by name; None is a node that does not exist."""
 
     changes: dict[str, list[tuple[float, NodeState | None]]] = field(default_factory=dict)
     blind: list[tuple[float, float]] = field(default_factory=list)

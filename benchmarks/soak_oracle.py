@@ -1,7 +1,7 @@
-"""The judgement of one Job of a soak run: did its user get what was asked for?
+"""The judgement of one Job of a soak run: did its user get what was requested?
 
-It looks at what the user wrote and when, at the nodes, and at what the tasks themselves wrote on
-the real nodes. The system's own status is what is judged, so it proves nothing here.
+It uses what the user wrote and when, the nodes, and what the tasks wrote on the real nodes. The
+system's own status is judged, so it is no proof here.
 """
 
 from collections import Counter
@@ -13,8 +13,8 @@ from benchmarks.soak_nodes import NodeHistory, matches
 from benchmarks.soak_wish import Wish
 from benchmarks.workload import RESULTS
 
-# A node counts as desired for certain once it has been so for this long: the DaemonSet controller
-# needs some time to see it, more after the API server was away.
+# A node is desired for certain after this time, which the DaemonSet controller may need to see it.
+# It needs more after the API server was stopped.
 SEEN_SECONDS = 30.0
 POLL_SECONDS = 3.0
 # ttlSecondsAfterFinished: a second of rounding before, and what a deletion may take after.
@@ -26,7 +26,7 @@ CLOCK_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """A disturbance that ends pods; "" stands for every node, namespace or Job."""
+    """A disturbance that ends pods; "" is every node, namespace or Job."""
 
     at: float
     what: str

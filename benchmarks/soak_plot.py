@@ -146,7 +146,7 @@ def _problems(lines: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def summarise(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the verdict and the numbers of a run that are worth keeping."""
+    """Return the summary of a run: whether it passed, and its main numbers."""
     jobs = [line for line in lines if line["type"] == "job"]
     samples = [line for line in lines if line["type"] == "sample"]
     findings = judge_programs(samples)

@@ -55,7 +55,7 @@ def parse_processes(node: str, output: str) -> Iterator[dict[str, Any]]:
 
 
 def parse_gauges(metrics: str) -> dict[str, float]:
-    """Return those gauges of a program that tell how much it holds; absent ones are left out."""
+    """Return the gauges of a program that show what it holds in memory, if it exports them."""
     found: dict[str, float] = {}
     for name, labels, value in _METRIC.findall(metrics):
         if name in _GAUGES:

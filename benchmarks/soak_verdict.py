@@ -1,9 +1,9 @@
 """Does anything grow? Robust statistics over the samples of a soak run; nothing here reads a clock.
 
 Two kinds of series are judged. Those with a `growth` limit are compared over the longest life of a
-process, its first fifth left out as warm-up: the Theil-Sen slope, extended over that time, and the
-median of the last quarter against that of the second. Those with an `idle` limit are compared at
-the idle times, when no Job exists: the last against the first.
+process, without its first fifth, which is the warm-up. Two numbers count: the Theil-Sen slope,
+extended over that time, and the median of the last quarter compared with that of the second. Those
+with an `idle` limit are compared at the idle times, when no Job exists: the last with the first.
 """
 
 import itertools
@@ -130,7 +130,7 @@ def longest_life(samples: Iterable[Mapping[str, Any]], program: str) -> list[Map
 
 
 def series_points(life: Sequence[Mapping[str, Any]], key: str) -> list[Point]:
-    """Return (time, value) of a series; `cpu` is told per minute, between two samples."""
+    """Return (time, value) of a series; `cpu` is per minute, between two samples."""
     if key != "cpu":
         return [(sample["at"], sample[key]) for sample in life if sample.get(key) is not None]
     return [
@@ -164,7 +164,7 @@ def judge_programs(samples: Sequence[Mapping[str, Any]]) -> list[Finding]:
 
 
 def _idle_values(life: Sequence[Mapping[str, Any]], key: str) -> list[float]:
-    """Return the least value of each idle time, which is told by its number in the samples."""
+    """Return the least value of each idle time, which the samples have by number."""
     values: dict[int, list[float]] = {}
     for sample in life:
         if sample.get("idle") and sample.get(key) is not None:

@@ -13,7 +13,7 @@ from benchmarks.workload import RESULTS, TASK_IMAGE, TOLERATIONS
 FOLDER = "/var/tmp/daemonset-job-soak"  # noqa: S108 - on the nodes of a development cluster
 CONFIG_MAP = "soak-task"
 EVERY_NODE = "*"
-# Appends "WORD EPOCH" to the node's file: start, stopped (told to end), failed, end.
+# Appends "WORD EPOCH" to the node's file: start, stopped (by TERM), failed, end.
 SCRIPT = """#!/bin/sh
 # task FILE SECONDS BEHAVIOUR NODE EXIT-CODE-ON-TERM
 file=/basetarget/$1 code=$5
@@ -80,7 +80,7 @@ class Place:
 
 
 def plain_spec(file: str, seconds: float) -> dict[str, Any]:
-    """Return the spec of a Job in mode Log whose task works so long and succeeds."""
+    """Return the spec of a Job in mode Log whose task works for `seconds` and succeeds."""
     mounts = [{"name": "task", "mountPath": "/task.d"}]
     return {
         "image": TASK_IMAGE,

@@ -2,13 +2,13 @@
 
     python -m benchmarks.sweep --nodes 1000 --log small,1MiB [--repeat 3] [--out results.json]
 
-Needs the devcluster of this clone with so many simulated nodes, and the project deployed on it.
-In one run, in turn, and so often as asked for, on the same nodes:
+It needs the devcluster of this clone with that number of simulated nodes, and the project deployed
+on it. In one run, alternately, `--repeat` times each, on the same nodes:
 
 - the floor: a bare DaemonSet is created; the time until every one of its pods is Running. Then it
-  is deleted; the time until all its pods are gone is told separately;
-- for each kind of log, a Job is created; the time until it is deleted, that is, until every node's
-  token was found, entered, counted twice, and the report is complete. CPU time and requests of
+  is deleted; the time until all its pods are deleted is a number of its own;
+- for each kind of log, a Job is created; the time until it is deleted. By then every node's token
+  was found, recorded and counted twice, and the report is complete. CPU time and requests of
   controller and terminator are those from creation until then, memory is the peak in this time.
   Afterwards the report is checked: every node by its UID, all shards, `Succeeded`.
 
@@ -48,7 +48,7 @@ from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, N
 ROOT = Path(__file__).resolve().parent.parent
 STATE = ROOT / ".devcluster"
 RUN_SECONDS = 600
-# Between two runs: what the last one left to do shall not be measured with the next.
+# Between two runs, so that work which the last one left is not measured with the next.
 SETTLE_SECONDS = 5.0
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 
@@ -139,7 +139,7 @@ class Bench:
         }
 
     async def job(self, log: str) -> dict[str, Any]:
-        """Measure a Job whose tasks log so much; its report is checked."""
+        """Measure a Job whose tasks print this kind of log, and check its report."""
         write_fake_log(log)
         name = f"sweep-{secrets.token_hex(3)}"
         before, counted = await self.sample(reset_peaks=True), await self._counters()

@@ -1,4 +1,4 @@
-"""Clocks for tests: one that follows a faked loop time, one that stands still until it is told."""
+"""Clocks for tests: one that follows a faked loop time, one that only a test moves."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -21,7 +21,7 @@ class LoopClock:
 
 
 class FakeClock:
-    """A clock that stands still until it is told otherwise: for tests and simulations."""
+    """A clock that only a test moves: for tests and simulations."""
 
     def __init__(self, start: datetime, monotonic: float = 0.0) -> None:
         """Make a clock that reads `start` (UTC-aware) and `monotonic` seconds."""

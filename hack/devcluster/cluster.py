@@ -70,7 +70,7 @@ def adopt(paths: Paths, context: str) -> None:
 
 
 def down(paths: Paths, *, purge: bool, everyone: bool = False) -> None:
-    """Take away every trace: the cluster, KWOK, the private dockerd if nobody else needs it."""
+    """Delete the cluster, KWOK, and the private dockerd unless another clone needs it."""
     with locked(paths.cache, LOCK):
         fakenodes.stop(paths)
         known = state.read(paths)

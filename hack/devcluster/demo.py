@@ -1,8 +1,8 @@
-"""The main job on real nodes, shown: files on every node, a Job, and then neither.
+"""Shows the main job on real nodes: files on every node, a Job that removes them, the result.
 
-On a kind cluster the nodes are entered from outside of Kubernetes, so that what the demo says of
-them does not come from the project itself. On other clusters (`CONTEXT=`) nobody can do that, and
-two more Jobs put the files there and look whether they are gone.
+On a kind cluster the demo enters the nodes from outside of Kubernetes, so that what it shows of
+them does not come from the project itself. On other clusters (`CONTEXT=`) that is impossible. There
+one more Job puts the files on the nodes, and another one checks whether they are removed.
 """
 
 import json

@@ -88,10 +88,11 @@ def stop(paths: Paths) -> None:
 
 
 def _free_leases(kubectl: Kubectl) -> None:
-    """Delete the nodes' leases: KWOK plays only those nodes whose lease nobody else holds.
+    """Delete the nodes' leases: KWOK simulates only nodes whose lease no other client holds.
 
-    Every KWOK has an identity of its own, so the next one would leave these nodes alone, Ready as
-    they are, until the leases of the last one expire. Real kubelets make theirs anew.
+    Every KWOK has an identity of its own. Without this, the next one would not simulate these
+    nodes, which stay Ready, until the leases of the last one expire. Real kubelets create theirs
+    again.
     """
     leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
     kubectl("delete", "--raw", leases)
@@ -149,7 +150,7 @@ def _start(paths: Paths, kwok: Path, wanted: Wanted, *, scale: bool) -> None:
 
 
 def _port(folder: Path) -> int:
-    """Return the port of the last KWOK, which stands in its nodes' status, unless it is taken."""
+    """Return the port of the last KWOK, which is in its nodes' status, unless it is in use."""
     file = folder / "port"
     wanted = int(file.read_text()) if file.exists() else 0
     try:

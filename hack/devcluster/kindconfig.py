@@ -26,7 +26,7 @@ SCALE_ARGUMENTS: dict[str, dict[str, str]] = {
 def render(nodes: int, *, scale: bool, kubernetes: tuple[int, int]) -> str:
     """Return kind's configuration (JSON, which is YAML) for one control plane and n-1 workers.
 
-    The control plane carries no taint: whoever asks for three nodes means three that run pods.
+    The control plane has no taint, so that three requested nodes are three that run pods.
     """
     patches: list[dict[str, object]] = [
         {"kind": "KubeletConfiguration", "failCgroupV1": False},

@@ -245,7 +245,7 @@ async def until(check: Callable[[], Any], seconds: float = 120.0) -> Any:
 def on_first(
     server: FakeApiServer, resource: Resource, type_: str, act: Callable[[], None]
 ) -> None:
-    """Do something when the first such event is stored, before any watch is told of it."""
+    """Call `act` when the first such event is stored, before any watch receives it."""
 
     def listen(event: Any) -> None:
         if event.kind == (resource.group, resource.plural) and event.type == type_:

@@ -2,7 +2,7 @@
 
     server = FakeApiServer()
     await server.start()
-    server.put(PODS, {...})                     # as somebody else would change the cluster
+    server.put(PODS, {...})                     # as another client would change the cluster
     server.fail_next("PATCH", "/jobs/", 409)    # the next such request fails
     server.drop_watches(); server.silence_watches(); server.expire()
 
@@ -197,7 +197,7 @@ class FakeApiServer:
         return copy.deepcopy(self.storage.find((resource.group, resource.plural), key))
 
     def exists(self, resource: Resource, name: str, namespace: str = "default") -> bool:
-        """Tell whether an object is there."""
+        """Return whether an object exists."""
         return self._key(resource, namespace, name) in self.storage.all(
             (resource.group, resource.plural)
         )
@@ -290,8 +290,8 @@ class FakeApiServer:
     def expire(self, *, as_event: bool = False) -> None:
         """Forget the history: a watch from any version known so far gets 410.
 
-        By default as an HTTP status; with `as_event` as an ERROR event, as happens in real life
-        when the version falls out of the window after the watch was accepted.
+        The answer is an HTTP status. With `as_event` it is an ERROR event, as a real API server
+        sends when the version becomes too old after the watch was accepted.
         """
         self.storage.tick()
         self.storage.oldest = self.storage.version
@@ -650,9 +650,9 @@ def event_line(type_: str, raw: Raw) -> bytes:
     return on_the_wire({"type": type_, "object": raw}) + b"\n"
 
 
-# A value of this form is sent as lists within lists, so many levels deep: Python cannot hold them.
+# A value of this form is sent as nested lists of that depth, which is too deep for Python.
 DEEP = re.compile(rb'"@deep:(\d+)"')
-# And this one as no JSON at all.
+# This value is sent as text that is not JSON.
 BROKEN = "@broken"
 
 

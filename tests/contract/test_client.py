@@ -261,7 +261,7 @@ async def test_cancelled_request_frees_its_connection(server):
         assert (await client.get(NODES, "n"))["metadata"]["name"] == "n"
 
 
-async def test_nobody_listening_is_unavailable():
+async def test_no_server_on_the_port_is_unavailable():
     async with KubeClient("http://127.0.0.1:1") as client:
         with pytest.raises(Unavailable) as caught:
             await client.get(NODES, "n")

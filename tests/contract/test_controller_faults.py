@@ -181,7 +181,7 @@ async def test_a_job_that_became_unreadable_is_left_alone(server, cluster):
 
 
 @pytest.mark.parametrize("times", [1, 4])
-async def test_a_conflict_on_the_status_is_decided_anew(server, cluster, times):
+async def test_a_conflict_on_the_status_leads_to_another_decision(server, cluster, times):
     server.fail_next("PATCH", "/jobs/sample/status", 409, times, reason="Conflict")
     async with running(server):
         cluster.apply()
@@ -233,7 +233,7 @@ REFUSALS = {
 }
 
 
-async def test_a_deletion_that_is_refused_keeps_no_other_node_from_its_turn(server, cluster):
+async def test_a_refused_pod_deletion_does_not_block_other_nodes(server, cluster):
     async with running(server):
         cluster.apply(backoffLimit=0, failurePolicy={"action": "Continue"})
         await until(cluster.is_settled)
@@ -277,7 +277,7 @@ async def test_unreadable_daemon_set_is_reported_and_retried_rarely(server, clus
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)
-async def test_a_refused_daemon_set_is_told_and_tried_again_slowly(server, cluster, refusal):
+async def test_a_refused_daemon_set_is_reported_and_retried_slowly(server, cluster, refusal):
     status, reason, message = REFUSALS[refusal]
     server.fail_next("PATCH", "/daemonsets/", status, 10_000, reason=reason, message=message)
     async with running(server):
@@ -461,7 +461,7 @@ async def test_it_starts_while_the_server_is_away(server, cluster):
 
 
 @pytest.mark.parametrize("as_event", [False, True])
-async def test_history_that_is_gone_is_listed_anew(server, cluster, as_event):
+async def test_expired_history_is_listed_again(server, cluster, as_event):
     async with running(server):
         cluster.apply()
         await until(cluster.is_settled)
@@ -501,7 +501,7 @@ def make_ready(server, node, status):
 
 
 @pytest.mark.parametrize("fault", [None, 503, 403])
-async def test_a_node_whose_return_is_not_heard_of_does_not_fail_the_run(server, cluster, fault):
+async def test_a_node_whose_return_the_cache_lacks_does_not_fail_the_run(server, cluster, fault):
     async with running(server):
         cluster.apply()
         await until(cluster.is_settled)
@@ -677,7 +677,7 @@ async def test_completed_nodes_that_are_away_are_not_read_after_a_retry(server, 
         assert not node_reads(server)
 
 
-async def test_a_node_that_has_gone_unheard_of_does_not_fail_the_run(server, cluster):
+async def test_a_deleted_node_that_the_cache_still_has_does_not_fail_the_run(server, cluster):
     async with running(server):
         cluster.apply()
         await until(cluster.is_settled)
@@ -770,7 +770,7 @@ async def test_a_cache_behind_our_own_opening_opens_no_gate_twice(server, cluste
         assert len(cluster.writes("/pods/")) == 1
 
 
-async def test_a_label_that_is_heard_of_last_still_ends_the_run(server, cluster):
+async def test_a_label_that_arrives_last_still_ends_the_run(server, cluster):
     async with running(server):
         await until(lambda: len(server.open_watches(NODES)) == 1)
         cluster.apply(nodes={"selector": {"matchLabels": {"zone": "a"}}})
@@ -858,7 +858,7 @@ async def test_one_that_stops_in_order_is_followed_at_once(server, cluster):
 
 
 @pytest.mark.parametrize("limit", [0, 10])
-async def test_the_report_of_a_job_that_is_heard_of_late_is_left_alone(server, limit):
+async def test_the_report_of_a_job_that_arrives_late_is_not_closed(server, limit):
     """As for a controller that has just begun to lead: the one before made the report."""
     cluster = FakeCluster(server, "a", "b")
     async with running(server, history_limit=limit):

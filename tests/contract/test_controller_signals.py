@@ -89,7 +89,7 @@ async def test_a_signal_while_the_server_is_away_ends_it_too(server, config):
     assert await stop(process) < 3
 
 
-async def test_a_signal_while_it_stands_by_ends_it_too(server, config):
+async def test_a_signal_also_ends_a_standby_replica(server, config):
     first = asyncio.create_task(run(config))
     await until(lambda: server.exists(LEASES, "lock", "system"), 10)
     await stop(first)

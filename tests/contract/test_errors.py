@@ -128,7 +128,7 @@ def status(code: int, reason: str, message: str = "no", **more) -> bytes:
     ).encode()
 
 
-def test_already_exists_is_told_from_conflict_by_its_reason():
+def test_already_exists_differs_from_conflict_by_its_reason():
     assert type(error_from_response(409, status(409, "AlreadyExists"))) is AlreadyExists
     assert type(error_from_response(409, status(409, "Conflict"))) is Conflict
     assert type(error_from_response(409, b"")) is Conflict

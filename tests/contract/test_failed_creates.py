@@ -42,7 +42,7 @@ def lists(server):
     ]
 
 
-async def test_a_refusal_is_told_within_seconds_and_goes_when_the_pods_come(server, cluster):
+async def test_a_refusal_is_reported_within_seconds_until_the_pods_exist(server, cluster):
     cluster.failed_create_message = QUOTA
     async with running(server):
         cluster.apply()
@@ -92,7 +92,7 @@ async def test_events_are_listed_rarely_per_namespace_and_bounded(server, cluste
         assert len(lists(server)) == before
 
 
-async def test_an_event_from_before_the_controller_started_is_told(server, cluster):
+async def test_an_event_from_before_the_controller_started_is_reported(server, cluster):
     cluster.failed_create_message = QUOTA
     async with running(server):
         cluster.apply()

@@ -214,7 +214,7 @@ async def test_leader_survives_an_outage_shorter_than_the_deadline(server, candi
     assert Candidate.leading == ["a"]
 
 
-async def test_leader_notices_at_once_that_somebody_took_the_lease(server, candidate):
+async def test_the_leader_stops_at_once_when_another_one_has_the_lease(server, candidate):
     a = candidate("a")
     await a.started.wait()
     server.patch(

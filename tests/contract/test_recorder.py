@@ -65,7 +65,7 @@ async def test_repetition_after_a_restart_goes_on_counting(server, client, recor
     assert event["count"] == 2
 
 
-async def test_repetition_of_an_expired_event_starts_anew(server, recorder):
+async def test_repetition_of_an_expired_event_creates_a_new_one(server, recorder):
     recorder.emit(JOB, "Normal", "Started", "hello")
     await asyncio.sleep(1)
     server.remove(EVENTS, server.list(EVENTS)[0]["metadata"]["name"])
@@ -124,7 +124,7 @@ async def test_queue_and_memory_are_bounded(client, server, monkeypatch):
     assert len(recorder._counts) == len(recorder._buckets) == 3
 
 
-async def test_trouble_of_the_server_is_survived(server, recorder):
+async def test_events_survive_failures_of_the_server(server, recorder):
     server.fail_next("POST", "/events", 503, times=2)
     recorder.emit(JOB, "Normal", "First", "first")
     await asyncio.sleep(30)

@@ -184,7 +184,7 @@ async def test_server_without_bookmarks_is_followed_too(server, follow):
 
 
 @pytest.mark.parametrize("as_event", [False, True])
-async def test_expired_history_is_listed_again_and_the_difference_told(server, follow, as_event):
+async def test_after_expired_history_a_list_reports_the_difference(server, follow, as_event):
     for name in "abcd":
         server.put(PODS, pod(name))
     follower = await follow()
@@ -313,7 +313,7 @@ async def test_without_an_answer_nothing_is_listed(server, follow):
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 429, 500, 503])
-async def test_trouble_with_the_list_is_tried_again(server, client, status):
+async def test_a_failed_list_is_retried(server, client, status):
     server.put(PODS, pod("a"))
     server.fail_next("GET", "/pods", status, times=6)
     follower = Follower(server, client)
@@ -444,7 +444,7 @@ async def test_unreadable_object_is_logged_and_not_treated_as_deleted(server, fo
 
 @pytest.mark.parametrize("value", ["@deep:1100", "@deep:9000", BROKEN])
 @pytest.mark.parametrize("metadata_only", [False, True])
-async def test_unreadable_object_is_nobody_elses_trouble(server, follow, value, metadata_only):
+async def test_an_unreadable_object_affects_no_other(server, follow, value, metadata_only):
     told = []
     server.put(PODS, pod("a"))
     follower = await follow(on_unreadable=told.append, metadata_only=metadata_only)
@@ -678,7 +678,7 @@ async def test_forbidden_namespace_is_silent_and_the_others_are_healthy(server, 
 @pytest.mark.parametrize(
     ("namespaces", "expected"), [([], ["a", "b", "c"]), (["two", "one", "one"], ["a", "b"])]
 )
-async def test_multi_reflector_holds_the_wanted_namespaces(server, client, namespaces, expected):
+async def test_multi_reflector_has_the_configured_namespaces(server, client, namespaces, expected):
     for name, namespace in (("a", "one"), ("b", "two"), ("c", "three")):
         server.put(PODS, pod(name, namespace=namespace))
 

@@ -56,7 +56,7 @@ async def read_events(*chunks, limit_bytes, head_bytes):
     return [event async for event in EventStream(arriving(), request="watch", **how)]
 
 
-async def test_event_beyond_the_limit_is_one_objects_trouble():
+async def test_an_event_beyond_the_limit_affects_one_object_only():
     metadata = {"name": "big", "namespace": "ns", "resourceVersion": "7", "uid": "u"}
     big = event_line("MODIFIED", {"kind": "Pod", "metadata": metadata, "data": "x" * 1000})
     small = event_line("ADDED", {"metadata": {"name": "small"}})
@@ -255,7 +255,7 @@ async def test_short_read_is_bounded(server, client):
     assert tail == b"done\n"
 
 
-async def test_short_read_of_a_log_that_goes_on_for_ever_ends_at_its_limit(server, client):
+async def test_short_read_of_an_endless_log_ends_at_its_limit(server, client):
     server.answer_endlessly("/log", b"x" * (1 << 20))
     tracemalloc.start()
     async with asyncio.timeout(20):

@@ -181,7 +181,7 @@ NEVER_STARTED = {
 }
 
 
-def test_pods_that_cannot_start_their_task_are_told_within_a_minute(cluster, namespace):
+def test_pods_that_cannot_start_their_task_are_reported_within_a_minute(cluster, namespace):
     task = shell("echo done; " + WAIT)
     nodes = dict(zip(NEVER_STARTED, cluster.nodes, strict=False))
     for name, (template, _, _) in NEVER_STARTED.items():

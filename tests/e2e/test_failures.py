@@ -176,7 +176,9 @@ def test_an_evicted_pod_is_no_failure(cluster, namespace, folder):
 
 @pytest.mark.slow
 @pytest.mark.alone
-def test_an_unreachable_node_is_told_apart_and_comes_back(cluster, namespace, folder, impatient):
+def test_an_unreachable_node_is_a_state_of_its_own_and_comes_back(
+    cluster, namespace, folder, impatient
+):
     lost = cluster.nodes[-1]
     work = counting(before=GO)
     policy = {"action": "Continue"}
@@ -420,7 +422,7 @@ def test_mode_exit_completes_by_exit_code_and_keeps_results(cluster, namespace, 
     assert set(cluster.runs(folder).values()) == {1}
 
 
-def test_mode_exit_tells_failures_as_mode_log_does(cluster, namespace):
+def test_mode_exit_reports_failures_as_mode_log_does(cluster, namespace):
     bad = cluster.nodes[0]
     cluster.apply(
         make_job(

@@ -77,13 +77,13 @@ def build_status(daemon_set: Raw, nodes: Sequence[Raw], pods: Sequence[Raw]) -> 
 
 
 def has_status(daemon_set: Raw, status: Mapping[str, int]) -> bool:
-    """Return whether the status stands in the raw DaemonSet already."""
-    standing = daemon_set.get("status") or {}
-    return all(standing.get(key, 0) == value for key, value in status.items())
+    """Return whether the raw DaemonSet has this status."""
+    current = daemon_set.get("status") or {}
+    return all(current.get(key, 0) == value for key, value in status.items())
 
 
 def _count_ready(template: Raw, nodes: Sequence[Raw], pods: Sequence[Raw]) -> int:
-    """Return how many nodes that should run a pod have a Ready one: the oldest speaks."""
+    """Return how many nodes that should run a pod have a Ready one; the oldest pod counts."""
     oldest: dict[str, Raw] = {}
     for pod in sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp"))):
         if not (is_terminal(pod) and is_deleting(pod)):

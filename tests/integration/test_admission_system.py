@@ -250,7 +250,7 @@ def test_a_job_is_deleted_only_when_its_status_says_that_it_is_over(
     assert ("condition Complete or Failed" in refusal) is (condition is None)
 
 
-def test_everybody_else_is_left_alone(kube_env: KubeEnv, namespace):
+def test_the_policies_do_not_apply_to_other_users(kube_env: KubeEnv, namespace):
     make(kube_env, pod(namespace, "other"))
     kube_env.kubectl("label", "pod", "other", "a=b", "-n", namespace)
     kube_env.kubectl("delete", "pod", "other", "-n", namespace, "--wait=false")

@@ -17,7 +17,7 @@ STRIDE = 16
 MUTATIONS = 40
 
 
-async def test_every_job_ends_in_a_state_that_its_user_is_told(kube_env):
+async def test_every_job_ends_in_a_state_that_it_reports(kube_env):
     # Side by side, since a Job that is silent is watched for a minute.
     cases = [
         *list(edge_cases())[::STRIDE],

@@ -305,7 +305,7 @@ async def test_retry_of_a_run_failed_by_deadline_restarts_the_deadline(kube_env,
         assert (await harness.report())["status"]["phase"] == "Succeeded"
 
 
-async def test_the_time_of_a_resumed_run_starts_anew(kube_env, namespace):
+async def test_the_deadline_of_a_resumed_run_counts_from_the_start_again(kube_env, namespace):
     go = asyncio.Event()
     async with open_harness(
         kube_env, namespace, behaviour=script(a=[TaskRun(after=go)])
@@ -412,7 +412,7 @@ async def test_a_long_retry_token_works(kube_env, namespace):
 AHEAD_OR_BEHIND = pytest.mark.parametrize("skew", [HOUR, -HOUR], ids=["ahead", "behind"])
 
 
-async def test_a_failure_on_a_node_whose_clock_is_ahead_is_told_soon(kube_env, namespace):
+async def test_a_failure_on_a_node_whose_clock_is_ahead_is_reported_soon(kube_env, namespace):
     failing = TaskRun(lines=("no luck",), exit_code=1, late=FAST)
     async with open_harness(kube_env, namespace, behaviour=script(a=[failing, HOLD])) as harness:
         harness.nodes.skew["a"] = HOUR
@@ -455,7 +455,7 @@ async def test_the_deadline_of_a_node_is_counted_by_one_clock(kube_env, namespac
 
 
 @AHEAD_OR_BEHIND
-async def test_the_patience_with_an_image_is_counted_by_one_clock(kube_env, namespace, skew):
+async def test_the_pod_start_timeout_counts_by_one_clock(kube_env, namespace, skew):
     wrong = TaskRun(waiting="ErrImagePull", message="no such image: example/task:v1")
     async with open_harness(
         kube_env, namespace, controller=False, behaviour=script(a=[wrong])

@@ -154,7 +154,7 @@ async def test_in_mode_exit_a_failing_node_fails_the_run(kube_env, namespace):
         assert "exit 9 at the first attempt" in (await failed(harness))["message"]
 
 
-async def test_an_image_that_cannot_be_pulled_is_told_and_mended(kube_env, namespace):
+async def test_an_image_that_cannot_be_pulled_is_reported_and_can_be_fixed(kube_env, namespace):
     wrong = TaskRun(waiting="ImagePullBackOff", message="no such image: example/task:v1")
     async with open_harness(kube_env, namespace, behaviour=script(a=[wrong])) as harness:
         await harness.apply(spec())
@@ -214,7 +214,7 @@ async def test_an_eviction_is_no_failure(kube_env, namespace):
         assert harness.nodes.executions["a"] == 2
 
 
-async def test_a_node_made_anew_under_the_same_name_is_another_node(kube_env, namespace):
+async def test_a_node_recreated_under_its_name_is_another_node(kube_env, namespace):
     go = asyncio.Event()
     behaviour = script(a=[TaskRun()], b=[TaskRun(after=go)])
     async with open_harness(kube_env, namespace, nodes=("a", "b"), behaviour=behaviour) as harness:
@@ -304,7 +304,7 @@ async def test_a_lost_node_whose_pod_was_deleted_by_force_is_waited_for(kube_env
 # --- runs --------------------------------------------------------------------------------
 
 
-async def test_fail_fast_gives_no_more_turns(kube_env, namespace):
+async def test_with_fail_fast_no_further_node_starts(kube_env, namespace):
     async with open_harness(kube_env, namespace, behaviour=script(a=[fails(1), HOLD])) as harness:
         await harness.apply(spec(backoffLimit=0))
         await failed(harness)
@@ -322,7 +322,9 @@ async def test_fail_fast_gives_no_more_turns(kube_env, namespace):
 
 
 @pytest.mark.parametrize(("limit", "end"), [(0, "Failed"), (1, "Succeeded"), ("34%", "Succeeded")])
-async def test_continue_lets_every_node_have_its_turn(kube_env, namespace, limit, end):
+async def test_with_continue_every_node_does_the_work_before_the_run_fails(
+    kube_env, namespace, limit, end
+):
     go = asyncio.Event()
     behaviour = script(a=[fails(1), HOLD], b=[TaskRun(after=go)])
     async with open_harness(kube_env, namespace, behaviour=behaviour) as harness:
@@ -416,7 +418,7 @@ async def test_the_deadline_of_a_run_survives_a_restart(kube_env, namespace):
         assert found["message"] == ("2 of 3 nodes completed within activeDeadlineSeconds (10 s)")
 
 
-async def test_a_deadline_that_passed_while_nobody_ran_is_noticed_at_once(kube_env, namespace):
+async def test_a_deadline_that_passed_without_a_controller_counts_at_its_start(kube_env, namespace):
     async with open_harness(kube_env, namespace, behaviour=script(c=[HOLD])) as harness:
         await harness.apply(spec(activeDeadlineSeconds=3))
         await harness.wait_job(lambda s: (s.get("nodes") or {}).get("active") == 1, "c active")

@@ -61,7 +61,7 @@ async def test_a_job_is_done_on_every_node_recorded_and_deleted(kube_env, namesp
         await harness.wait_until(no_pods, "pods gone")
 
 
-async def test_the_status_tells_the_run_while_it_goes_on(kube_env, namespace):
+async def test_the_status_shows_the_run_while_it_is_running(kube_env, namespace):
     go, behaviour = waiting("c")
     async with open_harness(kube_env, namespace, behaviour=behaviour) as harness:
         await harness.apply()
@@ -384,7 +384,7 @@ async def test_a_change_between_reading_and_starting_is_what_runs(kube_env, name
         assert (await harness.report())["spec"]["image"] == "example/newer:2"
 
 
-async def test_a_report_that_somebody_deletes_is_made_again(kube_env, namespace):
+async def test_a_report_that_a_user_deletes_is_created_again(kube_env, namespace):
     go, behaviour = waiting("b")
     async with open_harness(kube_env, namespace, nodes=("a", "b"), behaviour=behaviour) as harness:
         await harness.apply()

@@ -485,7 +485,7 @@ def test_columns_and_short_name(kube_env: KubeEnv, namespace):
     assert "job.daemonset.darkowlzz.space/sample" in kube_env.kubectl("get", "all", "-n", namespace)
 
 
-def test_explain_tells_what_the_fields_are(kube_env: KubeEnv):
+def test_explain_describes_the_fields(kube_env: KubeEnv):
     told = " ".join(kube_env.kubectl("explain", "dsj.spec.mountPath").split())
     assert "mounted read-write at /basetarget in the container" in told
 

@@ -65,7 +65,7 @@ async def talking(scene: Tenants):
         running.cancel()
 
 
-async def test_the_worst_pattern_and_the_longest_lines_hold_up_nobody_else(tenants_env, tmp_path):
+async def test_the_worst_pattern_and_the_longest_lines_delay_no_other_tenant(tenants_env, tmp_path):
     async with tenants(tenants_env, tmp_path, a_nodes=A_NODES, behaviour=behaviour) as scene:
         a, harness = scene.a, scene.harness
         include = [harness.nodes.name(node) for node in A_NODES]

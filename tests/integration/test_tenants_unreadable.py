@@ -189,7 +189,7 @@ def template(**container: Any) -> dict[str, Any]:
 DEEP_LIST = "[" * LEVELS + "]" * LEVELS
 
 
-async def test_a_spec_too_deep_or_too_large_is_refused_or_told(tenants_env, tmp_path):
+async def test_a_spec_too_deep_or_too_large_is_refused_or_reported(tenants_env, tmp_path):
     """What is refused names the field; what is stored without it, or too large, holds up nobody."""
     async with tenants(tenants_env, tmp_path) as scene:
         a = scene.a

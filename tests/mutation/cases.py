@@ -24,8 +24,8 @@ class Change:
     """Something that happens to a Job while it runs: a merge patch, or a deletion.
 
     `after` seconds since the one before, and not before `when`: "" at once, "at work" when a task
-    runs, "shut" when the gate is up. `what` is patch, pod, pods, daemonset or report: what is
-    patched or deleted.
+    runs, "gated" when the template has the gate. `what` is patch, pod, pods, daemonset or report:
+    what is patched or deleted.
     """
 
     after: float
@@ -310,7 +310,7 @@ _OPERATIONS: tuple[tuple[str, Callable[..., Any]], ...] = (
 
 def _change(random: Random, base: Raw) -> Change:
     after = random.choice((0.0, 0.0, 0.1, 0.3, 0.7, 1.5, 3.0))
-    when = random.choice(("", "", "at work", "shut"))
+    when = random.choice(("", "", "at work", "gated"))
     if random.random() < 0.12:
         return Change(after, random.choice(("pod", "pods", "daemonset", "report")), None, when)
     if "nodes" in base and random.random() < 0.5:
@@ -329,7 +329,7 @@ def change_cases() -> Iterator[Case]:
         for new in SELECTIONS:
             if new == old:
                 continue
-            there = Change(0, body={"spec": {"nodes": new}}, when="shut")
+            there = Change(0, body={"spec": {"nodes": new}}, when="gated")
             back = Change(1, body={"spec": {"nodes": old}})
             spec = {"image": IMAGE, **({"nodes": old} if old else {})}
             for label, changes in (("", (there,)), (" and back", (there, back))):

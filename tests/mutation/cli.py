@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
         known.KNOWN = ()
     cases = [*edge_cases(), *change_cases()] if options.edges else []
     cases = [case for case in cases if options.only in case.label]
-    # The large ones stand side by side in their field; spread, they are hardly felt.
+    # The large cases of a field follow each other. Spread, they delay the others less.
     Random(0).shuffle(cases)
     numbers = range(options.mutations) if options.number is None else [options.number]
     cases += [
@@ -52,18 +52,20 @@ def main(arguments: list[str]) -> int:
 
 
 async def _run(env: KubeEnv, cases: list[Case], at_once: int) -> int:
-    began = told = time.perf_counter()
+    began = shown_at = time.perf_counter()
     done = failed = 0
 
     def tell(result: Result) -> None:
-        nonlocal told, done, failed
+        nonlocal shown_at, done, failed
         done += 1
         if result.new:
             failed += 1
             print(result.describe(), flush=True)
-        if time.perf_counter() - told > PROGRESS_SECONDS:
-            told = time.perf_counter()
-            print(f"{done}/{len(cases)}, {failed} failed, {told - began:.0f} s", file=sys.stderr)
+        if time.perf_counter() - shown_at > PROGRESS_SECONDS:
+            shown_at = time.perf_counter()
+            print(
+                f"{done}/{len(cases)}, {failed} failed, {shown_at - began:.0f} s", file=sys.stderr
+            )
 
     async with open_cluster(env) as cluster:
         runner = Runner(cluster, at_once)

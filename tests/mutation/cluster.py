@@ -28,8 +28,8 @@ NODES: Mapping[str, Mapping[str, str]] = {
     "b": {"zone": "y", "os-version": "1.1"},
     "c": {"zone": "x"},
 }
-# Timeouts in seconds: what does not heal is told within the minute that a Job is watched.
-PATIENCE = {"pod_start_timeout_seconds": 5, "node_unreachable_grace_period_seconds": 5}
+# Timeouts in seconds. They are short, so that a Job shows a lasting fault while it is watched.
+TIMEOUTS = {"pod_start_timeout_seconds": 5, "node_unreachable_grace_period_seconds": 5}
 
 
 class Admin(KubeClient):
@@ -105,7 +105,7 @@ class Admin(KubeClient):
 
 @dataclass
 class Complaints:
-    """What the programs logged that nobody should have to read."""
+    """Defects and warnings that the programs logged."""
 
     # By the name of the Job, "" where the record names none.
     defects: dict[str, list[str]] = field(default_factory=dict)
@@ -169,7 +169,7 @@ async def open_cluster(env: KubeEnv) -> AsyncIterator[MutationCluster]:
             for node, labels in NODES.items():
                 await nodes.join(node, labels=labels)
                 await beside.join(node, labels=labels)
-            await harness.start_controller(**PATIENCE)
+            await harness.start_controller(**TIMEOUTS)
             await harness.start_terminator()
             nodes.namespaces = (mutants,)
             harness.nodes_task = asyncio.create_task(nodes.run())

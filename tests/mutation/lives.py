@@ -1,8 +1,8 @@
-"""Lives of a Job for the pure core: whatever a cluster may show, pass after pass.
+"""Random histories of a Job for the pure core: any state that a cluster may show, step by step.
 
-No server: the plan of one pass is carried out on raw objects, then something changes at random,
-and the next pass decides on what then stands. What is shown to the core is what the API server
-would let through, its texts at their longest and strangest.
+There is no server. The plan of a step is carried out on raw objects, then a random change follows,
+and the next step decides on the new state. The core receives only what the API server would
+accept, with texts that are as long and as unusual as possible.
 """
 
 import json

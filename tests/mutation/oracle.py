@@ -1,7 +1,8 @@
-"""What a user has to be told of a Job, judged by what they asked for and by nothing else.
+"""The state that a Job has to report, judged only by what its user asked for.
 
-A Job ends refused by a message that names the field, or completed on the nodes that its spec
-chooses, or in a state that its conditions tell. What is neither is a silent stop.
+A Job is refused by a message that names the field, or completes on the nodes that its spec
+chooses, or reports another state by its conditions. Anything else is a run that stops without a
+message.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,13 +14,13 @@ from tests.mutation.cluster import NODES
 
 Raw = dict[str, Any]
 
-# A time to live that is waited for; a Job with a longer one is looked at as it stands.
+# The case waits for a time to live up to this. A longer one is not waited for.
 SHORT_TTL_SECONDS = 10
 
 
 @dataclass(frozen=True)
-class Told:
-    """A state that says how it is with a Job. `is_final`: nothing but the user changes it."""
+class ReportedState:
+    """A state that a Job reports. `is_final`: only the user can change it."""
 
     words: str
     is_final: bool = True
@@ -42,24 +43,24 @@ def is_true(job: Raw, type_: str) -> bool:
     return condition(job, type_).get("status") == "True"
 
 
-def told(job: Raw) -> Told | None:
-    """Return the state that a Job's status tells its user, None as long as it tells none."""
+def reported_state(job: Raw) -> ReportedState | None:
+    """Return the state that a Job's status reports, None while it reports none."""
     status, spec = job.get("status") or {}, job["spec"]
     if status.get("observedGeneration") != job["metadata"]["generation"]:
         return None
     stays = spec.get("ttlSecondsAfterFinished", -1) > SHORT_TTL_SECONDS
     if is_true(job, "Complete"):
         failed = (status.get("nodes") or {}).get("failed") and "ttlSecondsAfterFinished" not in spec
-        return Told("Complete") if stays or failed else None
+        return ReportedState("Complete") if stays or failed else None
     if is_true(job, "Failed"):
         lives = stays or "ttlSecondsAfterFinished" not in spec
-        return Told(f"Failed: {condition(job, 'Failed')['message']}") if lives else None
+        return ReportedState(f"Failed: {condition(job, 'Failed')['message']}") if lives else None
     if is_true(job, "Suspended"):
-        return Told(f"Suspended: {condition(job, 'Suspended')['message']}")
+        return ReportedState(f"Suspended: {condition(job, 'Suspended')['message']}")
     progressing = condition(job, "Progressing")
     if progressing.get("status") == "False" and progressing.get("message"):
         words = f"{progressing['reason']}: {progressing['message']}"
-        return Told(words, is_final=False)
+        return ReportedState(words, is_final=False)
     return None
 
 
@@ -120,7 +121,7 @@ def is_placed_by_nodes_alone(spec: Raw) -> bool:
 
 
 def misjudged(spec: Raw, job: Raw | None, report: Raw | None) -> Iterator[str]:
-    """Yield where what was told cannot be, by the nodes that the spec chooses.
+    """Yield contradictions between the reported state and the nodes that the spec chooses.
 
     `spec` is the newest one, with the nodes' short names. `report` names them the same way.
     """

@@ -1,4 +1,4 @@
-"""Run cases side by side on one cluster, and say what became of each."""
+"""Runs cases side by side on one cluster, and returns the result of each."""
 
 import asyncio
 import contextlib
@@ -17,18 +17,18 @@ from tests.integration.simulated_nodes import is_gated
 from tests.mutation.cases import Case, Change
 from tests.mutation.cluster import NODES, MutationCluster
 from tests.mutation.known import finding
-from tests.mutation.oracle import is_true, misjudged, names_a_field, state_words, told
+from tests.mutation.oracle import is_true, misjudged, names_a_field, reported_state, state_words
 from tests.mutation.tasks import can_complete
 
 Raw = dict[str, Any]
 
-# A Job says within this time how it is with it.
-TOLD_SECONDS = 60.0
+# A Job reports its state within this time.
+REPORT_SECONDS = 60.0
 POLL_SECONDS = 0.3
-# A state that may heal by itself has to stand for this long; one with a patience (five seconds
-# here, and the terminator's grace) for longer, since more is to come.
+# A state counts once it has lasted this long. A state that a timeout ends (five seconds here, and
+# the terminator's grace period) has to last longer, because another state follows.
 FINAL_SECONDS = 0.5
-STANDS_SECONDS = 3.0
+STABLE_SECONDS = 3.0
 PASSING_SECONDS = 20.0
 _PASSING = ("TaskFailing", "ImagePullFailed", "ContainerStartFailed", "Unschedulable")
 CONTROL_SECONDS = 45.0
@@ -44,7 +44,7 @@ _TOO_LARGE = ("request is too large", "larger than max")
 
 @dataclass
 class Result:
-    """What became of a case: in a word, in the words that the user was told, and what is wrong."""
+    """The result of a case: the outcome in a word, the state that the Job reported, violations."""
 
     case: Case
     name: str
@@ -67,7 +67,7 @@ class Result:
             f"then after {change.after} s: {change.what} {_short(change.body)}"
             for change in self.case.changes
         ]
-        lines += [f"told after {self.seconds:.0f} s ({self.outcome}): {self.state}"]
+        lines += [f"reported after {self.seconds:.0f} s ({self.outcome}): {self.state}"]
         for words in self.violations[:SHOWN]:
             lines.append(f"VIOLATED ({finding(words) or 'new'}): {words}")
         if len(self.violations) > SHOWN:
@@ -128,7 +128,7 @@ class Runner:
             for helper in helpers:
                 helper.cancel()
         for words in self.cluster.complaints.defects.pop("", ()):
-            self.controls.append(_nobodys(words))
+            self.controls.append(_without_case(words))
         return self.results
 
     # --- looking --------------------------------------------------------------------------
@@ -240,7 +240,7 @@ class Runner:
         if not was_over and result.outcome:
             result.violations += misjudged(short, job, self._short_report(report))
         result.violations += self._repetitions(result)
-        result.violations += _speechless(result)
+        result.violations += _unnamed_field(result)
         await self._clean_up(name, uid)
 
     async def _moment(self, name: str, when: str) -> None:
@@ -252,7 +252,7 @@ class Runner:
             is_at_work = ((job.get("status") or {}).get("nodes") or {}).get("active")
             if when == "at work" and is_at_work:
                 return
-            if when == "shut" and is_at_work:
+            if when == "gated" and is_at_work:
                 found = await harness.find(DAEMON_SETS, names.daemon_set_name(name))
                 if found is None or is_gated(found["spec"]["template"]):
                     return
@@ -282,10 +282,10 @@ class Runner:
         return None
 
     async def _settle(self, result: Result, uid: str) -> tuple[Raw | None, Raw | None]:
-        """Return Job and report once the user is told how it is with the Job, or time is up."""
+        """Return Job and report once the Job reports a stable state, or the time is over."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        since, stood_since, standing = began, began, ""
+        since, shown_since, shown = began, began, ""
         while True:
             await self._next_poll(since)
             since = self._polled_at
@@ -298,22 +298,22 @@ class Runner:
                 return job, report
             if job is None:
                 return None, await self._gone(result, uid)
-            state = told(job)
+            state = reported_state(job)
             reason = state.words.partition(":")[0] if state else ""
-            if reason != standing:
-                standing, stood_since = reason, loop.time()
+            if reason != shown:
+                shown, shown_since = reason, loop.time()
             if state is not None:
-                passing = PASSING_SECONDS if reason in _PASSING else STANDS_SECONDS
-                if loop.time() - stood_since >= (FINAL_SECONDS if state.is_final else passing):
-                    result.outcome = f"told {reason}"
+                passing = PASSING_SECONDS if reason in _PASSING else STABLE_SECONDS
+                if loop.time() - shown_since >= (FINAL_SECONDS if state.is_final else passing):
+                    result.outcome = f"reported {reason}"
                     return job, report
-            if loop.time() > began + TOLD_SECONDS and job and not can_complete(job["spec"]):
-                result.outcome = "runs for ever, as asked"
+            if loop.time() > began + REPORT_SECONDS and job and not can_complete(job["spec"]):
+                result.outcome = "runs until it is deleted, as requested"
                 return job, report
-            if loop.time() > began + TOLD_SECONDS:
+            if loop.time() > began + REPORT_SECONDS:
                 warned = self.cluster.complaints.warnings.get(result.name)
                 result.violations.append(
-                    f"silent for {TOLD_SECONDS:g} s: {result.state}\nwarned: {warned}\n"
+                    f"silent for {REPORT_SECONDS:g} s: {result.state}\nwarned: {warned}\n"
                     f"template: {_short(job['spec'].get('template')) if job else ''}"
                 )
                 return job, report
@@ -332,9 +332,9 @@ class Runner:
         return report
 
     def _repetitions(self, result: Result) -> Iterator[str]:
-        """Yield the nodes that did their work twice although nobody gave cause for it.
+        """Yield the nodes that did their work twice without a cause.
 
-        Cause are deletions, changes of the selection, and a retry of a node that had failed.
+        Causes are deletions, changes of the selection, and a retry of a failed node.
         """
         changes = result.case.changes
         keys = {key for change in changes for key in (change.body or {}).get("spec", ())}
@@ -393,16 +393,16 @@ def _refusal_problems(error: KubeError, words: frozenset[str]) -> Iterator[str]:
         yield f"the refusal names none of {sorted(words)}: {error}"
 
 
-def _speechless(result: Result) -> Iterator[str]:
-    """Yield that a refusal which a condition tells says nothing of the field that is at fault."""
+def _unnamed_field(result: Result) -> Iterator[str]:
+    """Yield that a condition about a refusal does not name the field that caused it."""
     if result.case.label.endswith(" null"):
-        return  # it takes away what is generated: the refusal speaks of what needs that
+        return  # it removes a generated field: the refusal names the field that needs it
     last = result.case.field.replace("[]", "").replace("{}", "").rpartition(".")[2]
-    if last and result.outcome == "told DaemonSetRefused" and last not in result.state:
+    if last and result.outcome == "reported DaemonSetRefused" and last not in result.state:
         yield f"the condition does not name {last}"
 
 
-def _nobodys(words: str) -> Result:
+def _without_case(words: str) -> Result:
     case = Case("logged about no Job", {}, frozenset())
     return Result(case, "", violations=[words])
 
@@ -410,13 +410,13 @@ def _nobodys(words: str) -> Result:
 def summary(runner: Runner) -> list[str]:
     """Return what a run came to, a line each."""
     results = [*runner.results, *runner.controls]
-    outcomes = Counter(result.outcome or "not told" for result in runner.results)
+    outcomes = Counter(result.outcome or "not reported" for result in runner.results)
     known = Counter(finding(words) for result in results for words in result.violations)
     known.pop("", None)
     lines = [f"{count:5} {outcome}" for outcome, count in outcomes.most_common()]
     seconds = [result.seconds for result in runner.controls if result.name]
     lines.append(f"control Jobs: {len(seconds)}, the slowest took {max(seconds, default=0):.1f} s")
-    lines.append(f"the event loop stood still for {runner.longest_stall:.1f} s at most")
+    lines.append(f"the event loop was blocked for {runner.longest_stall:.1f} s at most")
     lines += [f"known: {name}: {count}" for name, count in known.most_common()]
     warnings = Counter(
         re.sub(r"[0-9a-f]{4,}|\d+", "#", words)[:160]

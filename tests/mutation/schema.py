@@ -1,8 +1,8 @@
-"""The CRDs' schemas as data: what does not fit them, and where their fields are.
+"""The CRDs' schemas as data: which values violate them, and which fields they have.
 
-A small validator of its own, so that what the product writes is judged by the manifest that users
-install and by nothing that the product says of itself. It follows the API server: lengths are
-counted in characters, an object's size in bytes of the JSON that Go writes.
+The validator is independent of the product. So what the product writes is judged only by the
+manifest that users install. It follows the API server: lengths are counted in characters, an
+object's size in bytes of the JSON that Go writes.
 """
 
 import json

@@ -47,23 +47,23 @@ class Tasks:
     def __init__(self) -> None:
         self._tasks: dict[str, tuple[Task, Mapping[str, Any]]] = {}
         self._released: dict[str, asyncio.Event] = {}
-        # The world that asks; set by whoever makes it.
+        # The nodes that call this object; set by the code that creates them.
         self.nodes: SimulatedNodes
         # By Job and node: starts of the task, and starts that were to complete the node.
         self.starts: Counter[tuple[str, str]] = Counter()
         self.completions: Counter[tuple[str, str]] = Counter()
 
     def add(self, job: str, task: Task, spec: Mapping[str, Any]) -> None:
-        """Have the pods of a Job do this; `spec` says what completes them."""
+        """Set the task of a Job's pods; `spec` says what completes them."""
         self._tasks[job] = (task, spec)
         self._released.setdefault(job, asyncio.Event())
 
     def release(self, job: str) -> None:
-        """Let the tasks that hold get on."""
+        """Let the tasks of a Job that wait continue."""
         self._released[job].set()
 
     def drop(self, job: str) -> None:
-        """Forget a Job that is gone."""
+        """Forget a deleted Job."""
         self._tasks.pop(job, None)
         self._released.pop(job, None)
         for key in [key for key in self.starts if key[0] == job]:
@@ -83,10 +83,10 @@ class Tasks:
         )
 
     def __call__(self, node: str, _start: int) -> TaskRun:
-        """Return what the task does that is started now (simulated_nodes.Behaviour).
+        """Return what the task that starts now does (simulated_nodes.Behaviour).
 
-        The world tells it the node only; the pod's name, which begins with the Job's, is found by
-        the asyncio task that asks.
+        The argument is the node only. The pod's name, which begins with the Job's, is that of the
+        asyncio task that calls.
         """
         pod = self._pod()
         job = pod.partition("-daemonset-job-")[0]
@@ -112,7 +112,7 @@ class Tasks:
 def can_complete(spec: Mapping[str, Any]) -> bool:
     """Return whether the played task has a line that the Job's token matches.
 
-    No line matches `$a^`, and nobody but its author can know that: such a Job runs for ever.
+    No line matches `$a^`, which only its author can know: such a Job runs until it is deleted.
     """
     completion = spec.get("completion") or {}
     token = completion.get("token") or ""

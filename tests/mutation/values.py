@@ -1,7 +1,7 @@
 """Values at the edges of a schema: the smallest, the largest, and the strangest.
 
-Two ways to have them: `edges` lists them for one field, and `draw` makes a whole value of a
-schema with a random generator, which hypothesis provides in unit tests and a seed elsewhere.
+`edges` lists those of one field. `draw` makes a whole value of a schema with a random generator,
+which hypothesis provides in unit tests and a seed elsewhere.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -10,8 +10,8 @@ from typing import Any
 
 from tests.mutation.schema import Schema
 
-# Where a pattern or a CEL rule says more than types and lengths do: values that it accepts, the
-# shortest first and the longest last, by the end of the field's path.
+# Values that a pattern or a CEL rule accepts, if types and lengths are not enough. The key is the
+# end of the field's path. The shortest value is the first, the longest the last.
 _LABEL_VALUES = ("", "a", "A-_.9", "1.10", "01", "1e3", "a" * 63)
 _KEYS = ("a", "example.com/team", "kubernetes.io/arch", "a" * 253 + "/" + "b" * 63)
 _NODES = ("a", "node-a", "node-b", "node-c", "node..2", "a.-b", "0", "1e3", "n" * 253)

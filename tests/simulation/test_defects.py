@@ -9,7 +9,7 @@ from tests.simulation.run import simulate
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=str)
-def test_a_defect_is_caught_with_its_trouble_and_not_without(defect):
+def test_a_defect_is_caught_with_its_event_and_not_without(defect):
     """One that shows it is enough: a change elsewhere in the model may change the others."""
     assert any(map(defect.shows, defect.schedules))
 

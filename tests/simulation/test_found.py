@@ -157,7 +157,7 @@ STUCK = NodePlan("n1", (Task("pull", 0.0),)), NodePlan("n2", (Task("done", 30.0)
 
 @pytest.mark.parametrize("kind", ["stall", "relist", "list_late"])
 @pytest.mark.parametrize("seconds", [25.0, 60.0])
-def test_the_patience_counts_from_when_the_controller_has_seen_it(kind, seconds):
+def test_the_timeout_counts_from_when_the_controller_has_seen_it(kind, seconds):
     behind = schedule(STUCK, SPEC, Disturbance(0.3, kind, "controller", "pods", seconds=seconds))
     assert not simulate(behind).violations
     with never_gives_up():
@@ -168,12 +168,12 @@ REFUSED_DAEMON_SET = Disturbance(0.0, "refuse_write", "controller", "apply daemo
 REFUSED_STATUS = Disturbance(0.0, "refuse_write", "controller", "patch status jobs", "403")
 
 
-def test_a_status_that_is_refused_from_the_start_tells_nothing():
+def test_a_status_that_is_refused_from_the_start_reports_nothing():
     refused = schedule((NodePlan("n1"),), SPEC, REFUSED_DAEMON_SET, REFUSED_STATUS)
     assert not simulate(refused).violations
 
 
-def test_a_daemon_set_that_is_refused_from_the_start_has_to_be_told():
+def test_a_daemon_set_that_is_refused_from_the_start_must_be_reported():
     refused = schedule((NodePlan("n1"),), SPEC, REFUSED_DAEMON_SET)
     assert not simulate(refused).violations
     with hides_refusals():

@@ -67,7 +67,7 @@ def test_a_schedule_that_has_found_a_defect_holds(seed):
     assert not simulate(generate_schedule(seed)).violations
 
 
-def test_a_living_pod_that_is_long_gone_stands_for_no_other_node():
+def test_a_long_deleted_pod_counts_for_no_other_node():
     """As many nodes are wanted as before the edit, and the caches have as many living pods."""
     schedule = Schedule(
         0,
@@ -116,7 +116,7 @@ FORCED = Disturbance(8.0, "force_delete", what="n2")
 @pytest.mark.parametrize(
     "found", [("shutdown",), ("down", FORCED), ("no_network", FORCED)], ids=lambda found: found[0]
 )
-def test_a_node_that_is_away_and_has_no_pod_stays_wanted(found, seconds):
+def test_a_node_that_is_away_and_has_no_pod_stays_desired(found, seconds):
     kind, *more = found
     schedule = away(kind, seconds, *more)
     assert not simulate(schedule).violations

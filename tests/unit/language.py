@@ -1,6 +1,7 @@
 """The prose of the project against its rules: words to avoid, and sentences that are too long.
 
-Prose is the documentation, docstrings and comments of the product, and texts that users see.
+Prose is the documentation, docstrings and comments of the product, texts that users see, and the
+libraries of the tests.
 `python -m tests.unit.language [FILE...]` lists violations, with all files if none is named;
 `python -m tests.unit.language --lower` lowers the allowance of each file to what it has now.
 """
@@ -24,7 +25,10 @@ MAX_WORDS = 28
 PAGES = ("*.md", "docs/**/*.md", "examples/**/*.md", "hack/**/*.md", "benchmarks/*.md")
 MODULES = (
     *("daemonset_job/**/*.py", "job_controller/**/*.py", "terminator/**/*.py"),
-    *("crds/*.py", "hack/**/*.py"),
+    *("crds/*.py", "hack/**/*.py", "benchmarks/*.py"),
+    # Libraries of the tests, and programs that find defects.
+    *("tests/*.py", "tests/fakekube/*.py", "tests/mutation/*.py"),
+    *("tests/contract/[!t]*.py", "tests/contract/terminator/[!t]*.py", "tests/e2e/[!t]*.py"),
 )
 # Files of which the comments are prose, and in crds/ the descriptions.
 OTHERS = (

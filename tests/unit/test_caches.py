@@ -86,7 +86,7 @@ def test_a_pod_concerns_the_job_whose_daemon_set_controls_it(told):
     assert told.of(change, pod, None) == [(KEY, SOON)]
 
 
-def test_a_pod_that_only_carries_the_labels_concerns_nobody(told):
+def test_a_pod_that_only_has_the_labels_concerns_no_job(told):
     assert told.of(told.caches._pod_changed, None, replace(make_pod("a"), owner_uid="")) == []
     assert told.of(told.caches._pod_changed, None, replace(make_pod("a"), owner_uid="x")) == []
 
@@ -123,7 +123,7 @@ def raw_node(version, beat):
     }
 
 
-def test_a_heartbeat_concerns_nobody(cluster):
+def test_a_heartbeat_concerns_no_job(cluster):
     told = Told(cluster.job, make_job("other"), daemon_sets=[selecting(cluster)])
     old = parse_node(raw_node("1", "2026-01-02T03:04:05Z"))
     new = parse_node(raw_node("2", "2026-01-02T03:09:05Z"))

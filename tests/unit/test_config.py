@@ -87,12 +87,12 @@ def test_empty_variables_are_as_if_they_were_not_there():
     assert parse(**dict.fromkeys(names, "")) == Config(identity="host")
 
 
-def test_history_without_an_age_is_kept_for_ever():
+def test_history_without_a_maximum_age_is_kept():
     assert parse("--history-max-age", "0").history_max_age_seconds is None
     assert parse("--history-namespace-limit", "0").history_namespace_limit is None
 
 
-def test_history_has_an_end_unless_it_is_told_otherwise():
+def test_history_has_limits_by_default():
     assert parse().history_max_age_seconds == 30 * 24 * 3600
     assert parse().history_namespace_limit == 500
 

@@ -97,7 +97,7 @@ def test_probes_ask_the_right_port(container, port):
         assert (asked["path"], ports[asked["port"]]) == (path, port)
 
 
-def test_the_default_token_stands_in_one_place():
+def test_the_default_token_is_in_one_place():
     for container in CONTAINERS:
         source = environment(container)["TERMINATION_WORD"]["valueFrom"]["configMapKeyRef"]
         assert one("ConfigMap", "daemonset-job-terminator")["metadata"]["name"] == source["name"]
@@ -247,7 +247,7 @@ def told_rights() -> dict[str, dict[str, set[str]]]:
     return found
 
 
-def test_the_rights_are_those_that_the_security_page_tells():
+def test_the_rights_are_those_on_the_security_page():
     for program, told in told_rights().items():
         given: dict[str, set[str]] = {}
         for role in (one("ClusterRole", f"daemonset-job-{program}"), one("Role")):

@@ -91,7 +91,7 @@ def test_something_missing_is_a_sentence_and_exit_code_2(monkeypatch, capsys):
     assert "Traceback" not in words
 
 
-def test_a_folder_of_somebody_elses_is_a_sentence_too(monkeypatch, capsys):
+def test_a_folder_of_another_user_is_an_error_message_too(monkeypatch, capsys):
     def fail(*_args: object, **_kwargs: object) -> None:
         raise PermissionError(13, "Permission denied", "/cache")
 

@@ -25,6 +25,7 @@ CAMEL = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z0-9]+)+")
 FOREIGN = {
     *("ControllerRevision", "ControllerRevisions", "RoleBinding", "StatefulSet", "ReplicaSet"),
     "UnexpectedAdmissionError",
+    *("NodeShouldRunDaemonPod", "CreatePodTemplate", "ReplaceDaemonSetPodNodeNameNodeAffinity"),
 }
 
 

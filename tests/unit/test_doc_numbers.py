@@ -69,8 +69,8 @@ QUOTED = (
     Quoted(ARCHITECTURE, r"only the \[first (N) bytes\]", REGEX_LINE_BYTES),
     Quoted(ARCHITECTURE, "searched in up to (N) MiB", BACKWARD_BYTES, MIB),
     Quoted(ARCHITECTURE, r"\. (N) such searches run", SEARCHES),
-    Quoted(PERFORMANCE, "writes progress at most every (N) times", PROGRESS_FACTOR),
-    Quoted(PERFORMANCE, "last write, up to (N) s. It writes ends", PROGRESS_SECONDS),
+    Quoted(PERFORMANCE, "writes progress again, it waits (N) times", PROGRESS_FACTOR),
+    Quoted(PERFORMANCE, r"last write, at most (N) s\. It writes ends", PROGRESS_SECONDS),
     Quoted(PERFORMANCE, "batches evidence for (N) times", WRITE_DUTY_FACTOR),
     Quoted(PERFORMANCE, r"waits up to (N) \*t\*", DEBOUNCE_FACTOR),
     Quoted(PERFORMANCE, r"\*t\*, at most (N) s", DEBOUNCE_LIMIT_SECONDS),
@@ -86,7 +86,7 @@ QUOTED = (
         "has more than (N) reports",
         ControllerConfig().history_namespace_limit,
     ),
-    Quoted("docs/explanation/security.md", "They are cut at (N) KiB", LINE_LIMIT, KIB),
+    Quoted("docs/explanation/security.md", "cuts them at (N) KiB", LINE_LIMIT, KIB),
     Quoted(
         "docs/explanation/simulation.md", "nothing is written for (N) s", SIMULATION_REST_SECONDS
     ),

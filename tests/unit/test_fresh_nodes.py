@@ -29,6 +29,6 @@ def test_a_node_that_came_again_after_it_was_read_is_there():
     assert with_fresh_nodes({"a": again}, reads) == {"a": again}
 
 
-def test_without_a_version_what_the_cache_has_heard_since_counts():
+def test_without_a_version_what_the_cache_received_since_counts():
     heard = replace(AWAY, resource_version="5")
     assert with_fresh_nodes({"a": heard}, {"a": NodeRead(AWAY, BACK, 0.0)}) == {"a": heard}

@@ -345,7 +345,7 @@ def test_work_that_was_stopped_is_done_by_the_next_container(task):
     assert task.lines == ["up", "", "done"]
 
 
-def test_as_pid_1_it_hears_signals_and_reaps_orphans(task):
+def test_as_pid_1_it_handles_signals_and_reaps_orphans(task):
     unshare = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
     if (
         shutil.which("unshare") is None
@@ -379,7 +379,7 @@ def test_a_try_that_was_killed_counts(task):
     assert (task.folder / "runs").read_text() == "x\n"
 
 
-def test_without_a_limit_it_is_tried_for_ever(task):
+def test_without_a_limit_it_is_tried_each_time(task):
     task.script("10-fail", 'echo x >> "$OUT/runs"; exit 7')
     assert [task.run() for _ in range(3)] == [7, 7, 7]
     assert (task.folder / "runs").read_text() == "x\nx\nx\n"

@@ -43,14 +43,14 @@ def test_everything_is_there_before_anything_has_happened():
     assert value(metrics, "reconcile_duration_seconds_count") == 0
 
 
-def test_jobs_are_told_by_phase_and_a_new_one_is_pending():
+def test_jobs_are_counted_by_phase_and_a_new_one_is_pending():
     metrics = watching(job(1), job(2), job(3, "Failed"), make_job("new"))
     assert value(metrics, "jobs", phase="Running") == 2
     assert value(metrics, "jobs", phase="Failed") == 1
     assert value(metrics, "jobs", phase="Pending") == 1
 
 
-def test_nodes_are_summed_over_all_jobs_and_told_of_each():
+def test_nodes_are_counted_for_all_jobs_and_for_each():
     metrics = watching(job(1), job(2))
     for state, count in NODES.items():
         assert value(metrics, "nodes", state=state) == 2 * count
@@ -63,7 +63,7 @@ def single_jobs(metrics):
     return {(sample.labels["namespace"], sample.labels["job"]) for sample in family.samples}
 
 
-def test_nobodys_old_or_many_jobs_hide_those_of_others():
+def test_old_or_many_jobs_do_not_hide_those_of_others():
     def many(namespace, phase, begin):
         return [
             replace(job(number, phase), namespace=namespace) for number in range(begin, begin + 200)
@@ -85,7 +85,7 @@ def test_nobodys_old_or_many_jobs_hide_those_of_others():
     assert ("other", "job-901") not in told
 
 
-def test_single_jobs_are_told_up_to_a_limit_and_the_sums_go_on():
+def test_single_jobs_are_shown_up_to_a_limit_and_sums_include_all():
     jobs = [job(number) for number in reversed(range(JOBS_LIMIT + 10))]
     metrics = watching(*jobs)
     (family,) = [f for f in metrics.registry.collect() if f.name == "dsj_job_nodes"]
@@ -94,7 +94,7 @@ def test_single_jobs_are_told_up_to_a_limit_and_the_sums_go_on():
     assert value(metrics, "nodes", state="waiting") == JOBS_LIMIT + 10
 
 
-def test_jobs_are_read_anew_each_time():
+def test_jobs_are_read_again_each_time():
     jobs = []
     metrics = Metrics()
     metrics.watch_jobs(lambda: jobs)

@@ -51,7 +51,7 @@ async def test_a_policy_that_only_audits_is_not_in_force(client):
 
 
 @pytest.mark.looptime
-async def test_a_change_is_told_once_and_the_number_always(client):
+async def test_a_change_is_logged_once_and_the_metric_is_always_set(client):
     told: list[float] = []
     lines: list[str] = []
     sink = logger.add(lambda line: lines.append(str(line)), format="{level} {message} {extra}")

@@ -58,7 +58,7 @@ def test_a_job_that_did_what_was_asked_for_is_right(history):
     assert judge(run(), history, []) == []
 
 
-def test_a_wanted_node_that_has_not_completed_is_found(history):
+def test_a_desired_node_that_has_not_completed_is_found(history):
     found = judge(run(reports=[report(completed=("n0", "fake-0"))]), history, [])
     assert found == ["1 node was desired and has not completed: n1"]
 
@@ -89,7 +89,7 @@ def test_recently_tainted_or_joined_node_is_not_surely_desired(history):
     assert set(desired_nodes(run(), history)) == {"n0", "fake-0"}
 
 
-def test_a_node_that_joined_in_good_time_is_wanted(history):
+def test_a_node_that_joined_in_good_time_is_desired(history):
     history.observe(BEGIN + 5, [node("n0"), node("n1"), node("fake-0"), node("n2")])
     assert "n2" in desired_nodes(run(), history)
     history.blind.append((BEGIN + 15, BEGIN + 20))

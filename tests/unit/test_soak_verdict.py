@@ -99,7 +99,7 @@ def test_only_the_longest_life_of_a_program_is_looked_at():
     assert longest_life(samples, "terminator") == []
 
 
-def test_cpu_is_told_per_minute():
+def test_cpu_is_per_minute():
     life = [{"at": n * 30.0, "cpu_seconds": n * 2.0} for n in range(3)]
     assert series_points(life, "cpu") == [(30, 4), (60, 4)]
 

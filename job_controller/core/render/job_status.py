@@ -159,7 +159,7 @@ def _altered_conditions(alteration: str) -> list[Condition]:
         return []
     words = (
         "another client changed the spec of the DaemonSet "
-        f"({single_line(alteration, 400)}); it is put "
+        f"({single_line(alteration, 400)}); it is "
         "reverted, but pods created meanwhile may have run something other than the Job says"
     )
     return [Condition(ConditionType.ALTERED, True, AlteredReason.DAEMON_SET_ALTERED, words)]

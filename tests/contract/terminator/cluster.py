@@ -143,9 +143,9 @@ class FakeRun:
     ) -> None:
         """Do as the controller does when its count is complete: the record, then the Job.
 
-        The record says of every node that it has completed, also of those that have yet to: what
-        is tested is that the terminator does not take the controller's word for it. Nodes that are
-        `unknown` to the controller are left out.
+        The record has every node as completed, also those that are not. So a test can show that the
+        terminator does not rely on the controller's count. Nodes that are `unknown` to the
+        controller are left out.
         """
         states = {
             raw["metadata"]["name"]: {"uid": raw["metadata"]["uid"], "state": "Completed"}
@@ -252,7 +252,7 @@ class TerminatorCluster:
         return terminator, task
 
     async def kill(self, terminator: Terminator, task: asyncio.Task[None]) -> None:
-        """End a terminator as SIGKILL does, as far as the cluster can tell: nothing is flushed."""
+        """End a terminator without a flush, as SIGKILL does."""
 
         async def nothing(_ledger):
             pass

@@ -83,7 +83,7 @@ def test_options_that_make_no_sense(arguments, capsys):
     assert "usage: terminator" in capsys.readouterr().err
 
 
-async def test_it_runs_deletes_and_stops_when_told(cluster, server, tmp_path):
+async def test_it_runs_deletes_and_stops_on_a_signal(cluster, server, tmp_path):
     run = cluster.add_job()
     config = tmp_path / "config.yaml"
     config.write_text("logFormat: json\nflushInterval: 50ms\n")

@@ -189,7 +189,7 @@ async def test_no_more_logs_are_searched_at_a_time_than_allowed(cluster, server,
 
 
 @pytest.mark.parametrize("streams", [0, 8])
-async def test_what_a_start_that_failed_has_printed_is_not_told_of_the_next(cluster, streams):
+async def test_results_of_a_failed_attempt_are_not_those_of_the_next(cluster, streams):
     run = cluster.add_job(nodes=("a",), results=[{"name": "ip"}, {"name": "n"}])
     run.log("a").write("dsjob:result ip=failed", "dsjob:result n=1")
     cluster.start(Config(max_streams=streams, resync_period=1000.0))

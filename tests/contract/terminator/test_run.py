@@ -117,7 +117,7 @@ async def test_a_node_that_joins_late_is_waited_for(cluster, server):
     await eventually(lambda: not run.exists)
 
 
-async def test_a_label_that_is_heard_of_last_still_ends_the_run(cluster, server):
+async def test_a_label_that_arrives_last_still_ends_the_run(cluster, server):
     run = cluster.add_job()
     zone = {"metadata": {"labels": {"zone": "a"}}}
     for node in ("a", "b"):
@@ -145,7 +145,7 @@ async def test_no_nodes_is_not_complete(cluster):
     assert run.exists
 
 
-async def test_a_node_made_anew_starts_anew(cluster, server):
+async def test_a_recreated_node_does_the_work_again(cluster, server):
     run = cluster.add_job()
     cluster.start()
     for node in run.nodes:
@@ -292,7 +292,7 @@ async def test_own_tokens(cluster):
     await eventually(lambda: run.completed() == set(run.nodes))
 
 
-async def test_a_token_that_cannot_be_used_stops_nobody_else(cluster):
+async def test_a_token_that_cannot_be_used_stops_no_other_job(cluster):
     bad = cluster.add_job("bad", completion={"token": "(", "match": "Regex"})
     good = cluster.add_job("good")
     cluster.start()

@@ -29,7 +29,7 @@ def follows(server):
     ]
 
 
-async def test_no_more_streams_than_allowed_and_nobody_starves(cluster, server):
+async def test_no_more_streams_than_allowed_and_every_pod_is_read(cluster, server):
     run = cluster.add_job(nodes=NODES)
     terminator, _ = cluster.start(Config(max_streams=4, resync_period=1000.0))
     await asyncio.sleep(20)
@@ -72,7 +72,7 @@ async def test_limits_can_be_changed_while_reading(cluster):
     await eventually(lambda: run.completed() == set(NODES))
 
 
-async def test_kubelets_that_do_not_answer_hold_up_nobody(cluster, server):
+async def test_kubelets_that_do_not_answer_delay_no_other(cluster, server):
     run = cluster.add_job(nodes=NODES)
     silent = NODES[:25]
     for node in silent:
@@ -138,9 +138,7 @@ async def test_a_token_followed_by_much_else_is_found(cluster):
 
 
 @pytest.mark.parametrize("streams", [0, 8])
-async def test_a_log_that_cannot_be_dealt_with_is_nobody_elses_trouble(
-    cluster, monkeypatch, streams
-):
+async def test_a_log_that_cannot_be_processed_affects_no_other_log(cluster, monkeypatch, streams):
     class Defect(LogParser):
         def feed(self, chunk):
             if b"poison" in chunk:

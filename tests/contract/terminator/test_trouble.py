@@ -87,7 +87,7 @@ async def test_a_connection_that_breaks_in_a_write_is_survived(cluster, server):
     await eventually(lambda: run.completed() == set(run.nodes))
 
 
-async def test_a_write_whose_answer_is_lost_is_not_repeated_for_ever(cluster, server):
+async def test_a_write_whose_answer_is_lost_is_not_repeated_endlessly(cluster, server):
     run = cluster.add_job()
     cluster.start()
     server.lose_answer_next("PATCH", REPORTS)
@@ -170,7 +170,7 @@ async def test_writes_come_in_batches_and_the_last_at_once(cluster, server):
     assert server.count("PATCH") == 1
 
 
-async def test_a_large_report_rests_after_each_write_unless_somebody_waits(cluster, server):
+async def test_a_large_report_is_written_at_intervals_unless_evidence_is_urgent(cluster, server):
     run = cluster.add_job(nodes=tuple("abcd"), report=False)
     entry = {"nodeUID": "x", "completedAt": "2030-01-01T00:00:00Z"}
     run.add_report(0, {f"x{n}": entry for n in range(500)})
@@ -221,7 +221,7 @@ async def test_killed_while_a_write_is_on_its_way(cluster, server):
     await eventually(lambda: run.completed() == set(run.nodes))
 
 
-async def test_told_to_stop_it_writes_what_it_knows(cluster, server):
+async def test_on_a_signal_it_writes_its_pending_evidence(cluster, server):
     run = cluster.add_job()
     _, task = cluster.start(Config(flush_interval=60.0))
     for node in run.nodes[:2]:
@@ -232,7 +232,7 @@ async def test_told_to_stop_it_writes_what_it_knows(cluster, server):
     assert run.completed() == set(run.nodes[:2])
 
 
-async def test_told_to_stop_it_does_not_wait_for_a_server_that_hangs(cluster, server):
+async def test_on_a_signal_it_does_not_wait_for_a_server_that_hangs(cluster, server):
     run = cluster.add_job()
     _, task = cluster.start(Config(flush_interval=60.0))
     for node in run.nodes[:2]:
@@ -334,9 +334,7 @@ async def test_shards(cluster, server):
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 410, 500, 503])
-async def test_a_log_that_cannot_be_read_is_tried_again_and_disturbs_nobody(
-    cluster, server, status
-):
+async def test_a_log_that_cannot_be_read_is_retried_and_delays_no_other(cluster, server, status):
     run = cluster.add_job()
     server.fail_next("GET", f"/pods/{run.pod('a')}/log", status, times=4)
     cluster.start()

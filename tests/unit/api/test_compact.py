@@ -117,7 +117,7 @@ def test_a_spec_that_is_too_large_is_measured_and_not_kept():
     assert expand_job(parse_cached_job(raw)).spec.args == ("x" * SPEC_LIMIT_BYTES,)
 
 
-def test_what_is_read_of_packed_json_is_nobody_elses():
+def test_what_is_read_of_packed_json_is_a_new_object():
     packed = pack_json({"a": {"b": [1]}, "c": None})
     packed["a"]["b"].append(2)
     assert packed == {"a": {"b": [1]}, "c": None}

@@ -28,7 +28,7 @@ def test_nothing_is_altered_by_us_by_the_status_or_by_labels(entries):
     assert find_alteration({"managedFields": entries}) == ""
 
 
-def test_the_clients_and_their_fields_are_told():
+def test_the_clients_and_their_fields_are_reported():
     item = {"f:template": {'k:{"name":"x"}': {".": {}, "f:args": {}}, "f:hostPID": {}}}
     meta = {"managedFields": [OURS, theirs(item), theirs({"f:b": {}}, names.FIELD_MANAGER)]}
     assert find_alteration(meta) == (
@@ -36,7 +36,7 @@ def test_the_clients_and_their_fields_are_told():
     )
 
 
-def test_what_is_told_is_bounded():
+def test_what_is_reported_is_bounded():
     meta = {"managedFields": [OURS, theirs({f"f:{'x' * 100}{number}": {} for number in range(99)})]}
     assert len(find_alteration(meta)) == 400
 

@@ -79,7 +79,7 @@ def test_of_a_record_only_an_exit_code_may_be_zero(record):
     assert all(value for key, value in record.to_raw().items() if key != "exitCode")
 
 
-def test_exit_code_0_is_told():
+def test_exit_code_0_is_recorded():
     record = NodeRecord("uid", "Completed", exit_code=0)
     assert record.to_raw() == {"uid": "uid", "state": "Completed", "exitCode": 0}
 

@@ -122,7 +122,7 @@ def test_node_recorded_as_unreachable_stays_so_after_a_restart():
         (replace(ACTIVE, state="Failed", retry="older"), "Waiting"),
     ],
 )
-def test_nodes_that_have_begun_stay_wanted(record, state):
+def test_nodes_that_have_begun_stay_desired(record, state):
     cluster = away(record)
     found = count(cluster, seen=timedelta(0))
     assert (found.desired, found.absent["c"].state, found.absent["c"].retry) == (3, state, "")
@@ -177,7 +177,7 @@ def test_started_node_stays_started_after_a_taint_is_removed(state):
 
 
 @pytest.mark.parametrize("taints", [(NOT_READY, CORDON), (NOT_READY, SHUT_DOWN), (NO_NETWORK,)])
-def test_taints_of_a_nodes_condition_leave_it_wanted(taints):
+def test_taints_of_a_nodes_condition_leave_it_desired(taints):
     found = count(away(node=lost(taints=taints)))
     assert found.names("Unreachable") == ["c"]
 

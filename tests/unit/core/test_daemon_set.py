@@ -112,7 +112,7 @@ def test_shortened_names_stay_apart():
     assert first["metadata"]["name"] != second["metadata"]["name"]
 
 
-def test_the_token_is_told_to_the_task():
+def test_the_task_gets_the_token():
     spec = replace(SEED, completion=Completion(token="finished"))
     env = {e["name"]: e.get("value") for e in container(spec)["env"]}
     assert env["COMPLETION_TOKEN"] == "finished"
@@ -163,7 +163,7 @@ def test_template_can_take_a_generated_field_away_with_null():
     assert spec["terminationGracePeriodSeconds"] == 60
 
 
-def test_gate_stands_beside_gates_of_the_template():
+def test_gate_is_added_to_the_gates_of_the_template():
     template = {"spec": {"schedulingGates": [{"name": "mine/gate"}]}}
     spec = pod_spec(replace(SEED, template=template), gated=True)
     assert spec["schedulingGates"] == [{"name": names.START_GATE}, {"name": "mine/gate"}]
@@ -335,7 +335,7 @@ def test_every_change_of_the_selection_is_seen(old, new):
         ("affinity", {"podAffinity": {}, "nodeAffinity": {"x": [1]}}),
     ],
 )
-def test_a_choice_of_nodes_that_somebody_added_is_seen(field, value):
+def test_a_selection_of_nodes_that_another_client_added_is_seen(field, value):
     found = live(build())
     found.spec["template"]["spec"][field] = value
     assert not has_same_placement(found, build())
@@ -373,7 +373,7 @@ def test_exit_mode_runs_the_task_before_the_pause_container():
     assert pause["securityContext"]["runAsNonRoot"] is True
 
 
-def test_the_task_is_told_how_often_it_may_be_tried():
+def test_the_task_gets_the_limit_of_its_attempts():
     limited = {e["name"]: e.get("value") for e in container(replace(SEED, backoff_limit=2))["env"]}
     assert limited["ATTEMPTS_LIMIT"] == "3"
     ignoring = FailurePolicy(rules=(FailureRule((75,), "Ignore"),))

@@ -165,7 +165,7 @@ def test_recreated_daemon_set_of_a_run_with_nodes_has_the_gate():
     assert "schedulingGates" in apply.body["spec"]["template"]["spec"]
 
 
-def test_recreating_a_deleted_daemon_set_is_told_once():
+def test_recreating_a_deleted_daemon_set_is_reported_once():
     cluster = make_cluster("a", has_daemon_set=False)
     cluster.job = replace(cluster.job, status={**cluster.job.status, "nodes": {"desired": 1}})
 
@@ -188,7 +188,7 @@ def test_a_settled_run_has_nothing_to_write():
     assert again.events == ()
 
 
-def test_counts_say_where_each_node_stands():
+def test_counts_show_the_state_of_each_node():
     cluster = make_cluster("a", "b", gated=True, evidence={"a": done("a")})
     cluster.nodes["c"] = make_node("c")
     cluster.nodes["d"] = make_node("d")
@@ -208,7 +208,7 @@ def test_counts_say_where_each_node_stands():
     assert status["phase"] == "Running"
 
 
-def test_complete_is_written_after_the_report_says_so_and_is_told():
+def test_complete_is_written_after_the_report_with_an_event():
     cluster = make_cluster("a", "b", gated=True, evidence={"a": done("a"), "b": done("b")})
 
     plan = decide(cluster.snapshot(), NOW)
@@ -224,7 +224,7 @@ def test_complete_is_written_after_the_report_says_so_and_is_told():
 
 
 @pytest.mark.parametrize("at", ["2026-01-01T00:00:00.5Z", "2026-02-01T00:00:00.5Z"])
-def test_the_end_of_a_run_is_told_by_one_clock_and_once(at):
+def test_the_end_of_a_run_is_recorded_by_one_clock_and_once(at):
     cluster = make_cluster("a", gated=True, evidence={"a": done("a", at=at)})
     plan = decide(cluster.snapshot(), NOW)
     assert status_of(plan)["completionTime"] == "2026-01-02T03:04:05Z"
@@ -257,7 +257,7 @@ def test_completion_is_not_declared_early(changes):
     assert not any(c["type"] == "Complete" for s in statuses for c in s["conditions"])
 
 
-def test_a_pod_older_than_its_node_speaks_of_the_node_before():
+def test_a_pod_older_than_its_node_belongs_to_the_former_node():
     cluster = make_cluster("a", gated=True, evidence={"a": done("a")})
     cluster.nodes["a"] = make_node("a", uid="a-anew", created_at=NOW)
 
@@ -339,7 +339,7 @@ def test_gates_open_for_nodes_that_have_not_completed_only():
     assert action.node_uids == {"b": "b-uid"}
 
 
-def test_a_node_that_joins_after_complete_still_gets_its_turn():
+def test_a_node_that_joins_after_completion_still_does_the_work():
     cluster = make_cluster("a", gated=True, evidence={"a": done("a")})
     cluster.job = replace(cluster.job, status=status_of(decide(cluster.snapshot(), NOW)))
     cluster.nodes["b"] = make_node("b")
@@ -472,7 +472,7 @@ def test_an_image_that_does_not_exist_is_named_with_its_nodes():
     )
 
 
-def test_recovery_from_trouble_is_told_once():
+def test_recovery_from_a_blocker_is_reported_once():
     cluster = make_cluster("a", gated=True, desired=0)
     cluster.job = replace(cluster.job, status=status_of(decide(cluster.snapshot(), NOW)))
     cluster.desired = 1
@@ -483,7 +483,7 @@ def test_recovery_from_trouble_is_told_once():
 
 
 @pytest.mark.parametrize("owner", ["other-job", ""])
-def test_a_daemon_set_of_somebody_else_is_never_touched(owner):
+def test_a_daemon_set_of_another_owner_is_never_changed(owner):
     cluster = make_cluster("a")
     foreign = replace(cluster.daemon_set(), owner_uid=owner)
 

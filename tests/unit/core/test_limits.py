@@ -48,7 +48,7 @@ def only_status(plan):
     return status
 
 
-def test_a_spec_that_is_too_large_is_told_once_and_not_started():
+def test_a_spec_that_is_too_large_is_reported_once_and_not_started():
     job = job_of(args=["x" * SPEC_LIMIT_BYTES])
     plan = decide(Snapshot(job), NOW)
     status = only_status(plan)

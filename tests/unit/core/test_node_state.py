@@ -73,7 +73,7 @@ def test_a_pod_that_is_yet_to_start_waits():
     assert assessment.record.state == "Waiting"
 
 
-def test_a_gated_pod_waits_for_its_turn():
+def test_a_gated_pod_waits_until_its_node_may_start():
     record = assess(gated_pod("a")).record
     assert (record.state, record.reason) == ("Waiting", "SchedulingGated")
 
@@ -87,7 +87,7 @@ def test_a_running_task_is_active_with_its_first_attempt():
     )
 
 
-def test_completed_is_told_with_times_and_attempts():
+def test_completed_is_recorded_with_times_and_attempts():
     record = assess(with_container(started_at=START, restart_count=1), evidence=done("a")).record
     assert record.state == "Completed"
     assert record.attempts == 2
@@ -174,7 +174,7 @@ def test_exit_0_without_the_token_is_a_failure_in_mode_log():
     assert record.message == "exit 0 without the token after 2 attempts"
 
 
-def test_the_cause_of_an_end_is_told():
+def test_the_cause_of_an_end_is_shown():
     assert assess(ended(137, restarts=1, reason="OOMKilled")).record.message == (
         "exit 137 (OOMKilled) after 2 attempts"
     )
@@ -301,7 +301,7 @@ def test_a_failure_from_before_a_retry_does_not_swallow_it():
     assert again.state == "Failed"
 
 
-def test_the_pod_of_a_failure_goes_when_it_has_told_its_last_lines():
+def test_the_pod_of_a_failure_is_deleted_once_its_last_lines_are_recorded():
     spec = replace(SPEC, failure_policy=FailurePolicy(pods="Delete"))
     failed = assess(crashed(restarts=1), spec=spec).record
     early = assess(crashed(restarts=1), record=failed, spec=spec, seen=6)
@@ -388,7 +388,7 @@ def test_pod_blocker_is_reported_and_fails_the_node(changes, reason, message):
     assert (late.state, late.reason, late.message) == ("Failed", reason, message)
 
 
-def test_a_rejected_pod_is_told_while_the_next_one_is_made():
+def test_a_rejected_pod_is_reported_while_the_next_one_is_created():
     rejected = make_pod("a", state="", phase="Failed", reason="AppArmor")
     first = assess(rejected).record
     following = assess(make_pod("a", state="", serial=2), record=first).record
@@ -396,7 +396,7 @@ def test_a_rejected_pod_is_told_while_the_next_one_is_made():
     assert assess(make_pod("a", serial=2), record=following).record.state == "Active"
 
 
-def test_a_rejected_pod_is_told_while_the_next_one_waits_at_its_gate():
+def test_a_rejected_pod_is_reported_while_the_next_one_is_gated():
     node = make_node("a")
     rejected = make_pod("a", state="", phase="Failed", reason="AppArmor")
     first = assess(rejected).record
@@ -424,7 +424,7 @@ def test_silent_start_problem_is_reported_in_a_minute_and_fails_late():
     assert (late.state, late.reason) == ("Failed", "ContainerStartFailed")
 
 
-def test_an_init_container_at_work_is_no_trouble():
+def test_a_running_init_container_is_no_blocker():
     pod = replace(with_container(state="waiting", reason="PodInitializing"), has_init_running=True)
     assessment = assess(pod, seen=9999)
     assert (assessment.record.state, assessment.record.reason, assessment.wake_at) == (

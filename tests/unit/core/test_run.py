@@ -147,7 +147,7 @@ def test_start_of_a_node_deadline_is_recorded_while_the_task_waits():
     assert cluster.report_status["nodeStates"]["a"]["reason"] == "DeadlineExceeded"
 
 
-def test_many_failed_nodes_are_told_in_brief():
+def test_many_failed_nodes_are_summarized():
     cluster = make_cluster(*(f"n{i}" for i in range(9)), gated=True)
     cluster.pods = [failing(f"n{i}") for i in range(6)] + [make_pod(f"n{i}") for i in range(6, 9)]
     run(cluster)
@@ -228,7 +228,7 @@ def test_run_paused_by_policy_suspends_and_restarts_its_deadline():
     assert cluster.job.status["phase"] == "Failed"
 
 
-def test_unreachable_nodes_count_in_the_budget_and_are_told_apart():
+def test_unreachable_nodes_count_in_the_budget_as_a_state_of_their_own():
     cluster = make_cluster("a", "b", gated=True, evidence={"a": done("a")})
     cluster.nodes["b"] = lost("b")
     run(cluster)
@@ -265,7 +265,7 @@ def test_a_run_that_fails_early_still_gets_its_gate():
     assert "schedulingGates" in apply.body["spec"]["template"]["spec"]
 
 
-def test_pods_of_a_failed_run_go_when_asked_and_told():
+def test_pods_of_a_failed_run_are_deleted_once_its_status_is_written():
     cluster = spec(three_nodes(), failure_policy=FailurePolicy(pods="Delete"))
     assert not acts(run(cluster), DeleteDaemonSet)
     plan = run(cluster)
@@ -401,7 +401,7 @@ def test_a_retry_opens_a_failed_run_for_its_failed_nodes_only():
     assert cluster.job.status["nodes"]["failed"] == 0
 
 
-def test_a_retry_that_finds_every_node_completed_ends_the_run_anew():
+def test_a_retry_that_finds_every_node_completed_ends_the_run_again():
     # The failed node's task went on, and completed it before the retry was asked for.
     cluster = three_nodes()
     run(cluster)
@@ -434,7 +434,7 @@ def test_a_retry_gives_an_unreachable_node_its_time_to_come_back():
     assert acts(plan, WriteStatus)[0].status["phase"] == "Running"
 
 
-def test_a_retry_whose_node_is_still_unreachable_a_minute_later_ends_the_run_anew():
+def test_a_retry_whose_node_stays_unreachable_ends_the_run_again():
     cluster = make_cluster("a", "b", gated=True, evidence={"a": done("a")})
     cluster.nodes["b"] = replace(cluster.nodes["b"], ready=False, ready_changed_at=NOW)
     run(cluster)
@@ -666,7 +666,7 @@ def test_past_refusal_does_not_hide_why_pods_are_missing():
     ],
     ids=["all there", "none", "unobserved", "no set", "none wanted", "rest", "one"],
 )
-def test_why_pods_are_missing_is_asked_when_nothing_else_tells(changes, lacks):
+def test_events_are_listed_only_if_no_other_reason_is_known(changes, lacks):
     cluster = make_cluster("a", "b", gated=True)
     for field, value in changes.items():
         setattr(cluster, field, value)
@@ -680,7 +680,7 @@ def test_pods_of_nodes_that_are_down_are_not_asked_about():
     assert not decide(cluster.snapshot(), NOW).has_missing_pods
 
 
-def test_a_refusal_that_was_told_stays_until_it_is_looked_for_again():
+def test_a_reported_refusal_stays_until_the_next_search():
     """As after a restart of the controller, which knows no event yet."""
     cluster = make_cluster(
         "a", "b", gated=True, running=False, desired=2, failed_create_message="exceeded quota"

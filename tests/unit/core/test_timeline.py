@@ -81,19 +81,19 @@ def test_timeline_names_restarted_and_blocked_nodes():
     ]
 
 
-def test_a_moment_before_the_start_is_told_as_the_start():
+def test_a_moment_before_the_start_is_shown_as_the_start():
     early = NodeRecord(uid="u", state="Completed", finished_at="2026-01-02T03:04:00Z")
     assert tell({"a": early})[1] == "+0s a completed"
 
 
-def test_how_many_nodes_is_told_once_it_is_known():
+def test_the_number_of_nodes_is_shown_once_it_is_known():
     assert tell({}, message="creating the DaemonSet") == [
         "2026-01-02T03:04:05Z started",
         "now: Running: creating the DaemonSet",
     ]
 
 
-def test_there_is_no_story_before_the_start():
+def test_there_is_no_timeline_before_the_start():
     assert build_timeline({"phase": "Pending"}, {}) == []
 
 

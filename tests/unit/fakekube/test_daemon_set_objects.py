@@ -86,7 +86,7 @@ def test_the_status_counts_nodes(nodes, pods, expected):
     assert build_status(daemon_set(), nodes, pods)["observedGeneration"] == 4
 
 
-def test_a_status_that_stands_is_not_written_again():
+def test_an_unchanged_status_is_not_written_again():
     found, status = daemon_set(), build_status(daemon_set(), [node("a")], [])
     assert not has_status(found, status)
     # The API server leaves zeros of new fields out.

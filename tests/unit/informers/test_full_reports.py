@@ -79,7 +79,7 @@ def test_of_a_run_whose_job_is_gone_a_summary_is_kept():
         assert report.resource_version == "5"
 
 
-def test_what_is_yet_to_be_closed_keeps_its_story():
+def test_a_report_that_is_not_closed_yet_keeps_its_timeline():
     kept = Kept()
     kept.hear(raw_report(phase="Running"))
     assert kept.store.values()[0].status["timeline"] == ["it ran"]
@@ -117,7 +117,7 @@ async def test_a_report_that_is_gone_is_not_brought_back():
     assert not kept.keeper.is_complete(UID)
 
 
-def test_all_that_nobody_needs_are_released():
+def test_all_slots_that_are_not_needed_are_released():
     kept = Kept()
     kept.needed.update({UID, "other"})
     kept.hear(raw_report())

@@ -210,7 +210,7 @@ def test_list_is_read_around_what_is_too_deep():
         assert "depth" in found[0].error
 
 
-def test_broken_text_in_one_item_is_its_own_trouble():
+def test_broken_text_in_one_item_affects_no_other_item():
     broken = job(spec=b'"\xff"', managed=b"1")
     _, found = read(b'{"items":[' + broken + b',{}],"metadata":{}}')
     assert found == [Unreadable(found[0].error, **FOUND), {}]

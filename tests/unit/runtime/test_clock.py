@@ -25,7 +25,7 @@ async def test_loop_clock_follows_the_loop():
     assert clock.monotonic() == 90
 
 
-def test_fake_clock_moves_when_told():
+def test_fake_clock_moves_only_when_a_test_moves_it():
     clock = FakeClock(START, monotonic=7)
     clock.advance(3)
     assert (clock.now(), clock.monotonic()) == (START + timedelta(seconds=3), 10)

@@ -3,7 +3,7 @@ import pytest
 from daemonset_job.runtime.fair_queue import FairQueue
 
 
-def test_groups_of_every_level_have_their_turns():
+def test_groups_of_every_level_are_served_in_turn():
     line: FairQueue[str] = FairQueue()
     for path, item in (
         (("big", "first"), "1"),

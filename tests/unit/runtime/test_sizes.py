@@ -20,7 +20,7 @@ class Caches:
         return {"pods": 1.5}
 
 
-async def test_sizes_are_those_of_the_moment_in_which_somebody_asks():
+async def test_sizes_are_those_of_the_moment_of_the_scrape():
     queue: WorkQueue[tuple[str, str]] = WorkQueue()
     caches = Caches()
     sizes = process_sizes(lambda: queue, lambda: caches)

@@ -35,7 +35,7 @@ async def test_key_added_while_processed_waits_for_done():
     assert (len(queue), queue.processing) == (0, 0)
 
 
-async def test_done_of_a_key_nobody_has_is_refused():
+async def test_done_of_a_key_that_is_not_processed_is_refused():
     with pytest.raises(ValueError, match="not being processed"):
         WorkQueue[str]().done("a")
 
@@ -133,7 +133,7 @@ async def test_cancelled_getter_without_a_key_disappears():
     assert await queue.get() == "a"
 
 
-async def test_getter_cancelled_before_it_is_told_is_skipped():
+async def test_a_getter_that_is_cancelled_before_it_wakes_is_skipped():
     queue: WorkQueue[str] = WorkQueue()
     first, second = (asyncio.create_task(queue.get()) for _ in range(2))
     await asyncio.sleep(1)

@@ -58,7 +58,7 @@ def test_a_patch_names_the_report_by_uid():
     }
 
 
-def test_what_stands_is_not_written_again():
+def test_recorded_evidence_is_not_written_again():
     report = make_report({"a": done("a"), "b": done("b", uid="old")})
     later = replace(done("a"), completed_at="2027-01-01T00:00:00Z", pod="another")
     failed = Evidence("a-uid", failed_at=STAMP)
@@ -67,7 +67,7 @@ def test_what_stands_is_not_written_again():
     assert assign_to_shards({"b": done("b")}, [report]) == {"sample-0": {"b": done("b")}}
 
 
-def test_stands():
+def test_evidence_is_recorded_if_the_ledger_has_it():
     a = done("a")
     assert not is_recorded(None, a)
     assert not is_recorded(done("a", uid="old"), a)
@@ -96,7 +96,7 @@ def test_an_entry_is_of_one_end_of_one_pods_task():
 @pytest.mark.parametrize(
     "other", [{"completed_at": "2027-01-01T00:00:00Z"}, {"pod_uid": "another"}]
 )
-def test_a_result_of_another_completion_does_not_join_what_stands(other):
+def test_a_result_of_another_completion_is_not_added_to_the_entry(other):
     """A start of the task after the one that completed the node, or its successor."""
     first = replace(done("a"), results={"n": "1"})
     late = replace(done("a"), results={"n": "2", "ip": "1"}, **other)
@@ -104,7 +104,7 @@ def test_a_result_of_another_completion_does_not_join_what_stands(other):
     assert is_recorded(first, late)
 
 
-def test_a_result_found_later_joins_what_stands():
+def test_a_result_found_later_is_added_to_the_entry():
     first = replace(done("a"), results={"n": "2"})
     late = replace(done("a"), results={"ip": "1"})
     expected = replace(first, results={"n": "2", "ip": "1"})
@@ -189,7 +189,7 @@ def test_evidence_of_an_exit():
     assert exit_evidence(unknown, "u").is_completed
 
 
-def test_the_end_of_a_start_is_told_with_or_without_lines():
+def test_the_end_of_an_attempt_is_reported_with_or_without_lines():
     pod = make_pod("a")
     silent = Findings(attempt=3)
     assert log_evidence(pod, "u", silent, 5, with_attempt=True) == Evidence(

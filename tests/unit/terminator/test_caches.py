@@ -98,7 +98,7 @@ def test_a_label_concerns_the_jobs_that_choose_nodes_by_it(labels, told):
     assert listener.told == told
 
 
-def test_a_heartbeat_concerns_nobody():
+def test_a_heartbeat_concerns_no_job():
     caches, listener = caches_with(make_job())
     caches._daemon_sets.store.put(selecting(nodeSelector={"zone": "a"}))
 
@@ -112,7 +112,7 @@ def test_a_heartbeat_concerns_nobody():
     assert listener.told == []
 
 
-def test_a_pod_of_nobody_concerns_nobody():
+def test_a_pod_without_an_owner_concerns_no_job():
     caches, listener = caches_with(make_job())
     caches._pod_changed(None, make_pod("a"))
     assert listener.told == []

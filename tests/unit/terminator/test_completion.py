@@ -214,7 +214,7 @@ def test_a_complete_job_on_which_no_node_ever_worked_stays():
     assert blocked_by(nothing) == "no node is desired, and none has completed"
 
 
-def test_a_pod_on_a_node_that_is_not_selected_stands_for_nobody():
+def test_a_pod_on_a_node_that_is_not_selected_counts_for_no_node():
     """The selection moved from c to another node, whose pod this cache has yet to see."""
     snapshot = world(job=without_c())
     found = daemon_set_without_c(3)

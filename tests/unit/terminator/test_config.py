@@ -67,7 +67,7 @@ def test_a_number_without_a_unit_is_seconds(text):
     assert isinstance(load_config({}, text).resync_period, float)
 
 
-def test_the_file_speaks_louder():
+def test_the_file_overrides_the_environment():
     environ = {"TERMINATION_WORD": "fini", "NAMESPACE": "a"}
     config = load_config(environ, "terminationWord: ready\n")
     assert (config.termination_word, config.namespaces) == ("ready", ("a",))

@@ -26,7 +26,7 @@ async def test_no_more_hold_than_allowed_and_groups_take_turns():
     assert asyncio.get_running_loop().time() == 4.0
 
 
-async def test_who_gives_up_takes_no_turn():
+async def test_a_cancelled_waiter_takes_no_slot():
     semaphore, order = FairSemaphore(1), []
     tasks = [asyncio.create_task(hold(semaphore, name, order)) for name in "abc"]
     await asyncio.sleep(0.5)

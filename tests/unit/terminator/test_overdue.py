@@ -82,7 +82,7 @@ def test_a_task_at_work_in_between_gives_ten_minutes_again(cluster):
     assert not cluster.is_deleted
 
 
-def test_another_job_of_the_name_begins_anew(cluster):
+def test_another_job_of_the_name_starts_from_the_beginning(cluster):
     cluster.look()
     other = make_job(COMPLETE, spec={"ttl_seconds_after_finished": 5}, status=TOLD, uid="other")
     cluster.set_job(other)

@@ -24,7 +24,7 @@ def test_a_clock_that_is_read_late_gives_nothing_twice():
     assert not budget.take(1, 100.0)
 
 
-def test_all_talkative_logs_together_are_read_so_often_and_no_oftener():
+def test_all_noisy_logs_together_share_one_rate_of_reads():
     budget = ReadBudget()
     assert budget.interval_seconds("a") == INTERVAL_SECONDS[0]
     for number in range(100):

@@ -138,7 +138,7 @@ def test_stream_over_its_budget_is_closed_until_the_log_is_silent():
     assert step.wants_stream
 
 
-def test_a_talkative_log_is_looked_at_within_the_distance_it_is_given():
+def test_a_noisy_log_is_read_within_its_interval():
     reading, now = looked(), 1.0
     reading.stream_opened(0.0)
     reading.stream_received(2 * STREAM_BYTES, LATER, now)

@@ -59,7 +59,7 @@ def test_more_namespaces_than_places_take_none_from_each_other():
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_everybody_comes_to_an_equal_share_and_then_nobody_gives_way(seed):
+def test_all_get_an_equal_share_and_then_none_gives_a_slot_up(seed):
     rng = random.Random(seed)
     slots: StreamSlots[tuple[str, int]] = StreamSlots()
     limit, used, given = 12, 0, 0

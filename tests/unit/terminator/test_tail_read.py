@@ -261,7 +261,7 @@ def test_result_after_the_token_is_dropped():
     assert tail.findings.results == {}
 
 
-def test_what_somebody_else_decided_stays():
+def test_findings_of_an_earlier_read_stay():
     found = Findings(completed_at=at(0), results={"ip": "1"})
     tail, asks = read(whole(b"done", b"dsjob:result ip=2", b"broken"), found=found)
     assert (len(asks), tail.has_decided) == (1, False)
