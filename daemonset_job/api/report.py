@@ -16,6 +16,9 @@ from daemonset_job.api.job import NODE_NUMBERS
 from daemonset_job.api.shape import METADATA, NUMBER, STRING, STRINGS, TIME, fields, list_of, map_of
 from daemonset_job.api.times import parse_time
 
+# How many nodes a report holds. With about 1 KiB for the evidence and the record of each, it stays
+# below etcd's limit of 1.5 MiB per object.
+NODES_PER_SHARD: Final = 1000
 # Which of two records of one node holds: states not named here come after these.
 _RECORD_RANKS: Final = {"Completed": 0, "Failed": 1}
 _LAST_RANK: Final = 2

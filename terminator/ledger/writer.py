@@ -13,6 +13,7 @@ from loguru import logger
 
 from daemonset_job.api.job import Job
 from daemonset_job.api.report import (
+    NODES_PER_SHARD,
     Evidence,
     JobReport,
     find_evidence,
@@ -28,7 +29,6 @@ from daemonset_job.runtime.worker import run_workers
 from daemonset_job.runtime.workqueue import WorkQueue
 from daemonset_job.runtime.write_pacer import WritePacer
 from terminator.ledger.assignment import (
-    SHARD_NODES,
     assign_to_shards,
     build_patch,
     combine_evidence,
@@ -279,7 +279,7 @@ class Ledger:
         }
         buffer.full = {name: until for name, until in buffer.full.items() if until > started}
         plan = assign_to_shards(
-            sent, shards.values(), SHARD_NODES, unconfirmed=buffer.unconfirmed, full=buffer.full
+            sent, shards.values(), NODES_PER_SHARD, unconfirmed=buffer.unconfirmed, full=buffer.full
         )
         assigned = {node for entries in plan.values() for node in entries}
         recorded = {node for report in shards.values() for node in report.evidence}

@@ -9,15 +9,14 @@ from typing import NamedTuple
 
 import pytest
 
+from daemonset_job.api.report import NODES_PER_SHARD
 from daemonset_job.api.tokens import REGEX_LINE_BYTES
 from daemonset_job.runtime import debounce, write_pacer
 from job_controller.caches import DEBOUNCE_LIMIT_SECONDS
 from job_controller.config import Config as ControllerConfig
 from job_controller.core.desired.limits import SPEC_LIMIT_BYTES, TERMS_LIMIT_BYTES
-from job_controller.core.render.report_status import NODES_PER_SHARD
 from job_controller.metrics import JOBS_LIMIT
 from terminator.config import Config as TerminatorConfig
-from terminator.ledger.assignment import SHARD_NODES
 from terminator.logs.backward_read import BACKWARD_BYTES
 from terminator.logs.log_parser import LINE_LIMIT
 from terminator.logs.read_budget import BUDGET_BYTES, BUDGET_BYTES_PER_SECOND
@@ -48,7 +47,6 @@ class Quoted(NamedTuple):
 
 
 QUOTED = (
-    Quoted(ARCHITECTURE, "A report holds (N) nodes", SHARD_NODES),
     Quoted(ARCHITECTURE, "A report holds (N) nodes", NODES_PER_SHARD),
     Quoted(ARCHITECTURE, "at most every (N) s, in large", TerminatorConfig().flush_interval),
     Quoted(ARCHITECTURE, "in large runs at most every (N) s", write_pacer.MAX_SECONDS),
