@@ -25,10 +25,11 @@ import aiohttp
 import uvloop
 from kubernetes.aio.client import ApiClient, Configuration
 
-from daemonset_job.kube.client.client import LOG_BUFFER_BYTES
 from daemonset_job.kube.client.connection import Anonymous, Connection
+from daemonset_job.kube.client.pod_logs import LOG_BUFFER_BYTES
+from daemonset_job.kube.client.request import Request
 from daemonset_job.kube.client.resource import PODS
-from daemonset_job.kube.client.transport import CONNECT_TIMEOUT_SECONDS, Call, Transport
+from daemonset_job.kube.client.transport import CONNECT_TIMEOUT_SECONDS, Transport
 from tests.contract.fake_api import FakeApiServer
 
 AT_ONCE = 16  # as many as the terminator has short reads
@@ -53,10 +54,10 @@ class OfficialTransport(Transport):
         api.rest_client.pool_manager._retry_connection = False  # noqa: SLF001
         return api
 
-    def _open(self, api: Any, call: Call, *_: object, **__: object) -> Any:
+    def _open(self, api: Any, call: Request, *_: object, **__: object) -> Any:
         return aiohttp.client._RequestContextManager(self._ask(api, call))  # noqa: SLF001
 
-    async def _ask(self, api: Any, call: Call) -> Any:
+    async def _ask(self, api: Any, call: Request) -> Any:
         headers = {"Accept": call.accept, "Content-Type": call.content_type}
         query = list(call.query.items())
         method, url, headers, body, _ = await api.param_serialize(
@@ -86,22 +87,24 @@ def connected(kind: str, url: str) -> Transport:
     return make(there, user_agent="b", connections=AT_ONCE, stream_connections=4096)
 
 
-def log_read(_: str) -> Call:
+def log_read(_: str) -> Request:
     """Return the short read of a log."""
     query = {"container": "job-container", "timestamps": "true", "limitBytes": "65536"}
-    return Call("GET", PODS.path("default", "read", "log"), "get", "pods/log", query, accept="*/*")
+    return Request(
+        "GET", PODS.path("default", "read", "log"), "get", "pods/log", query, accept="*/*"
+    )
 
 
-def patch(kind: str) -> Call:
+def patch(kind: str) -> Request:
     """Return a merge patch of 20 nodes' evidence; ApiClient insists on serializing it itself."""
     entry = {"completedAt": "2030-01-01T00:00:00Z", "uid": "0" * 36}
     body: Any = {"metadata": {"annotations": {f"n{i}": json.dumps(entry) for i in range(20)}}}
     sent = json.dumps(body, separators=(",", ":")).encode() if kind == "ours" else body
     content, query = "application/merge-patch+json", {"fieldValidation": "Strict"}
-    return Call("PATCH", PODS.path("default", "patched"), "patch", "pods", query, sent, content)
+    return Request("PATCH", PODS.path("default", "patched"), "patch", "pods", query, sent, content)
 
 
-async def cost(kind: str, url: str, make: Callable[[str], Call]) -> tuple[float, ...]:
+async def cost(kind: str, url: str, make: Callable[[str], Request]) -> tuple[float, ...]:
     """Return the CPU seconds of this process, and the seconds, of so many requests."""
     async with connected(kind, url) as transport:
         await transport.send(make(kind))
@@ -112,7 +115,7 @@ async def cost(kind: str, url: str, make: Callable[[str], Call]) -> tuple[float,
         return time.process_time() - began[0], time.perf_counter() - began[1]
 
 
-async def compare(url: str, make: Callable[[str], Call], rounds: int) -> list[str]:
+async def compare(url: str, make: Callable[[str], Request], rounds: int) -> list[str]:
     """Return a line each for CPU and wall time of both, in milliseconds for each request."""
     costs = []
     for at in range(rounds + 1):
@@ -135,7 +138,7 @@ async def follow(kind: str, url: str, pods: str, streams: int) -> float:
         before = resident_mib()
         for number in range(streams):
             path, query = PODS.path("default", f"{pods}-{number}", "log"), {"follow": "true"}
-            call = Call("GET", path, "get", "pods/log", query, accept="*/*")
+            call = Request("GET", path, "get", "pods/log", query, accept="*/*")
             log = transport.stream(call, idle_timeout_seconds=None, buffer_bytes=LOG_BUFFER_BYTES)
             await anext(await stack.enter_async_context(log))
         await asyncio.sleep(3)

@@ -15,7 +15,8 @@ from loguru import logger
 
 from daemonset_job.kube.cache.pager import Pager, Selection
 from daemonset_job.kube.cache.store import CachedObject, Indexer, Key, Store
-from daemonset_job.kube.client.client import WATCH_IDLE_SECONDS, KubeClient, RawObject
+from daemonset_job.kube.client.answers import RawObject
+from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import (
     Gone,
     KubeError,
@@ -23,6 +24,7 @@ from daemonset_job.kube.client.errors import (
     Unavailable,
     error_from_status,
 )
+from daemonset_job.kube.client.reads import WATCH_IDLE_SECONDS
 from daemonset_job.kube.client.resource import Resource
 from daemonset_job.kube.client.streams import MALFORMED_EVENT
 from daemonset_job.kube.client.unreadable import Unreadable
