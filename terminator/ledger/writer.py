@@ -21,7 +21,7 @@ from daemonset_job.api.report import (
     parse_report,
 )
 from daemonset_job.informers.full_reports import INCOMPLETE_RETRY_SECONDS
-from daemonset_job.kube.cache.reflector import is_newer
+from daemonset_job.kube.cache.resource_version import is_newer
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import Conflict, Forbidden, KubeError, NotFound, TooLarge
 from daemonset_job.kube.client.resource import JOB_REPORTS
