@@ -26,8 +26,8 @@ from terminator.logs.read_policy import (
     STREAM_BYTES,
     STREAM_BYTES_PER_SECOND,
 )
+from terminator.logs.read_slots import QUEUE_SLOT_SECONDS
 from terminator.logs.result_search import SEARCHES
-from terminator.logs.scanner import QUEUE_SLOT_SECONDS
 from terminator.logs.tail_read import TAIL_BYTES, TAIL_LINES
 from tests.simulation.rest import REST_SECONDS as SIMULATION_REST_SECONDS
 from tests.unit.language import MAX_WORDS, ROOT
