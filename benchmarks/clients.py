@@ -25,10 +25,11 @@ import aiohttp
 import uvloop
 from kubernetes.aio.client import ApiClient, Configuration
 
-from daemonset_job.kube.client.client import LOG_BUFFER_BYTES
 from daemonset_job.kube.client.connection import Anonymous, Connection
+from daemonset_job.kube.client.pod_logs import LOG_BUFFER_BYTES
+from daemonset_job.kube.client.request import Request
 from daemonset_job.kube.client.resource import PODS
-from daemonset_job.kube.client.transport import CONNECT_TIMEOUT_SECONDS, Request, Transport
+from daemonset_job.kube.client.transport import CONNECT_TIMEOUT_SECONDS, Transport
 from tests.contract.fake_api import FakeApiServer
 
 AT_ONCE = 16  # as many as the terminator has short reads

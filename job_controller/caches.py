@@ -38,16 +38,15 @@ from daemonset_job.kube.client.resource import (
 )
 from daemonset_job.kube.client.unreadable import Unreadable
 from daemonset_job.runtime.clock import Clock
+from daemonset_job.runtime.debounce import Debouncer
 from job_controller.core.desired.limits import SPEC_LIMIT_BYTES, spec_bytes
 
 Key = tuple[str, str]
 """(namespace, name) of a Job."""
 
-# Changes of pods and nodes come in bursts: one reconcile this much later sees them all.
+# Changes of pods and nodes come in bursts: one reconcile this much later sees them all. It is later
+# if decisions take long, at most 2 s. Changes of the ledger, which end a run, are not delayed.
 DEBOUNCE_SECONDS = 0.25
-# If a decision took t seconds, the next one waits 20 t, at most 2 s. So deciding for thousands of
-# nodes uses at most a twentieth of a CPU. Changes of the ledger, which end a run, are not delayed.
-DEBOUNCE_FACTOR = 20.0
 DEBOUNCE_LIMIT_SECONDS = 2.0
 
 
@@ -78,7 +77,9 @@ class Caches(SharedInformers):
             client, clock, namespaces, on_node=self._node_changed, on_progress=progress
         )
         self._wake = wake
-        self._debounce_seconds: dict[Key, float] = {}
+        self._debouncer: Debouncer[Key] = Debouncer(
+            min_seconds=DEBOUNCE_SECONDS, max_seconds=DEBOUNCE_LIMIT_SECONDS
+        )
         self._jobs = self._watch(
             JOBS,
             parse_cached_job,
@@ -185,17 +186,14 @@ class Caches(SharedInformers):
     # --- changes -----------------------------------------------------------------------
 
     def record_duration(self, key: Key, seconds: float) -> None:
-        """Record the duration of a decision: bursts are coalesced for DEBOUNCE_FACTOR x it."""
-        pause = min(DEBOUNCE_FACTOR * seconds, DEBOUNCE_LIMIT_SECONDS)
-        if pause > DEBOUNCE_SECONDS:
-            self._debounce_seconds[key] = pause
-        else:
-            self._debounce_seconds.pop(key, None)
+        """Record the duration of a decision, by which changes of the Job are debounced."""
+        if self._jobs.store.get(key) is not None:
+            self._debouncer.record(key, seconds, self._clock.monotonic())
 
     def _job_changed(self, old: Job | None, new: Job | None) -> None:
         if (job := new or old) is not None:
             if new is None:
-                self._debounce_seconds.pop((job.namespace, job.name), None)
+                self._debouncer.forget((job.namespace, job.name))
                 self.full_reports.release(job.uid)
             self._wake((job.namespace, job.name), 0.0)
 
@@ -234,7 +232,7 @@ class Caches(SharedInformers):
                 self._wake(key, 0.0)
 
     def _wake_debounced(self, key: Key) -> None:
-        self._wake(key, self._debounce_seconds.get(key, DEBOUNCE_SECONDS))
+        self._wake(key, self._debouncer.pause_seconds(key))
 
 
 def watch_id(resource: str, namespace: str) -> str:

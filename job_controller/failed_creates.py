@@ -17,7 +17,7 @@ from typing import Any
 from loguru import logger
 
 from daemonset_job.kube.cache.pager import Pager, Selection
-from daemonset_job.kube.cache.reflector import is_newer
+from daemonset_job.kube.cache.resource_version import is_newer
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import KubeError
 from daemonset_job.kube.client.resource import EVENTS

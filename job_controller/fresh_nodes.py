@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from loguru import logger
 
 from daemonset_job.api.objects import Node, parse_node
-from daemonset_job.kube.cache.reflector import is_newer
-from daemonset_job.kube.client.client import MALFORMED_ANSWER, KubeClient
+from daemonset_job.kube.cache.resource_version import is_newer
+from daemonset_job.kube.client.answers import MALFORMED_ANSWER
+from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import KubeError
 from daemonset_job.kube.client.resource import NODES
 from daemonset_job.runtime.clock import Clock

@@ -27,6 +27,7 @@ from daemonset_job.kube.client.errors import (
 )
 from daemonset_job.kube.recorder import ObjectReference
 from daemonset_job.runtime.expectations import VersionExpectations
+from daemonset_job.runtime.write_pacer import WritePacer
 from job_controller.actions.daemon_sets import DaemonSetActions
 from job_controller.actions.effects import Effects, Writer
 from job_controller.actions.errors import REFUSAL_FIELDS, RefusedError, is_refusal
@@ -70,12 +71,6 @@ from job_controller.refusal_backoff import RefusalBackoff
 _STALE_RETRY_SECONDS = 0.1
 # Two clocks that differ by less run at slightly different rates; by more, one of them was set.
 _CLOCK_SET = timedelta(seconds=1)
-# Progress-only writes are throttled. The next one waits 40 times the duration of the last one, at
-# most 10 ms for each node and at most 10 s. A report of 1,000 nodes has nearly 0.5 MB. It costs the
-# API server a quarter of a second or more, and every watcher has to read it.
-PROGRESS_FACTOR = 40.0
-PROGRESS_SECONDS_PER_NODE = 0.01
-PROGRESS_SECONDS = 10.0
 
 
 class Reconciler:
@@ -91,7 +86,8 @@ class Reconciler:
         self._daemon_sets = DaemonSetActions(writer)
         self._pods = PodActions(writer)
         self._history = History(effects, writer, self._reports)
-        self._next_progress: dict[Key, float] = {}
+        # Only writes of nothing but progress wait.
+        self._progress_pacers: dict[Key, WritePacer] = {}
         # UID, sightings, and the time of the last reconcile by both clocks.
         self._seen: dict[Key, tuple[str, Sightings, datetime, float]] = {}
         self._refusal_backoff = RefusalBackoff()
@@ -122,7 +118,7 @@ class Reconciler:
             wait = await self._history.close_and_prune(key, job)
             if job is None:
                 self._written.drop(key)
-                self._next_progress.pop(key, None)
+                self._progress_pacers.pop(key, None)
                 self._seen.pop(key, None)
                 self._refusal_backoff.forget(key)
                 self._reapply_backoff.forget(key)
@@ -282,7 +278,8 @@ class Reconciler:
 
     def _defer_progress(self, key: Key, job: Job, plan: Plan) -> Plan:
         """Return the plan, without progress-only writes if the last ones were a moment ago."""
-        wait = self._next_progress.get(key, 0.0) - self._effects.clock.monotonic()
+        pacer = self._progress_pacers.get(key)
+        wait = pacer.remaining_seconds(self._effects.clock.monotonic()) if pacer else 0.0
         return plan if wait <= 0 else defer_progress_writes(plan, job.status, wait)
 
     def _snapshot(self, key: Key, job: Job) -> Snapshot:
@@ -322,10 +319,8 @@ class Reconciler:
                 recording += clock.monotonic() - started
         if recording:
             nodes = max(job.reported_desired or 0, len(snapshot.pods))
-            pause = min(
-                PROGRESS_FACTOR * recording, PROGRESS_SECONDS_PER_NODE * nodes, PROGRESS_SECONDS
-            )
-            self._next_progress[key] = clock.monotonic() + pause
+            pacer = self._progress_pacers.setdefault(key, WritePacer())
+            pacer.record(recording, nodes, clock.monotonic())
         for event in plan.events:
             self._effects.events.emit(_reference(job), event.type, event.reason, event.message)
 

@@ -22,16 +22,7 @@ from daemonset_job.kube.client.errors import Conflict, KubeError, NotFound
 from daemonset_job.kube.client.resource import JOBS
 from daemonset_job.runtime.clock import Clock
 from terminator.caches import Caches, JobKey
-from terminator.completion import (
-    Count,
-    Snapshot,
-    count_nodes,
-    decide_deletion,
-    merge_ledger,
-    merge_records,
-    owned_pods,
-    pod_belongs_to_node,
-)
+from terminator.completion import decide_deletion
 from terminator.ledger.assignment import (
     exit_evidence,
     has_succeeded,
@@ -45,6 +36,15 @@ from terminator.logs.scanner import Scanner
 from terminator.logs.tail_read import Findings, bounded_results
 from terminator.logs.targets import Target
 from terminator.metrics import Metrics
+from terminator.node_count import (
+    Count,
+    Snapshot,
+    count_nodes,
+    merge_ledger,
+    merge_records,
+    owned_pods,
+    pod_belongs_to_node,
+)
 
 # Number of different matchers kept. Jobs of one token share a matcher, and with it the states that
 # its regular expression has built.

@@ -5,6 +5,7 @@ of a leader beyond the caches is created when it starts to lead and dropped when
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from uuid import uuid4
 
@@ -15,6 +16,7 @@ from daemonset_job.api.report import JobReport
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import KubeError
 from daemonset_job.runtime.clock import Clock
+from daemonset_job.runtime.debounce import Debouncer
 from daemonset_job.runtime.worker import run_workers
 from daemonset_job.runtime.workqueue import WorkQueue, namespace_of
 from terminator.caches import Caches, JobKey
@@ -27,10 +29,9 @@ from terminator.reconciler import Reconciler
 # Jobs of one namespace that are reconciled at a time, plus one of another namespace.
 WORKERS = 4
 # Bursts of changes are debounced. The first change is reconciled at once, the next ones together
-# after DEBOUNCE_SECONDS, or after 20x the duration of the last reconcile. So a Job of thousands of
-# nodes takes 5 % of a CPU at most, and its last node waits about a second.
+# after this time, or later if the last reconcile took long. There is no upper limit: a Job of
+# thousands of nodes takes 5 % of a CPU at most, and its last node waits about a second.
 DEBOUNCE_SECONDS = 0.1
-DEBOUNCE_FACTOR = 20.0
 # How long a stopping leader may write its pending evidence.
 FINAL_FLUSH_SECONDS = 1.0
 
@@ -47,7 +48,9 @@ class NamespaceScope:
         self._metrics = metrics
         self._config = config
         self.queue: WorkQueue[JobKey] = WorkQueue(group_of=namespace_of, group_limit=WORKERS)
-        self._next_reconcile_at: dict[JobKey, float] = {}
+        self._debouncer: Debouncer[JobKey] = Debouncer(
+            min_seconds=DEBOUNCE_SECONDS, max_seconds=math.inf
+        )
         self._scanner: Scanner | None = None
         self._ledger: Ledger | None = None
         self.caches = Caches(
@@ -132,7 +135,7 @@ class NamespaceScope:
         """Enqueue a Job: now, or debounced with further changes."""
         delay = 0.0
         if debounced:
-            delay = self._next_reconcile_at.get(key, 0.0) - self._clock.monotonic()
+            delay = self._debouncer.remaining_seconds(key, self._clock.monotonic())
         self.queue.add_after(key, delay)
 
     def report_changed(self, report: JobReport) -> None:
@@ -142,7 +145,7 @@ class NamespaceScope:
 
     def job_deleted(self, job: Job) -> None:
         """Drop the state kept for the Job. Its evidence is still written while reports exist."""
-        self._next_reconcile_at.pop((job.namespace, job.name), None)
+        self._debouncer.forget((job.namespace, job.name))
         if self._ledger is not None and not self.caches.reports_of(job):
             self._ledger.drop_run(job.uid)
 
@@ -160,9 +163,7 @@ class NamespaceScope:
                 again_seconds = await reconciler.reconcile(key)
             now = self._clock.monotonic()
             if self.caches.job(key) is not None:
-                self._next_reconcile_at[key] = now + max(
-                    DEBOUNCE_SECONDS, DEBOUNCE_FACTOR * (now - started)
-                )
+                self._debouncer.record(key, now - started, now)
             self._metrics.reconciles("done").inc()
             return again_seconds
 

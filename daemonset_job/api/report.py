@@ -17,6 +17,9 @@ from daemonset_job.api.shape import METADATA, NUMBER, STRING, STRINGS, TIME, fie
 from daemonset_job.api.states import NodeState, parse_node_state
 from daemonset_job.api.times import parse_time
 
+# How many nodes a report holds. With about 1 KiB for the evidence and the record of each, it stays
+# below etcd's limit of 1.5 MiB per object.
+NODES_PER_SHARD: Final = 1000
 # Which of two records of one node holds: states not named here come after these.
 _RECORD_RANKS: Final = {NodeState.COMPLETED: 0, NodeState.FAILED: 1}
 _LAST_RANK: Final = 2

@@ -10,14 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from daemonset_job.api.objects import Node, parse_node
-from daemonset_job.kube.cache.reflector import (
-    MultiReflector,
-    OnChange,
-    OnUnreadable,
-    Reflector,
-    wait_synced,
-)
+from daemonset_job.kube.cache.multi_reflector import MultiReflector, wait_synced
+from daemonset_job.kube.cache.reflector import Reflector
 from daemonset_job.kube.cache.store import CachedObject, Indexer, Store
+from daemonset_job.kube.cache.store_writer import OnChange, OnUnreadable
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.resource import NODES, Resource
 from daemonset_job.runtime.clock import Clock

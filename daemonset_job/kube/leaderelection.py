@@ -20,7 +20,8 @@ from uuid import uuid4
 
 from loguru import logger
 
-from daemonset_job.kube.client.client import KubeClient, RawObject
+from daemonset_job.kube.client.answers import RawObject
+from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import (
     AlreadyExists,
     Conflict,

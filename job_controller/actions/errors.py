@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from daemonset_job.kube.client.client import MALFORMED_ANSWER
+from daemonset_job.kube.client.answers import MALFORMED_ANSWER
 from daemonset_job.kube.client.errors import BadRequest, Forbidden, Invalid, KubeError, TooLarge
 from job_controller.core.plan import (
     ApplyDaemonSet,

@@ -12,6 +12,7 @@ from typing import Any
 
 from daemonset_job.api.objects import Pod
 from daemonset_job.api.report import (
+    NODES_PER_SHARD,
     Evidence,
     JobReport,
     NodeRecord,
@@ -19,9 +20,6 @@ from daemonset_job.api.report import (
 )
 from daemonset_job.api.times import format_time
 from terminator.logs.tail_read import Findings, bounded_results, readable_lines
-
-# Nodes per report: 5,000 nodes with results stay well below etcd's 1.5 MiB per object.
-SHARD_NODES = 1000
 
 Entries = dict[str, Evidence]
 
@@ -121,7 +119,7 @@ def is_of_latest_exit(entry: Evidence, pod: Pod) -> bool:
 def assign_to_shards(
     pending: Mapping[str, Evidence],
     shards: Iterable[JobReport],
-    limit: int = SHARD_NODES,
+    limit: int = NODES_PER_SHARD,
     *,
     unconfirmed: Mapping[str, str] | None = None,
     full: Collection[str] = (),

@@ -13,6 +13,7 @@ from loguru import logger
 
 from daemonset_job.api.job import Job
 from daemonset_job.api.report import (
+    NODES_PER_SHARD,
     Evidence,
     JobReport,
     find_evidence,
@@ -20,14 +21,14 @@ from daemonset_job.api.report import (
     parse_report,
 )
 from daemonset_job.informers.full_reports import INCOMPLETE_RETRY_SECONDS
-from daemonset_job.kube.cache.reflector import is_newer
+from daemonset_job.kube.cache.resource_version import is_newer
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import Conflict, Forbidden, KubeError, NotFound, TooLarge
 from daemonset_job.kube.client.resource import JOB_REPORTS
 from daemonset_job.runtime.worker import run_workers
 from daemonset_job.runtime.workqueue import WorkQueue
+from daemonset_job.runtime.write_pacer import WritePacer
 from terminator.ledger.assignment import (
-    SHARD_NODES,
     assign_to_shards,
     build_patch,
     combine_evidence,
@@ -49,13 +50,6 @@ REFUSALS_LIMIT = 40
 # in a moment, and within 70 s if its watch is dead. It never does if etcd was restored from a
 # backup: then the evidence is lost, and the logs have to be read again.
 WRITTEN_SECONDS = 120.0
-# The API server takes half a second to change a report of 1,000 nodes on two busy cores, and as
-# long to send it to the watches. 25 writes of a run cost it nearly as much as the run's 1,000 pods.
-# So non-urgent evidence is batched for 40x the duration of the last write, at most 10 ms per node
-# and at most 10 s.
-WRITE_DUTY_FACTOR = 40.0
-WRITE_PAUSE_SECONDS_PER_NODE = 0.01
-MAX_WRITE_PAUSE_SECONDS = 10.0
 
 ReportsOf = Callable[[Job], Iterable[JobReport]]
 ReadRecords = Callable[[Job], Awaitable[None]]
@@ -98,8 +92,8 @@ class _RunBuffer:
     refused_alone: set[str] = field(default_factory=set)
     # By report, until when it takes no more nodes, in the loop's time.
     full: dict[str, float] = field(default_factory=dict)
-    next_write_at: float = 0.0  # in the loop's time
-    is_urgent: bool = False  # skips the pause
+    pacer: WritePacer = field(default_factory=WritePacer)
+    is_urgent: bool = False  # skips the pacer's pause
 
 
 class Ledger:
@@ -249,8 +243,8 @@ class Ledger:
         return buffer.job.namespace if buffer is not None else ""
 
     def _delay(self, buffer: _RunBuffer) -> float:
-        pause_seconds = buffer.next_write_at - asyncio.get_running_loop().time()
-        return max(self.flush_seconds, pause_seconds)
+        now = asyncio.get_running_loop().time()
+        return max(self.flush_seconds, buffer.pacer.remaining_seconds(now))
 
     async def _flush_key(self, uid: str) -> float | None:
         """Write one run's pending evidence unless it pauses; return the seconds until the next try.
@@ -264,7 +258,7 @@ class Ledger:
         if self._is_run_gone(buffer):
             del self._buffers[uid]
             return None
-        pause_seconds = buffer.next_write_at - asyncio.get_running_loop().time()
+        pause_seconds = buffer.pacer.remaining_seconds(asyncio.get_running_loop().time())
         if pause_seconds > 0 and not buffer.is_urgent:
             return pause_seconds
         return await self._flush(buffer)
@@ -285,7 +279,7 @@ class Ledger:
         }
         buffer.full = {name: until for name, until in buffer.full.items() if until > started}
         plan = assign_to_shards(
-            sent, shards.values(), SHARD_NODES, unconfirmed=buffer.unconfirmed, full=buffer.full
+            sent, shards.values(), NODES_PER_SHARD, unconfirmed=buffer.unconfirmed, full=buffer.full
         )
         assigned = {node for entries in plan.values() for node in entries}
         recorded = {node for report in shards.values() for node in report.evidence}
@@ -302,10 +296,7 @@ class Ledger:
             max(len(report.evidence), len(report.status.get("nodeStates") or ()))
             for report in self._shards(buffer)
         )
-        pause_seconds = min(
-            WRITE_DUTY_FACTOR * took, WRITE_PAUSE_SECONDS_PER_NODE * nodes, MAX_WRITE_PAUSE_SECONDS
-        )
-        buffer.next_write_at = loop.time() + pause_seconds
+        buffer.pacer.record(took, nodes, loop.time())
         for result in results:
             if isinstance(result, BaseException):
                 buffer.is_urgent |= was_urgent

@@ -3,7 +3,8 @@ import re
 
 import pytest
 
-from daemonset_job.kube.client.client import Found, KubeClient
+from daemonset_job.kube.client.answers import Found
+from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import (
     AlreadyExists,
     BadRequest,

@@ -6,7 +6,9 @@ import pytest
 from loguru import logger
 
 from daemonset_job.kube.cache import pager
-from daemonset_job.kube.cache.reflector import MultiReflector, Reflector, is_newer, wait_synced
+from daemonset_job.kube.cache.multi_reflector import MultiReflector, wait_synced
+from daemonset_job.kube.cache.reflector import Reflector
+from daemonset_job.kube.cache.resource_version import is_newer
 from daemonset_job.kube.client.resource import NODES, PODS
 from tests.contract.fake_api import BROKEN, event_line
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from daemonset_job.kube.cache.reflector import Reflector
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import BadRequest, Gone, NotFound, Unavailable
+from daemonset_job.kube.client.request import Request
 from daemonset_job.kube.client.resource import NODES, PODS
+from daemonset_job.kube.client.response import ANSWER_TOO_LARGE
 from daemonset_job.kube.client.streams import CHUNK_BYTES, EventStream, LineSplitter
-from daemonset_job.kube.client.transport import ANSWER_TOO_LARGE, Request
 from daemonset_job.kube.client.unreadable import Unreadable
 from tests.contract.fake_api import event_line
 

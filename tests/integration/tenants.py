@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.request import Request
 from daemonset_job.kube.client.resource import (
     DAEMON_SETS,
     EVENTS,
@@ -21,7 +22,6 @@ from daemonset_job.kube.client.resource import (
     PODS,
     Resource,
 )
-from daemonset_job.kube.client.transport import Request
 from tests.integration.harness import Harness, open_harness
 from tests.integration.jobs import job as make_job
 from tests.integration.kube_env import KubeEnv, service_account

@@ -7,7 +7,7 @@ import pytest
 
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, NAMESPACES, PODS
-from job_controller.reconciler import PROGRESS_SECONDS
+from daemonset_job.runtime import write_pacer
 from tests.integration.harness import condition, open_harness
 from tests.integration.simulated_nodes import TaskRun, is_gated, owner_uid
 
@@ -100,7 +100,7 @@ async def test_nothing_is_written_while_nothing_changes(kube_env, namespace):
 
         await harness.wait_gated(DAEMON_SET)
         # What only tells progress may be written this much later.
-        await asyncio.sleep(PROGRESS_SECONDS + 1)
+        await asyncio.sleep(write_pacer.MAX_SECONDS + 1)
 
         async def versions():
             return {

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from daemonset_job.kube.client.client import KubeClient, RawObject
+from daemonset_job.kube.client.answers import RawObject
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.request import Request
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, NAMESPACES, PODS
-from daemonset_job.kube.client.transport import Request
 from tests.integration.harness import WRITES, Harness, Process, open_harness
 from tests.integration.kube_env import KubeEnv
 from tests.integration.simulated_nodes import TaskRun, is_gated

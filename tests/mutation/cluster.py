@@ -10,10 +10,11 @@ from typing import Any
 
 from loguru import logger
 
-from daemonset_job.kube.client.client import KubeClient, RawObject
+from daemonset_job.kube.client.answers import RawObject
+from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import AlreadyExists, Forbidden, Invalid, KubeError
+from daemonset_job.kube.client.request import Request
 from daemonset_job.kube.client.resource import EVENTS, JOBS, NAMESPACES, PODS, Resource
-from daemonset_job.kube.client.transport import Request
 from tests.integration import harness as harness_module
 from tests.integration.harness import Harness
 from tests.integration.kube_env import KubeEnv

@@ -9,7 +9,7 @@ import asyncio
 
 from daemonset_job.api.names import daemon_set_name, report_name
 from daemonset_job.api.report import parse_report
-from daemonset_job.kube.client.client import Found, Page
+from daemonset_job.kube.client.answers import Found, Page
 from daemonset_job.kube.client.errors import (
     Conflict,
     Forbidden,

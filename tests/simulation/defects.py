@@ -35,6 +35,7 @@ from unittest.mock import patch
 
 from daemonset_job.api import job as jobs
 from daemonset_job.api import objects
+from daemonset_job.api.report import NODES_PER_SHARD
 from daemonset_job.api.times import format_time
 from daemonset_job.kube.client.errors import TooLarge
 from daemonset_job.runtime.expectations import VersionExpectations
@@ -50,7 +51,6 @@ from tests.simulation import mutants, without
 from tests.simulation.generator import generate_schedule
 from tests.simulation.run import simulate
 from tests.simulation.schedule import (
-    SHARD_NODES,
     Disturbance,
     JobPlan,
     NodePlan,
@@ -238,7 +238,7 @@ def overfills_shards():
 
     def assign_to_shards(pending, shards, _limit, **how):
         first = sorted(shards, key=lambda report: report.shard)[:1]
-        return real(pending, first, SHARD_NODES, **how)
+        return real(pending, first, NODES_PER_SHARD, **how)
 
     with patch.object(writer, "assign_to_shards", assign_to_shards):
         yield

@@ -24,7 +24,7 @@ from job_controller.core.state import run_state as verdict
 from job_controller.core.state.absence import Absence
 from job_controller.core.state.causes import has_started
 from job_controller.core.state.run_state import RunOutcome, RunState
-from terminator import completion
+from terminator import completion, node_count
 from terminator import reconciler as terminator
 from terminator.ledger import writer
 from terminator.logs import read_policy, tail_read
@@ -107,7 +107,7 @@ def counts_by_name():
     with (
         patch.object(tally, "assess_node", blind),
         patch.object(decision, "count_nodes", take),
-        patch.object(completion, "_is_completed", is_completed),
+        patch.object(node_count, "_is_completed", is_completed),
     ):
         yield
     _LEDGER.clear()
@@ -401,7 +401,7 @@ def forgets_the_absent():
     """A node whose pod has gone is wanted only if the DaemonSet controller counts it."""
     with (
         patch.object(tally, "find_absence", lambda *_: Absence()),
-        patch.object(completion, "_absent_nodes", lambda *_: (frozenset(), "")),
+        patch.object(node_count, "_absent_nodes", lambda *_: (frozenset(), "")),
     ):
         yield
 

@@ -189,7 +189,7 @@ def virtual(world, decide):
     with (
         quick(),
         patch.object(report, "NODES_PER_SHARD", size),
-        patch.object(writer, "SHARD_NODES", size),
+        patch.object(writer, "NODES_PER_SHARD", size),
         patch.object(reconciler, "decide", deciding),
     ):
         yield

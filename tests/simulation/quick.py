@@ -15,7 +15,7 @@ from daemonset_job.api import job as jobs
 from job_controller.core import decide as decision
 from job_controller.core.render import report_status as report
 from job_controller.core.state import desired_count
-from terminator import completion
+from terminator import node_count
 
 
 class Nothing:
@@ -104,7 +104,7 @@ def _remembering():
                 lambda live, wanted: ((live.spec, wanted["spec"]["template"]), ()),
             ),
             (desired_count, "NodeAffinity", lambda pod_spec: ((pod_spec,), ())),
-            (completion, "NodeAffinity", lambda pod_spec: ((pod_spec,), ())),
+            (node_count, "NodeAffinity", lambda pod_spec: ((pod_spec,), ())),
             (
                 report,
                 "build_timeline",

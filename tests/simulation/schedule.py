@@ -8,8 +8,8 @@ that is `calm`, they are all short.
 
 from dataclasses import dataclass, field
 
-# Nodes per shard of a report, in both programs, unless a schedule says otherwise.
-SHARD_NODES = 1000
+from daemonset_job.api.report import NODES_PER_SHARD
+
 FAILURE_TOKEN = "no good"
 
 
@@ -128,7 +128,7 @@ class Schedule:
     disturbances: tuple[Disturbance, ...] = ()
     calm: bool = False
     streams: int = 256
-    shard_nodes: int = SHARD_NODES
+    shard_nodes: int = NODES_PER_SHARD
     api_skews: tuple[float, float] = (0.0, 0.0)
 
     @property
@@ -144,7 +144,7 @@ class Schedule:
     def describe(self):
         """Return the schedule in lines for people."""
         lines = [f"seed {self.seed}{', calm' if self.calm else ''}, streams {self.streams}"]
-        if self.shard_nodes != SHARD_NODES:
+        if self.shard_nodes != NODES_PER_SHARD:
             lines[0] += f", {self.shard_nodes} nodes to a shard"
         for job in self.jobs:
             when = f" at {job.created_at:g}" if job.created_at else ""

@@ -6,8 +6,9 @@ the spec, and last the lags. Each candidate schedule is simply run again.
 
 from dataclasses import replace
 
+from daemonset_job.api.report import NODES_PER_SHARD
 from tests.simulation.run import simulate
-from tests.simulation.schedule import SHARD_NODES, Task
+from tests.simulation.schedule import Task
 
 TRIES = 400
 
@@ -44,8 +45,8 @@ def _candidates(schedule):
         yield replace(schedule, calm=True)
     yield from _with_simpler_jobs(schedule)
     yield from _with_simpler_tasks(schedule)
-    if schedule.shard_nodes != SHARD_NODES:
-        yield replace(schedule, shard_nodes=SHARD_NODES)
+    if schedule.shard_nodes != NODES_PER_SHARD:
+        yield replace(schedule, shard_nodes=NODES_PER_SHARD)
     if schedule.streams != 256:
         yield replace(schedule, streams=256)
     yield from _at_rounder_times(schedule)

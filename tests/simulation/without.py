@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tests.simulation.schedule import SHARD_NODES
+from daemonset_job.api.report import NODES_PER_SHARD
 
 
 def _without(*kinds, who=None):
@@ -54,7 +54,7 @@ def api_clocks(schedule):
 
 def sizes(schedule):
     """Return the schedule with reports that have room for every node."""
-    return replace(schedule, shard_nodes=SHARD_NODES)
+    return replace(schedule, shard_nodes=NODES_PER_SHARD)
 
 
 taints = _without("taint", "drain")

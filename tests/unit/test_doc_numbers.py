@@ -9,16 +9,14 @@ from typing import NamedTuple
 
 import pytest
 
+from daemonset_job.api.report import NODES_PER_SHARD
 from daemonset_job.api.tokens import REGEX_LINE_BYTES
-from job_controller.caches import DEBOUNCE_FACTOR, DEBOUNCE_LIMIT_SECONDS
+from daemonset_job.runtime import debounce, write_pacer
+from job_controller.caches import DEBOUNCE_LIMIT_SECONDS
 from job_controller.config import Config as ControllerConfig
 from job_controller.core.desired.limits import SPEC_LIMIT_BYTES, TERMS_LIMIT_BYTES
-from job_controller.core.render.report_status import NODES_PER_SHARD
 from job_controller.metrics import JOBS_LIMIT
-from job_controller.reconciler import PROGRESS_FACTOR, PROGRESS_SECONDS
 from terminator.config import Config as TerminatorConfig
-from terminator.ledger.assignment import SHARD_NODES
-from terminator.ledger.writer import MAX_WRITE_PAUSE_SECONDS, WRITE_DUTY_FACTOR
 from terminator.logs.backward_read import BACKWARD_BYTES
 from terminator.logs.log_parser import LINE_LIMIT
 from terminator.logs.read_budget import BUDGET_BYTES, BUDGET_BYTES_PER_SECOND
@@ -28,8 +26,8 @@ from terminator.logs.read_policy import (
     STREAM_BYTES,
     STREAM_BYTES_PER_SECOND,
 )
+from terminator.logs.read_slots import QUEUE_SLOT_SECONDS
 from terminator.logs.result_search import SEARCHES
-from terminator.logs.scanner import QUEUE_SLOT_SECONDS
 from terminator.logs.tail_read import TAIL_BYTES, TAIL_LINES
 from tests.simulation.rest import REST_SECONDS as SIMULATION_REST_SECONDS
 from tests.unit.language import MAX_WORDS, ROOT
@@ -49,10 +47,9 @@ class Quoted(NamedTuple):
 
 
 QUOTED = (
-    Quoted(ARCHITECTURE, "A report holds (N) nodes", SHARD_NODES),
     Quoted(ARCHITECTURE, "A report holds (N) nodes", NODES_PER_SHARD),
     Quoted(ARCHITECTURE, "at most every (N) s, in large", TerminatorConfig().flush_interval),
-    Quoted(ARCHITECTURE, "in large runs at most every (N) s", MAX_WRITE_PAUSE_SECONDS),
+    Quoted(ARCHITECTURE, "in large runs at most every (N) s", write_pacer.MAX_SECONDS),
     Quoted(ARCHITECTURE, r"\((N) lines,", TAIL_LINES),
     Quoted(ARCHITECTURE, "lines, (N) KiB at most", TAIL_BYTES, KIB),
     Quoted(ARCHITECTURE, r"one of `maxStreams` \((N)\)", TerminatorConfig().max_streams),
@@ -69,10 +66,10 @@ QUOTED = (
     Quoted(ARCHITECTURE, r"only the \[first (N) bytes\]", REGEX_LINE_BYTES),
     Quoted(ARCHITECTURE, "searched in up to (N) MiB", BACKWARD_BYTES, MIB),
     Quoted(ARCHITECTURE, r"\. (N) such searches run", SEARCHES),
-    Quoted(PERFORMANCE, "writes progress again, it waits (N) times", PROGRESS_FACTOR),
-    Quoted(PERFORMANCE, r"last write, at most (N) s\. It writes ends", PROGRESS_SECONDS),
-    Quoted(PERFORMANCE, "batches evidence for (N) times", WRITE_DUTY_FACTOR),
-    Quoted(PERFORMANCE, r"waits up to (N) \*t\*", DEBOUNCE_FACTOR),
+    Quoted(PERFORMANCE, "writes progress again, it waits (N) times", write_pacer.DURATION_FACTOR),
+    Quoted(PERFORMANCE, r"last write, at most (N) s\. It writes ends", write_pacer.MAX_SECONDS),
+    Quoted(PERFORMANCE, "batches evidence for (N) times", write_pacer.DURATION_FACTOR),
+    Quoted(PERFORMANCE, r"waits up to (N) \*t\*", debounce.DURATION_FACTOR),
     Quoted(PERFORMANCE, r"\*t\*, at most (N) s", DEBOUNCE_LIMIT_SECONDS),
     Quoted(PERFORMANCE, "beyond the limit of (N) KiB", SPEC_LIMIT_BYTES, KIB),
     Quoted("docs/reference/status.md", "has more than (N) KiB as JSON", SPEC_LIMIT_BYTES, KIB),

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from daemonset_job.kube.client.client import Page
+from daemonset_job.kube.client.answers import Page
 from daemonset_job.kube.client.errors import Unavailable
 from job_controller.failed_creates import (
     NAMESPACE_SHARE,

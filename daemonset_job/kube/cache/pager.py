@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass, replace
 
-from daemonset_job.kube.client.client import MALFORMED_ANSWER, KubeClient, Page
+from daemonset_job.kube.client.answers import MALFORMED_ANSWER, Page
+from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import KubeError, Unavailable
+from daemonset_job.kube.client.request import ANSWER_LIMIT_BYTES
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, PODS, Resource
-from daemonset_job.kube.client.transport import ANSWER_LIMIT_BYTES, ANSWER_TOO_LARGE
+from daemonset_job.kube.client.response import ANSWER_TOO_LARGE
 from daemonset_job.kube.client.unreadable import Unreadable
 
 # client-go's page size (tools/pager, defaultPageSize).

@@ -6,9 +6,8 @@ Knows methods, paths and bodies; what they mean is the business of ``client``.
 import asyncio
 import errno
 import io
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
@@ -20,10 +19,10 @@ from daemonset_job.kube.client.errors import (
     ConfigurationError,
     KubeError,
     Unauthorized,
-    Unavailable,
     as_kube_errors,
-    error_from_response,
 )
+from daemonset_job.kube.client.request import Request
+from daemonset_job.kube.client.response import read_body, read_error
 from daemonset_job.kube.client.streams import CHUNK_BYTES, ByteStream
 
 # What a request may be delayed by the server's Retry-After. API priority and fairness asks for
@@ -31,47 +30,8 @@ from daemonset_job.kube.client.streams import CHUNK_BYTES, ByteStream
 RETRY_AFTER_LIMIT_SECONDS = 5.0
 RETRY_AFTER_ATTEMPTS = 3
 CONNECT_TIMEOUT_SECONDS = 10.0
-# More than anything that is asked for without pages: a single object has at most 1.5 MiB in etcd by
-# default, and 10 MiB where that was raised. It bounds what a broken or hostile server can make this
-# process hold.
-ANSWER_LIMIT_BYTES = 64 * 1024 * 1024
-# An error body is a Status object; a proxy's may be a page. This much of it is looked at.
-ERROR_BODY_LIMIT_BYTES = 64 * 1024
-
-# The reason of the Unavailable that is raised for an answer beyond its limit.
-ANSWER_TOO_LARGE = "AnswerTooLarge"
-
 OnRequest = Callable[[str, str, int, float], None]
 """Called after each attempt with (verb, resource, HTTP status or 0, seconds)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One request, before credentials: what to send and how patiently.
-
-    `verb` and `resource` are spelled as in RBAC ("patch", "pods/log") and serve metrics and
-    messages. `retry_throttled` allows waiting for a server that answers 429 or 503 with
-    Retry-After; it did not act on the request then. Of the body of a good answer at most
-    `limit_bytes` are read: a longer one is cut there with `may_cut`, and Unavailable without.
-    """
-
-    method: str
-    path: str
-    verb: str
-    resource: str
-    query: Mapping[str, str] = field(default_factory=dict)
-    body: bytes | None = None
-    content_type: str = "application/json"
-    accept: str = "application/json"
-    timeout_seconds: float | None = 30.0
-    retry_throttled: bool = False
-    limit_bytes: int = ANSWER_LIMIT_BYTES
-    may_cut: bool = False
-
-    @property
-    def description(self) -> str:
-        """Return "METHOD /path", as used in error messages."""
-        return f"{self.method} {self.path}"
 
 
 class Transport:
@@ -173,8 +133,8 @@ class Transport:
             async with self._open(self._requests, request, authorization) as response:
                 status = response.status
                 if status < 300:
-                    return await _body(response, request), None
-                return b"", await _error(response, request)
+                    return await read_body(response, request), None
+                return b"", await read_error(response, request)
         finally:
             self._record(request, status, started)
 
@@ -222,7 +182,7 @@ class Transport:
             if status < 300:
                 return response
             async with response, asyncio.timeout(request.timeout_seconds):
-                error = await _error(response, request)
+                error = await read_error(response, request)
             if status != 401 or not may_renew:
                 raise error
             may_renew = False
@@ -290,37 +250,6 @@ def _credentials_for(request: Request) -> Iterator[None]:
 def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
     # aiohttp warns of bytes beyond 1 MiB, which it writes in one go; from a file it writes pieces.
     return io.BytesIO(body) if body is not None and len(body) >= 1 << 20 else body
-
-
-async def _body(response: aiohttp.ClientResponse, request: Request) -> bytes:
-    """Return the body of a good answer, which is never held beyond its limit and one chunk."""
-    chunks: list[bytes] = []
-    held = 0
-    while chunk := await response.content.read(CHUNK_BYTES):
-        chunks.append(chunk)
-        held += len(chunk)
-        if held <= request.limit_bytes:
-            continue
-        # Not release(): a server that sends more than was asked for may never stop.
-        response.close()
-        if not request.may_cut:
-            raise Unavailable(
-                f"the answer is longer than {request.limit_bytes} bytes",
-                reason=ANSWER_TOO_LARGE,
-                request=request.description,
-            )
-        break
-    return b"".join(chunks)[: request.limit_bytes]
-
-
-async def _error(response: aiohttp.ClientResponse, request: Request) -> KubeError:
-    body = await response.content.read(ERROR_BODY_LIMIT_BYTES)
-    return error_from_response(
-        response.status,
-        body,
-        retry_after=response.headers.get("Retry-After"),
-        request=request.description,
-    )
 
 
 def _is_reset(error: Exception) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from daemonset_job.api.job import Job
 from daemonset_job.api.reasons import NodeReason
-from daemonset_job.api.report import JobReport, NodeRecord, new_report
+from daemonset_job.api.report import NODES_PER_SHARD, JobReport, NodeRecord, new_report
 from daemonset_job.api.report_summary import FINAL_REPORT_PHASES
 from daemonset_job.api.states import FINAL_PHASES, ConditionType, NodeState, Phase
 from daemonset_job.api.times import parse_time
@@ -17,8 +17,6 @@ from job_controller.core.render.timeline import build_timeline, drop_current_lin
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
-# An object of 1.5 MiB has more than enough room for them: about 1 KiB a node, ledger and record.
-NODES_PER_SHARD = 1000
 # The manifest has command and arguments too. If they are longer than this, they are not repeated.
 ARGUMENTS_LIMIT = 16 * 1024
 

@@ -159,7 +159,7 @@ async def test_a_stopped_terminator_leaves_the_search_to_the_next_one(cluster, s
 
 
 async def test_a_search_gives_up_no_place_of_slow_reads(cluster, server, monkeypatch):
-    monkeypatch.setattr("terminator.logs.scanner.SLOW_READS_LIMIT", 0)
+    monkeypatch.setattr("terminator.logs.read_slots.SLOW_READS_LIMIT", 0)
     run = cluster.add_job(nodes=("a",), results=RESULTS)
     run.log("a").write(IP, *MUCH, "done")
     server.delay_next("GET", SEARCH, 5.0)

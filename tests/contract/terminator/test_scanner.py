@@ -171,7 +171,7 @@ async def test_delay_below_the_clock_resolution_does_not_busy_loop():
         on_findings=lambda *_found: None,
     )
     job = SimpleNamespace(due=0.0)
-    scanner._timers = [(math.nextafter(1.0, 2.0), 0, job)]
+    scanner._timers._timers = [(math.nextafter(1.0, 2.0), 0, job)]
     running = asyncio.create_task(scanner.run())
     await asyncio.sleep(2)
     running.cancel()

@@ -3,7 +3,7 @@
 from daemonset_job.api.report import parse_report
 from daemonset_job.informers.full_reports import RUN_INDEX, FullReports, parse_cached_report
 from daemonset_job.kube.cache.store import Store
-from daemonset_job.kube.client.client import Found
+from daemonset_job.kube.client.answers import Found
 
 UID = "job-uid"
 

@@ -3,10 +3,10 @@
 import pytest
 
 from daemonset_job.kube.cache.pager import Pager, Selection
-from daemonset_job.kube.client.client import Page
+from daemonset_job.kube.client.answers import Page
 from daemonset_job.kube.client.errors import Unavailable
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, PODS
-from daemonset_job.kube.client.transport import ANSWER_TOO_LARGE
+from daemonset_job.kube.client.response import ANSWER_TOO_LARGE
 
 
 class Server:

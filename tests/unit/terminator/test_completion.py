@@ -12,10 +12,10 @@ from daemonset_job.api.affinity import REQUIRED
 from daemonset_job.api.job import FailurePolicy, NodeSelection, nodes_hash
 from daemonset_job.api.objects import Container, Node
 from daemonset_job.api.report import Evidence, NodeRecord
-from terminator.completion import (
+from terminator.completion import decide_deletion
+from terminator.node_count import (
     Snapshot,
     count_nodes,
-    decide_deletion,
     merge_ledger,
     merge_records,
     owned_pods,
