@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import TypeVar
 
-_Choice = TypeVar("_Choice", bound=StrEnum)
+from daemonset_job.api.states import TextEnum
+
+_Choice = TypeVar("_Choice", bound=TextEnum)
 
 
-class CompletionMode(StrEnum):
+class CompletionMode(TextEnum):
     """What completes a node: `spec.completion.mode`."""
 
     LOG = "Log"
     EXIT = "Exit"
 
 
-class FailureAction(StrEnum):
+class FailureAction(TextEnum):
     """What happens to the run when too many nodes fail: `spec.failurePolicy.action`."""
 
     FAIL_FAST = "FailFast"
@@ -23,7 +24,7 @@ class FailureAction(StrEnum):
     PAUSE = "Pause"
 
 
-class RuleAction(StrEnum):
+class RuleAction(TextEnum):
     """What an exit code of the task means: `action` of a rule in `spec.failurePolicy.rules`."""
 
     FAIL = "Fail"
@@ -31,7 +32,7 @@ class RuleAction(StrEnum):
     IGNORE = "Ignore"
 
 
-class PodPolicy(StrEnum):
+class PodPolicy(TextEnum):
     """Whether the pods of failed nodes are kept: `spec.failurePolicy.pods`."""
 
     KEEP = "Keep"

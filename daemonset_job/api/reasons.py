@@ -6,11 +6,12 @@ sentences, which a test compares, and adds details to some of them.
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Self
 
+from daemonset_job.api.states import TextEnum
 
-class Reason(StrEnum):
+
+class Reason(TextEnum):
     """A word of the API, equal to its text, and a sentence that says what it means."""
 
     meaning: str

@@ -9,7 +9,15 @@ from enum import StrEnum
 from typing import Final
 
 
-class Phase(StrEnum):
+class TextEnum(StrEnum):
+    """An enum of texts of the API, whose members are shown as these texts in logs too."""
+
+    def __repr__(self) -> str:
+        """Return what the text in a raw object would show."""
+        return repr(self.value)
+
+
+class Phase(TextEnum):
     """The state of a run in one word: `status.phase` of a Job and of a JobReport."""
 
     PENDING = "Pending"
@@ -25,7 +33,7 @@ class Phase(StrEnum):
 FINAL_PHASES: Final = (Phase.SUCCEEDED, Phase.FAILED)
 
 
-class ConditionType(StrEnum):
+class ConditionType(TextEnum):
     """The type of a condition of a Job (metav1.Condition)."""
 
     PROGRESSING = "Progressing"
@@ -35,7 +43,7 @@ class ConditionType(StrEnum):
     ALTERED = "DaemonSetAltered"
 
 
-class NodeState(StrEnum):
+class NodeState(TextEnum):
     """What is known about one desired node: `state` in a JobReport's `status.nodeStates`."""
 
     WAITING = "Waiting"
