@@ -17,8 +17,6 @@ from daemonset_job.api.report import Evidence, JobReport, NodeRecord, merge_evid
 from daemonset_job.api.states import NodeState
 from terminator.node_selection import find_unselected_node
 
-# States of nodes in JobReport.status.nodeStates.
-
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:

@@ -29,8 +29,8 @@ class ProgressingReason(Reason):
 
     STARTING = "Starting", "The DaemonSet is being created."
     NODES_ACTIVE = "NodesActive", "Nothing blocks the run; the message has the counts."
-    COMPLETED = "Completed", "The run is over and has succeeded."
-    FAILED = "Failed", "The run is over and has failed."
+    COMPLETED = "Completed", "The run has ended and succeeded."
+    FAILED = "Failed", "The run has ended and failed."
     PAUSED = "Paused", "Suspended, or paused by `failurePolicy`."
     INVALID_COMPLETION_TOKEN = (
         "InvalidCompletionToken",
@@ -85,11 +85,11 @@ class ProgressingReason(Reason):
     )
     DAEMON_SET_ALREADY_EXISTS = (
         "DaemonSetAlreadyExists",
-        "A DaemonSet of this name exists that is not the Job's.",
+        "A DaemonSet of this name exists that does not belong to the Job.",
     )
     NO_MATCHING_NODES = (
         "NoMatchingNodes",
-        "No node matches `spec.nodes`, or taints keep the pods off.",
+        ("No node matches `spec.nodes`, or the pods do not tolerate the taints of those that do."),
     )
     FAILED_CREATE = (
         "FailedCreate",
@@ -97,7 +97,7 @@ class ProgressingReason(Reason):
     )
     IMAGE_PULL_FAILED = (
         "ImagePullFailed",
-        "Nodes cannot pull the image, for the first start of the task or for the next one.",
+        "Nodes cannot pull the image, for the first attempt or for a later one.",
     )
     CONTAINER_START_FAILED = (
         "ContainerStartFailed",
@@ -113,18 +113,15 @@ class ProgressingReason(Reason):
     TASK_NOT_STARTED = (
         "TaskNotStarted",
         (
-            "The pods are on their nodes, and for 45 s the task has not started: a volume that "
-            "cannot be mounted, or a large image."
+            "The pods have been on their nodes for 45 s, and the task has not started: a "
+            "volume that cannot be mounted, or a large image."
         ),
     )
-    FOREIGN_SCHEDULING_GATE = (
-        "ForeignSchedulingGate",
-        "Pods wait at scheduling gates that are not this system's.",
-    )
+    FOREIGN_SCHEDULING_GATE = "ForeignSchedulingGate", "Pods have scheduling gates of others."
     UNSCHEDULABLE = "Unschedulable", "Nodes have no room for the pod."
     NODES_UNREACHABLE = (
         "NodesUnreachable",
-        "Nodes are not Ready, or cannot take their pod because of another condition of theirs.",
+        "Nodes are not Ready, or another condition of theirs keeps their pods off.",
     )
     TASK_FAILING = "TaskFailing", "The task is failing and restarting on some nodes."
 
@@ -146,7 +143,7 @@ class FailedReason(Reason):
         "MaxFailedNodesExceeded",
         "More nodes failed, or are unreachable, than `maxFailedNodes` allows.",
     )
-    DEADLINE_EXCEEDED = "DeadlineExceeded", "`activeDeadlineSeconds` is over."
+    DEADLINE_EXCEEDED = "DeadlineExceeded", "`activeDeadlineSeconds` have passed."
     RETRYING = "Retrying", "Failed nodes are being retried."
 
 
@@ -179,7 +176,7 @@ class AlteredReason(Reason):
 class NodeReason(Reason):
     """The reason of a node's state, in its record."""
 
-    SCHEDULING_GATED = "SchedulingGated", "The pod waits at this system's scheduling gate."
+    SCHEDULING_GATED = "SchedulingGated", "The pod is gated by the controller."
     DISRUPTED = "Disrupted", "The pod was evicted, preempted or drained; a new pod follows."
     IMAGE_PULL_FAILED = (
         "ImagePullFailed",
@@ -216,18 +213,17 @@ class NodeReason(Reason):
         ),
     )
     UNSCHEDULABLE = "Unschedulable", "The scheduler finds no room for the pod on its node."
-    RESTARTING = "Restarting", "The task ended without completing the node and is started again."
+    RESTARTING = "Restarting", "The task ended without completing the node, and is being restarted."
     BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded", "Failed more often than `backoffLimit` allows."
-    FAILURE_POLICY_RULE = "FailurePolicyRule", "A rule says `Fail` for its exit code."
-    FAILURE_TOKEN = "FailureToken", "It printed the failure token."
-    DEADLINE_EXCEEDED = "DeadlineExceeded", "`nodeDeadlineSeconds` is over."
+    FAILURE_POLICY_RULE = "FailurePolicyRule", "A rule with `Fail` lists its exit code."
+    FAILURE_TOKEN = "FailureToken", "The task printed the failure token."
+    DEADLINE_EXCEEDED = "DeadlineExceeded", "`nodeDeadlineSeconds` have passed."
     NODE_NOT_READY = "NodeNotReady", "The node has not been Ready for a minute."
     NODE_TAINTED = (
         "NodeTainted",
         (
-            "For a minute, a taint for a condition of the Ready node, such as "
-            "`node.kubernetes.io/network-unavailable`, has kept off a pod that is to come or to be "
-            "scheduled."
+            "The node is Ready, but for a minute a taint for a condition of it, such as "
+            "`node.kubernetes.io/network-unavailable`, has kept its pod off."
         ),
     )
     NODE_REMOVED = (
@@ -242,11 +238,11 @@ class NodeReason(Reason):
 class EventReason(Reason):
     """The reason of an event on the Job; `ProgressingReason` has the others."""
 
-    STARTED = "Started", "The run begins; names its report."
+    STARTED = "Started", "The run begins; the message names its report."
     COMPLETED = "Completed", "`Complete` becomes true."
     FAILED = "Failed", "`Failed` becomes true."
     PAUSED = "Paused", "`Suspended` becomes true."
-    RESUMED = "Resumed", "The run was resumed after a pause, or what blocked it has gone."
+    RESUMED = "Resumed", "The run was resumed after a pause, or a blocker has ended."
     RETRYING = "Retrying", "Failed nodes are being retried."
     DAEMON_SET_RECREATED = (
         "DaemonSetRecreated",
