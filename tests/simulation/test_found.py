@@ -182,9 +182,9 @@ def test_a_daemon_set_that_is_refused_from_the_start_must_be_reported():
 
 def test_retry_that_ends_the_run_at_once_restarts_the_ttl():
     nodes = NodePlan("n1"), NodePlan("n2", (Task("done", 20.0),))
-    away = Disturbance(5.0, "down", what="n2", seconds=60.0)
-    retry = Disturbance(220.0, "retry", "default/sample")
-    kept = {**SPEC, "ttlSecondsAfterFinished": 200}
+    away = Disturbance(5.0, "down", what="n2", seconds=20.0)
+    retry = Disturbance(60.0, "retry", "default/sample")
+    kept = {**SPEC, "ttlSecondsAfterFinished": 50}
     assert not simulate(schedule(nodes, kept, away, retry)).violations
     with patch.object(job_status, "_has_ended_again", return_value=False):
         assert "lifetime" in simulate(schedule(nodes, kept, away, retry)).kinds
