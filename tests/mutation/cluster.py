@@ -10,7 +10,7 @@ from typing import Any
 
 from loguru import logger
 
-from daemonset_job.kube.client.answers import RawObject
+from daemonset_job.kube.client.answers import RawObject, send_json
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import AlreadyExists, Forbidden, Invalid, KubeError
 from daemonset_job.kube.client.request import Request
@@ -76,7 +76,8 @@ class Admin(KubeClient):
 
     async def create_job(self, namespace: str, manifest: Any) -> Raw:
         """Create a Job of any JSON, also such that no other client would send."""
-        return await self._json(
+        return await send_json(
+            self._transport,
             Request(
                 "POST",
                 JOBS.path(namespace, None, None),
@@ -85,12 +86,13 @@ class Admin(KubeClient):
                 query={"fieldValidation": "Strict"},
                 body=json.dumps(manifest).encode(),
                 timeout_seconds=60,
-            )
+            ),
         )
 
     async def patch_job(self, namespace: str, name: str, body: Any) -> Raw:
         """Merge-patch a Job with any JSON."""
-        return await self._json(
+        return await send_json(
+            self._transport,
             Request(
                 "PATCH",
                 JOBS.path(namespace, name, None),
@@ -100,7 +102,7 @@ class Admin(KubeClient):
                 body=json.dumps(body).encode(),
                 content_type="application/merge-patch+json",
                 timeout_seconds=60,
-            )
+            ),
         )
 
 
