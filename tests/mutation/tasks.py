@@ -76,11 +76,12 @@ class Tasks:
         assert current is not None
         if "/" in current.get_name():
             return current.get_name().partition("/")[2]
-        return next(
+        name: str = next(
             life.pod["metadata"]["name"]
             for life in self.nodes._lives.values()
             if current in life.tasks
         )
+        return name
 
     def __call__(self, node: str, _start: int) -> TaskRun:
         """Return what the task that starts now does (simulated_nodes.Behaviour).
@@ -102,11 +103,11 @@ class Tasks:
             if task.says and completion.get("failureToken"):
                 return TaskRun(lines=(completion["failureToken"],), after=after)
             lines = ("working", f"it fails at start {self.starts[job, node]}")
-            return TaskRun(lines, task.code, after, back_off=BACK_OFF_SECONDS)
+            return TaskRun(lines, task.code, after=after, back_off=BACK_OFF_SECONDS)
         self.completions[job, node] += 1
         if completion.get("mode") == "Exit":
-            return TaskRun(("working",), 0, after)
-        return TaskRun(("working", _line(completion)), None, after)
+            return TaskRun(("working",), 0, after=after)
+        return TaskRun(("working", _line(completion)), after=after)
 
 
 def can_complete(spec: Mapping[str, Any]) -> bool:
