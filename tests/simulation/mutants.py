@@ -258,8 +258,8 @@ def forgets_results():
     """A node's results are left behind when it is entered."""
     real = terminator.log_evidence
 
-    def without(pod, node_uid, found, lines):
-        evidence = real(pod, node_uid, found, lines)
+    def without(pod, *about, **how):
+        evidence = real(pod, *about, **how)
         return replace(evidence, results={}) if evidence is not None else None
 
     with patch.object(terminator, "log_evidence", without):
@@ -297,7 +297,7 @@ def mixes_starts():
 def enters_twice():
     """Evidence is entered in every shard that lacks it."""
 
-    def assign_to_shards(pending, shards, **_how):
+    def assign_to_shards(pending, shards, *_limit, **_how):
         plans = {
             report.name: {n: e for n, e in pending.items() if n not in report.evidence}
             for report in shards

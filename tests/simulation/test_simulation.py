@@ -220,8 +220,12 @@ def test_tracing_changes_nothing():
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_defect_is_caught(name):
+    """By an invariant: a mutant that ends a process, as one with wrong arguments does, is none."""
     with MUTANTS[name]():
-        assert _first_failure(RARE.get(name, 0)) is not None
+        seed = _first_failure(RARE.get(name, 0))
+        assert seed is not None
+        kinds = simulate(generate_schedule(seed), decide=DECIDE.get("decide")).kinds
+    assert "process" not in kinds
 
 
 def test_a_failure_shrinks_to_a_readable_trace():
