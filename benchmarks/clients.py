@@ -54,8 +54,8 @@ class OfficialTransport(Transport):
         api.rest_client.pool_manager._retry_connection = False  # noqa: SLF001
         return api
 
-    def _open(self, api: Any, request: Request, *_: object, **__: object) -> Any:
-        return aiohttp.client._RequestContextManager(self._ask(api, request))  # noqa: SLF001
+    def _open(self, session: Any, request: Request, *_: object, **__: object) -> Any:
+        return aiohttp.client._RequestContextManager(self._ask(session, request))  # noqa: SLF001
 
     async def _ask(self, api: Any, request: Request) -> Any:
         headers = {"Accept": request.accept, "Content-Type": request.content_type}
@@ -179,7 +179,8 @@ def main() -> None:
     if options.serve:
         asyncio.run(serve(options.streams))
     elif options.follow:
-        print(uvloop.run(follow(*options.follow, options.streams)))
+        kind, url, pods = options.follow
+        print(uvloop.run(follow(kind, url, pods, options.streams)))
     else:
         compare_all(options.rounds, options.streams)
 

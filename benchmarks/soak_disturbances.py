@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from benchmarks.soak_cluster import RECOVERY_SECONDS, CommandError, SoakCluster, patiently
 from benchmarks.soak_oracle import Touch
@@ -18,6 +18,8 @@ from daemonset_job.api import names
 from daemonset_job.kube.client.errors import KubeError, NotFound
 from daemonset_job.kube.client.resource import DAEMON_SETS, NODES, PODS, Resource
 from hack.devcluster import fakenodes
+
+Candidate = TypeVar("Candidate")
 
 TAINT = "soak.daemonset-job/disturbed"
 QUOTA = "soak-disturbance"
@@ -41,7 +43,8 @@ class Disturber:
 
     async def disturb(self, what: Disturbance) -> None:
         """Do one disturbance to its end; what cannot be done is noted and left."""
-        line = {"type": "disturbance", "at": time.time(), "kind": what.kind}
+        began = time.time()
+        line = {"type": "disturbance", "at": began, "kind": what.kind}
         kinds: dict[str, Callable[[Disturbance], Awaitable[str]]] = {
             "taint-simulated": self._taint_simulated,
             "taint-real": self._taint_real,
@@ -63,7 +66,7 @@ class Disturber:
             words = await kinds[what.kind](what)
         except (KubeError, CommandError) as error:
             words = f"not done: {error}"
-        self._log({**line, "seconds": round(time.time() - line["at"], 1), "words": words})
+        self._log({**line, "seconds": round(time.time() - began, 1), "words": words})
 
     # --- nodes -------------------------------------------------------------------------
 
@@ -309,7 +312,7 @@ class NothingToChooseError(CommandError):
     """There is nothing of the kind that a disturbance is about."""
 
 
-def _choose(candidates: Sequence[Any], pick: float) -> Any:
+def _choose(candidates: Sequence[Candidate], pick: float) -> Candidate:
     if not candidates:
         raise NothingToChooseError("there is none")
     return candidates[int(pick * len(candidates))]

@@ -33,8 +33,14 @@ _METRIC = re.compile(r"^dsj_(\w+?)(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 # Gauges with one label become a key for each of its values; what they are called here.
 _LABELLED = {"workqueue_keys": ("queue", "state"), "cache_objects": ("cache", "resource")}
-_GAUGES = ("asyncio_tasks", "log_streams", "log_targets", "ledger_pending_nodes", "ledger_runs")
-_GAUGES += ("unsatisfied_expectations",)
+_GAUGES = (
+    "asyncio_tasks",
+    "log_streams",
+    "log_targets",
+    "ledger_pending_nodes",
+    "ledger_runs",
+    "unsatisfied_expectations",
+)
 
 
 def parse_processes(node: str, output: str) -> Iterator[dict[str, Any]]:
@@ -80,7 +86,7 @@ async def take_sample(
 ) -> dict[str, Any]:
     """Return one sample; `namespaces` are those of the soak run, Jobs elsewhere are foreign."""
     pods = (await cluster.client.list(PODS, SYSTEM, label_selector=SYSTEM_PODS))["items"]
-    processes = []
+    processes: list[dict[str, Any]] = []
     for pod in pods:
         node = pod["spec"].get("nodeName")
         if not node or pod["status"].get("phase") != "Running":

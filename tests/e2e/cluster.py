@@ -45,7 +45,8 @@ class RealCluster:
 
     def get(self, *args: str) -> dict[str, Any]:
         """Return an object or a list as JSON."""
-        return json.loads(self.kubectl("get", *args, "-o", "json"))
+        found: dict[str, Any] = json.loads(self.kubectl("get", *args, "-o", "json"))
+        return found
 
     def find(self, *args: str) -> dict[str, Any] | None:
         """Return an object, None when it is not there."""
@@ -68,7 +69,7 @@ class RealCluster:
         """Return the one JobReport of Jobs of that name."""
         items = self.get("dsjr", "-n", namespace)["items"]
         (found,) = [item for item in items if item["spec"]["job"]["name"] == job_name]
-        return found
+        return dict(found)
 
     def completed(self, namespace: str, job_name: str) -> set[str]:
         """Return the names of the nodes that the ledger holds as completed."""
@@ -99,9 +100,8 @@ class RealCluster:
 
     def pods(self, namespace: str, job_name: str) -> list[dict[str, Any]]:
         """Return the pods of a Job's DaemonSet."""
-        return self.get("pods", "-n", namespace, "-l", f"daemonset-job=true,job={job_name}")[
-            "items"
-        ]
+        labels = f"daemonset-job=true,job={job_name}"
+        return list(self.get("pods", "-n", namespace, "-l", labels)["items"])
 
     def evict(self, namespace: str, pod: str) -> None:
         """Evict a pod, as `kubectl drain` does."""

@@ -6,7 +6,7 @@ fails, what its namespaces hold is printed.
 
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -34,31 +34,34 @@ def cluster() -> RealCluster:
     return found
 
 
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item):
-    outcome = yield
-    setattr(item, f"report_{outcome.get_result().when}", outcome.get_result())
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    setattr(item, f"report_{report.when}", report)
+    return report
 
 
 @pytest.fixture
-def namespace(cluster, request) -> Iterator[str]:
+def namespace(cluster: RealCluster, request: pytest.FixtureRequest) -> Iterator[str]:
     """Return a fresh namespace; it is removed afterwards, and shown when the test failed."""
     yield from _namespace(cluster, request)
 
 
 @pytest.fixture
-def other_namespace(cluster, request) -> Iterator[str]:
+def other_namespace(cluster: RealCluster, request: pytest.FixtureRequest) -> Iterator[str]:
     """Return a second fresh namespace."""
     yield from _namespace(cluster, request)
 
 
 @pytest.fixture
-def third_namespace(cluster, request) -> Iterator[str]:
+def third_namespace(cluster: RealCluster, request: pytest.FixtureRequest) -> Iterator[str]:
     """Return a third fresh namespace."""
     yield from _namespace(cluster, request)
 
 
-def _namespace(cluster: RealCluster, request) -> Iterator[str]:
+def _namespace(cluster: RealCluster, request: pytest.FixtureRequest) -> Iterator[str]:
     name = f"e2e-{secrets.token_hex(4)}"
     cluster.kubectl("create", "namespace", name)
     yield name
@@ -69,7 +72,7 @@ def _namespace(cluster: RealCluster, request) -> Iterator[str]:
 
 
 @pytest.fixture
-def folder(cluster) -> Iterator[str]:
+def folder(cluster: RealCluster) -> Iterator[str]:
     """Return a folder that is on every node, empty, and gone afterwards."""
     path = f"/var/tmp/e2e-{secrets.token_hex(4)}"
     cluster.on_all_nodes(f"mkdir -p {path}")

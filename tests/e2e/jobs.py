@@ -70,7 +70,7 @@ def wait_condition(
 
 def state(cluster: RealCluster, namespace: str, name: str, node: str) -> dict[str, Any]:
     """Return what the report of a Job records of a node."""
-    return cluster.report(namespace, name)["status"]["nodeStates"][node]
+    return dict(cluster.report(namespace, name)["status"]["nodeStates"][node])
 
 
 def reasons(cluster: RealCluster, namespace: str, name: str) -> set[str]:
@@ -154,4 +154,4 @@ def pod_on(cluster: RealCluster, namespace: str, name: str, node: str) -> str:
         for pod in cluster.pods(namespace, name)
         if pod["spec"].get("nodeName") == node and "deletionTimestamp" not in pod["metadata"]
     ]
-    return found
+    return str(found)

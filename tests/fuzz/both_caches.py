@@ -8,6 +8,8 @@ from job_controller.caches import Caches as ControllerCaches
 from terminator.caches import Caches as TerminatorCaches
 from tests.fuzz.raw_objects import Raw
 
+Caches = ControllerCaches | TerminatorCaches
+
 
 class _Listener:
     """The terminator, as far as its caches know it."""
@@ -45,12 +47,12 @@ def terminator_caches() -> TerminatorCaches:
     )
 
 
-def reflector(caches: ControllerCaches | TerminatorCaches, plural: str) -> Reflector[Any]:
+def reflector(caches: Caches, plural: str) -> Reflector[Any]:
     (found,) = caches.reflectors()[plural]
     return found
 
 
-def give(caches: ControllerCaches | TerminatorCaches, objects: dict[str, list[Raw]]) -> None:
+def give(caches: Caches, objects: dict[str, list[Raw]]) -> None:
     """Have the caches hear of all these objects, in the order in which they are listed."""
     for plural, raws in objects.items():
         follower = reflector(caches, plural)

@@ -15,7 +15,9 @@ def target_names() -> list[str]:
 
 def load_check(target: str) -> Callable[[bytes], None]:
     """Return the function that raises if the product does not keep a promise for some bytes."""
-    return importlib.import_module(f"tests.fuzz.targets.{target}").check
+    module = importlib.import_module(f"tests.fuzz.targets.{target}")
+    check: Callable[[bytes], None] = module.check
+    return check
 
 
 def cases(target: str) -> list[Path]:

@@ -89,7 +89,8 @@ def _stage_text(stage: str) -> str:
 
 def read_stage(stage: str) -> dict[str, list[Raw]]:
     """Return the objects of a stage by the plural of their resource, the caller's own."""
-    return json.loads(_stage_text(stage))
+    stored: dict[str, list[Raw]] = json.loads(_stage_text(stage))
+    return stored
 
 
 def _owner(uid: str) -> Raw:

@@ -70,7 +70,7 @@ class Script:
 
         def read() -> str:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
-                return answer.read().decode()
+                return str(answer.read(), "utf-8")
 
         try:
             return await asyncio.to_thread(read)

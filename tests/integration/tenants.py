@@ -164,7 +164,8 @@ async def tenants(
         await KubeClient.connect(kubeconfig=str(kubeconfig), user_agent="tenant") as client,
     ):  # fmt: skip
         made = [Script(harness, name, folder, everywhere=True) for name in (CONTROLLER, TERMINATOR)]
-        found = Tenants(harness, Tenant(a, client), *made, nodes)
+        controller, terminator = made
+        found = Tenants(harness, Tenant(a, client), controller, terminator, nodes)
         try:
             async with run_scripts(*made):
                 for script in made:

@@ -120,7 +120,8 @@ def _pairs() -> Iterator[Case]:
     for pod_spec in _POD_SPECS:
         yield case(f"template {pod_spec!r:.60}", {"template": {"spec": pod_spec}}, "template")
     placed = {"nodes": {"selector": {"matchLabels": {"zone": "x"}}}}
-    for affinity in ("x", 7, [], {"nodeAffinity": "x"}, {"nodeAffinity": []}):
+    affinities: tuple[Any, ...] = ("x", 7, [], {"nodeAffinity": "x"}, {"nodeAffinity": []})
+    for affinity in affinities:
         template = {"template": {"spec": {"affinity": affinity}}}
         yield case(f"affinity {affinity!r} and nodes", {**placed, **template}, "affinity")
 

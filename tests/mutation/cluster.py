@@ -30,7 +30,10 @@ NODES: Mapping[str, Mapping[str, str]] = {
     "c": {"zone": "x"},
 }
 # Timeouts in seconds. They are short, so that a Job shows a lasting fault while it is watched.
-TIMEOUTS = {"pod_start_timeout_seconds": 5, "node_unreachable_grace_period_seconds": 5}
+TIMEOUTS: dict[str, Any] = {
+    "pod_start_timeout_seconds": 5,
+    "node_unreachable_grace_period_seconds": 5,
+}
 
 
 class Admin(KubeClient):

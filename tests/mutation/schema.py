@@ -39,12 +39,14 @@ def load(plural: str) -> Schema:
     """Return the OpenAPI schema of `jobs` or `jobreports`."""
     crd = yaml.safe_load((CRDS / f"{plural}.yaml").read_text())
     (version,) = crd["spec"]["versions"]
-    return version["schema"]["openAPIV3Schema"]
+    schema: Schema = version["schema"]["openAPIV3Schema"]
+    return schema
 
 
 def part(plural: str, name: str) -> Schema:
     """Return the schema of one of the top fields: spec, status, evidence."""
-    return load(plural)["properties"][name]
+    schema: Schema = load(plural)["properties"][name]
+    return schema
 
 
 # --- does a value fit -----------------------------------------------------------------------

@@ -4,7 +4,7 @@
 which hypothesis provides in unit tests and a seed elsewhere.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from random import Random
 from typing import Any
 
@@ -84,15 +84,15 @@ def edges(path: str, schema: Schema) -> Iterator[tuple[str, Any]]:
         yield "accepted", value
     yield "null", None
     if schema.get("x-kubernetes-int-or-string"):
-        yield from (("odd", value) for value in (-1, 2**31, 2**63 - 1, "", "101%", "1.5%", "%"))
-        yield from (("odd", value) for value in ("007%", True, [], {}, 1.5))
+        yield from _each("odd", (-1, 2**31, 2**63 - 1, "", "101%", "1.5%", "%"))
+        yield from _each("odd", ("007%", True, [], {}, 1.5))
         return
     for value in schema.get("enum", ()):
         yield "enum", value
         yield "case", value.lower()
     match schema.get("type"):
         case "boolean":
-            yield from (("boolean", value) for value in (True, False, "true", 1, {}))
+            yield from _each("boolean", (True, False, "true", 1, {}))
         case "integer":
             yield from _integer_edges(schema)
         case "string":
@@ -106,13 +106,18 @@ def edges(path: str, schema: Schema) -> Iterator[tuple[str, Any]]:
             yield "deep", _nested(90)
 
 
+def _each(word: str, values: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield values, each with the word."""
+    return ((word, value) for value in values)
+
+
 def _integer_edges(schema: Schema) -> Iterator[tuple[str, Any]]:
     for name, step in (("minimum", -1), ("maximum", 1)):
         if name in schema:
             yield name, schema[name]
             yield f"beyond {name}", schema[name] + step
     yield from (("integer", value) for value in _INTEGERS)
-    yield from (("type", value) for value in (1.5, 1e300, "1", True, [], {}))
+    yield from _each("type", (1.5, 1e300, "1", True, [], {}))
 
 
 def _text_edges(schema: Schema) -> Iterator[tuple[str, Any]]:
@@ -121,7 +126,7 @@ def _text_edges(schema: Schema) -> Iterator[tuple[str, Any]]:
     yield "too long", "a" * (schema.get("maxLength", 2**19) + 1)
     yield "widest", _EMOJI * high
     yield from (("text", value) for value in _TEXTS)
-    yield from (("type", value) for value in (0, 1.5, True, [], {}, ["a"]))
+    yield from _each("type", (0, 1.5, True, [], {}, ["a"]))
 
 
 def _list_edges(path: str, schema: Schema) -> Iterator[tuple[str, Any]]:
@@ -132,13 +137,13 @@ def _list_edges(path: str, schema: Schema) -> Iterator[tuple[str, Any]]:
     yield "longest", [item(index) for index in range(items)]
     yield "too long", [item(index) for index in range(items + 1)]
     yield "null within", [None]
-    yield from (("type", value) for value in ({}, "a", 0, True))
+    yield from _each("type", ({}, "a", 0, True))
 
 
 def _object_edges(path: str, schema: Schema) -> Iterator[tuple[str, Any]]:
     yield "empty", {}
     yield "unknown", {"noSuchField": 1}
-    yield from (("type", value) for value in ([], "a", 0, True, [{}]))
+    yield from _each("type", ([], "a", 0, True, [{}]))
     if isinstance(schema.get("additionalProperties"), Mapping):
         item, many = _one(f"{path}{{}}", schema["additionalProperties"]), 64
         yield "many", {f"k{index}": item(index) for index in range(many)}
@@ -220,7 +225,7 @@ def _draw_integer(random: Random, schema: Schema) -> int:
     high = schema.get("maximum", 2**63 - 1 if schema["format"] == "int64" else 2**31 - 1)
     low = schema.get("minimum", 0)
     near = (low, low + 1, low + 5, high, high - 1, (low + high) // 2, 30, 3600)
-    return min(max(random.choice(near), low), high)
+    return int(min(max(random.choice(near), low), high))
 
 
 def _draw_text(random: Random, schema: Schema) -> str:

@@ -5,18 +5,20 @@ import argparse
 import os
 import sys
 import time
+from argparse import Namespace
 from contextlib import suppress
 
 from tests.simulation import known
 from tests.simulation.generator import generate_schedule
 from tests.simulation.many import Findings, run_many
 from tests.simulation.run import simulate
+from tests.simulation.schedule import Schedule
 from tests.simulation.shrink import shrink
 
 PROGRESS_SECONDS = 5.0
 
 
-def main(arguments):
+def main(arguments: list[str]) -> int:
     """Return 0 when every schedule held, 1 when one did not."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=1000, help="how many schedules to run")
@@ -42,7 +44,7 @@ def main(arguments):
     return _run_many(options)
 
 
-def _run_many(options):
+def _run_many(options: Namespace) -> int:
     found, began = Findings(), time.perf_counter()
     told = began
     seeds = range(options.start, options.start + options.seeds)
@@ -69,7 +71,7 @@ def _run_many(options):
     )
 
 
-def _show_digests(seeds):
+def _show_digests(seeds: range) -> int:
     """Print what shows that a change of the model's speed changed nothing else: to be compared."""
     for seed in seeds:
         outcome = simulate(generate_schedule(seed), is_tracing=True)
@@ -78,7 +80,7 @@ def _show_digests(seeds):
     return 0
 
 
-def _tell(found, seconds):
+def _tell(found: Findings, seconds: float) -> None:
     cpu = sum(os.times()[:4])  # the workers', which have ended, included
     print(f"{found.count} schedules in {seconds:.1f} s ({found.count / seconds:.0f}/s)")
     print(f"{cpu:.1f} s of CPU, {found.steps / max(found.count, 1):.0f} events each")
@@ -92,7 +94,7 @@ def _tell(found, seconds):
             print(f"{title}: {what}: {number}")
 
 
-def _show(schedule, *, is_whole, shrinks):
+def _show(schedule: Schedule, *, is_whole: bool, shrinks: bool) -> int:
     outcome = simulate(schedule, is_tracing=True)
     if outcome.violations and shrinks and not is_whole:
         schedule, outcome = shrink(schedule, outcome)

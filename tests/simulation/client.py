@@ -5,11 +5,16 @@ answer is lost), cause a conflict, or be throttled or slow. A request in flight 
 process dies meanwhile. A dead process sends no more requests.
 """
 
+from __future__ import annotations
+
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from daemonset_job.api.names import daemon_set_name, report_name
-from daemonset_job.api.report import parse_report
-from daemonset_job.kube.client.answers import Found, Page
+from daemonset_job.api.report import Evidence, parse_report
+from daemonset_job.kube.client.answers import Found, Page, RawObject
 from daemonset_job.kube.client.errors import (
     Conflict,
     Forbidden,
@@ -19,39 +24,70 @@ from daemonset_job.kube.client.errors import (
     TooLarge,
     Unavailable,
 )
-from tests.simulation.server import DAEMON_SETS, EVENTS, JOBS, REPORTS
+from daemonset_job.kube.client.resource import Resource
+from tests.simulation.server import DAEMON_SETS, EVENTS, JOBS, REPORTS, Raw
+
+if TYPE_CHECKING:
+    from tests.simulation.process import Process
+    from tests.simulation.world import World
+
+Answer = TypeVar("Answer")
+
+
+class Call(NamedTuple):
+    """What a request asks for: a verb, and the object or the selection that it names."""
+
+    verb: str
+    plural: str
+    name: str
+    namespace: str
+
+
+class Fault(NamedTuple):
+    """What happens to a request: the kind of the fault, its seconds, and when it was sent."""
+
+    kind: str
+    seconds: float
+    sent_at: float
 
 
 class Client:
     """One process's connection to the model; `faults` wait in the world for the next request."""
 
-    def __init__(self, world, process):
+    def __init__(self, world: World, process: Process) -> None:
         self._world = world
         self._process = process
         self._name = process.name
         self.is_dead = False
         # When the ledger was last read afresh, by UID of the Job: gates are opened on it.
-        self.ledger_read_at = {}
+        self.ledger_read_at: dict[str, float] = {}
         # What this life of the process has entered itself and was told of, by name of the report.
-        self._entered = {}
+        self._entered: dict[str, dict[str, Evidence]] = {}
 
     # --- what the shells call ------------------------------------------------------------
 
-    async def create(self, resource, body, namespace=None, **_):
+    async def create(self, resource: Resource, body: Raw, namespace: str, **_: object) -> Raw:
         name = body["metadata"]["name"]
-        return await self._call(
-            "create",
-            resource.plural,
-            name,
-            lambda: (self._world.server.create(self._name, resource.plural, body, namespace), True),
-            namespace,
-        )
 
-    async def merge_patch(self, resource, name, body, namespace=None, *, subresource=None, **_):
+        def effect() -> tuple[Raw, bool]:
+            return self._world.server.create(self._name, resource.plural, body, namespace), True
+
+        return await self._call(Call("create", resource.plural, name, namespace), effect)
+
+    async def merge_patch(
+        self,
+        resource: Resource,
+        name: str,
+        body: Raw,
+        namespace: str,
+        *,
+        subresource: str | None = None,
+        **_: object,
+    ) -> Raw:
         read_at = dict(self.ledger_read_at)
         entries = self._entries_seen(name, namespace) if resource.plural == REPORTS else {}
 
-        def effect():
+        def effect() -> tuple[Raw, bool]:
             self._world.oracle.ledger_read_at = read_at
             self._world.oracle.evidence.seen = entries
             return self._world.server.patch(
@@ -64,18 +100,27 @@ class Client:
             )
 
         verb = f"patch {subresource}" if subresource else "patch"
-        answer = await self._call(verb, resource.plural, name, effect, namespace)
+        answer = await self._call(Call(verb, resource.plural, name, namespace), effect)
         if resource.plural == REPORTS:
-            self._entered[name] = parse_report(answer).evidence
+            self._entered[name] = dict(parse_report(answer).evidence)
         return answer
 
-    def _entries_seen(self, name, namespace):
+    def _entries_seen(self, name: str, namespace: str) -> dict[str, Evidence]:
         """Return what this process knows of a report's evidence: its cache, and its own writes."""
         report = self._process.cached(REPORTS, name, namespace)
         return {**(report.evidence if report is not None else {}), **self._entered.get(name, {})}
 
-    async def apply(self, resource, name, body, namespace=None, *, dry_run=False, **_):
-        def effect():
+    async def apply(
+        self,
+        resource: Resource,
+        name: str,
+        body: Raw,
+        namespace: str,
+        *,
+        dry_run: bool = False,
+        **_: object,
+    ) -> Raw:
+        def effect() -> tuple[Raw, bool]:
             if self._world.is_refused(resource.plural):
                 raise Forbidden("admission webhook says no")
             if dry_run:
@@ -83,113 +128,143 @@ class Client:
                 return {}, True
             return self._world.server.apply(self._name, name, body, namespace)
 
-        return await self._call("apply", DAEMON_SETS, name, effect, namespace)
+        return await self._call(Call("apply", DAEMON_SETS, name, namespace), effect)
 
-    async def delete(self, resource, name, namespace=None, *, uid=None, resource_version=None, **_):
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        **_: object,
+    ) -> Raw:
         view = None
         if resource.plural == JOBS:
             view = self._world.oracle.completion.deletion_view(self._process, name, namespace)
 
-        def effect():
+        def effect() -> tuple[Raw, bool]:
             server, plural = self._world.server, resource.plural
             server.check(plural, name, namespace=namespace, uid=uid, version=resource_version)
             found = server.get(plural, name, namespace)
+            assert found is not None
             self._world.oracle.before_delete(self._process, plural, found, view)
             server.delete(self._name, plural, name, namespace=namespace)
             return {}, True
 
-        return await self._call("delete", resource.plural, name, effect, namespace)
+        return await self._call(Call("delete", resource.plural, name, namespace), effect)
 
-    async def get(self, resource, name, namespace=None, **_):
-        def effect():
+    async def get(self, resource: Resource, name: str, namespace: str, **_: object) -> Raw:
+        def effect() -> tuple[Raw, bool]:
             return self._world.server.find(resource.plural, name, namespace), True
 
-        return await self._call("get", resource.plural, name, effect, namespace)
+        return await self._call(Call("get", resource.plural, name, namespace), effect)
 
-    async def list(self, resource, namespace=None, *, label_selector=None, **_):
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str | None = None,
+        **_other: object,
+    ) -> Raw:
         key, _, value = (label_selector or "").partition("=")
 
-        def effect():
+        def effect() -> tuple[Raw, bool]:
             if resource.plural == REPORTS:
                 self.ledger_read_at[value] = self._world.loop.moment
             labels = {key: value} if key else None
             items = self._world.server.select(resource.plural, labels, namespace)
             return {"items": items}, True
 
-        return await self._call("list", resource.plural, label_selector or "", effect)
+        return await self._call(Call("list", resource.plural, label_selector or "", ""), effect)
 
-    async def find(self, resource, name, namespace=None, **_):
-        def effect():
+    async def find(
+        self, resource: Resource, name: str, namespace: str | None = None, **_: object
+    ) -> Found:
+        def effect() -> tuple[Found, bool]:
             server = self._world.server
             items = server.select(resource.plural, None, namespace, name)
-            return Found(items[0] if items else None, str(server.version)), True
+            found = cast("RawObject", items[0]) if items else None
+            return Found(found, str(server.version)), True
 
-        return await self._call("list", resource.plural, name, effect)
+        return await self._call(Call("list", resource.plural, name, ""), effect)
 
-    async def page(self, resource, namespace=None, *, field_selector="", **_):
+    async def page(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        field_selector: str = "",
+        **_: object,
+    ) -> Page:
         """Answer a list of the events about one object of one reason, in one page."""
         assert resource.plural == EVENTS
         wanted = dict(part.split("=") for part in field_selector.split(","))
 
-        def effect():
+        def effect() -> tuple[Page, bool]:
             items = [
-                raw
+                cast("RawObject", raw)
                 for raw in self._world.server.select(EVENTS, None, namespace)
                 if raw["involvedObject"]["uid"] == wanted["involvedObject.uid"]
                 and raw["reason"] == wanted["reason"]
             ]
             return Page(items, str(self._world.server.version), "", 0), True
 
-        return await self._call("list", EVENTS, wanted["involvedObject.uid"], effect)
+        return await self._call(Call("list", EVENTS, wanted["involvedObject.uid"], ""), effect)
 
     async def read_pod_log(
-        self, namespace, pod, *, previous=False, since_time=None, tail_lines=None, **_
-    ):
-        world = self._world
-        return await self._call(
-            "log",
-            "pods/log",
-            pod,
-            lambda: (
-                world.logs.read((namespace, pod), previous, since_time, tail_lines),
-                True,
-            ),
-        )
+        self,
+        namespace: str,
+        pod: str,
+        *,
+        previous: bool = False,
+        since_time: datetime | None = None,
+        tail_lines: int | None = None,
+        **_: object,
+    ) -> bytes:
+        def effect() -> tuple[bytes, bool]:
+            key = (namespace, pod)
+            return self._world.logs.read(key, previous, since_time, tail_lines), True
 
-    def pod_log(self, namespace, pod, *, follow=False, since_time=None, **how):
+        return await self._call(Call("log", "pods/log", pod, ""), effect)
+
+    def pod_log(
+        self,
+        namespace: str,
+        pod: str,
+        *,
+        follow: bool = False,
+        since_time: datetime | None = None,
+        **how: Any,
+    ) -> _Follow | _Once:
         if not follow:
             return _Once(lambda: self.read_pod_log(namespace, pod, since_time=since_time, **how))
         return _Follow(self._world, self, (namespace, pod), since_time)
 
     # --- on the way ----------------------------------------------------------------------
 
-    async def _call(self, verb, plural, name, effect, namespace=None):
+    async def _call(self, call: Call, effect: Callable[[], tuple[Answer, bool]]) -> Answer:
         if self.is_dead:
             raise asyncio.CancelledError
         world = self._world
-        fault, seconds = world.take_fault(self._name, verb, plural)
-        if fault == "conflict" and verb == "delete":
+        fault, seconds = world.take_fault(self._name, call.verb, call.plural)
+        if fault == "conflict" and call.verb == "delete":
             fault = "before"  # a conflict would mean that the object was changed
         there = world.lag(self._name, 0.002, 0.03)
         if fault == "slow":
             there += seconds
-        answer = world.loop.create_future()
-        sent_at = world.loop.moment
+        answer: asyncio.Future[Answer] = world.loop.create_future()
+        how = Fault(fault, seconds, world.loop.moment)
         if fault == "crash before":
-            world.note(self._name, "dies before", verb, plural, name)
+            world.note(self._name, "dies before", *call[:3])
             self._process.crash(seconds)
         else:
-            world.loop.call_later(
-                there,
-                self._arrive,
-                (verb, plural, name, namespace),
-                effect,
-                (fault, seconds, sent_at),
-                answer,
-            )
+            world.loop.call_later(there, self._arrive, call, effect, how, answer)
         return await answer
 
-    def _job_of(self, plural, name, namespace):
+    def _job_of(self, plural: str, name: str, namespace: str) -> str:
         """Return the UID of the Job that a write is about, "" for one that is not there."""
         world = self._world
         if raw := world.server.get(plural, name, namespace):
@@ -204,26 +279,34 @@ class Client:
             return ""
         return next(found, "")
 
-    def _arrive(self, what, effect, how, answer):
+    def _arrive(
+        self,
+        call: Call,
+        effect: Callable[[], tuple[Answer, bool]],
+        how: Fault,
+        answer: asyncio.Future[Answer],
+    ) -> None:
         world = self._world
         fault, seconds, sent_at = how
-        error, result, changed = _fault(fault), None, True
-        if status := world.refused_write(self._name, what[0], what[1]):
+        error, changed = _fault(fault), True
+        result: Answer | None = None
+        if status := world.refused_write(self._name, call.verb, call.plural):
             error = _refusal(status)
-            job_uid = self._job_of(*what[1:])
-            world.refused_last[self._name, f"{what[0]} {what[1]}", job_uid] = world.loop.moment
+            job_uid = self._job_of(*call[1:])
+            what = f"{call.verb} {call.plural}"
+            world.refused_last[self._name, what, job_uid] = world.loop.moment
         if error is None:
             try:
                 result, changed = effect()
             except KubeError as raised:
                 error = raised
-        if what[0] != "log" or error is not None:
+        if call.verb != "log" or error is not None:
             word = str(error) if error is not None else ("done" if changed else "no change")
-            world.note(self._name, *what[:3], word)
+            world.note(self._name, *call[:3], word)
         if fault in {"after", "crash after"} or self.is_dead:
             world.unconfirmed_writers.add(self._name)
         if not changed:
-            world.oracle.idle_write(self._process, what, sent_at)
+            world.oracle.idle_write(self._process, call, sent_at)
         if fault == "after":
             error = Unavailable("the answer was lost", status=0)
             world.note(self._name, "loses the answer")
@@ -235,7 +318,7 @@ class Client:
         world.loop.call_later(back, _resolve, answer, result, error)
 
 
-def _fault(kind):
+def _fault(kind: str) -> KubeError | None:
     """Return the error of a fault that strikes before the request has an effect, None for others.
 
     A new one each time: an error that was raised holds all that was there.
@@ -249,7 +332,7 @@ def _fault(kind):
     return None
 
 
-def _refusal(status):
+def _refusal(status: str) -> KubeError:
     """Return the error of a write that the API server refuses for what it is."""
     if status == "403":
         return Forbidden('admission webhook "policy.example.com" denied the request')
@@ -258,11 +341,13 @@ def _refusal(status):
     return TooLarge("Request entity too large: limit is 3145728")
 
 
-def _resolve(answer, result, error):
+def _resolve(
+    answer: asyncio.Future[Answer], result: Answer | None, error: KubeError | None
+) -> None:
     if answer.done():
         return
     if error is None:
-        answer.set_result(result)
+        answer.set_result(cast("Answer", result))
     else:
         answer.set_exception(error)
 
@@ -270,39 +355,41 @@ def _resolve(answer, result, error):
 class _Once:
     """An answer of the log endpoint that is read as it comes, here in one piece."""
 
-    def __init__(self, read):
+    def __init__(self, read: Callable[[], Awaitable[bytes]]) -> None:
         self._read = read
 
-    async def __aenter__(self):
+    async def __aenter__(self) -> AsyncIterator[bytes]:
         answer = await self._read()
 
-        async def chunks():
+        async def chunks() -> AsyncIterator[bytes]:
             yield answer
 
         return chunks()
 
-    async def __aexit__(self, *_):
+    async def __aexit__(self, *_: object) -> None:
         pass
 
 
 class _Follow:
     """A follow stream of the current instance of a pod's task container."""
 
-    def __init__(self, world, client, pod, since_time):
+    def __init__(
+        self, world: World, client: Client, pod: tuple[str, str], since_time: datetime | None
+    ) -> None:
         self._world = world
         self._client = client
         self._pod = pod
         self._since = since_time
 
-    async def __aenter__(self):
+    async def __aenter__(self) -> AsyncIterator[bytes]:
         if self._client.is_dead:
             raise asyncio.CancelledError
         return self._chunks()
 
-    async def __aexit__(self, *_):
+    async def __aexit__(self, *_: object) -> None:
         pass
 
-    async def _chunks(self):
+    async def _chunks(self) -> AsyncIterator[bytes]:
         world = self._world
         await asyncio.sleep(world.lag(self._client._name, 0.002, 0.03))
         async for chunk in world.logs.follow(self._pod, self._since):

@@ -6,9 +6,28 @@ gates that the template has when it decides. The scheduler binds a pod to a node
 tolerates. Not modelled: crashes of the DaemonSet controller, history of revisions.
 """
 
-from tests.fakekube import daemon_sets
-from tests.simulation.server import DAEMON_SETS, EVENTS, JOBS, NODES, PODS, controller_of, node_of
+from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVarTuple
+
+from tests.fakekube import daemon_sets
+from tests.simulation.server import (
+    DAEMON_SETS,
+    EVENTS,
+    JOBS,
+    NODES,
+    PODS,
+    Raw,
+    Write,
+    controller_of,
+    node_of,
+)
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+Ts = TypeVarTuple("Ts")
 # What the DaemonSet controller takes over from the template; its affinity it makes itself.
 _OF_TEMPLATE = (
     "schedulingGates",
@@ -36,23 +55,23 @@ _NOWHERE = daemon_sets.Placement(should_run=False, should_continue=False)
 class ClusterModel:
     """Reacts to what happens in the API, each controller in its own time."""
 
-    def __init__(self, world):
+    def __init__(self, world: World) -> None:
         self._world = world
         self._server = world.server
-        self._view = {}
-        self._dirty = set()
-        self._creating = set()
+        self._view: dict[str, Raw] = {}
+        self._dirty: set[tuple[str, str]] = set()
+        self._creating: set[tuple[str, str]] = set()
         self._serial = 0
         self._syncs = 0
-        self._told = {}
+        self._told: dict[str, int] = {}
         # UIDs of DaemonSets that were not looked at since a node went that could have their pod.
-        self._unheard = set()
+        self._unheard: set[str] = set()
         # By DaemonSet and node: the pause for a failed pod, until when, and the pod's UID.
-        self._pauses = {}
+        self._pauses: dict[tuple[str, str], tuple[float, float, str]] = {}
 
-    def changed(self, plural, old, new):
-        """Hear of a write."""
-        raw = new or old
+    def changed(self, write: Write) -> None:
+        """React to a write."""
+        plural, old, new, raw = write.plural, write.old, write.new, write.raw
         if plural == PODS:
             self._pod_changed(raw, new)
         elif plural == DAEMON_SETS:
@@ -60,15 +79,15 @@ class ClusterModel:
             if old is None and not self._is_there(JOBS, owner):
                 self._collect(DAEMON_SETS, owner)  # made for somebody who is gone
             if new is None:
-                self._collect(PODS, old["metadata"]["uid"])
+                self._collect(PODS, raw["metadata"]["uid"])
             elif old is None or old["spec"] is not new["spec"]:
                 self._touch(raw)
         elif plural == JOBS and new is None:
-            self._collect(DAEMON_SETS, old["metadata"]["uid"])
+            self._collect(DAEMON_SETS, raw["metadata"]["uid"])
         elif plural == NODES:
-            self._node_changed(raw, old, new)
+            self._node_changed(write)
 
-    def explain(self, job_uid):
+    def explain(self, job_uid: str) -> str:
         """Return in words what the counters of a Job's DaemonSet do not know, "" for nothing."""
         owned = (d for d in self._server.all(DAEMON_SETS) if controller_of(d) == job_uid)
         if any(daemon_set["metadata"]["uid"] in self._unheard for daemon_set in owned):
@@ -77,13 +96,14 @@ class ClusterModel:
 
     # --- DaemonSets ----------------------------------------------------------------------
 
-    def _touch(self, daemon_set):
+    def _touch(self, daemon_set: Raw) -> None:
         key = (daemon_set["metadata"]["namespace"], daemon_set["metadata"]["name"])
         if key not in self._dirty:
             self._dirty.add(key)
             self._later("daemonset-controller", "slow_daemon_sets", 0.01, 0.2, self._sync, key)
 
-    def _node_changed(self, raw, old, new):
+    def _node_changed(self, write: Write) -> None:
+        old, new, raw = write.old, write.new, write.raw
         if old is None or new is None or _placing(old) != _placing(new):
             self._later("nodes-view", "slow_daemon_sets", 0.01, 0.3, self._see, raw, new)
         if new is None:
@@ -91,7 +111,7 @@ class ClusterModel:
                 QUARANTINE_SECONDS, self._collect_pods_of, raw["metadata"]["name"]
             )
 
-    def _see(self, raw, new):
+    def _see(self, raw: Raw, new: Raw | None) -> None:
         """Take a node as it is now, and look at the DaemonSets for which that is another answer.
 
         As addNode and updateNode of the DaemonSet controller do. It has no handler for nodes that
@@ -114,7 +134,7 @@ class ClusterModel:
             elif now is not None and (wish.should_run if before is None else wish != was):
                 self._touch(daemon_set)
 
-    def _sync(self, key):
+    def _sync(self, key: tuple[str, str]) -> None:
         self._dirty.discard(key)
         daemon_set = self._server.objects[DAEMON_SETS].get(key)
         if daemon_set is None:
@@ -142,7 +162,7 @@ class ClusterModel:
             (self._syncs, daemon_set, self._view, found.counts),
         )
 
-    def _waits(self, daemon_set, pod):
+    def _waits(self, daemon_set: Raw, pod: Raw) -> bool:
         """Return whether it is too early to remove a failed pod: the pause doubles each time."""
         if not self._is_failed(pod):
             return False
@@ -155,13 +175,13 @@ class ClusterModel:
             self._world.loop.call_at(until, self._touch, daemon_set)
         return now < until
 
-    def _create(self, daemon_set, node):
+    def _create(self, daemon_set: Raw, node: str) -> None:
         if (daemon_set["metadata"]["uid"], node) in self._creating:
             return
         self._creating.add((daemon_set["metadata"]["uid"], node))
         self._later("daemonset-controller", "", 0.005, 0.1, self._make_pod, daemon_set, node)
 
-    def _make_pod(self, daemon_set, node):
+    def _make_pod(self, daemon_set: Raw, node: str) -> None:
         world, meta = self._world, daemon_set["metadata"]
         self._creating.discard((meta["uid"], node))
         if self._server.now(DAEMON_SETS, daemon_set) is None:
@@ -191,7 +211,7 @@ class ClusterModel:
         self._server.create("daemonset-controller", PODS, body, meta["namespace"])
         self._touch(daemon_set)  # as it hears of the new pod
 
-    def _refuse(self, daemon_set):
+    def _refuse(self, daemon_set: Raw) -> None:
         meta = daemon_set["metadata"]
         name = f"refused-{meta['uid']}"
         body = {
@@ -204,7 +224,7 @@ class ClusterModel:
         if self._server.get(EVENTS, name, meta["namespace"]) is None:
             self._server.create("daemonset-controller", EVENTS, body, meta["namespace"])
 
-    def _tell(self, outcome):
+    def _tell(self, outcome: tuple[int, Raw, Raw, Raw]) -> None:
         """Write the status of a sync, unless that of a later one is written already."""
         number, daemon_set, nodes, counts = outcome
         meta = daemon_set["metadata"]
@@ -223,7 +243,7 @@ class ClusterModel:
 
     # --- pods ----------------------------------------------------------------------------
 
-    def _pod_changed(self, raw, new):
+    def _pod_changed(self, raw: Raw, new: Raw | None) -> None:
         world = self._world
         for daemon_set in self._server.all(DAEMON_SETS):
             if daemon_set["metadata"]["uid"] == controller_of(raw):
@@ -237,17 +257,20 @@ class ClusterModel:
         elif (machine := world.machines.get(node)) and not self._is_failed(new):
             machine.pod_changed(new)
 
-    def _is_failed(self, pod):
-        return (pod.get("status") or {}).get("phase") == "Failed"
+    def _is_failed(self, pod: Raw) -> bool:
+        return bool((pod.get("status") or {}).get("phase") == "Failed")
 
-    def _bind(self, unbound):
+    def _bind(self, unbound: Raw) -> None:
         pod = self._server.now(PODS, unbound)
         if pod is None or pod["spec"].get("nodeName"):
             return
         meta, node = pod["metadata"], self._server.get(NODES, node_of(pod), "")
-        has_room = node is not None and self._world.has_room(node["metadata"]["name"])
-        if has_room and daemon_sets.placement(pod, node).should_run:
-            body = {"spec": {"nodeName": node["metadata"]["name"]}}
+        if (
+            node is not None
+            and self._world.has_room(node["metadata"]["name"])
+            and daemon_sets.placement(pod, node).should_run
+        ):
+            body: dict[str, Any] = {"spec": {"nodeName": node["metadata"]["name"]}}
             if (pod.get("status") or {}).get("conditions"):
                 scheduled = [{"type": "PodScheduled", "status": "True"}]
                 body["status"] = {"conditions": scheduled}
@@ -261,7 +284,7 @@ class ClusterModel:
             self._mark_unschedulable(pod, TAINTED_NODE)
         self._world.loop.call_later(RETRY_SECONDS, self._bind, pod)
 
-    def _mark_unschedulable(self, pod, message):
+    def _mark_unschedulable(self, pod: Raw, message: str) -> None:
         """Tell that no node takes the pod, once for each reason."""
         conditions = (pod.get("status") or {}).get("conditions") or ()
         if any(condition.get("message") == message for condition in conditions):
@@ -278,18 +301,18 @@ class ClusterModel:
 
     # --- garbage -------------------------------------------------------------------------
 
-    def _collect(self, plural, owner_uid):
+    def _collect(self, plural: str, owner_uid: str) -> None:
         self._later("garbage-collector", "slow_gc", 0.05, 1.0, self._collect_now, plural, owner_uid)
 
-    def _is_there(self, plural, uid):
+    def _is_there(self, plural: str, uid: str) -> bool:
         return any(raw["metadata"]["uid"] == uid for raw in self._server.all(plural))
 
-    def _collect_now(self, plural, owner_uid):
+    def _collect_now(self, plural: str, owner_uid: str) -> None:
         for raw in self._server.all(plural):
             if controller_of(raw) == owner_uid:
                 self._server.drop("garbage-collector", plural, raw)
 
-    def _collect_pods_of(self, node):
+    def _collect_pods_of(self, node: str) -> None:
         if self._server.get(NODES, node, "") is not None:
             return
         for pod in self._server.all(PODS):
@@ -297,7 +320,15 @@ class ClusterModel:
                 meta = pod["metadata"]
                 self._server.remove("pod-gc", PODS, meta["name"], meta["namespace"])
 
-    def _later(self, actor, slowed_by, low, high, act, *args):
+    def _later(
+        self,
+        actor: str,
+        slowed_by: str,
+        low: float,
+        high: float,
+        act: Callable[[*Ts], object],
+        *args: *Ts,
+    ) -> None:
         world = self._world
         delay = world.lag(actor, low, high)
         if slowed_by:
@@ -305,10 +336,10 @@ class ClusterModel:
         world.loop.call_later(delay, act, *args)
 
 
-def _is_same(node, other):
-    return node["metadata"]["uid"] == other["metadata"]["uid"]
+def _is_same(node: Raw, other: Raw) -> bool:
+    return bool(node["metadata"]["uid"] == other["metadata"]["uid"])
 
 
-def _placing(node):
+def _placing(node: Raw) -> tuple[Raw, list[Raw] | None]:
     """Return what of a node decides which pods it takes."""
     return node["metadata"]["labels"], (node.get("spec") or {}).get("taints")

@@ -4,13 +4,14 @@ They are drawn from a random stream of their own, so that a seed keeps everythin
 """
 
 from dataclasses import replace
+from random import Random
 
-from tests.simulation.schedule import Disturbance
+from tests.simulation.schedule import Disturbance, Schedule
 
 SHARE = 0.2
 
 
-def with_conditions(schedule, rng):
+def with_conditions(schedule: Schedule, rng: Random) -> Schedule:
     """Return the schedule with nodes whose condition keeps pods off them, in some schedules."""
     if schedule.calm or rng.random() > SHARE:
         return schedule
@@ -33,7 +34,7 @@ def with_conditions(schedule, rng):
     return replace(schedule, disturbances=tuple(sorted(found, key=lambda d: d.at)))
 
 
-def _with_policy(schedule, rng):
+def _with_policy(schedule: Schedule, rng: Random) -> Schedule:
     """Return the schedule with a first Job that goes on when nodes are lost, or may lose some."""
     first, *rest = schedule.jobs
     policy = {

@@ -4,14 +4,15 @@ They are drawn from a random stream of their own, so that a seed keeps everythin
 """
 
 from dataclasses import replace
+from random import Random
 
-from tests.simulation.schedule import Disturbance
+from tests.simulation.schedule import Disturbance, Schedule
 
 SHARE = 0.1
 KEY = "node.kubernetes.io/unschedulable"
 
 
-def with_cordons(schedule, rng):
+def with_cordons(schedule: Schedule, rng: Random) -> Schedule:
     """Return the schedule with nodes that are cordoned, for a while or for ever, in some."""
     if rng.random() > SHARE:
         return schedule

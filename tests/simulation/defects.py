@@ -26,29 +26,44 @@ switches stand in `without`. `DEFECTS` names for
 each line some schedules that show both: with the trouble the mutant is caught, without it is not.
 """
 
+from __future__ import annotations
+
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 from unittest.mock import patch
 
 from daemonset_job.api import job as jobs
 from daemonset_job.api import objects
-from daemonset_job.api.report import NODES_PER_SHARD
+from daemonset_job.api.job import Job
+from daemonset_job.api.objects import Pod
+from daemonset_job.api.report import NODES_PER_SHARD, Evidence, JobReport, NodeRecord
 from daemonset_job.api.times import format_time
-from daemonset_job.kube.client.errors import TooLarge
+from daemonset_job.kube.client.errors import KubeError, TooLarge
+from daemonset_job.runtime import worker
 from daemonset_job.runtime.expectations import VersionExpectations
+from daemonset_job.runtime.worker import Reconcile
+from daemonset_job.runtime.workqueue import WorkQueue
 from job_controller import main, reconciler
+from job_controller.actions import errors
+from job_controller.caches import Caches, Key
 from job_controller.core import decide as decision
-from job_controller.core.state import desired_count
+from job_controller.core.state import desired_count, node_state
 from job_controller.core.state import node_counts as tally
 from job_controller.core.state import node_observed as observed
 from job_controller.core.state import run_state as verdict
+from job_controller.core.state.node_context import NodeInputs, RunContext
+from job_controller.core.state.node_counts import NodeCounts
+from job_controller.core.state.node_state import NodeAssessment
+from job_controller.core.state.snapshot import Snapshot
 from terminator import reconciler as terminator
-from terminator.ledger import writer
+from terminator.ledger import assignment, writer
 from tests.simulation import mutants, without
 from tests.simulation.generator import generate_schedule
+from tests.simulation.mutants import Mutant
 from tests.simulation.run import simulate
 from tests.simulation.schedule import (
     Disturbance,
@@ -57,12 +72,13 @@ from tests.simulation.schedule import (
     Schedule,
     Task,
 )
+from tests.simulation.without import Switch
 
 # --- defects ------------------------------------------------------------------------------
 
 
 @contextmanager
-def _parsed(name, adapt):
+def _parsed(name: str, adapt: Callable[[dict[str, Any]], dict[str, Any]]) -> Iterator[None]:
     """Read objects of a class of `objects` with other values for some of their fields."""
     real = getattr(objects, name)
     with patch.object(objects, name, lambda **fields: real(**{**fields, **adapt(fields)})):
@@ -70,18 +86,18 @@ def _parsed(name, adapt):
 
 
 @contextmanager
-def knows_no_taints():
+def knows_no_taints() -> Iterator[None]:
     """Taints of nodes are not read."""
     with patch.object(objects, "parse_taints", lambda _: ()):
         yield
 
 
 @contextmanager
-def minds_cordons():
+def minds_cordons() -> Iterator[None]:
     """A node that is cordoned is taken for one that no pod may run on."""
-    real = decision.count_nodes
+    real = tally.count_nodes
 
-    def take(snapshot, now):
+    def take(snapshot: Snapshot, now: datetime) -> NodeCounts:
         nodes = {name: node for name, node in snapshot.nodes.items() if not node.is_cordoned}
         return real(replace(snapshot, nodes=nodes), now)
 
@@ -90,52 +106,54 @@ def minds_cordons():
 
 
 @contextmanager
-def ignores_misscheduled():
+def ignores_misscheduled() -> Iterator[None]:
     """Nodes that keep a pod which they should not have are not counted."""
     with _parsed("DaemonSet", lambda _: {"misscheduled": 0}):
         yield
 
 
 @contextmanager
-def believes_any_success():
+def believes_any_success() -> Iterator[None]:
     """A task that ended with 0 has done its work, even in a pod that was told to end."""
 
-    def has_succeeded(pod):
+    def has_succeeded(pod: Pod) -> bool:
         container = pod.container
-        is_over = container is not None and container.state == "terminated"
-        return is_over and container.exit_code == 0
+        return (
+            container is not None and container.state == "terminated" and container.exit_code == 0
+        )
 
     with patch.object(terminator, "has_succeeded", has_succeeded):
         yield
 
 
 @contextmanager
-def blames_evictions():
+def blames_evictions() -> Iterator[None]:
     """A task whose pod was ended for the sake of the node is judged by its exit code."""
     with patch.object(objects.Pod, "is_disrupted", property(lambda _: False)):
         yield
 
 
 @contextmanager
-def believes_node_clocks():
+def believes_node_clocks() -> Iterator[None]:
     """A node's deadline counts from the time that its kubelet wrote."""
     real = observed._active_since
 
-    def active_since(context, record, pod):
+    def active_since(context: RunContext, record: NodeRecord, pod: Pod) -> str:
         found = real(context, record, pod)
-        is_new = found != record.active_since and pod.started_at is not None
-        return format_time(pod.started_at) if is_new else found
+        if found == record.active_since or pod.started_at is None:
+            return found
+        return format_time(pod.started_at)
 
     with patch.object(observed, "_active_since", active_since):
         yield
 
 
 @contextmanager
-def believes_api_clocks():
+def believes_api_clocks() -> Iterator[None]:
     """A run's deadline counts from when the API server says that the Job was created."""
     real = verdict.deadline
 
-    def deadline(job, now):
+    def deadline(job: Job, now: datetime) -> datetime | None:
         if job.created_at is None or "startTime" not in job.status:
             return real(job, now)
         status = {**job.status, "startTime": format_time(job.created_at)}
@@ -146,18 +164,18 @@ def believes_api_clocks():
 
 
 @contextmanager
-def hides_refusals():
+def hides_refusals() -> Iterator[None]:
     """A write that is refused is tried again and again, and nobody is told."""
     with patch.object(reconciler, "REFUSAL_FIELDS", {}):
         yield
 
 
 @contextmanager
-def repeats_what_is_too_large():
+def repeats_what_is_too_large() -> Iterator[None]:
     """A write that is refused as too large is tried again and again."""
-    real = reconciler.is_refusal
+    real = errors.is_refusal
 
-    def is_refusal(error):
+    def is_refusal(error: KubeError) -> bool:
         return real(error) and not isinstance(error, TooLarge)
 
     with patch.object(reconciler, "is_refusal", is_refusal):
@@ -165,7 +183,7 @@ def repeats_what_is_too_large():
 
 
 @contextmanager
-def ignores_edits():
+def ignores_edits() -> Iterator[None]:
     """Any DaemonSet of the Job speaks for the spec.nodes of now."""
     with (
         patch.object(jobs, "nodes_hash", lambda _: ""),
@@ -175,16 +193,16 @@ def ignores_edits():
 
 
 @contextmanager
-def leaves_what_runs():
+def leaves_what_runs() -> Iterator[None]:
     """A controller that starts looks at no Job that has been started, until something changes."""
-    real_run = main.run_workers
+    real_run = worker.run_workers
 
-    async def run(queue, reconcile, **more):
+    async def run(queue: WorkQueue[Key], reconcile: Reconcile[Key], **more: Any) -> None:
         loop = asyncio.get_running_loop()
         started = loop.time()
         old = {job.uid for job in caches[-1].jobs() if "startTime" in job.status}
 
-        async def one(key):
+        async def one(key: Key) -> float | None:
             # What a restart looks at by itself is due within the time that changes are gathered.
             job = caches[-1].job(key)
             if loop.time() - started < 1.0 and job is not None and job.uid in old:
@@ -193,9 +211,10 @@ def leaves_what_runs():
 
         await real_run(queue, one, **more)
 
-    real_caches, caches = main.Caches, []
+    real_caches = Caches
+    caches: list[Caches] = []
 
-    def remembered(*some, **more):
+    def remembered(*some: Any, **more: Any) -> Caches:
         caches.append(real_caches(*some, **more))
         return caches[-1]
 
@@ -204,11 +223,11 @@ def leaves_what_runs():
 
 
 @contextmanager
-def reopens_rebooted():
+def reopens_rebooted() -> Iterator[None]:
     """A completed node whose task is at work again has not completed."""
-    real = tally.assess_node
+    real = node_state.assess_node
 
-    def reopen(context, inputs):
+    def reopen(context: RunContext, inputs: NodeInputs) -> NodeAssessment:
         container = inputs.pod.container
         is_exit = context.spec.completion.mode == "Exit"
         if is_exit and container is not None and container.state != "terminated":
@@ -220,10 +239,10 @@ def reopens_rebooted():
 
 
 @contextmanager
-def believes_its_caches():
+def believes_its_caches() -> Iterator[None]:
     """A pass waits for no cache, and gates are opened on the ledger that is cached."""
 
-    def is_ready(self, key):
+    def is_ready(self: VersionExpectations[Key], key: Key) -> bool:
         self.drop(key)
         return True
 
@@ -232,11 +251,13 @@ def believes_its_caches():
 
 
 @contextmanager
-def overfills_shards():
+def overfills_shards() -> Iterator[None]:
     """All evidence goes to the first shard, whatever it holds already."""
-    real = writer.assign_to_shards
+    real = assignment.assign_to_shards
 
-    def assign_to_shards(pending, shards, _limit, **how):
+    def assign_to_shards(
+        pending: Mapping[str, Evidence], shards: Iterable[JobReport], _limit: int, **how: Any
+    ) -> dict[str, Any]:
         first = sorted(shards, key=lambda report: report.shard)[:1]
         return real(pending, first, NODES_PER_SHARD, **how)
 
@@ -254,14 +275,14 @@ class ReadErrors:
     A schedule is a seed, or one of its own where seeds that show it are too rare.
     """
 
-    mutant: Callable[[], Any]
-    switch: Callable[[Any], Any]
+    mutant: Mutant
+    switch: Switch
     schedules: tuple[int | Schedule, ...] = ()
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.mutant.__name__
 
-    def shows(self, schedule):
+    def shows(self, schedule: Schedule | int) -> bool:
         """Return whether the mutant is caught with the schedule's defect, and not without."""
         if isinstance(schedule, int):
             schedule = generate_schedule(schedule)

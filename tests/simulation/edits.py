@@ -4,10 +4,9 @@
 `+n0 +n1` names to include, `-n2` a name to exclude, and "" every node.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
-Raw = Mapping[str, Any]
+from tests.simulation.server import Raw
 
 
 def selection(words: str) -> dict[str, Any] | None:

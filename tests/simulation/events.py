@@ -3,18 +3,25 @@
 Each kind is one small function; see `schedule.Disturbance` for the fields.
 """
 
+from __future__ import annotations
+
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from daemonset_job.api import names
 from tests.simulation.cordons import KEY
 from tests.simulation.edits import edited
 from tests.simulation.kubelet import TURNS_UNKNOWN_SECONDS
-from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, node_of
+from tests.simulation.schedule import Disturbance, JobPlan
+from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, Raw, node_of
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
 
 USER = "user"
 
 
-def apply_disturbance(world, disturbance):
+def apply_disturbance(world: World, disturbance: Disturbance) -> None:
     """Apply a disturbance now."""
     world.note("disturbance", disturbance)
     _KINDS[disturbance.kind](world, disturbance)
@@ -23,41 +30,41 @@ def apply_disturbance(world, disturbance):
 # --- the processes -----------------------------------------------------------------------
 
 
-def _fail(world, d):
+def _fail(world: World, d: Disturbance) -> None:
     world.add_fault(d.who, d.what, d.mode, d.seconds)
 
 
-def _crash_on(world, d):
+def _crash_on(world: World, d: Disturbance) -> None:
     world.add_fault(d.who, d.what, f"crash {d.mode}", d.seconds)
 
 
-def _crash(world, d):
+def _crash(world: World, d: Disturbance) -> None:
     world.processes[d.who].crash(d.seconds)
 
 
-def _stop(world, d):
+def _stop(world: World, d: Disturbance) -> None:
     world.processes[d.who].stop(d.seconds)
 
 
-def _stall(world, d):
+def _stall(world: World, d: Disturbance) -> None:
     if feed := world.processes[d.who].feeds.get(d.what):
         world.expect_delay(d.who, d.seconds)
         feed.stall(d.seconds)
 
 
-def _relist(world, d):
+def _relist(world: World, d: Disturbance) -> None:
     if feed := world.processes[d.who].feeds.get(d.what):
         world.expect_delay(d.who, d.seconds)
         feed.relist(d.seconds)
 
 
-def _list_late(world, d):
+def _list_late(world: World, d: Disturbance) -> None:
     if feed := world.processes[d.who].feeds.get(d.what):
         world.expect_delay(d.who, d.seconds)
         feed.list_late(d.seconds)
 
 
-def _repeat(world, d):
+def _repeat(world: World, d: Disturbance) -> None:
     if feed := world.processes[d.who].feeds.get(d.what):
         feed.repeat()
 
@@ -65,11 +72,11 @@ def _repeat(world, d):
 # --- the cluster -------------------------------------------------------------------------
 
 
-def _join(world, d):
+def _join(world: World, d: Disturbance) -> None:
     world.add_node(d.what)
 
 
-def _leave(world, d):
+def _leave(world: World, d: Disturbance) -> None:
     if world.server.get(NODES, d.what, "") is None:
         return
     machine = world.machines.pop(d.what, None)
@@ -80,7 +87,7 @@ def _leave(world, d):
     world.server.remove("cloud", NODES, d.what, "")
 
 
-def _renew(world, d):
+def _renew(world: World, d: Disturbance) -> None:
     """Replace the machine: another one of the same name joins after a while."""
     raw = world.server.get(NODES, d.what, "")
     if raw is not None:
@@ -89,14 +96,14 @@ def _renew(world, d):
         world.loop.call_later(d.seconds, world.add_node, d.what, zone)
 
 
-def _reregister(world, d):
+def _reregister(world: World, d: Disturbance) -> None:
     """Delete the Node object only; its kubelet registers it again and its containers go on."""
     raw = world.server.get(NODES, d.what, "")
     if raw is None:
         return
     world.server.remove(USER, NODES, d.what, "")
 
-    def again():
+    def again() -> None:
         machine = world.machines.get(d.what)
         if machine is not None and world.server.get(NODES, d.what, "") is None:
             new = world.register(d.what, raw["metadata"]["labels"]["zone"])
@@ -109,18 +116,18 @@ def _reregister(world, d):
         machine.call_later(d.seconds, again)  # not while it is down
 
 
-def _down(world, d):
+def _down(world: World, d: Disturbance) -> None:
     machine = world.machines.get(d.what)
     if machine is None or not machine.is_up:
         return
     machine.go_down()
     world.oracle.records.allow_failure(d.what)
 
-    def unknown():
+    def unknown() -> None:
         if not machine.is_up and not machine.is_gone:
             world.set_ready(d.what, "Unknown")
 
-    def back():
+    def back() -> None:
         if not machine.is_up and not machine.is_gone:
             machine.come_back()
             world.set_ready(d.what, "True")
@@ -130,7 +137,7 @@ def _down(world, d):
         world.loop.call_later(d.seconds, back)
 
 
-def _shutdown(world, d):
+def _shutdown(world: World, d: Disturbance) -> None:
     """Shut a machine down with its kubelet's knowledge: it ends the pods first."""
     machine = world.machines.get(d.what)
     if machine is not None and machine.is_up:
@@ -139,7 +146,7 @@ def _shutdown(world, d):
         _down(world, d)
 
 
-def _force_delete(world, d):
+def _force_delete(world: World, d: Disturbance) -> None:
     """Take the pods of a node out of the API; its kubelet ends them when it hears of it."""
     machine = world.machines.get(d.what)
     for pod in world.server.all(PODS):
@@ -150,7 +157,7 @@ def _force_delete(world, d):
                 machine.call_later(machine.lag(0.05, 1.5), run.over)
 
 
-def _no_network(world, d):
+def _no_network(world: World, d: Disturbance) -> None:
     """Have a cloud's controller say that a node has no network for a while, or for ever."""
     world.set_network(d.what, is_there=False)
     world.oracle.records.allow_failure(d.what)
@@ -158,13 +165,13 @@ def _no_network(world, d):
         world.loop.call_later(d.seconds, lambda: world.set_network(d.what, is_there=True))
 
 
-def _evict(world, d):
+def _evict(world: World, d: Disturbance) -> None:
     machine = world.machines.get(d.what)
     if machine is not None and machine.is_up:
         machine.evict()
 
 
-def _zone(world, d):
+def _zone(world: World, d: Disturbance) -> None:
     raw = world.server.get(NODES, d.what, "")
     if raw is not None:
         zone = "b" if raw["metadata"]["labels"]["zone"] == "a" else "a"
@@ -172,22 +179,22 @@ def _zone(world, d):
         world.server.patch(USER, NODES, d.what, body, namespace="")
 
 
-def _reboot(world, d):
+def _reboot(world: World, d: Disturbance) -> None:
     """Reboot a machine; it is not away for long enough to be missed."""
     machine = world.machines.get(d.what)
     if machine is not None and machine.is_up:
         machine.reboot(d.seconds)
 
 
-def _refuse_write(world, d):
+def _refuse_write(world: World, d: Disturbance) -> None:
     """Refuse writes of one kind: `what` is "verb resource", `mode` the status."""
     world.refuse_write(d.who, d.what, d.mode, d.seconds)
 
 
-def _not_ready(world, d):
+def _not_ready(world: World, d: Disturbance) -> None:
     """Have a kubelet say that its node is not Ready, while everything goes on."""
 
-    def say(status):
+    def say(status: str) -> None:
         machine = world.machines.get(d.what)
         if machine is not None and machine.is_up:
             world.set_ready(d.what, status)
@@ -197,12 +204,12 @@ def _not_ready(world, d):
     world.loop.call_later(d.seconds, say, "True")
 
 
-def _no_room(world, d):
+def _no_room(world: World, d: Disturbance) -> None:
     """Have the scheduler find no room on a node, or on any, for a while."""
     world.fill(d.what, d.seconds)
 
 
-def _disrupt(world, d):
+def _disrupt(world: World, d: Disturbance) -> None:
     """Delete the pods of a node by way of the eviction API, or to make room for others."""
     for pod in world.server.all(PODS):
         if pod["spec"].get("nodeName") == d.what and "deletionTimestamp" not in pod["metadata"]:
@@ -214,7 +221,7 @@ def _disrupt(world, d):
             world.server.drop("scheduler", PODS, pod)
 
 
-def _drain(world, d):
+def _drain(world: World, d: Disturbance) -> None:
     """Do as a cluster autoscaler does before it removes a node; then it may think better of it."""
     taint = replace(d, kind="taint", mode="NoSchedule")
     _taint(world, taint)
@@ -223,10 +230,10 @@ def _drain(world, d):
         world.loop.call_later(3.0, _leave, world, d)
 
 
-def _taint(world, d):
+def _taint(world: World, d: Disturbance) -> None:
     """Put a taint of that effect on a node, for a while or for ever."""
 
-    def change(taints):
+    def change(taints: list[Raw]) -> None:
         raw = world.server.get(NODES, d.what, "")
         if raw is not None:
             world.put_taints(USER, raw, key, taints)
@@ -237,10 +244,10 @@ def _taint(world, d):
         world.loop.call_later(d.seconds, change, [])
 
 
-def _cordon(world, d):
+def _cordon(world: World, d: Disturbance) -> None:
     """Keep other pods off a node, as kubectl cordon does, for a while or for ever."""
 
-    def change(is_cordoned):
+    def change(is_cordoned: bool) -> None:
         raw = world.server.get(NODES, d.what, "")
         if raw is not None:
             others = [t for t in raw.get("spec", {}).get("taints") or () if t["key"] != KEY]
@@ -253,20 +260,20 @@ def _cordon(world, d):
         world.loop.call_later(d.seconds, change, False)
 
 
-def _logs(world, d):
+def _logs(world: World, d: Disturbance) -> None:
     world.disturb_logs(d.kind, d.what, d.seconds)
 
 
-def _slow(world, d):
+def _slow(world: World, d: Disturbance) -> None:
     world.slow_down(d.kind, d.seconds)
     world.expect_delay("controller", d.seconds)
 
 
-def _refuse_pods(world, d):
+def _refuse_pods(world: World, d: Disturbance) -> None:
     world.refuse(PODS, d.seconds)
 
 
-def _refuse_daemon_set(world, d):
+def _refuse_daemon_set(world: World, d: Disturbance) -> None:
     world.refuse(DAEMON_SETS, d.seconds)
     world.expect_delay("controller", d.seconds + 20.0)
 
@@ -274,7 +281,7 @@ def _refuse_daemon_set(world, d):
 # --- users -------------------------------------------------------------------------------
 
 
-def create_job(world, plan):
+def create_job(world: World, plan: JobPlan) -> None:
     """Apply the Job of a plan, unless it is there."""
     body = {
         "apiVersion": names.API_VERSION,
@@ -286,19 +293,19 @@ def create_job(world, plan):
         world.server.create(USER, JOBS, body, plan.namespace)
 
 
-def _job(world, d):
+def _job(world: World, d: Disturbance) -> Raw | None:
     """Return the Job that a disturbance is about, None if it is not there."""
     plan = world.schedule.job(d.who)
     return world.server.get(JOBS, plan.name, plan.namespace) if plan is not None else None
 
 
-def _delete_job(world, d):
+def _delete_job(world: World, d: Disturbance) -> None:
     job = _job(world, d)
     if job is not None:
         world.server.drop(USER, JOBS, job)
 
 
-def _again(world, d):
+def _again(world: World, d: Disturbance) -> None:
     """Delete the Job, if it is still there, and apply it anew."""
     _delete_job(world, d)
     plan = world.schedule.job(d.who)
@@ -306,30 +313,30 @@ def _again(world, d):
         world.loop.call_later(d.seconds, create_job, world, plan)
 
 
-def _patch_job(world, d, body):
+def _patch_job(world: World, d: Disturbance, body: Raw) -> None:
     job = _job(world, d)
     if job is not None:
         meta = job["metadata"]
         world.server.patch(USER, JOBS, meta["name"], body, namespace=meta["namespace"])
 
 
-def _suspend(world, d):
+def _suspend(world: World, d: Disturbance) -> None:
     _patch_job(world, d, {"spec": {"suspend": True}})
     if d.seconds:
         world.loop.call_later(d.seconds, _patch_job, world, d, {"spec": {"suspend": None}})
 
 
-def _retry(world, d):
+def _retry(world: World, d: Disturbance) -> None:
     annotation = {names.ANNOTATION_RETRY: str(int(world.loop.moment * 1000))}
     _patch_job(world, d, {"metadata": {"annotations": annotation}})
 
 
-def _select(world, d):
+def _select(world: World, d: Disturbance) -> None:
     nodes = None if d.what == "*" else {"selector": {"matchLabels": {"zone": d.what}}}
     _patch_job(world, d, {"spec": {"nodes": nodes}})
 
 
-def _edit(world, d):
+def _edit(world: World, d: Disturbance) -> None:
     """Change a field of a Job's spec, and change it back after a while if there is one."""
     job = _job(world, d)
     if job is None:
@@ -337,7 +344,7 @@ def _edit(world, d):
     was = job["spec"].get(d.mode)
     world.server.set_spec(USER, JOBS, job, edited(job["spec"], d.mode, d.what))
 
-    def back():
+    def back() -> None:
         current = world.server.now(JOBS, job)
         if current is not None:
             spec = {key: value for key, value in current["spec"].items() if key != d.mode}
@@ -348,21 +355,21 @@ def _edit(world, d):
         world.loop.call_later(d.seconds, back)
 
 
-def _delete_pod(world, d):
+def _delete_pod(world: World, d: Disturbance) -> None:
     for pod in world.server.all(PODS):
         if node_of(pod) == d.what and "deletionTimestamp" not in pod["metadata"]:
             world.server.drop(USER, PODS, pod)
             return
 
 
-def _delete_daemon_set(world, d):
+def _delete_daemon_set(world: World, d: Disturbance) -> None:
     if plan := world.schedule.job(d.who):
         name = names.daemon_set_name(plan.name)
         for daemon_set in world.server.select(DAEMON_SETS, namespace=plan.namespace, name=name):
             world.server.drop(USER, DAEMON_SETS, daemon_set)
 
 
-def _forge(world, d):
+def _forge(world: World, d: Disturbance) -> None:
     """Make a pod that carries all labels of a Job's, prints the token, and belongs to nobody."""
     job, machine = _job(world, d), world.machines.get(d.what)
     if job is None or machine is None:
@@ -383,11 +390,11 @@ def _forge(world, d):
     world.server.create(USER, PODS, body, meta["namespace"])
 
 
-def _containers(world, d):
+def _containers(world: World, d: Disturbance) -> Raw:
     """Return what of a forged pod's spec says how it is to complete its node."""
     task = [{"name": names.CONTAINER_NAME}]
-    is_exit = world.schedule.job(d.who).is_exit
-    return {"initContainers": task} if is_exit else {"containers": task}
+    plan = world.schedule.job(d.who)
+    return {"initContainers": task} if plan is not None and plan.is_exit else {"containers": task}
 
 
 _KINDS = {

@@ -5,8 +5,11 @@ when features are added here. A third of the schedules has none, most others hav
 """
 
 from dataclasses import replace
+from random import Random
+from typing import Any
 
-from tests.simulation.schedule import FAILURE_TOKEN, JobPlan, Task
+from tests.simulation.schedule import FAILURE_TOKEN, JobPlan, Schedule, Task
+from tests.simulation.server import Raw
 
 # What users do to a Job; with several, each such disturbance is about one of them.
 ABOUT_A_JOB = {
@@ -24,7 +27,7 @@ OTHERS = (("other", "default"), ("sample", "elsewhere"), ("third", "elsewhere"))
 NAMES = ("exit", "refusal", "results", "shards", "jobs")
 
 
-def with_features(schedule, rng):
+def with_features(schedule: Schedule, rng: Random) -> Schedule:
     """Return the schedule with features added."""
     if rng.random() < 0.33:
         return schedule
@@ -44,7 +47,7 @@ def with_features(schedule, rng):
     return schedule
 
 
-def _with_jobs(schedule, rng):
+def _with_jobs(schedule: Schedule, rng: Random) -> Schedule:
     """Return the schedule with one or two Jobs more, and what users do spread over them."""
     jobs = list(schedule.jobs)
     for name, namespace in rng.sample(OTHERS, rng.choice((1, 1, 2))):
@@ -59,15 +62,15 @@ def _with_jobs(schedule, rng):
     return replace(schedule, jobs=tuple(jobs), disturbances=found)
 
 
-def _spec(first, rng):
+def _spec(first: Raw, rng: Random) -> Raw:
     """Return the spec of another Job: as the first one's, or plain."""
-    spec = dict(first) if rng.random() < 0.5 else {"image": "example/other:1"}
+    spec: dict[str, Any] = dict(first) if rng.random() < 0.5 else {"image": "example/other:1"}
     if rng.random() < 0.2:
         spec["ttlSecondsAfterFinished"] = rng.choice((0, 3, 20))
     return spec
 
 
-def _task(rng):
+def _task(rng: Random) -> Task:
     after = rng.choice((0.0, 0.2, 1.0, 3.0, 8.0, 20.0))
     kind = rng.choice(("done", "done", "done", "exit", "once", "never", "fail"))
     if kind == "fail":
@@ -75,21 +78,21 @@ def _task(rng):
     return Task(kind, after)
 
 
-def _exit(job):
+def _exit(job: JobPlan) -> JobPlan:
     completion = {**job.spec.get("completion", {}), "mode": "Exit"}
     return replace(job, spec={**job.spec, "completion": completion})
 
 
-def _refusal(job):
+def _refusal(job: JobPlan) -> JobPlan:
     completion = {**job.spec.get("completion", {}), "failureToken": FAILURE_TOKEN}
     return replace(job, spec={**job.spec, "completion": completion})
 
 
-def _results(job):
+def _results(job: JobPlan) -> JobPlan:
     return replace(job, spec={**job.spec, "results": [{"name": "a"}, {"name": "b"}]})
 
 
-def _with_refusals(schedule, rng):
+def _with_refusals(schedule: Schedule, rng: Random) -> Schedule:
     """Return the schedule with tasks on some nodes that print the failure token."""
     nodes = [
         replace(node, tasks=tuple(_refusing(rng) if rng.random() < 0.4 else t for t in node.tasks))
@@ -98,6 +101,6 @@ def _with_refusals(schedule, rng):
     return replace(schedule, nodes=tuple(nodes))
 
 
-def _refusing(rng):
+def _refusing(rng: Random) -> Task:
     after, code = rng.choice((0.0, 0.2, 1.0, 3.0, 8.0)), rng.choice((0, 0, 0, 3))
     return Task("refuse", after, code, rng.choice((1, 1, 2, 99)))

@@ -5,11 +5,13 @@ Times are short rather than long: a run of three nodes is over within seconds.
 """
 
 from random import Random
+from typing import Any
 
 from tests.simulation.conditions import with_conditions
 from tests.simulation.features import with_features
 from tests.simulation.hazards import with_hazards
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
+from tests.simulation.server import Raw
 from tests.simulation.startings import with_startings
 
 THEMES = (
@@ -34,7 +36,7 @@ WRITES = {
 FAULTS = ("before", "after", "conflict", "slow", "throttle")
 
 
-def generate_schedule(seed):
+def generate_schedule(seed: int) -> Schedule:
     """Return the schedule of a seed."""
     schedule = with_features(_Generator(Random(seed)).schedule(seed), Random(f"{seed}/features"))
     schedule = with_hazards(schedule, Random(f"{seed}/hazards"))
@@ -43,15 +45,15 @@ def generate_schedule(seed):
 
 
 class _Generator:
-    def __init__(self, rng):
+    def __init__(self, rng: Random) -> None:
         self.rng = rng
         self.theme = rng.choice(THEMES)
-        self.nodes = ()
+        self.nodes: tuple[NodePlan, ...] = ()
 
-    def has(self, *themes):
+    def has(self, *themes: str) -> bool:
         return self.theme == "all" or self.theme in themes
 
-    def schedule(self, seed):
+    def schedule(self, seed: int) -> Schedule:
         rng = self.rng
         count = rng.choice((1, 2, 2, 3, 3, 3, 4, 5))
         spare = rng.randrange(3) if self.has("churn") else 0
@@ -70,10 +72,10 @@ class _Generator:
 
     # --- the Job and its tasks -----------------------------------------------------------
 
-    def tasks(self):
+    def tasks(self) -> tuple[Task, ...]:
         return tuple(self.task() for _ in range(2 if self.has("churn") else 1))
 
-    def task(self):
+    def task(self) -> Task:
         rng = self.rng
         after = rng.choice((0.0, 0.2, 1.0, 3.0, 8.0, 20.0))
         if self.theme != "failures" and rng.random() < (0.6 if self.theme == "all" else 0.8):
@@ -90,13 +92,13 @@ class _Generator:
         code = rng.choice((0, 0, 0, 3)) if kind in {"exit", "once"} and self.has("failures") else 0
         return Task(kind, after, code)
 
-    def spec(self):
+    def spec(self) -> Raw:
         rng = self.rng
-        spec = {"image": "example/task:1"}
+        spec: dict[str, Any] = {"image": "example/task:1"}
         if self.has("failures") or rng.random() < 0.2:
             spec["backoffLimit"] = rng.choice((0, 0, 1, 2, 6))
         if self.has("failures"):
-            policy = {"action": rng.choice(("FailFast", "Continue", "Pause"))}
+            policy: dict[str, Any] = {"action": rng.choice(("FailFast", "Continue", "Pause"))}
             policy["maxFailedNodes"] = rng.choice((0, 0, 1, "50%"))
             if rng.random() < 0.3:
                 action = rng.choice(("Fail", "Ignore", "Retry"))
@@ -118,7 +120,7 @@ class _Generator:
 
     # --- what happens to it --------------------------------------------------------------
 
-    def disturbances(self):
+    def disturbances(self) -> list[Disturbance]:
         found = []
         for themes, make, most in (
             (("faults", "crashes"), self.fault, 6),
@@ -134,26 +136,26 @@ class _Generator:
                 found += [make() for _ in range(self.rng.randrange(most + 1))]
         return found
 
-    def when(self):
+    def when(self) -> float:
         """Return a time: within two seconds, while the tasks run, or later, equally often."""
         rng = self.rng
         work = 3.0 + max(t.after for node in self.nodes for t in node.tasks)
         return round(rng.uniform(0, rng.choice((2.0, work, work, work + 20.0))), 2)
 
-    def span(self, *choices):
+    def span(self, *choices: float) -> float:
         return float(self.rng.choice(choices))
 
-    def node(self):
+    def node(self) -> str:
         return self.rng.choice(self.nodes).name
 
-    def fault(self):
+    def fault(self) -> Disturbance:
         who = self.rng.choice(PROCESSES)
         what = self.rng.choice((*WRITES[who], "*"))
         return Disturbance(
             self.when(), "fail", who, what, self.rng.choice(FAULTS), self.span(0.5, 2, 4)
         )
 
-    def crash(self):
+    def crash(self) -> Disturbance:
         rng, who = self.rng, self.rng.choice(PROCESSES)
         if rng.random() < 0.4:
             kind = rng.choice(("crash", "crash", "stop"))
@@ -162,13 +164,13 @@ class _Generator:
         mode = rng.choice(("before", "after"))
         return Disturbance(self.when(), "crash_on", who, what, mode, self.span(0.2, 1, 5, 20))
 
-    def staleness(self):
+    def staleness(self) -> Disturbance:
         rng = self.rng
         kind = rng.choice(("stall", "stall", "relist", "repeat"))
         who, what = rng.choice(PROCESSES), rng.choice(RESOURCES)
         return Disturbance(self.when(), kind, who, what, seconds=self.span(0.3, 1, 3, 10))
 
-    def churn(self):
+    def churn(self) -> Disturbance:
         rng = self.rng
         kind = rng.choice(
             ("join", "join", "leave", "renew", "reregister", "down", "evict", "delete_pod", "zone")
@@ -180,7 +182,7 @@ class _Generator:
             seconds = self.span(0, 5, 20, 40)
         return Disturbance(self.when(), kind, what=self.node(), seconds=seconds)
 
-    def user(self):
+    def user(self) -> Disturbance:
         rng = self.rng
         kind = rng.choice(
             (
@@ -197,7 +199,7 @@ class _Generator:
             what = rng.choice(("a", "b", "*"))
         return Disturbance(self.when(), kind, what=what, seconds=seconds)
 
-    def race(self):
+    def race(self) -> Disturbance:
         """Return a pod's end about when its node completes, or a watch that lags about then."""
         rng, plan = self.rng, self.rng.choice(self.nodes)
         at = round(plan.tasks[0].after + rng.uniform(0.5, 4.0), 2)
@@ -209,11 +211,11 @@ class _Generator:
         who = rng.choice(("controller", "controller", "terminator"))
         return Disturbance(max(at - 1.0, 0.0), "stall", who, what, seconds=self.span(1, 3, 10))
 
-    def logs(self):
+    def logs(self) -> Disturbance:
         kind = self.rng.choice(("log_fails", "log_late", "log_fails", "lose_lines"))
         return Disturbance(self.when(), kind, what=self.node(), seconds=self.span(1, 4, 15, 40))
 
-    def slowness(self):
+    def slowness(self) -> Disturbance:
         kind = self.rng.choice(
             ("slow_daemon_sets", "slow_scheduler", "slow_gc", "refuse_pods", "refuse_daemon_set")
         )

@@ -5,12 +5,15 @@ disturbances when hazards are added here. A fifth of the schedules has none, mos
 some several.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 from tests.simulation.cordons import with_cordons
 from tests.simulation.edits import selection
-from tests.simulation.schedule import Disturbance
+from tests.simulation.schedule import Disturbance, Schedule, Task
+from tests.simulation.server import Raw
 
 NAMES = (
     "taints",
@@ -26,14 +29,14 @@ NAMES = (
 )
 
 
-def with_hazards(schedule, rng):
+def with_hazards(schedule: Schedule, rng: Random) -> Schedule:
     """Return the schedule with hazards added, and with cordons."""
     if schedule.calm:
         return schedule
     return with_cordons(_with_hazards(schedule, rng), Random(f"{schedule.seed}/cordons"))
 
 
-def _with_hazards(schedule, rng):
+def _with_hazards(schedule: Schedule, rng: Random) -> Schedule:
     if rng.random() < 0.2:
         return schedule
     chosen = {rng.choice(NAMES)} if rng.random() < 0.7 else {n for n in NAMES if rng.random() < 0.5}
@@ -44,17 +47,17 @@ def _with_hazards(schedule, rng):
     return replace(schedule, disturbances=tuple(found))
 
 
-def _when(schedule, rng):
+def _when(schedule: Schedule, rng: Random) -> float:
     """Return a time: within two seconds, while the tasks run, or later, equally often."""
     work = 3.0 + max(t.after for node in schedule.nodes for t in node.tasks)
     return round(rng.uniform(0, rng.choice((2.0, work, work, work + 20.0))), 2)
 
 
-def _node(schedule, rng):
+def _node(schedule: Schedule, rng: Random) -> str:
     return rng.choice(schedule.nodes).name
 
 
-def _with(schedule, *disturbances):
+def _with(schedule: Schedule, *disturbances: Disturbance) -> Schedule:
     return replace(schedule, disturbances=(*schedule.disturbances, *disturbances))
 
 
@@ -63,7 +66,7 @@ def _with(schedule, *disturbances):
 EFFECTS = ("NoSchedule", "NoSchedule", "NoSchedule", "NoExecute", "PreferNoSchedule")
 
 
-def _taints(schedule, rng):
+def _taints(schedule: Schedule, rng: Random) -> Schedule:
     """Return the schedule with taints that come and go, and pods that go meanwhile."""
     for _ in range(rng.choice((1, 1, 2, 3))):
         seconds = float(rng.choice((0, 0, 1, 5, 20, 60)))
@@ -79,7 +82,7 @@ def _taints(schedule, rng):
     return schedule
 
 
-def _with_template(schedule, pod_spec):
+def _with_template(schedule: Schedule, pod_spec: Raw) -> Schedule:
     first, *rest = schedule.jobs
     template = {"spec": {**first.spec.get("template", {}).get("spec", {}), **pod_spec}}
     return replace(
@@ -90,7 +93,7 @@ def _with_template(schedule, pod_spec):
 # --- edits -------------------------------------------------------------------------------
 
 
-def _selection(schedule, rng):
+def _selection(schedule: Schedule, rng: Random) -> str:
     """Return a selection of nodes in words, see `edits`."""
     names = [node.name for node in schedule.nodes]
     label = rng.choice(("zone=a", "zone=a", "zone=b", "slot=1", "slot=01", ""))
@@ -100,11 +103,11 @@ def _selection(schedule, rng):
     return " ".join(part for part in (label, include, exclude) if part)
 
 
-def _edits(schedule, rng):
+def _edits(schedule: Schedule, rng: Random) -> Schedule:
     """Return the schedule with changes of `spec.nodes`, at times while nobody can act on them."""
     job = schedule.jobs[0]
-    nodes = [replace(node, slot=rng.choice(("1", "01"))) for node in schedule.nodes]
-    schedule = replace(schedule, nodes=tuple(nodes))
+    slots = [replace(node, slot=rng.choice(("1", "01"))) for node in schedule.nodes]
+    schedule = replace(schedule, nodes=tuple(slots))
     if rng.random() < 0.7 and (nodes := selection(_selection(schedule, rng))):
         schedule = replace(
             schedule,
@@ -137,7 +140,7 @@ NODE_SKEWS = (0, 0, 2, 7, 40, 400, 3600, 86400)
 API_SKEWS = (0, 0, 3, 60, 3600)
 
 
-def _clocks(schedule, rng):
+def _clocks(schedule: Schedule, rng: Random) -> Schedule:
     """Return the schedule with clocks of nodes and API servers that differ from the programs'."""
     nodes = [
         replace(node, skew=float(rng.choice((-1, 1)) * rng.choice(NODE_SKEWS)))
@@ -156,7 +159,9 @@ def _clocks(schedule, rng):
 # --- how tasks end and start -------------------------------------------------------------
 
 
-def _with_tasks(schedule, rng, share, adapt):
+def _with_tasks(
+    schedule: Schedule, rng: Random, share: float, adapt: Callable[[Task], Task]
+) -> Schedule:
     nodes = [
         replace(node, tasks=tuple(adapt(t) if rng.random() < share else t for t in node.tasks))
         for node in schedule.nodes
@@ -167,7 +172,7 @@ def _with_tasks(schedule, rng, share, adapt):
 DISRUPTIONS = ("EvictionByEvictionAPI", "EvictionByEvictionAPI", "PreemptionByScheduler")
 
 
-def _endings(schedule, rng):
+def _endings(schedule: Schedule, rng: Random) -> Schedule:
     """Return the schedule with tasks that end on TERM in their own way, and pods that have to."""
     schedule = _with_tasks(
         schedule, rng, 0.7, lambda t: replace(t, on_term=rng.choice(("clean", "clean", "deaf")))
@@ -189,10 +194,10 @@ def _endings(schedule, rng):
     return schedule
 
 
-def _starts(schedule, rng):
+def _starts(schedule: Schedule, rng: Random) -> Schedule:
     """Return the schedule with pods whose task does not start."""
 
-    def late(task):
+    def late(task: Task) -> Task:
         kind = rng.choice(("mount", "init", "reject", "pull"))
         after = 0.0 if kind == "reject" else float(rng.choice((0, 0, 5, 20, 60)))
         return replace(task, kind=kind, after=after, times=rng.choice((1, 3, 99)))
@@ -217,13 +222,13 @@ def _starts(schedule, rng):
 # --- times that users give ---------------------------------------------------------------
 
 
-def _set(schedule, **fields):
+def _set(schedule: Schedule, **fields: Raw | int) -> Schedule:
     """Return the schedule with fields set in the first Job's spec."""
     first, *rest = schedule.jobs
     return replace(schedule, jobs=(replace(first, spec={**first.spec, **fields}), *rest))
 
 
-def _deadlines(schedule, rng):
+def _deadlines(schedule: Schedule, rng: Random) -> Schedule:
     """Return the schedule with deadlines, and with what gives a run its time again."""
     key = schedule.jobs[0].key
     seconds = rng.choice((10, 20, 40))
@@ -244,7 +249,7 @@ def _deadlines(schedule, rng):
     return schedule
 
 
-def _lifetimes(schedule, rng):
+def _lifetimes(schedule: Schedule, rng: Random) -> Schedule:
     """Return the schedule with a time to live, changed meanwhile, and nodes that come and go."""
     key = schedule.jobs[0].key
     if rng.random() < 0.7:
@@ -252,7 +257,7 @@ def _lifetimes(schedule, rng):
     if rng.random() < 0.4:
         policy = {**schedule.jobs[0].spec.get("failurePolicy", {}), "pods": "Delete"}
         schedule = _set(schedule, failurePolicy=policy, backoffLimit=0)
-        fail = {"kind": "fail", "code": 1, "times": 99, "after": 1.0}
+        fail: dict[str, Any] = {"kind": "fail", "code": 1, "times": 99, "after": 1.0}
         schedule = _with_tasks(schedule, rng, 0.3, lambda t: replace(t, **fail))
     for _ in range(rng.choice((0, 1, 1, 2))):
         at = _when(schedule, rng)
@@ -277,7 +282,7 @@ def _lifetimes(schedule, rng):
 RESOURCES = ("jobs", "daemonsets", "pods", "jobreports", "nodes")
 
 
-def _absences(schedule, rng):
+def _absences(schedule: Schedule, rng: Random) -> Schedule:
     """Return the schedule with long absences, long lags, lists that are old, and reboots."""
     for _ in range(rng.choice((1, 1, 2, 3))):
         at, kind = _when(schedule, rng), rng.choice(("crash", "stall", "list_late", "reboot"))
@@ -312,7 +317,7 @@ WRITES = (
 )
 
 
-def _refusals(schedule, rng):
+def _refusals(schedule: Schedule, rng: Random) -> Schedule:
     """Return the schedule with writes that are refused for a while, or for ever."""
     for _ in range(rng.choice((1, 1, 2))):
         who, what = rng.choice(WRITES)
@@ -327,13 +332,13 @@ def _refusals(schedule, rng):
     return schedule
 
 
-def _noise(schedule, rng):
+def _noise(schedule: Schedule, rng: Random) -> Schedule:
     """Return the schedule with tasks that print much, and last lines that never are the same."""
     adapt = _with_tasks(schedule, rng, 0.7, lambda t: replace(t, noise=rng.choice((1, 120, 150))))
     first, *rest = adapt.jobs
     spec = {**first.spec, "results": [{"name": "a"}, {"name": "b"}]}
     if rng.random() < 0.3:
-        fail = {"kind": "fail", "code": 1, "times": 99, "after": 0.2}
+        fail: dict[str, Any] = {"kind": "fail", "code": 1, "times": 99, "after": 0.2}
         adapt = _with_tasks(adapt, rng, 0.3, lambda t: replace(t, **fail))
         spec["failurePolicy"] = {"action": rng.choice(("Continue", "Pause"))}
         spec["backoffLimit"] = 0

@@ -5,13 +5,11 @@ matches `spec.nodes` with one node at a time. `spec.template` and taints are eva
 of the DaemonSet controller (`tests.fakekube.daemon_sets`).
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable
 
 from tests.fakekube import daemon_sets
 from tests.fakekube.daemon_sets import Placement
-
-Raw = Mapping[str, Any]
+from tests.simulation.server import Raw
 
 _NOWHERE = Placement(should_run=False, should_continue=False)
 

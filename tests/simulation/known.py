@@ -9,7 +9,7 @@ import re
 KNOWN: tuple[tuple[str, str, str], ...] = ()
 
 
-def finding_of(invariant, words):
+def finding_of(invariant: str, words: str) -> str:
     """Return the name of the known defect that a violation is one of, "" for none."""
     for name, invariants, pattern in KNOWN:
         if re.fullmatch(invariants, invariant) and re.search(pattern, words):

@@ -9,15 +9,24 @@ containers go on). Not modelled: probes, what sidecars do, trouble of the contai
 pod, image garbage, a kubelet that restarts.
 """
 
+from __future__ import annotations
+
+import asyncio
 from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVarTuple
 
 from daemonset_job.api.names import CONTAINER_NAME
 from tests.simulation.oracle.kept import BLOCKED, REJECTED, SILENT
 from tests.simulation.podstatus import has_init_task, sidecars, task_status, with_containers
 from tests.simulation.schedule import Task
-from tests.simulation.script import LAST_WORDS_SECONDS, write_script
-from tests.simulation.server import PODS, controller_of
+from tests.simulation.script import LAST_WORDS_SECONDS, Script, write_script
+from tests.simulation.server import PODS, Raw, controller_of
 
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+Ts = TypeVarTuple("Ts")
 TURNS_UNKNOWN_SECONDS = 4.0
 # The kubelet's back-off, sped up, and after so many restarts as long as the run: a task that fails
 # for ever is not to keep a run from coming to rest.
@@ -29,33 +38,35 @@ REST_SECONDS = 30.0
 # the end of the container, hides that no more.
 AGAIN = ("ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError", "CreateContainerError")
 AGAIN_LIMIT = 8
+# The log of an instance: from when a line is visible, its timestamp, and the line.
+Log = list[tuple[float, str, bytes]]
 
 
 class Machine:
     """One incarnation of a node: its kubelet, and the pods on it by UID."""
 
-    def __init__(self, world, name, uid, task, skew=0.0):
+    def __init__(self, world: World, name: str, uid: str, task: Task, skew: float = 0.0) -> None:
         self.world = world
         self.skew = skew
         self.name = name
         self.uid = uid
         self.task = task
         # How often the task of each Job, by its key, was started here.
-        self.attempts = Counter()
-        self.rejected = Counter()
+        self.attempts: Counter[str] = Counter()
+        self.rejected: Counter[str] = Counter()
         # Until when a pod here may start by itself, and what follows from that.
         self.starts_by = 0.0
         self.is_up = True
         self.up_since = 0.0
         self.is_gone = False
-        self.pods = {}
-        self._deferred = []
+        self.pods: dict[str, PodRun] = {}
+        self._deferred: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
 
-    def call_later(self, seconds, act, *args):
+    def call_later(self, seconds: float, act: Callable[[*Ts], object], *args: *Ts) -> None:
         """Do something later, once the machine is up, unless it is gone by then."""
         self.world.loop.call_later(seconds, self._do, act, args)
 
-    def _do(self, act, args):
+    def _do(self, act: Callable[..., object], args: tuple[object, ...]) -> None:
         if self.is_gone:
             return
         if self.is_up:
@@ -63,12 +74,12 @@ class Machine:
         else:
             self._deferred.append((act, args))
 
-    def go_down(self):
+    def go_down(self) -> None:
         self.is_up = False
         for run in self.pods.values():
             self.world.oracle.evidence.results.cannot_be_asked(run)
 
-    def come_back(self):
+    def come_back(self) -> None:
         self.is_up, self.up_since = True, self.world.loop.moment
         deferred, self._deferred = self._deferred, []
         delay = 0.0
@@ -76,11 +87,11 @@ class Machine:
             delay += self.lag(0.0, 0.2)
             self.call_later(delay, act, *args)
 
-    def reboot(self, seconds):
+    def reboot(self, seconds: float) -> None:
         """Go down and come back after so long, with all containers ended."""
         self.go_down()
 
-        def boot():
+        def boot() -> None:
             if not self.is_gone and not self.is_up:
                 self.come_back()
                 for run in list(self.pods.values()):
@@ -88,16 +99,16 @@ class Machine:
 
         self.world.loop.call_later(seconds, boot)
 
-    def lag(self, low, high):
+    def lag(self, low: float, high: float) -> float:
         return self.world.lag(f"kubelet/{self.name}", low, high)
 
-    def stamp(self):
+    def stamp(self) -> str:
         """Return API time by this machine's clock."""
         return self.world.clock.stamp(self.skew)
 
     # --- what the API says ---------------------------------------------------------------
 
-    def pod_changed(self, pod):
+    def pod_changed(self, pod: Raw) -> None:
         """Take notice of a pod that is bound to this node, or on its way out."""
         uid = pod["metadata"]["uid"]
         if uid not in self.pods:
@@ -111,18 +122,18 @@ class Machine:
                 run.is_ending = True
                 self.call_later(self.lag(0.05, 1.5), run.terminate)
 
-    def rejects(self, run):
+    def rejects(self, run: PodRun) -> bool:
         """Return whether a pod is one of those that the kubelet rejects."""
         self.rejected[run.plan.key] += 1
         return not run.is_forged and self.rejected[run.plan.key] <= run.task.times
 
-    def evict(self):
+    def evict(self) -> None:
         """Evict the pods, as for want of memory."""
         for run in list(self.pods.values()):
             if run.pod() is not None and not run.is_ending:
                 run.end_for_node("Evicted", 137)
 
-    def shut_down(self):
+    def shut_down(self) -> None:
         """End the pods, as the kubelet does before its machine shuts down."""
         for run in list(self.pods.values()):
             if run.pod() is not None and not run.is_ending:
@@ -132,7 +143,7 @@ class Machine:
 class PodRun:
     """One pod on one machine: the instances of its task container and their logs."""
 
-    def __init__(self, machine, pod):
+    def __init__(self, machine: Machine, pod: Raw) -> None:
         self.machine = machine
         self.world = machine.world
         self.is_forged = not controller_of(pod)
@@ -151,22 +162,22 @@ class PodRun:
         # over from a former machine has none.
         old = task_status(pod)
         self.instance = old.get("restartCount", -1) + 1 if old.get("state") else 0
-        self.logs = {}
-        self.state = {}
-        self.last = {}
-        self.hold = {"waiting": {"reason": "PodInitializing"}}
+        self.logs: dict[int, Log] = {}
+        self.state: Raw = {}
+        self.last: Raw = {}
+        self.hold: Raw = {"waiting": {"reason": "PodInitializing"}}
         # The states of other init containers, by name.
-        self.inits = {}
+        self.inits: dict[str, Raw] = {}
         self.is_at_work_for_ever = False
-        self.waiters = []
+        self.waiters: list[asyncio.Future[None]] = []
 
-    def pod(self):
+    def pod(self) -> Raw | None:
         """Return the pod as the API has it, None if it is gone or another one."""
         return None if self.is_over else self.world.server.now(PODS, self.raw)
 
     # --- life ----------------------------------------------------------------------------
 
-    def admit(self):
+    def admit(self) -> None:
         """Take the pod up: its start time, and the first instance or the image's trouble."""
         if self.pod() is None or self.is_ending:
             return
@@ -200,10 +211,10 @@ class PodRun:
             return
         self.machine.call_later(self.machine.lag(0.05, 1.0), self.start)
 
-    def work(self, reason):
+    def work(self, reason: str) -> None:
         """Have another init container at work: it fails once, and succeeds then."""
         waiting, failed = {"reason": reason}, {"terminated": {"exitCode": 1, "reason": "Error"}}
-        steps = (
+        steps: tuple[tuple[float, Raw, str], ...] = (
             (0.3, {"running": {}}, ""),
             (self.task.after, failed, BLOCKED),
             (2.0, {"running": {}}, ""),
@@ -215,7 +226,7 @@ class PodRun:
             self.machine.call_later(at, self.show, waiting, kind, {"prepare": state})
         self.start_later(at + 0.5)
 
-    def show(self, waiting, kind, inits=None):
+    def show(self, waiting: Raw, kind: str, inits: Mapping[str, Raw] | None = None) -> None:
         """Tell what the task waits for, and in which states other init containers are."""
         if "running" in self.state or self.pod() is None or self.is_ending:
             return
@@ -223,7 +234,7 @@ class PodRun:
         self.world.oracle.patience.shows(self, kind)
         self.write({"waiting": waiting}, last=self.last)
 
-    def create_again(self, instance, count=0):
+    def create_again(self, instance: int, count: int = 0) -> None:
         """Fail to create the container again; between the attempts the kubelet backs off."""
         if self.instance != instance or self.pod() is None or self.is_ending:
             return
@@ -236,12 +247,12 @@ class PodRun:
             self.machine.call_later(1.5, self.show, hidden, BLOCKED)
             self.machine.call_later(3.0 + count, self.create_again, instance, count + 1)
 
-    def start_later(self, seconds):
+    def start_later(self, seconds: float) -> None:
         """Start the task once what keeps it from starting is over."""
         self.machine.starts_by = self.world.loop.moment + seconds + REST_SECONDS
         self.machine.call_later(seconds, self.start)
 
-    def reject(self):
+    def reject(self) -> None:
         """Reject the pod, as the kubelet does with one whose sysctls are not allowed."""
         self.world.oracle.records.allow_failure_of(self)
         pod = self.pod()
@@ -253,9 +264,10 @@ class PodRun:
             "message": 'forbidden sysctl: "net.core.somaxconn" not allowlisted',
             "startTime": self.machine.stamp(),
         }
-        self.world.server.set_status("kubelet", PODS, pod, status)
+        if pod is not None:
+            self.world.server.set_status("kubelet", PODS, pod, status)
 
-    def pull_fails(self, reason):
+    def pull_fails(self, reason: str) -> None:
         if "running" in self.state or "terminated" in self.state or self.is_over:
             return
         self.world.oracle.records.allow_failure_of(self)
@@ -264,7 +276,7 @@ class PodRun:
         if reason == "ErrImagePull":
             self.machine.call_later(1.0, self.pull_fails, "ImagePullBackOff")
 
-    def start(self):
+    def start(self) -> None:
         """Start an instance of the task."""
         if self.pod() is None or self.is_ending:
             return
@@ -296,16 +308,16 @@ class PodRun:
             )
 
     @property
-    def attempts(self):
+    def attempts(self) -> int:
         return self.machine.attempts[self.plan.key]
 
-    def print_lines(self, instance, lines):
+    def print_lines(self, instance: int, lines: tuple[bytes, ...]) -> None:
         """Print lines of an instance that is at work."""
         if self.is_running(instance):
             for line in lines:
                 self.say(line)
 
-    def speak(self, instance, script):
+    def speak(self, instance: int, script: Script) -> None:
         """Print the last words of an instance, its token among them."""
         if not self.is_running(instance):
             return
@@ -316,7 +328,7 @@ class PodRun:
         for line in script.late_lines:
             self.say(line)
 
-    def say(self, text):
+    def say(self, text: bytes) -> None:
         """Write a line to the log: visible soon, and not before those that stand there already."""
         late = self.world.log_delay(self.machine.name) + self.machine.lag(0.0, 0.05)
         log = self.logs[self.instance]
@@ -328,7 +340,7 @@ class PodRun:
         if self.waiters:
             self.world.loop.call_at(visible, self.wake)
 
-    def finish(self, instance, code):
+    def finish(self, instance: int, code: int) -> None:
         """End the instance with an exit code; the kubelet will start the next one."""
         if not self.is_running(instance):
             return
@@ -370,18 +382,18 @@ class PodRun:
             self.machine.call_later(0.2, self.back_off, instance)
         self.machine.call_later(pause, self.restart, instance)
 
-    def show_log(self):
+    def show_log(self) -> None:
         """Make all of the log visible: the runtime tells of an end when the log has all of it."""
         now, log = self.world.loop.moment, self.logs[self.instance]
         log[:] = [(min(visible, now), at, text) for visible, at, text in log]
 
-    def hold_pod(self):
+    def hold_pod(self) -> None:
         """Start the container that holds the pod once its init container has ended well."""
         if self.pod() is not None and not self.is_ending:
             self.hold = {"running": {"startedAt": self.machine.stamp()}}
             self.write(self.state, phase="Running", last={})
 
-    def rebooted(self):
+    def rebooted(self) -> None:
         """Tell that the container died with its machine, and start it again in a new sandbox."""
         pod = self.pod()
         if pod is None or not self.logs:
@@ -406,11 +418,11 @@ class PodRun:
         self.write({"waiting": {"reason": reason}}, last=self.last)
         self.machine.call_later(self.machine.lag(0.1, 1.0), self.start)
 
-    def back_off(self, instance):
+    def back_off(self, instance: int) -> None:
         if self.instance == instance and self.pod() is not None and not self.is_ending:
             self.write({"waiting": {"reason": "CrashLoopBackOff"}}, last=self.last)
 
-    def restart(self, instance):
+    def restart(self, instance: int) -> None:
         if self.instance == instance and self.pod() is not None and not self.is_ending:
             self.instance += 1
             self.logs.pop(self.instance - 2, None)
@@ -418,7 +430,7 @@ class PodRun:
 
     # --- the end -------------------------------------------------------------------------
 
-    def terminate(self):
+    def terminate(self) -> None:
         """Tell the task to end, as the pod is being deleted; its grace period has begun."""
         grace = float(self.raw["spec"].get("terminationGracePeriodSeconds", 30))
         on_term = self.task.on_term if "running" in self.state else ""
@@ -429,7 +441,7 @@ class PodRun:
         else:
             self.end(143)
 
-    def end(self, code):
+    def end(self, code: int) -> None:
         """End the task's container with that code, tell it, and let the object go."""
         if "running" in self.state and self.pod() is not None:
             stamp, began = self.machine.stamp(), self.state["running"]["startedAt"]
@@ -444,20 +456,22 @@ class PodRun:
         else:
             self.remove()
 
-    def remove(self):
+    def remove(self) -> None:
         """Let the object of a pod go whose containers have ended."""
         pod = self.pod()
         self.over()
         if pod is not None:
             self.world.server.remove("kubelet", PODS, self.pod_name, self.namespace)
 
-    def end_for_node(self, reason, code):
+    def end_for_node(self, reason: str, code: int) -> None:
         """End the pod for the sake of the node: its task's container with that code."""
         pod = self.pod()
         if code == 0:
             self.world.oracle.evidence.told_to_end.add(self.pod_uid)
         self.over()
-        status = {**pod.get("status", {}), "phase": "Failed", "reason": reason}
+        if pod is None:
+            return
+        status: dict[str, Any] = {**pod.get("status", {}), "phase": "Failed", "reason": reason}
         status["conditions"] = [
             {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
         ]
@@ -466,10 +480,10 @@ class PodRun:
             self.state = killed
         if "containerStatuses" in status:
             task = self.container_status(self.state, {})
-            status = with_containers(pod, status, task, killed)
+            status = dict(with_containers(pod, status, task, killed))
         self.world.server.set_status("kubelet", PODS, pod, status)
 
-    def over(self):
+    def over(self) -> None:
         """Nothing of this pod runs here any more; its logs are gone."""
         self.is_over = True
         self.world.oracle.evidence.results.became_unreadable(self)
@@ -479,23 +493,25 @@ class PodRun:
 
     # --- telling -------------------------------------------------------------------------
 
-    def is_running(self, instance):
+    def is_running(self, instance: int) -> bool:
         return self.instance == instance and "running" in self.state and not self.is_over
 
-    def wake(self):
+    def wake(self) -> None:
         """Wake the follow streams."""
         waiters, self.waiters = self.waiters, []
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def container_status(self, state, last):
+    def container_status(self, state: Raw, last: Raw) -> Raw:
         status = {"name": CONTAINER_NAME, "state": state, "restartCount": self.instance}
         if last:
             status["lastState"] = last
         return status
 
-    def write(self, state, *, phase="", last=None, started=False):
+    def write(
+        self, state: Raw, *, phase: str = "", last: Raw | None = None, started: bool = False
+    ) -> None:
         """Tell the API the container's state."""
         pod = self.pod()
         if pod is None:
@@ -510,5 +526,5 @@ class PodRun:
             {"name": name, "state": found, "restartCount": 0} for name, found in self.inits.items()
         ]
         task = self.container_status(state, shown)
-        status = with_containers(pod, status, task, self.hold, inits)
-        self.world.server.set_status("kubelet", PODS, pod, status)
+        told = with_containers(pod, status, task, self.hold, inits)
+        self.world.server.set_status("kubelet", PODS, pod, told)

@@ -5,17 +5,33 @@ late, `sinceTime`, `tailLines`, and nodes that do not answer. Streams end with t
 or lose lines (as the kubelet's do on rotation). Not modelled: limits of bytes, partial lines.
 """
 
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import TYPE_CHECKING
+
 from daemonset_job.kube.client.errors import BadRequest, NotFound, Unavailable
 from tests.simulation.server import PODS, node_of
+
+if TYPE_CHECKING:
+    from tests.simulation.kubelet import PodRun
+    from tests.simulation.world import World
 
 
 class Logs:
     """The logs of all pods, as the API server proxies them."""
 
-    def __init__(self, world):
+    def __init__(self, world: World) -> None:
         self._world = world
 
-    def read(self, pod_key, previous, since, tail=None):
+    def read(
+        self,
+        pod_key: tuple[str, str],
+        previous: bool,
+        since: datetime | None,
+        tail: int | None = None,
+    ) -> bytes:
         """Return the bytes of an instance's log that are visible now, its last `tail` lines."""
         run = self._run(pod_key)
         instance = run.instance - 1 if previous else run.instance
@@ -32,7 +48,9 @@ class Logs:
         ]
         return b"".join(lines if tail is None else lines[-tail:])
 
-    async def follow(self, pod_key, since):
+    async def follow(
+        self, pod_key: tuple[str, str], since: datetime | None
+    ) -> AsyncIterator[bytes]:
         """Yield the lines of the current instance as they become visible, until it ends."""
         world = self._world
         run = self._run(pod_key)
@@ -58,7 +76,7 @@ class Logs:
                 world.loop.call_at(max(log[sent][0], now + 0.01), run.wake)
             await waiter
 
-    def _run(self, pod_key):
+    def _run(self, pod_key: tuple[str, str]) -> PodRun:
         world = self._world
         namespace, name = pod_key
         pod = world.server.get(PODS, name, namespace)
@@ -75,9 +93,9 @@ class Logs:
         return run
 
 
-def _line(stamp, text):
+def _line(stamp: str, text: bytes) -> bytes:
     return f"{stamp} ".encode() + text + b"\n"
 
 
-def _is_since(stamp, since):
+def _is_since(stamp: str, since: datetime | None) -> bool:
     return since is None or stamp[:19] >= since.strftime("%Y-%m-%dT%H:%M:%S")

@@ -4,14 +4,20 @@ The real programs run on it unchanged; the models add plain callbacks. Nothing h
 does input or output, so a schedule always runs the same way.
 """
 
+from __future__ import annotations
+
 import asyncio
-from contextvars import copy_context
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context, copy_context
 from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
 from itertools import count
+from typing import TYPE_CHECKING, Any, TypeVarTuple, cast
 
 from daemonset_job.api.times import format_time
 
+Ts = TypeVarTuple("Ts")
 EPOCH = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
@@ -19,18 +25,31 @@ class StandstillError(Exception):
     """Everybody waits for somebody else: no callback is ready and no timer is set."""
 
 
-class _NumberedTask(asyncio.Task):
+class _NumberedTask(asyncio.Task[Any]):
     """A task whose hash is no address: task groups cancel theirs in the order of a set."""
 
-    def __init__(self, coro, loop, number, context):
+    def __init__(
+        self,
+        coro: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
+        loop: VirtualLoop,
+        number: int,
+        context: Context | None,
+    ) -> None:
         self._hash = number
-        super().__init__(coro, loop=loop, context=context)
+        super().__init__(cast("Coroutine[Any, Any, Any]", coro), loop=loop, context=context)
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return self._hash
 
 
-class _Handle:
+if TYPE_CHECKING:
+    # For the types only: at run time it has no base, and is small.
+    _HandleBase = asyncio.TimerHandle
+else:
+    _HandleBase = object
+
+
+class _Handle(_HandleBase):
     """A callback that is to run, unless it is cancelled by then; what asyncio.Handle is, in short.
 
     asyncio's own asks the loop for its debug mode each time, and compares and hashes by its time.
@@ -38,15 +57,17 @@ class _Handle:
 
     __slots__ = ("args", "callback", "context")
 
-    def __init__(self, callback, args, context):
-        self.callback = callback
+    def __init__(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> None:
+        self.callback: Callable[..., object] | None = callback
         self.args = args
         self.context = copy_context() if context is None else context
 
-    def cancel(self):
-        self.callback = self.args = None
+    def cancel(self) -> None:
+        self.callback, self.args = None, ()
 
-    def cancelled(self):
+    def cancelled(self) -> bool:
         return self.callback is None
 
 
@@ -56,39 +77,63 @@ class VirtualLoop(asyncio.BaseEventLoop):
     Timers that are due at one moment run in the order in which they were set.
     """
 
-    def __init__(self):
+    # Attributes of the base that its type stubs do not name.
+    _ready: deque[_Handle]
+    _scheduled: list[tuple[float, int, _Handle]]
+    _stopping: bool
+
+    def __init__(self) -> None:
         super().__init__()
         self.moment = 0.0
         self._number = count()
         self.set_task_factory(self._make_task)
 
-    def _make_task(self, _loop, coro, context=None):
+    def _make_task(
+        self,
+        _loop: asyncio.AbstractEventLoop,
+        coro: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
+        context: Context | None = None,
+    ) -> _NumberedTask:
         return _NumberedTask(coro, self, next(self._number), context)
 
-    def time(self):
+    def time(self) -> float:
         return self.moment
 
-    def get_debug(self):
+    def get_debug(self) -> bool:
         return False
 
-    def call_soon(self, callback, *args, context=None):
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> _Handle:
         handle = _Handle(callback, args, context)
         self._ready.append(handle)
         return handle
 
     call_soon_threadsafe = call_soon  # there is one thread
 
-    def call_later(self, delay, callback, *args, context=None):
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> _Handle:
         handle = _Handle(callback, args, context)
         heappush(self._scheduled, (self.moment + delay, next(self._number), handle))
         return handle
 
-    def call_at(self, when, callback, *args, context=None):
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> _Handle:
         handle = _Handle(callback, args, context)
         heappush(self._scheduled, (when, next(self._number), handle))
         return handle
 
-    def _run_once(self):
+    def _run_once(self) -> None:
         ready, timers = self._ready, self._scheduled
         while not self._stopping:
             if ready:
@@ -114,33 +159,33 @@ class VirtualLoop(asyncio.BaseEventLoop):
                     words = f"Exception in callback {callback!r}"
                     self.call_exception_handler({"message": words, "exception": error})
 
-    def _process_events(self, event_list):
+    def _process_events(self, event_list: object) -> None:
         pass
 
-    def _write_to_self(self):
+    def _write_to_self(self) -> None:
         pass
 
 
 class SimClock:
     """`runtime.clock.Clock` of a virtual loop, and API time as text; remembers the last answer."""
 
-    def __init__(self, loop):
+    def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
         self._at = -1.0
         self._now = EPOCH
         self._second = -1
         self._stamp = ""
 
-    def monotonic(self):
+    def monotonic(self) -> float:
         return self._loop.moment
 
-    def now(self):
+    def now(self) -> datetime:
         if self._at != self._loop.moment:
             self._at = self._loop.moment
             self._now = EPOCH + timedelta(seconds=self._at)
         return self._now
 
-    def stamp(self, skew=0.0):
+    def stamp(self, skew: float = 0.0) -> str:
         """Return API time in whole seconds, of a clock that is so many seconds ahead."""
         if skew:
             return format_time(EPOCH + timedelta(seconds=int(self._loop.moment + skew)))
@@ -149,7 +194,7 @@ class SimClock:
             self._stamp = format_time(EPOCH + timedelta(seconds=self._second))
         return self._stamp
 
-    def log_stamp(self, skew=0.0):
+    def log_stamp(self, skew: float = 0.0) -> str:
         """Return the kubelet's time in a log line: nine digits of fraction."""
         micros = int((self._loop.moment + skew) * 1e6)
         moment = EPOCH + timedelta(microseconds=micros)

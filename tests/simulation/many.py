@@ -8,6 +8,7 @@ import gc
 import multiprocessing
 import signal
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -27,13 +28,13 @@ class Findings:
 
     count: int = 0
     steps: int = 0
-    kinds: Counter = field(default_factory=Counter)
-    known: Counter = field(default_factory=Counter)
-    excused: Counter = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
+    known: Counter[str] = field(default_factory=Counter)
+    excused: Counter[str] = field(default_factory=Counter)
     failures: list[int] = field(default_factory=list)
     known_seeds: dict[str, list[int]] = field(default_factory=dict)
 
-    def add(self, other):
+    def add(self, other: "Findings") -> None:
         """Take in what became of the next range."""
         self.count += other.count
         self.steps += other.steps
@@ -45,7 +46,14 @@ class Findings:
             self.known_seeds.setdefault(name, []).extend(seeds)
 
 
-def run_many(seeds, *, workers, keeps_going, is_strict=False, block=BLOCK_SEEDS):
+def run_many(
+    seeds: range,
+    *,
+    workers: int,
+    keeps_going: bool,
+    is_strict: bool = False,
+    block: int = BLOCK_SEEDS,
+) -> Iterator[Findings]:
     """Yield the findings of one block of seeds after the other, to the first failure if so asked.
 
     `is_strict`: known defects are failures as well.
@@ -61,7 +69,7 @@ def run_many(seeds, *, workers, keeps_going, is_strict=False, block=BLOCK_SEEDS)
         yield from _up_to_failure(pool.imap(run, blocks), keeps_going)
 
 
-def _begin():
+def _begin() -> None:
     """Make a process ready to work: Ctrl-C is for the one that everybody works for."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # The modules stay; what a run leaves behind is all in cycles, and few times is often enough.
@@ -69,14 +77,14 @@ def _begin():
     gc.set_threshold(_COLLECTED_AFTER)
 
 
-def _up_to_failure(results, keeps_going):
+def _up_to_failure(results: Iterable[Findings], keeps_going: bool) -> Iterator[Findings]:
     for findings in results:
         yield findings
         if findings.failures and not keeps_going:
             return
 
 
-def _run_block(seeds, *, keeps_going, is_strict):
+def _run_block(seeds: range, *, keeps_going: bool, is_strict: bool) -> Findings:
     if is_strict:
         known.KNOWN = ()
     found = Findings()

@@ -3,16 +3,23 @@
 Each is a context manager that breaks the code under test in one place while its block runs.
 """
 
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from datetime import datetime
+from typing import Any
 from unittest.mock import patch
 
+from daemonset_job.api.job import Condition, Job
+from daemonset_job.api.objects import DaemonSet, Pod
+from daemonset_job.api.report import Evidence, JobReport, NodeRecord
 from daemonset_job.api.states import NodeState
-from daemonset_job.kube.client.resource import JOBS
+from daemonset_job.api.times import format_time
+from daemonset_job.kube.client.resource import JOBS, Resource
 from job_controller import reconciler
 from job_controller.actions.pods import PodActions
 from job_controller.core import decide as decision
-from job_controller.core.plan import RemoveSchedulingGates, WriteStatus
+from job_controller.core.plan import Plan, RemoveSchedulingGates, WriteStatus
 from job_controller.core.render import job_status as status
 from job_controller.core.settings import Timeouts
 from job_controller.core.state import first_seen as sightings
@@ -23,26 +30,40 @@ from job_controller.core.state import node_timeouts as timeouts
 from job_controller.core.state import run_state as verdict
 from job_controller.core.state.absence import Absence
 from job_controller.core.state.causes import has_started
+from job_controller.core.state.first_seen import Fact, ObservedObjects, Sightings
+from job_controller.core.state.node_context import NodeInputs, RunContext
+from job_controller.core.state.node_counts import NodeCounts
+from job_controller.core.state.node_exits import task_failure
+from job_controller.core.state.node_state import NodeAssessment
 from job_controller.core.state.run_state import RunOutcome, RunState
+from job_controller.core.state.snapshot import Snapshot, merge_evidence
 from terminator import completion, node_count
 from terminator import reconciler as terminator
-from terminator.ledger import writer
+from terminator.caches import Caches
+from terminator.ledger import assignment, writer
 from terminator.logs import read_policy, tail_read
+from terminator.logs.tail_read import Findings
 from tests.simulation.client import Client
+from tests.simulation.process import Decide
+from tests.simulation.server import Raw
 
+# A defect, for as long as its block runs.
+Mutant = Callable[[], AbstractContextManager[None]]
+# What fails a node, if anything does, and when to look again.
+NodeFailure = tuple[NodeRecord | None, datetime | None]
 # A defect of `decide` as a whole, for whoever runs the schedule to hand in.
-DECIDE = {}
-_LEDGER = {}
+DECIDE: dict[str, Decide] = {}
+_LEDGER: dict[str, Evidence] = {}
 
 
 @contextmanager
-def opens_completed():
+def opens_completed() -> Iterator[None]:
     """Gates are opened for completed nodes too, whatever the ledger says."""
 
-    def due(snapshot, tally_, run):
+    def due(snapshot: Snapshot, tally_: NodeCounts, run: RunState) -> tuple[Pod, ...]:
         return tuple(n.pod for n in tally_.nodes.values() if n.pod.is_gated)
 
-    async def unread(self, job):
+    async def unread(self: PodActions, job: Job) -> dict[str, str]:
         return {}
 
     with (
@@ -53,10 +74,10 @@ def opens_completed():
 
 
 @contextmanager
-def trusts_the_cache():
+def trusts_the_cache() -> Iterator[None]:
     """Gates are opened on the cached ledger, without reading it afresh."""
 
-    async def unread(self, job):
+    async def unread(self: PodActions, job: Job) -> dict[str, str]:
         return {}
 
     with patch.object(PodActions, "_completed_nodes", unread):
@@ -64,11 +85,11 @@ def trusts_the_cache():
 
 
 @contextmanager
-def complete_early():
+def complete_early() -> Iterator[None]:
     """The run is complete when one node is still at work."""
-    real = decision.evaluate_run
+    real = verdict.evaluate_run
 
-    def evaluate_run(snapshot, tally_, now):
+    def evaluate_run(snapshot: Snapshot, tally_: NodeCounts, now: datetime) -> RunState:
         if tally_.is_exact and len(tally_.names(NodeState.COMPLETED)) >= max(tally_.desired - 1, 1):
             return RunState(RunOutcome.SUCCEEDED, "AllNodesCompleted", "nearly")
         return real(snapshot, tally_, now)
@@ -78,29 +99,29 @@ def complete_early():
 
 
 @contextmanager
-def never_gates():
+def never_gates() -> Iterator[None]:
     """The gate never goes up."""
     with patch.object(decision, "should_gate_new_pods", lambda *_: False):
         yield
 
 
 @contextmanager
-def counts_by_name():
+def counts_by_name() -> Iterator[None]:
     """Both counts know nodes by name: a new node of an old name has the old one's evidence."""
-    real = tally.assess_node
+    real = judge.assess_node
 
-    def blind(context, inputs):
+    def blind(context: RunContext, inputs: NodeInputs) -> NodeAssessment:
         ledger_ = _LEDGER.get(inputs.node.name)
         return real(context, replace(inputs, evidence=ledger_ or inputs.evidence))
 
-    real_take = decision.count_nodes
+    real_take = tally.count_nodes
 
-    def take(snapshot, now):
+    def take(snapshot: Snapshot, now: datetime) -> NodeCounts:
         _LEDGER.clear()
-        _LEDGER.update(tally.merge_evidence(snapshot))
+        _LEDGER.update(merge_evidence(snapshot))
         return real_take(snapshot, now)
 
-    def is_completed(name, snapshot):
+    def is_completed(name: str, snapshot: node_count.Snapshot) -> bool:
         entry = snapshot.ledger.get(name)
         return entry is not None and entry.is_completed
 
@@ -114,10 +135,10 @@ def counts_by_name():
 
 
 @contextmanager
-def no_grace():
+def no_grace() -> Iterator[None]:
     """A task that ends is judged by its exit at once, and at its first."""
 
-    def failure(context, record, inputs):
+    def failure(context: RunContext, record: NodeRecord, inputs: NodeInputs) -> NodeFailure:
         container = inputs.pod.container
         if container is not None and container.state == "terminated":
             return replace(
@@ -130,24 +151,24 @@ def no_grace():
 
 
 @contextmanager
-def always_moves():
+def always_moves() -> Iterator[None]:
     """lastTransitionTime moves with every write, and there is always something to write."""
     real = status.set_conditions
 
-    def restless(job, changes, now):
+    def restless(job: Job, changes: Sequence[Condition], now: datetime) -> list[Raw]:
         found = real(job, changes, now)
-        return [{**c, "lastTransitionTime": status.format_time(now)} for c in found]
+        return [{**c, "lastTransitionTime": format_time(now)} for c in found]
 
     with patch.object(status, "set_conditions", restless):
         yield
 
 
 @contextmanager
-def writes_idly():
+def writes_idly() -> Iterator[None]:
     """Every pass writes the status, changed or not."""
     real = decision.decide
 
-    def decide(snapshot, now):
+    def decide(snapshot: Snapshot, now: datetime) -> Plan:
         plan = real(snapshot, now)
         if any(isinstance(action, WriteStatus) for action in plan.actions):
             return plan
@@ -158,11 +179,16 @@ def writes_idly():
 
 
 @contextmanager
-def forgets_evidence():
+def forgets_evidence() -> Iterator[None]:
     """What could not be written is forgotten."""
     real = writer.Ledger._write
 
-    async def write(self, book, report, entries):
+    async def write(
+        self: writer.Ledger,
+        book: writer._RunBuffer,
+        report: JobReport,
+        entries: Mapping[str, Evidence],
+    ) -> None:
         try:
             await real(self, book, report, entries)
         finally:
@@ -174,28 +200,28 @@ def forgets_evidence():
 
 
 @contextmanager
-def believes_labels():
+def believes_labels() -> Iterator[None]:
     """Pods count by their labels: a forged one's token is taken for its node's."""
 
-    def owned(job, daemon_set, pods):
+    def owned(job: Job, daemon_set: DaemonSet | None, pods: Iterable[Pod]) -> list[Pod]:
         return list(pods)
 
-    def pods_of(self, daemon_set):
+    def pods_of(self: Caches, daemon_set: DaemonSet) -> Iterable[Pod]:
         return self._pods.store.values()
 
     with (
         patch.object(terminator, "owned_pods", owned),
-        patch.object(terminator.Caches, "pods_of", pods_of),
+        patch.object(Caches, "pods_of", pods_of),
     ):
         yield
 
 
 @contextmanager
-def no_timers():
+def no_timers() -> Iterator[None]:
     """Nothing is looked at again because time has passed."""
     real = decision.decide
 
-    def decide(snapshot, now):
+    def decide(snapshot: Snapshot, now: datetime) -> Plan:
         return replace(real(snapshot, now), requeue_after=None)
 
     with patch.dict(DECIDE, decide=decide):
@@ -203,11 +229,11 @@ def no_timers():
 
 
 @contextmanager
-def ignores_the_past():
+def ignores_the_past() -> Iterator[None]:
     """The log of the instance before a restart is never read."""
     real = read_policy.LogReadState._step_running
 
-    def step(self, now):
+    def step(self: read_policy.LogReadState, now: float) -> read_policy.Step:
         self._previous_read = self._instance
         return real(self, now)
 
@@ -216,11 +242,11 @@ def ignores_the_past():
 
 
 @contextmanager
-def never_opens():
+def never_opens() -> Iterator[None]:
     """No gate is ever opened."""
     real = decision.decide
 
-    def decide(snapshot, now):
+    def decide(snapshot: Snapshot, now: datetime) -> Plan:
         plan = real(snapshot, now)
         actions = tuple(a for a in plan.actions if not isinstance(a, RemoveSchedulingGates))
         return replace(plan, actions=actions)
@@ -230,10 +256,10 @@ def never_opens():
 
 
 @contextmanager
-def exits_anyhow():
+def exits_anyhow() -> Iterator[None]:
     """In mode Exit a task that has ended completes its node, whatever its exit code."""
 
-    def has_ended(pod):
+    def has_ended(pod: Pod) -> bool:
         return pod.container is not None and pod.container.state == "terminated"
 
     with patch.object(terminator, "has_succeeded", has_ended):
@@ -241,11 +267,11 @@ def exits_anyhow():
 
 
 @contextmanager
-def mixes_results():
+def mixes_results() -> Iterator[None]:
     """All nodes that are entered together get the results of the first of them."""
-    real = writer.build_patch
+    real = assignment.build_patch
 
-    def mixed(report, entries):
+    def mixed(report: JobReport, entries: Mapping[str, Evidence]) -> Raw:
         results = entries[min(entries)].results
         return real(report, {n: replace(e, results=results) for n, e in entries.items()})
 
@@ -254,11 +280,11 @@ def mixes_results():
 
 
 @contextmanager
-def forgets_results():
+def forgets_results() -> Iterator[None]:
     """A node's results are left behind when it is entered."""
-    real = terminator.log_evidence
+    real = assignment.log_evidence
 
-    def without(pod, *about, **how):
+    def without(pod: Pod, *about: Any, **how: Any) -> Evidence | None:
         evidence = real(pod, *about, **how)
         return replace(evidence, results={}) if evidence is not None else None
 
@@ -267,10 +293,10 @@ def forgets_results():
 
 
 @contextmanager
-def overlooks_gaps():
+def overlooks_gaps() -> Iterator[None]:
     """A result is kept though lines that were printed after it were not seen."""
 
-    def keep(self, timestamp):
+    def keep(self: Findings, timestamp: str) -> None:
         pass
 
     with (
@@ -281,11 +307,11 @@ def overlooks_gaps():
 
 
 @contextmanager
-def mixes_starts():
+def mixes_starts() -> Iterator[None]:
     """What a start of the task has printed is told of the next one too."""
     real = read_policy.LogReadState._new_instance
 
-    def new_instance(self, restart_count):
+    def new_instance(self: read_policy.LogReadState, restart_count: int) -> None:
         real(self, restart_count)
         self.log.findings.results.update(self.previous_log.findings.results)
 
@@ -294,10 +320,12 @@ def mixes_starts():
 
 
 @contextmanager
-def enters_twice():
+def enters_twice() -> Iterator[None]:
     """Evidence is entered in every shard that lacks it."""
 
-    def assign_to_shards(pending, shards, *_limit, **_how):
+    def assign_to_shards(
+        pending: Mapping[str, Evidence], shards: Iterable[JobReport], *_limit: int, **_how: object
+    ) -> dict[str, dict[str, Evidence]]:
         plans = {
             report.name: {n: e for n, e in pending.items() if n not in report.evidence}
             for report in shards
@@ -309,70 +337,70 @@ def enters_twice():
 
 
 @contextmanager
-def believes_names():
+def believes_names() -> Iterator[None]:
     """The DaemonSet of a Job is any of its name, whatever its namespace and owner."""
 
-    def daemon_set_of(self, job):
+    def daemon_set_of(self: Caches, job: Job) -> DaemonSet | None:
         found = (d for d in self._daemon_sets.store if d.name == job.daemon_set_name)
         return next(found, None)
 
-    def owned(job, daemon_set, pods):
+    def owned(job: Job, daemon_set: DaemonSet | None, pods: Iterable[Pod]) -> list[Pod]:
         return list(pods)
 
     with (
         patch.object(terminator, "owned_pods", owned),
-        patch.object(terminator.Caches, "daemon_set_of", daemon_set_of),
+        patch.object(Caches, "daemon_set_of", daemon_set_of),
     ):
         yield
 
 
 @contextmanager
-def ignores_refusals():
+def ignores_refusals() -> Iterator[None]:
     """A node that printed the failure token is given more time."""
 
-    def failure(context, record, inputs):
+    def failure(context: RunContext, record: NodeRecord, inputs: NodeInputs) -> NodeFailure:
         evidence = inputs.evidence
         if evidence is not None and evidence.failed_at:
             return None, None
         return real(context, record, inputs)
 
-    real = judge.task_failure
+    real = task_failure
     with patch.object(judge, "task_failure", failure):
         yield
 
 
 @contextmanager
-def pauses_early():
+def pauses_early() -> Iterator[None]:
     """A run is called paused as soon as it should be."""
 
-    def take(snapshot, now):
+    def take(snapshot: Snapshot, now: datetime) -> NodeCounts:
         return replace(real(snapshot, now), new_pods_are_gated=True)
 
-    real = decision.count_nodes
+    real = tally.count_nodes
     with patch.object(decision, "count_nodes", take):
         yield
 
 
 @contextmanager
-def ignores_deadlines():
+def ignores_deadlines() -> Iterator[None]:
     """A run never fails by its deadline."""
     with patch.object(verdict, "deadline", lambda *_: None):
         yield
 
 
 @contextmanager
-def ignores_lifetimes():
+def ignores_lifetimes() -> Iterator[None]:
     """A Job that has ended goes at once, whatever its time to live."""
     with patch.object(completion, "_decide_by_ttl", lambda *_: completion.DeletionDecision()):
         yield
 
 
 @contextmanager
-def forgets_generations():
+def forgets_generations() -> Iterator[None]:
     """The status says for ever that the first spec was observed."""
-    real = decision.next_status
+    real = status.next_status
 
-    def next_status(job, *rest, **words):
+    def next_status(job: Job, *rest: Any, **words: Any) -> Raw:
         found = real(job, *rest, **words)
         return {**found, "observedGeneration": job.status.get("observedGeneration", 1)}
 
@@ -381,11 +409,11 @@ def forgets_generations():
 
 
 @contextmanager
-def never_gives_up():
+def never_gives_up() -> Iterator[None]:
     """A task that cannot be started is given all the time there is."""
-    real = judge.timeout_failure
+    real = timeouts.timeout_failure
 
-    def late(context, record, pod):
+    def late(context: RunContext, record: NodeRecord, pod: NodeInputs) -> NodeFailure:
         return real(
             replace(context, timeouts=Timeouts(1e6, context.timeouts.unreachable_seconds)),
             record,
@@ -397,7 +425,7 @@ def never_gives_up():
 
 
 @contextmanager
-def forgets_the_absent():
+def forgets_the_absent() -> Iterator[None]:
     """A node whose pod has gone is wanted only if the DaemonSet controller counts it."""
     with (
         patch.object(tally, "find_absence", lambda *_: Absence()),
@@ -407,10 +435,10 @@ def forgets_the_absent():
 
 
 @contextmanager
-def waits_for_restarts():
+def waits_for_restarts() -> Iterator[None]:
     """A task that has been started is started again, whatever its container waits for."""
 
-    def is_start_pending(pod):
+    def is_start_pending(pod: Pod) -> bool:
         return not has_started(pod)
 
     with (
@@ -421,12 +449,12 @@ def waits_for_restarts():
 
 
 @contextmanager
-def counts_slow_pulls():
+def counts_slow_pulls() -> Iterator[None]:
     """What keeps a task from starting has done so from when its pod was silent."""
     real = sightings.update_sightings
 
-    def look(before, *rest):
-        after = real(before, *rest)
+    def look(before: Sightings, observed_: ObservedObjects, now: datetime) -> Sightings:
+        after = real(before, observed_, now)
         for fact in [found for found in after if found.kind == sightings.BLOCKED]:
             silent = before.get(fact._replace(kind=sightings.UNEXPLAINED))
             if silent is not None and silent.first < after[fact].first:
@@ -438,11 +466,11 @@ def counts_slow_pulls():
 
 
 @contextmanager
-def _not_starting(adapt):
+def _not_starting(adapt: Callable[..., tuple[Any, ...]]) -> Iterator[None]:
     """What keeps a task from starting is found with other arguments."""
     real = sightings.not_starting
 
-    def not_starting(*about):
+    def not_starting(*about: Any) -> Fact | None:
         return real(*adapt(*about))
 
     with (
@@ -453,25 +481,25 @@ def _not_starting(adapt):
 
 
 @contextmanager
-def counts_absences():
+def counts_absences() -> Iterator[None]:
     """The time counts in which a node is not Ready."""
     with _not_starting(lambda node, *rest: (replace(node, ready=True), *rest)):
         yield
 
 
 @contextmanager
-def counts_former_tries():
+def counts_former_tries() -> Iterator[None]:
     """The time before a retry counts."""
     with _not_starting(lambda node, pod, _retry, seen: (node, pod, "", seen)):
         yield
 
 
 @contextmanager
-def pardons_rejections():
+def pardons_rejections() -> Iterator[None]:
     """Rejections are forgotten with each pod that waits at its gate."""
     real = sightings.update_sightings
 
-    def look(before, scene, now):
+    def look(before: Sightings, scene: ObservedObjects, now: datetime) -> Sightings:
         gated = {pod.node_name for pod in scene.pods.values() if pod.is_gated}
         uids = {node.uid for name, node in scene.nodes.items() if name in gated}
         kept = {f: s for f, s in before.items() if f.kind != "rejected" or f.uid not in uids}
@@ -482,14 +510,20 @@ def pardons_rejections():
 
 
 @contextmanager
-def forgets_versions():
+def forgets_versions() -> Iterator[None]:
     """A Job's deletion names its UID alone, and not the version that was counted.
 
     A schedule of its own shows it, see test_simulation: drawn ones do so too rarely.
     """
     real = Client.delete
 
-    async def delete(self, resource, *where, resource_version=None, **how):
+    async def delete(
+        self: Client,
+        resource: Resource,
+        *where: str,
+        resource_version: str | None = None,
+        **how: Any,
+    ) -> Raw:
         version = None if resource == JOBS else resource_version
         return await real(self, resource, *where, resource_version=version, **how)
 
@@ -497,7 +531,7 @@ def forgets_versions():
         yield
 
 
-MUTANTS = {
+MUTANTS: dict[str, Mutant] = {
     mutant.__name__: mutant
     for mutant in (
         opens_completed,

@@ -7,15 +7,22 @@ There is one process of each kind at a time. A new one starts with empty memory 
 crash ends the client first and the tasks next, so nothing is cleaned up in the API.
 """
 
+from __future__ import annotations
+
 import asyncio
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, cast
 from unittest.mock import patch
 
 from daemonset_job.api.names import LABEL_MANAGED, LABEL_MANAGED_VALUE
+from daemonset_job.informers.informers import SharedInformers
 from job_controller import main, reconciler
 from job_controller.config import Config as ControllerConfig
-from job_controller.core.plan import WriteReportStatus, WriteStatus
+from job_controller.core.plan import Plan, WriteReportStatus, WriteStatus
 from job_controller.core.render import report_status as report
+from job_controller.core.state.snapshot import Snapshot
 from terminator.config import Config as TerminatorConfig
 from terminator.ledger import writer
 from terminator.scope import NamespaceScope
@@ -23,6 +30,15 @@ from tests.simulation.client import Client
 from tests.simulation.feed import Feed
 from tests.simulation.quick import NOTHING, quick
 
+if TYPE_CHECKING:
+    from daemonset_job.kube.client.client import KubeClient
+    from daemonset_job.kube.recorder import EventRecorder
+    from job_controller.metrics import Metrics
+    from terminator.metrics import Metrics as TerminatorMetrics
+    from tests.simulation.world import World
+
+# What decides, or a mutant of it.
+Decide = Callable[[Snapshot, datetime], Plan]
 MANAGED = {LABEL_MANAGED: LABEL_MANAGED_VALUE}
 # Shorter than the defaults, so that a run in trouble comes to rest sooner.
 POD_START_TIMEOUT_SECONDS = 30.0
@@ -35,15 +51,15 @@ class Process:
 
     name = ""
 
-    def __init__(self, world):
+    def __init__(self, world: World) -> None:
         self._world = world
         self.is_up = False
         self.started_at = 0.0
-        self.client = None
-        self.feeds = {}
-        self._task = None
+        self.client: Client | None = None
+        self.feeds: dict[str, Feed] = {}
+        self._task: asyncio.Task[None] | None = None
 
-    def start(self):
+    def start(self) -> None:
         """Start with nothing in memory."""
         if self.is_up or self._world.is_over:
             return
@@ -54,27 +70,29 @@ class Process:
         self.feeds = {}
         self._task = self._world.loop.create_task(self._run(self.client))
 
-    def crash(self, seconds):
+    def crash(self, seconds: float) -> None:
         """End at once, and come back after so long."""
         if not self.is_up:
             return
         self.is_up = False
         self._world.note(self.name, "crashes")
         self._world.expect_delay(self.name, seconds)
-        self.client.is_dead = True
+        if self.client is not None:
+            self.client.is_dead = True
         self._end()
         self._world.loop.call_later(seconds, self.start)
 
-    def stop(self, seconds):
+    def stop(self, seconds: float) -> None:
         """End as on SIGTERM, with time to tidy up, and come back after so long."""
         self.crash(seconds)
 
-    def _end(self):
+    def _end(self) -> None:
         for feed in self.feeds.values():
             feed.close()
-        self._task.cancel()
+        if self._task is not None:
+            self._task.cancel()
 
-    async def _run(self, client):
+    async def _run(self, client: Client) -> None:
         try:
             await self._main(client)
         except asyncio.CancelledError:
@@ -82,16 +100,16 @@ class Process:
         except BaseException as error:  # noqa: BLE001 - whatever it is, it is a finding
             self._world.oracle.violate("process", f"{self.name} died: {error!r}")
 
-    async def _main(self, client):
+    async def _main(self, client: Client) -> None:
         raise NotImplementedError
 
-    def _follow(self, caches):
+    def _follow(self, caches: SharedInformers) -> None:
         for plural, (reflector,) in caches.reflectors().items():
             labels = MANAGED if plural in {"daemonsets", "pods"} else None
             feed = self.feeds[plural] = Feed(self._world, self, plural, reflector, labels)
             self._world.server.feeds[plural].append(feed)
 
-    def cached(self, plural, name, namespace):
+    def cached(self, plural: str, name: str, namespace: str) -> Any:
         """Return what this process knows of an object, None for nothing."""
         feed = self.feeds.get(plural)
         return feed.reflector.store.get((namespace, name)) if feed is not None else None
@@ -102,11 +120,11 @@ class ControllerProcess(Process):
 
     name = "controller"
 
-    def __init__(self, world):
+    def __init__(self, world: World) -> None:
         super().__init__(world)
-        self.controller = None
+        self.controller: main.Controller | None = None
 
-    async def _main(self, client):
+    async def _main(self, client: Client) -> None:
         config = ControllerConfig(
             lease_namespace="",
             workers=2,
@@ -114,13 +132,17 @@ class ControllerProcess(Process):
             node_unreachable_grace_period_seconds=NODE_UNREACHABLE_GRACE_PERIOD_SECONDS,
         )
         controller = self.controller = main.Controller(
-            client, config, NOTHING, clock=self._world.clock, events=NOTHING
+            cast("KubeClient", client),
+            config,
+            cast("Metrics", NOTHING),
+            clock=self._world.clock,
+            events=cast("EventRecorder", NOTHING),
         )
         self._follow(controller.caches)
         await controller.run_leader_election()
 
     @property
-    def expects_something(self):
+    def expects_something(self) -> bool:
         """Whether a write of its own is yet to be seen by its caches."""
         return bool(self.is_up and self.controller and self.controller.written)
 
@@ -130,20 +152,25 @@ class TerminatorProcess(Process):
 
     name = "terminator"
 
-    def __init__(self, world):
+    def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._scope = None
+        self._scope: NamespaceScope | None = None
 
-    async def _main(self, client):
+    async def _main(self, client: Client) -> None:
         config = TerminatorConfig(
             resync_period=RESYNC_SECONDS, max_streams=self._world.schedule.streams, short_reads=4
         )
-        scope = self._scope = NamespaceScope(client, self._world.clock, NOTHING, lambda: config)
+        scope = self._scope = NamespaceScope(
+            cast("KubeClient", client),
+            self._world.clock,
+            cast("TerminatorMetrics", NOTHING),
+            lambda: config,
+        )
         self._follow(scope.caches)
         await scope.caches.wait_synced()
         await scope.lead()
 
-    def stop(self, seconds):
+    def stop(self, seconds: float) -> None:
         if not self.is_up:
             return
         self.is_up = False
@@ -152,9 +179,10 @@ class TerminatorProcess(Process):
         if self._scope is not None:
             self._scope.is_stopping = True
         self._end()
-        self._world.loop.create_task(self._restart(self.client, self._task, seconds))
+        if self.client is not None and self._task is not None:
+            self._world.loop.create_task(self._restart(self.client, self._task, seconds))
 
-    async def _restart(self, client, task, seconds):
+    async def _restart(self, client: Client, task: asyncio.Task[None], seconds: float) -> None:
         with suppress(asyncio.CancelledError):
             await asyncio.wait({task})
         client.is_dead = True
@@ -163,14 +191,14 @@ class TerminatorProcess(Process):
 
 
 @contextmanager
-def virtual(world, decide):
+def virtual(world: World, decide: Decide) -> Iterator[None]:
     """Put a `decide` that notes what it is asked in place of the core's.
 
     Only while the block runs: the modules belong to other tests as well. Both programs put as many
     nodes into a shard as the schedule says.
     """
 
-    def deciding(snapshot, now):
+    def deciding(snapshot: Snapshot, now: datetime) -> Plan:
         if not snapshot.daemon_set_refusal:  # else it decides anew on what it gathered before
             world.decided_at[snapshot.job.uid] = world.loop.moment
         plan = decide(snapshot, now)

@@ -5,33 +5,45 @@ answers are cached for one run, by the identity of the raw object that they are 
 model's server never changes an object that it has stored.
 """
 
+from __future__ import annotations
+
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from types import ModuleType
+from typing import Any, Self
 
 from loguru import logger
 
 from daemonset_job.api import job as jobs
+from daemonset_job.api.job import Job
 from job_controller.core import decide as decision
 from job_controller.core.render import report_status as report
+from job_controller.core.settings import Settings
 from job_controller.core.state import desired_count
 from terminator import node_count
+
+# A module, a name in it, and what stands there during a run.
+Replacement = tuple[ModuleType, str, Any]
+# By the arguments of a function: the objects and the values that its answer depends on.
+Key = Callable[..., tuple[tuple[Any, ...], tuple[Any, ...]]]
 
 
 class Nothing:
     """Takes any call and any attribute: loggers, metrics and events that nobody looks at."""
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Nothing:
         setattr(self, name, self)  # found without a call the next time
         return self
 
-    def __call__(self, *_args, **_kwargs):
+    def __call__(self, *_args: object, **_kwargs: object) -> Nothing:
         return self
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_error):
+    def __exit__(self, *_error: object) -> None:
         return None
 
 
@@ -45,7 +57,7 @@ class _NoId:
 
 
 @contextmanager
-def quick():
+def quick() -> Iterator[None]:
     """Have the product's loggers say nothing and its pure functions remember, for one run."""
     patches = [*_quiet(), *_remembering()]
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]
@@ -58,9 +70,9 @@ def quick():
             setattr(owner, name, value)
 
 
-def _quiet():
+def _quiet() -> list[Replacement]:
     """Return what stands in for that of the product's modules which only serves its logs."""
-    found = []
+    found: list[Replacement] = []
     for module in _modules():
         if vars(module).get("logger") is logger:
             found.append((module, "logger", NOTHING))
@@ -70,7 +82,7 @@ def _quiet():
 
 
 @cache
-def _modules():
+def _modules() -> list[ModuleType]:
     """Return the product's modules."""
     return [
         module
@@ -79,10 +91,12 @@ def _modules():
     ]
 
 
-def _remembering():
+def _remembering() -> list[Replacement]:
     """Return the functions that remember: by what their answers depend on, objects and values."""
 
-    def of_job(job, *, gated, settings):
+    def of_job(
+        job: Job, *, gated: bool, settings: Settings
+    ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         return (job.raw_spec,), (job.uid, job.completion_token, gated, settings)
 
     return [
@@ -119,10 +133,10 @@ def _remembering():
     ]
 
 
-def _remembered(function, key):
-    answers = {}
+def _remembered(function: Callable[..., Any], key: Key) -> Callable[..., Any]:
+    answers: dict[tuple[Any, ...], tuple[Any, tuple[Any, ...]]] = {}
 
-    def remembered(*args, **how):
+    def remembered(*args: Any, **how: Any) -> Any:
         objects, values = key(*args, **how)
         at = (*map(id, objects), values)
         found = answers.get(at)

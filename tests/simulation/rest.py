@@ -5,18 +5,26 @@ containers. The run has ended, or it waits and the condition Progressing names a
 completed Job is deleted, and its report exists, closed and complete.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from tests.simulation import intent
 from tests.simulation.oracle import is_true, owned_by
 from tests.simulation.oracle.shards import node_states, reports_of, rest_faults
 from tests.simulation.process import POD_START_TIMEOUT_SECONDS
-from tests.simulation.server import JOBS, NODES, PODS, REPORTS, controller_of
+from tests.simulation.server import JOBS, NODES, PODS, REPORTS, Raw, controller_of
+
+if TYPE_CHECKING:
+    from tests.simulation.kubelet import PodRun
+    from tests.simulation.world import World
 
 # Who is refused for good tries again within that time, or has given up.
 REFUSED_LATELY_SECONDS = 100.0
 CLOSED = {"Succeeded", "Failed", "Cancelled"}
 
 
-def judge_rest(world):
+def judge_rest(world: World) -> None:
     """Tell the oracle of everything that is not as it must be."""
     jobs = world.server.all(JOBS)
     is_refused = bool(world.refused_forever())
@@ -35,7 +43,7 @@ def judge_rest(world):
         _Rest(world, job).judge()
 
 
-def _judge_closed(world, report):
+def _judge_closed(world: World, report: Raw) -> None:
     violate = world.oracle.violate
     status, uid = report.get("status") or {}, report["spec"]["job"]["uid"]
     phase = status.get("phase")
@@ -60,7 +68,7 @@ def _judge_closed(world, report):
 class _Rest:
     """The living Job at rest."""
 
-    def __init__(self, world, job):
+    def __init__(self, world: World, job: Raw) -> None:
         self.world = world
         self.job = job
         self.uid = job["metadata"]["uid"]
@@ -74,12 +82,12 @@ class _Rest:
         self.report = report.get("status") or {}
         self.records = node_states(world, self.uid)
 
-    def violate(self, invariant, words):
+    def violate(self, invariant: str, words: str) -> None:
         why = self.world.oracle.completion.explain(self.uid, self.desired)
         why += self.world.cluster.explain(self.uid)
         self.world.oracle.violate(invariant, words + why)
 
-    def judge(self):
+    def judge(self) -> None:
         if "startTime" not in self.status:
             if not self.job["spec"].get("suspend"):
                 self.judge_unstarted()
@@ -117,7 +125,7 @@ class _Rest:
         if self.report.get("phase") != self.status.get("phase"):
             self.violate("report", f"{self.report.get('phase')}, Job {self.status.get('phase')}")
 
-    def judge_unstarted(self):
+    def judge_unstarted(self) -> None:
         if refused := self.world.refused_forever():
             # A Job does not start while its DaemonSet is refused.
             own = [what for what in refused if what[1].endswith(" daemonsets")]
@@ -125,7 +133,7 @@ class _Rest:
         else:
             self.violate("stuck", "the run was never started")
 
-    def judge_refused(self, refused, *, has_ended):
+    def judge_refused(self, refused: list[tuple[str, str]], *, has_ended: bool) -> None:
         """A write of the controller that is refused for good keeps the run: the Job must say so.
 
         Unless what is refused as well is to say it, whatever else the writes in question are.
@@ -144,7 +152,7 @@ class _Rest:
                 words = f"{verb} {plural} is refused, and Progressing says {told.get('reason')}"
                 self.violate("untold", words)
 
-    def is_in_the_way(self, has_ended):
+    def is_in_the_way(self, has_ended: bool) -> bool:
         """Whether something keeps nodes from being counted, and have it judged by itself."""
         if former := sorted(node for node in self.desired if self.has_former_pod(node)):
             self.violate("former pod", f"{former}: the pod of a deleted node is in the way")
@@ -162,7 +170,7 @@ class _Rest:
             self.violate("stuck", f"no shard has room for {kept_out}")
         return bool(kept_out)
 
-    def is_ending(self, node):
+    def is_ending(self, node: str) -> bool:
         """Whether a machine is down, its node matches, and the only pod there is being deleted."""
         raw, found = self.world.server.get(NODES, node, ""), self.daemon_set
         if self.world.machines[node].is_up or raw is None or found is None or node in self.pods:
@@ -172,16 +180,16 @@ class _Rest:
             for pod in self.world.server.all(PODS)
         )
 
-    def has_former_pod(self, node):
+    def has_former_pod(self, node: str) -> bool:
         """Whether the pod was made for a node of this name that is no more."""
         raw, pod = self.world.server.get(NODES, node, ""), self.pods.get(node)
-        if pod is None:
+        if pod is None or raw is None:
             return False
         born = self.world.oracle.born
         # API times are whole seconds, of two servers' clocks.
         return born[pod["metadata"]["uid"]] < born[raw["metadata"]["uid"]] - 4.0
 
-    def is_kept_out(self, node):
+    def is_kept_out(self, node: str) -> bool:
         """Whether a node's task has ended well or refused, and there is no shard to enter it in."""
         run, oracle = self.run_of(node), self.world.oracle
         if run is None or not {(run.pod_uid, run.instance)} & (
@@ -194,7 +202,7 @@ class _Rest:
 
     # --- counts --------------------------------------------------------------------------
 
-    def state_of(self, node):
+    def state_of(self, node: str) -> str:
         """Return where a desired node stands in truth."""
         world = self.world
         if self.is_entered(node):
@@ -216,21 +224,21 @@ class _Rest:
             self.violate("stuck", f"{node} has succeeded and is not in the ledger")
         return "active"
 
-    def is_held(self, node):
+    def is_held(self, node: str) -> bool:
         """Whether the node's condition keeps off a pod that is yet to come, or to be scheduled."""
         raw, pod = self.world.server.get(NODES, node, ""), self.pods.get(node)
         is_bound = pod is not None and bool(pod["spec"].get("nodeName"))
-        return not is_bound and intent.is_held(self.job["spec"], raw)
+        return not is_bound and raw is not None and intent.is_held(self.job["spec"], raw)
 
-    def is_entered(self, node):
+    def is_entered(self, node: str) -> bool:
         return self.world.oracle.is_entered(self.uid, node, self.desired[node])
 
-    def run_of(self, node):
+    def run_of(self, node: str) -> PodRun | None:
         pod = self.pods.get(node)
         machine = self.world.machines[node]
         return machine.pods.get(pod["metadata"]["uid"]) if pod is not None else None
 
-    def judge_counts(self, truth):
+    def judge_counts(self, truth: Raw) -> None:
         if is_true(self.job, "Failed") and self.daemon_set is None:
             return  # its pods were not to be kept: what is told is how it ended
         told = self.status.get("nodes") or {}
@@ -246,7 +254,7 @@ class _Rest:
 
     # --- reasons -------------------------------------------------------------------------
 
-    def judge_reason(self, truth):
+    def judge_reason(self, truth: Raw) -> None:
         """The reason that the status names must be so."""
         progressing = next(c for c in self.status["conditions"] if c["type"] == "Progressing")
         reason = progressing["reason"]
@@ -262,7 +270,7 @@ class _Rest:
         if not backing.get(reason, False):
             self.violate("stuck", f"waits for {reason}, which is not so: {truth}")
 
-    def judge_nodes(self, truth):
+    def judge_nodes(self, truth: Raw) -> None:
         """Each node that has not come to its end must have something that keeps it."""
         is_paused = is_true(self.job, "Suspended") or self.job["spec"].get("suspend")
         for node in sorted(n for n, state in truth.items() if state not in {"completed", "failed"}):
@@ -274,11 +282,11 @@ class _Rest:
             ):
                 self.violate("stuck", f"{node} is {truth[node]} and nothing keeps it")
 
-    def is_at_work(self, node):
+    def is_at_work(self, node: str) -> bool:
         run = self.run_of(node)
         return run is not None and "running" in run.state and run.is_at_work_for_ever
 
-    def is_failing(self, node):
+    def is_failing(self, node: str) -> bool:
         run = self.run_of(node)
         rules = self.job["spec"].get("failurePolicy", {}).get("rules") or ()
         ignores = any(rule["action"] == "Ignore" for rule in rules)

@@ -3,15 +3,18 @@
 import asyncio
 import hashlib
 from dataclasses import dataclass
+from typing import Any
 
 from loguru import logger
 
 from tests.simulation.events import apply_disturbance, create_job
 from tests.simulation.known import finding_of
 from tests.simulation.loop import VirtualLoop
-from tests.simulation.process import virtual
+from tests.simulation.oracle.core import Violation
+from tests.simulation.process import Decide, virtual
 from tests.simulation.rest import REST_SECONDS, judge_rest
-from tests.simulation.world import World
+from tests.simulation.schedule import Schedule
+from tests.simulation.world import Step, World
 
 # After the last disturbance, a run that has not come to rest by then never will.
 HORIZON_SECONDS = 900.0
@@ -28,25 +31,27 @@ class Outcome:
     `known` are violations that are known defects, see there.
     """
 
-    violations: tuple
-    known: tuple
-    excused: dict
+    violations: tuple[Violation, ...]
+    known: tuple[Violation, ...]
+    excused: dict[str, int]
     seconds: float
     steps: int
-    trace: tuple = ()
+    trace: tuple[Step, ...] = ()
 
     @property
-    def kinds(self):
+    def kinds(self) -> set[str]:
         """The invariants that were violated."""
         return {invariant for _, invariant, _ in self.violations}
 
-    def digest(self):
+    def digest(self) -> str:
         """Return a hash of everything that happened."""
         text = "\n".join(f"{at} {actor} {words}" for at, actor, words in self.trace)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def simulate(schedule, *, decide=None, is_tracing=False):
+def simulate(
+    schedule: Schedule, *, decide: Decide | None = None, is_tracing: bool = False
+) -> Outcome:
     """Run a schedule; the same one always gives the same outcome."""
     for package in ("daemonset_job", "job_controller", "terminator"):
         logger.disable(package)
@@ -72,23 +77,23 @@ def simulate(schedule, *, decide=None, is_tracing=False):
     )
 
 
-def _complain(world, context):
+def _complain(world: World, context: Any) -> None:
     words = f"{context.get('message')}: {context.get('exception')!r}"
     world.oracle.violate("process", words)
 
 
-async def _live(world):
+async def _live(world: World) -> None:
     schedule, loop = world.schedule, world.loop
     for plan in schedule.nodes:
         if plan.is_initial:
             world.add_node(plan.name)
     for process in world.processes.values():
         process.start()
-    for plan in schedule.jobs:
-        if plan.created_at:
-            loop.call_at(plan.created_at, create_job, world, plan)
+    for job in schedule.jobs:
+        if job.created_at:
+            loop.call_at(job.created_at, create_job, world, job)
         else:
-            create_job(world, plan)
+            create_job(world, job)
     for disturbance in schedule.disturbances:
         loop.call_at(disturbance.at, apply_disturbance, world, disturbance)
     await asyncio.sleep(schedule.quiet_from)
@@ -105,7 +110,7 @@ async def _live(world):
     await asyncio.gather(*others, return_exceptions=True)
 
 
-async def _rest(world):
+async def _rest(world: World) -> bool:
     """Wait until nothing is written any more; return whether it came to that."""
     # Log reads that failed are tried again after ten seconds at the latest, and write nothing.
     await asyncio.sleep(SETTLE_SECONDS)
@@ -121,12 +126,7 @@ async def _rest(world):
         quiet = world.loop.moment - last
         is_up = all(process.is_up for process in processes)
         is_due = any(machine.starts_by > world.loop.moment for machine in world.machines.values())
-        if (
-            quiet > REST_SECONDS
-            and not is_due
-            and is_up
-            and not world.processes["controller"].expects_something
-        ):
+        if quiet > REST_SECONDS and not is_due and is_up and not world.controller.expects_something:
             return True
         await asyncio.sleep(5.0)
     words = f"still writing {HORIZON_SECONDS:g} s after the last trouble"
@@ -136,7 +136,7 @@ async def _rest(world):
     return False
 
 
-async def _restart(world):
+async def _restart(world: World) -> None:
     """Start both processes anew: at rest, they must find nothing to do.
 
     Excused while the controller may not write reports: a failure to start that is not on record is

@@ -6,9 +6,11 @@ watches and requests are not in the list: they are drawn from the seed during th
 that is `calm`, they are all short.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from daemonset_job.api.report import NODES_PER_SHARD
+from tests.simulation.server import Raw
 
 FAILURE_TOKEN = "no good"
 
@@ -42,11 +44,11 @@ class Task:
     noise: int = 0
 
     @property
-    def is_good(self):
+    def is_good(self) -> bool:
         """Whether the task never does anything that could count as its failure."""
         return self.kind in {"done", "never"} or (self.kind in {"exit", "once"} and self.code == 0)
 
-    def __str__(self):
+    def __str__(self) -> str:
         code = f" code {self.code}" if self.code else ""
         times = f" x{self.times}" if self.times else ""
         times += f" noise {self.noise}" if self.noise else ""
@@ -78,19 +80,19 @@ class JobPlan:
 
     name: str = "sample"
     namespace: str = "default"
-    spec: dict = field(default_factory=lambda: {"image": "example/task:1"})
-    tasks: dict[str, Task] = field(default_factory=dict)
+    spec: Raw = field(default_factory=lambda: {"image": "example/task:1"})
+    tasks: Mapping[str, Task] = field(default_factory=dict)
     created_at: float = 0.0
 
     @property
-    def key(self):
+    def key(self) -> str:
         """The namespace and name, as one word."""
         return f"{self.namespace}/{self.name}"
 
     @property
-    def is_exit(self):
+    def is_exit(self) -> bool:
         """Whether the exit code completes a node, and not the token."""
-        return self.spec.get("completion", {}).get("mode") == "Exit"
+        return bool(self.spec.get("completion", {}).get("mode") == "Exit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ class Disturbance:
     mode: str = ""
     seconds: float = 0.0
 
-    def __str__(self):
+    def __str__(self) -> str:
         parts = (self.who, self.what, self.mode, f"{self.seconds:g}s" if self.seconds else "")
         return f"at {self.at:g}: {self.kind} " + " ".join(part for part in parts if part)
 
@@ -132,16 +134,16 @@ class Schedule:
     api_skews: tuple[float, float] = (0.0, 0.0)
 
     @property
-    def quiet_from(self):
+    def quiet_from(self) -> float:
         """The time after which nothing disturbs the run any more."""
         last = max((d.at + min(d.seconds, 120.0) for d in self.disturbances), default=0.0)
         return max(last, *(job.created_at for job in self.jobs)) + 5.0
 
-    def job(self, key):
+    def job(self, key: str) -> JobPlan | None:
         """Return the plan of the Job of that key (the first one's for ""), None for none."""
         return next((job for job in self.jobs if key in {"", job.key}), None)
 
-    def describe(self):
+    def describe(self) -> list[str]:
         """Return the schedule in lines for people."""
         lines = [f"seed {self.seed}{', calm' if self.calm else ''}, streams {self.streams}"]
         if self.shard_nodes != NODES_PER_SHARD:

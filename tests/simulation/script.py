@@ -8,7 +8,7 @@ with the most output pause before their token, so that the token is read by itse
 
 from dataclasses import dataclass, replace
 
-from tests.simulation.schedule import FAILURE_TOKEN, Task
+from tests.simulation.schedule import FAILURE_TOKEN, JobPlan, Task
 
 TOKEN = b"done"
 RESULTS = ("a", "b")
@@ -38,7 +38,7 @@ class Script:
     middle_lines: tuple[bytes, ...] = ()
 
 
-def write_script(plan, task, *, attempt, instance, value):
+def write_script(plan: JobPlan, task: Task, *, attempt: int, instance: int, value: str) -> Script:
     """Return what an instance of a Job's task does.
 
     `attempt` counts instances on the machine, `instance` those in the pod before this one; `value`
@@ -55,18 +55,19 @@ def write_script(plan, task, *, attempt, instance, value):
     if turn.kind == "refuse":
         words = (FAILURE_TOKEN.encode(),)
         return Script(turn.after, lines, words, refuses=True, code=turn.code or None)
+    code: int | None
     if plan.is_exit:
         code = turn.code if turn.kind in {"exit", "once", "fail"} else 0
         return Script(turn.after, lines, last if code == 0 else (), code=code)
     if turn.kind in {"fail", "silent"}:
-        words = (b"attempt %d: %s" % (attempt, b"x" * 150),) if task.noise else ()
-        words = (*(line for line in last if line.startswith(b"dsjob:result b")), *words)
-        return Script(turn.after, (*lines, *words), code=turn.code if turn.kind == "fail" else 0)
+        shown = (b"attempt %d: %s" % (attempt, b"x" * 150),) if task.noise else ()
+        shown = (*(line for line in last if line.startswith(b"dsjob:result b")), *shown)
+        return Script(turn.after, (*lines, *shown), code=turn.code if turn.kind == "fail" else 0)
     code = turn.code if turn.kind in {"exit", "once"} else None
     return _with_token(Script(turn.after, lines, (*last, TOKEN), succeeds=True, code=code), task)
 
 
-def _with_token(script, task):
+def _with_token(script: Script, task: Task) -> Script:
     """Return the script; a task that prints much prints its token a while after all else."""
     if task.noise < MUCH_NOISE:
         return script
@@ -77,12 +78,12 @@ def _with_token(script, task):
     )
 
 
-def _between(last, noise):
+def _between(last: tuple[bytes, ...], noise: int) -> tuple[bytes, ...]:
     """Return the last lines with noise after the results, before a token that follows them."""
     return (*last, *(b"noise %d" % i for i in range(noise)))
 
 
-def _turn(plan, task, attempt, instance):
+def _turn(plan: JobPlan, task: Task, attempt: int, instance: int) -> Task:
     """Return what of the task's plan holds for this instance."""
     if task.kind in {"fail", "refuse"} and attempt > task.times:
         return Task("done", task.after)
@@ -97,7 +98,7 @@ def _turn(plan, task, attempt, instance):
     return task
 
 
-def _results(plan, value, *, is_again):
+def _results(plan: JobPlan, value: str, *, is_again: bool) -> tuple[tuple[bytes, ...], ...]:
     """Return the lines at the beginning and at the end of the work that declare results."""
     if "results" not in plan.spec:
         return (), ()

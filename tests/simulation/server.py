@@ -9,11 +9,21 @@ foreground deletion, finalizers, pages of lists.
 A stored object never changes: a write makes a new dict that shares the unchanged parts.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from daemonset_job.kube.client.errors import AlreadyExists, Conflict, Invalid, NotFound
+
+if TYPE_CHECKING:
+    from tests.simulation.feed import Feed
+    from tests.simulation.loop import SimClock
+
+# An object of the API as JSON, or a part of one. Nobody changes one that is stored.
+Raw = Mapping[str, Any]
 
 PODS, NODES, EVENTS = "pods", "nodes", "events"
 JOBS, REPORTS, DAEMON_SETS = "jobs", "jobreports", "daemonsets"
@@ -22,42 +32,73 @@ GRACE_SECONDS = 30
 _GENERATED = {JOBS: ("spec",), DAEMON_SETS: ("spec",), REPORTS: ("spec", "evidence")}
 
 
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One change of an object: the actor, the resource, and the object before and after it.
+
+    A created object has no `old`, a removed one no `new`.
+    """
+
+    actor: str
+    plural: str
+    old: Raw | None
+    new: Raw | None
+
+    @property
+    def raw(self) -> Raw:
+        """The object after the write, or as it was when it was removed."""
+        found = self.old if self.new is None else self.new
+        assert found is not None
+        return found
+
+
 class Server:
-    """Objects by resource and (namespace, name). `on_write(actor, plural, old, new)` hears of all.
+    """Objects by resource and (namespace, name). `on_write` receives every write.
 
     `feeds` by resource get every event, in order; who lags behind sees to that himself.
     """
 
-    def __init__(self, clock, on_write, skews=(0.0, 0.0)):
+    def __init__(
+        self,
+        clock: SimClock,
+        on_write: Callable[[Write], None],
+        skews: tuple[float, float] = (0.0, 0.0),
+    ) -> None:
         self._clock = clock
         self._skews = skews
         self._on_write = on_write
         self.version = 100
         self._uids = 0
         plurals = (PODS, NODES, EVENTS, JOBS, REPORTS, DAEMON_SETS)
-        self.objects = {plural: {} for plural in plurals}
-        self.feeds = {plural: [] for plural in plurals}
+        self.objects: dict[str, dict[tuple[str, str], Raw]] = {plural: {} for plural in plurals}
+        self.feeds: dict[str, list[Feed]] = {plural: [] for plural in plurals}
 
     # --- reading -------------------------------------------------------------------------
 
-    def get(self, plural, name, namespace):
+    def get(self, plural: str, name: str, namespace: str) -> Raw | None:
         """Return the object or None; nodes are in the namespace ""."""
         return self.objects[plural].get((namespace, name))
 
-    def now(self, plural, raw):
+    def now(self, plural: str, raw: Raw) -> Raw | None:
         """Return an object as it stands now, None if it is gone or another one of its name is."""
         meta = raw["metadata"]
         found = self.objects[plural].get((meta["namespace"], meta["name"]))
         return found if found is not None and found["metadata"]["uid"] == meta["uid"] else None
 
-    def find(self, plural, name, namespace):
+    def find(self, plural: str, name: str, namespace: str) -> Raw:
         """Return the object; NotFound when there is none, as a GET answers."""
         return self._existing(plural, name, namespace)
 
-    def all(self, plural):
+    def all(self, plural: str) -> list[Raw]:
         return list(self.objects[plural].values())
 
-    def select(self, plural, labels=None, namespace=None, name=None):
+    def select(
+        self,
+        plural: str,
+        labels: Mapping[str, str] | None = None,
+        namespace: str | None = None,
+        name: str | None = None,
+    ) -> list[Raw]:
         """Return the objects that carry all `labels` (a dict), and have that namespace and name."""
         found = self.all(plural)
         if labels:
@@ -72,7 +113,7 @@ class Server:
 
     # --- writing -------------------------------------------------------------------------
 
-    def create(self, actor, plural, body, namespace):
+    def create(self, actor: str, plural: str, body: Raw, namespace: str) -> Raw:
         """Store a new object and return it; AlreadyExists."""
         meta = body["metadata"]
         key = (namespace, meta["name"])
@@ -88,7 +129,9 @@ class Server:
         }
         return self._store(actor, plural, key, None, {**body, "metadata": full})
 
-    def patch(self, actor, plural, name, body, *, namespace, status=False):
+    def patch(
+        self, actor: str, plural: str, name: str, body: Raw, *, namespace: str, status: bool = False
+    ) -> tuple[Raw, bool]:
         """Apply a merge patch to the object or to its status; returns (object, changed)."""
         old = self._existing(plural, name, namespace)
         meta = body.get("metadata") or {}
@@ -100,13 +143,13 @@ class Server:
             new["metadata"] = merge(old["metadata"], extra)
         return self._changed(actor, plural, (namespace, name), old, new)
 
-    def check_apply(self, name, body, namespace):
+    def check_apply(self, name: str, body: Raw, namespace: str) -> None:
         """Raise what `apply` would raise."""
         old = self.get(DAEMON_SETS, name, namespace)
         if old is not None and old["spec"]["selector"] != body["spec"]["selector"]:
             raise Invalid("spec.selector: field is immutable")
 
-    def apply(self, actor, name, body, namespace):
+    def apply(self, actor: str, name: str, body: Raw, namespace: str) -> tuple[Raw, bool]:
         """Server-side apply of a DaemonSet; returns (object, changed)."""
         wanted, old = body["metadata"], self.get(DAEMON_SETS, name, namespace)
         spec = {"revisionHistoryLimit": 10, **body["spec"]}
@@ -123,11 +166,19 @@ class Server:
         new = {**old, "spec": spec, "metadata": {**old["metadata"], **meta}}
         return self._changed(actor, DAEMON_SETS, (namespace, name), old, new)
 
-    def check(self, plural, name, *, namespace, uid=None, version=None):
+    def check(
+        self,
+        plural: str,
+        name: str,
+        *,
+        namespace: str,
+        uid: str | None = None,
+        version: str | None = None,
+    ) -> None:
         """Check the preconditions of a write; NotFound, Conflict."""
         self._check(self._existing(plural, name, namespace), uid, version)
 
-    def delete(self, actor, plural, name, *, namespace):
+    def delete(self, actor: str, plural: str, name: str, *, namespace: str) -> None:
         """Delete the object; a pod with a node lives on until its kubelet has ended it."""
         old = self._existing(plural, name, namespace)
         if plural == PODS and old["spec"].get("nodeName"):
@@ -144,60 +195,64 @@ class Server:
                 return
         self.remove(actor, plural, name, namespace)
 
-    def remove(self, actor, plural, name, namespace):
+    def remove(self, actor: str, plural: str, name: str, namespace: str) -> None:
         """Take the object away at once."""
         key = (namespace, name)
         old = self.objects[plural].pop(key)
         self.version += 1
         meta = {**old["metadata"], "resourceVersion": str(self.version)}
-        self._on_write(actor, plural, old, None)
+        self._on_write(Write(actor, plural, old, None))
         self._tell(plural, "DELETED", {**old, "metadata": meta})
 
-    def set_status(self, actor, plural, raw, status):
+    def set_status(self, actor: str, plural: str, raw: Raw, status: Raw) -> None:
         """Replace the status of the object as it stands now, if it still does (UID)."""
         old = self.now(plural, raw)
         if old is not None:
             key = (old["metadata"]["namespace"], old["metadata"]["name"])
             self._changed(actor, plural, key, old, {**old, "status": status})
 
-    def set_spec(self, actor, plural, raw, spec):
+    def set_spec(self, actor: str, plural: str, raw: Raw, spec: Raw) -> None:
         """Replace the spec of the object as it stands now, if it still does (UID)."""
         old = self.now(plural, raw)
         if old is not None:
             key = (old["metadata"]["namespace"], old["metadata"]["name"])
             self._changed(actor, plural, key, old, {**old, "spec": spec})
 
-    def drop(self, actor, plural, raw):
+    def drop(self, actor: str, plural: str, raw: Raw) -> None:
         """Delete the object as a user or a controller does, if it still stands."""
         if self.now(plural, raw) is not None:
             meta = raw["metadata"]
             self.delete(actor, plural, meta["name"], namespace=meta["namespace"])
 
-    def _skew(self, actor):
+    def _skew(self, actor: str) -> float:
         """Return by how much the clock of the API server that an actor talks to is ahead."""
         return self._skews[crc32(actor.encode()) % 2]
 
     # --- shared --------------------------------------------------------------------------
 
-    def _existing(self, plural, name, namespace):
+    def _existing(self, plural: str, name: str, namespace: str) -> Raw:
         old = self.objects[plural].get((namespace, name))
         if old is None:
             raise NotFound(f"{plural} {name} not found")
         return old
 
-    def _check(self, old, uid, version):
+    def _check(self, old: Raw, uid: str | None, version: str | None) -> None:
         meta = old["metadata"]
         if uid and uid != meta["uid"]:
             raise Conflict(f"the UID in the precondition ({uid}) does not match ({meta['uid']})")
         if version and version != meta["resourceVersion"]:
             raise Conflict("the object has been modified")
 
-    def _changed(self, actor, plural, key, old, new):
+    def _changed(
+        self, actor: str, plural: str, key: tuple[str, str], old: Raw, new: Raw
+    ) -> tuple[Raw, bool]:
         if new == old:
             return old, False
         return self._store(actor, plural, key, old, new), True
 
-    def _store(self, actor, plural, key, old, new):
+    def _store(
+        self, actor: str, plural: str, key: tuple[str, str], old: Raw | None, new: Raw
+    ) -> Raw:
         self.version += 1
         meta = {**new["metadata"], "resourceVersion": str(self.version)}
         if old is not None and any(
@@ -206,16 +261,16 @@ class Server:
             meta["generation"] = old["metadata"]["generation"] + 1
         stored = {**new, "metadata": meta}
         self.objects[plural][key] = stored
-        self._on_write(actor, plural, old, stored)
+        self._on_write(Write(actor, plural, old, stored))
         self._tell(plural, "ADDED" if old is None else "MODIFIED", stored)
         return stored
 
-    def _tell(self, plural, kind, raw):
+    def _tell(self, plural: str, kind: str, raw: Raw) -> None:
         for feed in list(self.feeds[plural]):
             feed.push(kind, raw)
 
 
-def merge(old, patch):
+def merge(old: Raw, patch: Raw) -> dict[str, Any]:
     """Return `old` with an RFC 7386 merge patch applied; neither is changed."""
     new = dict(old)
     for key, value in patch.items():
@@ -233,10 +288,10 @@ def controller_of(raw: Mapping[str, Any]) -> str:
     """Return the UID of the controlling owner, "" for none."""
     for owner in raw["metadata"].get("ownerReferences") or ():
         if owner.get("controller"):
-            return owner["uid"]
+            return str(owner["uid"])
     return ""
 
 
 def node_of(pod: Mapping[str, Any]) -> str:
     """Return the node that a pod is on or meant for."""
-    return pod["spec"].get("nodeName") or pod["spec"]["meant_for"]
+    return str(pod["spec"].get("nodeName") or pod["spec"]["meant_for"])

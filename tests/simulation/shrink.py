@@ -4,21 +4,32 @@ It removes disturbances in groups (delta debugging), then one by one, then nodes
 the spec, and last the lags. Each candidate schedule is simply run again.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from daemonset_job.api.report import NODES_PER_SHARD
+from tests.simulation.process import Decide
 from tests.simulation.run import simulate
-from tests.simulation.schedule import Task
+from tests.simulation.schedule import Schedule, Task
+from tests.simulation.server import Raw
+
+if TYPE_CHECKING:
+    from tests.simulation.run import Outcome
 
 TRIES = 400
 
 
-def shrink(schedule, outcome, *, decide=None):
+def shrink(
+    schedule: Schedule, outcome: Outcome, *, decide: Decide | None = None
+) -> tuple[Schedule, Outcome]:
     """Return the smallest failing schedule found, and its outcome with the trace."""
     invariant = outcome.violations[0][1]
     tries = 0
 
-    def fails(candidate):
+    def fails(candidate: Schedule) -> bool:
         nonlocal tries
         tries += 1
         if tries > TRIES:
@@ -35,7 +46,7 @@ def shrink(schedule, outcome, *, decide=None):
     return schedule, simulate(schedule, decide=decide, is_tracing=True)
 
 
-def _candidates(schedule):
+def _candidates(schedule: Schedule) -> Iterator[Schedule]:
     """Yield what is simpler by one step, the largest steps first."""
     yield from _without_disturbances(schedule)
     if len(schedule.nodes) > 1:
@@ -52,7 +63,7 @@ def _candidates(schedule):
     yield from _at_rounder_times(schedule)
 
 
-def _without_disturbances(schedule):
+def _without_disturbances(schedule: Schedule) -> Iterator[Schedule]:
     found = schedule.disturbances
     size = len(found)
     while size >= 1:
@@ -61,7 +72,7 @@ def _without_disturbances(schedule):
         size //= 2
 
 
-def _with_simpler_jobs(schedule):
+def _with_simpler_jobs(schedule: Schedule) -> Iterator[Schedule]:
     """Yield the schedule without a Job, or with one that is plainer."""
     jobs = schedule.jobs
     for i, job in enumerate(jobs):
@@ -75,11 +86,11 @@ def _with_simpler_jobs(schedule):
             yield replace(schedule, jobs=(*jobs[:i], other, *jobs[i + 1 :]))
 
 
-def _without(mapping, key):
+def _without(mapping: Raw, key: str) -> Raw:
     return {k: v for k, v in mapping.items() if k != key}
 
 
-def _with_simpler_tasks(schedule):
+def _with_simpler_tasks(schedule: Schedule) -> Iterator[Schedule]:
     for i, node in enumerate(schedule.nodes):
         for tasks in ((Task(after=1.0),), node.tasks[:1]):
             if tasks != node.tasks and node.tasks != (Task(after=1.0),):
@@ -88,7 +99,7 @@ def _with_simpler_tasks(schedule):
                 yield replace(schedule, nodes=tuple(nodes))
 
 
-def _at_rounder_times(schedule):
+def _at_rounder_times(schedule: Schedule) -> Iterator[Schedule]:
     found = schedule.disturbances
     for i, disturbance in enumerate(found):
         if disturbance.at != round(disturbance.at):

@@ -5,14 +5,15 @@ schedules have none.
 """
 
 from dataclasses import replace
+from random import Random
 
-from tests.simulation.schedule import Disturbance
+from tests.simulation.schedule import Disturbance, Schedule, Task
 
 SHARE = 0.15
 SIDECAR = {"name": "proxy", "image": "example/proxy:1", "restartPolicy": "Always"}
 
 
-def with_startings(schedule, rng):
+def with_startings(schedule: Schedule, rng: Random) -> Schedule:
     """Return the schedule with tasks that start late, again late or never, and what that meets."""
     if schedule.calm or rng.random() >= SHARE:
         return schedule
@@ -35,7 +36,7 @@ def with_startings(schedule, rng):
     return replace(schedule, disturbances=tuple(sorted(found, key=lambda d: d.at)))
 
 
-def _late(task, rng):
+def _late(task: Task, rng: Random) -> Task:
     """Return what is kept from starting half of the time."""
     if rng.random() < 0.5:
         return task
@@ -49,7 +50,7 @@ def _late(task, rng):
     return replace(task, kind=kind, after=rng.choice((20.0, 40.0, 70.0)))
 
 
-def _with_sidecar(schedule):
+def _with_sidecar(schedule: Schedule) -> Schedule:
     first, *rest = schedule.jobs
     pod_spec = first.spec.get("template", {}).get("spec", {})
     template = {"spec": {**pod_spec, "initContainers": [SIDECAR]}}

@@ -1,14 +1,18 @@
 """Returns schedules without one kind of disturbance, and otherwise unchanged; see `defects`."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from daemonset_job.api.report import NODES_PER_SHARD
+from tests.simulation.schedule import Schedule, Task
+
+Switch = Callable[[Schedule], Schedule]
 
 
-def _without(*kinds, who=None):
+def _without(*kinds: str, who: str | None = None) -> Switch:
     """Return a switch that takes these kinds of disturbances away, of one process or of all."""
 
-    def switch(schedule):
+    def switch(schedule: Schedule) -> Schedule:
         kept = tuple(
             d for d in schedule.disturbances if d.kind not in kinds or who not in {None, d.who}
         )
@@ -17,7 +21,7 @@ def _without(*kinds, who=None):
     return switch
 
 
-def _with_tasks(schedule, adapt):
+def _with_tasks(schedule: Schedule, adapt: Callable[[Task], Task]) -> Schedule:
     nodes = [replace(node, tasks=tuple(map(adapt, node.tasks))) for node in schedule.nodes]
     jobs_ = [
         replace(job, tasks={node: adapt(task) for node, task in job.tasks.items()})
@@ -26,15 +30,15 @@ def _with_tasks(schedule, adapt):
     return replace(schedule, nodes=tuple(nodes), jobs=tuple(jobs_))
 
 
-def endings(schedule):
+def endings(schedule: Schedule) -> Schedule:
     """Return the schedule with tasks that end at once when they are told to."""
     return _with_tasks(schedule, lambda task: replace(task, on_term=""))
 
 
-def _starting(*kinds):
+def _starting(*kinds: str) -> Switch:
     """Return a switch that has tasks start which something of these kinds would keep from it."""
 
-    def switch(schedule):
+    def switch(schedule: Schedule) -> Schedule:
         return _with_tasks(
             schedule, lambda task: replace(task, kind="done") if task.kind in kinds else task
         )
@@ -42,17 +46,17 @@ def _starting(*kinds):
     return switch
 
 
-def node_clocks(schedule):
+def node_clocks(schedule: Schedule) -> Schedule:
     """Return the schedule with nodes whose clocks are right."""
     return replace(schedule, nodes=tuple(replace(node, skew=0.0) for node in schedule.nodes))
 
 
-def api_clocks(schedule):
+def api_clocks(schedule: Schedule) -> Schedule:
     """Return the schedule with API servers whose clocks are right."""
     return replace(schedule, api_skews=(0.0, 0.0))
 
 
-def sizes(schedule):
+def sizes(schedule: Schedule) -> Schedule:
     """Return the schedule with reports that have room for every node."""
     return replace(schedule, shard_nodes=NODES_PER_SHARD)
 

@@ -4,6 +4,7 @@ Lags are drawn from one stream of random numbers per name, all from the seed. So
 is removed, most lags of the others stay the same.
 """
 
+from collections.abc import Callable, Sequence
 from random import Random
 from zlib import crc32
 
@@ -12,15 +13,18 @@ from job_controller.core.decide import decide as real_decide
 from tests.simulation.cluster import ClusterModel
 from tests.simulation.kubelet import Machine
 from tests.simulation.logs import Logs
-from tests.simulation.loop import SimClock
+from tests.simulation.loop import SimClock, VirtualLoop
 from tests.simulation.oracle import Oracle
-from tests.simulation.process import ControllerProcess, TerminatorProcess
-from tests.simulation.server import DAEMON_SETS, NODES, PODS, Server
+from tests.simulation.process import ControllerProcess, Decide, Process, TerminatorProcess
+from tests.simulation.schedule import JobPlan, Schedule
+from tests.simulation.server import DAEMON_SETS, NODES, PODS, Raw, Server, Write
 
 # How often a lag is long, and how many times as long it is then.
 ROUGH = 0.06
 ROUGH_FACTOR = 12.0
 FOREVER_SECONDS = 1e6
+# A line of the trace: when, who, and what.
+Step = tuple[float, str, str]
 # What the node lifecycle controller makes of the status of a node's Ready condition.
 READY_TAINTS = {
     "False": "node.kubernetes.io/not-ready",
@@ -32,43 +36,55 @@ NETWORK_TAINT = {"key": "node.kubernetes.io/network-unavailable", "effect": "NoS
 class World:
     """One run. `decide` is the core's, or a mutant of it."""
 
-    def __init__(self, loop, schedule, *, decide=None, is_tracing=False):
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        schedule: Schedule,
+        *,
+        decide: Decide | None = None,
+        is_tracing: bool = False,
+    ) -> None:
         self.loop = loop
         self.schedule = schedule
         self.decide = decide or real_decide
         self.is_over = False
         self.clock = SimClock(loop)
-        self.trace = [] if is_tracing else None
-        self.projections = {}
-        self.decided_at = {}
+        self.trace: list[Step] | None = [] if is_tracing else None
+        # Objects as the programs parse them, by program, resource, version and UID.
+        self.projections: dict[tuple[str, str, str, str], object] = {}
+        # By the UID of a Job: when the controller last decided.
+        self.decided_at: dict[str, float] = {}
         # By the UID of a Job and its completionTime: when the controller first decided so.
-        self.ended_at = {}
+        self.ended_at: dict[tuple[str, str | None], float] = {}
         self.steps = 0
-        self._lags = {}
-        self._faults = []
-        self._slowed = {}
-        self._refused = {}
-        self._refused_writes = {}
+        self._lags: dict[str, Callable[[], float]] = {}
+        self._faults: list[tuple[str, str, str, float]] = []
+        self._slowed: dict[str, float] = {}
+        self._refused: dict[str, float] = {}
+        self._refused_writes: dict[tuple[str, str], tuple[str, float]] = {}
         self.quiet_from = 0.0
         # When a write was last refused, by process, write and UID of the Job.
-        self.refused_last = {}
-        self._full = {}
-        self._log_faults = {}
+        self.refused_last: dict[tuple[str, str, str], float] = {}
+        self._full: dict[str, float] = {}
+        self._log_faults: dict[tuple[str, str], float] = {}
         self.undisturbed_from = {"controller": 0.0, "terminator": 0.0}
         # Processes that do not know the outcome of a write of their own or of a predecessor.
-        self.unconfirmed_writers = set()
-        self.machines = {}
-        self.incarnations = {}
+        self.unconfirmed_writers: set[str] = set()
+        self.machines: dict[str, Machine] = {}
+        self.incarnations: dict[str, int] = {}
         self.oracle = Oracle(self)
         self.server = Server(self.clock, self._written, schedule.api_skews)
         self.cluster = ClusterModel(self)
         self.logs = Logs(self)
-        self.processes = {"controller": ControllerProcess(self)}
-        self.processes["terminator"] = TerminatorProcess(self)
+        self.controller = ControllerProcess(self)
+        self.terminator = TerminatorProcess(self)
+        self.processes: dict[str, Process] = {
+            found.name: found for found in (self.controller, self.terminator)
+        }
 
     # --- time and chance -----------------------------------------------------------------
 
-    def lag(self, name, low, high):
+    def lag(self, name: str, low: float, high: float) -> float:
         """Return how long something takes: between `low` and `high`, now and then much longer."""
         if self.schedule.calm:
             return low + (high - low) * 0.1
@@ -79,7 +95,7 @@ class World:
         lag = low + (high - low) * draw()
         return lag * ROUGH_FACTOR if draw() < ROUGH else lag
 
-    def note(self, actor, *words):
+    def note(self, actor: str, *words: object) -> None:
         """Add a line to the trace."""
         self.steps += 1
         if self.trace is not None:
@@ -87,14 +103,15 @@ class World:
 
     # --- what happens in the API ---------------------------------------------------------
 
-    def _written(self, actor, plural, old, new):
-        self.oracle.written(actor, plural, old, new)
-        self.cluster.changed(plural, old, new)
+    def _written(self, write: Write) -> None:
+        self.oracle.written(write)
+        self.cluster.changed(write)
         if self.trace is not None:
-            self._note_write(actor, plural, old, new)
+            self._note_write(write)
 
-    def _note_write(self, actor, plural, old, new):
-        raw = new or old
+    def _note_write(self, write: Write) -> None:
+        actor, plural, old, new = write.actor, write.plural, write.old, write.new
+        raw = write.raw
         name, namespace = raw["metadata"]["name"], raw["metadata"].get("namespace")
         if namespace not in {None, "", "default"}:
             name = f"{namespace}/{name}"
@@ -113,19 +130,19 @@ class World:
             detail += ", gated" if gates else ", not gated"
         elif "status" in parts or "evidence" in parts:
             detail = str({k: new[k] for k in ("status", "evidence") if k in parts})
-        parts = ",".join(part for part in parts if part != "metadata")
-        self.note(actor, verb, plural, name, parts, detail)
+        changed = ",".join(part for part in parts if part != "metadata")
+        self.note(actor, verb, plural, name, changed, detail)
 
     # --- disturbances --------------------------------------------------------------------
 
-    def expect_delay(self, who, seconds):
+    def expect_delay(self, who: str, seconds: float) -> None:
         """Record that a process may be late until `seconds` from now."""
         self.undisturbed_from[who] = max(self.undisturbed_from[who], self.loop.moment + seconds)
 
-    def add_fault(self, who, what, mode, seconds):
+    def add_fault(self, who: str, what: str, mode: str, seconds: float) -> None:
         self._faults.append((who, what, mode, seconds))
 
-    def take_fault(self, who, verb, plural):
+    def take_fault(self, who: str, verb: str, plural: str) -> tuple[str, float]:
         """Return the fault that the request of a process meets, ("", 0) for none."""
         if self._faults and verb != "log":
             for i, (name, what, mode, seconds) in enumerate(self._faults):
@@ -135,19 +152,19 @@ class World:
                     return mode, seconds
         return "", 0.0
 
-    def clear_faults(self):
+    def clear_faults(self) -> None:
         self._faults.clear()
 
-    def slow_down(self, what, seconds):
+    def slow_down(self, what: str, seconds: float) -> None:
         self._slowed[what] = self.loop.moment + seconds
 
-    def slowed_until(self, what):
+    def slowed_until(self, what: str) -> float:
         return self._slowed.get(what, 0.0)
 
-    def refuse(self, plural, seconds):
+    def refuse(self, plural: str, seconds: float) -> None:
         self._refused[plural] = self.loop.moment + seconds
 
-    def refuse_write(self, who, what, mode, seconds):
+    def refuse_write(self, who: str, what: str, mode: str, seconds: float) -> None:
         """Refuse writes of a process: `what` is "verb resource", `mode` the status."""
         self._refused_writes[who, what] = (mode, self.loop.moment + (seconds or FOREVER_SECONDS))
         self.expect_delay(who, seconds + 35.0 if seconds else FOREVER_SECONDS)
@@ -155,38 +172,38 @@ class World:
             # Who was refused for long tries again after a while only.
             self.quiet_from = max(self.quiet_from, self.loop.moment + seconds + 35.0)
 
-    def refused_forever(self):
+    def refused_forever(self) -> list[tuple[str, str]]:
         """Return the (process, "verb resource") of writes that are refused from now on."""
         limit = self.loop.moment + FOREVER_SECONDS / 2
         return [what for what, (_, end) in self._refused_writes.items() if end > limit]
 
-    def refused_write(self, who, verb, plural):
+    def refused_write(self, who: str, verb: str, plural: str) -> str:
         """Return the status with which a write is refused now, "" for none."""
         mode, end = self._refused_writes.get((who, f"{verb} {plural}"), ("", -1.0))
         return mode if end > self.loop.moment else ""
 
-    def is_refused(self, plural):
+    def is_refused(self, plural: str) -> bool:
         return self._refused.get(plural, -1.0) > self.loop.moment
 
-    def fill(self, node, seconds):
+    def fill(self, node: str, seconds: float) -> None:
         """Leave no room for pods on a node ("*": on any) for so long."""
         self._full[node] = self.loop.moment + seconds
 
-    def has_room(self, node):
+    def has_room(self, node: str) -> bool:
         ends = (self._full.get(name, -1.0) for name in (node, "*"))
         return max(ends) <= self.loop.moment
 
-    def disturb_logs(self, kind, node, seconds):
+    def disturb_logs(self, kind: str, node: str, seconds: float) -> None:
         if kind == "log_fails" and (machine := self.machines.get(node)):
             for run in machine.pods.values():
                 self.oracle.evidence.results.cannot_be_asked(run)
         self._log_faults[kind, node] = self.loop.moment + seconds
         self.expect_delay("terminator", seconds + 3.0)
 
-    def logs_fail(self, node):
+    def logs_fail(self, node: str) -> bool:
         return self._log_faults.get(("log_fails", node), -1.0) > self.loop.moment
 
-    def logs_failed_lately(self, node, seconds):
+    def logs_failed_lately(self, node: str, seconds: float) -> bool:
         """Return whether the node's logs could not be read, or not all of them, lately."""
         machine = self.machines.get(node)
         if machine is not None and not machine.is_up:
@@ -195,22 +212,24 @@ class World:
         ends.append(machine.up_since if machine is not None and machine.up_since else -seconds)
         return max(ends) > self.loop.moment - seconds
 
-    def loses_lines(self, node):
+    def loses_lines(self, node: str) -> bool:
         return self._log_faults.get(("lose_lines", node), -1.0) > self.loop.moment
 
-    def log_delay(self, node):
+    def log_delay(self, node: str) -> float:
         """Return how late a line that is written now becomes visible."""
         end = self._log_faults.get(("log_late", node), -1.0)
         return max(end - self.loop.moment, 0.0)
 
     # --- nodes ---------------------------------------------------------------------------
 
-    def plan_of(self, pod):
+    def plan_of(self, pod: Raw) -> JobPlan:
         """Return the plan of the Job that a raw pod is labelled as a part of."""
         meta = pod["metadata"]
-        return self.schedule.job(f"{meta['namespace']}/{meta['labels'][LABEL_JOB]}")
+        plan = self.schedule.job(f"{meta['namespace']}/{meta['labels'][LABEL_JOB]}")
+        assert plan is not None
+        return plan
 
-    def add_node(self, name, zone=None):
+    def add_node(self, name: str, zone: str | None = None) -> None:
         """Have a new machine join under a name; without effect if the node is there."""
         if self.server.get(NODES, name, "") is not None:
             return
@@ -229,7 +248,7 @@ class World:
             if pod["spec"].get("nodeName") == name:
                 machine.pod_changed(pod)
 
-    def register(self, name, zone):
+    def register(self, name: str, zone: str) -> Raw:
         """Make the Node object."""
         plan = next(plan for plan in self.schedule.nodes if plan.name == name)
         since = self.clock.stamp(plan.skew)
@@ -242,7 +261,7 @@ class World:
         }
         return self.server.create("kubelet", NODES, body, "")
 
-    def set_ready(self, name, status):
+    def set_ready(self, name: str, status: str) -> None:
         """Have the node controller, or its kubelet, say whether a node is Ready."""
         raw = self.server.get(NODES, name, "")
         if raw is None:
@@ -252,15 +271,17 @@ class World:
             fits = status == "True" and NETWORK_TAINT not in _taints(raw)
             self.oracle.patience.node_ready(name, is_ready=fits)
             machine = self.machines.get(name)
-            is_kubelet = status != "Unknown" and machine is not None
-            since = self.clock.stamp(machine.skew if is_kubelet else self.schedule.api_skews[0])
+            skew = self.schedule.api_skews[0]
+            if status != "Unknown" and machine is not None:
+                skew = machine.skew
+            since = self.clock.stamp(skew)
             ready = {"type": "Ready", "status": status, "lastTransitionTime": since}
             self.server.set_status("node-controller", NODES, raw, {"conditions": [ready]})
             self._mark_pods(name, status)
             delay = self.lag("node-controller", 0.01, 0.5)
             self.loop.call_later(delay, self._taint_by_condition, name)
 
-    def set_network(self, name, *, is_there):
+    def set_network(self, name: str, *, is_there: bool) -> None:
         """Have a cloud's controller say whether a node has a network."""
         raw = self.server.get(NODES, name, "")
         if raw is not None:
@@ -269,7 +290,7 @@ class World:
             is_ready = raw["status"]["conditions"][0]["status"] == "True"
             self.oracle.patience.node_ready(name, is_ready=is_ready and is_there)
 
-    def _taint_by_condition(self, name):
+    def _taint_by_condition(self, name: str) -> None:
         """Put the taint on a node that says that it is not Ready, or take it away.
 
         The node lifecycle controller also puts one of the effect NoExecute, which pods of a
@@ -282,13 +303,13 @@ class World:
             taints = [{"key": key, "effect": "NoSchedule"}] if key else []
             self.put_taints("node-controller", raw, "|".join(READY_TAINTS.values()), taints)
 
-    def put_taints(self, actor, raw, keys, taints):
+    def put_taints(self, actor: str, raw: Raw, keys: str, taints: Sequence[Raw]) -> None:
         """Replace the taints of a raw node with these keys ("a|b") by others."""
         others = [t for t in _taints(raw) if t["key"] not in keys.split("|")]
         body = {"spec": {"taints": [*others, *taints] or None}}
         self.server.patch(actor, NODES, raw["metadata"]["name"], body, namespace="")
 
-    def _mark_pods(self, node, status):
+    def _mark_pods(self, node: str, status: str) -> None:
         """Take Ready from the pods that had it, as the node lifecycle controller does."""
         for pod in self.server.all(PODS):
             told = pod.get("status") or {}
@@ -298,11 +319,11 @@ class World:
                 self.server.set_status("node-controller", PODS, pod, told)
 
 
-def _taints(node):
+def _taints(node: Raw) -> list[Raw]:
     return (node.get("spec") or {}).get("taints") or []
 
 
-def _pod_words(pod):
+def _pod_words(pod: Raw) -> str:
     spec, status = pod["spec"], pod.get("status") or {}
     words = ["gated" if spec.get("schedulingGates") else "not gated"]
     words.append("bound" if spec.get("nodeName") else "unbound")

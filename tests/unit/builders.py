@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from daemonset_job.api import names
 from daemonset_job.api.job import Job, JobSpec
@@ -22,7 +23,7 @@ BIRTH = NOW - timedelta(days=1)
 DS_UID = "ds-uid"
 
 
-def make_job(name="sample", **changes) -> Job:
+def make_job(name: str = "sample", **changes: Any) -> Job:
     job = Job(
         namespace="default",
         name=name,
@@ -39,11 +40,11 @@ def started(job: Job) -> Job:
     return replace(job, status=first_status(job, START))
 
 
-def make_node(name: str, **changes) -> Node:
+def make_node(name: str, **changes: Any) -> Node:
     return replace(Node(name, f"{name}-uid", "1", created_at=BIRTH), **changes)
 
 
-def make_pod(node: str, *, state="running", serial=1, **changes) -> Pod:
+def make_pod(node: str, *, state: str = "running", serial: int = 1, **changes: Any) -> Pod:
     container = Container(state=state) if state else None
     pod = Pod(
         namespace="default",
@@ -60,13 +61,13 @@ def make_pod(node: str, *, state="running", serial=1, **changes) -> Pod:
     return replace(pod, **changes)
 
 
-def gated_pod(node: str, *, serial=2, **changes) -> Pod:
+def gated_pod(node: str, *, serial: int = 2, **changes: Any) -> Pod:
     return make_pod(
         node, state="", serial=serial, is_scheduled=False, gates=(names.START_GATE,), **changes
     )
 
 
-def done(node: str, uid: str | None = None, at="2026-01-02T03:04:00.123456789Z") -> Evidence:
+def done(node: str, uid: str | None = None, at: str = "2026-01-02T03:04:00.123456789Z") -> Evidence:
     return Evidence(
         node_uid=uid or f"{node}-uid",
         completed_at=at,
@@ -92,7 +93,7 @@ class SampleCluster:
     observed: bool = True
     has_daemon_set: bool = True
     has_report: bool = True
-    report_status: dict | None = None
+    report_status: dict[str, Any] | None = None
     failed_create_message: str | None = ""
     refusal: str = ""
 
@@ -134,7 +135,7 @@ class SampleCluster:
             status=self.report_status or {},
         )
 
-    def snapshot(self, **changes) -> Snapshot:
+    def snapshot(self, **changes: Any) -> Snapshot:
         snapshot = Snapshot(
             job=self.job,
             daemon_set=self.daemon_set() if self.has_daemon_set else None,
@@ -161,7 +162,7 @@ def seen_before(snapshot: Snapshot, since: timedelta, now: datetime = NOW) -> Sn
     return replace(snapshot, seen=update_sightings({}, scene, now - since))
 
 
-def make_cluster(*node_names: str, running=True, **changes) -> SampleCluster:
+def make_cluster(*node_names: str, running: bool = True, **changes: Any) -> SampleCluster:
     """Return a SampleCluster with these nodes, a running pod on each unless `running` is False."""
     return SampleCluster(
         nodes={name: make_node(name) for name in node_names},

@@ -125,10 +125,11 @@ def of_comments(text: str) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(text.splitlines(), 1):
         match = _COMMENT.match(line) if "#" in line else None
         is_own = match is not None and match["own"] is not None
-        if not is_own or match["indent"] != before:
+        indent = match["indent"] if match is not None and is_own else None
+        if indent is None or indent != before:
             yield from paragraphs(block)
             block = []
-        before = match["indent"] if is_own else None
+        before = indent
         if match is None or _NOT_PROSE.match(line[line.index("#") :]):
             continue
         if is_own:
@@ -158,8 +159,8 @@ def of_module(text: str) -> Iterator[tuple[int, str]]:
                     part.value if isinstance(part, ast.Constant) else "X" for part in node.values
                 ]
                 yield from _message(node.lineno, "".join(map(str, parts)))
-            case ast.Constant(value=str()) if id(node) not in docstrings:
-                yield from _message(node.lineno, node.value)
+            case ast.Constant(value=str() as text) if id(node) not in docstrings:
+                yield from _message(node.lineno, text)
 
 
 def _sections(docstring: str) -> str:
@@ -227,7 +228,8 @@ def name_of(path: Path) -> str:
 
 def read_allowance() -> dict[str, int]:
     """Return how many violations each file may still have."""
-    return tomllib.loads(ALLOWANCE_FILE.read_text(encoding="utf-8"))["files"]
+    files: dict[str, int] = tomllib.loads(ALLOWANCE_FILE.read_text(encoding="utf-8"))["files"]
+    return files
 
 
 def moved_files() -> dict[str, str]:

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 from daemonset_job.api import names
 from daemonset_job.api.job import nodes_hash
@@ -17,12 +18,14 @@ from daemonset_job.api.report import new_report
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, NODES, PODS
 from terminator.config import Config, Options
+from terminator.ledger.writer import Ledger
 from terminator.main import Terminator
 from terminator.metrics import Metrics
 from tests.clocks import LoopClock
 from tests.contract.daemon_set_controller import write_status
 from tests.contract.fake_api import START, FakeApiServer
-from tests.contract.fake_storage import Event
+from tests.contract.fake_logs import FakeLog
+from tests.contract.fake_storage import Event, Raw
 from tests.fakekube.daemon_sets import REQUIRED
 
 LABELS = {"daemonset-job": "true"}
@@ -39,11 +42,11 @@ async def eventually(check: Callable[[], Any], seconds: float = 20.0) -> Any:
     return result
 
 
-def running(**changes):
+def running(**changes: Any) -> Raw:
     return {"state": {"running": {}}, "restartCount": 0, **changes}
 
 
-def terminated(code, restarts=0):
+def terminated(code: int, restarts: int = 0) -> Raw:
     ended = {"exitCode": code, "finishedAt": "2030-01-01T00:00:09Z"}
     return {"state": {"terminated": ended}, "restartCount": restarts}
 
@@ -84,14 +87,14 @@ class FakeRun:
         body = {"spec": {"template": {"spec": {"affinity": _affinity(nodes)}}}}
         self.server.patch(DAEMON_SETS, self.daemon_set, body, self.namespace)
 
-    def log(self, node: str, *, previous: bool = False):
+    def log(self, node: str, *, previous: bool = False) -> FakeLog:
         return self.server.log(self.pod(node), self.namespace, previous=previous)
 
-    def set_container(self, node: str, status: dict, kind: str = "containerStatuses") -> None:
+    def set_container(self, node: str, status: Raw, kind: str = "containerStatuses") -> None:
         body = {"status": {kind: [{"name": names.CONTAINER_NAME, **status}]}}
         self.server.patch(PODS, self.pod(node), body, self.namespace)
 
-    def add_pod(self, node: str, name: str | None = None, owner: str | None = None) -> dict:
+    def add_pod(self, node: str, name: str | None = None, owner: str | None = None) -> Raw:
         uid = self.daemon_set_uid if owner is None else owner
         name = name or self.pod(node)
         self.server.log(name, self.namespace)
@@ -115,19 +118,19 @@ class FakeRun:
             },
         )
 
-    def add_report(self, shard: int = 0, evidence: dict | None = None) -> str:
+    def add_report(self, shard: int = 0, evidence: Raw | None = None) -> str:
         raw = new_report(
             namespace=self.namespace, job_name=self.name, job_uid=self.uid, shard=shard, spec={}
         )
         self.server.put(JOB_REPORTS, raw | {"evidence": evidence or {}})
-        return raw["metadata"]["name"]
+        return str(raw["metadata"]["name"])
 
-    def reports(self) -> list[dict]:
+    def reports(self) -> list[Raw]:
         return [
             raw for raw in self.server.list(JOB_REPORTS) if raw["spec"]["job"]["uid"] == self.uid
         ]
 
-    def evidence(self) -> dict[str, dict]:
+    def evidence(self) -> dict[str, Raw]:
         """Return the ledger, all shards as one."""
         return {
             node: entry
@@ -238,7 +241,9 @@ class TerminatorCluster:
             run.add_report()
         return run
 
-    def start(self, config: Config | None = None, options: Options | None = None):
+    def start(
+        self, config: Config | None = None, options: Options | None = None
+    ) -> tuple[Terminator, asyncio.Task[None]]:
         """Run a terminator; returns it and its task."""
         terminator = Terminator(
             self.client,
@@ -254,11 +259,11 @@ class TerminatorCluster:
     async def kill(self, terminator: Terminator, task: asyncio.Task[None]) -> None:
         """End a terminator without a flush, as SIGKILL does."""
 
-        async def nothing(_ledger):
+        async def nothing(_ledger: Ledger) -> None:
             pass
 
-        terminator._scope._final_flush = nothing
-        await self.stop(task)
+        with patch.object(terminator._scope, "_final_flush", nothing):
+            await self.stop(task)
 
     async def stop(self, task: asyncio.Task[None]) -> None:
         """End a terminator as SIGTERM does."""

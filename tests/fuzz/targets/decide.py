@@ -101,6 +101,7 @@ def _judge() -> Life:
 
 def _is_accepted(objects: dict[str, list[Raw]]) -> bool:
     """Return whether the API server would have taken the Job and its reports."""
+    checked: list[tuple[str, tuple[str, ...], list[Raw]]]
     checked = [("jobs", ("spec", "status"), objects[JOB])]
     checked += [("jobreports", ("spec", "status", "evidence"), objects[REPORT])]
     return not any(

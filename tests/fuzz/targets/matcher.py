@@ -41,9 +41,8 @@ def check(data: bytes) -> None:
     source = Source(data)
     match = source.pick(("Line", "Contains", "Regex", "Regex", "Other"))
     known = _PATTERNS if match == "Regex" else _TOKENS
-    token, failure = _draw_token(source, known), _draw_token(source, known)
-    if source.below(4) == 0:
-        token = None
+    drawn, failure = _draw_token(source, known), _draw_token(source, known)
+    token = drawn if source.below(4) else None
     results = [name for name in _RESULTS if source.below(2)]
     line = _draw_line(source, token or failure or "")[:LINE_LIMIT]
     _check_texts(line)

@@ -1,6 +1,8 @@
 """Any JSON value anywhere in an object of a watch: it is read or it is not, and nothing ends."""
 
-from tests.fuzz.both_caches import controller_caches, give, reflector, terminator_caches
+from job_controller.caches import Caches as ControllerCaches
+from terminator.caches import Caches as TerminatorCaches
+from tests.fuzz.both_caches import Caches, controller_caches, give, reflector, terminator_caches
 from tests.fuzz.raw_objects import DAEMON_SET, JOB, NODE, POD, REPORT, STAGES, Raw, read_stage
 from tests.fuzz.source import Source
 
@@ -29,7 +31,7 @@ def _versioned(raw: Raw, version: str | None) -> Raw:
     return {**raw, "metadata": {**metadata, "resourceVersion": version}}
 
 
-def _check_watch(caches, kind: str, good: Raw, odd: Raw) -> None:
+def _check_watch(caches: Caches, kind: str, good: Raw, odd: Raw) -> None:
     follower = reflector(caches, kind)
     others = len(follower.store) - 1
     key = (good["metadata"].get("namespace", ""), good["metadata"]["name"])
@@ -49,7 +51,7 @@ def _check_watch(caches, kind: str, good: Raw, odd: Raw) -> None:
     _read_all(caches)
 
 
-def _check_list(caches, kind: str, stage: dict[str, list[Raw]], odd: Raw) -> None:
+def _check_list(caches: Caches, kind: str, stage: dict[str, list[Raw]], odd: Raw) -> None:
     """Its neighbours in a list are read."""
     follower = reflector(caches, kind)
     raws = {number: follower.read(raw) for number, raw in enumerate([odd, *stage[kind]])}
@@ -59,13 +61,13 @@ def _check_list(caches, kind: str, stage: dict[str, list[Raw]], odd: Raw) -> Non
     _read_all(caches)
 
 
-def _read_all(caches) -> None:
+def _read_all(caches: Caches) -> None:
     """Ask for all that the programs ask their caches for."""
     caches.nodes()
     for job in caches.jobs():
         whole = caches.job((job.namespace, job.name))
         assert whole is not None
-        if hasattr(caches, "daemon_set_of"):
+        if isinstance(caches, TerminatorCaches):
             found = caches.daemon_set_of(whole)
             caches.reports_of(whole)
             caches.nodes_of(caches.pods_of(found) if found is not None else [])
@@ -75,6 +77,6 @@ def _read_all(caches) -> None:
             caches.pods_of(found)
         caches.reports_of((job.namespace, job.name))
         caches.past_reports(job.namespace)
-    if hasattr(caches, "reported_keys"):
+    if isinstance(caches, ControllerCaches):
         caches.reported_keys()
         caches.unreadable_keys()

@@ -9,13 +9,15 @@ before its task has started, counts as long as that is on record.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
-from tests.simulation.server import PODS
+from tests.simulation.server import PODS, Raw
 
-Raw = Mapping[str, Any]
+if TYPE_CHECKING:
+    from tests.simulation.kubelet import PodRun
+    from tests.simulation.oracle.core import Oracle
+    from tests.simulation.world import World
 
 KNOWN_SECONDS = 8.0
 
@@ -24,19 +26,19 @@ KNOWN_SECONDS = 8.0
 class Begun:
     """Hears of starts and of records; moments by the UIDs of a Job and of a node."""
 
-    world: Any
-    oracle: Any
+    world: World
+    oracle: Oracle
     known: dict[tuple[str, str], float] = field(default_factory=dict)
     # Of nodes whose start is not on record: since when what counts for it is, and in which report.
     told: dict[tuple[str, str], tuple[float, str]] = field(default_factory=dict)
 
-    def task_starts(self, run: Any) -> None:
+    def task_starts(self, run: PodRun) -> None:
         """Hear of an instance of a task that starts."""
         if job_uid := self.oracle.job_of.get(run.pod_uid):
             now, key = self.world.loop.moment, (job_uid, run.machine.uid)
             self.world.loop.call_later(KNOWN_SECONDS, self._note, key, run, now)
 
-    def _note(self, key: tuple[str, str], run: Any, since: float) -> None:
+    def _note(self, key: tuple[str, str], run: PodRun, since: float) -> None:
         controller = self.world.processes["controller"]
         was_well = controller.is_up and controller.started_at < since
         is_there = self.world.server.now(PODS, run.raw) is not None

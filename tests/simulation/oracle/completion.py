@@ -16,15 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tests.fakekube import daemon_sets
 from tests.simulation import intent
 from tests.simulation.oracle import shards
 from tests.simulation.oracle.facts import is_true
-from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, REPORTS, controller_of
+from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, REPORTS, Raw, controller_of
 
-Raw = Mapping[str, Any]
+if TYPE_CHECKING:
+    from tests.simulation.oracle.core import Oracle
+    from tests.simulation.process import Process
+    from tests.simulation.world import World
 
 # Disturbances that put taints on nodes.
 TAINTING = {"taint", "drain"}
@@ -49,8 +52,8 @@ class View:
 class Completion:
     """Hears of specs, counts and claims; `oracle` takes what is wrong."""
 
-    world: Any
-    oracle: Any
+    world: World
+    oracle: Oracle
     specs: dict[str, dict[int, Raw]] = field(default_factory=dict)
     counts: dict[str, list[tuple[float, Mapping[str, Raw]]]] = field(default_factory=dict)
     views: dict[str, View] = field(default_factory=dict)
@@ -70,7 +73,7 @@ class Completion:
         if not counts or counts[-1][1] is not nodes:
             counts.append((self.world.loop.moment, nodes))
 
-    def view(self, process: Any, job_uid: str, generation: int) -> View:
+    def view(self, process: Process, job_uid: str, generation: int) -> View:
         """Return what a process knows at this moment of a Job's nodes."""
         until = min(process.feeds[p].known_until for p in (DAEMON_SETS, PODS, NODES))
         counts = self.counts.get(job_uid, ())
@@ -80,7 +83,7 @@ class Completion:
         begun = self.oracle.begun.until(job_uid, told)
         return View(generation, known[-1] if known else None, until, begun)
 
-    def deletion_view(self, process: Any, name: str, namespace: str) -> View | None:
+    def deletion_view(self, process: Process, name: str, namespace: str) -> View | None:
         """Return what a process knows when it asks for a Job's deletion, None for no such Job."""
         job = process.cached(JOBS, name, namespace)
         return self.view(process, job.uid, job.generation) if job is not None else None
@@ -165,6 +168,7 @@ class Completion:
         spec = self._spec(uid, claim.generation)
         was = intent.desired_nodes(spec, (claim.counted or {}).values(), (), claim.begun)
         current = self.world.server.get(NODES, node, "")
+        assert current is not None
         fits_old_spec = bool(intent.desired_nodes(spec, [current], (), {node_uid}))
         return (
             was.get(node) != node_uid

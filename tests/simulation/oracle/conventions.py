@@ -1,9 +1,13 @@
 """What the API conventions and the project's documents ask of a Job's status, write by write."""
 
+from collections.abc import Iterator
+
+from tests.simulation.server import Raw
+
 PHASES = {"Pending", "Running", "Paused", "Succeeded", "Failed"}
 
 
-def status_faults(old, new, now):
+def status_faults(old: Raw, new: Raw, now: str) -> list[str]:
     """Return in words what is wrong with how a raw Job's status changed by now; [] is good."""
     before, after = old.get("status") or {}, new.get("status") or {}
     if before == after:
@@ -30,7 +34,7 @@ def status_faults(old, new, now):
     return faults
 
 
-def _condition_faults(old_job, before, after):
+def _condition_faults(old_job: Raw, before: Raw, after: Raw) -> Iterator[str]:
     was = {c["type"]: c for c in before.get("conditions") or ()}
     for condition in after.get("conditions") or ():
         old = was.pop(condition["type"], None)
@@ -51,6 +55,6 @@ def _condition_faults(old_job, before, after):
         yield f"condition {type_} vanishes"
 
 
-def _is(status, type_):
+def _is(status: Raw, type_: str) -> bool:
     conditions = status.get("conditions") or ()
     return any(c["type"] == type_ and c["status"] == "True" for c in conditions)

@@ -1,6 +1,9 @@
 """The oracle as the rest of the model meets it: hears of everything and asks each invariant."""
 
+from __future__ import annotations
+
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from tests.simulation.oracle import gates, shards
 from tests.simulation.oracle.begun import Begun
@@ -13,27 +16,47 @@ from tests.simulation.oracle.lifetime import Lifetime
 from tests.simulation.oracle.patience import Patience
 from tests.simulation.oracle.records import Records
 from tests.simulation.oracle.starts import Starts
-from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, REPORTS, controller_of
+from tests.simulation.schedule import JobPlan
+from tests.simulation.server import (
+    DAEMON_SETS,
+    JOBS,
+    NODES,
+    PODS,
+    REPORTS,
+    Raw,
+    Write,
+    controller_of,
+)
+
+if TYPE_CHECKING:
+    from tests.simulation.client import Call
+    from tests.simulation.kubelet import PodRun
+    from tests.simulation.oracle.completion import View
+    from tests.simulation.process import Process
+    from tests.simulation.world import World
 
 OURS = ("controller", "terminator")
+# When an invariant did not hold, its name, and what is wrong.
+Violation = tuple[float, str, str]
 
 
 class Oracle:
     """Hears of everything; `violations` are (time, invariant, words), `excused` counts."""
 
-    def __init__(self, world):
+    def __init__(self, world: World) -> None:
         self._world = world
-        self.violations = []
-        self.excused = Counter()
+        self.violations: list[Violation] = []
+        self.excused: Counter[str] = Counter()
         self.last_write_at = 0.0
         self.our_writes = 0
         self.their_writes = 0
         # By UID: when an object was made in truth, the Job of a pod, the plan of a Job.
-        self.born = {}
-        self.job_of = {}
-        self.plans = {}
-        self.deleted_by_us = set()
-        self.ledger_read_at = {}
+        self.born: dict[str, float] = {}
+        self.job_of: dict[str, str] = {}
+        self.plans: dict[str, JobPlan] = {}
+        self.deleted_by_us: set[str] = set()
+        # By UID of a Job: when the writer of what is written now last read its ledger afresh.
+        self.ledger_read_at: dict[str, float] = {}
         self.begun = Begun(world, self)
         self.completion = Completion(world, self)
         self.evidence = Evidence(world, self)
@@ -44,11 +67,11 @@ class Oracle:
         self.lifetime = Lifetime(world, self)
         self.gates = gates.Gates(world)
 
-    def violate(self, invariant, words):
+    def violate(self, invariant: str, words: str) -> None:
         self.violations.append((round(self._world.loop.moment, 3), invariant, words))
         self._world.note("ORACLE", f"VIOLATION {invariant}: {words}")
 
-    def _owner(self, pod):
+    def _owner(self, pod: Raw) -> str:
         """Return the UID of the Job that a pod's owners lead to, "" for none."""
         for daemon_set in self._world.server.all(DAEMON_SETS):
             if daemon_set["metadata"]["uid"] == controller_of(pod):
@@ -57,37 +80,38 @@ class Oracle:
 
     # --- writes --------------------------------------------------------------------------
 
-    def written(self, actor, plural, old, new):
+    def written(self, write: Write) -> None:
         """Judge a write that changed something."""
+        actor, plural, old, new = write.actor, write.plural, write.old, write.new
         self.last_write_at = self._world.loop.moment
         if actor in OURS:
             self.our_writes += 1
         else:
             self.their_writes += 1
         if old is None:
-            self.born[new["metadata"]["uid"]] = self._world.loop.moment
+            self.born[write.raw["metadata"]["uid"]] = self._world.loop.moment
         if plural == JOBS and new is not None:
             self._job_written(old, new)
         elif plural == REPORTS and new is not None:
             self._report_written(old or {}, new)
         elif plural == DAEMON_SETS and old is None:
-            self.gates.daemon_set_made(new)
+            self.gates.daemon_set_made(write.raw)
         elif plural == NODES and new is not None:
             self.patience.node_written(new)
         elif plural == PODS:
             if old is None:
-                self.job_of[new["metadata"]["uid"]] = self._owner(new)
-                self.starts.judge_pause(new)
-            self.gates.pod_written(old, new, self.ledger_read_at)
+                self.job_of[write.raw["metadata"]["uid"]] = self._owner(write.raw)
+                self.starts.judge_pause(write.raw)
+            self.gates.pod_written(write, self.ledger_read_at)
             self.patience.pod_written(old, new)
 
-    def _job_written(self, old, new):
+    def _job_written(self, old: Raw | None, new: Raw) -> None:
         self.completion.job_written(new)
         meta = new["metadata"]
         if old is None:
-            self.plans[meta["uid"]] = self._world.schedule.job(
-                f"{meta['namespace']}/{meta['name']}"
-            )
+            plan = self._world.schedule.job(f"{meta['namespace']}/{meta['name']}")
+            assert plan is not None
+            self.plans[meta["uid"]] = plan
             return
         self.deadlines.job_written(old, new)
         self.patience.job_written(old, new)
@@ -98,7 +122,7 @@ class Oracle:
         self.records.judge_end(old, new)
         self.records.judge_count(old, new)
 
-    def _report_written(self, old, new):
+    def _report_written(self, old: Raw, new: Raw) -> None:
         self.evidence.judge(old, new)
         self.records.judge(old, new)
         self.begun.judge_record(new)
@@ -109,7 +133,7 @@ class Oracle:
         ):
             self.violate("shards", words)
 
-    def idle_write(self, process, what, sent_at):
+    def idle_write(self, process: Process, what: Call, sent_at: float) -> None:
         """Judge a write that changed nothing."""
         _, plural, name, namespace = what
         known = process.cached(plural, name, namespace)
@@ -125,24 +149,24 @@ class Oracle:
         if delivered < min(decided, sent_at):
             self.violate("idle write", f"{process.name}: {' '.join(what[:3])} changes nothing")
 
-    def job_about(self, plural, raw):
+    def job_about(self, plural: str, raw: Raw) -> str:
         """Return the UID of the Job that an object belongs to, or is."""
         if plural == REPORTS:
-            return raw["spec"]["job"]["uid"]
+            return str(raw["spec"]["job"]["uid"])
         if plural == PODS:
             return self.job_of.get(raw["metadata"]["uid"], "")
-        return raw["metadata"]["uid"] if plural == JOBS else controller_of(raw)
+        return str(raw["metadata"]["uid"]) if plural == JOBS else controller_of(raw)
 
     # --- deletion ------------------------------------------------------------------------
 
-    def before_delete(self, process, plural, raw, view):
+    def before_delete(self, process: Process, plural: str, raw: Raw, view: View | None) -> None:
         """Judge the deletion of an object that is about to take effect."""
         if plural == PODS:
             self._judge_pod_deletion(raw)
         if plural == JOBS:
             self._judge_job_deletion(process, raw, view)
 
-    def _judge_job_deletion(self, process, job, view):
+    def _judge_job_deletion(self, process: Process, job: Raw, view: View | None) -> None:
         uid = job["metadata"]["uid"]
         if process.name != "terminator":
             self.violate("deletion", f"{process.name} deletes the Job")
@@ -158,7 +182,7 @@ class Oracle:
         self.completion.judge_left_report(job)
         self.deleted_by_us.add(uid)
 
-    def _judge_pod_deletion(self, pod):
+    def _judge_pod_deletion(self, pod: Raw) -> None:
         """Judge that the controller has a reason to delete a pod: it costs its node's work."""
         if not pod["spec"].get("nodeName"):
             return  # it has not done anything
@@ -180,25 +204,25 @@ class Oracle:
 
     # --- facts ---------------------------------------------------------------------------
 
-    def has_failed(self, job, node, node_uid):
+    def has_failed(self, job: Raw, node: str, node_uid: str) -> bool:
         """Whether it stands on record that the node failed (rightly: judged when written)."""
         record = shards.node_states(self._world, job["metadata"]["uid"]).get(node) or {}
         return record.get("state") == "Failed" and record.get("uid") == node_uid
 
-    def daemon_set_of(self, job_uid):
+    def daemon_set_of(self, job_uid: str) -> Raw | None:
         """Return the Job's DaemonSet, None if it has none."""
         for daemon_set in self._world.server.all(DAEMON_SETS):
             if controller_of(daemon_set) == job_uid:
                 return daemon_set
         return None
 
-    def is_entered(self, job_uid, node, node_uid):
+    def is_entered(self, job_uid: str, node: str, node_uid: str) -> bool:
         """Return whether the completion of this node stands in the ledger."""
         return self.evidence.entered.get((job_uid, node), ("",))[0] == node_uid
 
     # --- tasks ---------------------------------------------------------------------------
 
-    def task_succeeds(self, run):
+    def task_succeeds(self, run: PodRun) -> None:
         """Hear of an instance that prints the token, or ends with 0 in mode Exit."""
         self.evidence.task_succeeds(run)
         self.lifetime.task_succeeds(self.job_of.get(run.pod_uid, ""), run.machine.uid)

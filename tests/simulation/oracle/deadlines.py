@@ -6,14 +6,16 @@ however long it takes to write that down.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tests.simulation.oracle.facts import is_true
 from tests.simulation.oracle.patience import TOLERANCE_SECONDS
+from tests.simulation.server import Raw
 
-Raw = Mapping[str, Any]
+if TYPE_CHECKING:
+    from tests.simulation.oracle.core import Oracle
+    from tests.simulation.world import World
 
 # From the deadline to the word of it, when nothing is in the controller's way.
 TELLING_SECONDS = 20.0
@@ -23,8 +25,8 @@ TELLING_SECONDS = 20.0
 class Deadlines:
     """Hears of statuses; `began` by the UID of a Job."""
 
-    world: Any
-    oracle: Any
+    world: World
+    oracle: Oracle
     began: dict[str, float] = field(default_factory=dict)
 
     def job_written(self, old: Raw, new: Raw) -> None:

@@ -1,7 +1,18 @@
 """Evidence is true, stays, and gains nothing but results; see the package for what is excused."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from daemonset_job.api.report import Evidence as LedgerEntry
 from tests.simulation.oracle.results import Results
-from tests.simulation.server import NODES
+from tests.simulation.server import NODES, Raw
+
+if TYPE_CHECKING:
+    from tests.simulation.kubelet import PodRun
+    from tests.simulation.oracle.core import Oracle
+    from tests.simulation.world import World
 
 # How long evidence may be on its way from the log into the ledger.
 FLUSH_SECONDS = 5.0
@@ -10,24 +21,27 @@ FLUSH_SECONDS = 5.0
 class Evidence:
     """Hears of tokens and of what is written into reports."""
 
-    def __init__(self, world, oracle):
+    def __init__(self, world: World, oracle: Oracle) -> None:
         self._world = world
         self._oracle = oracle
-        self.tokens = {}
-        self.entered = {}
+        # By name and UID of a node: the UIDs of the Jobs whose token was printed there.
+        self.tokens: dict[tuple[str, str | None], set[str]] = {}
+        # By UID of a Job and name of a node: the entry's node UID and pod, and when it was made.
+        self.entered: dict[tuple[str, str], tuple[str | None, str | None, float]] = {}
         # UIDs of pods whose task ended with 0 because it was told to.
-        self.told_to_end = set()
-        self.seen = {}
+        self.told_to_end: set[str] = set()
+        # What the writer of what is written now knows of the report's evidence.
+        self.seen: Mapping[str, LedgerEntry] = {}
         self.results = Results(world)
 
-    def task_succeeds(self, run):
+    def task_succeeds(self, run: PodRun) -> None:
         """Note that an instance prints the token, or ends with 0 in mode Exit."""
         self.results.succeeded(run)
         if job_uid := self._oracle.job_of.get(run.pod_uid):
             node = run.machine
             self.tokens.setdefault((node.name, node.uid), set()).add(job_uid)
 
-    def judge(self, old, new):
+    def judge(self, old: Raw, new: Raw) -> None:
         before, after = old.get("evidence") or {}, new.get("evidence") or {}
         if before == after:
             return
@@ -42,7 +56,7 @@ class Evidence:
                 if current and current["metadata"]["uid"] == was.get("nodeUID"):
                     self._oracle.violate("evidence", f"the entry of {node} was lost")
 
-    def _judge_completed(self, job_uid, node, was, entry):
+    def _judge_completed(self, job_uid: str, node: str, was: Raw, entry: Raw) -> None:
         """Judge an entry that completes a node."""
         uid = entry.get("nodeUID")
         if job_uid not in self.tokens.get((node, uid), ()):
@@ -63,12 +77,12 @@ class Evidence:
             else:
                 self._oracle.violate("evidence", f"the {what} of {node} changed: {was} to {entry}")
 
-    def _had_seen(self, node, node_uid):
+    def _had_seen(self, node: str, node_uid: str | None) -> bool:
         """Whether who sent the write that is being judged knew that the node had completed."""
         entry = self.seen.get(node)
         return entry is not None and entry.is_completed and entry.node_uid == node_uid
 
-    def _is_taken_for_former(self, job_uid, node):
+    def _is_taken_for_former(self, job_uid: str, node: str) -> bool:
         """Whether the node did print the token, and the terminator cannot know its new UID yet."""
         current = self._world.server.get(NODES, node, "")
         if current is None or job_uid not in self.tokens.get(
@@ -80,6 +94,6 @@ class Evidence:
         return feed.is_behind or learnt > self._world.loop.moment - FLUSH_SECONDS
 
 
-def _has_only_gained_results(was, entry):
+def _has_only_gained_results(was: Raw, entry: Raw) -> bool:
     before, after = was.get("results") or {}, entry.get("results") or {}
     return before.items() <= after.items() and {**entry, "results": 0} == {**was, "results": 0}

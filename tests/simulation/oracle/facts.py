@@ -1,11 +1,6 @@
 """Small questions about raw objects that several invariants ask."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from tests.simulation.server import PODS, controller_of, node_of
-
-Raw = Mapping[str, Any]
+from tests.simulation.server import PODS, Raw, Server, controller_of, node_of
 
 
 def is_true(job: Raw, type_: str, reason: str = "") -> bool:
@@ -17,7 +12,7 @@ def is_true(job: Raw, type_: str, reason: str = "") -> bool:
     )
 
 
-def owned_by(server: Any, daemon_set: Raw) -> dict[str, Raw]:
+def owned_by(server: Server, daemon_set: Raw) -> dict[str, Raw]:
     """Return the pods of a DaemonSet that are not on their way out, by node."""
     uid = daemon_set["metadata"]["uid"]
     return {

@@ -9,8 +9,16 @@ recreated with evidence on record must have the gate from the beginning, unless 
 watch had not delivered that evidence (excused, `recreated`).
 """
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 from tests.fakekube import daemon_sets
-from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, controller_of
+from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, Raw, Write, controller_of
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
 
 DUE_SECONDS = 8.0
 
@@ -18,30 +26,30 @@ DUE_SECONDS = 8.0
 class Gates:
     """What is known of pods' gates, by pod UID, and since when DaemonSets are exact."""
 
-    def __init__(self, world):
+    def __init__(self, world: World) -> None:
         self._world = world
-        self._born_gated = {}
-        self._owner = {}
-        self._window = {}
-        self._read_at = {}
-        self._exact_since = {}
+        self._born_gated: dict[str, bool] = {}
+        self._owner: dict[str, str] = {}
+        self._window: dict[str, str] = {}
+        self._read_at: dict[str, dict[str, float]] = {}
+        self._exact_since: dict[str, float] = {}
         # By UID of the DaemonSet: UIDs by name of the nodes that its controller counts as desired.
-        self._counted = {}
+        self._counted: dict[str, dict[str, str]] = {}
 
-    def pod_written(self, old, new, read_at):
+    def pod_written(self, write: Write, read_at: Mapping[str, float]) -> None:
         """Note the birth of a pod, the opening of its gate, and what ends exactness."""
-        raw = new or old
+        old, new, raw = write.old, write.new, write.raw
         uid = raw["metadata"]["uid"]
         owner = controller_of(raw)
         if old is None:
-            self._born_gated[uid] = bool(new["spec"].get("schedulingGates"))
+            self._born_gated[uid] = bool(raw["spec"].get("schedulingGates"))
             self._owner[uid] = owner
         elif new is None or ("deletionTimestamp" in new["metadata"]):
             self._exact_since.pop(owner, None)
         elif old["spec"].get("schedulingGates") and not new["spec"].get("schedulingGates"):
             self._read_at[uid] = dict(read_at)
 
-    def judge_start(self, pod_uid, job_uid, entered_at):
+    def judge_start(self, pod_uid: str, job_uid: str, entered_at: float) -> tuple[str, str]:
         """Return (excuse, words) for the start of a completed node's task in a new pod."""
         if not self._born_gated.get(pod_uid, True):
             excuse = self._window.get(self._owner[pod_uid], "")
@@ -51,7 +59,7 @@ class Gates:
             return ("stale read", "") if read_at >= 0 else ("", "its gate opened without a reading")
         return "", f"its gate was opened on a ledger read at {read_at:.3f} that had the node"
 
-    def daemon_set_made(self, raw):
+    def daemon_set_made(self, raw: Raw) -> None:
         """Note why pods of a new DaemonSet may be made without the gate, "" if they may not."""
         world, job_uid = self._world, controller_of(raw)
         self._window[raw["metadata"]["uid"]] = "window"
@@ -69,7 +77,7 @@ class Gates:
 
     # --- the bound -----------------------------------------------------------------------
 
-    def daemon_set_synced(self, uid, counted):
+    def daemon_set_synced(self, uid: str, counted: dict[str, str]) -> None:
         """Begin to count the time in which the gate has to come, if every node has its pod."""
         world = self._world
         self._counted[uid] = counted
@@ -82,7 +90,7 @@ class Gates:
             self._exact_since[uid] = since = world.loop.moment
             world.loop.call_later(DUE_SECONDS, self._check, uid, since)
 
-    def _is_exact(self, daemon_set):
+    def _is_exact(self, daemon_set: Raw) -> bool:
         world = self._world
         uid = daemon_set["metadata"]["uid"]
         counted, nodes = self._counted.get(uid, {}), world.server.all(NODES)
@@ -98,7 +106,7 @@ class Gates:
             made[pod["spec"]["meant_for"]] = world.oracle.born[pod["metadata"]["uid"]]
         return all(made.get(n, -1.0) >= world.oracle.born[counted[n]] for n in counted)
 
-    def _check(self, uid, since):
+    def _check(self, uid: str, since: float) -> None:
         world = self._world
         if world.is_over or self._exact_since.get(uid) != since:
             return

@@ -9,12 +9,16 @@ from when it saw it: what began while its watches were behind may fail its node 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tests.simulation.oracle.facts import is_true
 from tests.simulation.oracle.shards import node_states
 from tests.simulation.process import POD_START_TIMEOUT_SECONDS
-from tests.simulation.server import JOBS, NODES
+from tests.simulation.server import JOBS, NODES, Raw
+
+if TYPE_CHECKING:
+    from tests.simulation.oracle.core import Oracle
+    from tests.simulation.world import World
 
 BLOCKED, SILENT, REJECTED = KINDS = ("blocked", "silent", "rejected")
 # A task that does not start, and nothing says why, fails its node after so many times the patience:
@@ -79,8 +83,8 @@ class Count:
 class Kept:
     """Hears of what pods show; `key` is the UIDs of a Job and of a node."""
 
-    world: Any
-    oracle: Any
+    world: World
+    oracle: Oracle
     counts: dict[tuple[str, str, str], Count] = field(default_factory=dict)
     # By key: what the node's pod shows, the node's name, and the UID of the pod.
     shown: dict[tuple[str, str], tuple[str, str, str]] = field(default_factory=dict)
@@ -129,8 +133,8 @@ class Kept:
     def retried(self, job_uid: str) -> None:
         """Note that a user asked for another try."""
         self.retried_at[job_uid] = self.world.loop.moment
-        for key in [key for key in self.counts if key[0] == job_uid]:
-            del self.counts[key]
+        for counted in [counted for counted in self.counts if counted[0] == job_uid]:
+            del self.counts[counted]
         for key, shown in list(self.shown.items()):
             if key[0] == job_uid:
                 self.shows(key, *shown)
@@ -147,7 +151,7 @@ class Kept:
 
     # --- too early -------------------------------------------------------------------------
 
-    def passed(self, key: tuple[str, str], record: dict[str, Any]) -> tuple[float, float] | None:
+    def passed(self, key: tuple[str, str], record: Raw) -> tuple[float, float] | None:
         """Return how long what failed a node has held, and how long it has to; None if unknown."""
         if record.get("reason") == "PodRejected":
             kind = REJECTED
@@ -185,6 +189,7 @@ class Kept:
     def _watch(self, key: tuple[str, str], kind: str) -> None:
         """Look again when it has to be told, and when it has to have failed the node."""
         count, now = self.counts[*key, kind], self.world.loop.moment
+        assert count.since is not None
         self.world.loop.call_later(SEEN_SECONDS, self._note_late, count, count.since)
         for what in ("told", "failed"):
             at = now + _left(count, kind, what) + TELLING_SECONDS

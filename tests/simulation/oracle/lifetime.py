@@ -6,14 +6,17 @@ that the run has failed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tests.simulation.oracle.facts import is_true
 from tests.simulation.oracle.patience import TOLERANCE_SECONDS
+from tests.simulation.server import Raw
 
-Raw = Mapping[str, Any]
+if TYPE_CHECKING:
+    from tests.simulation.oracle.core import Oracle
+    from tests.simulation.world import World
 
 # From the end of its time to a Job's deletion, when nothing is in the terminator's way.
 DELETING_SECONDS = 20.0
@@ -23,8 +26,8 @@ DELETING_SECONDS = 20.0
 class Lifetime:
     """Hears of ends and successes, by the UID of a Job."""
 
-    world: Any
-    oracle: Any
+    world: World
+    oracle: Oracle
     ended: dict[str, float] = field(default_factory=dict)
     finished: dict[str, float] = field(default_factory=dict)
     edited: dict[str, float] = field(default_factory=dict)

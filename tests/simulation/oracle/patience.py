@@ -6,9 +6,8 @@ a task from starting is not passed over: its node is called failed soon after th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from daemonset_job.api.names import ANNOTATION_RETRY
 from tests.fakekube import daemon_sets
@@ -17,8 +16,12 @@ from tests.simulation.process import (
     NODE_UNREACHABLE_GRACE_PERIOD_SECONDS,
     POD_START_TIMEOUT_SECONDS,
 )
+from tests.simulation.server import Raw
 
-Raw = Mapping[str, Any]
+if TYPE_CHECKING:
+    from tests.simulation.kubelet import PodRun
+    from tests.simulation.oracle.core import Oracle
+    from tests.simulation.world import World
 
 # API times are whole seconds, and two of them are compared.
 TOLERANCE_SECONDS = 3.0
@@ -36,8 +39,8 @@ BY_TIME = {"ImagePullFailed", "ContainerStartFailed", "Unschedulable"}
 class Patience:
     """Hears of pods, tasks and nodes; times are moments of the programs' clock."""
 
-    world: Any
-    oracle: Any
+    world: World
+    oracle: Oracle
     # By Job and node UID: since when there has been a pod whose task could start and has not.
     unstarted: dict[tuple[str, str], float] = field(default_factory=dict)
     # By Job and node UID: when each pod of the current try was taken up, by its UID and in order.
@@ -78,23 +81,23 @@ class Patience:
                     self.unstarted.pop(key, None)
                 self.unstarted.setdefault(key, self.world.loop.moment)
 
-    def admitted(self, run: Any) -> None:
+    def admitted(self, run: PodRun) -> None:
         """Note a pod that its kubelet has taken up."""
         if key := self._key(run):
             self.taken_up.setdefault(key, {}).setdefault(run.pod_uid, self.world.loop.moment)
 
-    def started(self, run: Any) -> None:
+    def started(self, run: PodRun) -> None:
         """Note the start of a task."""
         if key := self._key(run):
             self.unstarted.pop(key, None)
             self.kept.started(key)
 
-    def shows(self, run: Any, kind: str) -> None:
+    def shows(self, run: PodRun, kind: str) -> None:
         """Note what keeps the task of a pod from starting as far as it says, "" for nothing."""
         if key := self._key(run):
             self.kept.shows(key, kind, run.machine.name, run.pod_uid)
 
-    def gone(self, run: Any) -> None:
+    def gone(self, run: PodRun) -> None:
         """Note that nothing of a pod runs any more."""
         if key := self._key(run):
             self.kept.gone(key, run.pod_uid)
@@ -126,7 +129,7 @@ class Patience:
         else:
             self.away.setdefault(name, self.world.loop.moment)
 
-    def _key(self, run: Any) -> tuple[str, str] | None:
+    def _key(self, run: PodRun) -> tuple[str, str] | None:
         job_uid = self.oracle.job_of.get(run.pod_uid)
         return (job_uid, run.machine.uid) if job_uid else None
 
@@ -167,7 +170,9 @@ class Patience:
 
     def _pod_taken_up(self, job_uid: str, pod_uid: str | None) -> float:
         """Return when a pod was taken up, on whatever node, now for never."""
-        moments = (pods.get(pod_uid) for key, pods in self.taken_up.items() if key[0] == job_uid)
+        moments = (
+            pods.get(pod_uid or "") for key, pods in self.taken_up.items() if key[0] == job_uid
+        )
         known = [moment for moment in moments if moment is not None]
         return min(known, default=self.world.loop.moment)
 

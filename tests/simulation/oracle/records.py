@@ -1,7 +1,16 @@
 """Only what failed is called failed, and without churn no count of completed nodes goes down."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from tests.simulation.oracle.facts import is_true
-from tests.simulation.server import DAEMON_SETS, PODS, controller_of
+from tests.simulation.server import DAEMON_SETS, PODS, Raw, controller_of
+
+if TYPE_CHECKING:
+    from tests.simulation.kubelet import PodRun
+    from tests.simulation.oracle.core import Oracle
+    from tests.simulation.world import World
 
 # What makes nodes that completed no longer desired, or other nodes.
 CHURN = {"leave", "renew", "reregister", "zone", "select", "edit", "taint", "drain"}
@@ -12,42 +21,42 @@ LONGEST_MESSAGE = 512
 class Records:
     """Hears of failing tasks and of what reports and Jobs say of nodes."""
 
-    def __init__(self, world, oracle):
+    def __init__(self, world: World, oracle: Oracle) -> None:
         self._world = world
         self._oracle = oracle
-        self.blamed = set()
-        self.printed = set()
-        self.refused = set()
+        self.blamed: set[tuple[str, str | None]] = set()
+        self.printed: set[tuple[str, int]] = set()
+        self.refused: set[tuple[str, int]] = set()
         self._churns = any(d.kind in CHURN for d in world.schedule.disturbances)
 
     # --- allowed failures --------------------------------------------------------------------
 
-    def task_succeeds(self, run):
+    def task_succeeds(self, run: PodRun) -> None:
         """Note that an instance prints the token, or ends with 0 in mode Exit."""
         self.printed.add((run.pod_uid, run.instance))
 
-    def task_refuses(self, run):
+    def task_refuses(self, run: PodRun) -> None:
         """Note that an instance prints the failure token."""
         self.refused.add((run.pod_uid, run.instance))
         self.allow_failure_of(run)
 
-    def task_failed(self, run):
+    def task_failed(self, run: PodRun) -> None:
         """Note that an instance ended without having printed the token."""
         if (run.pod_uid, run.instance) not in self.printed:
             self.allow_failure_of(run)
 
-    def allow_failure_of(self, run):
+    def allow_failure_of(self, run: PodRun) -> None:
         """Allow the Job of this pod to record the pod's node as failed."""
         self.allow_failure(run.machine.name, self._oracle.job_of.get(run.pod_uid))
 
-    def allow_failure(self, node, job_uid=None):
+    def allow_failure(self, node: str, job_uid: str | None = None) -> None:
         """Allow this Job, or all, to record a node as failed or unreachable."""
         self.blamed.add((node, job_uid))
 
-    def _may_not_fail(self, node, job_uid):
+    def _may_not_fail(self, node: str, job_uid: str) -> bool:
         return not {(node, None), (node, job_uid)} & self.blamed
 
-    def judge(self, old, new):
+    def judge(self, old: Raw, new: Raw) -> None:
         """Judge what a report says of nodes."""
         before = (old.get("status") or {}).get("nodeStates") or {}
         after = (new.get("status") or {}).get("nodeStates") or {}
@@ -66,7 +75,7 @@ class Records:
             if state in {"Failed", "Unreachable"} and self._may_not_fail(node, job_uid):
                 self._accuse(f"{node} is called {state}: {record.get('message')}")
 
-    def judge_end(self, old, new):
+    def judge_end(self, old: Raw, new: Raw) -> None:
         """Judge a Job that is called failed for the first time."""
         uid = new["metadata"]["uid"]
         if not is_true(new, "Failed") or is_true(old, "Failed"):
@@ -78,7 +87,7 @@ class Records:
         if all(self._may_not_fail(plan.name, uid) for plan in self._world.schedule.nodes):
             self._accuse("the Job is called failed, and nothing has failed")
 
-    def _accuse(self, words):
+    def _accuse(self, words: str) -> None:
         if self._world.undisturbed_from["terminator"] >= self._world.loop.moment - 6.0:
             self._oracle.excused["failed: grace"] += 1
         else:
@@ -86,7 +95,7 @@ class Records:
 
     # --- counts ----------------------------------------------------------------------------
 
-    def judge_count(self, old, new):
+    def judge_count(self, old: Raw, new: Raw) -> None:
         """A node counts once, whatever happens to its pod: without churn no count goes down."""
         if self._churns:
             return
@@ -101,7 +110,7 @@ class Records:
                 "uncounted", f"completed: {before['completed']} to {after['completed']}"
             )
 
-    def _was_behind(self, daemon_set, job):
+    def _was_behind(self, daemon_set: Raw | None, job: Raw) -> bool:
         """Return whether the controller decided without the newest DaemonSet or pods of a Job.
 
         guarantees.md says that a count can be lower for as long as a watch is behind. The report

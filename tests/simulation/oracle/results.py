@@ -9,8 +9,18 @@ be at any time; in mode Log, a few seconds after the token at the latest. Excuse
 mode Exit, the log could not be read for longer than the terminator waits for it.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from tests.simulation.schedule import JobPlan
 from tests.simulation.script import RESULTS
-from tests.simulation.server import PODS
+from tests.simulation.server import PODS, Raw
+
+if TYPE_CHECKING:
+    from tests.simulation.kubelet import PodRun
+    from tests.simulation.world import World
 
 # A log that could be read for so long before the deletion, or after its token, has to have been
 # read and searched. Stricter than what the code promises (its pauses between two tries grow up to
@@ -24,28 +34,28 @@ _PREFIX = b"dsjob:result "
 class Results:
     """Hears of every line; by pod UID and instance, the last value of each name."""
 
-    def __init__(self, world):
+    def __init__(self, world: World) -> None:
         self._world = world
-        self._printed = {}
-        self._pods = {}
-        self._successful = {}
+        self._printed: dict[str, dict[int, dict[str, str]]] = {}
+        self._pods: dict[tuple[str, str], set[str]] = {}
+        self._successful: dict[str, dict[int, bool]] = {}
         # In mode Exit, by pod UID and time of a good end: the instances that ended then.
-        self._ended = {}
-        self._unreadable = set()
+        self._ended: dict[tuple[str, str], set[int]] = {}
+        self._unreadable: set[str] = set()
         # By pod UID: when its task printed the token, and which logs went too soon after that.
-        self._printed_at = {}
-        self._lost_soon = set()
-        self._left_behind = set()
-        self._impatient = set()
+        self._printed_at: dict[str, float] = {}
+        self._lost_soon: set[str] = set()
+        self._left_behind: set[str] = set()
+        self._impatient: set[str] = set()
 
-    def said(self, run, text):
+    def said(self, run: PodRun, text: bytes) -> None:
         """Take note of a line that is a result."""
         if text.startswith(_PREFIX):
             name, _, value = text[len(_PREFIX) :].decode().partition("=")
             self._printed.setdefault(run.pod_uid, {}).setdefault(run.instance, {})[name] = value
             self._pods.setdefault((run.plan.key, run.machine.name), set()).add(run.pod_uid)
 
-    def succeeded(self, run):
+    def succeeded(self, run: PodRun) -> None:
         """Take note that the results of this instance are those of its node."""
         self._successful.setdefault(run.pod_uid, {})[run.instance] = True
         self._printed_at.setdefault(run.pod_uid, self._world.loop.moment)
@@ -53,12 +63,12 @@ class Results:
             at = run.last["terminated"]["finishedAt"]
             self._ended.setdefault((run.pod_uid, at), set()).add(run.instance)
 
-    def became_unreadable(self, run):
+    def became_unreadable(self, run: PodRun) -> None:
         """Take note that nobody can read the logs of this pod any more."""
         self._unreadable.add(run.pod_uid)
         self.cannot_be_asked(run)
 
-    def cannot_be_asked(self, run):
+    def cannot_be_asked(self, run: PodRun) -> None:
         """Take note that nobody can read the logs of this pod for now."""
         printed_at, now = self._printed_at.get(run.pod_uid), self._world.loop.moment
         if printed_at is not None:
@@ -67,7 +77,7 @@ class Results:
             if now < since + READABLE_SECONDS + (0.0 if is_followed else POLL_SECONDS):
                 self._lost_soon.add(run.pod_uid)
 
-    def judge_entry(self, plan, node, entry):
+    def judge_entry(self, plan: JobPlan, node: str, entry: Raw) -> None:
         """Judge what an entry that was just written says of results."""
         allowed = {result["name"] for result in plan.spec.get("results") or ()}
         found = entry.get("results") or {}
@@ -83,11 +93,11 @@ class Results:
         else:
             self._accuse(node, f"{node}: its results are {found}, its task printed {printed}")
 
-    def _pods_on(self, plan, node):
+    def _pods_on(self, plan: JobPlan, node: str) -> set[str]:
         """Return the UIDs of all pods of a Job that have printed results on a node."""
-        return self._pods.get((plan.key, node), ())
+        return self._pods.get((plan.key, node), set())
 
-    def judge_whole(self, plan, node, entry):
+    def judge_whole(self, plan: JobPlan, node: str, entry: Raw) -> None:
         """Judge whether an entry of a report that is at rest has all its results, and its own."""
         if plan.is_exit:
             self._judge_start(node, entry)
@@ -101,15 +111,16 @@ class Results:
             else:
                 self._accuse(node, f"{node}: its task printed {lacking}, which is not there")
 
-    def _judge_start(self, node, entry):
+    def _judge_start(self, node: str, entry: Raw) -> None:
         """Judge that the results of an entry are those of the start of the task that it is of."""
-        ended = self._ended.get((entry.get("podUID"), entry.get("completedAt")))
-        printed = self._printed.get(entry.get("podUID"), {})
+        pod_uid = entry.get("podUID") or ""
+        ended = self._ended.get((pod_uid, entry.get("completedAt") or ""))
+        printed = self._printed.get(pod_uid, {})
         for name, value in (entry.get("results") or {}).items():
             if ended and not any(printed.get(i, {}).get(name) == value for i in ended):
                 self._accuse(node, f"{node}: {name} is {value}, the node completed by {ended}")
 
-    def note_deletion(self, plan, node, entry):
+    def note_deletion(self, plan: JobPlan, node: str, entry: Raw) -> None:
         """Note what the terminator deletes a Job without, though it was there to be read.
 
         In mode Log a node is entered when its log was searched, however long its Job goes on.
@@ -121,16 +132,16 @@ class Results:
         else:
             self._left_behind.add(entry["podUID"])
 
-    def _was_gone(self, plan, entry):
+    def _was_gone(self, plan: JobPlan, entry: Raw) -> bool:
         """Whether a log could not be read for as long as it takes to search it."""
         return entry["podUID"] in (self._unreadable if plan.is_exit else self._lost_soon)
 
-    def _is_down(self, node):
+    def _is_down(self, node: str) -> bool:
         """Whether a node, which is there, has been down until now."""
         machine = self._world.machines.get(node)
         return machine is not None and not machine.is_up
 
-    def _lacking(self, plan, entry):
+    def _lacking(self, plan: JobPlan, entry: Raw) -> Raw:
         """Return what the task printed of the results that an entry should have and has not."""
         if "results" not in plan.spec or not entry.get("completedAt"):
             return {}
@@ -141,20 +152,20 @@ class Results:
         ]
         return min(lacking, key=len, default={})
 
-    def _of_successful(self, pod_uid):
+    def _of_successful(self, pod_uid: str | None) -> Iterator[Mapping[str, str]]:
         """Yield what the instances in a pod that completed its node have printed, in order."""
-        printed = self._printed.get(pod_uid, {})
-        for instance in self._successful.get(pod_uid, ()):
+        printed = self._printed.get(pod_uid or "", {})
+        for instance in self._successful.get(pod_uid or "", ()):
             yield printed.get(instance, {})
 
-    def _accuse(self, node, words):
+    def _accuse(self, node: str, words: str) -> None:
         disturbances = self._world.schedule.disturbances
         if any(d.kind == "lose_lines" and d.what == node for d in disturbances):
             self._world.oracle.excused["results: lines lost"] += 1
         else:
             self._violate(words)
 
-    def _violate(self, words):
+    def _violate(self, words: str) -> None:
         if any(task.noise for node in self._world.schedule.nodes for task in node.tasks):
             words += ", much was printed"
         self._world.oracle.violate("results", words)

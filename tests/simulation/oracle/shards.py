@@ -5,13 +5,19 @@ records, than it may hold. A record may move to the shard of its node's evidence
 one only. Pods that evidence and records name are pods of the report's own Job.
 """
 
+from __future__ import annotations
+
 from collections import Counter
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from tests.simulation.server import REPORTS
+from tests.simulation.server import REPORTS, Raw
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
 
 
-def evidence_faults(world, job_of, old, new):
+def evidence_faults(world: World, job_of: Mapping[str, str], old: Raw, new: Raw) -> list[str]:
     """Return in words what is wrong with what was just written into a report's evidence."""
     before, after = old.get("evidence") or {}, new.get("evidence") or {}
     name, job_uid = new["metadata"]["name"], new["spec"]["job"]["uid"]
@@ -30,7 +36,7 @@ def evidence_faults(world, job_of, old, new):
     return faults
 
 
-def record_faults(world, job_of, old, new):
+def record_faults(world: World, job_of: Mapping[str, str], old: Raw, new: Raw) -> list[str]:
     """Return in words what is wrong with what was just written into a report's records.
 
     After a lost answer the controller may write what it had not heard of again, to another shard,
@@ -45,20 +51,20 @@ def record_faults(world, job_of, old, new):
     return faults
 
 
-def rest_faults(world, job_uid):
+def rest_faults(world: World, job_uid: str) -> list[str]:
     """Return in words what is wrong with where a run's nodes are on record."""
     reports = reports_of(world, job_uid)
     counts = Counter(node for report in reports for node in _records(report))
     return [f"{node} is on record {count} times" for node, count in counts.items() if count > 1]
 
 
-def reports_of(world: Any, job_uid: str) -> list[dict[str, Any]]:
+def reports_of(world: World, job_uid: str) -> list[Raw]:
     """Return the raw reports of a run, the first shard first."""
     found = [r for r in world.server.all(REPORTS) if r["spec"]["job"]["uid"] == job_uid]
     return sorted(found, key=lambda report: report["spec"].get("shard", 0))
 
 
-def node_states(world, job_uid):
+def node_states(world: World, job_uid: str) -> Raw:
     """Return the records of a run's nodes, all shards as one."""
     return {
         node: record
@@ -67,11 +73,11 @@ def node_states(world, job_uid):
     }
 
 
-def _records(report):
+def _records(report: Raw) -> Raw:
     return (report.get("status") or {}).get("nodeStates") or {}
 
 
-def _foreign(job_of, job_uid, entries):
+def _foreign(job_of: Mapping[str, str], job_uid: str, entries: Raw) -> list[str]:
     return [
         f"{node}: {entry['podUID']} is no pod of this Job"
         for node, entry in entries.items()

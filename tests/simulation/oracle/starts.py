@@ -1,20 +1,29 @@
 """A completed node does not start again, and a Job that says it is suspended starts nothing."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from tests.simulation.oracle.facts import is_true
-from tests.simulation.server import JOBS
+from tests.simulation.server import JOBS, Raw
+
+if TYPE_CHECKING:
+    from tests.simulation.kubelet import PodRun
+    from tests.simulation.oracle.core import Oracle
+    from tests.simulation.world import World
 
 
 class Starts:
     """Hears of starting tasks and of new pods."""
 
-    def __init__(self, world, oracle):
+    def __init__(self, world: World, oracle: Oracle) -> None:
         self._world = world
         self._oracle = oracle
 
-    def task_starts(self, run):
+    def task_starts(self, run: PodRun) -> None:
         """Judge the start of an instance of the task."""
         self._oracle.begun.task_starts(run)
-        job_uid = self._oracle.job_of.get(run.pod_uid)
+        job_uid = self._oracle.job_of.get(run.pod_uid, "")
         entry = self._oracle.evidence.entered.get((job_uid, run.machine.name))
         if entry is None or entry[0] != run.machine.uid or entry[1] == run.pod_name:
             return
@@ -26,7 +35,7 @@ class Starts:
         else:
             self._oracle.violate("started again", f"{run.machine.name} in {run.pod_name}: {words}")
 
-    def judge_pause(self, pod):
+    def judge_pause(self, pod: Raw) -> None:
         """Judge the making of a pod: a Job that says it is suspended lets no more nodes start."""
         if pod["spec"].get("schedulingGates"):
             return

@@ -3,8 +3,10 @@
 Its own, and not those of the core's tests: the two counts share no code, nor do their tests.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from daemonset_job.api import names
 from daemonset_job.api.job import Job, JobSpec, nodes_hash
@@ -17,7 +19,12 @@ COMPLETE = {"type": "Complete", "status": "True"}
 FAILED = {"type": "Failed", "status": "True"}
 
 
-def make_job(*conditions, spec=None, status=None, **changes) -> Job:
+def make_job(
+    *conditions: Mapping[str, Any],
+    spec: Mapping[str, Any] | None = None,
+    status: Mapping[str, Any] | None = None,
+    **changes: Any,
+) -> Job:
     job = Job(
         namespace="default",
         name="sample",
@@ -30,7 +37,7 @@ def make_job(*conditions, spec=None, status=None, **changes) -> Job:
     return replace(job, **changes)
 
 
-def make_daemon_set(desired, **changes) -> DaemonSet:
+def make_daemon_set(desired: int, **changes: Any) -> DaemonSet:
     found = DaemonSet(
         namespace="default",
         name="sample-daemonset-job",
@@ -46,11 +53,11 @@ def make_daemon_set(desired, **changes) -> DaemonSet:
     return replace(found, **changes)
 
 
-def make_node(name, **changes) -> Node:
+def make_node(name: str, **changes: Any) -> Node:
     return replace(Node(name, f"{name}-uid", "1", created_at=NOW - timedelta(days=1)), **changes)
 
 
-def make_pod(node, **changes) -> Pod:
+def make_pod(node: str, **changes: Any) -> Pod:
     pod = Pod(
         namespace="default",
         name=f"sample-{node}",
@@ -66,11 +73,13 @@ def make_pod(node, **changes) -> Pod:
     return replace(pod, **changes)
 
 
-def done(node, uid=None) -> Evidence:
+def done(node: str, uid: str | None = None) -> Evidence:
     return Evidence(uid or f"{node}-uid", STAMP, f"sample-{node}", f"pod-{node}")
 
 
-def make_report(evidence=None, shard=0, **changes) -> JobReport:
+def make_report(
+    evidence: Mapping[str, Evidence] | None = None, shard: int = 0, **changes: Any
+) -> JobReport:
     report = JobReport(
         namespace="default",
         name=f"sample-{shard}",
