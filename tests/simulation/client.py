@@ -25,6 +25,7 @@ from daemonset_job.kube.client.errors import (
     Unavailable,
 )
 from daemonset_job.kube.client.resource import Resource
+from tests.simulation.oracle.idle_writes import judge_idle_write
 from tests.simulation.server import DAEMON_SETS, EVENTS, JOBS, REPORTS, Raw
 
 if TYPE_CHECKING:
@@ -306,7 +307,7 @@ class Client:
         if fault in {"after", "crash after"} or self.is_dead:
             world.unconfirmed_writers.add(self._name)
         if not changed:
-            world.oracle.idle_write(self._process, call, sent_at)
+            judge_idle_write(world, self._process, call, sent_at)
         if fault == "after":
             error = Unavailable("the answer was lost", status=0)
             world.note(self._name, "loses the answer")

@@ -280,7 +280,7 @@ class ClusterModel:
             self._mark_unschedulable(pod, NO_NODE)
         else:
             oracle = self._world.oracle
-            oracle.records.allow_failure(node_of(pod), oracle.job_of.get(pod["metadata"]["uid"]))
+            oracle.failures.allow_failure(node_of(pod), oracle.job_of.get(pod["metadata"]["uid"]))
             self._mark_unschedulable(pod, TAINTED_NODE)
         self._world.loop.call_later(RETRY_SECONDS, self._bind, pod)
 

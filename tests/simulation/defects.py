@@ -63,7 +63,7 @@ from terminator import reconciler as terminator
 from terminator.ledger import assignment, writer
 from tests.simulation import mutants, without
 from tests.simulation.generator import generate_schedule
-from tests.simulation.mutants import Mutant
+from tests.simulation.record_mutants import Mutant
 from tests.simulation.run import simulate
 from tests.simulation.schedule import (
     Disturbance,

@@ -121,7 +121,7 @@ def _down(world: World, d: Disturbance) -> None:
     if machine is None or not machine.is_up:
         return
     machine.go_down()
-    world.oracle.records.allow_failure(d.what)
+    world.oracle.failures.allow_failure(d.what)
 
     def unknown() -> None:
         if not machine.is_up and not machine.is_gone:
@@ -160,7 +160,7 @@ def _force_delete(world: World, d: Disturbance) -> None:
 def _no_network(world: World, d: Disturbance) -> None:
     """Have a cloud's controller say that a node has no network for a while, or for ever."""
     world.set_network(d.what, is_there=False)
-    world.oracle.records.allow_failure(d.what)
+    world.oracle.failures.allow_failure(d.what)
     if d.seconds:
         world.loop.call_later(d.seconds, lambda: world.set_network(d.what, is_there=True))
 
@@ -200,7 +200,7 @@ def _not_ready(world: World, d: Disturbance) -> None:
             world.set_ready(d.what, status)
 
     say("False")
-    world.oracle.records.allow_failure(d.what)
+    world.oracle.failures.allow_failure(d.what)
     world.loop.call_later(d.seconds, say, "True")
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVarTuple
 
 from daemonset_job.api.names import CONTAINER_NAME
-from tests.simulation.oracle.kept import BLOCKED, REJECTED, SILENT
+from tests.simulation.oracle.start_problems import BLOCKED, REJECTED, UNEXPLAINED
 from tests.simulation.podstatus import has_init_task, sidecars, task_status, with_containers
 from tests.simulation.schedule import Task
 from tests.simulation.script import LAST_WORDS_SECONDS, Script, write_script
@@ -114,7 +114,7 @@ class Machine:
         if uid not in self.pods:
             run = self.pods[uid] = PodRun(self, pod)
             if "deletionTimestamp" not in pod["metadata"]:
-                self.world.oracle.patience.shows(run, SILENT)
+                self.world.oracle.timeouts.shows(run, UNEXPLAINED)
             self.call_later(self.lag(0.02, 0.6), run.admit)
         if "deletionTimestamp" in pod["metadata"]:
             run = self.pods[uid]
@@ -181,15 +181,15 @@ class PodRun:
         """Take the pod up: its start time, and the first instance or the image's trouble."""
         if self.pod() is None or self.is_ending:
             return
-        task, records = self.task, self.world.oracle.records
-        self.world.oracle.patience.admitted(self)
+        task, records = self.task, self.world.oracle.failures
+        self.world.oracle.timeouts.admitted(self)
         has_inits = self.is_init or task.kind in {"init", "work"}
         reason = "PodInitializing" if has_inits else "ContainerCreating"
         if task.kind == "reject" and self.machine.rejects(self):
             self.reject()
             return
         self.inits = {name: {"running": {}} for name in sidecars(self.raw)}
-        self.world.oracle.patience.shows(self, SILENT)
+        self.world.oracle.timeouts.shows(self, UNEXPLAINED)
         self.write({"waiting": {"reason": reason}}, started=True)
         if task.kind == "work" and self.attempts == 0:
             self.work(reason)
@@ -218,7 +218,7 @@ class PodRun:
             (0.3, {"running": {}}, ""),
             (self.task.after, failed, BLOCKED),
             (2.0, {"running": {}}, ""),
-            (3.0, {"terminated": {"exitCode": 0, "reason": "Completed"}}, SILENT),
+            (3.0, {"terminated": {"exitCode": 0, "reason": "Completed"}}, UNEXPLAINED),
         )
         at = 0.0
         for seconds, state, kind in steps:
@@ -231,7 +231,7 @@ class PodRun:
         if "running" in self.state or self.pod() is None or self.is_ending:
             return
         self.inits.update(inits or {})
-        self.world.oracle.patience.shows(self, kind)
+        self.world.oracle.timeouts.shows(self, kind)
         self.write({"waiting": waiting}, last=self.last)
 
     def create_again(self, instance: int, count: int = 0) -> None:
@@ -254,10 +254,10 @@ class PodRun:
 
     def reject(self) -> None:
         """Reject the pod, as the kubelet does with one whose sysctls are not allowed."""
-        self.world.oracle.records.allow_failure_of(self)
+        self.world.oracle.failures.allow_failure_of(self)
         pod = self.pod()
         self.over()
-        self.world.oracle.patience.shows(self, REJECTED)
+        self.world.oracle.timeouts.shows(self, REJECTED)
         status = {
             "phase": "Failed",
             "reason": "SysctlForbidden",
@@ -270,8 +270,8 @@ class PodRun:
     def pull_fails(self, reason: str) -> None:
         if "running" in self.state or "terminated" in self.state or self.is_over:
             return
-        self.world.oracle.records.allow_failure_of(self)
-        self.world.oracle.patience.shows(self, BLOCKED)
+        self.world.oracle.failures.allow_failure_of(self)
+        self.world.oracle.timeouts.shows(self, BLOCKED)
         self.write({"waiting": {"reason": reason, "message": "no such image"}})
         if reason == "ErrImagePull":
             self.machine.call_later(1.0, self.pull_fails, "ImagePullBackOff")
@@ -282,7 +282,7 @@ class PodRun:
             return
         machine = self.machine
         machine.attempts[self.plan.key] += not self.is_forged
-        self.world.oracle.patience.started(self)
+        self.world.oracle.timeouts.started(self)
         self.logs[self.instance] = []
         self.world.oracle.starts.task_starts(self)
         running = {"running": {"startedAt": self.machine.stamp()}}
@@ -324,7 +324,7 @@ class PodRun:
         if script.succeeds:
             self.world.oracle.task_succeeds(self)
         if script.refuses:
-            self.world.oracle.records.task_refuses(self)
+            self.world.oracle.failures.task_refuses(self)
         for line in script.late_lines:
             self.say(line)
 
@@ -360,7 +360,7 @@ class PodRun:
         if is_success:
             self.world.oracle.task_succeeds(self)
         else:
-            self.world.oracle.records.task_failed(self)
+            self.world.oracle.failures.task_failed(self)
         self.wake()
         self.write(dict(self.last))
         if is_success:
@@ -406,7 +406,7 @@ class PodRun:
             began = self.state["running"]["startedAt"]
             ended = {"exitCode": 255, "reason": "Unknown", "startedAt": began}
             self.last = {"terminated": {**ended, "finishedAt": self.machine.stamp()}}
-            self.world.oracle.records.task_failed(self)
+            self.world.oracle.failures.task_failed(self)
         elif not has_ended_well:
             return
         self.instance += 1
@@ -487,7 +487,7 @@ class PodRun:
         """Nothing of this pod runs here any more; its logs are gone."""
         self.is_over = True
         self.world.oracle.evidence.results.became_unreadable(self)
-        self.world.oracle.patience.gone(self)
+        self.world.oracle.timeouts.gone(self)
         self.machine.pods.pop(self.pod_uid, None)
         self.wake()
 

@@ -4,7 +4,7 @@ Each is a context manager that breaks the code under test in one place while its
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -45,10 +45,9 @@ from terminator.logs import read_policy, tail_read
 from terminator.logs.tail_read import Findings
 from tests.simulation.client import Client
 from tests.simulation.process import Decide
+from tests.simulation.record_mutants import RECORD_MUTANTS, Mutant
 from tests.simulation.server import Raw
 
-# A defect, for as long as its block runs.
-Mutant = Callable[[], AbstractContextManager[None]]
 # What fails a node, if anything does, and when to look again.
 NodeFailure = tuple[NodeRecord | None, datetime | None]
 # A defect of `decide` as a whole, for whoever runs the schedule to hand in.
@@ -142,7 +141,7 @@ def no_grace() -> Iterator[None]:
         container = inputs.pod.container
         if container is not None and container.state == "terminated":
             return replace(
-                record, state=NodeState.FAILED, reason="FailurePolicyRule", message="hasty"
+                record, state=NodeState.FAILED, reason="FailurePolicyRule", message="too early"
             ), None
         return None, None
 
@@ -566,5 +565,6 @@ MUTANTS: dict[str, Mutant] = {
         counts_absences,
         counts_former_tries,
         pardons_rejections,
+        *RECORD_MUTANTS,
     )
 }

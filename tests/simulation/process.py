@@ -28,7 +28,13 @@ from terminator.ledger import writer
 from terminator.scope import NamespaceScope
 from tests.simulation.client import Client
 from tests.simulation.feed import Feed
+from tests.simulation.oracle.processes import judge_end
 from tests.simulation.quick import NOTHING, quick
+from tests.simulation.settings import (
+    NODE_UNREACHABLE_GRACE_PERIOD_SECONDS,
+    POD_START_TIMEOUT_SECONDS,
+    RESYNC_SECONDS,
+)
 
 if TYPE_CHECKING:
     from daemonset_job.kube.client.client import KubeClient
@@ -40,10 +46,6 @@ if TYPE_CHECKING:
 # What decides, or a mutant of it.
 Decide = Callable[[Snapshot, datetime], Plan]
 MANAGED = {LABEL_MANAGED: LABEL_MANAGED_VALUE}
-# Shorter than the defaults, so that a run in trouble comes to rest sooner.
-POD_START_TIMEOUT_SECONDS = 30.0
-NODE_UNREACHABLE_GRACE_PERIOD_SECONDS = 12.0
-RESYNC_SECONDS = 60.0
 
 
 class Process:
@@ -98,7 +100,7 @@ class Process:
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 - whatever it is, it is a finding
-            self._world.oracle.violate("process", f"{self.name} died: {error!r}")
+            judge_end(self._world, self.name, error)
 
     async def _main(self, client: Client) -> None:
         raise NotImplementedError

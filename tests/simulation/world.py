@@ -269,7 +269,7 @@ class World:
         conditions = raw["status"]["conditions"]
         if conditions[0]["status"] != status:
             fits = status == "True" and NETWORK_TAINT not in _taints(raw)
-            self.oracle.patience.node_ready(name, is_ready=fits)
+            self.oracle.timeouts.node_ready(name, is_ready=fits)
             machine = self.machines.get(name)
             skew = self.schedule.api_skews[0]
             if status != "Unknown" and machine is not None:
@@ -288,7 +288,7 @@ class World:
             taints = [] if is_there else [NETWORK_TAINT]
             self.put_taints("cloud", raw, NETWORK_TAINT["key"], taints)
             is_ready = raw["status"]["conditions"][0]["status"] == "True"
-            self.oracle.patience.node_ready(name, is_ready=is_ready and is_there)
+            self.oracle.timeouts.node_ready(name, is_ready=is_ready and is_there)
 
     def _taint_by_condition(self, name: str) -> None:
         """Put the taint on a node that says that it is not Ready, or take it away.

@@ -29,7 +29,7 @@ from terminator.logs.read_policy import (
 from terminator.logs.read_slots import QUEUE_SLOT_SECONDS
 from terminator.logs.result_search import SEARCHES
 from terminator.logs.tail_read import TAIL_BYTES, TAIL_LINES
-from tests.simulation.rest import REST_SECONDS as SIMULATION_REST_SECONDS
+from tests.simulation.oracle.quiet import QUIET_SECONDS as SIMULATION_QUIET_SECONDS
 from tests.unit.language import MAX_WORDS, ROOT
 
 KIB, MIB = 1024, 1024 * 1024
@@ -85,7 +85,7 @@ QUOTED = (
     ),
     Quoted("docs/explanation/security.md", "cuts them at (N) KiB", LINE_LIMIT, KIB),
     Quoted(
-        "docs/explanation/simulation.md", "nothing is written for (N) s", SIMULATION_REST_SECONDS
+        "docs/explanation/simulation.md", "nothing is written for (N) s", SIMULATION_QUIET_SECONDS
     ),
     Quoted("CONTRIBUTING.md", "at most (N) words", MAX_WORDS),
 )

@@ -22,12 +22,34 @@ from tests.fakekube import daemon_sets
 from tests.simulation import intent
 from tests.simulation.oracle import shards
 from tests.simulation.oracle.facts import is_true
+from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, REPORTS, Raw, controller_of
 
 if TYPE_CHECKING:
     from tests.simulation.oracle.core import Oracle
     from tests.simulation.process import Process
     from tests.simulation.world import World
+
+INVARIANTS = (
+    Invariant(
+        "complete",
+        "A Job is called Complete only when every node that its user asked for is completed, or "
+        "failed as far as maxFailedNodes allows.",
+        mutant="complete_early",
+        seed=2,
+    ),
+    Invariant(
+        "deletion",
+        "Only the terminator deletes a Job, and only when every desired node is completed. With "
+        "failures it does so only if the Job has a time to live.",
+        mutant="forgets_the_absent",
+        seed=23,
+        excuses={
+            "a node joined after the end": "After Complete, when the time to live is over, a Job "
+            "does not stay for a node that joined later and has no pod.",
+        },
+    ),
+)
 
 # Disturbances that put taints on nodes.
 TAINTING = {"taint", "drain"}
@@ -80,7 +102,7 @@ class Completion:
         # Who has not heard of the first one cannot know of fewer nodes.
         known = [nodes for at, nodes in counts if at < until] or [nodes for _, nodes in counts[:1]]
         told = min(until, process.feeds[REPORTS].known_until)
-        begun = self.oracle.begun.until(job_uid, told)
+        begun = self.oracle.started_nodes.until(job_uid, told)
         return View(generation, known[-1] if known else None, until, begun)
 
     def deletion_view(self, process: Process, name: str, namespace: str) -> View | None:
@@ -122,7 +144,7 @@ class Completion:
                     words = f"{node} failed, and there is no time to live"
                     self.oracle.violate("deletion", words + self.explain(uid, [node]))
             elif claim is not None and self._joined_later(uid, claim, node, node_uid):
-                self.oracle.excused["deletion: a node joined after the end"] += 1
+                self.oracle.excuse("deletion", "a node joined after the end")
             else:
                 self._violate("deletion", job, node)
         truth = self.truth(job, view)
@@ -143,7 +165,7 @@ class Completion:
     def desired(self, job: Raw) -> dict[str, str]:
         """Return which nodes a Job is for now, in truth, by its newest spec."""
         uid, now = job["metadata"]["uid"], self.world.loop.moment
-        begun = self.oracle.begun.until(uid, now)
+        begun = self.oracle.started_nodes.until(uid, now)
         nodes = self.world.server.all(NODES)
         return intent.desired_nodes(job["spec"], nodes, self._occupied(uid, now), begun)
 
@@ -225,9 +247,9 @@ class Completion:
             words += ", there were taints"
         if len({repr(spec.get("nodes")) for spec in self.specs[job_uid].values()}) > 1:
             words += ", spec.nodes was changed"
-        if any(key[0] == job_uid for key in self.oracle.patience.unstarted):
+        if any(key[0] == job_uid for key in self.oracle.timeouts.unstarted):
             words += ", a task has not started"
-        return f"{words}{self.oracle.patience.skews()}"
+        return f"{words}{self.oracle.timeouts.skews()}"
 
     # --- reports ---------------------------------------------------------------------------
 

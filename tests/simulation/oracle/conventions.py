@@ -2,7 +2,18 @@
 
 from collections.abc import Iterator
 
+from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.server import Raw
+
+INVARIANTS = (
+    Invariant(
+        "conventions",
+        "Conditions and times of a Job's status follow the conventions of the Kubernetes API, and "
+        "an end is final until a retry.",
+        mutant="always_moves",
+        seed=1,
+    ),
+)
 
 PHASES = {"Pending", "Running", "Paused", "Succeeded", "Failed"}
 

@@ -6,16 +6,18 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tests.simulation.oracle import gates, shards
-from tests.simulation.oracle.begun import Begun
+from tests.simulation.oracle.completed_count import CompletedCount
 from tests.simulation.oracle.completion import Completion
 from tests.simulation.oracle.conventions import status_faults
 from tests.simulation.oracle.deadlines import Deadlines
 from tests.simulation.oracle.evidence import Evidence
 from tests.simulation.oracle.facts import is_true
+from tests.simulation.oracle.failures import Failures
 from tests.simulation.oracle.lifetime import Lifetime
-from tests.simulation.oracle.patience import Patience
-from tests.simulation.oracle.records import Records
+from tests.simulation.oracle.pod_deletions import judge_pod_deletion
+from tests.simulation.oracle.started_nodes import StartedNodes
 from tests.simulation.oracle.starts import Starts
+from tests.simulation.oracle.timeouts import Timeouts
 from tests.simulation.schedule import JobPlan
 from tests.simulation.server import (
     DAEMON_SETS,
@@ -29,7 +31,6 @@ from tests.simulation.server import (
 )
 
 if TYPE_CHECKING:
-    from tests.simulation.client import Call
     from tests.simulation.kubelet import PodRun
     from tests.simulation.oracle.completion import View
     from tests.simulation.process import Process
@@ -57,12 +58,13 @@ class Oracle:
         self.deleted_by_us: set[str] = set()
         # By UID of a Job: when the writer of what is written now last read its ledger afresh.
         self.ledger_read_at: dict[str, float] = {}
-        self.begun = Begun(world, self)
+        self.started_nodes = StartedNodes(world, self)
         self.completion = Completion(world, self)
         self.evidence = Evidence(world, self)
-        self.records = Records(world, self)
+        self.failures = Failures(world, self)
+        self.completed_count = CompletedCount(world, self)
         self.starts = Starts(world, self)
-        self.patience = Patience(world, self)
+        self.timeouts = Timeouts(world, self)
         self.deadlines = Deadlines(world, self)
         self.lifetime = Lifetime(world, self)
         self.gates = gates.Gates(world)
@@ -70,6 +72,10 @@ class Oracle:
     def violate(self, invariant: str, words: str) -> None:
         self.violations.append((round(self._world.loop.moment, 3), invariant, words))
         self._world.note("ORACLE", f"VIOLATION {invariant}: {words}")
+
+    def excuse(self, invariant: str, reason: str) -> None:
+        """Count a case in which an invariant does not hold, for a reason that it declares."""
+        self.excused[f"{invariant}: {reason}"] += 1
 
     def _owner(self, pod: Raw) -> str:
         """Return the UID of the Job that a pod's owners lead to, "" for none."""
@@ -97,13 +103,13 @@ class Oracle:
         elif plural == DAEMON_SETS and old is None:
             self.gates.daemon_set_made(write.raw)
         elif plural == NODES and new is not None:
-            self.patience.node_written(new)
+            self.timeouts.node_written(new)
         elif plural == PODS:
             if old is None:
                 self.job_of[write.raw["metadata"]["uid"]] = self._owner(write.raw)
                 self.starts.judge_pause(write.raw)
             self.gates.pod_written(write, self.ledger_read_at)
-            self.patience.pod_written(old, new)
+            self.timeouts.pod_written(old, new)
 
     def _job_written(self, old: Raw | None, new: Raw) -> None:
         self.completion.job_written(new)
@@ -114,40 +120,24 @@ class Oracle:
             self.plans[meta["uid"]] = plan
             return
         self.deadlines.job_written(old, new)
-        self.patience.job_written(old, new)
+        self.timeouts.job_written(old, new)
         self.lifetime.job_written(old, new)
         for words in status_faults(old, new, self._world.clock.stamp()):
-            self.violate("conventions", words + self.patience.skews())
+            self.violate("conventions", words + self.timeouts.skews())
         self.completion.judge_end(old, new)
-        self.records.judge_end(old, new)
-        self.records.judge_count(old, new)
+        self.failures.judge_end(old, new)
+        self.completed_count.judge(old, new)
 
     def _report_written(self, old: Raw, new: Raw) -> None:
         self.evidence.judge(old, new)
-        self.records.judge(old, new)
-        self.begun.judge_record(new)
+        self.failures.judge(old, new)
+        self.started_nodes.judge_record(new)
         self.completion.judge_report(new)
         for words in (
             *shards.evidence_faults(self._world, self.job_of, old, new),
             *shards.record_faults(self._world, self.job_of, old, new),
         ):
             self.violate("shards", words)
-
-    def idle_write(self, process: Process, what: Call, sent_at: float) -> None:
-        """Judge a write that changed nothing."""
-        _, plural, name, namespace = what
-        known = process.cached(plural, name, namespace)
-        current = self._world.server.get(plural, name, namespace)
-        if known is None or current is None:
-            return
-        if known.resource_version != current["metadata"]["resourceVersion"]:
-            return
-        decided = sent_at
-        if process.name == "controller":
-            decided = self._world.decided_at.get(self.job_about(plural, current), sent_at)
-        delivered = process.feeds[plural].delivered_at.get((namespace, name), 0.0)
-        if delivered < min(decided, sent_at):
-            self.violate("idle write", f"{process.name}: {' '.join(what[:3])} changes nothing")
 
     def job_about(self, plural: str, raw: Raw) -> str:
         """Return the UID of the Job that an object belongs to, or is."""
@@ -162,7 +152,7 @@ class Oracle:
     def before_delete(self, process: Process, plural: str, raw: Raw, view: View | None) -> None:
         """Judge the deletion of an object that is about to take effect."""
         if plural == PODS:
-            self._judge_pod_deletion(raw)
+            judge_pod_deletion(self._world, raw)
         if plural == JOBS:
             self._judge_job_deletion(process, raw, view)
 
@@ -181,26 +171,6 @@ class Oracle:
                 self.evidence.results.note_deletion(self.plans[uid], node, entry)
         self.completion.judge_left_report(job)
         self.deleted_by_us.add(uid)
-
-    def _judge_pod_deletion(self, pod: Raw) -> None:
-        """Judge that the controller has a reason to delete a pod: it costs its node's work."""
-        if not pod["spec"].get("nodeName"):
-            return  # it has not done anything
-        job_uid, node = self.job_of[pod["metadata"]["uid"]], pod["spec"]["meant_for"]
-        raw = self._world.server.get(NODES, node, "")
-        if raw is None or self.born[pod["metadata"]["uid"]] < self.born[raw["metadata"]["uid"]]:
-            return
-        spec = self.completion.newest(job_uid)
-        is_retried = any(d.kind == "retry" for d in self._world.schedule.disturbances)
-        if is_retried or spec.get("failurePolicy", {}).get("pods") == "Delete":
-            return
-        stamps = [found["metadata"]["creationTimestamp"] for found in (pod, raw)]
-        if stamps[0] < stamps[1]:
-            # guarantees.md, "At least once": the clocks of two API servers differ.
-            self.excused["pod deletion: older than its node by the servers' clocks"] += 1
-            return
-        words = f"the pod of {node} is deleted for nothing{self.patience.skews()}"
-        self.violate("pod deletion", words)
 
     # --- facts ---------------------------------------------------------------------------
 
@@ -226,4 +196,4 @@ class Oracle:
         """Hear of an instance that prints the token, or ends with 0 in mode Exit."""
         self.evidence.task_succeeds(run)
         self.lifetime.task_succeeds(self.job_of.get(run.pod_uid, ""), run.machine.uid)
-        self.records.task_succeeds(run)
+        self.failures.task_succeeds(run)

@@ -10,12 +10,23 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tests.simulation.oracle.facts import is_true
-from tests.simulation.oracle.patience import TOLERANCE_SECONDS
+from tests.simulation.oracle.invariant import Invariant
+from tests.simulation.oracle.timeouts import TOLERANCE_SECONDS
 from tests.simulation.server import Raw
 
 if TYPE_CHECKING:
     from tests.simulation.oracle.core import Oracle
     from tests.simulation.world import World
+
+INVARIANTS = (
+    Invariant(
+        "deadline",
+        "A run fails by activeDeadlineSeconds when that time has passed, and not before. A retry "
+        "or a resume gives it the time again.",
+        mutant="ignores_deadlines",
+        seed=20,
+    ),
+)
 
 # From the deadline to the word of it, when nothing is in the controller's way.
 TELLING_SECONDS = 20.0

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from daemonset_job.api.report import Evidence as LedgerEntry
+from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.oracle.results import Results
 from tests.simulation.server import NODES, Raw
 
@@ -13,6 +14,22 @@ if TYPE_CHECKING:
     from tests.simulation.kubelet import PodRun
     from tests.simulation.oracle.core import Oracle
     from tests.simulation.world import World
+
+INVARIANTS = (
+    Invariant(
+        "evidence",
+        "Evidence of a completion is true, never changes except that results are added, and is "
+        "never lost.",
+        mutant="exits_anyhow",
+        seed=21,
+        excuses={
+            "former node": "The token of a recreated node is recorded for the former node, while "
+            "the terminator's watch has delivered only that one's UID.",
+            "unseen": "The task printed the token twice. A process that has ended sent the first "
+            "evidence, and its successor could not have seen that.",
+        },
+    ),
+)
 
 # How long evidence may be on its way from the log into the ledger.
 FLUSH_SECONDS = 5.0
@@ -61,7 +78,7 @@ class Evidence:
         uid = entry.get("nodeUID")
         if job_uid not in self.tokens.get((node, uid), ()):
             if self._is_taken_for_former(job_uid, node):
-                self._oracle.excused["evidence: former node"] += 1
+                self._oracle.excuse("evidence", "former node")
                 return
             words = f"{node} ({uid}) never printed the token for this Job"
             if entry.get("podUID") in self.told_to_end:
@@ -73,7 +90,7 @@ class Evidence:
         elif not _has_only_gained_results(was, entry):
             what = "results" if {**entry, "results": 0} == {**was, "results": 0} else "entry"
             if not self._had_seen(node, uid):
-                self._oracle.excused["evidence: unseen"] += 1
+                self._oracle.excuse("evidence", "unseen")
             else:
                 self._oracle.violate("evidence", f"the {what} of {node} changed: {was} to {entry}")
 

@@ -15,10 +15,20 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tests.fakekube import daemon_sets
+from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, Raw, Write, controller_of
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
+
+INVARIANTS = (
+    Invariant(
+        "gate",
+        "The template of a DaemonSet has the gate soon after every desired node has its first pod.",
+        mutant="never_gates",
+        seed=2,
+    ),
+)
 
 DUE_SECONDS = 8.0
 

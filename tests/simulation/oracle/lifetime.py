@@ -11,12 +11,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tests.simulation.oracle.facts import is_true
-from tests.simulation.oracle.patience import TOLERANCE_SECONDS
+from tests.simulation.oracle.invariant import Invariant
+from tests.simulation.oracle.timeouts import TOLERANCE_SECONDS
 from tests.simulation.server import Raw
 
 if TYPE_CHECKING:
     from tests.simulation.oracle.core import Oracle
     from tests.simulation.world import World
+
+INVARIANTS = (
+    Invariant(
+        "lifetime",
+        "A Job that has ended is deleted when its time to live has passed, and not before.",
+        mutant="ignores_lifetimes",
+        seed=22,
+    ),
+)
 
 # From the end of its time to a Job's deletion, when nothing is in the terminator's way.
 DELETING_SECONDS = 20.0
@@ -72,7 +82,7 @@ class Lifetime:
         if now - since < seconds - TOLERANCE_SECONDS:
             words = f"deleted after {now - since:.1f} s, its time to live is {seconds} s"
             words += self.world.cluster.explain(uid)
-            self.oracle.violate("lifetime", words + self.oracle.patience.skews())
+            self.oracle.violate("lifetime", words + self.oracle.timeouts.skews())
 
     def judge_rest(self, job: Raw, *, is_at_work: bool) -> None:
         """Judge that a Job at rest is not one whose time is over."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.schedule import JobPlan
 from tests.simulation.script import RESULTS
 from tests.simulation.server import PODS, Raw
@@ -21,6 +22,25 @@ from tests.simulation.server import PODS, Raw
 if TYPE_CHECKING:
     from tests.simulation.kubelet import PodRun
     from tests.simulation.world import World
+
+INVARIANTS = (
+    Invariant(
+        "results",
+        "The results of a node are the last values that one start of the task printed which "
+        "completed the node, under names that the Job allows. At the end all of them are there.",
+        mutant="forgets_results",
+        seed=49,
+        excuses={
+            "lines lost": "The follow streams of the node lost lines. No later read looks for them "
+            "once the token is found.",
+            "gone": "The log is searched after the node has completed. Its pod went before, or "
+            "what can be read of it. In mode Exit that may be at any time, in mode Log until a few "
+            "seconds after the token.",
+            "given up": "In mode Exit, the log could not be read for longer than the terminator "
+            "waits for it.",
+        },
+    ),
+)
 
 # A log that could be read for so long before the deletion, or after its token, has to have been
 # read and searched. Stricter than what the code promises (its pauses between two tries grow up to
@@ -103,11 +123,11 @@ class Results:
             self._judge_start(node, entry)
         if lacking := self._lacking(plan, entry):
             if entry["podUID"] in self._impatient:
-                self._world.oracle.excused["results: patience"] += 1
+                self._world.oracle.excuse("results", "given up")
             elif entry["podUID"] in self._left_behind:
                 self._accuse(node, f"{node}: the Job was deleted before {lacking} was read")
             elif self._was_gone(plan, entry) or (plan.is_exit and self._is_down(node)):
-                self._world.oracle.excused["results: gone"] += 1
+                self._world.oracle.excuse("results", "gone")
             else:
                 self._accuse(node, f"{node}: its task printed {lacking}, which is not there")
 
@@ -161,7 +181,7 @@ class Results:
     def _accuse(self, node: str, words: str) -> None:
         disturbances = self._world.schedule.disturbances
         if any(d.kind == "lose_lines" and d.what == node for d in disturbances):
-            self._world.oracle.excused["results: lines lost"] += 1
+            self._world.oracle.excuse("results", "lines lost")
         else:
             self._violate(words)
 

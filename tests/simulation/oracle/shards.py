@@ -11,10 +11,21 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.server import REPORTS, Raw
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
+
+INVARIANTS = (
+    Invariant(
+        "shards",
+        "Each node is in one shard of its run's report, no shard has more nodes than it may hold, "
+        "and none has a node or pod of another Job.",
+        mutant="overfills_shards",
+        seed=5,
+    ),
+)
 
 
 def evidence_faults(world: World, job_of: Mapping[str, str], old: Raw, new: Raw) -> list[str]:

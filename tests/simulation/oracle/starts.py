@@ -5,12 +5,34 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.simulation.oracle.facts import is_true
+from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.server import JOBS, Raw
 
 if TYPE_CHECKING:
     from tests.simulation.kubelet import PodRun
     from tests.simulation.oracle.core import Oracle
     from tests.simulation.world import World
+
+INVARIANTS = (
+    Invariant(
+        "started again",
+        "Once the completion of a node is in the ledger, no other pod starts its task.",
+        mutant="opens_completed",
+        seed=14,
+        excuses={
+            "window": "The pod was created without the gate before the gate was due (`gates`).",
+            "recreated": "The DaemonSet was created again, and the controller's watch had not "
+            "delivered the evidence (`gates`).",
+            "stale read": "The gate was removed after a read of the ledger older than the entry.",
+        },
+    ),
+    Invariant(
+        "suspended",
+        "While the status of a Job says that it is suspended, no pod is created without the gate.",
+        mutant="pauses_early",
+        seed=2953,
+    ),
+)
 
 
 class Starts:
@@ -22,7 +44,7 @@ class Starts:
 
     def task_starts(self, run: PodRun) -> None:
         """Judge the start of an instance of the task."""
-        self._oracle.begun.task_starts(run)
+        self._oracle.started_nodes.task_starts(run)
         job_uid = self._oracle.job_of.get(run.pod_uid, "")
         entry = self._oracle.evidence.entered.get((job_uid, run.machine.name))
         if entry is None or entry[0] != run.machine.uid or entry[1] == run.pod_name:
@@ -31,7 +53,7 @@ class Starts:
             return  # the kubelet's own restart
         verdict, words = self._oracle.gates.judge_start(run.pod_uid, job_uid, entry[2])
         if verdict:
-            self._oracle.excused[f"started: {verdict}"] += 1
+            self._oracle.excuse("started again", verdict)
         else:
             self._oracle.violate("started again", f"{run.machine.name} in {run.pod_name}: {words}")
 

@@ -12,18 +12,29 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tests.simulation.oracle.facts import is_true
+from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.oracle.shards import node_states
-from tests.simulation.process import POD_START_TIMEOUT_SECONDS
 from tests.simulation.server import JOBS, NODES, Raw
+from tests.simulation.settings import POD_START_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from tests.simulation.oracle.core import Oracle
     from tests.simulation.world import World
 
-BLOCKED, SILENT, REJECTED = KINDS = ("blocked", "silent", "rejected")
+INVARIANTS = (
+    Invariant(
+        "not reported",
+        "What keeps a task from starting is on record in time and then fails its node, and a Job "
+        "says when one of its writes is refused.",
+        mutant="never_gives_up",
+        seed=12,
+    ),
+)
+
+BLOCKED, UNEXPLAINED, REJECTED = KINDS = ("blocked", "silent", "rejected")
 # A task that does not start, and nothing says why, fails its node after so many times the patience:
 # a large image that is being pulled looks like that.
-SILENT_FACTOR = 3
+UNEXPLAINED_FACTOR = 3
 # From when it is time to tell of something to its being told.
 TELLING_SECONDS = 20.0
 # After a pause that is longer than this the controller may begin to count again.
@@ -33,12 +44,12 @@ SEEN_SECONDS = 2.0
 
 TOLD = {
     BLOCKED: {"ImagePullFailed", "ContainerStartFailed"},
-    SILENT: {"TaskNotStarted"},
+    UNEXPLAINED: {"TaskNotStarted"},
     REJECTED: {"PodRejected"},
 }
-PATIENCE = {
+LIMIT_SECONDS = {
     BLOCKED: POD_START_TIMEOUT_SECONDS,
-    SILENT: SILENT_FACTOR * POD_START_TIMEOUT_SECONDS,
+    UNEXPLAINED: UNEXPLAINED_FACTOR * POD_START_TIMEOUT_SECONDS,
     REJECTED: POD_START_TIMEOUT_SECONDS,
 }
 
@@ -80,7 +91,7 @@ class Count:
 
 
 @dataclass(slots=True)
-class Kept:
+class StartProblems:
     """Hears of what pods show; `key` is the UIDs of a Job and of a node."""
 
     world: World
@@ -99,7 +110,7 @@ class Kept:
         self._pause(key)
         if key in self.shown and self.shown[key][2] != pod_uid:
             # Another pod begins again; that of a DaemonSet that was deleted may still be there.
-            for other in (BLOCKED, SILENT):
+            for other in (BLOCKED, UNEXPLAINED):
                 self.counts.pop((*key, other), None)
         self.shown[key] = kind, node, pod_uid
         if kind and self._is_ready(node):
@@ -112,7 +123,7 @@ class Kept:
             return
         self._pause(key)
         self.shown.pop(key, None)
-        for kind in (BLOCKED, SILENT):
+        for kind in (BLOCKED, UNEXPLAINED):
             self.counts.pop((*key, kind), None)
 
     def started(self, key: tuple[str, str]) -> None:
@@ -156,18 +167,18 @@ class Kept:
         if record.get("reason") == "PodRejected":
             kind = REJECTED
         elif "has not started" in str(record.get("message")):
-            kind = SILENT
+            kind = UNEXPLAINED
         elif record.get("reason") in TOLD[BLOCKED]:
             kind = BLOCKED
         else:
             return None
         now, count = self.world.loop.moment, self.counts.get((*key, kind))
-        clear = max(now - PATIENCE[kind] - 10.0, 0.0)
+        clear = max(now - LIMIT_SECONDS[kind] - 10.0, 0.0)
         if count is None or self.world.undisturbed_from["controller"] > clear:
             return None
         if self._has_unheard_retry(key[0]):
             return None
-        return count.most + count.slack + count.running(now), PATIENCE[kind]
+        return count.most + count.slack + count.running(now), LIMIT_SECONDS[kind]
 
     def _has_unheard_retry(self, job_uid: str) -> bool:
         """Return whether the controller decided before it heard of the newest retry of a Job."""
@@ -212,7 +223,7 @@ class Kept:
         ):
             return
         # The patience counts again from a start of the controller (docs/reference/status.md).
-        due = max(controller.started_at + PATIENCE[kind], world.undisturbed_from["controller"])
+        due = max(controller.started_at + LIMIT_SECONDS[kind], world.undisturbed_from["controller"])
         if count.late:
             due = max(due, since + _left(count, kind, what) + count.late)
         if due + TELLING_SECONDS > now or not controller.is_up:
@@ -235,11 +246,11 @@ class Kept:
         self.told.add((*key, kind, what))
         words = f"{node} ({machine.task.kind}): {kind} for {count.least + now - since:.0f} s, "
         words += f"not {what}: {record.get('state')} {record.get('reason')}"
-        self.oracle.violate("untold", words + self.oracle.patience.skews())
+        self.oracle.violate("not reported", words + self.oracle.timeouts.skews())
 
 
 def _left(count: Count, kind: str, what: str) -> float:
     """Return how long something has to hold yet until it has to be told, or to have failed."""
     if what == "failed":
-        return max(PATIENCE[kind] - count.least, 0.0)
-    return max(POD_START_TIMEOUT_SECONDS - count.least, 0.0) if kind == SILENT else 0.0
+        return max(LIMIT_SECONDS[kind] - count.least, 0.0)
+    return max(POD_START_TIMEOUT_SECONDS - count.least, 0.0) if kind == UNEXPLAINED else 0.0

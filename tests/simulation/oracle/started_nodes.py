@@ -23,7 +23,7 @@ KNOWN_SECONDS = 8.0
 
 
 @dataclass(slots=True)
-class Begun:
+class StartedNodes:
     """Hears of starts and of records; moments by the UIDs of a Job and of a node."""
 
     world: World

@@ -11,17 +11,28 @@ from typing import TYPE_CHECKING
 
 from daemonset_job.api.names import ANNOTATION_RETRY
 from tests.fakekube import daemon_sets
-from tests.simulation.oracle.kept import Kept
-from tests.simulation.process import (
+from tests.simulation.oracle.invariant import Invariant
+from tests.simulation.oracle.start_problems import StartProblems
+from tests.simulation.server import Raw
+from tests.simulation.settings import (
     NODE_UNREACHABLE_GRACE_PERIOD_SECONDS,
     POD_START_TIMEOUT_SECONDS,
 )
-from tests.simulation.server import Raw
 
 if TYPE_CHECKING:
     from tests.simulation.kubelet import PodRun
     from tests.simulation.oracle.core import Oracle
     from tests.simulation.world import World
+
+INVARIANTS = (
+    Invariant(
+        "too early",
+        "A node fails by time, or becomes unreachable, only when that time has passed by the "
+        "programs' own clock.",
+        mutant="believes_node_clocks",
+        seed=37,
+    ),
+)
 
 # API times are whole seconds, and two of them are compared.
 TOLERANCE_SECONDS = 3.0
@@ -36,7 +47,7 @@ BY_TIME = {"ImagePullFailed", "ContainerStartFailed", "Unschedulable"}
 
 
 @dataclass(slots=True)
-class Patience:
+class Timeouts:
     """Hears of pods, tasks and nodes; times are moments of the programs' clock."""
 
     world: World
@@ -51,17 +62,19 @@ class Patience:
     away: dict[str, float] = field(default_factory=dict)
     # By node: the last time that it was not, from and to.
     was_not_ready: dict[str, tuple[float, float]] = field(default_factory=dict)
-    kept: Kept = field(init=False)
+    start_problems: StartProblems = field(init=False)
 
     def __post_init__(self) -> None:
-        self.kept = Kept(self.world, self.oracle)
+        self.start_problems = StartProblems(self.world, self.oracle)
 
     def pod_written(self, old: Raw | None, new: Raw | None) -> None:
         """Note a pod that may start from now on: made without the gate, or opened."""
         if old is not None and (new is None or "deletionTimestamp" in new["metadata"]):
             meta, machine = old["metadata"], self.world.machines.get(old["spec"]["meant_for"])
             if machine is not None:
-                self.kept.gone((self.oracle.job_of.get(meta["uid"], ""), machine.uid), meta["uid"])
+                self.start_problems.gone(
+                    (self.oracle.job_of.get(meta["uid"], ""), machine.uid), meta["uid"]
+                )
         if new is None and old is not None and not daemon_sets.is_terminal(old):
             # What had kept it from starting went with it; of a rejected pod it stays.
             job_uid = self.oracle.job_of.get(old["metadata"]["uid"])
@@ -90,27 +103,27 @@ class Patience:
         """Note the start of a task."""
         if key := self._key(run):
             self.unstarted.pop(key, None)
-            self.kept.started(key)
+            self.start_problems.started(key)
 
     def shows(self, run: PodRun, kind: str) -> None:
         """Note what keeps the task of a pod from starting as far as it says, "" for nothing."""
         if key := self._key(run):
-            self.kept.shows(key, kind, run.machine.name, run.pod_uid)
+            self.start_problems.shows(key, kind, run.machine.name, run.pod_uid)
 
     def gone(self, run: PodRun) -> None:
         """Note that nothing of a pod runs any more."""
         if key := self._key(run):
-            self.kept.gone(key, run.pod_uid)
+            self.start_problems.gone(key, run.pod_uid)
 
     def job_written(self, old: Raw, new: Raw) -> None:
         """Note that a user asks for another try."""
         before, after = (raw["metadata"].get("annotations") or {} for raw in (old, new))
         if before.get(ANNOTATION_RETRY) != after.get(ANNOTATION_RETRY):
-            self.kept.retried(new["metadata"]["uid"])
+            self.start_problems.retried(new["metadata"]["uid"])
 
     def node_ready(self, name: str, *, is_ready: bool) -> None:
         """Note that a node is Ready or no longer so."""
-        self.kept.node_ready(name, is_ready=is_ready)
+        self.start_problems.node_ready(name, is_ready=is_ready)
         if is_ready and name in self.not_ready:
             self.was_not_ready[name] = self.not_ready.pop(name), self.world.loop.moment
         elif not is_ready:
@@ -162,7 +175,7 @@ class Patience:
             since, seconds = now - held[0], held[1]
         if now - since < seconds - TOLERANCE_SECONDS:
             words = f"{node} is called {record.get('state')} ({reason}) after {now - since:.1f} s"
-            self.oracle.violate("hasty", f"{words} and not {seconds:g} s{self.skews()}")
+            self.oracle.violate("too early", f"{words} and not {seconds:g} s{self.skews()}")
 
     def _taken_up(self, key: tuple[str, str]) -> float:
         """Return when the first pod of the current try was taken up, now for none."""
@@ -197,7 +210,7 @@ class Patience:
 
     def _held(self, key: tuple[str, str], record: Raw) -> tuple[float, float] | None:
         is_hopeless = any(h in str(record.get("message")) for h in HOPELESS)
-        return None if is_hopeless else self.kept.passed(key, record)
+        return None if is_hopeless else self.start_problems.passed(key, record)
 
     def skews(self) -> str:
         """Return in words whether clocks differ in this schedule."""

@@ -10,21 +10,65 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.simulation import intent
-from tests.simulation.oracle import is_true, owned_by
+from tests.simulation.oracle.facts import is_true, owned_by
+from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.oracle.shards import node_states, reports_of, rest_faults
-from tests.simulation.process import POD_START_TIMEOUT_SECONDS
 from tests.simulation.server import JOBS, NODES, PODS, REPORTS, Raw, controller_of
 
 if TYPE_CHECKING:
     from tests.simulation.kubelet import PodRun
     from tests.simulation.world import World
 
+INVARIANTS = (
+    Invariant(
+        "stuck",
+        "A run that waits names a true reason, and each node that is not done is kept by something "
+        "that the product cannot change. A Job with every node completed is deleted.",
+        mutant="never_opens",
+        seed=3,
+    ),
+    Invariant(
+        "counts",
+        "The counts of the status are those of the model's own nodes, ledger and containers.",
+        mutant="knows_no_taints",
+        seed=1191,
+    ),
+    Invariant(
+        "observed",
+        "observedGeneration of the status is the generation of the Job.",
+        mutant="forgets_generations",
+        seed=3,
+    ),
+    Invariant(
+        "former pod",
+        "No pod of a deleted node stays in the way of the node that has its name now.",
+        mutant="keeps_former_pods",
+        seed=48,
+    ),
+    Invariant(
+        "ending pod",
+        "If a pod cannot end because its machine is down, the Job says NodesUnreachable.",
+        mutant="names_no_lost_node",
+        seed=544,
+    ),
+    Invariant(
+        "report",
+        "The report of a Job that is gone is closed, and says how the run ended.",
+        mutant="leaves_reports_open",
+        seed=0,
+        excuses={
+            "superseded": "A node joined after the end: the Job was deleted without it, and its "
+            "report counts it.",
+        },
+    ),
+)
+
 # Who is refused for good tries again within that time, or has given up.
 REFUSED_LATELY_SECONDS = 100.0
 CLOSED = {"Succeeded", "Failed", "Cancelled"}
 
 
-def judge_rest(world: World) -> None:
+def judge_final_state(world: World) -> None:
     """Tell the oracle of everything that is not as it must be."""
     jobs = world.server.all(JOBS)
     is_refused = bool(world.refused_forever())
@@ -60,7 +104,7 @@ def _judge_closed(world: World, report: Raw) -> None:
     done = nodes.get("completed", 0) + nodes.get("failed", 0)
     if phase == "Succeeded" and done != nodes.get("desired"):
         if uid in world.oracle.completion.superseded:
-            world.oracle.excused["report: superseded"] += 1
+            world.oracle.excuse("report", "superseded")
             return
         violate("report", f"the Job was deleted as completed, the report says {phase}, {nodes}")
 
@@ -150,7 +194,7 @@ class _Rest:
                 continue
             if told.get("status") != "False":
                 words = f"{verb} {plural} is refused, and Progressing says {told.get('reason')}"
-                self.violate("untold", words)
+                self.violate("not reported", words)
 
     def is_in_the_way(self, has_ended: bool) -> bool:
         """Whether something keeps nodes from being counted, and have it judged by itself."""
@@ -193,7 +237,7 @@ class _Rest:
         """Whether a node's task has ended well or refused, and there is no shard to enter it in."""
         run, oracle = self.run_of(node), self.world.oracle
         if run is None or not {(run.pod_uid, run.instance)} & (
-            oracle.records.printed | oracle.records.refused
+            oracle.failures.printed | oracle.failures.refused
         ):
             return False
         ledgers = [report.get("evidence") or {} for report in reports_of(self.world, self.uid)]
@@ -220,7 +264,7 @@ class _Rest:
         instances = {(run.pod_uid, run.instance), (run.pod_uid, run.instance - 1)}
         # A pod that a machine before this one has run has not proved anything about this one.
         tokens = world.oracle.evidence.tokens.get((node, self.desired[node]), ())
-        if instances & world.oracle.records.printed and self.uid in tokens:
+        if instances & world.oracle.failures.printed and self.uid in tokens:
             self.violate("stuck", f"{node} has succeeded and is not in the ledger")
         return "active"
 
@@ -294,7 +338,3 @@ class _Rest:
             return False
         # Its new instance may still come to an end, as far as anybody knows.
         return run.is_at_work_for_ever or (ignores and not run.task.is_good)
-
-
-# A task that does not start, and nothing says why, fails its node after three times the patience.
-REST_SECONDS = 3 * POD_START_TIMEOUT_SECONDS + 15.0

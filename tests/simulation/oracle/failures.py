@@ -5,20 +5,39 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.simulation.oracle.facts import is_true
-from tests.simulation.server import DAEMON_SETS, PODS, Raw, controller_of
+from tests.simulation.oracle.invariant import Invariant
+from tests.simulation.server import Raw
 
 if TYPE_CHECKING:
     from tests.simulation.kubelet import PodRun
     from tests.simulation.oracle.core import Oracle
     from tests.simulation.world import World
 
-# What makes nodes that completed no longer desired, or other nodes.
-CHURN = {"leave", "renew", "reregister", "zone", "select", "edit", "taint", "drain"}
+INVARIANTS = (
+    Invariant(
+        "false failure",
+        "Only a node on which something failed is recorded as failed, and only a run with such a "
+        "node fails.",
+        mutant="no_grace",
+        seed=31,
+        excuses={
+            "grace": "The terminator could not read a token within the controller's grace period: "
+            "its own requests failed, or the logs could not be read.",
+        },
+    ),
+    Invariant(
+        "message",
+        "The message of a node names one cause and at most one line of its log.",
+        mutant="repeats_last_lines",
+        seed=34,
+    ),
+)
+
 # A cause and one line of a log. The schema allows 1,024 and refuses all of a report with more.
 LONGEST_MESSAGE = 512
 
 
-class Records:
+class Failures:
     """Hears of failing tasks and of what reports and Jobs say of nodes."""
 
     def __init__(self, world: World, oracle: Oracle) -> None:
@@ -27,7 +46,6 @@ class Records:
         self.blamed: set[tuple[str, str | None]] = set()
         self.printed: set[tuple[str, int]] = set()
         self.refused: set[tuple[str, int]] = set()
-        self._churns = any(d.kind in CHURN for d in world.schedule.disturbances)
 
     # --- allowed failures --------------------------------------------------------------------
 
@@ -67,7 +85,7 @@ class Records:
             if len(record.get("message") or "") > LONGEST_MESSAGE:
                 self._oracle.violate("message", f"{node}: {len(record['message'])} characters")
             if (state, record.get("uid")) != (was.get("state"), was.get("uid")):
-                self._oracle.patience.judge(job_uid, node, was, record)
+                self._oracle.timeouts.judge(job_uid, node, was, record)
             if state == (before.get(node) or {}).get("state"):
                 continue
             if state == "Failed" and record.get("reason") == "DeadlineExceeded":
@@ -82,56 +100,13 @@ class Records:
             return
         if is_true(new, "Failed", "DeadlineExceeded"):
             return  # see `deadlines`
-        if self._oracle.patience.is_late(uid):
+        if self._oracle.timeouts.is_late(uid):
             return  # its report may be refused, and does not allow_failure the node
         if all(self._may_not_fail(plan.name, uid) for plan in self._world.schedule.nodes):
             self._accuse("the Job is called failed, and nothing has failed")
 
     def _accuse(self, words: str) -> None:
         if self._world.undisturbed_from["terminator"] >= self._world.loop.moment - 6.0:
-            self._oracle.excused["failed: grace"] += 1
+            self._oracle.excuse("false failure", "grace")
         else:
-            self._oracle.violate("innocent", words + self._oracle.patience.skews())
-
-    # --- counts ----------------------------------------------------------------------------
-
-    def judge_count(self, old: Raw, new: Raw) -> None:
-        """A node counts once, whatever happens to its pod: without churn no count goes down."""
-        if self._churns:
-            return
-        before, after = (((job.get("status") or {}).get("nodes") or {}) for job in (old, new))
-        if after.get("completed", 0) >= before.get("completed", 0):
-            return
-        daemon_set = self._oracle.daemon_set_of(new["metadata"]["uid"])
-        if self._was_behind(daemon_set, new):
-            self._oracle.excused["uncounted: stale"] += 1
-        else:
-            self._oracle.violate(
-                "uncounted", f"completed: {before['completed']} to {after['completed']}"
-            )
-
-    def _was_behind(self, daemon_set: Raw | None, job: Raw) -> bool:
-        """Return whether the controller decided without the newest DaemonSet or pods of a Job.
-
-        guarantees.md says that a count can be lower for as long as a watch is behind. The report
-        is written before the Job's status, and both are of one decision.
-        """
-        if daemon_set is None:
-            return True
-        controller = self._world.processes["controller"]
-        uid = daemon_set["metadata"]["uid"]
-        pods = [pod for pod in self._world.server.all(PODS) if controller_of(pod) == uid]
-        known = {pod.name for pod in controller.feeds[PODS].reflector.store if pod.owner_uid == uid}
-        if known != {pod["metadata"]["name"] for pod in pods}:
-            return True
-        decided_at = self._world.decided_at.get(job["metadata"]["uid"])
-        for plural, raw in ((DAEMON_SETS, daemon_set), *((PODS, pod) for pod in pods)):
-            meta = raw["metadata"]
-            cached = controller.cached(plural, meta["name"], meta["namespace"])
-            if cached is None or cached.resource_version != meta["resourceVersion"]:
-                return True
-            feed = controller.feeds[plural]
-            delivered = feed.delivered_at.get((meta["namespace"], meta["name"]), 0.0)
-            if decided_at is None or delivered >= decided_at:
-                return True
-        return False
+            self._oracle.violate("false failure", words + self._oracle.timeouts.skews())

@@ -1,0 +1,49 @@
+"""The controller deletes a pod only for a reason: a deletion costs the work of its node.
+
+Reasons are a retry, `failurePolicy.pods: Delete`, and a pod of a former node of that name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.oracle.invariant import Invariant
+from tests.simulation.server import NODES, Raw
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+INVARIANTS = (
+    Invariant(
+        "pod deletion",
+        "The controller deletes a pod on a node only after a retry, if failurePolicy.pods is "
+        "Delete, or if the pod is older than its node.",
+        mutant="deletes_running_pods",
+        seed=1,
+        excuses={
+            "clocks differ": "The pod is older than its node by the clocks of two API servers "
+            "(guarantees.md, At least once).",
+        },
+    ),
+)
+
+
+def judge_pod_deletion(world: World, pod: Raw) -> None:
+    """Judge the deletion of a pod by the controller that is about to take effect."""
+    if not pod["spec"].get("nodeName"):
+        return  # it has not done anything
+    oracle = world.oracle
+    job_uid, node = oracle.job_of[pod["metadata"]["uid"]], pod["spec"]["meant_for"]
+    raw = world.server.get(NODES, node, "")
+    if raw is None or oracle.born[pod["metadata"]["uid"]] < oracle.born[raw["metadata"]["uid"]]:
+        return
+    spec = oracle.completion.newest(job_uid)
+    is_retried = any(d.kind == "retry" for d in world.schedule.disturbances)
+    if is_retried or spec.get("failurePolicy", {}).get("pods") == "Delete":
+        return
+    pod_at, node_at = (found["metadata"]["creationTimestamp"] for found in (pod, raw))
+    if pod_at < node_at:
+        oracle.excuse("pod deletion", "clocks differ")
+        return
+    words = f"the pod of {node} is deleted for nothing{oracle.timeouts.skews()}"
+    oracle.violate("pod deletion", words)

@@ -1,0 +1,89 @@
+"""After the last disturbance a run becomes quiet, and restarted programs then write nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tests.simulation.oracle.invariant import Invariant
+from tests.simulation.settings import POD_START_TIMEOUT_SECONDS
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+INVARIANTS = (
+    Invariant(
+        "not quiet",
+        "Soon after the last disturbance nothing is written any more, and a restart of both "
+        "programs then writes nothing.",
+        mutant="deletes_running_pods",
+        seed=1,
+        excuses={
+            "nothing is on record": "The controller may not write reports: it finds a failure to "
+            "start again when the timeout of the new process is over.",
+            "a pod may not be deleted": "The new process waits again before it judges an exit, and "
+            "shows the refusal after that.",
+        },
+    ),
+)
+
+# A task that does not start, and nothing says why, fails its node after three times the timeout.
+QUIET_SECONDS = 3 * POD_START_TIMEOUT_SECONDS + 15.0
+# After the last disturbance, a run that is not quiet by then never will be.
+HORIZON_SECONDS = 900.0
+AFTER_RESTART_SECONDS = 20.0
+# The report and the Job's status, without a refusal and with it again.
+REFUSED_WRITES = 4
+SETTLE_SECONDS = 12.0
+
+
+async def wait_until_quiet(world: World) -> bool:
+    """Wait until nothing is written any more; return whether it came to that."""
+    # Log reads that failed are tried again after ten seconds at the latest, and write nothing.
+    await asyncio.sleep(SETTLE_SECONDS)
+    end = world.loop.moment + HORIZON_SECONDS
+    while world.loop.moment < end:
+        processes = world.processes.values()
+        # A process that has only just come back may have something to write yet.
+        last = max(
+            world.oracle.last_write_at,
+            world.quiet_from,
+            *(process.started_at for process in processes),
+        )
+        quiet = world.loop.moment - last
+        is_up = all(process.is_up for process in processes)
+        is_due = any(machine.starts_by > world.loop.moment for machine in world.machines.values())
+        if (
+            quiet > QUIET_SECONDS
+            and not is_due
+            and is_up
+            and not world.controller.expects_something
+        ):
+            return True
+        await asyncio.sleep(5.0)
+    words = f"still writing {HORIZON_SECONDS:g} s after the last trouble"
+    if world.refused_forever():
+        words += ", writes are refused"
+    world.oracle.violate("not quiet", words)
+    return False
+
+
+async def restart_both(world: World) -> None:
+    """Restart both processes, and judge that they write nothing."""
+    before, theirs = world.oracle.our_writes, world.oracle.their_writes
+    for process in world.processes.values():
+        process.crash(0.1)
+    await asyncio.sleep(AFTER_RESTART_SECONDS)
+    if world.oracle.our_writes != before and world.oracle.their_writes == theirs:
+        if ("controller", "patch status jobreports") in world.refused_forever():
+            world.oracle.excuse("not quiet", "nothing is on record")
+            return
+        count = world.oracle.our_writes - before
+        if ("controller", "delete pods") in world.refused_forever() and count <= REFUSED_WRITES:
+            world.oracle.excuse("not quiet", "a pod may not be deleted")
+            return
+        words = f"{count} writes after a restart at rest"
+        if any(d.kind == "reboot" for d in world.schedule.disturbances):
+            words += ", after a reboot"
+        words += world.oracle.timeouts.skews()
+        world.oracle.violate("not quiet", words)
