@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from daemonset_job.api import names
-from tests.mutation.lives import Life
+from tests.mutation.job_histories import JobHistory
 
 Raw = dict[str, Any]
 
@@ -56,7 +56,7 @@ _SPEC: Raw = {
 
 @cache
 def _stage_text(stage: str) -> str:
-    life = Life(Random(0), json.loads(json.dumps(_SPEC)), nodes=0)
+    life = JobHistory(Random(0), json.loads(json.dumps(_SPEC)), nodes=0)
     life.job["metadata"]["name"] = "sample"
     life.job["metadata"]["annotations"][names.ANNOTATION_RETRY] = "1"
     life.nodes = [_node(index) for index in range(3)]

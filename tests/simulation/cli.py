@@ -8,9 +8,8 @@ import time
 from argparse import Namespace
 from contextlib import suppress
 
-from tests.simulation import known
 from tests.simulation.generator import generate_schedule
-from tests.simulation.many import Findings, run_many
+from tests.simulation.parallel_runs import Findings, run_many
 from tests.simulation.run import simulate
 from tests.simulation.schedule import Schedule
 from tests.simulation.shrink import shrink
@@ -30,11 +29,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--trace", action="store_true", help="with --seed: show all that happened")
     parser.add_argument("--no-shrink", action="store_true", help="show a failure as it was drawn")
     parser.add_argument("--keep-going", action="store_true", help="count failures, do not stop")
-    parser.add_argument("--strict", action="store_true", help="known defects fail as well")
     parser.add_argument("--digests", action="store_true", help="show a hash of each trace instead")
     options = parser.parse_args(arguments)
-    if options.strict:
-        known.KNOWN = ()
     if options.digests:
         return _show_digests(range(options.start, options.start + options.seeds))
     if options.seed is not None:
@@ -53,7 +49,6 @@ def _run_many(options: Namespace) -> int:
             seeds,
             workers=options.workers,
             keeps_going=options.keep_going,
-            is_strict=options.strict,
         ):
             found.add(findings)
             if time.perf_counter() - told > PROGRESS_SECONDS:
@@ -84,8 +79,6 @@ def _tell(found: Findings, seconds: float) -> None:
     cpu = sum(os.times()[:4])  # the workers', which have ended, included
     print(f"{found.count} schedules in {seconds:.1f} s ({found.count / seconds:.0f}/s)")
     print(f"{cpu:.1f} s of CPU, {found.steps / max(found.count, 1):.0f} events each")
-    for name, seeds in sorted(found.known_seeds.items()):
-        print(f"known {name}: {len(seeds)} seeds, {seeds[:12]}")
     for title, counts in (
         ("excused (see oracle)", found.excused),
         ("VIOLATED", found.kinds),
@@ -104,7 +97,7 @@ def _show(schedule: Schedule, *, is_whole: bool, shrinks: bool) -> int:
     for at, actor, words in outcome.trace:
         print(f"{at:9.3f} {actor:22} {words if is_whole else words[:180]}")
     print()
-    for at, invariant, words in (*outcome.known, *outcome.violations):
+    for at, invariant, words in outcome.violations:
         print(f"{at:9.3f} {invariant}: {words}")
     print(f"excused {outcome.excused}, digest {outcome.digest()[:16]}")
     return 1 if outcome.violations else 0

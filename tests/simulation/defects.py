@@ -22,7 +22,7 @@
 | objects near their size limit         | `sizes`           | `overfills_shards`          |
 
 A mutant is a context manager that breaks the code under test in one place, as in `mutants`; the
-switches stand in `without`. `DEFECTS` names for
+switches are in `switches`. `DEFECTS` names for
 each line some schedules that show both: with the trouble the mutant is caught, without it is not.
 """
 
@@ -61,7 +61,7 @@ from job_controller.core.state.node_state import NodeAssessment
 from job_controller.core.state.snapshot import Snapshot
 from terminator import reconciler as terminator
 from terminator.ledger import assignment, writer
-from tests.simulation import mutants, without
+from tests.simulation import mutants, switches
 from tests.simulation.generator import generate_schedule
 from tests.simulation.record_mutants import Mutant
 from tests.simulation.run import simulate
@@ -72,7 +72,7 @@ from tests.simulation.schedule import (
     Schedule,
     Task,
 )
-from tests.simulation.without import Switch
+from tests.simulation.switches import Switch
 
 # --- defects ------------------------------------------------------------------------------
 
@@ -314,22 +314,22 @@ LONG_ABSENCE = Schedule(
 )
 
 DEFECTS = (
-    ReadErrors(knows_no_taints, without.taints, (1191,)),
-    ReadErrors(minds_cordons, without.cordons, (12, 70, 79)),
-    ReadErrors(ignores_misscheduled, without.taints, (9, 14, 47)),
-    ReadErrors(believes_any_success, without.endings, (48, 54, 199)),
-    ReadErrors(blames_evictions, without.evictions, (2236,)),
-    ReadErrors(believes_node_clocks, without.node_clocks, (37, 170, 182)),
-    ReadErrors(believes_api_clocks, without.api_clocks, (152,)),
-    ReadErrors(mutants.never_gives_up, without.volumes, (72, 138, 402)),
-    ReadErrors(mutants.never_gives_up, without.init_containers, (508, 795, 867)),
-    ReadErrors(mutants.never_gives_up, without.rejections, (426, 690, 775)),
-    ReadErrors(hides_refusals, without.refusals, (188, 340, 436, 503)),
-    ReadErrors(repeats_what_is_too_large, without.refusals, (188, 515, 527, 858)),
-    ReadErrors(ignores_edits, without.edits, (947, 1096, 1340)),
-    ReadErrors(leaves_what_runs, without.absences, (LONG_ABSENCE,)),
-    ReadErrors(believes_its_caches, without.lags, (LATE_LEDGER,)),
-    ReadErrors(believes_its_caches, without.old_lists, (OLD_LEDGER,)),
-    ReadErrors(reopens_rebooted, without.reboots, (566, 1233, 1782)),
-    ReadErrors(overfills_shards, without.sizes, (5, 11, 31)),
+    ReadErrors(knows_no_taints, switches.taints, (1191,)),
+    ReadErrors(minds_cordons, switches.cordons, (12, 70, 79)),
+    ReadErrors(ignores_misscheduled, switches.taints, (9, 14, 47)),
+    ReadErrors(believes_any_success, switches.endings, (48, 54, 199)),
+    ReadErrors(blames_evictions, switches.evictions, (2236,)),
+    ReadErrors(believes_node_clocks, switches.node_clocks, (37, 170, 182)),
+    ReadErrors(believes_api_clocks, switches.api_clocks, (152,)),
+    ReadErrors(mutants.never_gives_up, switches.volumes, (72, 138, 402)),
+    ReadErrors(mutants.never_gives_up, switches.init_containers, (508, 795, 867)),
+    ReadErrors(mutants.never_gives_up, switches.rejections, (426, 690, 775)),
+    ReadErrors(hides_refusals, switches.refusals, (188, 340, 436, 503)),
+    ReadErrors(repeats_what_is_too_large, switches.refusals, (188, 515, 527, 858)),
+    ReadErrors(ignores_edits, switches.edits, (947, 1096, 1340)),
+    ReadErrors(leaves_what_runs, switches.absences, (LONG_ABSENCE,)),
+    ReadErrors(believes_its_caches, switches.lags, (LATE_LEDGER,)),
+    ReadErrors(believes_its_caches, switches.old_lists, (OLD_LEDGER,)),
+    ReadErrors(reopens_rebooted, switches.reboots, (566, 1233, 1782)),
+    ReadErrors(overfills_shards, switches.sizes, (5, 11, 31)),
 )

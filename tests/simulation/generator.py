@@ -1,4 +1,4 @@
-"""Generates a schedule from a seed, with `features`, `hazards`, `conditions` and `startings`.
+"""Generates a schedule from a seed: cluster, Jobs, features of the API, and disturbances.
 
 Most schedules have one theme, so that each kind of disturbance is frequent, and some have all.
 Times are short rather than long: a run of three nodes is over within seconds.
@@ -7,12 +7,12 @@ Times are short rather than long: a run of three nodes is over within seconds.
 from random import Random
 from typing import Any
 
-from tests.simulation.conditions import with_conditions
+from tests.simulation.delayed_starts import with_delayed_starts
+from tests.simulation.drawn_disturbances import with_drawn_disturbances
 from tests.simulation.features import with_features
-from tests.simulation.hazards import with_hazards
+from tests.simulation.node_conditions import with_conditions
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
 from tests.simulation.server import Raw
-from tests.simulation.startings import with_startings
 
 THEMES = (
     "calm",
@@ -39,9 +39,9 @@ FAULTS = ("before", "after", "conflict", "slow", "throttle")
 def generate_schedule(seed: int) -> Schedule:
     """Return the schedule of a seed."""
     schedule = with_features(_Generator(Random(seed)).schedule(seed), Random(f"{seed}/features"))
-    schedule = with_hazards(schedule, Random(f"{seed}/hazards"))
+    schedule = with_drawn_disturbances(schedule, Random(f"{seed}/hazards"))
     schedule = with_conditions(schedule, Random(f"{seed}/conditions"))
-    return with_startings(schedule, Random(f"{seed}/startings"))
+    return with_delayed_starts(schedule, Random(f"{seed}/startings"))
 
 
 class _Generator:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVarTuple
 
 from daemonset_job.api.names import CONTAINER_NAME
 from tests.simulation.oracle.start_problems import BLOCKED, REJECTED, UNEXPLAINED
-from tests.simulation.podstatus import has_init_task, sidecars, task_status, with_containers
+from tests.simulation.pod_status import has_init_task, sidecars, task_status, with_containers
 from tests.simulation.schedule import Task
 from tests.simulation.script import LAST_WORDS_SECONDS, Script, write_script
 from tests.simulation.server import PODS, Raw, controller_of

@@ -1,8 +1,8 @@
-"""The two processes under test: the project's own, over the model's client and feeds.
+"""The two processes under test: the project's own, over the model's client and watches.
 
 Everything above HTTP is real: `job_controller.main.Controller` (queue, workers, high-water marks,
 reconciler, core) and `terminator.scope.NamespaceScope` (scanner, ledger, reconciler). Replaced are
-the client, the reflectors' transport (see `feed`), the clock, events, metrics and leader election.
+the client, the reflectors' transport (see `watch`), the clock, events, metrics and leader election.
 There is one process of each kind at a time. A new one starts with empty memory and fresh lists. A
 crash ends the client first and the tasks next, so nothing is cleaned up in the API.
 """
@@ -27,14 +27,14 @@ from terminator.config import Config as TerminatorConfig
 from terminator.ledger import writer
 from terminator.scope import NamespaceScope
 from tests.simulation.client import Client
-from tests.simulation.feed import Feed
+from tests.simulation.fast_runs import NOTHING, fast_run
 from tests.simulation.oracle.processes import judge_end
-from tests.simulation.quick import NOTHING, quick
 from tests.simulation.settings import (
     NODE_UNREACHABLE_GRACE_PERIOD_SECONDS,
     POD_START_TIMEOUT_SECONDS,
     RESYNC_SECONDS,
 )
+from tests.simulation.watch import Watch
 
 if TYPE_CHECKING:
     from daemonset_job.kube.client.client import KubeClient
@@ -58,7 +58,7 @@ class Process:
         self.is_up = False
         self.started_at = 0.0
         self.client: Client | None = None
-        self.feeds: dict[str, Feed] = {}
+        self.watches: dict[str, Watch] = {}
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -69,7 +69,7 @@ class Process:
         self.started_at = self._world.loop.moment
         self._world.note(self.name, "starts")
         self.client = Client(self._world, self)
-        self.feeds = {}
+        self.watches = {}
         self._task = self._world.loop.create_task(self._run(self.client))
 
     def crash(self, seconds: float) -> None:
@@ -89,8 +89,8 @@ class Process:
         self.crash(seconds)
 
     def _end(self) -> None:
-        for feed in self.feeds.values():
-            feed.close()
+        for watch in self.watches.values():
+            watch.close()
         if self._task is not None:
             self._task.cancel()
 
@@ -108,13 +108,13 @@ class Process:
     def _follow(self, caches: SharedInformers) -> None:
         for plural, (reflector,) in caches.reflectors().items():
             labels = MANAGED if plural in {"daemonsets", "pods"} else None
-            feed = self.feeds[plural] = Feed(self._world, self, plural, reflector, labels)
-            self._world.server.feeds[plural].append(feed)
+            watch = self.watches[plural] = Watch(self._world, self, plural, reflector, labels)
+            self._world.server.watches[plural].append(watch)
 
     def cached(self, plural: str, name: str, namespace: str) -> Any:
         """Return what this process knows of an object, None for nothing."""
-        feed = self.feeds.get(plural)
-        return feed.reflector.store.get((namespace, name)) if feed is not None else None
+        watch = self.watches.get(plural)
+        return watch.reflector.store.get((namespace, name)) if watch is not None else None
 
 
 class ControllerProcess(Process):
@@ -217,7 +217,7 @@ def virtual(world: World, decide: Decide) -> Iterator[None]:
 
     size = world.schedule.shard_nodes
     with (
-        quick(),
+        fast_run(),
         patch.object(report, "NODES_PER_SHARD", size),
         patch.object(writer, "NODES_PER_SHARD", size),
         patch.object(reconciler, "decide", deciding),

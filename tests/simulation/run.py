@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from loguru import logger
 
-from tests.simulation.events import apply_disturbance, create_job
-from tests.simulation.known import finding_of
+from tests.simulation.disturbances import apply_disturbance, create_job
 from tests.simulation.loop import VirtualLoop
 from tests.simulation.oracle.core import Violation
 from tests.simulation.oracle.final_state import judge_final_state
@@ -20,13 +19,9 @@ from tests.simulation.world import Step, World
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a run: violations as (time, invariant, words), excuses, the trace if asked.
-
-    `known` are violations that are known defects, see there.
-    """
+    """What became of a run: violations as (time, invariant, words), excuses, the trace if asked."""
 
     violations: tuple[Violation, ...]
-    known: tuple[Violation, ...]
     excused: dict[str, int]
     seconds: float
     steps: int
@@ -59,12 +54,9 @@ def simulate(
         loop.close()
         for package in ("daemonset_job", "job_controller", "terminator"):
             logger.enable(package)
-    oracle = world.oracle
-    known = tuple(v for v in oracle.violations if finding_of(*v[1:]))
     return Outcome(
-        tuple(v for v in oracle.violations if v not in known),
-        known,
-        dict(oracle.excused),
+        tuple(world.oracle.violations),
+        dict(world.oracle.excused),
         round(loop.moment, 1),
         world.steps,
         tuple(world.trace or ()),

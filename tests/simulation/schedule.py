@@ -97,7 +97,7 @@ class JobPlan:
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """Something that happens at a time: `kind` says what, see `events`.
+    """Something that happens at a time: `kind` says what, see `disturbances`.
 
     `who` is a process ("controller", "terminator") or, for what users do to a Job, its key (the
     first Job's if empty), `what` a resource or a node, `mode` how, and `seconds` how long (0 for

@@ -19,8 +19,8 @@ from zlib import crc32
 from daemonset_job.kube.client.errors import AlreadyExists, Conflict, Invalid, NotFound
 
 if TYPE_CHECKING:
-    from tests.simulation.feed import Feed
     from tests.simulation.loop import SimClock
+    from tests.simulation.watch import Watch
 
 # An object of the API as JSON, or a part of one. Nobody changes one that is stored.
 Raw = Mapping[str, Any]
@@ -55,7 +55,7 @@ class Write:
 class Server:
     """Objects by resource and (namespace, name). `on_write` receives every write.
 
-    `feeds` by resource get every event, in order; who lags behind sees to that himself.
+    `watches` by resource get every event, in order; who lags behind sees to that himself.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Server:
         self._uids = 0
         plurals = (PODS, NODES, EVENTS, JOBS, REPORTS, DAEMON_SETS)
         self.objects: dict[str, dict[tuple[str, str], Raw]] = {plural: {} for plural in plurals}
-        self.feeds: dict[str, list[Feed]] = {plural: [] for plural in plurals}
+        self.watches: dict[str, list[Watch]] = {plural: [] for plural in plurals}
 
     # --- reading -------------------------------------------------------------------------
 
@@ -266,8 +266,8 @@ class Server:
         return stored
 
     def _tell(self, plural: str, kind: str, raw: Raw) -> None:
-        for feed in list(self.feeds[plural]):
-            feed.push(kind, raw)
+        for watch in list(self.watches[plural]):
+            watch.push(kind, raw)
 
 
 def merge(old: Raw, patch: Raw) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.simulation import quick
+from tests.simulation import fast_runs
 from tests.simulation.defects import DEFECTS
 from tests.simulation.generator import generate_schedule
 from tests.simulation.run import simulate
@@ -16,7 +16,7 @@ def test_a_defect_is_caught_with_its_event_and_not_without(defect):
 
 def test_what_is_remembered_changes_nothing(monkeypatch):
     traces = [simulate(generate_schedule(seed), is_tracing=True).digest() for seed in range(6)]
-    monkeypatch.setattr(quick, "_remembering", list)
+    monkeypatch.setattr(fast_runs, "_remembering", list)
     assert [
         simulate(generate_schedule(seed), is_tracing=True).digest() for seed in range(6)
     ] == traces

@@ -11,9 +11,9 @@ import pytest
 
 from job_controller.core.state import node_counts as tally
 from tests.simulation.generator import generate_schedule
-from tests.simulation.many import Findings, run_many
 from tests.simulation.mutants import DECIDE, MUTANTS, forgets_versions
 from tests.simulation.oracle import INVARIANTS
+from tests.simulation.parallel_runs import Findings, run_many
 from tests.simulation.run import simulate
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
 from tests.simulation.shrink import shrink

@@ -15,7 +15,7 @@ from job_controller.core.state.snapshot import Snapshot, merge_records
 from tests.fuzz.both_caches import controller_caches, give
 from tests.fuzz.raw_objects import DAEMON_SET, JOB, NODE, POD, REPORT, STAGES, Raw, read_stage
 from tests.fuzz.source import Source
-from tests.mutation.lives import Life
+from tests.mutation.job_histories import JobHistory
 from tests.mutation.schema import part, problems
 
 _KINDS = (JOB, JOB, DAEMON_SET, POD, POD, NODE, REPORT, REPORT)
@@ -95,8 +95,8 @@ def _check_decision(snapshot: Snapshot, now: datetime, objects: dict[str, list[R
 
 
 @cache
-def _judge() -> Life:
-    return Life(Random(0), {}, nodes=0)
+def _judge() -> JobHistory:
+    return JobHistory(Random(0), {}, nodes=0)
 
 
 def _is_accepted(objects: dict[str, list[Raw]]) -> bool:

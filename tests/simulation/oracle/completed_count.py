@@ -66,7 +66,9 @@ class CompletedCount:
         controller = self._world.processes["controller"]
         uid = daemon_set["metadata"]["uid"]
         pods = [pod for pod in self._world.server.all(PODS) if controller_of(pod) == uid]
-        known = {pod.name for pod in controller.feeds[PODS].reflector.store if pod.owner_uid == uid}
+        known = {
+            pod.name for pod in controller.watches[PODS].reflector.store if pod.owner_uid == uid
+        }
         if known != {pod["metadata"]["name"] for pod in pods}:
             return True
         decided_at = self._world.decided_at.get(job["metadata"]["uid"])
@@ -75,8 +77,8 @@ class CompletedCount:
             cached = controller.cached(plural, meta["name"], meta["namespace"])
             if cached is None or cached.resource_version != meta["resourceVersion"]:
                 return True
-            feed = controller.feeds[plural]
-            delivered = feed.delivered_at.get((meta["namespace"], meta["name"]), 0.0)
+            watch = controller.watches[plural]
+            delivered = watch.delivered_at.get((meta["namespace"], meta["name"]), 0.0)
             if decided_at is None or delivered >= decided_at:
                 return True
         return False

@@ -97,11 +97,11 @@ class Completion:
 
     def view(self, process: Process, job_uid: str, generation: int) -> View:
         """Return what a process knows at this moment of a Job's nodes."""
-        until = min(process.feeds[p].known_until for p in (DAEMON_SETS, PODS, NODES))
+        until = min(process.watches[p].known_until for p in (DAEMON_SETS, PODS, NODES))
         counts = self.counts.get(job_uid, ())
         # Who has not heard of the first one cannot know of fewer nodes.
         known = [nodes for at, nodes in counts if at < until] or [nodes for _, nodes in counts[:1]]
-        told = min(until, process.feeds[REPORTS].known_until)
+        told = min(until, process.watches[REPORTS].known_until)
         begun = self.oracle.started_nodes.until(job_uid, told)
         return View(generation, known[-1] if known else None, until, begun)
 

@@ -106,9 +106,9 @@ class Evidence:
             (node, current["metadata"]["uid"]), ()
         ):
             return False
-        feed = self._world.processes["terminator"].feeds["nodes"]
-        learnt = feed.delivered_at.get(("", node), 0.0)
-        return feed.is_behind or learnt > self._world.loop.moment - FLUSH_SECONDS
+        watch = self._world.processes["terminator"].watches["nodes"]
+        learnt = watch.delivered_at.get(("", node), 0.0)
+        return watch.is_behind or learnt > self._world.loop.moment - FLUSH_SECONDS
 
 
 def _has_only_gained_results(was: Raw, entry: Raw) -> bool:

@@ -75,13 +75,13 @@ class Gates:
         self._window[raw["metadata"]["uid"]] = "window"
         if not any(job == job_uid for job, _ in world.oracle.evidence.entered):
             return
-        feed = world.processes["controller"].feeds.get("jobreports")
+        watch = world.processes["controller"].watches.get("jobreports")
         decided = world.decided_at.get(job_uid, 0.0)
-        has_seen = feed is not None and any(
+        has_seen = watch is not None and any(
             report.job_uid == job_uid
             and (report.evidence or report.records)
-            and feed.delivered_at[report.namespace, report.name] < decided
-            for report in feed.reflector.store
+            and watch.delivered_at[report.namespace, report.name] < decided
+            for report in watch.reflector.store
         )
         self._window[raw["metadata"]["uid"]] = "" if has_seen else "recreated"
 

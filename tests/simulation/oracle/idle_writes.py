@@ -36,7 +36,7 @@ def judge_idle_write(world: World, process: Process, what: Call, sent_at: float)
     decided = sent_at
     if process.name == "controller":
         decided = world.decided_at.get(world.oracle.job_about(plural, current), sent_at)
-    delivered = process.feeds[plural].delivered_at.get((namespace, name), 0.0)
+    delivered = process.watches[plural].delivered_at.get((namespace, name), 0.0)
     if delivered < min(decided, sent_at):
         words = f"{process.name}: {' '.join(what[:3])} changes nothing"
         world.oracle.violate("idle write", words)

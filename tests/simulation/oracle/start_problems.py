@@ -191,8 +191,8 @@ class StartProblems:
         meta = next((meta for meta in metas if meta["uid"] == job_uid), None)
         if meta is None:
             return False
-        feed = world.processes["controller"].feeds[JOBS]
-        heard_at = feed.delivered_at.get((meta["namespace"], meta["name"]), 0.0)
+        watch = world.processes["controller"].watches[JOBS]
+        heard_at = watch.delivered_at.get((meta["namespace"], meta["name"]), 0.0)
         return heard_at < retried_at or heard_at >= decided_at
 
     # --- too late --------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from daemonset_job.api import names
+from tests.mutation.job_histories import JobHistory, stamp
 from tests.mutation.known import finding
-from tests.mutation.lives import Life, stamp
 
 PASSES = 14
 IMAGE = {"image": "example/task:v1"}
@@ -19,7 +19,7 @@ IMAGE = {"image": "example/task:v1"}
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(st.randoms(use_true_random=False))
 def test_no_life_of_a_job_is_too_much_for_decide_or_for_the_crds(random):
-    life = Life(random)
+    life = JobHistory(random)
     for _ in range(PASSES):
         found = list(life.step())
         assert [words for words in found if not finding(words)] == []
@@ -27,7 +27,7 @@ def test_no_life_of_a_job_is_too_much_for_decide_or_for_the_crds(random):
             return  # a known defect; there is no plan to go on with
 
 
-def passes(life: Life, count: int = 6) -> Iterator[str]:
+def passes(life: JobHistory, count: int = 6) -> Iterator[str]:
     """Yield what is wrong with each of some passes over a quiet cluster."""
     life.change = life._sync_daemon_set  # type: ignore[method-assign]
     for _ in range(count):
@@ -38,7 +38,7 @@ def passes(life: Life, count: int = 6) -> Iterator[str]:
 @pytest.mark.parametrize("field", ["activeDeadlineSeconds", "nodeDeadlineSeconds"])
 @pytest.mark.parametrize("seconds", [10**12, 2**63 - 1])
 def test_the_longest_deadline_is_no_deadline(field, seconds):
-    life = Life(Random(0), {**IMAGE, field: seconds}, nodes=1)
+    life = JobHistory(Random(0), {**IMAGE, field: seconds}, nodes=1)
     found = list(passes(life, 3))
     running(life)
     assert [*found, *passes(life, 3)] == []
@@ -46,7 +46,7 @@ def test_the_longest_deadline_is_no_deadline(field, seconds):
 
 @pytest.mark.parametrize("length", [256, 257, 3000])
 def test_a_retry_token_of_any_length_fits_the_status(length):
-    life = Life(Random(0), dict(IMAGE), nodes=1)
+    life = JobHistory(Random(0), dict(IMAGE), nodes=1)
     life.job["metadata"]["annotations"][names.ANNOTATION_RETRY] = "x" * length
     assert list(passes(life)) == []
 
@@ -63,7 +63,7 @@ def test_a_retry_token_of_any_length_fits_the_status(length):
 )
 def test_malformed_template_is_left_to_the_api_server(part):
     spec = {**IMAGE, "template": {"spec": part}, "suspend": False}
-    assert list(passes(Life(Random(0), spec, nodes=1))) == []
+    assert list(passes(JobHistory(Random(0), spec, nodes=1))) == []
 
 
 @pytest.mark.parametrize("affinity", ["x", 7, [1], {"nodeAffinity": "x"}, {"nodeAffinity": [1]}])
@@ -73,11 +73,11 @@ def test_malformed_affinity_is_left_to_the_api_server(affinity):
         "template": {"spec": {"affinity": affinity}},
         "nodes": {"selector": {"matchLabels": {"a": "b"}}},
     }
-    assert list(passes(Life(Random(0), spec, nodes=1))) == []
+    assert list(passes(JobHistory(Random(0), spec, nodes=1))) == []
 
 
 def test_a_kept_failing_pod_never_outgrows_the_report():
-    life = Life(Random(0), {**IMAGE, "backoffLimit": 0}, nodes=1)
+    life = JobHistory(Random(0), {**IMAGE, "backoffLimit": 0}, nodes=1)
     found = list(passes(life, 3))
     for restart in range(30):
         end(life, {"exitCode": 1, "reason": "Error"}, restart)
@@ -87,7 +87,7 @@ def test_a_kept_failing_pod_never_outgrows_the_report():
 
 
 def test_a_runtimes_long_reason_is_cut():
-    life = Life(Random(0), dict(IMAGE), nodes=1)
+    life = JobHistory(Random(0), dict(IMAGE), nodes=1)
     found = list(passes(life, 3))
     end(life, {"exitCode": 1, "reason": "R" * 3000}, 0)
     assert [*found, *passes(life, 3)] == []
@@ -95,7 +95,7 @@ def test_a_runtimes_long_reason_is_cut():
 
 @pytest.mark.parametrize("message", ["x" * 3000, "\N{LOBSTER}" * 3000, "<" * 3000])
 def test_a_thousand_nodes_with_long_messages_fit_into_one_report(message):
-    life = Life(Random(0), dict(IMAGE), nodes=0)
+    life = JobHistory(Random(0), dict(IMAGE), nodes=0)
     for index in range(1000):
         raw = life._node(1)
         raw["metadata"]["name"] = f"ip-10-0-{index}.eu-central-1.compute.internal"
@@ -107,7 +107,7 @@ def test_a_thousand_nodes_with_long_messages_fit_into_one_report(message):
     assert [*found, *passes(life, 2)] == []
 
 
-def running(life: Life) -> None:
+def running(life: JobHistory) -> None:
     """Have the task of every pod running."""
     state = {"running": {"startedAt": stamp(life.now)}}
     for pod in life.pods:
@@ -115,7 +115,7 @@ def running(life: Life) -> None:
         pod["status"] = {"phase": "Running", "containerStatuses": [task]}
 
 
-def end(life: Life, terminated: dict, restarts: int) -> None:
+def end(life: JobHistory, terminated: dict, restarts: int) -> None:
     """Have the task of every pod ended, some time ago."""
     moment = stamp(life.now - timedelta(seconds=30))
     state = {"terminated": {**terminated, "startedAt": moment, "finishedAt": moment}}
@@ -124,7 +124,7 @@ def end(life: Life, terminated: dict, restarts: int) -> None:
         pod["status"] = {"phase": "Running", "containerStatuses": [task]}
 
 
-def evidence(life: Life, line: str) -> None:
+def evidence(life: JobHistory, line: str) -> None:
     """Have a last line of every pod in the ledger."""
     for pod in life.pods:
         node = next(

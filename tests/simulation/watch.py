@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
-class Feed:
+class Watch:
     """One watch. `reflector` is the real one; `labels` what objects must carry to be seen."""
 
     def __init__(
@@ -188,6 +188,6 @@ class Feed:
     def close(self) -> None:
         self._is_closed = True
         self._pending.clear()
-        feeds = self._world.server.feeds[self.plural]
-        if self in feeds:
-            feeds.remove(self)
+        watches = self._world.server.watches[self.plural]
+        if self in watches:
+            watches.remove(self)

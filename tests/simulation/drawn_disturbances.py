@@ -29,20 +29,20 @@ NAMES = (
 )
 
 
-def with_hazards(schedule: Schedule, rng: Random) -> Schedule:
+def with_drawn_disturbances(schedule: Schedule, rng: Random) -> Schedule:
     """Return the schedule with hazards added, and with cordons."""
     if schedule.calm:
         return schedule
-    return with_cordons(_with_hazards(schedule, rng), Random(f"{schedule.seed}/cordons"))
+    return with_cordons(_with_drawn_disturbances(schedule, rng), Random(f"{schedule.seed}/cordons"))
 
 
-def _with_hazards(schedule: Schedule, rng: Random) -> Schedule:
+def _with_drawn_disturbances(schedule: Schedule, rng: Random) -> Schedule:
     if rng.random() < 0.2:
         return schedule
     chosen = {rng.choice(NAMES)} if rng.random() < 0.7 else {n for n in NAMES if rng.random() < 0.5}
     for name in NAMES:
         if name in chosen:
-            schedule = _HAZARDS[name](schedule, rng)
+            schedule = _DRAWN[name](schedule, rng)
     found = sorted(schedule.disturbances, key=lambda d: d.at)
     return replace(schedule, disturbances=tuple(found))
 
@@ -352,7 +352,7 @@ def _noise(schedule: Schedule, rng: Random) -> Schedule:
     return adapt
 
 
-_HAZARDS = {
+_DRAWN = {
     "absences": _absences,
     "refusals": _refusals,
     "noise": _noise,

@@ -13,7 +13,7 @@ SHARE = 0.15
 SIDECAR = {"name": "proxy", "image": "example/proxy:1", "restartPolicy": "Always"}
 
 
-def with_startings(schedule: Schedule, rng: Random) -> Schedule:
+def with_delayed_starts(schedule: Schedule, rng: Random) -> Schedule:
     """Return the schedule with tasks that start late, again late or never, and what that meets."""
     if schedule.calm or rng.random() >= SHARE:
         return schedule

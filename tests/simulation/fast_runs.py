@@ -57,7 +57,7 @@ class _NoId:
 
 
 @contextmanager
-def quick() -> Iterator[None]:
+def fast_run() -> Iterator[None]:
     """Have the product's loggers say nothing and its pure functions remember, for one run."""
     patches = [*_quiet(), *_remembering()]
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]

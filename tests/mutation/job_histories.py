@@ -68,7 +68,7 @@ def stamp(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-class Life:
+class JobHistory:
     """One Job, its nodes and what belongs to it, as raw objects."""
 
     def __init__(self, random: Random, spec: Raw | None = None, nodes: int | None = None) -> None:

@@ -47,26 +47,26 @@ def _stop(world: World, d: Disturbance) -> None:
 
 
 def _stall(world: World, d: Disturbance) -> None:
-    if feed := world.processes[d.who].feeds.get(d.what):
+    if watch := world.processes[d.who].watches.get(d.what):
         world.expect_delay(d.who, d.seconds)
-        feed.stall(d.seconds)
+        watch.stall(d.seconds)
 
 
 def _relist(world: World, d: Disturbance) -> None:
-    if feed := world.processes[d.who].feeds.get(d.what):
+    if watch := world.processes[d.who].watches.get(d.what):
         world.expect_delay(d.who, d.seconds)
-        feed.relist(d.seconds)
+        watch.relist(d.seconds)
 
 
 def _list_late(world: World, d: Disturbance) -> None:
-    if feed := world.processes[d.who].feeds.get(d.what):
+    if watch := world.processes[d.who].watches.get(d.what):
         world.expect_delay(d.who, d.seconds)
-        feed.list_late(d.seconds)
+        watch.list_late(d.seconds)
 
 
 def _repeat(world: World, d: Disturbance) -> None:
-    if feed := world.processes[d.who].feeds.get(d.what):
-        feed.repeat()
+    if watch := world.processes[d.who].watches.get(d.what):
+        watch.repeat()
 
 
 # --- the cluster -------------------------------------------------------------------------

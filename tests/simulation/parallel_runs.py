@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from tests.simulation import known
 from tests.simulation.generator import generate_schedule
 from tests.simulation.run import simulate
 
@@ -29,21 +28,16 @@ class Findings:
     count: int = 0
     steps: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
-    known: Counter[str] = field(default_factory=Counter)
     excused: Counter[str] = field(default_factory=Counter)
     failures: list[int] = field(default_factory=list)
-    known_seeds: dict[str, list[int]] = field(default_factory=dict)
 
     def add(self, other: "Findings") -> None:
         """Take in what became of the next range."""
         self.count += other.count
         self.steps += other.steps
         self.kinds.update(other.kinds)
-        self.known.update(other.known)
         self.excused.update(other.excused)
         self.failures += other.failures
-        for name, seeds in other.known_seeds.items():
-            self.known_seeds.setdefault(name, []).extend(seeds)
 
 
 def run_many(
@@ -51,15 +45,11 @@ def run_many(
     *,
     workers: int,
     keeps_going: bool,
-    is_strict: bool = False,
     block: int = BLOCK_SEEDS,
 ) -> Iterator[Findings]:
-    """Yield the findings of one block of seeds after the other, to the first failure if so asked.
-
-    `is_strict`: known defects are failures as well.
-    """
+    """Yield the findings of each block of seeds; without `keeps_going` to the first failure."""
     blocks = [seeds[i : i + block] for i in range(0, len(seeds), block)]
-    run = partial(_run_block, keeps_going=keeps_going, is_strict=is_strict)
+    run = partial(_run_block, keeps_going=keeps_going)
     if workers == 1:
         yield from _up_to_failure(map(run, blocks), keeps_going)
         return
@@ -84,19 +74,13 @@ def _up_to_failure(results: Iterable[Findings], keeps_going: bool) -> Iterator[F
             return
 
 
-def _run_block(seeds: range, *, keeps_going: bool, is_strict: bool) -> Findings:
-    if is_strict:
-        known.KNOWN = ()
+def _run_block(seeds: range, *, keeps_going: bool) -> Findings:
     found = Findings()
     for seed in seeds:
         outcome = simulate(generate_schedule(seed))
         found.count += 1
         found.steps += outcome.steps
         found.excused.update(outcome.excused)
-        names = {known.finding_of(*violation[1:]) for violation in outcome.known}
-        found.known.update(names)
-        for name in names:
-            found.known_seeds.setdefault(name, []).append(seed)
         if outcome.violations:
             found.kinds.update(outcome.kinds)
             found.failures.append(seed)
