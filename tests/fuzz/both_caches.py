@@ -53,7 +53,7 @@ def reflector(caches: Caches, plural: str) -> Reflector[Any]:
 
 
 def give(caches: Caches, objects: dict[str, list[Raw]]) -> None:
-    """Have the caches hear of all these objects, in the order in which they are listed."""
+    """Give the caches all these objects, in the order in which they are listed."""
     for plural, raws in objects.items():
         follower = reflector(caches, plural)
         found = {}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.fuzz.find import BUILD, cases, load_check, target_names
 
-# A single input that takes so long is a finding; so is one that takes so much memory.
+# A single input that takes more time or memory than this is a finding.
 INPUT_SECONDS = 10
 MEMORY_MIB = 2048
 INPUT_BYTES = 1024
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
 
 
 def fuzz(target: str, seconds: int) -> bool:
-    """Fuzz one target; tell of findings, and return whether there are any."""
+    """Fuzz one target; print findings, and return whether there are any."""
     place = BUILD / target
     corpus = place / "corpus"
     corpus.mkdir(parents=True, exist_ok=True)

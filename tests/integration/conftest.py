@@ -68,5 +68,5 @@ def namespace(kube_env: KubeEnv) -> str:
 
 @pytest.fixture(autouse=True)
 def _no_kubeconfig(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Nothing here may reach the cluster that whoever runs the tests happens to use."""
+    """Keep the tests away from the cluster of the user who runs them."""
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))

@@ -44,7 +44,7 @@ class KubectlError(AssertionError):
 
 @dataclass(frozen=True)
 class User:
-    """Whom a kubectl call speaks as."""
+    """The user of a kubectl call."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class KubeEnv:
             [
                 self.binaries / "kubectl",
                 f"--kubeconfig={self.kubeconfig}",
-                # Discovery is cached here, not in the home of whoever runs the tests.
+                # Discovery is cached here, not in the home of the user who runs the tests.
                 f"--cache-dir={self.folder / 'kubectl-cache'}",
                 *(user.flags() if user else ()),
                 *args,
@@ -289,7 +289,7 @@ def _start(folder: Path, running: list[subprocess.Popen[bytes]]) -> KubeEnv:
         f"--etcd-servers={etcd}",
         f"--secure-port={secure}",
         "--bind-address=127.0.0.1",
-        # The certificate it makes for itself is for this address, and so is what it tells others.
+        # The certificate it makes for itself is for this address, and so is the one it announces.
         "--advertise-address=127.0.0.1",
         "--endpoint-reconciler-type=none",
         f"--cert-dir={certs}",
@@ -299,7 +299,7 @@ def _start(folder: Path, running: list[subprocess.Popen[bytes]]) -> KubeEnv:
         f"--token-auth-file={tokens}",
         "--authorization-mode=RBAC",
         "--service-cluster-ip-range=10.0.0.0/24",
-        # Nobody makes service accounts here, and without them this plugin refuses every pod.
+        # No controller creates service accounts here. Without them this plugin refuses every pod.
         "--disable-admission-plugins=ServiceAccount",
         "--allow-privileged",
     )  # fmt: skip

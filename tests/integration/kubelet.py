@@ -19,7 +19,7 @@ Raw = dict[str, Any]
 
 # A kubelet waits ten seconds and more before it starts a failed container again.
 BACK_OFF_SECONDS = 0.1
-# A failing init container is the same story again and again: it is told less often.
+# A failing init container has the same status again and again: it is reported less often.
 INIT_BACK_OFF_SECONDS = 1.0
 # The time in which a kubelet takes a pod down whose containers have ended. The status with their
 # ends is there to be seen meanwhile (a real one looks at its containers once a second).
@@ -36,9 +36,9 @@ class TaskRun:
     `exit_on_term` is the code with which a running task ends when its pod is deleted; None: it
     takes no notice. `late` is how long ago the kubelet says that the task ended.
 
-    What keeps the task from starting: `waiting` is why the container cannot be started, `since` for
-    how long the pod has been there, `init_exit_code` that of the pod's first init container, again
-    and again, and `rejected` the reason for which the kubelet does not take the pod at all.
+    What keeps the task from starting: `waiting` is why the container cannot be started, and `since`
+    for how long the pod has been there. `init_exit_code` is that of the pod's first init container,
+    again and again. `rejected` is the reason for which the kubelet does not take the pod at all.
     `message` goes with `waiting` or `rejected`.
     """
 

@@ -94,7 +94,7 @@ class Script:
 
 @contextlib.asynccontextmanager
 async def run_scripts(*made: Script) -> AsyncIterator[None]:
-    """Run these console scripts; those that are left at the end are told to stop."""
+    """Run these console scripts; those that are left at the end get SIGTERM."""
     try:
         for script in made:
             await script.start()
@@ -127,7 +127,7 @@ async def ready(harness: Harness, script: Script) -> None:
 
 
 async def leadership(harness: Harness, name: str) -> tuple[str, int]:
-    """Return who holds the Lease of a program, "" for nobody, and how often it changed hands."""
+    """Return the holder of the Lease of a program, "" for none, and how often that changed."""
     lease = await harness.find(LEASES, LEASE_NAMES[name], SYSTEM)
     spec = (lease or {}).get("spec") or {}
     return spec.get("holderIdentity") or "", int(spec.get("leaseTransitions") or 0)

@@ -78,10 +78,10 @@ FAILED_POD_BACK_OFF_MAX_SECONDS = 900.0
 class SimulatedNodes:
     """A cluster of nodes of its own, for the Jobs of some namespaces.
 
-    What a test may change at any time: `behaviour` of the task; `collects_garbage`; `frozen`, the
-    nodes whose kubelet does nothing; `keeps_grace`, whether a task that does not end on TERM stays
-    until the grace period of its deleted pod is over (else the kubelet ends it at once); `skew`,
-    how far the clock of a node is ahead.
+    A test may change these at any time: `behaviour` of the task, and `collects_garbage`. `frozen`
+    are the nodes whose kubelet does nothing, `skew` is by how much a node's clock is ahead. With
+    `keeps_grace` a task that does not end on TERM stays until the grace period of its deleted pod
+    is over. Without, the kubelet ends it at once.
     """
 
     admin: KubeClient
@@ -155,7 +155,7 @@ class SimulatedNodes:
         self._changed.set()
 
     async def lose(self, node: str, *, since: timedelta) -> None:
-        """Have a node's kubelet fall silent: not Ready, `since` so long ago.
+        """Have a node's kubelet fall silent: the node has been not Ready for `since`.
 
         The node lifecycle controller says so, by the clock of the control plane.
         """
@@ -214,7 +214,7 @@ class SimulatedNodes:
     async def _play(self) -> None:
         while True:
             self._changed.clear()
-            # Somebody else may change the same object at the same time: the next step sees it.
+            # Another client may change the same object at the same time: the next step sees it.
             with contextlib.suppress(NotFound, Conflict, AlreadyExists):
                 for namespace in self.namespaces:
                     await self._step(namespace)
@@ -242,7 +242,7 @@ class SimulatedNodes:
     async def _list(
         self, resource: Resource, namespace: str | None, label_selector: str | None = None
     ) -> list[Raw]:
-        # Of Jobs nobody here needs more, and one of a test may be too deep to be read.
+        # Of Jobs the metadata is enough, and one of a test may be too deep to be read.
         page = await self.admin.list(
             resource, namespace, label_selector=label_selector, metadata_only=resource == JOBS
         )

@@ -58,7 +58,7 @@ class Tenant:
     ) -> bytes:
         """Return the answer as it is: both may be what no client parses.
 
-        `replace` is what stands in the body in place of a text. PATCH is a merge patch.
+        `replace` is what the body has in place of a text. PATCH is a merge patch.
         """
         text = json.dumps(body)
         for word, by in (replace or {}).items():

@@ -44,7 +44,7 @@ def _run_many(options: Namespace) -> int:
     found, began = Findings(), time.perf_counter()
     told = began
     seeds = range(options.start, options.start + options.seeds)
-    with suppress(KeyboardInterrupt):  # what was found by then is told
+    with suppress(KeyboardInterrupt):  # what was found by then is shown
         for findings in run_many(
             seeds,
             workers=options.workers,

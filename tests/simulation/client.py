@@ -62,7 +62,7 @@ class Client:
         self.is_dead = False
         # When the ledger was last read afresh, by UID of the Job: gates are opened on it.
         self.ledger_read_at: dict[str, float] = {}
-        # What this life of the process has entered itself and was told of, by name of the report.
+        # Evidence that this process has written and got an answer for, by name of the report.
         self._entered: dict[str, dict[str, Evidence]] = {}
 
     # --- what the shells call ------------------------------------------------------------

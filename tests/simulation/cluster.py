@@ -46,7 +46,7 @@ RETRY_SECONDS = 2.0
 # The pod garbage collector's quarantine of nodes, shortened (40 s in Kubernetes).
 QUARANTINE_SECONDS = 20.0
 # What the scheduler says of a pod that no node takes. It says it as well of one whose node has
-# gone, and the DaemonSet controller, which hears of that change of its pod, counts again.
+# gone. The DaemonSet controller receives that change of its pod, and counts again.
 TAINTED_NODE = "0/1 nodes are available: 1 node(s) had untolerated taint(s)"
 NO_NODE = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector"
 _NOWHERE = daemon_sets.Placement(should_run=False, should_continue=False)
@@ -77,7 +77,7 @@ class ClusterModel:
         elif plural == DAEMON_SETS:
             owner = controller_of(raw)
             if old is None and not self._is_there(JOBS, owner):
-                self._collect(DAEMON_SETS, owner)  # made for somebody who is gone
+                self._collect(DAEMON_SETS, owner)  # made for an owner that is gone
             if new is None:
                 self._collect(PODS, raw["metadata"]["uid"])
             elif old is None or old["spec"] is not new["spec"]:
@@ -209,7 +209,7 @@ class ClusterModel:
             "status": {"phase": "Pending"},
         }
         self._server.create("daemonset-controller", PODS, body, meta["namespace"])
-        self._touch(daemon_set)  # as it hears of the new pod
+        self._touch(daemon_set)  # as its watch shows the new pod
 
     def _refuse(self, daemon_set: Raw) -> None:
         meta = daemon_set["metadata"]
@@ -285,7 +285,7 @@ class ClusterModel:
         self._world.loop.call_later(RETRY_SECONDS, self._bind, pod)
 
     def _mark_unschedulable(self, pod: Raw, message: str) -> None:
-        """Tell that no node takes the pod, once for each reason."""
+        """Report that no node takes the pod, once for each reason."""
         conditions = (pod.get("status") or {}).get("conditions") or ()
         if any(condition.get("message") == message for condition in conditions):
             return

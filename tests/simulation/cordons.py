@@ -13,7 +13,7 @@ KEY = "node.kubernetes.io/unschedulable"
 
 
 def with_cordons(schedule: Schedule, rng: Random) -> Schedule:
-    """Return the schedule with nodes that are cordoned, for a while or for ever, in some."""
+    """Return the schedule with nodes that are cordoned, for a while or permanently, in some."""
     if rng.random() > SHARE:
         return schedule
     work = 3.0 + max(t.after for node in schedule.nodes for t in node.tasks)

@@ -22,8 +22,8 @@
 | objects near their size limit         | `sizes`           | `overfills_shards`          |
 
 A mutant is a context manager that breaks the code under test in one place, as in `mutants`; the
-switches are in `switches`. `DEFECTS` names for
-each line some schedules that show both: with the trouble the mutant is caught, without it is not.
+switches are in `switches`. `DEFECTS` names for each line some schedules that show both: the mutant
+is caught with the disturbance, and not without it.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def ignores_misscheduled() -> Iterator[None]:
 
 @contextmanager
 def believes_any_success() -> Iterator[None]:
-    """A task that ended with 0 has done its work, even in a pod that was told to end."""
+    """A task that ended with 0 has done its work, even in a pod that was being deleted."""
 
     def has_succeeded(pod: Pod) -> bool:
         container = pod.container
@@ -128,7 +128,7 @@ def believes_any_success() -> Iterator[None]:
 
 @contextmanager
 def blames_evictions() -> Iterator[None]:
-    """A task whose pod was ended for the sake of the node is judged by its exit code."""
+    """A task whose pod was ended because of its node is judged by its exit code."""
     with patch.object(objects.Pod, "is_disrupted", property(lambda _: False)):
         yield
 
@@ -165,7 +165,7 @@ def believes_api_clocks() -> Iterator[None]:
 
 @contextmanager
 def hides_refusals() -> Iterator[None]:
-    """A write that is refused is tried again and again, and nobody is told."""
+    """A write that is refused is tried again and again, and no status shows it."""
     with patch.object(reconciler, "REFUSAL_FIELDS", {}):
         yield
 
@@ -184,7 +184,7 @@ def repeats_what_is_too_large() -> Iterator[None]:
 
 @contextmanager
 def ignores_edits() -> Iterator[None]:
-    """Any DaemonSet of the Job speaks for the spec.nodes of now."""
+    """Any DaemonSet of the Job counts as one for the current spec.nodes."""
     with (
         patch.object(jobs, "nodes_hash", lambda _: ""),
         patch.object(desired_count, "has_same_placement", lambda *_: True),
@@ -265,12 +265,12 @@ def overfills_shards() -> Iterator[None]:
         yield
 
 
-# --- which trouble shows which defect -----------------------------------------------------
+# --- which disturbance shows which defect -----------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class ReadErrors:
-    """A mutant, the switch for the trouble that it needs, and schedules that show that it does.
+class Defect:
+    """A mutant, the switch for the disturbance that it needs, and schedules that show that.
 
     A schedule is a seed, or one of its own where seeds that show it are too rare.
     """
@@ -295,7 +295,7 @@ class ReadErrors:
 
 
 _TWO_NODES = (NodePlan("n1"), NodePlan("n2", (Task("done", 3.0),)))
-# The pod of a node goes that has completed since the controller last heard of the ledger.
+# The pod of a node goes that has completed since the controller last saw the ledger.
 _BUSY_NODES = (NodePlan("n1", (Task("done", 3.0),)), NodePlan("n2", (Task("never"),)))
 _LOST_POD = Disturbance(8.0, "delete_pod", what="n1")
 LATE_LEDGER, OLD_LEDGER = (
@@ -314,22 +314,22 @@ LONG_ABSENCE = Schedule(
 )
 
 DEFECTS = (
-    ReadErrors(knows_no_taints, switches.taints, (1191,)),
-    ReadErrors(minds_cordons, switches.cordons, (12, 70, 79)),
-    ReadErrors(ignores_misscheduled, switches.taints, (9, 14, 47)),
-    ReadErrors(believes_any_success, switches.endings, (48, 54, 199)),
-    ReadErrors(blames_evictions, switches.evictions, (2236,)),
-    ReadErrors(believes_node_clocks, switches.node_clocks, (37, 170, 182)),
-    ReadErrors(believes_api_clocks, switches.api_clocks, (152,)),
-    ReadErrors(mutants.never_gives_up, switches.volumes, (72, 138, 402)),
-    ReadErrors(mutants.never_gives_up, switches.init_containers, (508, 795, 867)),
-    ReadErrors(mutants.never_gives_up, switches.rejections, (426, 690, 775)),
-    ReadErrors(hides_refusals, switches.refusals, (188, 340, 436, 503)),
-    ReadErrors(repeats_what_is_too_large, switches.refusals, (188, 515, 527, 858)),
-    ReadErrors(ignores_edits, switches.edits, (947, 1096, 1340)),
-    ReadErrors(leaves_what_runs, switches.absences, (LONG_ABSENCE,)),
-    ReadErrors(believes_its_caches, switches.lags, (LATE_LEDGER,)),
-    ReadErrors(believes_its_caches, switches.old_lists, (OLD_LEDGER,)),
-    ReadErrors(reopens_rebooted, switches.reboots, (566, 1233, 1782)),
-    ReadErrors(overfills_shards, switches.sizes, (5, 11, 31)),
+    Defect(knows_no_taints, switches.taints, (1191,)),
+    Defect(minds_cordons, switches.cordons, (12, 70, 79)),
+    Defect(ignores_misscheduled, switches.taints, (9, 14, 47)),
+    Defect(believes_any_success, switches.endings, (48, 54, 199)),
+    Defect(blames_evictions, switches.evictions, (2236,)),
+    Defect(believes_node_clocks, switches.node_clocks, (37, 170, 182)),
+    Defect(believes_api_clocks, switches.api_clocks, (152,)),
+    Defect(mutants.never_gives_up, switches.volumes, (72, 138, 402)),
+    Defect(mutants.never_gives_up, switches.init_containers, (508, 795, 867)),
+    Defect(mutants.never_gives_up, switches.rejections, (426, 690, 775)),
+    Defect(hides_refusals, switches.refusals, (188, 340, 436, 503)),
+    Defect(repeats_what_is_too_large, switches.refusals, (188, 515, 527, 858)),
+    Defect(ignores_edits, switches.edits, (947, 1096, 1340)),
+    Defect(leaves_what_runs, switches.absences, (LONG_ABSENCE,)),
+    Defect(believes_its_caches, switches.lags, (LATE_LEDGER,)),
+    Defect(believes_its_caches, switches.old_lists, (OLD_LEDGER,)),
+    Defect(reopens_rebooted, switches.reboots, (566, 1233, 1782)),
+    Defect(overfills_shards, switches.sizes, (5, 11, 31)),
 )

@@ -138,7 +138,7 @@ def _down(world: World, d: Disturbance) -> None:
 
 
 def _shutdown(world: World, d: Disturbance) -> None:
-    """Shut a machine down with its kubelet's knowledge: it ends the pods first."""
+    """Have a machine shut down gracefully: its kubelet ends the pods first."""
     machine = world.machines.get(d.what)
     if machine is not None and machine.is_up:
         world.set_ready(d.what, "False")
@@ -147,7 +147,7 @@ def _shutdown(world: World, d: Disturbance) -> None:
 
 
 def _force_delete(world: World, d: Disturbance) -> None:
-    """Take the pods of a node out of the API; its kubelet ends them when it hears of it."""
+    """Take the pods of a node out of the API; its kubelet ends them when its watch shows it."""
     machine = world.machines.get(d.what)
     for pod in world.server.all(PODS):
         if pod["spec"].get("nodeName") == d.what:
@@ -158,7 +158,7 @@ def _force_delete(world: World, d: Disturbance) -> None:
 
 
 def _no_network(world: World, d: Disturbance) -> None:
-    """Have a cloud's controller say that a node has no network for a while, or for ever."""
+    """Have a cloud's controller say that a node has no network for a while, or permanently."""
     world.set_network(d.what, is_there=False)
     world.oracle.failures.allow_failure(d.what)
     if d.seconds:
@@ -231,7 +231,7 @@ def _drain(world: World, d: Disturbance) -> None:
 
 
 def _taint(world: World, d: Disturbance) -> None:
-    """Put a taint of that effect on a node, for a while or for ever."""
+    """Put a taint of that effect on a node, for a while or permanently."""
 
     def change(taints: list[Raw]) -> None:
         raw = world.server.get(NODES, d.what, "")
@@ -245,7 +245,7 @@ def _taint(world: World, d: Disturbance) -> None:
 
 
 def _cordon(world: World, d: Disturbance) -> None:
-    """Keep other pods off a node, as kubectl cordon does, for a while or for ever."""
+    """Keep other pods off a node, as kubectl cordon does, for a while or permanently."""
 
     def change(is_cordoned: bool) -> None:
         raw = world.server.get(NODES, d.what, "")
@@ -306,7 +306,7 @@ def _delete_job(world: World, d: Disturbance) -> None:
 
 
 def _again(world: World, d: Disturbance) -> None:
-    """Delete the Job, if it is still there, and apply it anew."""
+    """Delete the Job, if it is still there, and apply it again."""
     _delete_job(world, d)
     plan = world.schedule.job(d.who)
     if plan is not None:
@@ -370,7 +370,7 @@ def _delete_daemon_set(world: World, d: Disturbance) -> None:
 
 
 def _forge(world: World, d: Disturbance) -> None:
-    """Make a pod that carries all labels of a Job's, prints the token, and belongs to nobody."""
+    """Make a pod that carries all labels of a Job's, prints the token, and has no owner."""
     job, machine = _job(world, d), world.machines.get(d.what)
     if job is None or machine is None:
         return

@@ -104,7 +104,7 @@ def _selection(schedule: Schedule, rng: Random) -> str:
 
 
 def _edits(schedule: Schedule, rng: Random) -> Schedule:
-    """Return the schedule with changes of `spec.nodes`, at times while nobody can act on them."""
+    """Return the schedule with changes of `spec.nodes`, some while no program can act on them."""
     job = schedule.jobs[0]
     slots = [replace(node, slot=rng.choice(("1", "01"))) for node in schedule.nodes]
     schedule = replace(schedule, nodes=tuple(slots))
@@ -318,7 +318,7 @@ WRITES = (
 
 
 def _refusals(schedule: Schedule, rng: Random) -> Schedule:
-    """Return the schedule with writes that are refused for a while, or for ever."""
+    """Return the schedule with writes that are refused for a while, or permanently."""
     for _ in range(rng.choice((1, 1, 2))):
         who, what = rng.choice(WRITES)
         mode, seconds = rng.choice(("403", "422", "413")), float(rng.choice((0, 1, 5, 20, 60)))

@@ -24,14 +24,14 @@ from job_controller.core.settings import Settings
 from job_controller.core.state import desired_count
 from terminator import node_count
 
-# A module, a name in it, and what stands there during a run.
+# A module, a name in it, and what replaces it during a run.
 Replacement = tuple[ModuleType, str, Any]
 # By the arguments of a function: the objects and the values that its answer depends on.
 Key = Callable[..., tuple[tuple[Any, ...], tuple[Any, ...]]]
 
 
 class Nothing:
-    """Takes any call and any attribute: loggers, metrics and events that nobody looks at."""
+    """Takes any call and any attribute: loggers, metrics and events that no test reads."""
 
     def __getattr__(self, name: str) -> Nothing:
         setattr(self, name, self)  # found without a call the next time
@@ -51,7 +51,7 @@ NOTHING = Nothing()
 
 
 class _NoId:
-    """Stands for uuid4(): what a pass is called in the logs."""
+    """Replaces uuid4(), the id of a reconcile in the logs."""
 
     hex = "00000000"
 
@@ -71,7 +71,7 @@ def fast_run() -> Iterator[None]:
 
 
 def _quiet() -> list[Replacement]:
-    """Return what stands in for that of the product's modules which only serves its logs."""
+    """Return what replaces those names of the product's modules that only serve its logs."""
     found: list[Replacement] = []
     for module in _modules():
         if vars(module).get("logger") is logger:

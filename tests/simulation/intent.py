@@ -60,9 +60,9 @@ def desired_nodes(
 ) -> dict[str, str]:
     """Return the UIDs, by name, of the nodes that a Job of this raw spec is for.
 
-    `occupied` are names of nodes with a pod of the Job: a taint NoSchedule that came after the pod
-    lets it stay, and the node has still to complete. `begun` are UIDs of nodes that have begun: one
-    whose own condition keeps pods off it has still to complete as well.
+    `occupied` are names of nodes with a pod of the Job. A taint NoSchedule that came after the pod
+    lets it stay, and the node has still to complete. `begun` are UIDs of nodes that have begun.
+    Such a node has still to complete although its own condition keeps pods off it.
     """
     found = {}
     for node in nodes:

@@ -1,12 +1,16 @@
 """The model of nodes: machines that run pods, and what their kubelets say of it.
 
-Modelled: start-up lag, container states and restart counts with back-off, `lastState`, tasks by
-plan (see `script`) as the pod's one container or as init container before the one that holds the
-pod, graceful end of deleted pods, eviction, graceful shutdown, a node that hangs and comes back
-(nothing moves, Ready turns Unknown after a while), a machine that is replaced under the same name
-(its old pods, if they still exist, are started again), and one that is merely registered anew (its
-containers go on). Not modelled: probes, what sidecars do, trouble of the container that holds the
-pod, image garbage, a kubelet that restarts.
+Modelled:
+
+- start-up lag, container states and restart counts with back-off, `lastState`;
+- tasks by plan (see `script`), as the pod's one container or as an init container before `pause`;
+- graceful end of deleted pods, eviction, graceful shutdown;
+- a node that hangs and comes back: nothing moves, and Ready turns Unknown after a while;
+- a machine that is replaced under the same name: its old pods that still exist are started again;
+- a node that is only registered again: its containers go on.
+
+Not modelled: probes, what sidecars do, problems of the container `pause`, image garbage, a kubelet
+that restarts.
 """
 
 from __future__ import annotations
@@ -28,12 +32,12 @@ if TYPE_CHECKING:
 
 Ts = TypeVarTuple("Ts")
 TURNS_UNKNOWN_SECONDS = 4.0
-# The kubelet's back-off, sped up, and after so many restarts as long as the run: a task that fails
-# for ever is not to keep a run from coming to rest.
+# The kubelet's back-off, sped up. After the limit of restarts it is as long as the run: a task that
+# always fails must not keep a run from becoming quiet.
 BACKOFF_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0)
 RESTARTS_LIMIT = 7
-# What follows from the start of a task is told by then.
-REST_SECONDS = 30.0
+# What follows from the start of a task is on record by then.
+FOLLOW_UP_SECONDS = 30.0
 # Why a container is not created again, and after how many attempts the back-off, which counts from
 # the end of the container, hides that no more.
 AGAIN = ("ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError", "CreateContainerError")
@@ -88,7 +92,7 @@ class Machine:
             self.call_later(delay, act, *args)
 
     def reboot(self, seconds: float) -> None:
-        """Go down and come back after so long, with all containers ended."""
+        """Go down and come back after `seconds`, with all containers ended."""
         self.go_down()
 
         def boot() -> None:
@@ -178,7 +182,7 @@ class PodRun:
     # --- life ----------------------------------------------------------------------------
 
     def admit(self) -> None:
-        """Take the pod up: its start time, and the first instance or the image's trouble."""
+        """Take the pod up: its start time, and the first instance or the image's problem."""
         if self.pod() is None or self.is_ending:
             return
         task, records = self.task, self.world.oracle.failures
@@ -227,7 +231,7 @@ class PodRun:
         self.start_later(at + 0.5)
 
     def show(self, waiting: Raw, kind: str, inits: Mapping[str, Raw] | None = None) -> None:
-        """Tell what the task waits for, and in which states other init containers are."""
+        """Report what the task waits for, and in which states other init containers are."""
         if "running" in self.state or self.pod() is None or self.is_ending:
             return
         self.inits.update(inits or {})
@@ -249,7 +253,7 @@ class PodRun:
 
     def start_later(self, seconds: float) -> None:
         """Start the task once what keeps it from starting is over."""
-        self.machine.starts_by = self.world.loop.moment + seconds + REST_SECONDS
+        self.machine.starts_by = self.world.loop.moment + seconds + FOLLOW_UP_SECONDS
         self.machine.call_later(seconds, self.start)
 
     def reject(self) -> None:
@@ -329,7 +333,7 @@ class PodRun:
             self.say(line)
 
     def say(self, text: bytes) -> None:
-        """Write a line to the log: visible soon, and not before those that stand there already."""
+        """Write a line to the log: visible soon, and not before the lines that it has already."""
         late = self.world.log_delay(self.machine.name) + self.machine.lag(0.0, 0.05)
         log = self.logs[self.instance]
         visible = self.world.loop.moment + late
@@ -370,7 +374,9 @@ class PodRun:
             self.machine.call_later(0.2, self.back_off, instance)
             self.machine.call_later(1.0, self.create_again, instance)
             if self.task.after > 0:
-                self.machine.starts_by = self.world.loop.moment + self.task.after + REST_SECONDS
+                self.machine.starts_by = (
+                    self.world.loop.moment + self.task.after + FOLLOW_UP_SECONDS
+                )
                 self.machine.call_later(self.task.after, self.restart, instance)
             return
         restarts = self.instance
@@ -383,7 +389,7 @@ class PodRun:
         self.machine.call_later(pause, self.restart, instance)
 
     def show_log(self) -> None:
-        """Make all of the log visible: the runtime tells of an end when the log has all of it."""
+        """Make all of the log visible: the runtime reports an end when the log has all of it."""
         now, log = self.world.loop.moment, self.logs[self.instance]
         log[:] = [(min(visible, now), at, text) for visible, at, text in log]
 
@@ -394,7 +400,7 @@ class PodRun:
             self.write(self.state, phase="Running", last={})
 
     def rebooted(self) -> None:
-        """Tell that the container died with its machine, and start it again in a new sandbox."""
+        """Report that the container died with its machine, and start it again in a new sandbox."""
         pod = self.pod()
         if pod is None or not self.logs:
             return
@@ -431,7 +437,7 @@ class PodRun:
     # --- the end -------------------------------------------------------------------------
 
     def terminate(self) -> None:
-        """Tell the task to end, as the pod is being deleted; its grace period has begun."""
+        """Send TERM to the task of a pod that is being deleted: its grace period has begun."""
         grace = float(self.raw["spec"].get("terminationGracePeriodSeconds", 30))
         on_term = self.task.on_term if "running" in self.state else ""
         if on_term == "deaf":
@@ -442,7 +448,7 @@ class PodRun:
             self.end(143)
 
     def end(self, code: int) -> None:
-        """End the task's container with that code, tell it, and let the object go."""
+        """End the task's container with that code, report that, and let the object go."""
         if "running" in self.state and self.pod() is not None:
             stamp, began = self.machine.stamp(), self.state["running"]["startedAt"]
             self.show_log()
@@ -450,7 +456,7 @@ class PodRun:
             ended = {"exitCode": code, "reason": reason, "startedAt": began, "finishedAt": stamp}
             self.wake()
             if code == 0:
-                self.world.oracle.evidence.told_to_end.add(self.pod_uid)
+                self.world.oracle.evidence.ended_on_term.add(self.pod_uid)
             self.write({"terminated": ended})
             self.machine.call_later(self.machine.lag(0.01, 0.3), self.remove)
         else:
@@ -464,10 +470,10 @@ class PodRun:
             self.world.server.remove("kubelet", PODS, self.pod_name, self.namespace)
 
     def end_for_node(self, reason: str, code: int) -> None:
-        """End the pod for the sake of the node: its task's container with that code."""
+        """End the pod because of its node: its task's container with that code."""
         pod = self.pod()
         if code == 0:
-            self.world.oracle.evidence.told_to_end.add(self.pod_uid)
+            self.world.oracle.evidence.ended_on_term.add(self.pod_uid)
         self.over()
         if pod is None:
             return
@@ -512,7 +518,7 @@ class PodRun:
     def write(
         self, state: Raw, *, phase: str = "", last: Raw | None = None, started: bool = False
     ) -> None:
-        """Tell the API the container's state."""
+        """Write the container's state to the API."""
         pod = self.pod()
         if pod is None:
             return

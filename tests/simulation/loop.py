@@ -22,7 +22,7 @@ EPOCH = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 class StandstillError(Exception):
-    """Everybody waits for somebody else: no callback is ready and no timer is set."""
+    """All tasks wait for each other: no callback is ready and no timer is set."""
 
 
 class _NumberedTask(asyncio.Task[Any]):
@@ -186,7 +186,7 @@ class SimClock:
         return self._now
 
     def stamp(self, skew: float = 0.0) -> str:
-        """Return API time in whole seconds, of a clock that is so many seconds ahead."""
+        """Return API time in whole seconds, of a clock that is `skew` seconds ahead."""
         if skew:
             return format_time(EPOCH + timedelta(seconds=int(self._loop.moment + skew)))
         if self._second != int(self._loop.moment):

@@ -50,7 +50,7 @@ from tests.simulation.server import Raw
 
 # What fails a node, if anything does, and when to look again.
 NodeFailure = tuple[NodeRecord | None, datetime | None]
-# A defect of `decide` as a whole, for whoever runs the schedule to hand in.
+# A defect of `decide` as a whole, which the caller passes to `simulate`.
 DECIDE: dict[str, Decide] = {}
 _LEDGER: dict[str, Evidence] = {}
 
@@ -307,7 +307,7 @@ def overlooks_gaps() -> Iterator[None]:
 
 @contextmanager
 def mixes_starts() -> Iterator[None]:
-    """What a start of the task has printed is told of the next one too."""
+    """What a start of the task has printed counts for the next one too."""
     real = read_policy.LogReadState._new_instance
 
     def new_instance(self: read_policy.LogReadState, restart_count: int) -> None:
@@ -396,7 +396,7 @@ def ignores_lifetimes() -> Iterator[None]:
 
 @contextmanager
 def forgets_generations() -> Iterator[None]:
-    """The status says for ever that the first spec was observed."""
+    """The status always says that the first spec was observed."""
     real = status.next_status
 
     def next_status(job: Job, *rest: Any, **words: Any) -> Raw:
@@ -425,7 +425,7 @@ def never_gives_up() -> Iterator[None]:
 
 @contextmanager
 def forgets_the_absent() -> Iterator[None]:
-    """A node whose pod has gone is wanted only if the DaemonSet controller counts it."""
+    """A node whose pod has gone is desired only if the DaemonSet controller counts it."""
     with (
         patch.object(tally, "find_absence", lambda *_: Absence()),
         patch.object(node_count, "_absent_nodes", lambda *_: (frozenset(), "")),

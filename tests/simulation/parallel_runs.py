@@ -1,6 +1,6 @@
 """Runs many schedules on all processors, in blocks of seeds.
 
-The result does not depend on the number of workers: blocks are collected in order, and a run that
+The result does not depend on the number of workers. Blocks are collected in order, so a run that
 ends at its first failure ends with the lowest failing seed.
 """
 
@@ -15,7 +15,7 @@ from functools import partial
 from tests.simulation.generator import generate_schedule
 from tests.simulation.run import simulate
 
-# Large enough that handing it over costs nothing, small enough that progress can be told.
+# Large enough that handing it over costs nothing, small enough that progress can be shown.
 BLOCK_SEEDS = 100
 # Objects that a process has more than after the last collection: measured, a few megabytes.
 _COLLECTED_AFTER = 5000
@@ -53,14 +53,14 @@ def run_many(
     if workers == 1:
         yield from _up_to_failure(map(run, blocks), keeps_going)
         return
-    # Not forked: whoever calls may have threads.
+    # Not forked: the caller may have threads.
     context = multiprocessing.get_context("spawn")
     with context.Pool(workers, initializer=_begin) as pool:
         yield from _up_to_failure(pool.imap(run, blocks), keeps_going)
 
 
 def _begin() -> None:
-    """Make a process ready to work: Ctrl-C is for the one that everybody works for."""
+    """Make a process ready to work: only the parent handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # The modules stay; what a run leaves behind is all in cycles, and few times is often enough.
     gc.freeze()

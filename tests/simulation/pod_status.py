@@ -1,4 +1,4 @@
-"""How a pod's status tells of its containers, as the kubelet writes it.
+"""The part of a pod's status about its containers, as the kubelet writes it.
 
 A Job of mode Log has the task as its one container. In mode Exit the task is an init container,
 and the pod is Pending until that has ended with 0 and the container that holds the pod runs.

@@ -73,7 +73,7 @@ class Process:
         self._task = self._world.loop.create_task(self._run(self.client))
 
     def crash(self, seconds: float) -> None:
-        """End at once, and come back after so long."""
+        """End at once, and come back after `seconds`."""
         if not self.is_up:
             return
         self.is_up = False
@@ -85,7 +85,7 @@ class Process:
         self._world.loop.call_later(seconds, self.start)
 
     def stop(self, seconds: float) -> None:
-        """End as on SIGTERM, with time to tidy up, and come back after so long."""
+        """End as on SIGTERM, with time to tidy up, and come back after `seconds`."""
         self.crash(seconds)
 
     def _end(self) -> None:
@@ -201,7 +201,7 @@ def virtual(world: World, decide: Decide) -> Iterator[None]:
     """
 
     def deciding(snapshot: Snapshot, now: datetime) -> Plan:
-        if not snapshot.daemon_set_refusal:  # else it decides anew on what it gathered before
+        if not snapshot.daemon_set_refusal:  # else it decides again on the same snapshot
             world.decided_at[snapshot.job.uid] = world.loop.moment
         plan = decide(snapshot, now)
         for action in plan.actions:

@@ -19,21 +19,29 @@ FAILURE_TOKEN = "no good"
 class Task:
     """What the task does on one incarnation of a node, for a Job of mode Log or Exit.
 
-    To succeed is to print the token and wait (Log) or to end with 0 (Exit). `done`: succeeds
-    `after` seconds. `exit`: prints the token and ends with `code`. `once`: as `exit`, but from its
-    second instance on it only waits. `fail`: ends with `code` after `after` seconds, `times` times,
-    then as `done`. `refuse`: prints the failure token `times` times, and then waits or ends with
-    `code`; after that as `done`. `never`: runs for ever. `silent`: ends with 0 and without the
-    token, always. `pull`: its image cannot be pulled for `after` seconds (0: ever), then as `done`.
-    `mount`: its volume cannot be mounted for so long, `init`: another init container fails for so
-    long. `reject`: the kubelet rejects the pod `times` times. `slow`: its image is pulled for
-    `after` seconds, one pull fails then, and the next one does not. `work`: another init container
-    is at work for so long, fails, and succeeds at its second attempt. `again`: ends once with
-    `code`, and its container cannot be created again for `after` seconds (0: ever).
+    To succeed is to print the token and wait (Log) or to end with 0 (Exit).
 
-    `on_term` is what it does when it is told to end: "" ends at once, with 143; `clean` ends with 0
-    after a while, its work undone; `deaf` works on until it is killed. It prints `noise` lines
-    before its last ones, and after them a long one if it fails.
+    - `done`: succeeds after `after` seconds.
+    - `exit`: prints the token and ends with `code`.
+    - `once`: as `exit`, but from its second instance on it only waits.
+    - `fail`: ends with `code` after `after` seconds, `times` times, then as `done`.
+    - `refuse`: prints the failure token `times` times, and then waits or ends with `code`; after
+      that as `done`.
+    - `never`: runs and never ends.
+    - `silent`: always ends with 0 and without the token.
+    - `pull`: its image cannot be pulled for `after` seconds (0: always), then as `done`.
+    - `mount`: as `pull` with a volume that cannot be mounted.
+    - `init`: as `pull` with another init container that fails.
+    - `reject`: the kubelet rejects the pod `times` times.
+    - `slow`: its image is pulled for `after` seconds; one pull fails then, the next one does not.
+    - `work`: another init container is at work for `after` seconds, fails, and succeeds at its
+      second attempt.
+    - `again`: ends once with `code`, and its container cannot be created again for `after` seconds
+      (0: always).
+
+    `on_term` is what it does on TERM. "" ends at once, with 143; `clean` ends with 0 after a while,
+    its work undone; `deaf` works on until it is killed. It prints `noise` lines before its last
+    ones, and after them a long one if it fails.
     """
 
     kind: str = "done"
@@ -99,9 +107,9 @@ class JobPlan:
 class Disturbance:
     """Something that happens at a time: `kind` says what, see `disturbances`.
 
-    `who` is a process ("controller", "terminator") or, for what users do to a Job, its key (the
-    first Job's if empty), `what` a resource or a node, `mode` how, and `seconds` how long (0 for
-    ever, where that makes sense).
+    `who` is a process ("controller", "terminator"). For what users do to a Job it is the key of the
+    Job, "" for the first one. `what` is a resource or a node, `mode` how, and `seconds` how long.
+    Where that makes sense, 0 seconds means permanently.
     """
 
     at: float
@@ -156,7 +164,7 @@ class Schedule:
             lines.append(f"API servers' clocks ahead by {self.api_skews}")
         for node in self.nodes:
             tasks = ", then ".join(map(str, node.tasks))
-            when = "" if node.is_initial else " (joins when told)"
+            when = "" if node.is_initial else " (joins later)"
             more = f" slot {node.slot}" if node.slot != "1" else ""
             more += f" clock {node.skew:+g}s" if node.skew else ""
             lines.append(f"node {node.name} zone {node.zone}{more}{when}: {tasks}")

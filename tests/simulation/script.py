@@ -15,7 +15,7 @@ RESULTS = ("a", "b")
 PULLED_AFTER_SECONDS = 0.5
 # The task ends a moment after its last words.
 LAST_WORDS_SECONDS = 0.01
-# A task that prints so many lines prints its token so long after them.
+# A task that prints this many lines prints its token after a pause.
 MUCH_NOISE = 150
 TOKEN_PAUSE_SECONDS = 3.0
 
@@ -25,7 +25,7 @@ class Script:
     """What an instance does: `lines` at once, `late_lines` and an end with `code` after a while.
 
     Before that, `middle_lines` after `middle`. `succeeds` and `refuses`: whether it prints one of
-    the tokens by then. `code` is None for an instance that goes on for ever.
+    the tokens by then. `code` is None for an instance that does not end.
     """
 
     after: float

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.simulation.loop import SimClock
     from tests.simulation.watch import Watch
 
-# An object of the API as JSON, or a part of one. Nobody changes one that is stored.
+# An object of the API as JSON, or a part of one. One that is stored is never changed.
 Raw = Mapping[str, Any]
 
 PODS, NODES, EVENTS = "pods", "nodes", "events"
@@ -80,7 +80,7 @@ class Server:
         return self.objects[plural].get((namespace, name))
 
     def now(self, plural: str, raw: Raw) -> Raw | None:
-        """Return an object as it stands now, None if it is gone or another one of its name is."""
+        """Return an object as it is now, None if it is gone or another one of its name is."""
         meta = raw["metadata"]
         found = self.objects[plural].get((meta["namespace"], meta["name"]))
         return found if found is not None and found["metadata"]["uid"] == meta["uid"] else None
@@ -205,21 +205,21 @@ class Server:
         self._tell(plural, "DELETED", {**old, "metadata": meta})
 
     def set_status(self, actor: str, plural: str, raw: Raw, status: Raw) -> None:
-        """Replace the status of the object as it stands now, if it still does (UID)."""
+        """Replace the status of the object as it is now, if it still exists (UID)."""
         old = self.now(plural, raw)
         if old is not None:
             key = (old["metadata"]["namespace"], old["metadata"]["name"])
             self._changed(actor, plural, key, old, {**old, "status": status})
 
     def set_spec(self, actor: str, plural: str, raw: Raw, spec: Raw) -> None:
-        """Replace the spec of the object as it stands now, if it still does (UID)."""
+        """Replace the spec of the object as it is now, if it still exists (UID)."""
         old = self.now(plural, raw)
         if old is not None:
             key = (old["metadata"]["namespace"], old["metadata"]["name"])
             self._changed(actor, plural, key, old, {**old, "spec": spec})
 
     def drop(self, actor: str, plural: str, raw: Raw) -> None:
-        """Delete the object as a user or a controller does, if it still stands."""
+        """Delete the object as a user or a controller does, if it still exists."""
         if self.now(plural, raw) is not None:
             meta = raw["metadata"]
             self.delete(actor, plural, meta["name"], namespace=meta["namespace"])

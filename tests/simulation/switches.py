@@ -31,7 +31,7 @@ def _with_tasks(schedule: Schedule, adapt: Callable[[Task], Task]) -> Schedule:
 
 
 def endings(schedule: Schedule) -> Schedule:
-    """Return the schedule with tasks that end at once when they are told to."""
+    """Return the schedule with tasks that end at once on TERM."""
     return _with_tasks(schedule, lambda task: replace(task, on_term=""))
 
 

@@ -124,7 +124,7 @@ class Watch:
         return self._pending[0][3] if self._pending else self._world.loop.moment
 
     def stall(self, seconds: float) -> None:
-        """Deliver nothing for so long; what is on its way comes afterwards."""
+        """Deliver nothing for `seconds`; what is on its way comes afterwards."""
         self._stalled_until = max(self._stalled_until, self._world.loop.moment + seconds)
         self._pending = deque(
             (max(due, self._stalled_until), *rest) for due, *rest in self._pending
@@ -135,7 +135,7 @@ class Watch:
         self._arm()
 
     def relist(self, seconds: float) -> None:
-        """Lose the watch and everything on its way; list after so long."""
+        """Lose the watch and everything on its way; list after `seconds`."""
         if self._is_listing:
             return
         self._lost_at = self.known_until
@@ -144,7 +144,7 @@ class Watch:
         self._world.loop.call_later(seconds, self._list)
 
     def list_late(self, seconds: float) -> None:
-        """Lose the watch; list at once, and get the answer, which is old by then, after so long."""
+        """Lose the watch; list at once, and get the answer, which is old then, after `seconds`."""
         if self._is_listing or self._is_closed:
             return
         now, snapshot = self._world.loop.moment, self._snapshot()

@@ -85,7 +85,7 @@ class World:
     # --- time and chance -----------------------------------------------------------------
 
     def lag(self, name: str, low: float, high: float) -> float:
-        """Return how long something takes: between `low` and `high`, now and then much longer."""
+        """Return how long something takes: from `low` to `high`, in 6 % of cases 12 times that."""
         if self.schedule.calm:
             return low + (high - low) * 0.1
         draw = self._lags.get(name)
@@ -186,7 +186,7 @@ class World:
         return self._refused.get(plural, -1.0) > self.loop.moment
 
     def fill(self, node: str, seconds: float) -> None:
-        """Leave no room for pods on a node ("*": on any) for so long."""
+        """Leave no room for pods on a node ("*": on any) for `seconds`."""
         self._full[node] = self.loop.moment + seconds
 
     def has_room(self, node: str) -> bool:

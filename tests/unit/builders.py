@@ -150,7 +150,7 @@ class SampleCluster:
 
 
 def seen_before(snapshot: Snapshot, since: timedelta, now: datetime = NOW) -> Snapshot:
-    """Return the snapshot of a controller that has seen all of it for so long."""
+    """Return the snapshot of a controller that has seen all of it for the time `since`."""
     failed = frozenset(
         name for name, record in merge_records(snapshot).items() if record.state == "Failed"
     )

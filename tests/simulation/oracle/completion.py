@@ -1,15 +1,15 @@
 """A Job is called complete, and deleted, only when every node that its user asked for is done.
 
 Which nodes these are, `intent` says: the Job's spec and the nodes. These sentences bound what can
-be asked of programs that hear of everything late, and each is one that a user can be told:
+be asked of programs that see everything late. Each of them is one that users can read:
 
-- A node that has begun (see `begun`) counts while nothing but its own condition keeps pods off it.
-- A node counts from the moment the DaemonSet controller has counted it (`counted`, the nodes as it
-  had them when it last wrote the status), and the program that claims has heard of that.
+- A node that has begun (see `started_nodes`) counts while only its own condition keeps pods off it.
+- A node counts from the moment the DaemonSet controller has counted it, and the program that claims
+  has seen that. `counted` are the nodes as that controller had them when it last wrote the status.
 - A change of the spec counts from the generation that the claim names (status.observedGeneration),
   whatever the DaemonSet says by then. A deletion is a claim about the newest one.
-- After `Complete`, when its time to live is over, a Job does not stay for a node that joined later
-  and has no pod of it yet, nor for one that failed. It stays for one that is at work.
+- After `Complete`, when its time to live is over, a Job stays for a node that is at work. It does
+  not stay for one that failed, nor for one that joined later and has no pod of it yet.
 """
 
 from __future__ import annotations
@@ -59,9 +59,11 @@ TAINTING = {"taint", "drain"}
 class View:
     """What a program knew when it made a claim about a Job.
 
-    `generation` of the spec that the claim is about; `counted`, the nodes by name as the DaemonSet
-    controller had them, None when it had not looked; `until`, the moment up to which the program
-    had heard of everything; `begun`, the UIDs of the nodes that it knew to have begun.
+    Attributes:
+        generation: That of the spec that the claim is about.
+        counted: The nodes by name as the DaemonSet controller had them, None before it looked.
+        until: The moment up to which the program had seen everything.
+        begun: The UIDs of the nodes that it knew to have begun.
     """
 
     generation: int
@@ -72,7 +74,7 @@ class View:
 
 @dataclass(slots=True)
 class Completion:
-    """Hears of specs, counts and claims; `oracle` takes what is wrong."""
+    """Receives specs, counts and claims."""
 
     world: World
     oracle: Oracle
@@ -90,7 +92,7 @@ class Completion:
         self.specs.setdefault(meta["uid"], {})[meta["generation"]] = job["spec"]
 
     def counted(self, job_uid: str, nodes: Mapping[str, Raw]) -> None:
-        """Note that the DaemonSet controller has told a count of these nodes."""
+        """Note that the DaemonSet controller has written a count of these nodes."""
         counts = self.counts.setdefault(job_uid, [])
         if not counts or counts[-1][1] is not nodes:
             counts.append((self.world.loop.moment, nodes))
@@ -99,7 +101,7 @@ class Completion:
         """Return what a process knows at this moment of a Job's nodes."""
         until = min(process.watches[p].known_until for p in (DAEMON_SETS, PODS, NODES))
         counts = self.counts.get(job_uid, ())
-        # Who has not heard of the first one cannot know of fewer nodes.
+        # A program that has not seen the first one cannot know of fewer nodes.
         known = [nodes for at, nodes in counts if at < until] or [nodes for _, nodes in counts[:1]]
         told = min(until, process.watches[REPORTS].known_until)
         begun = self.oracle.started_nodes.until(job_uid, told)
@@ -230,7 +232,7 @@ class Completion:
         self.oracle.violate(invariant, f"{node} has not completed{why}")
 
     def explain(self, job_uid: str, nodes: Iterable[str]) -> str:
-        """Return in words what the model knows of why a Job stands wrong with these nodes."""
+        """Return in words what the model knows of why a Job is wrong about these nodes."""
         server, daemon_set = self.world.server, self.oracle.daemon_set_of(job_uid)
         if daemon_set is None:
             return ", there is no DaemonSet"

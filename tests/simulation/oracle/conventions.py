@@ -61,7 +61,7 @@ def _condition_faults(old_job: Raw, before: Raw, after: Raw) -> Iterator[str]:
         elif old["type"] == "Failed" and old["status"] == "True":
             annotations = old_job["metadata"].get("annotations") or {}
             if before.get("observedRetry", "") == next(iter(annotations.values()), ""):
-                yield "Failed is taken back and nobody asked for a retry"
+                yield "Failed is taken back without a retry"
     for type_ in was:
         yield f"condition {type_} vanishes"
 

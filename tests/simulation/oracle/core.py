@@ -1,4 +1,4 @@
-"""The oracle as the rest of the model meets it: hears of everything and asks each invariant."""
+"""Receives everything that happens in a run, and has each invariant checked."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Violation = tuple[float, str, str]
 
 
 class Oracle:
-    """Hears of everything; `violations` are (time, invariant, words), `excused` counts."""
+    """Receives everything that happens; `violations`, and `excused` cases by name and reason."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -175,7 +175,7 @@ class Oracle:
     # --- facts ---------------------------------------------------------------------------
 
     def has_failed(self, job: Raw, node: str, node_uid: str) -> bool:
-        """Whether it stands on record that the node failed (rightly: judged when written)."""
+        """Return whether the node is recorded as failed (rightly: judged when written)."""
         record = shards.node_states(self._world, job["metadata"]["uid"]).get(node) or {}
         return record.get("state") == "Failed" and record.get("uid") == node_uid
 
@@ -187,13 +187,13 @@ class Oracle:
         return None
 
     def is_entered(self, job_uid: str, node: str, node_uid: str) -> bool:
-        """Return whether the completion of this node stands in the ledger."""
+        """Return whether the completion of this node is in the ledger."""
         return self.evidence.entered.get((job_uid, node), ("",))[0] == node_uid
 
     # --- tasks ---------------------------------------------------------------------------
 
     def task_succeeds(self, run: PodRun) -> None:
-        """Hear of an instance that prints the token, or ends with 0 in mode Exit."""
+        """Receive an instance that prints the token, or ends with 0 in mode Exit."""
         self.evidence.task_succeeds(run)
         self.lifetime.task_succeeds(self.job_of.get(run.pod_uid, ""), run.machine.uid)
         self.failures.task_succeeds(run)

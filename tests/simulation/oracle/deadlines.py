@@ -34,7 +34,7 @@ TELLING_SECONDS = 20.0
 
 @dataclass(slots=True)
 class Deadlines:
-    """Hears of statuses; `began` by the UID of a Job."""
+    """Receives statuses; `began` by the UID of a Job."""
 
     world: World
     oracle: Oracle

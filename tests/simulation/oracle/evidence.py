@@ -1,4 +1,4 @@
-"""Evidence is true, stays, and gains nothing but results; see the package for what is excused."""
+"""Evidence is true, stays, and gains nothing but results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FLUSH_SECONDS = 5.0
 
 
 class Evidence:
-    """Hears of tokens and of what is written into reports."""
+    """Receives tokens, and what is written into reports."""
 
     def __init__(self, world: World, oracle: Oracle) -> None:
         self._world = world
@@ -45,8 +45,8 @@ class Evidence:
         self.tokens: dict[tuple[str, str | None], set[str]] = {}
         # By UID of a Job and name of a node: the entry's node UID and pod, and when it was made.
         self.entered: dict[tuple[str, str], tuple[str | None, str | None, float]] = {}
-        # UIDs of pods whose task ended with 0 because it was told to.
-        self.told_to_end: set[str] = set()
+        # UIDs of pods whose task ended with 0 because it got TERM.
+        self.ended_on_term: set[str] = set()
         # What the writer of what is written now knows of the report's evidence.
         self.seen: Mapping[str, LedgerEntry] = {}
         self.results = Results(world)
@@ -81,8 +81,8 @@ class Evidence:
                 self._oracle.excuse("evidence", "former node")
                 return
             words = f"{node} ({uid}) never printed the token for this Job"
-            if entry.get("podUID") in self.told_to_end:
-                words += ", its task was told to end"
+            if entry.get("podUID") in self.ended_on_term:
+                words += ", its task got TERM"
             self._oracle.violate("evidence", words)
         self.results.judge_entry(self._oracle.plans[job_uid], node, entry)
         if not was.get("completedAt") or was.get("nodeUID") != uid:

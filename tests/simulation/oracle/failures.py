@@ -38,7 +38,7 @@ LONGEST_MESSAGE = 512
 
 
 class Failures:
-    """Hears of failing tasks and of what reports and Jobs say of nodes."""
+    """Receives failing tasks, and what reports and Jobs say of nodes."""
 
     def __init__(self, world: World, oracle: Oracle) -> None:
         self._world = world

@@ -69,7 +69,7 @@ CLOSED = {"Succeeded", "Failed", "Cancelled"}
 
 
 def judge_final_state(world: World) -> None:
-    """Tell the oracle of everything that is not as it must be."""
+    """Check the invariants of the end state."""
     jobs = world.server.all(JOBS)
     is_refused = bool(world.refused_forever())
     living = {job["metadata"]["uid"] for job in jobs}
@@ -247,7 +247,7 @@ class _Rest:
     # --- counts --------------------------------------------------------------------------
 
     def state_of(self, node: str) -> str:
-        """Return where a desired node stands in truth."""
+        """Return the true state of a desired node."""
         world = self.world
         if self.is_entered(node):
             return "completed"
@@ -284,14 +284,14 @@ class _Rest:
 
     def judge_counts(self, truth: Raw) -> None:
         if is_true(self.job, "Failed") and self.daemon_set is None:
-            return  # its pods were not to be kept: what is told is how it ended
+            return  # its pods were not to be kept: the status is that of its end
         told = self.status.get("nodes") or {}
         states = ("waiting", "active", "completed", "failed", "unreachable")
         counted = {s: sum(v == s for v in truth.values()) for s in states}
         counted["desired"] = len(truth)
         found = {key: told.get(key, 0) for key in counted}
         if counted != found:
-            self.violate("counts", f"told {found}, true {counted} ({truth})")
+            self.violate("counts", f"the status says {found}, true {counted} ({truth})")
         summary = self.report.get("nodes") or {}
         if summary != told:
             self.violate("counts", f"the report says {summary}, the Job {told}")

@@ -5,8 +5,8 @@ bound on that window. The gate has to be in the template DUE_SECONDS after the D
 has counted every desired node, if each has had a pod ever since. The bound is suspended while the
 controller is disturbed (down, its watches stalled, its requests failing). Only a pod that was made
 without the gate within that window may run the task of a completed node again. A DaemonSet that is
-recreated with evidence on record must have the gate from the beginning, unless the controller's
-watch had not delivered that evidence (excused, `recreated`).
+recreated with evidence on record must have the gate from the beginning, if the controller's watch
+had delivered that evidence (`starts` has the excuses).
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Gates:
             if daemon_set["metadata"]["uid"] != uid or job is None:
                 continue
             if not self._is_exact(daemon_set):
-                # A node has gone: the DaemonSet controller does not hear of that by itself.
+                # A node has gone: the DaemonSet controller does not see that by itself.
                 self._exact_since.pop(uid, None)
                 continue
             if not daemon_set["spec"]["template"]["spec"].get("schedulingGates"):

@@ -34,7 +34,7 @@ DELETING_SECONDS = 20.0
 
 @dataclass(slots=True)
 class Lifetime:
-    """Hears of ends and successes, by the UID of a Job."""
+    """Receives ends and successes, by the UID of a Job."""
 
     world: World
     oracle: Oracle

@@ -61,7 +61,7 @@ async def wait_until_quiet(world: World) -> bool:
         ):
             return True
         await asyncio.sleep(5.0)
-    words = f"still writing {HORIZON_SECONDS:g} s after the last trouble"
+    words = f"still writing {HORIZON_SECONDS:g} s after the last disturbance"
     if world.refused_forever():
         words += ", writes are refused"
     world.oracle.violate("not quiet", words)

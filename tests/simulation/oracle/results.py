@@ -1,12 +1,7 @@
 """Results: what each task printed as one, and that reports hold that and nothing else.
 
-An entry of the ledger names its pod: its values are the last ones that one start of the task in
-this very pod printed which completed the node, under names that the Job allows. At the end every
-allowed result of such a start is there. Excused as `lines lost`: the node's streams lost lines,
-which no later read looks for once the token is found. Excused as `gone`: the log is searched after
-the node has completed, and its pod, or what can be read of it, went before. In mode Exit that may
-be at any time; in mode Log, a few seconds after the token at the latest. Excused as `patience`: in
-mode Exit, the log could not be read for longer than the terminator waits for it.
+An entry of the ledger names its pod. Its values are the last ones that one start of the task in
+this pod printed which completed the node, under names that the Job allows.
 """
 
 from __future__ import annotations
@@ -42,9 +37,9 @@ INVARIANTS = (
     ),
 )
 
-# A log that could be read for so long before the deletion, or after its token, has to have been
-# read and searched. Stricter than what the code promises (its pauses between two tries grow up to
-# reading.RETRY_SECONDS), so that a patience which is too short for them shows.
+# A log that could be read for this time before the deletion, or after its token, has to have been
+# read and searched. This is stricter than what the code promises: its pauses between two tries grow
+# longer. So a time limit that is too short for them shows.
 READABLE_SECONDS = 5.0
 # Who holds no stream on a log looks at it that much later.
 POLL_SECONDS = 5.0
@@ -52,7 +47,7 @@ _PREFIX = b"dsjob:result "
 
 
 class Results:
-    """Hears of every line; by pod UID and instance, the last value of each name."""
+    """Receives every line; by pod UID and instance, the last value of each name."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -84,12 +79,12 @@ class Results:
             self._ended.setdefault((run.pod_uid, at), set()).add(run.instance)
 
     def became_unreadable(self, run: PodRun) -> None:
-        """Take note that nobody can read the logs of this pod any more."""
+        """Note that the logs of this pod cannot be read any more."""
         self._unreadable.add(run.pod_uid)
         self.cannot_be_asked(run)
 
     def cannot_be_asked(self, run: PodRun) -> None:
-        """Take note that nobody can read the logs of this pod for now."""
+        """Note that the logs of this pod cannot be read for now."""
         printed_at, now = self._printed_at.get(run.pod_uid), self._world.loop.moment
         if printed_at is not None:
             since = max(printed_at, self._world.undisturbed_from["terminator"])

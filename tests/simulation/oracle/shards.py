@@ -1,6 +1,6 @@
-"""Reports of several shards: every node on record once, and nobody else's node at all.
+"""Reports of several shards: every node of the run is recorded once, and no other node.
 
-Evidence about a node stands in one shard of its run at any time, and no shard has more of it, or of
+Evidence about a node is in one shard of its run at any time, and no shard has more of it, or of
 records, than it may hold. A record may move to the shard of its node's evidence; at rest it is in
 one only. Pods that evidence and records name are pods of the report's own Job.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 INVARIANTS = (
     Invariant(
         "shards",
-        "Each node is in one shard of its run's report, no shard has more nodes than it may hold, "
+        "Each node is in one shard of its run's report. No shard has more nodes than it may hold, "
         "and none has a node or pod of another Job.",
         mutant="overfills_shards",
         seed=5,
@@ -35,7 +35,7 @@ def evidence_faults(world: World, job_of: Mapping[str, str], old: Raw, new: Raw)
     fresh = {node: entry for node, entry in after.items() if entry != before.get(node)}
     others = [r for r in reports_of(world, job_uid) if r["metadata"]["name"] != name]
     faults = [
-        f"{node} stands in {name} and in {other['metadata']['name']}"
+        f"{node} is in {name} and in {other['metadata']['name']}"
         for other in others
         for node in fresh.keys() & (other.get("evidence") or {}).keys()
     ]
@@ -50,8 +50,8 @@ def evidence_faults(world: World, job_of: Mapping[str, str], old: Raw, new: Raw)
 def record_faults(world: World, job_of: Mapping[str, str], old: Raw, new: Raw) -> list[str]:
     """Return in words what is wrong with what was just written into a report's records.
 
-    After a lost answer the controller may write what it had not heard of again, to another shard,
-    which then has more than its share until the next pass.
+    After a lost answer the controller does not know what it wrote. It may write that again, to
+    another shard, which then has more nodes than it may until the next reconcile.
     """
     before, after = ((raw.get("status") or {}).get("nodeStates") or {} for raw in (old, new))
     fresh = {node: record for node, record in after.items() if record != before.get(node)}

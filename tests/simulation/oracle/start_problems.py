@@ -1,4 +1,4 @@
-"""How long something has kept a task from starting; it is told, and fails its node, in time.
+"""How long something has kept a task from starting; it is recorded, and fails its node, in time.
 
 Only the time counts in which the pod shows it and its node is Ready. It counts apart for each kind
 (see KINDS), from the newest try that a user asked for, and over the pods of a node that its kubelet
@@ -32,11 +32,11 @@ INVARIANTS = (
 )
 
 BLOCKED, UNEXPLAINED, REJECTED = KINDS = ("blocked", "silent", "rejected")
-# A task that does not start, and nothing says why, fails its node after so many times the patience:
-# a large image that is being pulled looks like that.
+# If no cause is known, a task that does not start fails its node after three pod start timeouts.
+# A large image that is being pulled looks like that.
 UNEXPLAINED_FACTOR = 3
-# From when it is time to tell of something to its being told.
-TELLING_SECONDS = 20.0
+# The time between when something must be recorded and when it is.
+RECORDING_SECONDS = 20.0
 # After a pause that is longer than this the controller may begin to count again.
 PAUSE_SECONDS = 50.0
 # A controller whose watches are well by then has seen what begins now.
@@ -78,7 +78,7 @@ class Count:
             self.since = now
 
     def stop(self, now: float, behind_until: float) -> None:
-        """Stand still from now on; the controller is behind until then."""
+        """Stop counting now; the controller is behind until `behind_until`."""
         if self.since is not None:
             self.slack += max(behind_until - now, 0.0)
             self.most += now - self.since
@@ -86,13 +86,13 @@ class Count:
             self.since, self.paused_at = None, now
 
     def running(self, now: float) -> float:
-        """Return the seconds since it began to count the last time, 0 if it stands still."""
+        """Return the seconds since it began to count the last time, 0 while it does not count."""
         return now - self.since if self.since is not None else 0.0
 
 
 @dataclass(slots=True)
 class StartProblems:
-    """Hears of what pods show; `key` is the UIDs of a Job and of a node."""
+    """Receives what pods show; `key` is the UIDs of a Job and of a node."""
 
     world: World
     oracle: Oracle
@@ -181,7 +181,7 @@ class StartProblems:
         return count.most + count.slack + count.running(now), LIMIT_SECONDS[kind]
 
     def _has_unheard_retry(self, job_uid: str) -> bool:
-        """Return whether the controller decided before it heard of the newest retry of a Job."""
+        """Return whether the controller decided before it saw the newest retry of a Job."""
         world = self.world
         retried_at = self.retried_at.get(job_uid)
         decided_at = world.decided_at.get(job_uid)
@@ -198,12 +198,12 @@ class StartProblems:
     # --- too late --------------------------------------------------------------------------
 
     def _watch(self, key: tuple[str, str], kind: str) -> None:
-        """Look again when it has to be told, and when it has to have failed the node."""
+        """Check again when it must be on record, and when it must have failed the node."""
         count, now = self.counts[*key, kind], self.world.loop.moment
         assert count.since is not None
         self.world.loop.call_later(SEEN_SECONDS, self._note_late, count, count.since)
         for what in ("told", "failed"):
-            at = now + _left(count, kind, what) + TELLING_SECONDS
+            at = now + _left(count, kind, what) + RECORDING_SECONDS
             self.world.loop.call_at(at, self._check, key, kind, what, count.since)
 
     def _note_late(self, count: Count, since: float) -> None:
@@ -226,8 +226,8 @@ class StartProblems:
         due = max(controller.started_at + LIMIT_SECONDS[kind], world.undisturbed_from["controller"])
         if count.late:
             due = max(due, since + _left(count, kind, what) + count.late)
-        if due + TELLING_SECONDS > now or not controller.is_up:
-            at = max(due, now) + TELLING_SECONDS
+        if due + RECORDING_SECONDS > now or not controller.is_up:
+            at = max(due, now) + RECORDING_SECONDS
             world.loop.call_at(at, self._check, key, kind, what, since)
             return
         job = next((j for j in world.server.all(JOBS) if j["metadata"]["uid"] == key[0]), None)
@@ -250,7 +250,7 @@ class StartProblems:
 
 
 def _left(count: Count, kind: str, what: str) -> float:
-    """Return how long something has to hold yet until it has to be told, or to have failed."""
+    """Return how much longer something must hold until it must be on record, or have failed."""
     if what == "failed":
         return max(LIMIT_SECONDS[kind] - count.least, 0.0)
     return max(POD_START_TIMEOUT_SECONDS - count.least, 0.0) if kind == UNEXPLAINED else 0.0

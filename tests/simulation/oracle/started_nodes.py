@@ -1,10 +1,10 @@
 """Which nodes have begun a Job's work, as far as the controller has to know.
 
-A node that has begun stays desired when a condition of its own keeps pods off it. Who hears of
-everything late cannot know of a task whose pod went at once: a node counts from the moment that its
-start is on record, and at the latest KNOWN_SECONDS after the start of its task, unless the
-controller was in trouble within that time. One that is only said to be unreachable, or that failed
-before its task has started, counts as long as that is on record.
+A node that has begun stays desired when a condition of its own keeps pods off it. A program that
+sees everything late cannot know of a task whose pod went at once. So a node counts from the moment
+that its start is on record, and at the latest KNOWN_SECONDS after the start of its task. The latter
+holds only if the controller was not disturbed within that time. A node that is only recorded as
+unreachable, or failed before its task has started, counts as long as that is on record.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KNOWN_SECONDS = 8.0
 
 @dataclass(slots=True)
 class StartedNodes:
-    """Hears of starts and of records; moments by the UIDs of a Job and of a node."""
+    """Receives starts and records; moments by the UIDs of a Job and of a node."""
 
     world: World
     oracle: Oracle
@@ -33,7 +33,7 @@ class StartedNodes:
     told: dict[tuple[str, str], tuple[float, str]] = field(default_factory=dict)
 
     def task_starts(self, run: PodRun) -> None:
-        """Hear of an instance of a task that starts."""
+        """Receive an instance of a task that starts."""
         if job_uid := self.oracle.job_of.get(run.pod_uid):
             now, key = self.world.loop.moment, (job_uid, run.machine.uid)
             self.world.loop.call_later(KNOWN_SECONDS, self._note, key, run, now)

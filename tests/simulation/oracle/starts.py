@@ -36,7 +36,7 @@ INVARIANTS = (
 
 
 class Starts:
-    """Hears of starting tasks and of new pods."""
+    """Receives starting tasks and new pods."""
 
     def __init__(self, world: World, oracle: Oracle) -> None:
         self._world = world

@@ -1,7 +1,6 @@
-"""A node is called failed or unreachable for a time only when that time is over, by one clock.
+"""A node fails by time, or becomes unreachable, only when that time has passed, by one clock.
 
-The clock is the programs' own; those of kubelets and API servers may be hours away. And what keeps
-a task from starting is not passed over: its node is called failed soon after the patience is over.
+The clock is the programs' own; those of kubelets and API servers may be hours away.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ INVARIANTS = (
 
 # API times are whole seconds, and two of them are compared.
 TOLERANCE_SECONDS = 3.0
-# These cannot change while the pod stands: no time is given for them to.
+# These cannot change while the pod exists, so there is no timeout for them.
 HOPELESS = ("InvalidImageName", "ErrImageNeverPull")
 # A node that is Ready for less than this may count as not Ready all the time (guarantees.md).
 BRIEFLY_SECONDS = 1.0
@@ -48,7 +47,7 @@ BY_TIME = {"ImagePullFailed", "ContainerStartFailed", "Unschedulable"}
 
 @dataclass(slots=True)
 class Timeouts:
-    """Hears of pods, tasks and nodes; times are moments of the programs' clock."""
+    """Receives pods, tasks and nodes; times are moments of the programs' clock."""
 
     world: World
     oracle: Oracle
@@ -167,7 +166,7 @@ class Timeouts:
             spec = self.oracle.completion.newest(job_uid)
             seconds = float(spec.get("nodeDeadlineSeconds") or 0)
             since = self._taken_up(key)
-            # Who has yet to hear of the new node takes its pod for the old one's.
+            # A program that has not seen the new node yet takes its pod for the old one's.
             since = min(since, self._pod_taken_up(job_uid, record.get("podUID")))
         elif reason in BY_TIME and not any(h in str(record.get("message")) for h in HOPELESS):
             seconds, since = POD_START_TIMEOUT_SECONDS, self.unstarted.get(key, -1e9)
