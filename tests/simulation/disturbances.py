@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from daemonset_job.api import names
 from tests.simulation.cordons import KEY
 from tests.simulation.edits import edited
-from tests.simulation.kubelet import TURNS_UNKNOWN_SECONDS
+from tests.simulation.machine import TURNS_UNKNOWN_SECONDS
 from tests.simulation.schedule import Disturbance, JobPlan
 from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, Raw, node_of
 

@@ -1,8 +1,8 @@
-"""Adds hazards to a schedule: what clusters and their users do to a run.
+"""Adds disturbances to a schedule that the generator does not draw, in groups by their kind.
 
 They are drawn from a random stream of their own, so that a seed keeps its cluster, Jobs and
-disturbances when hazards are added here. A fifth of the schedules has none, most others have one,
-some several.
+disturbances when kinds are added here. A fifth of the schedules has none, most others have one
+group, some several.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ NAMES = (
 
 
 def with_drawn_disturbances(schedule: Schedule, rng: Random) -> Schedule:
-    """Return the schedule with hazards added, and with cordons."""
+    """Return the schedule with more disturbances, and with cordons."""
     if schedule.calm:
         return schedule
     return with_cordons(_with_drawn_disturbances(schedule, rng), Random(f"{schedule.seed}/cordons"))

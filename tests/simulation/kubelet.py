@@ -1,4 +1,4 @@
-"""The model of nodes: machines that run pods, and what their kubelets say of it.
+"""The model of the kubelet: what a pod does on its machine, and what the API shows of it.
 
 Modelled:
 
@@ -16,9 +16,8 @@ that restarts.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVarTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from daemonset_job.api.names import CONTAINER_NAME
 from tests.simulation.oracle.start_problems import BLOCKED, REJECTED, UNEXPLAINED
@@ -28,10 +27,8 @@ from tests.simulation.script import LAST_WORDS_SECONDS, Script, write_script
 from tests.simulation.server import PODS, Raw, controller_of
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.machine import Machine
 
-Ts = TypeVarTuple("Ts")
-TURNS_UNKNOWN_SECONDS = 4.0
 # The kubelet's back-off, sped up. After the limit of restarts it is as long as the run: a task that
 # always fails must not keep a run from becoming quiet.
 BACKOFF_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0)
@@ -44,104 +41,6 @@ AGAIN = ("ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError", "Crea
 AGAIN_LIMIT = 8
 # The log of an instance: from when a line is visible, its timestamp, and the line.
 Log = list[tuple[float, str, bytes]]
-
-
-class Machine:
-    """One incarnation of a node: its kubelet, and the pods on it by UID."""
-
-    def __init__(self, world: World, name: str, uid: str, task: Task, skew: float = 0.0) -> None:
-        self.world = world
-        self.skew = skew
-        self.name = name
-        self.uid = uid
-        self.task = task
-        # How often the task of each Job, by its key, was started here.
-        self.attempts: Counter[str] = Counter()
-        self.rejected: Counter[str] = Counter()
-        # Until when a pod here may start by itself, and what follows from that.
-        self.starts_by = 0.0
-        self.is_up = True
-        self.up_since = 0.0
-        self.is_gone = False
-        self.pods: dict[str, PodRun] = {}
-        self._deferred: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
-
-    def call_later(self, seconds: float, act: Callable[[*Ts], object], *args: *Ts) -> None:
-        """Do something later, once the machine is up, unless it is gone by then."""
-        self.world.loop.call_later(seconds, self._do, act, args)
-
-    def _do(self, act: Callable[..., object], args: tuple[object, ...]) -> None:
-        if self.is_gone:
-            return
-        if self.is_up:
-            act(*args)
-        else:
-            self._deferred.append((act, args))
-
-    def go_down(self) -> None:
-        self.is_up = False
-        for run in self.pods.values():
-            self.world.oracle.evidence.results.cannot_be_asked(run)
-
-    def come_back(self) -> None:
-        self.is_up, self.up_since = True, self.world.loop.moment
-        deferred, self._deferred = self._deferred, []
-        delay = 0.0
-        for act, args in deferred:  # in their order
-            delay += self.lag(0.0, 0.2)
-            self.call_later(delay, act, *args)
-
-    def reboot(self, seconds: float) -> None:
-        """Go down and come back after `seconds`, with all containers ended."""
-        self.go_down()
-
-        def boot() -> None:
-            if not self.is_gone and not self.is_up:
-                self.come_back()
-                for run in list(self.pods.values()):
-                    run.rebooted()
-
-        self.world.loop.call_later(seconds, boot)
-
-    def lag(self, low: float, high: float) -> float:
-        return self.world.lag(f"kubelet/{self.name}", low, high)
-
-    def stamp(self) -> str:
-        """Return API time by this machine's clock."""
-        return self.world.clock.stamp(self.skew)
-
-    # --- what the API says ---------------------------------------------------------------
-
-    def pod_changed(self, pod: Raw) -> None:
-        """Take notice of a pod that is bound to this node, or on its way out."""
-        uid = pod["metadata"]["uid"]
-        if uid not in self.pods:
-            run = self.pods[uid] = PodRun(self, pod)
-            if "deletionTimestamp" not in pod["metadata"]:
-                self.world.oracle.timeouts.shows(run, UNEXPLAINED)
-            self.call_later(self.lag(0.02, 0.6), run.admit)
-        if "deletionTimestamp" in pod["metadata"]:
-            run = self.pods[uid]
-            if not run.is_ending:
-                run.is_ending = True
-                self.call_later(self.lag(0.05, 1.5), run.terminate)
-
-    def rejects(self, run: PodRun) -> bool:
-        """Return whether a pod is one of those that the kubelet rejects."""
-        self.rejected[run.plan.key] += 1
-        return not run.is_forged and self.rejected[run.plan.key] <= run.task.times
-
-    def evict(self) -> None:
-        """Evict the pods, as for want of memory."""
-        for run in list(self.pods.values()):
-            if run.pod() is not None and not run.is_ending:
-                run.end_for_node("Evicted", 137)
-
-    def shut_down(self) -> None:
-        """End the pods, as the kubelet does before its machine shuts down."""
-        for run in list(self.pods.values()):
-            if run.pod() is not None and not run.is_ending:
-                run.end_for_node("Terminated", 0 if run.task.on_term == "clean" else 143)
 
 
 class PodRun:

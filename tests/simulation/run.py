@@ -1,4 +1,4 @@
-"""One schedule, from its beginning to rest: `simulate(schedule)` returns what became of it."""
+"""Runs one schedule until it is quiet: `simulate(schedule)` returns what became of it."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""Each kind of trouble that clusters make is needed: it alone makes a defect visible."""
+"""Each kind of disturbance is needed: it alone makes a defect visible."""
 
 import pytest
 

@@ -11,9 +11,9 @@ from zlib import crc32
 from daemonset_job.api.names import LABEL_JOB
 from job_controller.core.decide import decide as real_decide
 from tests.simulation.cluster import ClusterModel
-from tests.simulation.kubelet import Machine
 from tests.simulation.logs import Logs
 from tests.simulation.loop import SimClock, VirtualLoop
+from tests.simulation.machine import Machine
 from tests.simulation.oracle import Oracle
 from tests.simulation.process import ControllerProcess, Decide, Process, TerminatorProcess
 from tests.simulation.schedule import JobPlan, Schedule

@@ -1,4 +1,4 @@
-"""Only what failed is called failed, and without churn no count of completed nodes goes down."""
+"""Only a node or a run on which something failed is recorded as failed."""
 
 from __future__ import annotations
 
