@@ -78,15 +78,16 @@ class Count:
 
 def merge_ledger(job: Job, reports: Iterable[JobReport]) -> dict[str, Evidence]:
     """Return the evidence of this run from all shards, by name of the node."""
-    return merge_evidence(_of_run(job, reports))
+    return merge_evidence(reports_of_run(job, reports))
 
 
 def merge_records(job: Job, reports: Iterable[JobReport]) -> dict[str, NodeRecord]:
     """Return the controller's records of this run from all shards, by name of the node."""
-    return report.merge_records(_of_run(job, reports))
+    return report.merge_records(reports_of_run(job, reports))
 
 
-def _of_run(job: Job, reports: Iterable[JobReport]) -> list[JobReport]:
+def reports_of_run(job: Job, reports: Iterable[JobReport]) -> list[JobReport]:
+    """Return the reports of this run among `reports`; those of another namespace are forged."""
     return [r for r in reports if r.job_uid == job.uid and r.namespace == job.namespace]
 
 

@@ -23,7 +23,7 @@ from daemonset_job.kube.client.resource import JOBS
 from daemonset_job.runtime.clock import Clock
 from terminator.caches import Caches, JobKey
 from terminator.completion import decide_deletion
-from terminator.ledger.assignment import (
+from terminator.ledger.evidence import (
     exit_evidence,
     has_succeeded,
     is_failure,

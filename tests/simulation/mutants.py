@@ -26,7 +26,7 @@ from job_controller.core.state.causes import has_started
 from job_controller.core.state.run_state import RunOutcome, RunState
 from terminator import completion, node_count
 from terminator import reconciler as terminator
-from terminator.ledger import writer
+from terminator.ledger import report_patches, writer
 from terminator.logs import read_policy, tail_read
 from tests.simulation.client import Client
 
@@ -160,7 +160,7 @@ def writes_idly():
 @contextmanager
 def forgets_evidence():
     """What could not be written is forgotten."""
-    real = writer.Ledger._write
+    real = report_patches.ReportPatches.write
 
     async def write(self, book, report, entries):
         try:
@@ -169,7 +169,7 @@ def forgets_evidence():
             for node in entries:
                 book.pending.pop(node, None)
 
-    with patch.object(writer.Ledger, "_write", write):
+    with patch.object(report_patches.ReportPatches, "write", write):
         yield
 
 
@@ -243,13 +243,13 @@ def exits_anyhow():
 @contextmanager
 def mixes_results():
     """All nodes that are entered together get the results of the first of them."""
-    real = writer.build_patch
+    real = report_patches.build_patch
 
     def mixed(report, entries):
         results = entries[min(entries)].results
         return real(report, {n: replace(e, results=results) for n, e in entries.items()})
 
-    with patch.object(writer, "build_patch", mixed):
+    with patch.object(report_patches, "build_patch", mixed):
         yield
 
 

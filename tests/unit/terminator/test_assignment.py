@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from daemonset_job.api.objects import Container
 from daemonset_job.api.report import Evidence, NodeRecord, parse_evidence
-from terminator.ledger.assignment import (
-    assign_to_shards,
-    build_patch,
+from terminator.ledger.assignment import assign_to_shards, build_patch
+from terminator.ledger.evidence import (
     combine_evidence,
     exit_evidence,
     has_succeeded,

@@ -8,7 +8,10 @@ import pytest
 from daemonset_job.api.report import Evidence
 from daemonset_job.api.report_summary import summarize
 from daemonset_job.kube.client.errors import Invalid, KubeError, NotFound, TooLarge
-from terminator.ledger.writer import REFUSALS_LIMIT, REFUSED_SECONDS, WRITTEN_SECONDS, Ledger
+from terminator.ledger.report_patches import REFUSALS_LIMIT
+from terminator.ledger.run_buffer import REFUSED_SECONDS
+from terminator.ledger.writer import Ledger
+from terminator.ledger.written_reports import WRITTEN_SECONDS
 from terminator.metrics import Metrics
 from tests.unit.terminator.builders import done, make_job, make_report
 
