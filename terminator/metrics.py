@@ -94,7 +94,7 @@ class Metrics:
         self._requests.labels(_COMPONENT, verb, resource, str(code)).inc()
 
     def watch_sizes(self, sizes: Iterable[Size]) -> None:
-        """Tell how much the program holds, read whenever the metrics are."""
+        """Export how much the program holds, read at each scrape."""
         self.registry.register(SizeCollector(_COMPONENT, sizes))
 
     def _gauge(self, name: str, text: str) -> Gauge:

@@ -28,9 +28,10 @@ from terminator.ledger.evidence import (
     log_evidence,
 )
 from terminator.ledger.writer import Ledger
+from terminator.logs.findings import Findings
 from terminator.logs.matchers import Matchers
+from terminator.logs.report_limits import bounded_results
 from terminator.logs.scanner import Scanner
-from terminator.logs.tail_read import Findings, bounded_results
 from terminator.logs.targets import Target
 from terminator.metrics import Metrics
 from terminator.node_count import owned_pods, pod_belongs_to_node

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from daemonset_job.api.objects import Pod
 from daemonset_job.api.report import Evidence, NodeRecord
 from daemonset_job.api.times import format_time
-from terminator.logs.tail_read import Findings, bounded_results, readable_lines
+from terminator.logs.findings import Findings
+from terminator.logs.report_limits import bounded_results, readable_lines
 
 
 def is_recorded(entry: Evidence | None, new: Evidence) -> bool:

@@ -27,7 +27,7 @@ from job_controller.core.state.run_state import RunOutcome, RunState
 from terminator import completion, node_count
 from terminator import reconciler as terminator
 from terminator.ledger import report_patches, writer
-from terminator.logs import read_policy, tail_read
+from terminator.logs import findings, read_policy
 from tests.simulation.client import Client
 
 # A defect of `decide` as a whole, for whoever runs the schedule to hand in.
@@ -274,8 +274,8 @@ def overlooks_gaps():
         pass
 
     with (
-        patch.object(tail_read.Findings, "drop_results_before", keep),
-        patch.object(tail_read.Findings, "drop_results_up_to", keep),
+        patch.object(findings.Findings, "drop_results_before", keep),
+        patch.object(findings.Findings, "drop_results_up_to", keep),
     ):
         yield
 

@@ -19,7 +19,7 @@ from terminator.ledger.evidence import (
     is_recorded,
     log_evidence,
 )
-from terminator.logs.tail_read import Findings
+from terminator.logs.findings import Findings
 from tests.unit.terminator.builders import NOW, STAMP, done, make_pod, make_report
 
 

@@ -8,8 +8,9 @@ from daemonset_job.api.objects import parse_pod
 from daemonset_job.api.report import parse_evidence
 from terminator.ledger.assignment import build_patch
 from terminator.ledger.evidence import combine_evidence, exit_evidence, log_evidence
+from terminator.logs.findings import Findings
 from terminator.logs.matcher import Matcher
-from terminator.logs.tail_read import Findings, TailRead
+from terminator.logs.tail_read import TailRead
 from tests.mutation.schema import part, problems
 from tests.unit.terminator.builders import make_report
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daemonset_job.api.objects import Container
+from terminator.logs.attempts import ended_attempt
 from terminator.logs.log_parser import Cursor, Line, Span
 from terminator.logs.matcher import Matcher
 from terminator.logs.read_budget import BUDGET_BYTES, ReadBudget
@@ -17,12 +18,11 @@ from terminator.logs.read_policy import (
     CHECK_SECONDS,
     POLL_SECONDS,
     RETRY_SECONDS,
-    STREAM_BYTES,
     LogReadState,
     ShortRead,
     Wait,
-    ended_attempt,
 )
+from terminator.logs.stream_state import STREAM_BYTES
 from terminator.logs.tail_read import TailRead
 from tests.unit.terminator.builders import NOW
 

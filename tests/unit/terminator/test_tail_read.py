@@ -5,23 +5,24 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from daemonset_job.api.json_text import json_bytes
+from terminator.logs.findings import LINES_KEPT, Findings
 from terminator.logs.log_parser import LINE_LIMIT, Cursor, Line
 from terminator.logs.matcher import Matcher, Progress
+from terminator.logs.report_limits import (
+    LAST_LINES_BYTES,
+    RESULTS_BYTES,
+    bounded_results,
+    readable_lines,
+)
 from terminator.logs.tail_read import (
     LARGE_TAIL_BYTES,
     LARGE_TAIL_LINES,
-    LAST_LINES_BYTES,
-    LINES_KEPT,
-    RESULTS_BYTES,
     SMALL_TAIL_LINES,
     TAIL_BYTES,
     TAIL_LINES,
-    Findings,
     TailRead,
     TailRequest,
-    bounded_results,
-    json_bytes,
-    readable_lines,
 )
 
 MATCHER = Matcher("done", "Line", "broken", ("ip", "n"))
