@@ -5,7 +5,7 @@ caches the metadata only: counting needs name, UID, creation time and labels.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from daemonset_job.api import names
 from daemonset_job.api.affinity import changed_keys, label_keys
@@ -26,11 +26,22 @@ from daemonset_job.api.report import JobReport
 from daemonset_job.api.states import ConditionType
 from daemonset_job.informers.full_reports import RUN_INDEX, FullReports, parse_cached_report
 from daemonset_job.informers.informers import SharedInformers
+from daemonset_job.kube.cache.store import Indexer
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, PODS
 from daemonset_job.runtime.clock import Clock
 
 JobKey = tuple[str, str]
+
+_JOB_INDEXES: Final[Mapping[str, Indexer[Job]]] = {"uid": lambda job: (job.uid,)}
+_DAEMON_SET_INDEXES: Final[Mapping[str, Indexer[DaemonSet]]] = {
+    "uid": lambda found: (found.uid,),
+    "node label": lambda found: label_keys(found.pod_spec),
+}
+# By namespace and UID of the DaemonSet that owns the pod.
+_POD_INDEXES: Final[Mapping[str, Indexer[Pod]]] = {
+    "owner": lambda pod: (f"{pod.namespace}/{pod.owner_uid}",)
+}
 
 
 class Listener(Protocol):
@@ -73,23 +84,20 @@ class Caches(SharedInformers):
             JOBS,
             lambda raw: compact_job_placement(parse_job(raw)),
             self._job_changed,
-            {"uid": lambda job: (job.uid,)},
+            _JOB_INDEXES,
         )
         self._daemon_sets = self._watch(
             DAEMON_SETS,
             lambda raw: compact_daemon_set_placement(parse_daemon_set(raw)),
             self._daemon_set_changed,
-            {
-                "uid": lambda found: (found.uid,),
-                "node label": lambda found: label_keys(found.pod_spec),
-            },
+            _DAEMON_SET_INDEXES,
             label_selector=names.MANAGED_SELECTOR,
         )
         self._pods = self._watch(
             PODS,
             parse_pod,
             self._pod_changed,
-            {"owner": lambda pod: (f"{pod.namespace}/{pod.owner_uid}",)},
+            _POD_INDEXES,
             label_selector=pod_label_selector or None,
         )
         self._reports = self._watch(
