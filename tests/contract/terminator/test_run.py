@@ -37,8 +37,7 @@ async def test_the_controllers_word_alone_deletes_nothing(cluster):
     run = cluster.add_job()
     cluster.start()
     run.agree()
-    for node in run.nodes[:2]:
-        run.log(node).write("done")
+    run.print_tokens(*run.nodes[:2])
     await asyncio.sleep(60)
     assert run.completed() == set(run.nodes[:2])
     assert run.exists
@@ -50,8 +49,7 @@ async def test_the_last_node_is_waited_for(cluster):
     run = cluster.add_job()
     cluster.start()
     run.agree()
-    for node in run.nodes[:2]:
-        run.log(node).write("done")
+    run.print_tokens(*run.nodes[:2])
     await asyncio.sleep(10)
     assert run.exists
     run.log("c").write("done")
@@ -89,8 +87,7 @@ async def test_a_daemon_set_that_the_job_does_not_own_counts_for_nothing(cluster
     server.patch(DAEMON_SETS, f"{run.name}-daemonset-job", stranger)
     cluster.start()
     run.agree()
-    for node in run.nodes:
-        run.log(node).write("done")
+    run.print_tokens()
     await asyncio.sleep(30)
     assert run.evidence() == {}
     assert run.exists
@@ -99,8 +96,7 @@ async def test_a_daemon_set_that_the_job_does_not_own_counts_for_nothing(cluster
 async def test_a_node_that_joins_late_is_waited_for(cluster, server):
     run = cluster.add_job(nodes=("a", "b"))
     cluster.start()
-    for node in run.nodes:
-        run.log(node).write("done")
+    run.print_tokens()
     await eventually(lambda: run.completed() == {"a", "b"})
     cluster.add_node("late")
     run.choose("a", "b", "late")
@@ -129,8 +125,7 @@ async def test_a_label_that_arrives_last_still_ends_the_run(cluster, server):
     server.silence_watches(NODES)
     server.patch(NODES, "c", zone, "")
     run.agree()
-    for node in run.nodes:
-        run.log(node).write("done")
+    run.print_tokens()
     await eventually(lambda: run.completed() == set(run.nodes))
     await asyncio.sleep(10)
     assert run.exists  # as far as is known, the pod of c is about to be deleted
@@ -148,8 +143,7 @@ async def test_no_nodes_is_not_complete(cluster):
 async def test_a_recreated_node_does_the_work_again(cluster, server):
     run = cluster.add_job()
     cluster.start()
-    for node in run.nodes:
-        run.log(node).write("done")
+    run.print_tokens()
     await eventually(lambda: run.completed() == set(run.nodes))
     await asyncio.sleep(5)
     server.remove(NODES, "c")
@@ -170,8 +164,7 @@ async def test_a_recreated_node_does_the_work_again(cluster, server):
 async def test_a_completed_node_stays_completed_without_its_pod(cluster, server):
     run = cluster.add_job()
     cluster.start()
-    for node in run.nodes:
-        run.log(node).write("done")
+    run.print_tokens()
     await eventually(lambda: run.completed() == set(run.nodes))
     server.remove(PODS, run.pod("c"))
     run.add_pod("c", "successor")
@@ -197,8 +190,7 @@ async def test_two_jobs_of_one_name_and_many_at_once(cluster):
     runs += [cluster.add_job(f"job-{n}", namespace="three") for n in range(5)]
     cluster.start()
     for run in runs[1:]:
-        for node in run.nodes:
-            run.log(node).write("done")
+        run.print_tokens()
         run.agree()
     await eventually(lambda: not any(run.exists for run in runs[1:]))
     assert runs[0].exists
@@ -228,8 +220,7 @@ async def test_a_job_of_the_same_name_that_follows_is_another_run(cluster, serve
 async def test_job_changed_during_the_count_is_not_deleted(cluster, server):
     run = cluster.add_job(nodes=("a", "b"))
     terminator, _ = cluster.start()
-    for node in run.nodes:
-        run.log(node).write("done")
+    run.print_tokens()
     await eventually(lambda: run.completed() == set(run.nodes))
     run.agree(completionTime="2030-01-01T00:00:00Z")
     server.silence_watches(JOBS)
@@ -254,8 +245,7 @@ async def test_job_changed_during_the_count_is_not_deleted(cluster, server):
 async def test_late_status_write_delays_a_deletion_until_its_event_only(cluster, server):
     run = cluster.add_job()
     terminator, _ = cluster.start()
-    for node in run.nodes:
-        run.log(node).write("done")
+    run.print_tokens()
     await eventually(lambda: run.completed() == set(run.nodes))
     server.delay_next("DELETE", "/jobs/", seconds=0.5)
     run.agree()
@@ -270,8 +260,7 @@ async def test_late_status_write_delays_a_deletion_until_its_event_only(cluster,
 async def test_a_job_replaced_at_the_last_moment_is_not_deleted(cluster, server):
     run = cluster.add_job()
     terminator, _ = cluster.start()
-    for node in run.nodes:
-        run.log(node).write("done")
+    run.print_tokens()
     await eventually(lambda: run.completed() == set(run.nodes))
     run.agree()
     server.silence_watches(JOBS)
@@ -538,8 +527,7 @@ async def test_second_pod_of_a_completed_node_keeps_its_results(cluster, server)
 async def test_a_completed_job_lives_on_for_its_time(cluster):
     run = cluster.add_job(ttlSecondsAfterFinished=60)
     cluster.start()
-    for node in run.nodes:
-        run.log(node).write("done")
+    run.print_tokens()
     await eventually(lambda: run.completed() == set(run.nodes))
     run.agree(completionTime="2030-01-01T00:00:00Z")
     await asyncio.sleep(55)
@@ -583,8 +571,7 @@ async def test_other_namespaces_are_none_of_its_business(cluster, server):
     ours, theirs = cluster.add_job(namespace="ours"), cluster.add_job(namespace="theirs")
     terminator, _ = cluster.start(Config(namespaces=("ours",)))
     for run in (ours, theirs):
-        for node in run.nodes:
-            run.log(node).write("done")
+        run.print_tokens()
     await eventually(lambda: ours.completed() == set(ours.nodes))
     assert server.count("GET", "/namespaces/theirs/") == 0
     terminator.apply(Config(namespaces=("theirs",)))
@@ -604,8 +591,7 @@ async def test_another_word_applies_to_nodes_not_yet_completed(cluster):
 async def test_nothing_is_asked_or_written_without_need(cluster, server):
     run = cluster.add_job(nodes=tuple(f"n{number:03}" for number in range(60)))
     cluster.start()
-    for node in run.nodes:
-        run.log(node).write("done")
+    run.print_tokens()
     await eventually(lambda: run.completed() == set(run.nodes))
     await asyncio.sleep(100)
     assert server.count("GET", "/log") == 60
