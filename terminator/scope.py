@@ -37,7 +37,7 @@ FINAL_FLUSH_SECONDS = 1.0
 
 
 class NamespaceScope:
-    """The namespaces of one configuration, followed by `run` and acted on by `lead`."""
+    """The namespaces of one configuration: `caches` follows them, `lead` acts on them."""
 
     def __init__(
         self, client: KubeClient, clock: Clock, metrics: Metrics, config: Callable[[], Config]

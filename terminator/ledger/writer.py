@@ -94,21 +94,19 @@ class Ledger:
         buffer = self._buffers.get(job.uid)
         if buffer is None:
             return merge_evidence(self._reports.cached(job))
-        ledger = merge_evidence(self._reports.newest(buffer))
+        merged = merge_evidence(self._reports.newest(buffer))
         for node, evidence in buffer.pending.items():
-            if not is_recorded(ledger.get(node), evidence):
-                ledger[node] = combine_evidence(ledger.get(node), evidence)
-        return ledger
+            if not is_recorded(merged.get(node), evidence):
+                merged[node] = combine_evidence(merged.get(node), evidence)
+        return merged
 
     def evidence_of(self, job: Job, node: str) -> Evidence | None:
         """Return the evidence about one node of a run, as `evidence` does but faster."""
         buffer = self._buffers.get(job.uid)
         if buffer is None:
             return find_evidence(self._reports.cached(job), node)
-        recorded, pending = (
-            find_evidence(self._reports.newest(buffer), node),
-            buffer.pending.get(node),
-        )
+        recorded = find_evidence(self._reports.newest(buffer), node)
+        pending = buffer.pending.get(node)
         return recorded if pending is None else combine_evidence(recorded, pending)
 
     def has_pending(self, job: Job) -> bool:
@@ -238,10 +236,8 @@ class Ledger:
 
         The controller's half counts too: it has all nodes on record before they complete.
         """
-        return sum(
-            max(len(report.evidence), len(report.records))
-            for report in self._reports.newest(buffer)
-        )
+        reports = self._reports.newest(buffer)
+        return sum(max(len(report.evidence), len(report.records)) for report in reports)
 
     def _count_pending(self) -> float:
         return float(sum(len(buffer.pending) for buffer in self._buffers.values()))
