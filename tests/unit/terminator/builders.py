@@ -82,3 +82,18 @@ def make_report(evidence=None, shard=0, **changes) -> JobReport:
         evidence=evidence or {},
     )
     return replace(report, **changes)
+
+
+def running(restarts) -> Container:
+    """A task that runs after that many restarts."""
+    return Container("running", restart_count=restarts, last_finished_at=NOW)
+
+
+def waiting(restarts, *, ended=True) -> Container:
+    """A task that waits in back-off; unless `ended`, no end of it is known."""
+    return Container(
+        "waiting",
+        reason="CrashLoopBackOff",
+        restart_count=restarts,
+        last_finished_at=NOW if ended else None,
+    )
