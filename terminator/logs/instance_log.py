@@ -28,7 +28,7 @@ class InstanceLog:
         self.cursor = Cursor()
         self.unfinished: Line | None = None
         self._span = Span()
-        self._ahead = Span()  # of the stream; nothing unless one is open
+        self._ahead = Span()  # read ahead of the open stream, if there is one
 
     def is_ahead_of(self, span: Span) -> bool:
         """Return whether lines later than all of `span` were read."""

@@ -53,7 +53,7 @@ class ResultSearch:
         except KubeError as error:
             self._context.read_errors.record_error(scanned, error)
             return isinstance(error, BadRequest | NotFound)
-        except Exception as error:  # noqa: BLE001 - as above
+        except Exception as error:  # noqa: BLE001 - one log's failure affects no other
             self._context.read_errors.record_defect(scanned, error)
         return True
 
