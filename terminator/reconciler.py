@@ -350,7 +350,6 @@ class Reconciler:
                 job.namespace,
                 uid=job.uid,
                 resource_version=job.resource_version,
-                propagation="Background",
             )
         except Conflict:
             # Its spec may select further nodes by now. The change causes another reconcile when it

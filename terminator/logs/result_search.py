@@ -8,6 +8,7 @@ import asyncio
 from daemonset_job.api.names import CONTAINER_NAME
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import BadRequest, KubeError, NotFound
+from daemonset_job.kube.client.pod_logs import PodLogOptions
 from terminator.logs.backward_read import BackwardRead
 from terminator.logs.fair_semaphore import FairSemaphore
 from terminator.logs.portion_runner import PortionRunner
@@ -76,14 +77,10 @@ class ResultSearch:
         pod, matcher = scanned.target.pod, scanned.target.matcher
         search = BackwardRead(matcher, findings, until)
         while search.request is not None:
-            async with self._client.pod_log(
-                pod.namespace,
-                pod.name,
-                container=CONTAINER_NAME,
-                tail_lines=search.request.lines,
-                limit_bytes=search.request.max_bytes,
-                previous=previous,
-                idle_timeout_seconds=SEARCH_TIMEOUT_SECONDS,
+            asked = search.request
+            options = PodLogOptions(CONTAINER_NAME, previous, tail_lines=asked.lines)
+            async with self._client.stream_pod_log(
+                pod.namespace, pod.name, options, limit_bytes=asked.max_bytes
             ) as chunks:
                 search.begin()
                 async for chunk in chunks:

@@ -16,6 +16,7 @@ from daemonset_job.api.names import CONTAINER_NAME
 from daemonset_job.api.objects import Container
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import BadRequest, KubeError, NotFound
+from daemonset_job.kube.client.pod_logs import PodLogOptions
 from daemonset_job.runtime.clock import Clock
 from terminator.logs.findings_report import FindingsReport, OnFindings
 from terminator.logs.follow_streams import FollowStreams
@@ -228,14 +229,17 @@ class Scanner:
         matcher = scanned.target.matcher
         read = TailRead(matcher, log.findings, cursor, log.unfinished)
         while read.request is not None:
+            options = PodLogOptions(
+                CONTAINER_NAME,
+                step.previous,
+                since_time=cursor.since if cursor is not None else None,
+                tail_lines=read.request.lines,
+            )
             answer = await self._client.read_pod_log(
                 pod.namespace,
                 pod.name,
-                container=CONTAINER_NAME,
-                max_bytes=read.request.max_bytes,
-                since_time=cursor.since if cursor is not None else None,
-                tail_lines=read.request.lines,
-                previous=step.previous,
+                options,
+                limit_bytes=read.request.max_bytes,
                 timeout_seconds=SHORT_TIMEOUT_SECONDS,
             )
             self._metrics.log_bytes.inc(len(answer))

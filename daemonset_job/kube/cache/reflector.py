@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from loguru import logger
 
-from daemonset_job.kube.cache.pager import Pager, Selection
+from daemonset_job.kube.cache.pager import Pager
 from daemonset_job.kube.cache.store import CachedObject, Indexer, Key, Store
 from daemonset_job.kube.cache.store_writer import (
     OnChange,
@@ -32,6 +32,7 @@ from daemonset_job.kube.client.errors import (
 )
 from daemonset_job.kube.client.reads import WATCH_IDLE_SECONDS
 from daemonset_job.kube.client.resource import Resource
+from daemonset_job.kube.client.selection import Selection
 from daemonset_job.kube.client.streams import MALFORMED_EVENT
 from daemonset_job.kube.client.unreadable import Unreadable
 from daemonset_job.runtime.backoff import Backoff
@@ -198,12 +199,8 @@ class Reflector(StoreWriter[T]):
         """Follow events until the server ends the watch; raises what breaks it."""
         low, high = SERVER_TIMEOUT_SECONDS
         async with self._client.watch(
-            self._what.resource,
-            self._what.namespace,
+            self._what,
             resource_version=self.resource_version,
-            label_selector=self._what.label_selector,
-            field_selector=self._what.field_selector,
-            metadata_only=self._what.metadata_only,
             server_timeout_seconds=low + int((high - low) * self._rng()),
             idle_timeout_seconds=self._idle_seconds,
         ) as events:

@@ -93,7 +93,7 @@ class Transport:
 
         `request.timeout_seconds` bounds the whole of it, waits and repetitions included. Repeated
         are: a GET once when the connection broke, anything once after 401 with renewed
-        credentials, and with `retry_throttled` what the server asked to repeat soon.
+        credentials, and what `may_wait` if the server asks to repeat it soon.
         """
         with as_kube_errors(request.description):
             async with asyncio.timeout(request.timeout_seconds) as limit:
@@ -102,7 +102,7 @@ class Transport:
     async def _send(self, request: Request, deadline: float | None) -> bytes:
         may_reconnect = request.method == "GET"
         may_renew = True
-        waits_left = RETRY_AFTER_ATTEMPTS if request.retry_throttled else 0
+        waits_left = RETRY_AFTER_ATTEMPTS if request.may_wait else 0
         while True:
             authorization = await self._authorization(request)
             try:
@@ -209,7 +209,7 @@ class Transport:
             headers["Authorization"] = authorization
         if request.body is not None:
             headers["Content-Type"] = request.content_type
-        # The path is encoded already (resources.Resource.path); yarl must not do it again.
+        # The path is encoded already (Resource.path); yarl must not do it again.
         url = URL(self._base_url + request.path, encoded=True)
         if request.query:
             url = url.with_query(request.query)
@@ -230,7 +230,7 @@ class Transport:
     def _record(self, request: Request, status: int, started: float) -> None:
         if self._on_request is not None:
             seconds = asyncio.get_running_loop().time() - started
-            self._on_request(request.verb, request.resource, status, seconds)
+            self._on_request(request.verb, request.resource.name, status, seconds)
 
 
 @contextmanager
