@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daemonset_job.kube.cache.reflector import Reflector
+from daemonset_job.kube.cache.store import Store
+from daemonset_job.kube.cache.store_writer import StoreWriter
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import BadRequest, Gone, NotFound, Unavailable
 from daemonset_job.kube.client.pod_logs import PodLogOptions
@@ -113,13 +115,13 @@ async def test_object_of_three_megabytes_arrives_through_list_and_watch(server, 
 
     big = {"metadata": {"name": "big"}, "data": "x" * 3_000_000}
     server.put(PODS, big)
-    reflector = Reflector(
-        client,
-        PODS,
+    writer = StoreWriter(
+        Selection(PODS),
+        Store(),
         parse=parse,
         on_change=lambda _, new: changes.put_nowait((new.name, new.size)),
-        clock=server.clock,
     )
+    reflector = Reflector(client, writer, clock=server.clock)
     async with asyncio.timeout(20):
         task = asyncio.create_task(reflector.run())
         assert await changes.get() == ("big", 3_000_000)

@@ -13,13 +13,13 @@ from daemonset_job.kube.client.unreadable import Unreadable
 
 # client-go's page size (tools/pager, defaultPageSize).
 PAGE_LIMIT = 500
-# Smaller pages are asked for where one is longer than this: 500 nodes take some 10 MiB, 500 reports
-# of large runs take 240 MiB, and what is parsed takes several times that.
+# Where a page is longer than this, smaller pages are asked for. 500 nodes take some 10 MiB, 500
+# reports of large runs take 240 MiB. What is parsed takes several times that.
 PAGE_LIMIT_BYTES = 16 * 1024 * 1024
 LIST_TIMEOUT_SECONDS = 60.0
-# What is parsed takes five times the page and more, and 27 times where its writer wants it to
-# (metadata.managedFields of nothing but short names): pages of what users of single namespaces
-# write are smaller, and those of reports, which hold a good deal of it.
+# What is parsed takes at least five times the page. Its writer can make that 27 times, by
+# metadata.managedFields of nothing but short names. So pages of what users of single namespaces
+# write are smaller. So are those of reports, which hold much of what users write.
 SMALL_PAGES_BYTES = {
     JOBS: 2 * 1024 * 1024,
     PODS: 2 * 1024 * 1024,
