@@ -8,8 +8,9 @@ from loguru import logger
 from daemonset_job.kube.cache.resource_version import is_lower, is_newer
 from daemonset_job.kube.cache.store import CachedObject, Key, Store
 from daemonset_job.kube.client.answers import RawObject
-from daemonset_job.kube.client.errors import Gone, error_from_status
+from daemonset_job.kube.client.errors import Gone
 from daemonset_job.kube.client.selection import Selection
+from daemonset_job.kube.client.status_errors import error_from_status
 from daemonset_job.kube.client.unreadable import Unreadable
 
 T = TypeVar("T", bound=CachedObject)

@@ -21,7 +21,7 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """Return what stands in ``apiVersion``."""
+        """Return the value of ``apiVersion``."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property

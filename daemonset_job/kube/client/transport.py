@@ -15,18 +15,14 @@ import aiohttp
 from yarl import URL
 
 from daemonset_job.kube.client.connection import Connection
-from daemonset_job.kube.client.errors import (
-    ConfigurationError,
-    KubeError,
-    Unauthorized,
-    as_kube_errors,
-)
+from daemonset_job.kube.client.errors import ConfigurationError, KubeError, Unauthorized
 from daemonset_job.kube.client.request import Request
 from daemonset_job.kube.client.response import read_body, read_error
 from daemonset_job.kube.client.streams import CHUNK_BYTES, ByteStream
+from daemonset_job.kube.client.transport_errors import as_kube_errors
 
 # What a request may be delayed by the server's Retry-After. API priority and fairness asks for
-# 1 s; whoever asks for more than this is told to the caller, whose backoff is the better place.
+# 1 s. A longer delay is left to the backoff of the caller.
 RETRY_AFTER_LIMIT_SECONDS = 5.0
 RETRY_AFTER_ATTEMPTS = 3
 CONNECT_TIMEOUT_SECONDS = 10.0
@@ -55,8 +51,8 @@ class Transport:
         self._on_request = on_request
         self._user_agent = user_agent
         self._requests = self._session(connections)
-        # aiohttp would send a PUT or DELETE again, whose answer was lost, and hide that from us:
-        # the second one meets the change of the first as a conflict. A GET would go out four times.
+        # If the answer to a PUT or DELETE is lost, aiohttp would send it again and hide that. The
+        # second one meets the change of the first as a conflict. A GET would go out four times.
         self._requests._retry_connection = False  # noqa: SLF001 - there is no option for it
         self._streams = self._session(stream_connections)
 
