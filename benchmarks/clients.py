@@ -16,8 +16,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -85,10 +85,15 @@ CLIENTS: dict[str, type[Transport]] = {
 }
 
 
-def connected(kind: str, url: str) -> Transport:
-    """Return a transport of that kind."""
+@asynccontextmanager
+async def connected(kind: str, url: str) -> AsyncIterator[Transport]:
+    """Yield a transport of that kind, and close it."""
     make, there = CLIENTS[kind], Connection(url, Anonymous())
-    return make(there, user_agent="b", connections=AT_ONCE, stream_connections=4096)
+    transport = make(there, user_agent="b", connections=AT_ONCE, stream_connections=4096)
+    try:
+        yield transport
+    finally:
+        await transport.close()
 
 
 def log_read(_: str) -> Request:

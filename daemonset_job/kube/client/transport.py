@@ -8,8 +8,6 @@ import errno
 import io
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from types import TracebackType
-from typing import Self
 
 import aiohttp
 from yarl import URL
@@ -72,17 +70,6 @@ class Transport:
         """Close all connections; running requests and streams fail as Unavailable."""
         await self._requests.close()
         await self._streams.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def send(self, request: Request) -> bytes:
         """Return the body of a successful answer; KubeError for everything else.
