@@ -16,11 +16,12 @@ from typing import Any
 
 from loguru import logger
 
-from daemonset_job.kube.cache.pager import Pager, Selection
+from daemonset_job.kube.cache.pager import Pager
 from daemonset_job.kube.cache.resource_version import is_newer
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import KubeError
 from daemonset_job.kube.client.resource import EVENTS
+from daemonset_job.kube.client.selection import Selection
 from daemonset_job.kube.client.unreadable import Unreadable
 from daemonset_job.runtime.backoff import exponential_seconds
 from daemonset_job.runtime.clock import Clock

@@ -127,7 +127,6 @@ class Deletion:
                 job.namespace,
                 uid=job.uid,
                 resource_version=job.resource_version,
-                propagation="Background",
             )
         except Conflict:
             # Its spec may select further nodes by now. The change causes another reconcile when it

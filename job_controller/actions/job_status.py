@@ -7,7 +7,7 @@ from typing import Any
 
 from daemonset_job.api.job import Job, parse_spec
 from daemonset_job.kube.client.errors import NotFound
-from daemonset_job.kube.client.resource import JOBS
+from daemonset_job.kube.client.resource import JOB_STATUS, JOBS
 from daemonset_job.kube.client.unreadable import Unreadable
 from daemonset_job.runtime.clock import Clock
 from job_controller.actions.effects import Writer
@@ -35,12 +35,7 @@ class JobStatusActions:
         }
         try:
             written = await self._writer.client.merge_patch(
-                JOBS,
-                job.name,
-                body,
-                job.namespace,
-                subresource="status",
-                metadata_only=metadata_only,
+                JOB_STATUS, job.name, body, job.namespace, metadata_only=metadata_only
             )
         except NotFound:
             # Deleted meanwhile: there is no status to write.

@@ -10,7 +10,7 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.report import JobReport, metadata_without_managed_fields
 from daemonset_job.api.states import Phase
 from daemonset_job.kube.client.errors import AlreadyExists, NotFound
-from daemonset_job.kube.client.resource import JOB_REPORTS
+from daemonset_job.kube.client.resource import JOB_REPORT_STATUS, JOB_REPORTS
 from job_controller.actions.effects import Writer
 from job_controller.caches import Key
 from job_controller.core.desired.strategic_merge import diff_merge_patch
@@ -59,7 +59,7 @@ class ReportActions:
         body = {"metadata": meta, "status": diff_merge_patch(report.status, status)}
         try:
             written = await self._writer.client.merge_patch(
-                JOB_REPORTS, report.name, body, report.namespace, subresource="status"
+                JOB_REPORT_STATUS, report.name, body, report.namespace
             )
         except NotFound:
             # The report was deleted; the run continues and CreateReport creates a new one.

@@ -6,6 +6,7 @@ from functools import partial
 
 from daemonset_job.api.names import CONTAINER_NAME
 from daemonset_job.kube.client.errors import KubeError, Unavailable
+from daemonset_job.kube.client.pod_logs import PodLogOptions
 from terminator.logs.context import ScannerContext
 from terminator.logs.instance_log import StreamRead
 from terminator.logs.stream_slots import StreamSlots
@@ -111,15 +112,14 @@ class FollowStreams:
         read_state, pod = scanned.read_state, scanned.target.pod
         log = read_state.streamed_log
         stream = StreamRead(scanned.target.matcher, log)
-        async with self._context.client.pod_log(
-            pod.namespace,
-            pod.name,
-            container=CONTAINER_NAME,
-            follow=True,
+        options = PodLogOptions(
+            CONTAINER_NAME,
             since_time=stream.since,
             # Bounds the beginning of the stream if the log is far ahead of the cursor.
             tail_lines=LARGE_TAIL_LINES if stream.since is not None else None,
-            idle_timeout_seconds=STREAM_IDLE_SECONDS,
+        )
+        async with self._context.client.follow_pod_log(
+            pod.namespace, pod.name, options, idle_timeout_seconds=STREAM_IDLE_SECONDS
         ) as chunks:
             async for chunk in chunks:
                 self._context.metrics.log_bytes.inc(len(chunk))

@@ -7,6 +7,7 @@ import asyncio
 
 from daemonset_job.api.names import CONTAINER_NAME
 from daemonset_job.kube.client.errors import BadRequest, KubeError, NotFound
+from daemonset_job.kube.client.pod_logs import PodLogOptions
 from terminator.logs.backward_read import BackwardRead
 from terminator.logs.context import ScannerContext
 from terminator.logs.fair_semaphore import FairSemaphore
@@ -64,14 +65,10 @@ class ResultSearch:
         pod = scanned.target.pod
         search = BackwardRead(scanned.target.matcher, findings, until)
         while search.request is not None:
-            async with self._context.client.pod_log(
-                pod.namespace,
-                pod.name,
-                container=CONTAINER_NAME,
-                tail_lines=search.request.lines,
-                limit_bytes=search.request.max_bytes,
-                previous=previous,
-                idle_timeout_seconds=SEARCH_TIMEOUT_SECONDS,
+            asked = search.request
+            options = PodLogOptions(CONTAINER_NAME, previous, tail_lines=asked.lines)
+            async with self._context.client.stream_pod_log(
+                pod.namespace, pod.name, options, limit_bytes=asked.max_bytes
             ) as chunks:
                 search.begin()
                 async for chunk in chunks:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from daemonset_job.api.names import CONTAINER_NAME
 from daemonset_job.api.objects import Container
 from daemonset_job.kube.client.errors import BadRequest, KubeError, NotFound
+from daemonset_job.kube.client.pod_logs import PodLogOptions
 from terminator.logs.attempts import ended_attempt
 from terminator.logs.context import ScannerContext
 from terminator.logs.findings_report import FindingsReport
@@ -76,14 +77,17 @@ class ShortReads:
         cursor = log.cursor if step.use_cursor and log.cursor.timestamp else None
         read = TailRead(scanned.target.matcher, log.findings, cursor, log.unfinished)
         while read.request is not None:
+            options = PodLogOptions(
+                CONTAINER_NAME,
+                step.previous,
+                since_time=cursor.since if cursor is not None else None,
+                tail_lines=read.request.lines,
+            )
             answer = await self._context.client.read_pod_log(
                 pod.namespace,
                 pod.name,
-                container=CONTAINER_NAME,
-                max_bytes=read.request.max_bytes,
-                since_time=cursor.since if cursor is not None else None,
-                tail_lines=read.request.lines,
-                previous=step.previous,
+                options,
+                limit_bytes=read.request.max_bytes,
                 timeout_seconds=SHORT_TIMEOUT_SECONDS,
             )
             self._context.metrics.log_bytes.inc(len(answer))

@@ -57,5 +57,5 @@ def give(caches: ControllerCaches | TerminatorCaches, objects: dict[str, list[Ra
         found = {}
         for raw in raws:
             metadata = raw["metadata"]
-            found[metadata.get("namespace", ""), metadata["name"]] = follower.read(raw)
+            found[metadata.get("namespace", ""), metadata["name"]] = follower.writer.read(raw)
         follower.replace(found, "5")

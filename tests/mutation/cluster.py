@@ -51,7 +51,7 @@ class Admin(KubeClient):
         try:
             return await super().create(resource, body, namespace, **how)
         except (Forbidden, Invalid) as error:
-            if resource is not PODS or how.get("subresource"):
+            if resource != PODS:
                 raise
             await self._tell_refused(body, namespace or "", error)
             return dict(body)
@@ -79,10 +79,9 @@ class Admin(KubeClient):
         return await send_json(
             self._transport,
             Request(
-                "POST",
-                JOBS.path(namespace, None, None),
                 "create",
-                "jobs",
+                JOBS,
+                namespace,
                 query={"fieldValidation": "Strict"},
                 body=json.dumps(manifest).encode(),
                 timeout_seconds=60,
@@ -94,10 +93,10 @@ class Admin(KubeClient):
         return await send_json(
             self._transport,
             Request(
-                "PATCH",
-                JOBS.path(namespace, name, None),
                 "patch",
-                "jobs",
+                JOBS,
+                namespace,
+                name,
                 query={"fieldValidation": "Strict"},
                 body=json.dumps(body).encode(),
                 content_type="application/merge-patch+json",

@@ -47,7 +47,7 @@ class Client:
             namespace,
         )
 
-    async def merge_patch(self, resource, name, body, namespace=None, *, subresource=None, **_):
+    async def merge_patch(self, resource, name, body, namespace=None, **_):
         read_at = dict(self.ledger_read_at)
         entries = self._entries_seen(name, namespace) if resource.plural == REPORTS else {}
 
@@ -59,11 +59,11 @@ class Client:
                 resource.plural,
                 name,
                 body,
-                status=subresource == "status",
+                status=resource.subresource == "status",
                 namespace=namespace,
             )
 
-        verb = f"patch {subresource}" if subresource else "patch"
+        verb = f"patch {resource.subresource}".strip()
         answer = await self._call(verb, resource.plural, name, effect, namespace)
         if resource.plural == REPORTS:
             self._entered[name] = parse_report(answer).evidence
@@ -126,15 +126,15 @@ class Client:
 
         return await self._call("list", resource.plural, name, effect)
 
-    async def page(self, resource, namespace=None, *, field_selector="", **_):
+    async def page(self, what, **_):
         """Answer a list of the events about one object of one reason, in one page."""
-        assert resource.plural == EVENTS
-        wanted = dict(part.split("=") for part in field_selector.split(","))
+        assert what.resource.plural == EVENTS
+        wanted = dict(part.split("=") for part in what.field_selector.split(","))
 
         def effect():
             items = [
                 raw
-                for raw in self._world.server.select(EVENTS, None, namespace)
+                for raw in self._world.server.select(EVENTS, None, what.namespace)
                 if raw["involvedObject"]["uid"] == wanted["involvedObject.uid"]
                 and raw["reason"] == wanted["reason"]
             ]
@@ -142,24 +142,25 @@ class Client:
 
         return await self._call("list", EVENTS, wanted["involvedObject.uid"], effect)
 
-    async def read_pod_log(
-        self, namespace, pod, *, previous=False, since_time=None, tail_lines=None, **_
-    ):
+    async def read_pod_log(self, namespace, pod, options, **_):
         world = self._world
         return await self._call(
             "log",
             "pods/log",
             pod,
             lambda: (
-                world.logs.read((namespace, pod), previous, since_time, tail_lines),
+                world.logs.read(
+                    (namespace, pod), options.previous, options.since_time, options.tail_lines
+                ),
                 True,
             ),
         )
 
-    def pod_log(self, namespace, pod, *, follow=False, since_time=None, **how):
-        if not follow:
-            return _Once(lambda: self.read_pod_log(namespace, pod, since_time=since_time, **how))
-        return _Follow(self._world, self, (namespace, pod), since_time)
+    def stream_pod_log(self, namespace, pod, options, **_):
+        return _Once(lambda: self.read_pod_log(namespace, pod, options))
+
+    def follow_pod_log(self, namespace, pod, options, **_):
+        return _Follow(self._world, self, (namespace, pod), options.since_time)
 
     # --- on the way ----------------------------------------------------------------------
 

@@ -21,8 +21,8 @@ class Feed:
         self.reflector = reflector
         self._labels = labels
         self._is_metadata_only = plural == NODES and process.name == "terminator"
-        self._parse = reflector.parse
-        reflector.parse = self._read
+        self._parse = reflector.writer.parse
+        reflector.writer.parse = self._read
         self._pending = deque()
         self._timer = None
         self._stalled_until = 0.0
@@ -91,7 +91,7 @@ class Feed:
         self._last = (kind, raw)
         meta = raw["metadata"]
         self.delivered_at[meta["namespace"], meta["name"]] = self._world.loop.moment
-        self.reflector.apply_event({"type": kind, "object": raw})
+        self.reflector.writer.apply_event({"type": kind, "object": raw})
 
     @property
     def is_behind(self):
@@ -163,7 +163,7 @@ class Feed:
         for raw in items:
             meta = raw["metadata"]
             key = (meta["namespace"], meta["name"])
-            found[key] = self.reflector.read(raw)
+            found[key] = self.reflector.writer.read(raw)
             self.delivered_at[key] = self._world.loop.moment
         self.reflector.replace(found, str(version))
 
