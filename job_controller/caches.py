@@ -54,7 +54,7 @@ def parse_cached_job(raw: Mapping[str, Any]) -> Job:
     """Return the Job in a raw object as it is kept; raises ValueError when it is none."""
     job = parse_job(raw)
     # A Job that started before there was a limit continues.
-    size = 0 if job.status.get("startTime") else spec_bytes(job)
+    size = 0 if job.status.start_time is not None else spec_bytes(job)
     return compact_oversized_job(job, size) if size > SPEC_LIMIT_BYTES else compact_job(job)
 
 

@@ -17,6 +17,7 @@ from daemonset_job.api.choices import (
     RuleAction,
     parse_choice,
 )
+from daemonset_job.api.job_status import Condition, JobStatus, parse_job_status
 from daemonset_job.api.json_text import json_hash
 from daemonset_job.api.shape import (
     BOOLEAN,
@@ -27,7 +28,6 @@ from daemonset_job.api.shape import (
     REQUIREMENTS,
     STRING,
     STRINGS,
-    TIME,
     ShapeError,
     fields,
     list_of,
@@ -86,46 +86,7 @@ _SPEC: Final = fields(
     suspend=BOOLEAN,
     results=list_of(fields(name=STRING)),
 )
-# Of a status, which is written again with all that it had, everything.
-NODE_NUMBERS: Final = fields(
-    desired=NUMBER,
-    waiting=NUMBER,
-    active=NUMBER,
-    completed=NUMBER,
-    failed=NUMBER,
-    unreachable=NUMBER,
-    completedNames=STRING,
-    failedNames=STRING,
-    unreachableNames=STRING,
-)
-_CONDITION: Final = fields(
-    type=STRING,
-    status=STRING,
-    reason=STRING,
-    message=STRING,
-    lastTransitionTime=TIME,
-    observedGeneration=NUMBER,
-)
-
-
-def _named_condition(value: Any) -> None:
-    _CONDITION(value)
-    if not value.get("type"):
-        raise ShapeError(value.get("type"), "the type of a condition")
-
-
-_STATUS: Final = fields(
-    phase=STRING,
-    observedGeneration=NUMBER,
-    startTime=TIME,
-    completionTime=TIME,
-    nodes=NODE_NUMBERS,
-    completionToken=STRING,
-    observedRetry=STRING,
-    report=STRING,
-    conditions=list_of(_named_condition),
-)
-_JOB: Final = fields(metadata=METADATA, spec=OBJECT, status=_STATUS)
+_JOB: Final = fields(metadata=METADATA, spec=OBJECT, status=OBJECT)
 # Checked after the depth of the spec.
 _JOB_SPEC: Final = fields(spec=_SPEC)
 
@@ -217,18 +178,8 @@ class JobSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
-    """One metav1.Condition of a Job."""
-
-    type: ConditionType
-    status: bool
-    reason: str = ""
-    message: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Job:
-    """A Job: identity, spec, and as the server keeps them the spec and the status.
+    """A Job: identity, spec, the spec as the server keeps it, and the status.
 
     `raw_spec` is what a record of the run can be run again from; `status` is what was last
     written, compared before a write. `excess_bytes` is the size of a spec that is too large for the
@@ -244,14 +195,14 @@ class Job:
     created_at: datetime | None = None
     is_terminating: bool = False
     annotations: Mapping[str, str] = field(default_factory=dict)
-    status: Mapping[str, Any] = field(default_factory=dict)
+    status: JobStatus = field(default_factory=JobStatus)
     raw_spec: Mapping[str, Any] = field(default_factory=dict)
     excess_bytes: int = 0
 
     @property
     def reported_desired(self) -> int | None:
         """The number of desired nodes in the status; None before it has one."""
-        return (self.status.get("nodes") or {}).get("desired")
+        return self.status.nodes.desired if self.status.nodes is not None else None
 
     @property
     def retry_request(self) -> str:
@@ -260,9 +211,7 @@ class Job:
         Removing the annotation asks for nothing: the last value stays in force. A value of more
         than `names.RETRY_LIMIT` characters is shortened to its start and a hash of the whole.
         """
-        value = (
-            self.annotations.get(names.ANNOTATION_RETRY) or self.status.get("observedRetry") or ""
-        )
+        value = self.annotations.get(names.ANNOTATION_RETRY) or self.status.observed_retry
         return names.shorten(value, names.RETRY_LIMIT)
 
     @property
@@ -272,7 +221,7 @@ class Job:
         The default of the time when the Job started is kept in its status, because its running
         tasks print that one.
         """
-        return self.spec.completion.token or self.status.get("completionToken") or ""
+        return self.spec.completion.token or self.status.completion_token
 
     @property
     def nodes_hash(self) -> str:
@@ -296,22 +245,11 @@ class Job:
 
     def condition(self, type_: ConditionType) -> Condition | None:
         """Return the condition of that type, None when it was never written."""
-        for raw in self.status.get("conditions") or ():
-            if raw.get("type") == type_:
-                return Condition(
-                    type_,
-                    raw.get("status") == "True",
-                    raw.get("reason") or "",
-                    raw.get("message") or "",
-                )
-        return None
+        return self.status.condition(type_)
 
     def is_true(self, type_: ConditionType) -> bool:
         """Return whether the condition of that type exists and is True."""
-        for raw in self.status.get("conditions") or ():
-            if raw.get("type") == type_:
-                return bool(raw.get("status") == "True")
-        return False
+        return self.status.is_true(type_)
 
 
 def parse_job(raw: Mapping[str, Any]) -> Job:
@@ -337,9 +275,17 @@ def parse_job(raw: Mapping[str, Any]) -> Job:
         created_at=parse_time(meta.get("creationTimestamp")),
         is_terminating=bool(meta.get("deletionTimestamp")),
         annotations=meta.get("annotations") or {},
-        status=raw.get("status") or {},
+        status=_parse_status(raw.get("status") or {}),
         raw_spec=raw.get("spec") or {},
     )
+
+
+def _parse_status(raw: Mapping[str, Any]) -> JobStatus:
+    try:
+        return parse_job_status(raw)
+    except ShapeError as error:
+        error.path.append("status")
+        raise
 
 
 def _is_deep(value: object) -> bool:

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from daemonset_job.api import names
-from daemonset_job.api.job import NODE_NUMBERS
+from daemonset_job.api.node_totals import TOTALS_SHAPE
 from daemonset_job.api.shape import METADATA, NUMBER, STRING, STRINGS, TIME, fields, list_of, map_of
 from daemonset_job.api.states import NodeState, parse_node_state
 from daemonset_job.api.times import parse_time
@@ -60,7 +60,7 @@ _REPORT: Final = fields(
         observedGeneration=NUMBER,
         startTime=TIME,
         completionTime=TIME,
-        nodes=NODE_NUMBERS,
+        nodes=TOTALS_SHAPE,
         durationSeconds=NUMBER,
         message=STRING,
         timeline=list_of(STRING),

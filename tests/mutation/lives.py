@@ -131,8 +131,9 @@ class Life:
         for action in plan.actions:
             match action:
                 case WriteStatus(status=status):
-                    yield from problems(part("jobs", "status"), status, "status")
-                    yield from _size("Job", {**self.job, "status": status})
+                    raw = status.to_raw()
+                    yield from problems(part("jobs", "status"), raw, "status")
+                    yield from _size("Job", {**self.job, "status": raw})
                 case CreateReport(body=body):
                     yield from problems(part("jobreports", "spec"), body["spec"], "report.spec")
                     yield from _size("JobReport", body)
@@ -157,7 +158,7 @@ class Life:
                     self.refusal = _REFUSAL
                     return
                 case WriteStatus(status=status):
-                    self.job["status"] = json.loads(json.dumps(status))
+                    self.job["status"] = status.to_raw()
                 case CreateReport(body=body):
                     meta = {**body["metadata"], "uid": self._uid("report"), "resourceVersion": "1"}
                     self.reports.append({**json.loads(json.dumps(body)), "metadata": meta})

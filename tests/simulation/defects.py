@@ -136,9 +136,9 @@ def believes_api_clocks():
     real = verdict.deadline
 
     def deadline(job, now):
-        if job.created_at is None or "startTime" not in job.status:
+        if job.created_at is None or job.status.start_time is None:
             return real(job, now)
-        status = {**job.status, "startTime": format_time(job.created_at)}
+        status = replace(job.status, start_time=job.created_at)
         return real(replace(job, status=status), now)
 
     with patch.object(verdict, "deadline", deadline):
@@ -182,7 +182,7 @@ def leaves_what_runs():
     async def run(queue, reconcile, **more):
         loop = asyncio.get_running_loop()
         started = loop.time()
-        old = {job.uid for job in caches[-1].jobs() if "startTime" in job.status}
+        old = {job.uid for job in caches[-1].jobs() if job.status.start_time is not None}
 
         async def one(key):
             # What a restart looks at by itself is due within the time that changes are gathered.

@@ -136,7 +136,7 @@ def always_moves():
 
     def restless(job, changes, now):
         found = real(job, changes, now)
-        return [{**c, "lastTransitionTime": status.format_time(now)} for c in found]
+        return tuple(replace(c, last_transition_time=status.whole_seconds(now)) for c in found)
 
     with patch.object(status, "set_conditions", restless):
         yield
@@ -374,7 +374,7 @@ def forgets_generations():
 
     def next_status(job, *rest, **words):
         found = real(job, *rest, **words)
-        return {**found, "observedGeneration": job.status.get("observedGeneration", 1)}
+        return replace(found, observed_generation=job.status.observed_generation or 1)
 
     with patch.object(decision, "next_status", next_status):
         yield

@@ -246,7 +246,7 @@ def test_what_runs_is_guarded_and_where_is_not():
 def test_the_status_has_what_the_controller_writes():
     status = pytest.importorskip("job_controller.core.render.job_status")
     job = parse_job({"metadata": {"name": "a", "uid": "b"}, "spec": {"image": "c"}})
-    written = status.first_status(job, datetime(2025, 1, 1, tzinfo=UTC))
+    written = status.first_status(job, datetime(2025, 1, 1, tzinfo=UTC)).to_raw()
     known = schema("jobs")["properties"]["status"]["properties"]
     assert set(written) <= set(known)
     condition = known["conditions"]["items"]

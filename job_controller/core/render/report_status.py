@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from daemonset_job.api.job import Job
+from daemonset_job.api.job_status import JobStatus
 from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.report import NODES_PER_SHARD, JobReport, NodeRecord, new_report
 from daemonset_job.api.report_summary import FINAL_REPORT_PHASES
@@ -54,7 +55,7 @@ def missing_shards(snapshot: Snapshot, counts: NodeCounts) -> list[int]:
 
 
 def next_report_statuses(
-    snapshot: Snapshot, counts: NodeCounts, job_status: Mapping[str, Any]
+    snapshot: Snapshot, counts: NodeCounts, job_status: JobStatus
 ) -> list[tuple[JobReport, dict[str, Any]]]:
     """Return each shard with the status it should have, in the order in which to write them.
 
@@ -62,7 +63,7 @@ def next_report_statuses(
     """
     reports = sorted(snapshot.reports, key=lambda report: report.shard)
     records = _next_records(snapshot, counts)
-    if job_status.get("phase") not in FINAL_PHASES:
+    if job_status.phase not in FINAL_PHASES:
         records = {name: record for name, record in records.items() if _is_informative(record)}
     shares = _assign_to_shards(reports, records)
     return [
@@ -146,26 +147,28 @@ def _assign_to_shards(
     return shares
 
 
-def _summary(job_status: Mapping[str, Any], records: Mapping[str, NodeRecord]) -> dict[str, Any]:
+def _summary(job_status: JobStatus, records: Mapping[str, NodeRecord]) -> dict[str, Any]:
     taken = ("phase", "observedGeneration", "startTime", "completionTime", "nodes")
-    summary = {key: job_status[key] for key in taken if key in job_status}
-    began = parse_time(job_status.get("startTime"))
-    ended = parse_time(job_status.get("completionTime"))
+    raw = job_status.to_raw()
+    summary = {key: raw[key] for key in taken if key in raw}
+    began, ended = job_status.start_time, job_status.completion_time
     if began is not None and ended is not None:
         summary["durationSeconds"] = max(int((ended - began).total_seconds()), 0)
     if message := _message(job_status):
         summary["message"] = message
-    if timeline := build_timeline(summary, records, job_status.get("conditions") or ()):
+    if timeline := build_timeline(summary, records, job_status.conditions):
         summary["timeline"] = timeline
     return summary
 
 
-def _message(job_status: Mapping[str, Any]) -> str:
-    by_type = {raw["type"]: raw for raw in job_status.get("conditions") or ()}
+def _message(status: JobStatus) -> str:
+    """Return the message of the newest state: the end of the run, else its progress."""
     for type_ in (ConditionType.FAILED, ConditionType.COMPLETE):
-        if by_type.get(type_, {}).get("status") == "True":
-            return str(by_type[type_].get("message") or "")
-    return str(by_type.get(ConditionType.PROGRESSING, {}).get("message") or "")
+        found = status.condition(type_)
+        if found is not None and found.status:
+            return found.message
+    progressing = status.condition(ConditionType.PROGRESSING)
+    return progressing.message if progressing is not None else ""
 
 
 def closed_status(report: JobReport) -> dict[str, Any] | None:

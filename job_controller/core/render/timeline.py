@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from daemonset_job.api.job_status import Condition
 from daemonset_job.api.report import NodeRecord
 from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import format_time, parse_time
@@ -35,7 +36,7 @@ class _Line:
 def build_timeline(
     summary: Mapping[str, Any],
     records: Mapping[str, NodeRecord],
-    conditions: Iterable[Mapping[str, Any]] = (),
+    conditions: Iterable[Condition] = (),
 ) -> list[str]:
     """Return the timeline of a run, a sentence each: "+8s node-7 failed: exit 2 after 4 attempts".
 
@@ -121,12 +122,12 @@ def _problem_lines(records: Mapping[str, NodeRecord]) -> list[_Line]:
     return lines
 
 
-def _alteration_lines(conditions: Iterable[Mapping[str, Any]]) -> list[_Line]:
+def _alteration_lines(conditions: Iterable[Condition]) -> list[_Line]:
     """Return that another client changed the DaemonSet; the time is that of the first change."""
     return [
-        _Line(parse_time(raw.get("lastTransitionTime")), str(raw.get("message") or ""))
-        for raw in conditions
-        if raw.get("type") == ConditionType.ALTERED
+        _Line(condition.last_transition_time, condition.message)
+        for condition in conditions
+        if condition.type == ConditionType.ALTERED
     ]
 
 

@@ -13,7 +13,6 @@ from datetime import datetime
 from daemonset_job.api.objects import Pod
 from daemonset_job.api.report import NodeRecord
 from daemonset_job.api.states import NodeState
-from daemonset_job.api.times import parse_time
 from job_controller.core.state.absence import (
     assess_absent,
     find_absence,
@@ -161,7 +160,7 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
         snapshot.settings.timeouts,
         now,
         snapshot.seen,
-        parse_time(job.status.get("completionTime")),
+        job.status.completion_time,
     )
     ledger, records = merge_evidence(snapshot), merge_records(snapshot)
     nodes: dict[str, DesiredNode] = {}

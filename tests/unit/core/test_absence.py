@@ -74,7 +74,7 @@ def run(cluster, seen=timedelta(minutes=2)):
             cluster.job = replace(cluster.job, status=action.status)
         if isinstance(action, WriteReportStatus):
             cluster.report_status = action.status
-    return cluster.job.status, (cluster.report_status or {}).get("nodeStates", {})
+    return cluster.job.status.to_raw(), (cluster.report_status or {}).get("nodeStates", {})
 
 
 def conditions(status):

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from daemonset_job.api import names
 from daemonset_job.api.job import Job, JobSpec, nodes_hash
+from daemonset_job.api.job_status import parse_job_status
 from daemonset_job.api.objects import Container, DaemonSet, Node, Pod
 from daemonset_job.api.report import Evidence, JobReport
 
@@ -25,7 +26,9 @@ def make_job(*conditions, spec=None, status=None, **changes) -> Job:
         resource_version="1",
         generation=2,
         spec=JobSpec(image="x", **(spec or {})),
-        status={"observedGeneration": 2, "conditions": list(conditions), **(status or {})},
+        status=parse_job_status(
+            {"observedGeneration": 2, "conditions": list(conditions), **(status or {})}
+        ),
     )
     return replace(job, **changes)
 
