@@ -12,9 +12,9 @@ from datetime import timedelta
 from loguru import logger
 
 from daemonset_job.api.choices import CompletionMode
+from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Completion, Job
 from daemonset_job.api.objects import DaemonSet, Pod
-from daemonset_job.api.report import Evidence, parse_record
 from daemonset_job.informers.full_reports import INCOMPLETE_RETRY_SECONDS
 from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
 from daemonset_job.kube.client.client import KubeClient
@@ -224,8 +224,8 @@ class Reconciler:
         if evidence.is_completed or evidence.failed_at:
             return False
         is_failed = any(
-            (raw := (report.status.get("nodeStates") or {}).get(pod.node_name)) is not None
-            and is_failure(parse_record(raw), evidence.node_uid, job.retry_request)
+            (record := report.records.get(pod.node_name)) is not None
+            and is_failure(record, evidence.node_uid, job.retry_request)
             for report in self._caches.reports_of(job)
         )
         if not is_failed:

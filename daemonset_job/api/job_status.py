@@ -113,12 +113,12 @@ class JobStatus:
             "phase": str(self.phase or ""),
             "observedGeneration": self.observed_generation,
             "startTime": format_time(self.start_time) if self.start_time else "",
-            "completionTime": format_time(self.completion_time) if self.completion_time else "",
             "report": self.report,
-            "nodes": self.nodes.to_raw() if self.nodes is not None else None,
             "completionToken": self.completion_token,
-            "observedRetry": self.observed_retry,
             "conditions": [condition.to_raw() for condition in self.conditions],
+            "nodes": self.nodes.to_raw() if self.nodes is not None else None,
+            "observedRetry": self.observed_retry,
+            "completionTime": format_time(self.completion_time) if self.completion_time else "",
         }
         return {key: value for key, value in raw.items() if value}
 

@@ -11,10 +11,8 @@ from daemonset_job.api import names
 from daemonset_job.api.choices import CompletionMode, PodPolicy
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import JobStatus
-from daemonset_job.api.node_totals import parse_totals
 from daemonset_job.api.reasons import EventReason, SuspendedReason
 from daemonset_job.api.states import ConditionType, NodeState, Phase
-from daemonset_job.api.times import parse_whole_seconds
 from job_controller.core.desired.daemon_set import build_daemon_set, is_up_to_date
 from job_controller.core.desired.limits import has_too_many_terms
 from job_controller.core.plan import (
@@ -143,10 +141,9 @@ def _ended_at(snapshot: Snapshot, run: RunState) -> datetime | None:
     if first is None or not run.has_ended:
         return None
     phase = Phase.SUCCEEDED if run.state == RunOutcome.SUCCEEDED else Phase.FAILED
-    summary = first.status
-    if (summary.get("phase"), summary.get("observedGeneration")) != (phase, job.generation):
+    if (first.status.phase, first.status.observed_generation) != (phase, job.generation):
         return None
-    ended, reopened = parse_whole_seconds(summary.get("completionTime")), _reopened_at(job)
+    ended, reopened = first.status.completion_time, _reopened_at(job)
     if ended is None or (reopened is not None and ended <= reopened):
         return None
     return ended
@@ -177,14 +174,14 @@ def _record_actions(
     """
     job = snapshot.job
     first = snapshot.first_report
-    report_is_final = first is not None and first.status.get("phase") == status.phase
+    report_is_final = first is not None and first.status.phase == status.phase
     ended = run.has_ended and job.status.phase == status.phase and report_is_final
     if ended and not counts.is_exact:
         seen = replace(job.status, observed_generation=job.generation)
         return [] if seen == job.status else [WriteStatus(seen)]
     if run.state == RunOutcome.SUCCEEDED and report_is_final and not counts.is_exact:
         # The report is final; only the Job's status has to follow.
-        recorded = parse_totals(first.status.get("nodes")) if first is not None else None
+        recorded = first.status.nodes if first is not None else None
         return [WriteStatus(replace(status, nodes=recorded or status.nodes))]
     actions: list[Action] = [
         WriteReportStatus(report.name, report.uid, body)

@@ -10,14 +10,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from daemonset_job.api.evidence import Evidence
+from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.objects import Pod
-from daemonset_job.api.report import (
-    NODES_PER_SHARD,
-    Evidence,
-    JobReport,
-    NodeRecord,
-    metadata_without_managed_fields,
-)
+from daemonset_job.api.report import NODES_PER_SHARD, JobReport, metadata_without_managed_fields
 from daemonset_job.api.times import format_time
 from terminator.logs.tail_read import Findings, bounded_results, readable_lines
 
@@ -136,10 +132,7 @@ def assign_to_shards(
     home = {node: by_name[name] for node, name in (unconfirmed or {}).items() if name in by_name}
     home |= {node: report for report in reversed(ordered) for node in report.evidence}
     on_record = {
-        node: report
-        for report in reversed(ordered)
-        for node in report.status.get("nodeStates") or ()
-        if node in pending
+        node: report for report in reversed(ordered) for node in report.records if node in pending
     }
     room = {
         report.name: limit

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from loguru import logger
 
+from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
 from daemonset_job.api.report import (
     NODES_PER_SHARD,
-    Evidence,
     JobReport,
     find_evidence,
     merge_evidence,
@@ -293,8 +293,7 @@ class Ledger:
         took = loop.time() - started
         # The controller's half counts too: it has all nodes on record before they complete.
         nodes = sum(
-            max(len(report.evidence), len(report.status.get("nodeStates") or ()))
-            for report in self._shards(buffer)
+            max(len(report.evidence), len(report.records)) for report in self._shards(buffer)
         )
         buffer.pacer.record(took, nodes, loop.time())
         for result in results:

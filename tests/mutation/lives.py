@@ -138,9 +138,10 @@ class Life:
                     yield from problems(part("jobreports", "spec"), body["spec"], "report.spec")
                     yield from _size("JobReport", body)
                 case WriteReportStatus(name=name, status=status):
-                    yield from problems(part("jobreports", "status"), status, "report.status")
+                    raw = status.to_raw()
+                    yield from problems(part("jobreports", "status"), raw, "report.status")
                     stored = next(r for r in self.reports if r["metadata"]["name"] == name)
-                    yield from _size("JobReport", {**stored, "status": status})
+                    yield from _size("JobReport", {**stored, "status": raw})
                 case ApplyDaemonSet(body=body) | DryRunDaemonSet(body=body):
                     yield from _size("DaemonSet", body)
                     json.dumps(body)
@@ -164,7 +165,7 @@ class Life:
                     self.reports.append({**json.loads(json.dumps(body)), "metadata": meta})
                 case WriteReportStatus(name=name, status=status):
                     stored = next(r for r in self.reports if r["metadata"]["name"] == name)
-                    stored["status"] = json.loads(json.dumps(status))
+                    stored["status"] = status.to_raw()
                 case ApplyDaemonSet(body=body):
                     self._apply(body)
                 case DeleteDaemonSet():

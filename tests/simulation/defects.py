@@ -36,7 +36,6 @@ from unittest.mock import patch
 from daemonset_job.api import job as jobs
 from daemonset_job.api import objects
 from daemonset_job.api.report import NODES_PER_SHARD
-from daemonset_job.api.times import format_time
 from daemonset_job.kube.client.errors import TooLarge
 from daemonset_job.runtime.expectations import VersionExpectations
 from job_controller import main, reconciler
@@ -124,7 +123,7 @@ def believes_node_clocks():
     def active_since(context, record, pod):
         found = real(context, record, pod)
         is_new = found != record.active_since and pod.started_at is not None
-        return format_time(pod.started_at) if is_new else found
+        return pod.started_at if is_new else found
 
     with patch.object(observed, "_active_since", active_since):
         yield

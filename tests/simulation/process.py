@@ -176,7 +176,7 @@ def virtual(world, decide):
         plan = decide(snapshot, now)
         for action in plan.actions:
             if isinstance(action, WriteStatus | WriteReportStatus):
-                end = snapshot.job.uid, _raw(action.status).get("completionTime")
+                end = snapshot.job.uid, action.status.to_raw().get("completionTime")
                 world.ended_at.setdefault(end, world.loop.moment)
             if isinstance(action, WriteStatus) and action.status.phase == "Succeeded":
                 controller = world.processes["controller"]
@@ -193,7 +193,3 @@ def virtual(world, decide):
         patch.object(reconciler, "decide", deciding),
     ):
         yield
-
-
-def _raw(status):
-    return status if isinstance(status, dict) else status.to_raw()

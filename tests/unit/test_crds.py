@@ -15,6 +15,7 @@ import yaml
 
 from crds.generate import _render, _split
 from daemonset_job.api import names
+from daemonset_job.api.evidence import Evidence, parse_evidence
 from daemonset_job.api.job import (
     Completion,
     FailurePolicy,
@@ -24,7 +25,8 @@ from daemonset_job.api.job import (
     parse_job,
     parse_spec,
 )
-from daemonset_job.api.report import Evidence, new_report, parse_evidence, parse_report
+from daemonset_job.api.report import new_report, parse_report
+from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import NodeState, Phase
 
 CRDS = Path(__file__).resolve().parents[2] / "crds"
@@ -277,7 +279,7 @@ def test_every_field_of_a_report_that_programs_need_is_read():
     read = parse_report(raw)
     assert (read.job_name, read.job_uid, read.shard) == ("b", "c", 2)
     assert read.evidence == {"n": Evidence("d")}
-    assert read.status == {"phase": "Running"}
+    assert read.status == ReportStatus(phase="Running")
     assert set(REPORT["spec"]["properties"]) - FOR_PEOPLE == {"job", "shard"}
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
 from daemonset_job.api.affinity import NodeAffinity
+from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
 from daemonset_job.api.objects import DaemonSet, Pod
-from daemonset_job.api.report import Evidence
 from job_controller.core.desired.daemon_set import build_pod_template, has_same_placement
 from job_controller.core.desired.limits import has_too_many_terms
 from job_controller.core.state.absence import Absence

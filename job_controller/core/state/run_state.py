@@ -88,17 +88,17 @@ def _by_report(snapshot: Snapshot) -> RunState | None:
     count: the Job was changed in between.
     """
     first = snapshot.first_report
-    if first is None or first.status.get("phase") != Phase.SUCCEEDED:
+    if first is None or first.status.phase != Phase.SUCCEEDED:
         return None
-    if first.status.get("observedGeneration", snapshot.job.generation) != snapshot.job.generation:
+    if first.status.observed_generation not in {None, snapshot.job.generation}:
         return None
-    failed = (first.status.get("nodes") or {}).get("failed")
+    has_failures = first.status.nodes is not None and first.status.nodes.failed > 0
     reason = (
         CompleteReason.COMPLETED_WITHIN_FAILURE_LIMIT
-        if failed
+        if has_failures
         else CompleteReason.ALL_NODES_COMPLETED
     )
-    return RunState(RunOutcome.SUCCEEDED, reason, str(first.status.get("message") or ""))
+    return RunState(RunOutcome.SUCCEEDED, reason, first.status.message)
 
 
 def _by_nodes(job: Job, counts: NodeCounts) -> RunState | None:

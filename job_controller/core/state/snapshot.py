@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from daemonset_job.api import report
+from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
+from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.objects import DaemonSet, Node, Pod
-from daemonset_job.api.report import Evidence, JobReport, NodeRecord
+from daemonset_job.api.report import JobReport
 from job_controller.core.settings import Settings
 from job_controller.core.state.first_seen import Sightings
 

@@ -6,8 +6,9 @@ from datetime import timedelta
 import pytest
 
 from daemonset_job.api import names
+from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import FailurePolicy, NodeSelection
-from daemonset_job.api.report import Evidence, NodeRecord
+from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.taints import Taint
 from job_controller.core.decide import decide
 from job_controller.core.plan import WriteReportStatus, WriteStatus
@@ -73,7 +74,7 @@ def run(cluster, seen=timedelta(minutes=2)):
         if isinstance(action, WriteStatus):
             cluster.job = replace(cluster.job, status=action.status)
         if isinstance(action, WriteReportStatus):
-            cluster.report_status = action.status
+            cluster.report_status = action.status.to_raw()
     return cluster.job.status.to_raw(), (cluster.report_status or {}).get("nodeStates", {})
 
 

@@ -190,7 +190,7 @@ def test_a_settled_run_has_nothing_to_write():
     first = decide(cluster.snapshot(), NOW)
     cluster.job = replace(cluster.job, status=written_status(first))
     cluster.report_status = next(
-        a.status for a in first.actions if isinstance(a, WriteReportStatus)
+        a.status.to_raw() for a in first.actions if isinstance(a, WriteReportStatus)
     )
 
     again = decide(cluster.snapshot(), NOW.replace(hour=23))
@@ -225,7 +225,7 @@ def test_complete_is_written_after_the_report_with_an_event():
     plan = decide(cluster.snapshot(), NOW)
 
     assert kinds(plan) == ["WriteReportStatus", "WriteStatus"]
-    report = plan.actions[0].status
+    report = plan.actions[0].status.to_raw()
     assert report["phase"] == "Succeeded"
     assert report["message"] == "2 of 2 nodes completed"
     assert condition(plan, "Complete")["status"] == "True"
@@ -240,7 +240,7 @@ def test_the_end_of_a_run_is_recorded_by_one_clock_and_once(at):
     plan = decide(cluster.snapshot(), NOW)
     assert status_of(plan)["completionTime"] == "2026-01-02T03:04:05Z"
     # The process died between the two writes; the next one says what the report says.
-    cluster.report_status = plan.actions[0].status
+    cluster.report_status = plan.actions[0].status.to_raw()
     later = decide(cluster.snapshot(), NOW + timedelta(seconds=9))
     assert status_of(later)["completionTime"] == "2026-01-02T03:04:05Z"
 
@@ -316,7 +316,7 @@ def test_what_the_report_says_of_a_success_is_not_taken_back():
     cluster = make_cluster("a", gated=True, evidence={"a": done("a")})
     first = decide(cluster.snapshot(), NOW)
     cluster.report_status = next(
-        a.status for a in first.actions if isinstance(a, WriteReportStatus)
+        a.status.to_raw() for a in first.actions if isinstance(a, WriteReportStatus)
     )
     cluster.observed = False
 
@@ -331,7 +331,7 @@ def test_what_is_being_removed_says_nothing_of_a_run_that_is_over():
     cluster = make_cluster("a", gated=True, evidence={"a": done("a")})
     first = decide(cluster.snapshot(), NOW)
     cluster.report_status = next(
-        a.status for a in first.actions if isinstance(a, WriteReportStatus)
+        a.status.to_raw() for a in first.actions if isinstance(a, WriteReportStatus)
     )
     cluster.job = replace(cluster.job, status=written_status(first))
     cluster.has_daemon_set = False

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from daemonset_job.api.job_status import parse_job_status
+from daemonset_job.api.report_status import ReportStatus
 from job_controller.core.plan import (
     ApplyDaemonSet,
     DeletePods,
@@ -37,7 +38,7 @@ NEW = {
     ],
 }
 BEFORE, AFTER = parse_job_status(OLD), WriteStatus(parse_job_status(NEW))
-REPORT = WriteReportStatus("report", "uid", {"nodeStates": {}})
+REPORT = WriteReportStatus("report", "uid", ReportStatus())
 
 
 @pytest.mark.parametrize(

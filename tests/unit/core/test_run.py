@@ -8,8 +8,9 @@ import pytest
 from daemonset_job.api import names
 from daemonset_job.api.job import FailurePolicy, NodeSelection
 from daemonset_job.api.job_status import parse_job_status
+from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.objects import Container
-from daemonset_job.api.report import NodeRecord
+from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import ConditionType
 from daemonset_job.api.taints import Taint
 from daemonset_job.api.times import format_time
@@ -70,7 +71,7 @@ def run(cluster, now=NOW, seen=timedelta(minutes=1)):
         if isinstance(action, WriteStatus):
             cluster.job = replace(cluster.job, status=action.status)
         if isinstance(action, WriteReportStatus):
-            cluster.report_status = action.status
+            cluster.report_status = action.status.to_raw()
     return plan
 
 
@@ -600,7 +601,7 @@ def test_records_go_to_the_shard_of_the_evidence_or_one_with_room():
     first = cluster.report()
     second = replace(first, name="second", shard=1, evidence={"b": done("b")})
     plan = decide(cluster.snapshot(reports=(second, replace(first))), NOW)
-    by_name = {a.name: a.status for a in acts(plan, WriteReportStatus)}
+    by_name = {a.name: a.status.to_raw() for a in acts(plan, WriteReportStatus)}
     assert set(by_name["second"]["nodeStates"]) == {"b"}
     assert set(by_name[first.name]["nodeStates"]) == {"a"}
     assert "phase" not in by_name["second"]
@@ -624,13 +625,13 @@ def test_evidence_of_nodes_that_left_needs_room_as_well():
 def test_no_shard_takes_more_records_than_its_share(monkeypatch):
     monkeypatch.setattr("job_controller.core.render.report_status.NODES_PER_SHARD", 2)
     cluster = make_cluster("a", "b", "c", "d", gated=True)
-    active = NodeRecord(uid="u", state="Active").to_raw()
-    first = replace(cluster.report(), status={"nodeStates": {"a": active, "b": active}})
+    active = NodeRecord(uid="u", state="Active")
+    first = replace(cluster.report(), status=ReportStatus(node_states={"a": active, "b": active}))
     # The evidence of c stands where there is no room for its record.
     first = replace(first, evidence={"c": done("c"), "d": done("d")})
     second = replace(cluster.report(), name="second", shard=1)
     plan = decide(cluster.snapshot(reports=(first, second)), NOW)
-    by_name = {a.name: set(a.status["nodeStates"]) for a in acts(plan, WriteReportStatus)}
+    by_name = {a.name: set(a.status.node_states) for a in acts(plan, WriteReportStatus)}
     assert by_name == {first.name: {"a", "b"}, "second": {"c", "d"}}
 
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from daemonset_job.api import names
+from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job, JobSpec, nodes_hash
 from daemonset_job.api.job_status import parse_job_status
 from daemonset_job.api.objects import Container, DaemonSet, Node, Pod
-from daemonset_job.api.report import Evidence, JobReport
+from daemonset_job.api.report import JobReport
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 STAMP = "2026-01-02T03:04:05.000000001Z"
