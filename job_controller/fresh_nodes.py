@@ -24,8 +24,8 @@ from daemonset_job.runtime.clock import Clock
 # FRESH_SECONDS is not read again, and at most AT_ONCE requests run at a time.
 FRESH_SECONDS = 1.0
 AT_ONCE = 32
-# The delay before a failed read is tried again. All else of the Job goes on meanwhile, so
-# none of them may take long, either.
+# The delay before a failed read is repeated. The other actions for the Job do not wait for that,
+# but they do wait for a read, which is why a read has a timeout.
 RETRY_SECONDS = 5.0
 TIMEOUT_SECONDS = 5.0
 
@@ -84,7 +84,7 @@ class FreshNodeReader:
                 return last
             asked_at = self._clock.monotonic()
             if has_failed.is_set():
-                # All of them in turn might take long. The next pass begins with these.
+                # One failed read after the other would take long. The next reconcile reads these.
                 return NodeRead(known, known, asked_at, retry_at=asked_at + FRESH_SECONDS)
             try:
                 found = await self._client.find(NODES, known.name, timeout_seconds=TIMEOUT_SECONDS)

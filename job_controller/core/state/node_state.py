@@ -116,14 +116,14 @@ def _assess_failed(context: RunContext, record: NodeRecord, inputs: NodeInputs) 
     if not unwanted:
         return NodeAssessment(record)
     evidence = inputs.evidence
-    told = evidence is not None and evidence.pod_uid == inputs.pod.uid
+    is_recorded = evidence is not None and evidence.pod_uid == inputs.pod.uid
     decidable_at = context.first_seen(node_failed(inputs.node)) + LAST_LINES_GRACE
     if context.ended_at is not None:
         # On record, so that a restart of the controller does not begin the time again. A node that
         # failed after the end has its own time.
         failed_at = record.finished_at or context.ended_at
         decidable_at = min(decidable_at, max(context.ended_at, failed_at) + LAST_LINES_GRACE)
-    if told or context.now >= decidable_at:
+    if is_recorded or context.now >= decidable_at:
         return NodeAssessment(record, delete_pod=True)
     return NodeAssessment(record, wake_at=decidable_at)
 

@@ -66,7 +66,7 @@ class Snapshot:
 
     @property
     def owned_daemon_set(self) -> DaemonSet | None:
-        """The Job's own DaemonSet, None if it is missing, terminating or somebody else's."""
+        """The Job's own DaemonSet, None if it is missing, terminating or of another owner."""
         found = self.daemon_set
         if found is None or found.owner_uid != self.job.uid or found.is_terminating:
             return None
