@@ -18,14 +18,10 @@ from daemonset_job.api.compact import (
     expand_daemon_set,
     expand_job,
 )
+from daemonset_job.api.daemon_set import DaemonSet, parse_daemon_set
 from daemonset_job.api.job import Job, parse_job
-from daemonset_job.api.objects import (
-    DaemonSet,
-    Node,
-    Pod,
-    parse_daemon_set,
-    parse_pod,
-)
+from daemonset_job.api.node import Node
+from daemonset_job.api.pod import Pod, parse_pod
 from daemonset_job.api.report import JobReport
 from daemonset_job.informers.full_reports import RUN_INDEX, FullReports, parse_cached_report
 from daemonset_job.informers.informers import SharedInformers

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from loguru import logger
 
-from daemonset_job.api.objects import Node, parse_node
+from daemonset_job.api.node import Node, parse_node
 from daemonset_job.kube.cache.resource_version import is_newer
 from daemonset_job.kube.client.answers import MALFORMED_ANSWER
 from daemonset_job.kube.client.client import KubeClient

@@ -17,8 +17,8 @@ from loguru import logger
 
 from daemonset_job.api import names
 from daemonset_job.api.job import Job
+from daemonset_job.api.node import Node
 from daemonset_job.api.node_record import NodeRecord
-from daemonset_job.api.objects import Node
 from daemonset_job.api.states import NodeState
 from daemonset_job.informers.full_reports import INCOMPLETE_RETRY_SECONDS
 from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from daemonset_job.api.affinity import REQUIRED, NodeAffinity
+from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job import Job
-from daemonset_job.api.objects import DaemonSet, Node
+from daemonset_job.api.node import Node
 
 
 class NodeMatcher:

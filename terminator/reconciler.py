@@ -12,9 +12,11 @@ from datetime import timedelta
 from loguru import logger
 
 from daemonset_job.api.choices import CompletionMode
+from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.evidence import Evidence
-from daemonset_job.api.job import Completion, Job
-from daemonset_job.api.objects import DaemonSet, Pod
+from daemonset_job.api.job import Job
+from daemonset_job.api.job_spec import Completion
+from daemonset_job.api.pod import Pod
 from daemonset_job.informers.full_reports import INCOMPLETE_RETRY_SECONDS
 from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
 from daemonset_job.kube.client.client import KubeClient

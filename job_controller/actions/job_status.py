@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from daemonset_job.api.job import Job, parse_spec
+from daemonset_job.api.job import Job
+from daemonset_job.api.job_spec import parse_spec
 from daemonset_job.api.job_status import JobStatus, parse_job_status
 from daemonset_job.kube.client.errors import NotFound
 from daemonset_job.kube.client.resource import JOBS

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 from daemonset_job.api.job_status import JobStatus
 from daemonset_job.api.node_totals import NodeTotals
-from daemonset_job.api.objects import Pod
+from daemonset_job.api.pod import Pod
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import FINAL_PHASES, ConditionType
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.node_record import NodeRecord
-from daemonset_job.api.objects import Pod
+from daemonset_job.api.pod import Pod
 from daemonset_job.api.report import NODES_PER_SHARD, JobReport, metadata_without_managed_fields
 from daemonset_job.api.times import format_time
 from terminator.logs.tail_read import Findings, bounded_results, readable_lines

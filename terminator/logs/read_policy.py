@@ -20,7 +20,7 @@ import math
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from daemonset_job.api.objects import Container
+from daemonset_job.api.container import Container
 from daemonset_job.runtime.backoff import exponential_seconds
 from terminator.logs.instance_log import InstanceLog
 from terminator.logs.log_parser import Cursor, Line, Span

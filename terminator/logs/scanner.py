@@ -12,8 +12,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from daemonset_job.api.container import Container
 from daemonset_job.api.names import CONTAINER_NAME
-from daemonset_job.api.objects import Container
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import BadRequest, KubeError, NotFound
 from daemonset_job.runtime.clock import Clock

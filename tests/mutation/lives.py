@@ -14,8 +14,10 @@ from random import Random
 from typing import Any
 
 from daemonset_job.api import names
+from daemonset_job.api.daemon_set import parse_daemon_set
 from daemonset_job.api.job import parse_job
-from daemonset_job.api.objects import parse_daemon_set, parse_node, parse_pod
+from daemonset_job.api.node import parse_node
+from daemonset_job.api.pod import parse_pod
 from daemonset_job.api.report import parse_report
 from job_controller.core.decide import decide
 from job_controller.core.plan import (

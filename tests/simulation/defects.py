@@ -33,8 +33,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
+from daemonset_job.api import daemon_set, node, pod
 from daemonset_job.api import job as jobs
-from daemonset_job.api import objects
 from daemonset_job.api.report import NODES_PER_SHARD
 from daemonset_job.kube.client.errors import TooLarge
 from daemonset_job.runtime.expectations import VersionExpectations
@@ -61,17 +61,17 @@ from tests.simulation.schedule import (
 
 
 @contextmanager
-def _parsed(name, adapt):
-    """Read objects of a class of `objects` with other values for some of their fields."""
-    real = getattr(objects, name)
-    with patch.object(objects, name, lambda **fields: real(**{**fields, **adapt(fields)})):
+def _parsed(module, name, adapt):
+    """Read objects of that class with other values for some of their fields."""
+    real = getattr(module, name)
+    with patch.object(module, name, lambda **fields: real(**{**fields, **adapt(fields)})):
         yield
 
 
 @contextmanager
 def knows_no_taints():
     """Taints of nodes are not read."""
-    with patch.object(objects, "parse_taints", lambda _: ()):
+    with patch.object(node, "parse_taints", lambda _: ()):
         yield
 
 
@@ -91,7 +91,7 @@ def minds_cordons():
 @contextmanager
 def ignores_misscheduled():
     """Nodes that keep a pod which they should not have are not counted."""
-    with _parsed("DaemonSet", lambda _: {"misscheduled": 0}):
+    with _parsed(daemon_set, "DaemonSet", lambda _: {"misscheduled": 0}):
         yield
 
 
@@ -111,7 +111,7 @@ def believes_any_success():
 @contextmanager
 def blames_evictions():
     """A task whose pod was ended for the sake of the node is judged by its exit code."""
-    with patch.object(objects.Pod, "is_disrupted", property(lambda _: False)):
+    with patch.object(pod.Pod, "is_disrupted", property(lambda _: False)):
         yield
 
 

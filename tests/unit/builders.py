@@ -4,9 +4,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from daemonset_job.api import names
+from daemonset_job.api.container import Container
+from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.evidence import Evidence
-from daemonset_job.api.job import Job, JobSpec
-from daemonset_job.api.objects import Container, DaemonSet, Node, Pod
+from daemonset_job.api.job import Job
+from daemonset_job.api.job_spec import JobSpec
+from daemonset_job.api.node import Node
+from daemonset_job.api.pod import Pod
 from daemonset_job.api.report import JobReport
 from daemonset_job.api.report_status import parse_report_status
 from job_controller.core.desired.daemon_set import build_daemon_set

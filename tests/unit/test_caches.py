@@ -8,7 +8,7 @@ import pytest
 
 from daemonset_job.api.affinity import REQUIRED
 from daemonset_job.api.job import Job
-from daemonset_job.api.objects import parse_node
+from daemonset_job.api.node import parse_node
 from daemonset_job.api.report_status import ReportStatus, parse_report_status
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.unreadable import Unreadable

@@ -16,13 +16,13 @@ import yaml
 from crds.generate import _render, _split
 from daemonset_job.api import names
 from daemonset_job.api.evidence import Evidence, parse_evidence
-from daemonset_job.api.job import (
+from daemonset_job.api.job import parse_job
+from daemonset_job.api.job_spec import (
     Completion,
     FailurePolicy,
     FailureRule,
     JobSpec,
     NodeSelection,
-    parse_job,
     parse_spec,
 )
 from daemonset_job.api.report import new_report, parse_report

@@ -9,9 +9,9 @@ from typing import Any, Final
 from daemonset_job.api import names
 from daemonset_job.api.affinity import REQUIRED
 from daemonset_job.api.choices import CompletionMode, RuleAction
+from daemonset_job.api.daemon_set import DaemonSet, pod_spec_of
 from daemonset_job.api.job import Job
 from daemonset_job.api.json_text import json_hash
-from daemonset_job.api.objects import DaemonSet, pod_spec_of
 from job_controller.core.desired.defaults import drop_conflicting_defaults
 from job_controller.core.desired.manifest import child, children, objects
 from job_controller.core.desired.node_affinity import intersect_terms, node_terms

@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from daemonset_job.api.affinity import REQUIRED
-from daemonset_job.api.job import Job, NodeSelection
+from daemonset_job.api.job import Job
+from daemonset_job.api.job_spec import NodeSelection
 from job_controller.core.desired.manifest import children
 from job_controller.core.desired.node_affinity import node_terms
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from daemonset_job.api.job import NodeSelection
+from daemonset_job.api.job_spec import NodeSelection
 from job_controller.core.desired.manifest import child, children
 
 

@@ -17,8 +17,9 @@ from typing import Final
 from daemonset_job.api import report
 from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.evidence import Evidence
+from daemonset_job.api.node import Node
 from daemonset_job.api.node_record import NodeRecord
-from daemonset_job.api.objects import Node, Pod
+from daemonset_job.api.pod import Pod
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.taints import Taint, untolerated
 from job_controller.core.state.first_seen import node_not_ready

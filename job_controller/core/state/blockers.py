@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
+from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job import Job
-from daemonset_job.api.objects import DaemonSet
 from daemonset_job.api.reasons import NodeReason, ProgressingReason
 from daemonset_job.api.states import ConditionType, NodeState
 from job_controller.core.desired.limits import (

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from daemonset_job.api.node_record import NodeRecord
-from daemonset_job.api.objects import Pod
+from daemonset_job.api.pod import Pod
 from daemonset_job.api.states import NodeState
 from job_controller.core.state.absence import (
     assess_absent,

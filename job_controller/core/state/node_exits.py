@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from daemonset_job.api.choices import CompletionMode, RuleAction
+from daemonset_job.api.container import Container
 from daemonset_job.api.node_record import NodeRecord
-from daemonset_job.api.objects import Container
 from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import whole_seconds

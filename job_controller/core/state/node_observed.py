@@ -8,7 +8,7 @@ from typing import Final
 
 from daemonset_job.api.choices import RuleAction
 from daemonset_job.api.node_record import NodeRecord
-from daemonset_job.api.objects import Pod
+from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import whole_seconds

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from daemonset_job.api import report
+from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
+from daemonset_job.api.node import Node
 from daemonset_job.api.node_record import NodeRecord
-from daemonset_job.api.objects import DaemonSet, Node, Pod
+from daemonset_job.api.pod import Pod
 from daemonset_job.api.report import JobReport
 from job_controller.core.settings import Settings
 from job_controller.core.state.first_seen import Sightings

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from daemonset_job.api.job import (
+from daemonset_job.api.job import parse_job
+from daemonset_job.api.job_spec import (
     Completion,
     FailurePolicy,
     FailureRule,
     JobSpec,
     NodeSelection,
-    parse_job,
     parse_spec,
 )
 from daemonset_job.api.job_status import Condition, JobStatus

@@ -7,7 +7,7 @@ import pytest
 
 from daemonset_job.api import names
 from daemonset_job.api.evidence import Evidence
-from daemonset_job.api.job import FailurePolicy, NodeSelection
+from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.taints import Taint
 from job_controller.core.decide import decide

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from daemonset_job.api import names
-from daemonset_job.api.job import Completion, JobSpec
+from daemonset_job.api.job_spec import Completion, JobSpec
 from daemonset_job.api.job_status import parse_job_status
 from daemonset_job.api.node_totals import NodeTotals
 from job_controller.core.decide import decide

@@ -5,10 +5,10 @@ from datetime import timedelta
 
 import pytest
 
+from daemonset_job.api.container import Container
 from daemonset_job.api.evidence import Evidence
-from daemonset_job.api.job import Completion, FailurePolicy, FailureRule, JobSpec
+from daemonset_job.api.job_spec import Completion, FailurePolicy, FailureRule, JobSpec
 from daemonset_job.api.node_record import NodeRecord
-from daemonset_job.api.objects import Container
 from daemonset_job.api.times import parse_time
 from job_controller.core.settings import Timeouts
 from job_controller.core.state.first_seen import ObservedObjects, update_sightings

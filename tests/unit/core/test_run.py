@@ -6,10 +6,10 @@ from datetime import timedelta
 import pytest
 
 from daemonset_job.api import names
-from daemonset_job.api.job import FailurePolicy, NodeSelection
+from daemonset_job.api.container import Container
+from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
 from daemonset_job.api.job_status import parse_job_status
 from daemonset_job.api.node_record import NodeRecord
-from daemonset_job.api.objects import Container
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import ConditionType
 from daemonset_job.api.taints import Taint

@@ -7,10 +7,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from daemonset_job.api import names
+from daemonset_job.api.container import Container
+from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.evidence import Evidence
-from daemonset_job.api.job import Job, JobSpec, nodes_hash
+from daemonset_job.api.job import Job, nodes_hash
+from daemonset_job.api.job_spec import JobSpec
 from daemonset_job.api.job_status import parse_job_status
-from daemonset_job.api.objects import Container, DaemonSet, Node, Pod
+from daemonset_job.api.node import Node
+from daemonset_job.api.pod import Pod
 from daemonset_job.api.report import JobReport
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from daemonset_job.api.container import Container
 from daemonset_job.api.evidence import Evidence, parse_evidence
 from daemonset_job.api.node_record import NodeRecord
-from daemonset_job.api.objects import Container
 from daemonset_job.api.report_status import parse_report_status
 from terminator.ledger.assignment import (
     assign_to_shards,

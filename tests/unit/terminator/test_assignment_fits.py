@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daemonset_job.api.evidence import parse_evidence
-from daemonset_job.api.objects import parse_pod
+from daemonset_job.api.pod import parse_pod
 from terminator.ledger.assignment import build_patch, combine_evidence, exit_evidence, log_evidence
 from terminator.logs.matcher import Matcher
 from terminator.logs.tail_read import Findings, TailRead

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 from daemonset_job.api import names
 from daemonset_job.api.affinity import REQUIRED
+from daemonset_job.api.container import Container
 from daemonset_job.api.evidence import Evidence
-from daemonset_job.api.job import FailurePolicy, NodeSelection, nodes_hash
+from daemonset_job.api.job import nodes_hash
+from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
+from daemonset_job.api.node import Node
 from daemonset_job.api.node_record import NodeRecord
-from daemonset_job.api.objects import Container, Node
 from daemonset_job.api.report_status import parse_report_status
 from terminator.completion import decide_deletion
 from terminator.node_count import (
