@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
-from typing import Literal, assert_never
+from typing import assert_never
 
 from daemonset_job.api import names
 from daemonset_job.api.choices import CompletionMode, PodPolicy
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import JobStatus
-from daemonset_job.api.reasons import EventReason, SuspendedReason
+from daemonset_job.api.reasons import EventReason
 from daemonset_job.api.states import ConditionType, NodeState, Phase
 from job_controller.core.desired.daemon_set import build_daemon_set, is_up_to_date
 from job_controller.core.desired.limits import has_too_many_terms
@@ -28,6 +27,11 @@ from job_controller.core.plan import (
     WriteReportStatus,
     WriteStatus,
 )
+from job_controller.core.render.events import (
+    is_alteration_unrecorded,
+    start_blocker_events,
+    state_events,
+)
 from job_controller.core.render.job_status import (
     Findings,
     first_status,
@@ -42,24 +46,17 @@ from job_controller.core.render.report_status import (
 )
 from job_controller.core.scheduling_gates import pods_to_ungate, should_gate_new_pods
 from job_controller.core.state.blockers import (
-    Blocker,
     count_unexplained,
     find_blocker,
     find_start_blocker,
 )
-from job_controller.core.state.node_counts import NodeCounts, count_nodes
+from job_controller.core.state.counting import count_nodes
+from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.run_state import RunOutcome, RunState, evaluate_run
 from job_controller.core.state.snapshot import Snapshot
 
 # A DaemonSet that other clients or a webhook keep changing is reconciled even without an event.
 _ALTERED_RETRY_SECONDS = 15.0
-
-# Conditions that are reported as an event when they become True, and its reason.
-_CONDITION_EVENTS = {
-    ConditionType.COMPLETE: EventReason.COMPLETED,
-    ConditionType.FAILED: EventReason.FAILED,
-    ConditionType.SUSPENDED: EventReason.PAUSED,
-}
 
 
 def decide(snapshot: Snapshot, now: datetime) -> Plan:
@@ -82,7 +79,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     found = Findings(counts, run, blocker, _ended_at(snapshot, run), alteration)
     status = next_status(job, found, now)
     record = _record_actions(snapshot, counts, run, status)
-    unrecorded = _is_alteration_unrecorded(job, status) and any(
+    unrecorded = is_alteration_unrecorded(job, status) and any(
         isinstance(action, WriteStatus) for action in record
     )
     if unrecorded:
@@ -96,21 +93,17 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
         waits.append(_ALTERED_RETRY_SECONDS)
     return Plan(
         actions=tuple(action for action in (*work, *record) if not _is_refused(snapshot, action)),
-        events=tuple(_events(snapshot, status, work)),
+        events=tuple(state_events(job, status, is_recreated=_is_recreated(job, work))),
         requeue_after=min(waits, default=None),
         is_urgent=counts.has_unrecorded_start or unrecorded,
         has_missing_pods=not run.has_ended and count_unexplained(snapshot, counts) > 0,
     )
 
 
-def _is_alteration_unrecorded(job: Job, status: JobStatus) -> bool:
-    """Return whether the Job's status lacks a change of its DaemonSet by other clients."""
-    return _alteration(status) != _alteration(job.status)
-
-
-def _alteration(status: JobStatus) -> str:
-    found = status.condition(ConditionType.ALTERED)
-    return found.message if found is not None else ""
+def _is_recreated(job: Job, work: list[Action]) -> bool:
+    """Return whether a DaemonSet that had nodes is created again."""
+    had_nodes = bool(job.reported_desired)
+    return had_nodes and any(isinstance(a, ApplyDaemonSet) and not a.uid for a in work)
 
 
 def _is_refused(snapshot: Snapshot, action: Action) -> bool:
@@ -208,7 +201,7 @@ def _plan_start(snapshot: Snapshot, now: datetime) -> Plan:
         status = unstarted_status(job, start_blocker, now)
         return Plan(
             actions=() if status == job.status else (WriteStatus(status),),
-            events=tuple(_start_blocker_events(snapshot, start_blocker)),
+            events=tuple(start_blocker_events(job, start_blocker)),
             requeue_after=snapshot.retry_seconds if snapshot.daemon_set_refusal else None,
         )
     if not snapshot.is_dry_run_done:
@@ -221,16 +214,6 @@ def _plan_start(snapshot: Snapshot, now: datetime) -> Plan:
             Event("Normal", EventReason.STARTED, f"the run is recorded in JobReport {report}"),
         ),
     )
-
-
-def _start_blocker_events(snapshot: Snapshot, start_blocker: Blocker | None) -> Iterator[Event]:
-    """Return the event of the blocker of a Job's start, once for each generation."""
-    job = snapshot.job
-    before = job.condition(ConditionType.PROGRESSING)
-    previous_reason = before.reason if before is not None else ""
-    is_same = job.status.observed_generation == job.generation
-    if start_blocker is not None and not (previous_reason == start_blocker.reason and is_same):
-        yield Event("Warning", start_blocker.reason, start_blocker.message)
 
 
 def _configured_token(snapshot: Snapshot) -> str:
@@ -302,45 +285,3 @@ def _logs_are_recorded(counts: NodeCounts) -> bool:
         for node in counts.nodes.values()
         if node.state == NodeState.FAILED
     )
-
-
-def _events(snapshot: Snapshot, status: JobStatus, work: list[Action]) -> list[Event]:
-    """Return the events of a change: one for each change of the run's state, none for nodes."""
-    job = snapshot.job
-    events: list[Event] = []
-    had_nodes = bool(job.reported_desired)
-    if had_nodes and any(isinstance(a, ApplyDaemonSet) and not a.uid for a in work):
-        events.append(
-            Event(
-                "Warning",
-                EventReason.DAEMON_SET_RECREATED,
-                f"DaemonSet {job.daemon_set_name} was deleted during the run and is created again; "
-                "completed nodes do not run again",
-            )
-        )
-    for type_, reason in _CONDITION_EVENTS.items():
-        condition = status.condition(type_)
-        if condition is not None and condition.status and not job.is_true(type_):
-            expected = (
-                type_ == ConditionType.COMPLETE or condition.reason == SuspendedReason.SUSPENDED
-            )
-            kind: Literal["Normal", "Warning"] = "Normal" if expected else "Warning"
-            events.append(Event(kind, reason, condition.message))
-    if _is_alteration_unrecorded(job, status):
-        events.append(Event("Warning", EventReason.DAEMON_SET_ALTERED, _alteration(status)))
-    failed = status.condition(ConditionType.FAILED)
-    if job.is_true(ConditionType.FAILED) and failed is not None and failed.status is False:
-        events.append(Event("Normal", EventReason.RETRYING, failed.message))
-    return events or _progress_events(job, status)
-
-
-def _progress_events(job: Job, status: JobStatus) -> list[Event]:
-    before = job.condition(ConditionType.PROGRESSING)
-    after = status.condition(ConditionType.PROGRESSING)
-    if after is None or (before is not None and before.reason == after.reason):
-        return []
-    if after.status is False:
-        return [Event("Warning", after.reason, after.message)]
-    if before is not None and not before.status:
-        return [Event("Normal", EventReason.RESUMED, "run resumed")]
-    return []

@@ -40,8 +40,8 @@ from daemonset_job.kube.client.errors import TooLarge
 from daemonset_job.runtime.expectations import VersionExpectations
 from job_controller import main, reconciler
 from job_controller.core import decide as decision
+from job_controller.core.state import counting as tally
 from job_controller.core.state import desired_count
-from job_controller.core.state import node_counts as tally
 from job_controller.core.state import node_observed as observed
 from job_controller.core.state import run_state as verdict
 from terminator import reconciler as terminator

@@ -15,8 +15,8 @@ from job_controller.core import decide as decision
 from job_controller.core.plan import RemoveSchedulingGates, WriteStatus
 from job_controller.core.render import job_status as status
 from job_controller.core.settings import Timeouts
+from job_controller.core.state import counting as tally
 from job_controller.core.state import first_seen as sightings
-from job_controller.core.state import node_counts as tally
 from job_controller.core.state import node_observed as observed
 from job_controller.core.state import node_state as judge
 from job_controller.core.state import node_timeouts as timeouts

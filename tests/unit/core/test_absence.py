@@ -12,13 +12,13 @@ from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.taints import Taint
 from job_controller.core.decide import decide
 from job_controller.core.plan import WriteReportStatus, WriteStatus
+from job_controller.core.state.counting import count_nodes
 from job_controller.core.state.first_seen import (
     UNSCHEDULABLE,
     ObservedObjects,
     node_not_ready,
     update_sightings,
 )
-from job_controller.core.state.node_counts import count_nodes
 from job_controller.core.state.node_pods import current_pods
 from tests.unit.builders import (
     NOW,
