@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from daemonset_job.api.states import NodeState
 from daemonset_job.kube.client.resource import JOBS
-from job_controller import reconciler
+from job_controller import sightings as sighting_store
 from job_controller.actions.pods import PodActions
 from job_controller.core import decide as decision
 from job_controller.core.plan import RemoveSchedulingGates, WriteStatus
@@ -433,7 +433,7 @@ def counts_slow_pulls():
                 after[fact] = replace(after[fact], first=silent.first)
         return after
 
-    with patch.object(reconciler, "update_sightings", look):
+    with patch.object(sighting_store, "update_sightings", look):
         yield
 
 
@@ -477,7 +477,7 @@ def pardons_rejections():
         kept = {f: s for f, s in before.items() if f.kind != "rejected" or f.uid not in uids}
         return real(kept, scene, now)
 
-    with patch.object(reconciler, "update_sightings", look):
+    with patch.object(sighting_store, "update_sightings", look):
         yield
 
 
