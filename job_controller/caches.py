@@ -17,8 +17,10 @@ from daemonset_job.api.compact import (
     expand_daemon_set,
     expand_job,
 )
+from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job import Job, parse_job
-from daemonset_job.api.objects import DaemonSet, Node, Pod, parse_pod
+from daemonset_job.api.node import Node
+from daemonset_job.api.pod import Pod, parse_pod
 from daemonset_job.api.report import JobReport
 from daemonset_job.informers.daemon_sets import (
     daemon_set_kind,
@@ -47,7 +49,7 @@ def parse_cached_job(raw: Mapping[str, Any]) -> Job:
     """Return the Job in a raw object as it is kept; raises ValueError when it is none."""
     job = parse_job(raw)
     # A Job that started before there was a limit continues.
-    size = 0 if job.status.get("startTime") else spec_bytes(job)
+    size = 0 if job.status.start_time is not None else spec_bytes(job)
     return compact_oversized_job(job, size) if size > SPEC_LIMIT_BYTES else compact_job(job)
 
 

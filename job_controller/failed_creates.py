@@ -33,7 +33,7 @@ from job_controller.core.text.sanitize import single_line
 # missing. The pauses double; after the longest one a changed reason is in the status.
 PAUSE_SECONDS = (2.0, 60.0)
 # Events of one object and reason are aggregated by their recorder: there are some ten of them. More
-# are somebody else's; they are read page by page, one page at a time.
+# are of other writers; they are read page by page, one page at a time.
 PAGE_EVENTS = 200
 PAGE_BYTES = 1024 * 1024
 # etcd has to read all events of the namespace to find those of one DaemonSet.
@@ -165,7 +165,7 @@ class FailedCreates:
         """Read the next page of a search; the newest event of all its pages is the one that counts.
 
         Newest by resourceVersion, because the writer of an event chooses its times. So an event
-        that somebody else writes hides those of the DaemonSet controller only until its next one.
+        of another writer hides those of the DaemonSet controller only until its next one.
         """
         page = await known.pager.page(known.continue_)
         for raw in page.items:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from prometheus_client import Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from daemonset_job.api.job import Job
+from daemonset_job.api.job_status import JobStatus
+from daemonset_job.api.node_totals import NodeTotals
 from daemonset_job.api.states import FINAL_PHASES, Phase
-from daemonset_job.api.times import parse_time
 from daemonset_job.process.program_metrics import ProgramMetrics
 
 _PHASES = (
@@ -62,15 +62,14 @@ class Metrics(ProgramMetrics):
         )
         self.policies_missing.set(math.nan)
 
-    def count_end(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    def count_end(self, before: JobStatus, after: JobStatus) -> None:
         """Count a run whose written status says, other than before, that it has ended."""
-        phase = after.get("phase")
-        if phase not in FINAL_PHASES or before.get("phase") == phase:
+        if after.phase not in FINAL_PHASES or before.phase == after.phase:
             return
-        began, ended = parse_time(after.get("startTime")), parse_time(after.get("completionTime"))
+        began, ended = after.start_time, after.completion_time
         if began is not None and ended is not None:
             seconds = max((ended - began).total_seconds(), 0.0)
-            self.run_seconds.labels(phase).observe(seconds)
+            self.run_seconds.labels(after.phase).observe(seconds)
 
     def watch_jobs(self, jobs: Callable[[], Iterable[Job]]) -> None:
         """Export Jobs and nodes by state, read from the cache at each scrape."""
@@ -95,9 +94,7 @@ class _JobCollector(Collector):
         for place, job in enumerate(_in_order(self._jobs())):
             phase = _phase(job)
             phases[phase] = phases.get(phase, 0) + 1
-            nodes = job.status.get("nodes") or {}
-            for state in _STATES:
-                count = int(nodes.get(state) or 0)
+            for state, count in _node_counts(job).items():
                 states[state] += count
                 if place < JOBS_LIMIT:
                     by_job.add_metric([job.namespace, job.name, state], count)
@@ -124,8 +121,19 @@ def _in_order(jobs: Iterable[Job]) -> list[Job]:
     return [job for _, _, job in sorted(keyed, key=lambda each: each[:2])]
 
 
+def _node_counts(job: Job) -> dict[str, int]:
+    nodes = job.status.nodes or NodeTotals()
+    return {
+        "waiting": nodes.waiting,
+        "active": nodes.active,
+        "completed": nodes.completed,
+        "failed": nodes.failed,
+        "unreachable": nodes.unreachable,
+    }
+
+
 def _phase(job: Job) -> str:
-    return str(job.status.get("phase") or Phase.PENDING)
+    return str(job.status.phase or Phase.PENDING)
 
 
 def _age(job: Job) -> tuple[float, str, str]:

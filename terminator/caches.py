@@ -12,8 +12,10 @@ from daemonset_job.api.compact import (
     compact_job_placement,
     expand_job_placement,
 )
+from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job import Job, parse_job
-from daemonset_job.api.objects import DaemonSet, Node, Pod, parse_pod
+from daemonset_job.api.node import Node
+from daemonset_job.api.pod import Pod, parse_pod
 from daemonset_job.api.report import JobReport
 from daemonset_job.api.states import ConditionType
 from daemonset_job.informers.daemon_sets import (

@@ -9,8 +9,9 @@ from datetime import datetime, timedelta
 from loguru import logger
 
 from daemonset_job.api.choices import CompletionMode
+from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job import Job
-from daemonset_job.api.objects import DaemonSet, Pod
+from daemonset_job.api.pod import Pod
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import Conflict, KubeError, NotFound
 from daemonset_job.kube.client.resource import JOBS

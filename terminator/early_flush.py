@@ -6,8 +6,9 @@ Shell, over the caches and the ledger.
 from collections.abc import Iterable
 
 from daemonset_job.api.choices import CompletionMode
+from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job import Job
-from daemonset_job.api.objects import DaemonSet, Pod
+from daemonset_job.api.pod import Pod
 from terminator.caches import Caches
 from terminator.ledger.writer import Ledger
 from terminator.logs.scanner import Scanner

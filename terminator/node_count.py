@@ -11,9 +11,13 @@ from dataclasses import dataclass, field
 
 from daemonset_job.api import report
 from daemonset_job.api.affinity import NodeAffinity
+from daemonset_job.api.daemon_set import DaemonSet
+from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
-from daemonset_job.api.objects import DaemonSet, Node, Pod
-from daemonset_job.api.report import Evidence, JobReport, NodeRecord, merge_evidence
+from daemonset_job.api.node import Node
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.pod import Pod
+from daemonset_job.api.report import JobReport, merge_evidence
 from daemonset_job.api.states import NodeState
 from terminator.node_selection import find_unselected_node
 

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from daemonset_job.api.affinity import NodeAffinity
+from daemonset_job.api.daemon_set import DaemonSet, pod_spec_of
 from daemonset_job.api.job import Job
 from daemonset_job.api.label_selector import parse_label_selector
-from daemonset_job.api.objects import DaemonSet, Node, pod_spec_of
+from daemonset_job.api.node import Node
 from daemonset_job.api.tolerations import parse_tolerations
 
 

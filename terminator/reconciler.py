@@ -10,9 +10,9 @@ from dataclasses import replace
 from loguru import logger
 
 from daemonset_job.api.choices import CompletionMode
+from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
-from daemonset_job.api.objects import Pod
-from daemonset_job.api.report import Evidence
+from daemonset_job.api.pod import Pod
 from daemonset_job.informers.full_reports import INCOMPLETE_RETRY_SECONDS
 from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
 from daemonset_job.kube.client.client import KubeClient

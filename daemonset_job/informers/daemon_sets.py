@@ -8,7 +8,9 @@ from typing import Any
 
 from daemonset_job.api import names
 from daemonset_job.api.affinity import changed_keys, label_keys
-from daemonset_job.api.objects import DaemonSet, Node, Pod, parse_daemon_set
+from daemonset_job.api.daemon_set import DaemonSet, parse_daemon_set
+from daemonset_job.api.node import Node
+from daemonset_job.api.pod import Pod
 from daemonset_job.informers.informers import CachedKind
 from daemonset_job.kube.cache.store import Store
 from daemonset_job.kube.client.resource import DAEMON_SETS

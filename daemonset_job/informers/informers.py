@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from daemonset_job.api.objects import Node, parse_node
+from daemonset_job.api.node import Node, parse_node
 from daemonset_job.kube.cache.multi_reflector import MultiReflector, wait_synced
 from daemonset_job.kube.cache.reflector import Reflector
 from daemonset_job.kube.cache.store import CachedObject, Indexer, Store

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from daemonset_job.api.job import Job, parse_spec
+from daemonset_job.api.job import Job
+from daemonset_job.api.job_spec import parse_spec
+from daemonset_job.api.job_status import JobStatus, parse_job_status
 from daemonset_job.kube.client.errors import NotFound
 from daemonset_job.kube.client.resource import JOB_STATUS, JOBS
 from daemonset_job.kube.client.unreadable import Unreadable
@@ -26,12 +28,12 @@ class JobStatusActions:
         self._metrics = metrics
 
     async def write(
-        self, key: Key, job: Job, status: Mapping[str, Any], *, metadata_only: bool = False
+        self, key: Key, job: Job, status: JobStatus, *, metadata_only: bool = False
     ) -> None:
         """Write the status if the Job has not changed since it was read; Conflict if it has."""
         body = {
             "metadata": {"resourceVersion": job.resource_version, "uid": job.uid},
-            "status": diff_merge_patch(job.status, status),
+            "status": diff_merge_patch(job.status.to_raw(), status.to_raw()),
         }
         try:
             written = await self._writer.client.merge_patch(
@@ -52,9 +54,17 @@ class JobStatusActions:
             resource_version=unread.resource_version,
             generation=unread.generation,
             spec=parse_spec({}),
-            status=unread.status,
+            status=_readable_status(unread.status),
         )
         status = unreadable_status(job, unread.error, self._clock.now())
         if status != job.status:
             # The full answer could not be read either.
             await self.write(key, job, status, metadata_only=True)
+
+
+def _readable_status(raw: Mapping[str, Any]) -> JobStatus:
+    """Return the status of a Job that cannot be read, an empty one if it is what cannot be."""
+    try:
+        return parse_job_status(raw)
+    except ValueError:
+        return JobStatus()

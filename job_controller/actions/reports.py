@@ -8,6 +8,7 @@ from typing import Any
 
 from daemonset_job.api.job import Job
 from daemonset_job.api.report import JobReport, metadata_without_managed_fields
+from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import Phase
 from daemonset_job.kube.client.errors import AlreadyExists, NotFound
 from daemonset_job.kube.client.resource import JOB_REPORT_STATUS, JOB_REPORTS
@@ -49,14 +50,17 @@ class ReportActions:
             )
             self._writer.expect_version(key, JOB_REPORTS, written)
 
-    async def write_status(self, key: Key, report: JobReport, status: Mapping[str, Any]) -> None:
+    async def write_status(self, key: Key, report: JobReport, status: ReportStatus) -> None:
         """Write the status of a report, if it exists; Conflict if a closing write comes late."""
         # A closing write must not overwrite the final status of a run that has just ended: a new
         # leader may not have it in its cache yet.
         meta = {"uid": report.uid}
-        if status.get("phase") == Phase.CANCELLED:
+        if status.phase == Phase.CANCELLED:
             meta["resourceVersion"] = report.resource_version
-        body = {"metadata": meta, "status": diff_merge_patch(report.status, status)}
+        body = {
+            "metadata": meta,
+            "status": diff_merge_patch(report.status.to_raw(), status.to_raw()),
+        }
         try:
             written = await self._writer.client.merge_patch(
                 JOB_REPORT_STATUS, report.name, body, report.namespace

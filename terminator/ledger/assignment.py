@@ -8,12 +8,8 @@ keep the fields of an older node of the same name.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from daemonset_job.api.report import (
-    NODES_PER_SHARD,
-    Evidence,
-    JobReport,
-    metadata_without_managed_fields,
-)
+from daemonset_job.api.evidence import Evidence
+from daemonset_job.api.report import NODES_PER_SHARD, JobReport, metadata_without_managed_fields
 from terminator.ledger.evidence import combine_evidence, is_recorded
 
 Entries = dict[str, Evidence]

@@ -6,8 +6,9 @@ Pure.
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from daemonset_job.api.objects import Pod
-from daemonset_job.api.report import Evidence, NodeRecord
+from daemonset_job.api.evidence import Evidence
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.pod import Pod
 from daemonset_job.api.times import format_time
 from terminator.logs.findings import Findings
 from terminator.logs.report_limits import bounded_results, readable_lines

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from loguru import logger
 
-from daemonset_job.api.report import Evidence, JobReport, parse_report
+from daemonset_job.api.evidence import Evidence
+from daemonset_job.api.report import JobReport, parse_report
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import Conflict, Forbidden, KubeError, NotFound, TooLarge
 from daemonset_job.kube.client.resource import JOB_REPORTS

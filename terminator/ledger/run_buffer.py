@@ -6,8 +6,9 @@ Reads no cache and no clock: the event loop's time is given.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
-from daemonset_job.api.report import Evidence, JobReport
+from daemonset_job.api.report import JobReport
 from daemonset_job.runtime.write_pacer import WritePacer
 from terminator.ledger.evidence import combine_evidence
 from terminator.ledger.written_reports import WrittenReports

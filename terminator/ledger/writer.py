@@ -9,10 +9,10 @@ not written again.
 import asyncio
 from collections.abc import Callable, Mapping
 
+from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
 from daemonset_job.api.report import (
     NODES_PER_SHARD,
-    Evidence,
     JobReport,
     find_evidence,
     merge_evidence,

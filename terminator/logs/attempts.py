@@ -5,7 +5,7 @@ Pure. Between the end of a task and the read, the kubelet may have started the t
 
 from datetime import timedelta
 
-from daemonset_job.api.objects import Container
+from daemonset_job.api.container import Container
 from terminator.logs.log_parser import Cursor
 from terminator.logs.read_policy import ShortRead
 

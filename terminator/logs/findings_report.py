@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from daemonset_job.api.objects import Container
+from daemonset_job.api.container import Container
 from terminator.logs.findings import Findings
 from terminator.logs.read_policy import ShortRead
 from terminator.logs.result_search import ResultSearch

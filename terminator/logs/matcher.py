@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from daemonset_job.api.job import JobSpec
+from daemonset_job.api.job_spec import JobSpec
 from daemonset_job.api.tokens import (
     CONTROLS,
     EDGE_CHARACTERS,

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from loguru import logger
 
-from daemonset_job.api.job import Completion, Job
+from daemonset_job.api.job import Job
+from daemonset_job.api.job_spec import Completion
 from terminator.logs.matcher import Matcher
 
 # How many different matchers are kept.

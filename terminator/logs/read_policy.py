@@ -20,7 +20,7 @@ import math
 from dataclasses import dataclass
 from datetime import datetime
 
-from daemonset_job.api.objects import Container
+from daemonset_job.api.container import Container
 from daemonset_job.runtime.backoff import exponential_seconds
 from terminator.logs.findings import Findings
 from terminator.logs.instance_log import InstanceLog

@@ -6,8 +6,8 @@ Shell: ``tail_read`` decides on the requests and evaluates the answers.
 import asyncio
 from collections.abc import Callable
 
+from daemonset_job.api.container import Container
 from daemonset_job.api.names import CONTAINER_NAME
-from daemonset_job.api.objects import Container
 from daemonset_job.kube.client.errors import BadRequest, KubeError, NotFound
 from daemonset_job.kube.client.pod_logs import PodLogOptions
 from terminator.logs.attempts import ended_attempt

@@ -33,16 +33,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
+from daemonset_job.api import daemon_set, node, pod
 from daemonset_job.api import job as jobs
-from daemonset_job.api import objects
 from daemonset_job.api.report import NODES_PER_SHARD
-from daemonset_job.api.times import format_time
 from daemonset_job.kube.client.errors import TooLarge
 from daemonset_job.runtime.expectations import VersionExpectations
 from job_controller import main, reconciler
 from job_controller.core import decide as decision
+from job_controller.core.state import counting as tally
 from job_controller.core.state import desired_count
-from job_controller.core.state import node_counts as tally
 from job_controller.core.state import node_observed as observed
 from job_controller.core.state import run_state as verdict
 from terminator import reconciler as terminator
@@ -62,17 +61,17 @@ from tests.simulation.schedule import (
 
 
 @contextmanager
-def _parsed(name, adapt):
-    """Read objects of a class of `objects` with other values for some of their fields."""
-    real = getattr(objects, name)
-    with patch.object(objects, name, lambda **fields: real(**{**fields, **adapt(fields)})):
+def _parsed(module, name, adapt):
+    """Read objects of that class with other values for some of their fields."""
+    real = getattr(module, name)
+    with patch.object(module, name, lambda **fields: real(**{**fields, **adapt(fields)})):
         yield
 
 
 @contextmanager
 def knows_no_taints():
     """Taints of nodes are not read."""
-    with patch.object(objects, "parse_taints", lambda _: ()):
+    with patch.object(node, "parse_taints", lambda _: ()):
         yield
 
 
@@ -92,7 +91,7 @@ def minds_cordons():
 @contextmanager
 def ignores_misscheduled():
     """Nodes that keep a pod which they should not have are not counted."""
-    with _parsed("DaemonSet", lambda _: {"misscheduled": 0}):
+    with _parsed(daemon_set, "DaemonSet", lambda _: {"misscheduled": 0}):
         yield
 
 
@@ -112,7 +111,7 @@ def believes_any_success():
 @contextmanager
 def blames_evictions():
     """A task whose pod was ended for the sake of the node is judged by its exit code."""
-    with patch.object(objects.Pod, "is_disrupted", property(lambda _: False)):
+    with patch.object(pod.Pod, "is_disrupted", property(lambda _: False)):
         yield
 
 
@@ -124,7 +123,7 @@ def believes_node_clocks():
     def active_since(context, record, pod):
         found = real(context, record, pod)
         is_new = found != record.active_since and pod.started_at is not None
-        return format_time(pod.started_at) if is_new else found
+        return pod.started_at if is_new else found
 
     with patch.object(observed, "_active_since", active_since):
         yield
@@ -136,9 +135,9 @@ def believes_api_clocks():
     real = verdict.deadline
 
     def deadline(job, now):
-        if job.created_at is None or "startTime" not in job.status:
+        if job.created_at is None or job.status.start_time is None:
             return real(job, now)
-        status = {**job.status, "startTime": format_time(job.created_at)}
+        status = replace(job.status, start_time=job.created_at)
         return real(replace(job, status=status), now)
 
     with patch.object(verdict, "deadline", deadline):
@@ -182,7 +181,7 @@ def leaves_what_runs():
     async def run(queue, reconcile, **more):
         loop = asyncio.get_running_loop()
         started = loop.time()
-        old = {job.uid for job in caches[-1].jobs() if "startTime" in job.status}
+        old = {job.uid for job in caches[-1].jobs() if job.status.start_time is not None}
 
         async def one(key):
             # What a restart looks at by itself is due within the time that changes are gathered.

@@ -9,14 +9,14 @@ from unittest.mock import patch
 
 from daemonset_job.api.states import NodeState
 from daemonset_job.kube.client.resource import JOBS
-from job_controller import reconciler
+from job_controller import sightings as sighting_store
 from job_controller.actions.pods import PodActions
 from job_controller.core import decide as decision
 from job_controller.core.plan import RemoveSchedulingGates, WriteStatus
 from job_controller.core.render import job_status as status
 from job_controller.core.settings import Timeouts
+from job_controller.core.state import counting as tally
 from job_controller.core.state import first_seen as sightings
-from job_controller.core.state import node_counts as tally
 from job_controller.core.state import node_observed as observed
 from job_controller.core.state import node_state as judge
 from job_controller.core.state import node_timeouts as timeouts
@@ -136,7 +136,7 @@ def always_moves():
 
     def restless(job, changes, now):
         found = real(job, changes, now)
-        return [{**c, "lastTransitionTime": status.format_time(now)} for c in found]
+        return tuple(replace(c, last_transition_time=status.whole_seconds(now)) for c in found)
 
     with patch.object(status, "set_conditions", restless):
         yield
@@ -374,7 +374,7 @@ def forgets_generations():
 
     def next_status(job, *rest, **words):
         found = real(job, *rest, **words)
-        return {**found, "observedGeneration": job.status.get("observedGeneration", 1)}
+        return replace(found, observed_generation=job.status.observed_generation or 1)
 
     with patch.object(decision, "next_status", next_status):
         yield
@@ -433,7 +433,7 @@ def counts_slow_pulls():
                 after[fact] = replace(after[fact], first=silent.first)
         return after
 
-    with patch.object(reconciler, "update_sightings", look):
+    with patch.object(sighting_store, "update_sightings", look):
         yield
 
 
@@ -477,7 +477,7 @@ def pardons_rejections():
         kept = {f: s for f, s in before.items() if f.kind != "rejected" or f.uid not in uids}
         return real(kept, scene, now)
 
-    with patch.object(reconciler, "update_sightings", look):
+    with patch.object(sighting_store, "update_sightings", look):
         yield
 
 

@@ -7,9 +7,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from daemonset_job.api import names
-from daemonset_job.api.job import Job, JobSpec, nodes_hash
-from daemonset_job.api.objects import Container, DaemonSet, Node, Pod
-from daemonset_job.api.report import Evidence, JobReport
+from daemonset_job.api.container import Container
+from daemonset_job.api.daemon_set import DaemonSet
+from daemonset_job.api.evidence import Evidence
+from daemonset_job.api.job import Job, nodes_hash
+from daemonset_job.api.job_spec import JobSpec
+from daemonset_job.api.job_status import parse_job_status
+from daemonset_job.api.node import Node
+from daemonset_job.api.pod import Pod
+from daemonset_job.api.report import JobReport
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 STAMP = "2026-01-02T03:04:05.000000001Z"
@@ -25,7 +31,9 @@ def make_job(*conditions, spec=None, status=None, **changes) -> Job:
         resource_version="1",
         generation=2,
         spec=JobSpec(image="x", **(spec or {})),
-        status={"observedGeneration": 2, "conditions": list(conditions), **(status or {})},
+        status=parse_job_status(
+            {"observedGeneration": 2, "conditions": list(conditions), **(status or {})}
+        ),
     )
     return replace(job, **changes)
 

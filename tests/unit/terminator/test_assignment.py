@@ -5,7 +5,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemonset_job.api.report import Evidence, parse_evidence
+from daemonset_job.api.evidence import Evidence, parse_evidence
+from daemonset_job.api.report_status import parse_report_status
 from terminator.ledger.assignment import assign_to_shards, build_patch
 from tests.unit.terminator.builders import STAMP, done, make_report
 
@@ -118,7 +119,9 @@ def test_writing_again_changes_nothing_and_a_completed_node_stays_so(found, limi
 def test_node_goes_to_the_shard_of_its_record_if_there_is_room():
     def on_record(shard, *nodes, **changes):
         states = {node: {"uid": f"{node}-uid", "state": "Active"} for node in nodes}
-        return make_report(shard=shard, status={"nodeStates": states}, **changes)
+        return make_report(
+            shard=shard, status=parse_report_status({"nodeStates": states}), **changes
+        )
 
     first, second = on_record(0, "x", "y"), on_record(1, "a", "b")
     pending = {name: done(name) for name in "abcx"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from daemonset_job.api.objects import Container
+from daemonset_job.api.container import Container
 from terminator.logs.attempts import ended_attempt
 from terminator.logs.read_policy import ShortRead
 from tests.unit.terminator.builders import NOW, running, waiting

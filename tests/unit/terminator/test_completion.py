@@ -9,9 +9,13 @@ from hypothesis import strategies as st
 
 from daemonset_job.api import names
 from daemonset_job.api.affinity import REQUIRED
-from daemonset_job.api.job import FailurePolicy, NodeSelection, nodes_hash
-from daemonset_job.api.objects import Container, Node
-from daemonset_job.api.report import Evidence, NodeRecord
+from daemonset_job.api.container import Container
+from daemonset_job.api.evidence import Evidence
+from daemonset_job.api.job import nodes_hash
+from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
+from daemonset_job.api.node import Node
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.report_status import parse_report_status
 from terminator.completion import decide_deletion
 from terminator.node_count import (
     Snapshot,
@@ -491,6 +495,7 @@ def test_shards_are_one_ledger():
 
 def test_records_are_merged_too():
     status = {"nodeStates": {"a": {"uid": "a-uid", "state": "Failed"}}}
+    status = parse_report_status(status)
     reports = [make_report(status=status), make_report(shard=1, job_uid="x", status=status)]
     assert merge_records(make_job(), reports) == {"a": NodeRecord("a-uid", "Failed")}
 

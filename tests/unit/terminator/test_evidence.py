@@ -5,8 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from daemonset_job.api.objects import Container
-from daemonset_job.api.report import Evidence, NodeRecord
+from daemonset_job.api.container import Container
+from daemonset_job.api.evidence import Evidence
+from daemonset_job.api.node_record import NodeRecord
 from terminator.ledger.evidence import (
     combine_evidence,
     exit_evidence,

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from daemonset_job.api.report import Evidence
+from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.report_summary import summarize
 from daemonset_job.kube.client.errors import Invalid, KubeError, NotFound, TooLarge
 from terminator.ledger.report_patches import REFUSALS_LIMIT

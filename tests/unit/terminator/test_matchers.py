@@ -1,6 +1,6 @@
 """Which matcher a Job's logs are read with."""
 
-from daemonset_job.api.job import Completion
+from daemonset_job.api.job_spec import Completion
 from terminator.logs import matchers as module
 from terminator.logs.matcher import Completed
 from terminator.logs.matchers import Matchers

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemonset_job.api.objects import Container
+from daemonset_job.api.container import Container
 from terminator.logs.log_parser import Cursor, Line, Span
 from terminator.logs.matcher import Matcher
 from terminator.logs.read_budget import BUDGET_BYTES, ReadBudget
