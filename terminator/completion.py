@@ -116,6 +116,10 @@ def _record_incomplete(job: Job, count: Count) -> str:
     missing = len(count.desired - count.recorded)
     if missing:
         return f"the JobReport lacks the final state of {missing} nodes"
+    totals = job.status.nodes
+    if totals is not None and (unfinished := totals.waiting + totals.active + totals.unreachable):
+        # These have left since. The numbers may agree, because as many nodes are absent.
+        return f"status reports {unfinished} nodes that have not finished"
     reported, least = job.reported_desired, len(count.desired)
     if reported is not None and not least <= reported <= least + len(count.absent):
         # Nodes joined or left since the controller's last count, which is also the report's.

@@ -92,7 +92,7 @@ def _is_informative(record: NodeRecord) -> bool:
 
 def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecord]:
     """Return every node's record, also those of nodes that are no longer desired."""
-    records = merge_records(snapshot)
+    records, retry = merge_records(snapshot), snapshot.job.retry_request
     for name, record in list(records.items()):
         if name in counts.nodes or name in counts.absent or not counts.is_exact:
             continue
@@ -101,14 +101,20 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
         ):
             # It has begun, which still counts when it comes back.
             words = "the node left before its task had finished"
-            records[name] = replace(
-                record, state=NodeState.REMOVED, reason=NodeReason.NODE_REMOVED, message=words
-            )
+            records[name] = _removed(record, words)
+        elif record.state == NodeState.FAILED and not record.has_failed(retry):
+            records[name] = _removed(record, "the node left before its task was retried")
         elif record.state not in {NodeState.COMPLETED, NodeState.FAILED, NodeState.REMOVED}:
             del records[name]
     records.update(counts.absent)
     records.update({name: node.record for name, node in counts.nodes.items()})
     return records
+
+
+def _removed(record: NodeRecord, message: str) -> NodeRecord:
+    return replace(
+        record, state=NodeState.REMOVED, reason=NodeReason.NODE_REMOVED, message=message
+    )
 
 
 def _assign_to_shards(

@@ -167,6 +167,18 @@ def test_deleted_or_unselected_node_leaves_the_count():
     assert count(cluster).is_complete
 
 
+def test_failed_node_that_leaves_before_its_retry_is_recorded_as_removed():
+    """The terminator takes any other record for work that has begun, and waits for it."""
+    cluster = away(replace(ACTIVE, state="Failed"), lost("c", CHOSEN))
+    cluster.job = replace(cluster.job, annotations={names.ANNOTATION_RETRY: "1"})
+    status, records = run(cluster)
+    assert conditions(status)["Complete"] == ("True", "AllNodesCompleted")
+    assert (records["c"]["state"], records["c"]["message"]) == (
+        "Removed",
+        "the node left before its task was retried",
+    )
+
+
 @pytest.mark.parametrize("state", ["Active", "Waiting"])
 def test_started_node_stays_started_after_a_taint_is_removed(state):
     """Its task may have been started in a pod before the one that waits."""

@@ -86,6 +86,23 @@ def test_a_job_stays_until_both_count_the_same_nodes():
     assert not blocked_by(replace(snapshot, job=make_job(COMPLETE, status=told)))
 
 
+def test_job_stays_while_its_status_counts_a_node_that_has_not_finished():
+    """A node without a pod makes up for one that has left, so the numbers agree by chance."""
+    snapshot = world(names=("a",), completed=("a",))
+    away = {"b": done("b")}, {"b": record("b-uid", "Completed")}
+    snapshot = replace(
+        snapshot,
+        nodes={**snapshot.nodes, "b": make_node("b")},
+        ledger={**snapshot.ledger, **away[0]},
+        records={**snapshot.records, **away[1]},
+    )
+    status = {"nodes": {"desired": 2, "completed": 1, "waiting": 1}}
+    stale = replace(snapshot, job=make_job(COMPLETE, status=status))
+    assert blocked_by(stale) == "status reports 1 nodes that have not finished"
+    status = {"nodes": {"desired": 2, "completed": 2}}
+    assert not blocked_by(replace(snapshot, job=make_job(COMPLETE, status=status)))
+
+
 def test_one_count_alone_does_not_do():
     assert blocked_by(world(completed=NAMES[:2])) == "2 of 3 nodes are completed"
     assert "not marked the Job complete" in blocked_by(world(job=make_job()))
