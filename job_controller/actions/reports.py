@@ -14,7 +14,7 @@ from daemonset_job.kube.client.errors import AlreadyExists, NotFound
 from daemonset_job.kube.client.resource import JOB_REPORT_STATUS, JOB_REPORTS
 from job_controller.actions.effects import Writer
 from job_controller.caches import Key
-from job_controller.core.desired.strategic_merge import diff_merge_patch
+from job_controller.core.render.report_status import build_status_patch
 from job_controller.core.state.snapshot import Snapshot
 
 
@@ -59,7 +59,7 @@ class ReportActions:
             meta["resourceVersion"] = report.resource_version
         body = {
             "metadata": meta,
-            "status": diff_merge_patch(report.status.to_raw(), status.to_raw()),
+            "status": build_status_patch(report.status, status),
         }
         try:
             written = await self._writer.client.merge_patch(

@@ -15,6 +15,7 @@ from daemonset_job.api.report import NODES_PER_SHARD, JobReport, new_report
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.report_summary import FINAL_REPORT_PHASES
 from daemonset_job.api.states import FINAL_PHASES, ConditionType, NodeState, Phase
+from job_controller.core.desired.strategic_merge import diff_merge_patch
 from job_controller.core.render.timeline import build_timeline, drop_current_lines
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
@@ -172,6 +173,26 @@ def _message(status: JobStatus) -> str:
             return found.message
     progressing = status.condition(ConditionType.PROGRESSING)
     return progressing.message if progressing is not None else ""
+
+
+def build_status_patch(old: ReportStatus, new: ReportStatus) -> dict[str, Any]:
+    """Return the merge patch that turns one status into another; empty when they are equal.
+
+    Only the nodes that differ become JSON: of a thousand, mostly few have changed.
+    """
+    patch = diff_merge_patch(
+        replace(old, node_states={}).to_raw(), replace(new, node_states={}).to_raw()
+    )
+    nodes: dict[str, Any] = {name: None for name in old.node_states if name not in new.node_states}
+    for name, record in sorted(new.node_states.items()):
+        before = old.node_states.get(name)
+        if before is None:
+            nodes[name] = record.to_raw()
+        elif before != record:
+            nodes[name] = diff_merge_patch(before.to_raw(), record.to_raw())
+    if nodes:
+        patch["nodeStates"] = nodes if new.node_states else None
+    return patch
 
 
 def closed_status(report: JobReport) -> ReportStatus | None:

@@ -37,9 +37,9 @@ def agrees_with_daemon_set(
     """Return whether the cached pods are those that the DaemonSet controller counted last.
 
     It counts nodes that should run a pod (desired), those of them with one (scheduled), and nodes
-    with a pod that they should not have (misscheduled); see `DaemonSet`. Equal
-    numbers alone prove nothing: a desired node without a pod and another node with a pod that it
-    should not have add up to the same number.
+    with a pod that they should not have (misscheduled); see `DaemonSet`. Equal numbers alone prove
+    nothing: a desired node without a pod and another node with a pod that it should not have add up
+    to the same number.
     """
     return (
         daemon_set.scheduled == daemon_set.desired
