@@ -16,8 +16,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from kubernetes.aio.client import ApiClient, Configuration
 from daemonset_job.kube.client.connection import Anonymous, Connection
 from daemonset_job.kube.client.pod_logs import LOG_BUFFER_BYTES
 from daemonset_job.kube.client.request import Request
-from daemonset_job.kube.client.resource import PODS
+from daemonset_job.kube.client.resource import POD_LOGS, PODS
 from daemonset_job.kube.client.transport import CONNECT_TIMEOUT_SECONDS, Transport
 from tests.contract.fake_api import FakeApiServer
 
@@ -85,18 +85,21 @@ CLIENTS: dict[str, type[Transport]] = {
 }
 
 
-def connected(kind: str, url: str) -> Transport:
-    """Return a transport of that kind."""
+@asynccontextmanager
+async def connected(kind: str, url: str) -> AsyncIterator[Transport]:
+    """Yield a transport of that kind, and close it."""
     make, there = CLIENTS[kind], Connection(url, Anonymous())
-    return make(there, user_agent="b", connections=AT_ONCE, stream_connections=4096)
+    transport = make(there, user_agent="b", connections=AT_ONCE, stream_connections=4096)
+    try:
+        yield transport
+    finally:
+        await transport.close()
 
 
 def log_read(_: str) -> Request:
     """Return the short read of a log."""
     query = {"container": "job-container", "timestamps": "true", "limitBytes": "65536"}
-    return Request(
-        "GET", PODS.path("default", "read", "log"), "get", "pods/log", query, accept="*/*"
-    )
+    return Request("get", POD_LOGS, "default", "read", query, accept="*/*")
 
 
 def patch(kind: str) -> Request:
@@ -105,7 +108,7 @@ def patch(kind: str) -> Request:
     body: Any = {"metadata": {"annotations": {f"n{i}": json.dumps(entry) for i in range(20)}}}
     sent = json.dumps(body, separators=(",", ":")).encode() if kind == "ours" else body
     content, query = "application/merge-patch+json", {"fieldValidation": "Strict"}
-    return Request("PATCH", PODS.path("default", "patched"), "patch", "pods", query, sent, content)
+    return Request("patch", PODS, "default", "patched", query, sent, content)
 
 
 async def cost(kind: str, url: str, make: Callable[[str], Request]) -> tuple[float, ...]:
@@ -141,8 +144,8 @@ async def follow(kind: str, url: str, pods: str, streams: int) -> float:
     async with connected(kind, url) as transport, AsyncExitStack() as stack:
         before = resident_mib()
         for number in range(streams):
-            path, query = PODS.path("default", f"{pods}-{number}", "log"), {"follow": "true"}
-            call = Request("GET", path, "get", "pods/log", query, accept="*/*")
+            name, query = f"{pods}-{number}", {"follow": "true"}
+            call = Request("get", POD_LOGS, "default", name, query, accept="*/*")
             log = transport.stream(call, idle_timeout_seconds=None, buffer_bytes=LOG_BUFFER_BYTES)
             await anext(await stack.enter_async_context(log))
         await asyncio.sleep(3)

@@ -215,7 +215,7 @@ class Disturber:
             "metadata": {"name": name, "namespace": namespace},
         }
         with suppress(NotFound):
-            await self._client.create(PODS, body, namespace, name=name, subresource="eviction")
+            await self._client.create(PODS.with_subresource("eviction"), body, namespace, name=name)
 
     async def _delete_pod(self, what: Disturbance) -> str:
         pod = _choose(await self._pods(), what.pick)

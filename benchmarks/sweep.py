@@ -44,6 +44,7 @@ from daemonset_job.api import names
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import KubeError, NotFound
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, NODES, PODS, Resource
+from daemonset_job.kube.client.selection import Selection
 
 ROOT = Path(__file__).resolve().parent.parent
 STATE = ROOT / ".devcluster"
@@ -65,26 +66,15 @@ class Observer:
     ) -> None:
         self.present: set[str] = set()
         self._client = client
-        self._resource = resource
-        self._namespace = namespace
-        self._selector = selector
+        self._what = Selection(resource, namespace, field_selector=selector, metadata_only=True)
         self._changed = asyncio.Event()
         self.ready = asyncio.Event()
 
     async def run(self) -> None:
         """Follow until cancelled; the benchmark ends when the watch breaks."""
-        page = await self._client.list(
-            self._resource, self._namespace, field_selector=self._selector, metadata_only=True
-        )
-        version = page["metadata"]["resourceVersion"]
+        version = (await self._client.page(self._what)).resource_version
         while True:
-            async with self._client.watch(
-                self._resource,
-                self._namespace,
-                resource_version=version,
-                field_selector=self._selector,
-                metadata_only=True,
-            ) as events:
+            async with self._client.watch(self._what, resource_version=version) as events:
                 self.ready.set()
                 async for event in events:
                     metadata = event["object"]["metadata"]

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from daemonset_job.api import names
-from daemonset_job.api.affinity import changed_keys, label_keys
 from daemonset_job.api.compact import (
     compact_daemon_set,
     compact_job,
@@ -18,24 +17,20 @@ from daemonset_job.api.compact import (
     expand_daemon_set,
     expand_job,
 )
+from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job import Job, parse_job
-from daemonset_job.api.objects import (
-    DaemonSet,
-    Node,
-    Pod,
-    parse_daemon_set,
-    parse_pod,
-)
+from daemonset_job.api.node import Node
+from daemonset_job.api.pod import Pod, parse_pod
 from daemonset_job.api.report import JobReport
-from daemonset_job.informers.full_reports import RUN_INDEX, FullReports, parse_cached_report
-from daemonset_job.informers.informers import SharedInformers
-from daemonset_job.kube.client.client import KubeClient
-from daemonset_job.kube.client.resource import (
-    DAEMON_SETS,
-    JOB_REPORTS,
-    JOBS,
-    PODS,
+from daemonset_job.informers.daemon_sets import (
+    daemon_set_kind,
+    owners_of_pod,
+    selecting_by_changed_label,
 )
+from daemonset_job.informers.full_reports import RUN_INDEX, FullReports, parse_cached_report
+from daemonset_job.informers.informers import CachedKind, SharedInformers
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, PODS
 from daemonset_job.kube.client.unreadable import Unreadable
 from daemonset_job.runtime.clock import Clock
 from daemonset_job.runtime.debounce import Debouncer
@@ -54,7 +49,7 @@ def parse_cached_job(raw: Mapping[str, Any]) -> Job:
     """Return the Job in a raw object as it is kept; raises ValueError when it is none."""
     job = parse_job(raw)
     # A Job that started before there was a limit continues.
-    size = 0 if job.status.get("startTime") else spec_bytes(job)
+    size = 0 if job.status.start_time is not None else spec_bytes(job)
     return compact_oversized_job(job, size) if size > SPEC_LIMIT_BYTES else compact_job(job)
 
 
@@ -81,41 +76,40 @@ class Caches(SharedInformers):
             min_seconds=DEBOUNCE_SECONDS, max_seconds=DEBOUNCE_LIMIT_SECONDS
         )
         self._jobs = self._watch(
-            JOBS,
-            parse_cached_job,
+            CachedKind(
+                JOBS,
+                parse_cached_job,
+                {
+                    "daemon_set": lambda job: (_index_key(job.namespace, job.daemon_set_name),),
+                    "uid": lambda job: (job.uid,),
+                },
+            ),
             self._job_changed,
-            {
-                "daemon_set": lambda job: (_index_key(job.namespace, job.daemon_set_name),),
-                "uid": lambda job: (job.uid,),
-            },
             on_unreadable=lambda found: wake((found.namespace, found.name), 0.0),
         )
         self._daemon_sets = self._watch(
-            DAEMON_SETS,
-            lambda raw: compact_daemon_set(parse_daemon_set(raw)),
-            self._daemon_set_changed,
-            {
-                "uid": lambda found: (found.uid,),
-                "node label": lambda found: label_keys(found.pod_spec),
-            },
-            label_selector=names.MANAGED_SELECTOR,
+            daemon_set_kind(compact_daemon_set), self._daemon_set_changed
         )
         self._pods = self._watch(
-            PODS,
-            parse_pod,
+            CachedKind(
+                PODS,
+                parse_pod,
+                {"owner": lambda pod: (_index_key(pod.namespace, pod.owner_uid),)},
+                names.MANAGED_SELECTOR,
+            ),
             self._pod_changed,
-            {"owner": lambda pod: (_index_key(pod.namespace, pod.owner_uid),)},
-            label_selector=names.MANAGED_SELECTOR,
         )
         self._reports = self._watch(
-            JOB_REPORTS,
-            lambda raw: parse_cached_report(raw, self._has_job),
+            CachedKind(
+                JOB_REPORTS,
+                lambda raw: parse_cached_report(raw, self._has_job),
+                {
+                    "job": lambda report: (_index_key(report.namespace, report.job_name),),
+                    **RUN_INDEX,
+                    "namespace": lambda report: (report.namespace,),
+                },
+            ),
             self._report_changed,
-            {
-                "job": lambda report: (_index_key(report.namespace, report.job_name),),
-                **RUN_INDEX,
-                "namespace": lambda report: (report.namespace,),
-            },
             # Reports of cached Jobs are kept whole, so the Jobs come first.
             after=self._jobs,
         )
@@ -206,9 +200,8 @@ class Caches(SharedInformers):
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
         if pod is not None:
-            for found in self._daemon_sets.store.by_index("uid", pod.owner_uid):
-                if found.namespace == pod.namespace:
-                    self._wake_jobs_of(found, debounced=True)
+            for found in owners_of_pod(self._daemon_sets.store, pod):
+                self._wake_jobs_of(found, debounced=True)
 
     def _report_changed(self, old: JobReport | None, new: JobReport | None) -> None:
         if (report := new or old) is not None:
@@ -216,9 +209,8 @@ class Caches(SharedInformers):
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         if old is not None and new is not None and _readiness(old) == _readiness(new):
-            for label in sorted(changed_keys(old.labels, new.labels)):
-                for found in self._daemon_sets.store.by_index("node label", label):
-                    self._wake_jobs_of(found, debounced=True)
+            for found in selecting_by_changed_label(self._daemon_sets.store, old, new):
+                self._wake_jobs_of(found, debounced=True)
             return
         for job in self._jobs.store:
             self._wake_debounced((job.namespace, job.name))

@@ -1,4 +1,4 @@
-"""What the controller is told by its command line, its configuration file and its environment.
+"""The controller's settings: its command line, its configuration file and its environment.
 
 Layer: beside api. Reads, checks, and says what is wrong; connects to nothing.
 """

@@ -16,11 +16,12 @@ from typing import Any
 
 from loguru import logger
 
-from daemonset_job.kube.cache.pager import Pager, Selection
+from daemonset_job.kube.cache.pager import Pager
 from daemonset_job.kube.cache.resource_version import is_newer
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import KubeError
 from daemonset_job.kube.client.resource import EVENTS
+from daemonset_job.kube.client.selection import Selection
 from daemonset_job.kube.client.unreadable import Unreadable
 from daemonset_job.runtime.backoff import exponential_seconds
 from daemonset_job.runtime.clock import Clock
@@ -32,7 +33,7 @@ from job_controller.core.text.sanitize import single_line
 # missing. The pauses double; after the longest one a changed reason is in the status.
 PAUSE_SECONDS = (2.0, 60.0)
 # Events of one object and reason are aggregated by their recorder: there are some ten of them. More
-# are somebody else's; they are read page by page, one page at a time.
+# are of other writers; they are read page by page, one page at a time.
 PAGE_EVENTS = 200
 PAGE_BYTES = 1024 * 1024
 # etcd has to read all events of the namespace to find those of one DaemonSet.
@@ -164,7 +165,7 @@ class FailedCreates:
         """Read the next page of a search; the newest event of all its pages is the one that counts.
 
         Newest by resourceVersion, because the writer of an event chooses its times. So an event
-        that somebody else writes hides those of the DaemonSet controller only until its next one.
+        of another writer hides those of the DaemonSet controller only until its next one.
         """
         page = await known.pager.page(known.continue_)
         for raw in page.items:

@@ -9,25 +9,33 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from loguru import logger
 
-from daemonset_job.api.objects import Node, parse_node
+from daemonset_job.api.job import Job
+from daemonset_job.api.node import Node, parse_node
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.states import NodeState
 from daemonset_job.kube.cache.resource_version import is_newer
 from daemonset_job.kube.client.answers import MALFORMED_ANSWER
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import KubeError
 from daemonset_job.kube.client.resource import NODES
 from daemonset_job.runtime.clock import Clock
+from job_controller.core.state.first_seen import node_not_ready, nodes_not_ready_for
+from job_controller.core.state.snapshot import Snapshot, merge_records
 
 # If a zone fails, many nodes of many Jobs are due at the same moment. A node that was read within
 # FRESH_SECONDS is not read again, and at most AT_ONCE requests run at a time.
 FRESH_SECONDS = 1.0
 AT_ONCE = 32
-# The delay before a failed read is tried again. All else of the Job goes on meanwhile, so
-# none of them may take long, either.
+# The delay before a failed read is repeated. The other actions for the Job do not wait for that,
+# but they do wait for a read, which is why a read has a timeout.
 RETRY_SECONDS = 5.0
 TIMEOUT_SECONDS = 5.0
+# A repeated read that is due already is given this long.
+_RETRY_SECONDS_AT_LEAST = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +92,7 @@ class FreshNodeReader:
                 return last
             asked_at = self._clock.monotonic()
             if has_failed.is_set():
-                # All of them in turn might take long. The next pass begins with these.
+                # One failed read after the other would take long. The next reconcile reads these.
                 return NodeRead(known, known, asked_at, retry_at=asked_at + FRESH_SECONDS)
             try:
                 found = await self._client.find(NODES, known.name, timeout_seconds=TIMEOUT_SECONDS)
@@ -119,3 +127,49 @@ def with_fresh_nodes(nodes: Mapping[str, Node], reads: Mapping[str, NodeRead]) -
         else:
             after[name] = read.node
     return after
+
+
+def find_nearly_unreachable(
+    snapshot: Snapshot, now: datetime, read: Mapping[str, NodeRead]
+) -> list[Node]:
+    """Return the nodes that are about to become unreachable.
+
+    Those that have been read are left out.
+    """
+    limit = timedelta(seconds=snapshot.settings.timeouts.unreachable_seconds)
+    nodes = (node for node in snapshot.nodes.values() if node.name not in read)
+    away = nodes_not_ready_for(snapshot.seen, nodes, snapshot.job.retry_request, limit, now)
+    records = merge_records(snapshot) if away else {}
+    return [node for node in away if not _is_settled(snapshot.job, node, records)]
+
+
+def postpone_failed_reads(
+    snapshot: Snapshot, read: Mapping[str, NodeRead], clock: Clock
+) -> Snapshot:
+    """Return the snapshot in which nodes whose read failed become unreachable after the next.
+
+    So all else of the Job goes on, and only what becomes of these nodes waits.
+    """
+    now, moment = clock.now(), clock.monotonic()
+    limit = timedelta(seconds=snapshot.settings.timeouts.unreachable_seconds)
+    seen = dict(snapshot.seen)
+    for each in read.values():
+        if (
+            each.retry_at is not None
+            and (fact := node_not_ready(each.known, snapshot.job.retry_request)) in seen
+        ):
+            left = timedelta(seconds=max(each.retry_at - moment, _RETRY_SECONDS_AT_LEAST))
+            seen[fact] = replace(seen[fact], first=now + left - limit)
+    return replace(snapshot, seen=seen)
+
+
+def _is_settled(job: Job, node: Node, records: Mapping[str, NodeRecord]) -> bool:
+    """Return whether the node's recorded state can no longer become unreachable."""
+    record = records.get(node.name)
+    if record is None or record.uid != node.uid:
+        return False
+    # Completed is final; the others are until the next retry.
+    return record.state == NodeState.COMPLETED or (
+        record.retry == job.retry_request
+        and record.state in {NodeState.FAILED, NodeState.UNREACHABLE}
+    )

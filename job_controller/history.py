@@ -5,13 +5,13 @@ Layer: beside the reconciler.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
-from typing import Any
+from collections.abc import Awaitable
 
 from loguru import logger
 
 from daemonset_job.api.job import Job
 from daemonset_job.api.report import JobReport
+from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
 from daemonset_job.kube.client.errors import KubeError
 from job_controller.actions.effects import Effects, Writer
@@ -97,7 +97,7 @@ class History:
                 tried, run = tried + 1, report.job_uid
         return HISTORY_RETRY_SECONDS if any(map(self._was_refused, past)) else None
 
-    async def _close(self, key: Key, report: JobReport, status: Mapping[str, Any]) -> None:
+    async def _close(self, key: Key, report: JobReport, status: ReportStatus) -> None:
         if (_CLOSE, report.uid) not in self._refused:
             await self._try(_CLOSE, report, self._reports.write_status(key, report, status))
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
-from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from daemonset_job.api.job import Job
+from daemonset_job.api.job_status import JobStatus
+from daemonset_job.api.node_totals import NodeTotals
 from daemonset_job.api.states import FINAL_PHASES, Phase
-from daemonset_job.api.times import parse_time
-from daemonset_job.process.reload import ReloadMetrics
-from daemonset_job.runtime.sizes import Size, SizeCollector
+from daemonset_job.process.program_metrics import ProgramMetrics
 
-_COMPONENT = "controller"
 _PHASES = (
     Phase.PENDING,
     Phase.RUNNING,
@@ -25,7 +22,6 @@ _PHASES = (
     Phase.SUCCEEDED,
     Phase.FAILED,
 )
-_RESULTS = ("done", "retried", "failed")
 _STATES = ("waiting", "active", "completed", "failed", "unreachable")
 # Jobs of which the nodes are given one by one; the sums are of all of them.
 JOBS_LIMIT = 100
@@ -39,20 +35,11 @@ _RANKS: Mapping[str, int] = {
 }
 
 
-class Metrics:
-    """The controller's metrics in a registry of their own; every label value starts at 0."""
+class Metrics(ProgramMetrics):
+    """The controller's metrics."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        reconciles = Counter(
-            "dsj_reconciles_total",
-            "Reconciles of a Job, by result.",
-            ["component", "result"],
-            registry=self.registry,
-        )
-        self.reconciles = partial(reconciles.labels, _COMPONENT)
-        for result in _RESULTS:
-            self.reconciles(result)
+        super().__init__("controller")
         self.reconcile_seconds = Histogram(
             "dsj_reconcile_duration_seconds",
             "Duration of one reconcile of a Job.",
@@ -68,19 +55,6 @@ class Metrics:
         )
         for phase in FINAL_PHASES:
             self.run_seconds.labels(phase)
-        self._requests = Counter(
-            "dsj_api_requests_total",
-            "Requests to the API server, by verb, resource and HTTP status (0: no response).",
-            ["component", "verb", "resource", "code"],
-            registry=self.registry,
-        )
-        self.reloads = ReloadMetrics(_COMPONENT, self.registry)
-        self.is_leader = Gauge(
-            "dsj_is_leader",
-            "Whether this process holds the lease and acts (1) or is on standby (0).",
-            ["component"],
-            registry=self.registry,
-        ).labels(_COMPONENT)
         self.policies_missing = Gauge(
             "dsj_admission_policies_missing",
             "Admission policies of deploy/ that are not in force; NaN: not known.",
@@ -88,27 +62,18 @@ class Metrics:
         )
         self.policies_missing.set(math.nan)
 
-    def count_request(self, verb: str, resource: str, status: int, seconds: float) -> None:  # noqa: ARG002 - the client's hook has it
-        """Count one request to the API server."""
-        self._requests.labels(_COMPONENT, verb, resource, str(status)).inc()
-
-    def count_end(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    def count_end(self, before: JobStatus, after: JobStatus) -> None:
         """Count a run whose written status says, other than before, that it has ended."""
-        phase = after.get("phase")
-        if phase not in FINAL_PHASES or before.get("phase") == phase:
+        if after.phase not in FINAL_PHASES or before.phase == after.phase:
             return
-        began, ended = parse_time(after.get("startTime")), parse_time(after.get("completionTime"))
+        began, ended = after.start_time, after.completion_time
         if began is not None and ended is not None:
             seconds = max((ended - began).total_seconds(), 0.0)
-            self.run_seconds.labels(phase).observe(seconds)
+            self.run_seconds.labels(after.phase).observe(seconds)
 
     def watch_jobs(self, jobs: Callable[[], Iterable[Job]]) -> None:
         """Export Jobs and nodes by state, read from the cache at each scrape."""
         self.registry.register(_JobCollector(jobs))
-
-    def watch_sizes(self, sizes: Iterable[Size]) -> None:
-        """Export how much the program holds, read at each scrape."""
-        self.registry.register(SizeCollector(_COMPONENT, sizes))
 
 
 class _JobCollector(Collector):
@@ -129,9 +94,7 @@ class _JobCollector(Collector):
         for place, job in enumerate(_in_order(self._jobs())):
             phase = _phase(job)
             phases[phase] = phases.get(phase, 0) + 1
-            nodes = job.status.get("nodes") or {}
-            for state in _STATES:
-                count = int(nodes.get(state) or 0)
+            for state, count in _node_counts(job).items():
                 states[state] += count
                 if place < JOBS_LIMIT:
                     by_job.add_metric([job.namespace, job.name, state], count)
@@ -158,8 +121,19 @@ def _in_order(jobs: Iterable[Job]) -> list[Job]:
     return [job for _, _, job in sorted(keyed, key=lambda each: each[:2])]
 
 
+def _node_counts(job: Job) -> dict[str, int]:
+    nodes = job.status.nodes or NodeTotals()
+    return {
+        "waiting": nodes.waiting,
+        "active": nodes.active,
+        "completed": nodes.completed,
+        "failed": nodes.failed,
+        "unreachable": nodes.unreachable,
+    }
+
+
 def _phase(job: Job) -> str:
-    return str(job.status.get("phase") or Phase.PENDING)
+    return str(job.status.phase or Phase.PENDING)
 
 
 def _age(job: Job) -> tuple[float, str, str]:

@@ -10,16 +10,12 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
 from typing import assert_never
 
 from loguru import logger
 
 from daemonset_job.api import names
 from daemonset_job.api.job import Job
-from daemonset_job.api.objects import Node
-from daemonset_job.api.report import NodeRecord
-from daemonset_job.api.states import NodeState
 from daemonset_job.informers.full_reports import INCOMPLETE_RETRY_SECONDS
 from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
 from daemonset_job.kube.client.errors import (
@@ -49,28 +45,24 @@ from job_controller.core.plan import (
     WriteStatus,
     defer_progress_writes,
 )
-from job_controller.core.state.absence import find_tainted
-from job_controller.core.state.first_seen import (
-    ObservedObjects,
-    Sightings,
-    node_not_ready,
-    nodes_not_ready_for,
-    shift_sightings,
-    update_sightings,
-)
-from job_controller.core.state.node_pods import current_pods, stray_pods
-from job_controller.core.state.snapshot import Snapshot, merge_records
+from job_controller.core.state.snapshot import Snapshot
 from job_controller.failed_creates import FailedCreates
-from job_controller.fresh_nodes import FRESH_SECONDS, FreshNodeReader, NodeRead, with_fresh_nodes
+from job_controller.fresh_nodes import (
+    FRESH_SECONDS,
+    FreshNodeReader,
+    NodeRead,
+    find_nearly_unreachable,
+    postpone_failed_reads,
+    with_fresh_nodes,
+)
 from job_controller.history import History
 from job_controller.reapply_backoff import ReapplyBackoff
 from job_controller.refusal_backoff import RefusalBackoff
+from job_controller.sightings import SightingStore
 
 # A cache that is behind our own write catches up within milliseconds. This is for a broken watch,
 # and then the reflector reconnects.
 _STALE_RETRY_SECONDS = 0.1
-# Two clocks that differ by less run at slightly different rates; by more, one of them was set.
-_CLOCK_SET = timedelta(seconds=1)
 
 
 class Reconciler:
@@ -88,8 +80,7 @@ class Reconciler:
         self._history = History(effects, writer, self._reports)
         # Only writes of nothing but progress wait.
         self._progress_pacers: dict[Key, WritePacer] = {}
-        # UID, sightings, and the time of the last reconcile by both clocks.
-        self._seen: dict[Key, tuple[str, Sightings, datetime, float]] = {}
+        self._sightings = SightingStore(effects.clock)
         self._refusal_backoff = RefusalBackoff()
         self._reapply_backoff = ReapplyBackoff()
         self._failed_creates = FailedCreates(effects.client, effects.clock)
@@ -119,7 +110,7 @@ class Reconciler:
             if job is None:
                 self._written.drop(key)
                 self._progress_pacers.pop(key, None)
-                self._seen.pop(key, None)
+                self._sightings.forget(key)
                 self._refusal_backoff.forget(key)
                 self._reapply_backoff.forget(key)
                 self._failed_creates.forget(key)
@@ -140,7 +131,7 @@ class Reconciler:
         has_failed = asyncio.Event()
         # They may be Ready again without the cache having it, and the run would fail for it. While
         # they are read, others may become due.
-        while away := self._nearly_unreachable(snapshot, now, read):
+        while away := find_nearly_unreachable(snapshot, now, read):
             read |= await self._fresh_nodes.read(away, has_failed)
             known = self._caches.job(key)
             if known is None or not self._caches.full_reports.is_complete(known.uid):
@@ -188,78 +179,14 @@ class Reconciler:
             self._failed_creates.forget(key)
         return None
 
-    def _with_sightings(self, key: Key, snapshot: Snapshot) -> Snapshot:
-        """Return the snapshot with the sightings: when each timer started in this process."""
-        job = snapshot.job
-        now, moment = self._effects.clock.now(), self._effects.clock.monotonic()
-        uid, before, at, at_moment = self._seen.get(key, ("", {}, now, moment))
-        step = (now - at) - timedelta(seconds=moment - at_moment)
-        if abs(step) >= _CLOCK_SET:
-            before = shift_sightings(before, step)
-        pods = current_pods(snapshot)
-        failed = frozenset(
-            name
-            for name, record in merge_records(snapshot).items()
-            if record.state == NodeState.FAILED
-        )
-        before = before if uid == job.uid else {}
-        tainted = find_tainted(snapshot, pods)
-        observed = ObservedObjects(
-            pods, snapshot.nodes, failed, tainted, job.retry_request, stray_pods(snapshot)
-        )
-        seen = update_sightings(before, observed, now)
-        self._seen[key] = job.uid, seen, now, moment
-        return replace(snapshot, seen=seen)
-
     def _gather(self, key: Key, job: Job, read: Mapping[str, NodeRead]) -> Snapshot:
         """Return the snapshot, with nodes that were just read from the API server."""
         now = self._effects.clock.monotonic()
         snapshot = self._refusal_backoff.with_known_refusal(key, self._snapshot(key, job), now)
         if read:
             snapshot = replace(snapshot, nodes=with_fresh_nodes(snapshot.nodes, read))
-        return self._postponed(self._with_sightings(key, snapshot), read)
-
-    def _postponed(self, snapshot: Snapshot, read: Mapping[str, NodeRead]) -> Snapshot:
-        """Return the snapshot in which nodes whose read failed become unreachable after the next.
-
-        So all else of the Job goes on, and only what becomes of these nodes waits.
-        """
-        now, moment = self._effects.clock.now(), self._effects.clock.monotonic()
-        limit = timedelta(seconds=snapshot.settings.timeouts.unreachable_seconds)
-        seen = dict(snapshot.seen)
-        for each in read.values():
-            if (
-                each.retry_at is not None
-                and (fact := node_not_ready(each.known, snapshot.job.retry_request)) in seen
-            ):
-                left = timedelta(seconds=max(each.retry_at - moment, _STALE_RETRY_SECONDS))
-                seen[fact] = replace(seen[fact], first=now + left - limit)
-        return replace(snapshot, seen=seen)
-
-    def _nearly_unreachable(
-        self, snapshot: Snapshot, now: datetime, read: Mapping[str, NodeRead]
-    ) -> list[Node]:
-        """Return the nodes that are about to become unreachable.
-
-        Those that have been read are left out.
-        """
-        limit = timedelta(seconds=snapshot.settings.timeouts.unreachable_seconds)
-        nodes = (node for node in snapshot.nodes.values() if node.name not in read)
-        away = nodes_not_ready_for(snapshot.seen, nodes, snapshot.job.retry_request, limit, now)
-        records = merge_records(snapshot) if away else {}
-        return [node for node in away if not self._is_settled(snapshot.job, node, records)]
-
-    @staticmethod
-    def _is_settled(job: Job, node: Node, records: Mapping[str, NodeRecord]) -> bool:
-        """Return whether the node's recorded state can no longer become unreachable."""
-        record = records.get(node.name)
-        if record is None or record.uid != node.uid:
-            return False
-        # Completed is final; the others are until the next retry.
-        return record.state == NodeState.COMPLETED or (
-            record.retry == job.retry_request
-            and record.state in {NodeState.FAILED, NodeState.UNREACHABLE}
-        )
+        snapshot = self._sightings.with_sightings(key, snapshot)
+        return postpone_failed_reads(snapshot, read, self._effects.clock)
 
     async def _after_refusal(self, snapshot: Snapshot, refused: RefusedError) -> Snapshot:
         """Return the snapshot with the refused write; raises if it has it already."""

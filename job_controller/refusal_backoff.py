@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job import Job
-from daemonset_job.api.objects import DaemonSet
 from daemonset_job.runtime.backoff import exponential_seconds
 from job_controller.caches import Key
 from job_controller.core.state.snapshot import Snapshot

@@ -7,27 +7,26 @@ caches the metadata only: counting needs name, UID, creation time and labels.
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from daemonset_job.api import names
-from daemonset_job.api.affinity import changed_keys, label_keys
 from daemonset_job.api.compact import (
     compact_daemon_set_placement,
     compact_job_placement,
     expand_job_placement,
 )
+from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job import Job, parse_job
-from daemonset_job.api.objects import (
-    DaemonSet,
-    Node,
-    Pod,
-    parse_daemon_set,
-    parse_pod,
-)
+from daemonset_job.api.node import Node
+from daemonset_job.api.pod import Pod, parse_pod
 from daemonset_job.api.report import JobReport
 from daemonset_job.api.states import ConditionType
+from daemonset_job.informers.daemon_sets import (
+    daemon_set_kind,
+    owners_of_pod,
+    selecting_by_changed_label,
+)
 from daemonset_job.informers.full_reports import RUN_INDEX, FullReports, parse_cached_report
-from daemonset_job.informers.informers import SharedInformers
+from daemonset_job.informers.informers import CachedKind, SharedInformers
 from daemonset_job.kube.client.client import KubeClient
-from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, PODS
+from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, PODS
 from daemonset_job.runtime.clock import Clock
 
 JobKey = tuple[str, str]
@@ -70,33 +69,32 @@ class Caches(SharedInformers):
         )
         self._listener = listener
         self._jobs = self._watch(
-            JOBS,
-            lambda raw: compact_job_placement(parse_job(raw)),
+            CachedKind(
+                JOBS,
+                lambda raw: compact_job_placement(parse_job(raw)),
+                {"uid": lambda job: (job.uid,)},
+            ),
             self._job_changed,
-            {"uid": lambda job: (job.uid,)},
         )
         self._daemon_sets = self._watch(
-            DAEMON_SETS,
-            lambda raw: compact_daemon_set_placement(parse_daemon_set(raw)),
-            self._daemon_set_changed,
-            {
-                "uid": lambda found: (found.uid,),
-                "node label": lambda found: label_keys(found.pod_spec),
-            },
-            label_selector=names.MANAGED_SELECTOR,
+            daemon_set_kind(compact_daemon_set_placement), self._daemon_set_changed
         )
         self._pods = self._watch(
-            PODS,
-            parse_pod,
+            CachedKind(
+                PODS,
+                parse_pod,
+                {"owner": lambda pod: (f"{pod.namespace}/{pod.owner_uid}",)},
+                pod_label_selector or None,
+            ),
             self._pod_changed,
-            {"owner": lambda pod: (f"{pod.namespace}/{pod.owner_uid}",)},
-            label_selector=pod_label_selector or None,
         )
         self._reports = self._watch(
-            JOB_REPORTS,
-            lambda raw: parse_cached_report(raw, self._needs_records),
+            CachedKind(
+                JOB_REPORTS,
+                lambda raw: parse_cached_report(raw, self._needs_records),
+                RUN_INDEX,
+            ),
             self._report_changed,
-            RUN_INDEX,
             # The Jobs decide which reports are cached whole.
             after=self._jobs,
         )
@@ -160,9 +158,8 @@ class Caches(SharedInformers):
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
         assert pod is not None
-        for found in self._daemon_sets.store.by_index("uid", pod.owner_uid):
-            if found.namespace == pod.namespace:
-                self._wake_owner(found, debounced=True)
+        for found in owners_of_pod(self._daemon_sets.store, pod):
+            self._wake_owner(found, debounced=True)
 
     def _wake_owner(self, found: DaemonSet, *, debounced: bool) -> None:
         for job in self._jobs.store.by_index("uid", found.owner_uid):
@@ -181,10 +178,8 @@ class Caches(SharedInformers):
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         if old is not None and new is not None and old.uid == new.uid:
-            # Jobs that select nodes by a changed label; a heartbeat changes none.
-            for label in sorted(changed_keys(old.labels, new.labels)):
-                for found in self._daemon_sets.store.by_index("node label", label):
-                    self._wake_owner(found, debounced=True)
+            for found in selecting_by_changed_label(self._daemon_sets.store, old, new):
+                self._wake_owner(found, debounced=True)
             return
         for job in self._jobs.store:
             self._listener.job_affected((job.namespace, job.name), debounced=True)

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from daemonset_job.api.job import Job
 from daemonset_job.api.reasons import CompleteReason
 from daemonset_job.api.states import ConditionType
-from daemonset_job.api.times import format_time, parse_time
+from daemonset_job.api.times import format_time
 from terminator.node_count import Count
 
 # A complete Job whose TTL is over is deleted when this count agrees. While no task is running (a
@@ -49,7 +49,7 @@ def decide_deletion(
     """
     if job.is_terminating:
         return DeletionDecision("the Job is being deleted")
-    if int(job.status.get("observedGeneration") or 0) != job.generation:
+    if job.status.observed_generation != job.generation:
         return DeletionDecision("the controller has not observed the newest spec yet")
     if job.is_true(ConditionType.COMPLETE):
         return _decide_for_complete(job, count(), now, overdue_since or now)
@@ -94,7 +94,7 @@ def _decide_for_failed(job: Job, now: datetime) -> DeletionDecision:
     ttl_seconds = job.spec.ttl_seconds_after_finished
     if ttl_seconds is None:
         return DeletionDecision("the Job failed and ttlSecondsAfterFinished is not set: it is kept")
-    if job.status.get("observedRetry", "") != job.retry_request:
+    if job.status.observed_retry != job.retry_request:
         return DeletionDecision("its failed nodes are about to be retried")
     return _decide_by_ttl(job, ttl_seconds, now)
 
@@ -116,6 +116,10 @@ def _record_incomplete(job: Job, count: Count) -> str:
     missing = len(count.desired - count.recorded)
     if missing:
         return f"the JobReport lacks the final state of {missing} nodes"
+    totals = job.status.nodes
+    if totals is not None and (unfinished := totals.waiting + totals.active + totals.unreachable):
+        # These have left since. The numbers may agree, because as many nodes are absent.
+        return f"status reports {unfinished} nodes that have not finished"
     reported, least = job.reported_desired, len(count.desired)
     if reported is not None and not least <= reported <= least + len(count.absent):
         # Nodes joined or left since the controller's last count, which is also the report's.
@@ -126,7 +130,7 @@ def _record_incomplete(job: Job, count: Count) -> str:
 def _decide_by_ttl(job: Job, seconds: int, now: datetime) -> DeletionDecision:
     if seconds <= 0:
         return DeletionDecision()
-    finished = parse_time(job.status.get("completionTime"))
+    finished = job.status.completion_time
     if finished is None:
         return DeletionDecision("its status has no completionTime yet")
     end = finished + timedelta(seconds=seconds)

@@ -66,7 +66,7 @@ class Options:
     probe_port: int = 8081
 
 
-# The first four variables are the seed's.
+# The first four variables have the names of this project's first version.
 SETTINGS = (
     Setting("namespaces", read_namespaces, "all", variable="NAMESPACE", key="namespaces"),
     Setting(

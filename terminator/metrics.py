@@ -4,10 +4,7 @@ docs/reference/metrics.md has the list. Metrics that the controller has too have
 `component`.
 """
 
-from collections.abc import Iterable
-from functools import partial
-
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import Counter, Gauge
 
 from daemonset_job.kube.client.errors import (
     BadRequest,
@@ -17,10 +14,8 @@ from daemonset_job.kube.client.errors import (
     Throttled,
     Unauthorized,
 )
-from daemonset_job.process.reload import ReloadMetrics
-from daemonset_job.runtime.sizes import Size, SizeCollector
+from daemonset_job.process.program_metrics import ProgramMetrics
 
-_COMPONENT = "terminator"
 _REASONS: tuple[tuple[type[KubeError], str], ...] = (
     (BadRequest, "not_started"),
     (NotFound, "not_found"),
@@ -41,11 +36,11 @@ def read_error_reason(error: KubeError) -> str:
     return "unavailable" if error.is_retryable else "other"
 
 
-class Metrics:
-    """All metrics in one registry of their own, every label value present from the start."""
+class Metrics(ProgramMetrics):
+    """The terminator's metrics."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+        super().__init__("terminator")
         self.targets = self._gauge("log_targets", "Pods whose logs are being read.")
         self.streams_open = self._gauge("log_streams", "Follow streams open now.")
         self.short_reads = self._counter(
@@ -66,36 +61,6 @@ class Metrics:
         self.deletions = self._counter(
             "job_deletions", "Jobs deleted.", result=("done", "gone", "changed", "failed")
         )
-        reconciles = Counter(
-            "dsj_reconciles",
-            "Reconciles of a Job, by result.",
-            ["component", "result"],
-            registry=self.registry,
-        )
-        self.reconciles = partial(reconciles.labels, _COMPONENT)
-        for result in ("done", "retried", "failed"):
-            self.reconciles(result)
-        self.reloads = ReloadMetrics(_COMPONENT, self.registry)
-        self.is_leader = Gauge(
-            "dsj_is_leader",
-            "Whether this process holds the lease and acts (1) or is on standby (0).",
-            ["component"],
-            registry=self.registry,
-        ).labels(_COMPONENT)
-        self._requests = Counter(
-            "dsj_api_requests",
-            "Requests to the API server, by verb, resource and HTTP status (0: no response).",
-            ["component", "verb", "resource", "code"],
-            registry=self.registry,
-        )
-
-    def count_request(self, verb: str, resource: str, code: int, _seconds: float) -> None:
-        """Count one request; `code` 0 means that no answer came."""
-        self._requests.labels(_COMPONENT, verb, resource, str(code)).inc()
-
-    def watch_sizes(self, sizes: Iterable[Size]) -> None:
-        """Tell how much the program holds, read whenever the metrics are."""
-        self.registry.register(SizeCollector(_COMPONENT, sizes))
 
     def _gauge(self, name: str, text: str) -> Gauge:
         return Gauge(f"dsj_{name}", text, registry=self.registry)

@@ -11,9 +11,13 @@ from dataclasses import dataclass, field
 
 from daemonset_job.api import report
 from daemonset_job.api.affinity import NodeAffinity
+from daemonset_job.api.daemon_set import DaemonSet
+from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
-from daemonset_job.api.objects import DaemonSet, Node, Pod
-from daemonset_job.api.report import Evidence, JobReport, NodeRecord, merge_evidence
+from daemonset_job.api.node import Node
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.pod import Pod
+from daemonset_job.api.report import JobReport, merge_evidence
 from daemonset_job.api.states import NodeState
 from terminator.node_selection import find_unselected_node
 
@@ -78,15 +82,16 @@ class Count:
 
 def merge_ledger(job: Job, reports: Iterable[JobReport]) -> dict[str, Evidence]:
     """Return the evidence of this run from all shards, by name of the node."""
-    return merge_evidence(_of_run(job, reports))
+    return merge_evidence(reports_of_run(job, reports))
 
 
 def merge_records(job: Job, reports: Iterable[JobReport]) -> dict[str, NodeRecord]:
     """Return the controller's records of this run from all shards, by name of the node."""
-    return report.merge_records(_of_run(job, reports))
+    return report.merge_records(reports_of_run(job, reports))
 
 
-def _of_run(job: Job, reports: Iterable[JobReport]) -> list[JobReport]:
+def reports_of_run(job: Job, reports: Iterable[JobReport]) -> list[JobReport]:
+    """Return the reports of this run among `reports`; those of another namespace are forged."""
     return [r for r in reports if r.job_uid == job.uid and r.namespace == job.namespace]
 
 
@@ -116,8 +121,8 @@ def pod_belongs_to_node(pod: Pod, node: Node | None) -> bool:
 
 def count_nodes(snapshot: Snapshot) -> Count:
     """Return the state of the run."""
-    job, daemon_set = snapshot.job, snapshot.daemon_set
-    pods = owned_pods(job, daemon_set, snapshot.pods)
+    job = snapshot.job
+    pods = owned_pods(job, snapshot.daemon_set, snapshot.pods)
     desired = frozenset(pod.node_name for pod in pods if not pod.is_terminating and pod.node_name)
     leaving = frozenset(
         pod.node_name
@@ -125,41 +130,41 @@ def count_nodes(snapshot: Snapshot) -> Count:
         if pod.is_terminating and not pod.is_terminal and pod.node_name in snapshot.nodes
     )
     completed = frozenset(name for name in desired if _is_completed(name, snapshot))
-    failed = frozenset(
-        name for name in desired - completed if _is_recorded(name, snapshot, {NodeState.FAILED})
-    )
-    recorded = frozenset(
-        name
-        for name in desired
-        if _is_recorded(name, snapshot, {NodeState.COMPLETED, NodeState.FAILED})
-    )
+    failed = _recorded_as(desired - completed, snapshot, {NodeState.FAILED})
     absent, unfinished = _absent_nodes(snapshot, desired)
-    inexact = _find_inexactness(snapshot, desired, leaving - desired) or unfinished
-    active = desired - completed - failed
-    running = frozenset(
-        pod.node_name
-        for pod in pods
-        if pod.node_name in active
-        # Bound and not terminal: its task is starting, running, or about to be restarted. A task
-        # that never starts fails after a timeout.
-        and pod.is_scheduled
-        and not pod.is_terminating
-        and not pod.is_terminal
-        and not _is_recorded(pod.node_name, snapshot, {NodeState.UNREACHABLE})
-    )
-    has_completions = any(entry.is_completed for entry in snapshot.ledger.values())
-    has_failures = any(r.has_failed(job.retry_request) for r in snapshot.records.values())
     return Count(
         desired=desired,
         completed=completed,
         failed=failed,
-        recorded=recorded,
+        recorded=_recorded_as(desired, snapshot, {NodeState.COMPLETED, NodeState.FAILED}),
         absent=absent,
-        running=running,
-        has_failures=has_failures,
-        has_completions=has_completions,
-        inexact=inexact,
+        running=_running_nodes(pods, desired - completed - failed, snapshot),
+        has_failures=any(r.has_failed(job.retry_request) for r in snapshot.records.values()),
+        has_completions=any(entry.is_completed for entry in snapshot.ledger.values()),
+        inexact=_find_inexactness(snapshot, desired, leaving - desired) or unfinished,
     )
+
+
+def _running_nodes(
+    pods: Iterable[Pod], active: AbstractSet[str], snapshot: Snapshot
+) -> frozenset[str]:
+    """Return those of the `active` nodes whose task is starting, running or about to be restarted.
+
+    A task that never starts fails after a timeout.
+    """
+    bound = frozenset(
+        pod.node_name
+        for pod in pods
+        if pod.is_scheduled and not pod.is_terminating and not pod.is_terminal
+    )
+    return (bound & active) - _recorded_as(active, snapshot, {NodeState.UNREACHABLE})
+
+
+def _recorded_as(
+    names: Iterable[str], snapshot: Snapshot, states: AbstractSet[str]
+) -> frozenset[str]:
+    """Return those of the nodes of which the controller recorded one of `states`."""
+    return frozenset(name for name in names if _is_recorded(name, snapshot, states))
 
 
 def _is_owned(job: Job, daemon_set: DaemonSet) -> bool:
@@ -200,8 +205,8 @@ def _find_inexactness(snapshot: Snapshot, desired: frozenset[str], leaving: froz
         return "the Job has no DaemonSet"
     if unusable := _find_unusable(snapshot.job, found):
         return unusable
-    if unchosen := find_unselected_node(snapshot.job, found, snapshot.nodes.values()):
-        return unchosen
+    if unselected := find_unselected_node(snapshot.job, found, snapshot.nodes.values()):
+        return unselected
     if found.scheduled != found.desired:
         return f"{found.scheduled} of {found.desired} desired nodes have a pod"
     counted, present = found.scheduled + found.misscheduled, len(desired | leaving)

@@ -7,9 +7,12 @@ with one node at a time, and does not merge it into node affinity.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from daemonset_job.api.affinity import REQUIRED, NodeAffinity
+from daemonset_job.api.affinity import NodeAffinity
+from daemonset_job.api.daemon_set import DaemonSet, pod_spec_of
 from daemonset_job.api.job import Job
-from daemonset_job.api.objects import DaemonSet, Node
+from daemonset_job.api.label_selector import parse_label_selector
+from daemonset_job.api.node import Node
+from daemonset_job.api.tolerations import parse_tolerations
 
 
 class NodeMatcher:
@@ -20,8 +23,8 @@ class NodeMatcher:
         nodes = job.spec.nodes
         self._include = frozenset(nodes.include)
         self._exclude = frozenset(nodes.exclude)
-        self._by_label = NodeAffinity(_label_spec(nodes.selector or {}))
-        self._by_template = NodeAffinity(_pod_spec(job))
+        self._by_label = parse_label_selector(nodes.selector)
+        self._by_template = NodeAffinity(_template_pod_spec(job))
 
     def selects(self, name: str, labels: Mapping[str, str]) -> bool:
         """Return whether the Job selects a node of that name and those labels."""
@@ -36,37 +39,20 @@ def find_unselected_node(job: Job, daemon_set: DaemonSet, nodes: Iterable[Node])
     Checks labels, names and the Job's own tolerations. A DaemonSet that selects more nodes than the
     Job is no problem.
     """
-    kept = [_pruned(toleration) for toleration in daemon_set.pod_spec.get("tolerations") or ()]
-    if any(
-        _pruned(toleration) not in kept for toleration in _pod_spec(job).get("tolerations") or ()
-    ):
+    kept = parse_tolerations(daemon_set.pod_spec)
+    if any(toleration not in kept for toleration in parse_tolerations(_template_pod_spec(job))):
         return "its DaemonSet lacks a toleration of spec.template"
     selection, affinity = NodeMatcher(job), NodeAffinity(daemon_set.pod_spec)
-    unchosen = (
+    unselected = (
         node.name
         for node in nodes
         if not affinity.matches(node.name, node.labels)
         and selection.selects(node.name, node.labels)
     )
-    name = min(unchosen, default="")
+    name = min(unselected, default="")
     return f"its DaemonSet does not choose {name}, which the Job asks for" if name else ""
 
 
-def _label_spec(selector: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a raw pod spec that selects the nodes of a raw LabelSelector."""
-    spec: dict[str, Any] = {"nodeSelector": selector.get("matchLabels") or {}}
-    if rules := selector.get("matchExpressions"):
-        required = {"nodeSelectorTerms": [{"matchExpressions": rules}]}
-        spec["affinity"] = {"nodeAffinity": {REQUIRED: required}}
-    return spec
-
-
-def _pod_spec(job: Job) -> Mapping[str, Any]:
+def _template_pod_spec(job: Job) -> Mapping[str, Any]:
     """Return the raw pod spec of `spec.template`, empty where there is none."""
-    found = job.spec.template.get("spec")
-    return found if isinstance(found, Mapping) else {}
-
-
-def _pruned(toleration: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a toleration without the empty fields, which the API server omits."""
-    return {key: value for key, value in toleration.items() if value not in (None, "")}
+    return pod_spec_of({"template": job.spec.template})

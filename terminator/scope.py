@@ -37,7 +37,7 @@ FINAL_FLUSH_SECONDS = 1.0
 
 
 class NamespaceScope:
-    """The namespaces of one configuration, followed by `run` and acted on by `lead`."""
+    """The namespaces of one configuration: `caches` follows them, `lead` acts on them."""
 
     def __init__(
         self, client: KubeClient, clock: Clock, metrics: Metrics, config: Callable[[], Config]
@@ -72,15 +72,7 @@ class NamespaceScope:
         If the process is stopping, and not if the lease was lost, pending evidence is written
         before this returns.
         """
-        config = self._config()
-        ledger = self._ledger = Ledger(
-            self._client,
-            self._metrics,
-            reports_of=self.caches.reports_of,
-            has_job=self.caches.has_job,
-            read_records=lambda job: self.caches.full_reports.complete(job.uid),
-            flush_seconds=config.flush_interval,
-        )
+        ledger = self._ledger = self._create_ledger()
         reconciler = Reconciler(
             self._client,
             self._clock,
@@ -89,13 +81,7 @@ class NamespaceScope:
             self._metrics,
             default_token=lambda: self._config().termination_word,
         )
-        scanner = reconciler.scanner = self._scanner = Scanner(
-            self._client,
-            self._clock,
-            self._metrics,
-            limits=Limits(config.max_streams, config.short_reads),
-            on_findings=reconciler.on_findings,
-        )
+        scanner = reconciler.scanner = self._scanner = self._create_scanner(reconciler)
         self.enqueue_all()
         try:
             async with asyncio.TaskGroup() as group:
@@ -116,6 +102,25 @@ class NamespaceScope:
             if self.is_stopping:
                 await self._final_flush(ledger)
 
+    def _create_ledger(self) -> Ledger:
+        return Ledger(
+            self._client,
+            self._metrics,
+            reports_of=self.caches.reports_of,
+            has_job=self.caches.has_job,
+            read_records=lambda job: self.caches.full_reports.complete(job.uid),
+            flush_seconds=self._config().flush_interval,
+        )
+
+    def _create_scanner(self, reconciler: Reconciler) -> Scanner:
+        return Scanner(
+            self._client,
+            self._clock,
+            self._metrics,
+            limits=_limits(self._config()),
+            on_findings=reconciler.on_findings,
+        )
+
     def enqueue_all(self) -> None:
         """Enqueue every Job."""
         for job in self.caches.jobs():
@@ -124,7 +129,7 @@ class NamespaceScope:
     def apply(self, config: Config) -> None:
         """Apply the settings of a new configuration that can change while leading."""
         if self._scanner is not None:
-            self._scanner.set_limits(Limits(config.max_streams, config.short_reads))
+            self._scanner.set_limits(_limits(config))
         if self._ledger is not None:
             self._ledger.flush_seconds = config.flush_interval
         self.enqueue_all()
@@ -196,3 +201,8 @@ class NamespaceScope:
             logger.warning(
                 "stopped before all evidence was recorded; the next leader reads those logs again"
             )
+
+
+def _limits(config: Config) -> Limits:
+    """Return the limits of the scanner in a configuration."""
+    return Limits(config.max_streams, config.short_reads)

@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from daemonset_job.api import names
-from daemonset_job.api.job import Job, NodeSelection, parse_spec
-from daemonset_job.api.objects import DaemonSet, pod_spec_of
+from daemonset_job.api.daemon_set import DaemonSet, pod_spec_of
+from daemonset_job.api.job import Job
+from daemonset_job.api.job_spec import NodeSelection, parse_spec
 from daemonset_job.api.packed_json import PackedJson, pack_json
 
 # The fields of a pod's spec that decide on which nodes the pods of a DaemonSet run, and the gates,

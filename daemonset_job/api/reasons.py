@@ -230,7 +230,7 @@ class NodeReason(Reason):
         "NodeRemoved",
         (
             "The node left the cluster or the selection, or lost its pod with a taint that an "
-            "administrator chose, before its task had finished."
+            "administrator chose, before its task had finished or was retried."
         ),
     )
 

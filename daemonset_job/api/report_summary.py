@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
-from daemonset_job.api.report import Evidence, JobReport
+from daemonset_job.api.evidence import Evidence
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.report import JobReport
+from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import FINAL_PHASES, Phase
-from daemonset_job.api.times import parse_time
 
 # A run whose Job was deleted before it ended; only a report can be in this phase.
 FINAL_REPORT_PHASES: Final = frozenset({*FINAL_PHASES, Phase.CANCELLED})
 
 _NO_EVIDENCE: Final[Mapping[str, Evidence]] = MappingProxyType({})
-# The only fields that are needed of a finished run. A report that is yet to be closed keeps its
-# summary, to which the closing write adds.
-_FINAL_FIELDS: Final = ("phase", "completionTime")
+_NO_RECORDS: Final[Mapping[str, NodeRecord]] = MappingProxyType({})
 
 
 def summarize(report: JobReport) -> JobReport:
@@ -35,12 +35,17 @@ def summarize(report: JobReport) -> JobReport:
     )
 
 
-def _summary(status: Mapping[str, Any]) -> dict[str, Any]:
-    if status.get("phase") in FINAL_REPORT_PHASES:
-        return {key: status[key] for key in _FINAL_FIELDS if key in status}
-    return {key: value for key, value in status.items() if key != "nodeStates"}
+def _summary(status: ReportStatus) -> ReportStatus:
+    """Return the status without its nodes.
+
+    Of a finished run only two fields are needed. A report that is yet to be closed keeps its
+    summary, to which the closing write adds.
+    """
+    if status.phase in FINAL_REPORT_PHASES:
+        return ReportStatus(phase=status.phase, completion_time=status.completion_time)
+    return replace(status, node_states=_NO_RECORDS)
 
 
 def ended_at(report: JobReport) -> datetime | None:
     """Return when the run ended, as the report has it, else when the report was created."""
-    return parse_time(report.status.get("completionTime")) or report.created_at
+    return report.status.completion_time or report.created_at

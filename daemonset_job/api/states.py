@@ -29,6 +29,14 @@ class Phase(TextEnum):
     CANCELLED = "Cancelled"
 
 
+_PHASES: Final = {phase.value: phase for phase in Phase}
+
+
+def parse_phase(text: str | None) -> Phase | None:
+    """Return the phase of that name, None for any other text."""
+    return _PHASES.get(text or "")
+
+
 # The phases of a Job whose run has ended.
 FINAL_PHASES: Final = (Phase.SUCCEEDED, Phase.FAILED)
 

@@ -27,6 +27,21 @@ def parse_time(text: str | None) -> datetime | None:
         raise ValueError(f"{text!r} is outside of the years 1 to 9999 in UTC") from error
 
 
+@lru_cache(_REMEMBERED)
+def parse_whole_seconds(text: str | None) -> datetime | None:
+    """Return the UTC time of an RFC 3339 `text` without its fraction, None for none.
+
+    Two texts that `format_time` would write alike are then equal. Raises ValueError for nonsense.
+    """
+    moment = parse_time(text)
+    return moment.replace(microsecond=0) if moment is not None else None
+
+
+def whole_seconds(moment: datetime) -> datetime:
+    """Return `moment` in UTC without its fraction: what reading back `format_time` returns."""
+    return moment.astimezone(UTC).replace(microsecond=0)
+
+
 def format_time(moment: datetime) -> str:
     """Return `moment` as metav1.Time does: UTC, whole seconds, `Z`."""
     # Not strftime, which writes the year 1 with one digit.

@@ -15,7 +15,7 @@ from typing import Final
 import re2
 
 from daemonset_job.api.choices import CompletionMode
-from daemonset_job.api.job import Completion
+from daemonset_job.api.job_spec import Completion
 
 LINE, CONTAINS, REGEX = "Line", "Contains", "Regex"
 # The instructions of the program that RE2 makes of a pattern. At worst it takes all of them for

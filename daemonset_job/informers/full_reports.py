@@ -31,7 +31,7 @@ def parse_cached_report(raw: Mapping[str, Any], is_needed: IsNeeded) -> JobRepor
 
 
 class FullReports:
-    """Makes summaries of reports that nobody needs, and whole reports of summaries.
+    """Makes summaries of reports that are not needed whole, and whole reports of summaries.
 
     `is_needed(uid)` returns whether the reports of the Job of that UID are needed whole.
     """
@@ -42,7 +42,7 @@ class FullReports:
         self._is_needed = is_needed
 
     def release(self, uid: str) -> None:
-        """Keep summaries of the reports of a run if nobody needs more."""
+        """Keep summaries of the reports of a run if they are not needed whole."""
         if self._is_needed(uid):
             return
         for report in self._store.by_index("run", uid):
@@ -50,7 +50,7 @@ class FullReports:
                 self._store.put(summarize(report))
 
     def release_all(self) -> None:
-        """Keep summaries of all reports that nobody needs whole."""
+        """Keep summaries of all reports that are not needed whole."""
         for uid in {report.job_uid for report in self._store if report.is_whole}:
             self.release(uid)
 

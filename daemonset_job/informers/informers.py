@@ -7,18 +7,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
-from daemonset_job.api.objects import Node, parse_node
+from daemonset_job.api.node import Node, parse_node
 from daemonset_job.kube.cache.multi_reflector import MultiReflector, wait_synced
 from daemonset_job.kube.cache.reflector import Reflector
 from daemonset_job.kube.cache.store import CachedObject, Indexer, Store
-from daemonset_job.kube.cache.store_writer import OnChange, OnUnreadable
+from daemonset_job.kube.cache.store_writer import OnChange, OnUnreadable, StoreWriter
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.resource import NODES, Resource
+from daemonset_job.kube.client.selection import Selection
 from daemonset_job.runtime.clock import Clock
 
 T = TypeVar("T", bound=CachedObject)
+
+
+@dataclass(frozen=True)
+class CachedKind(Generic[T]):
+    """What is cached of one kind: which objects, what `parse` keeps of each, and the indexes."""
+
+    resource: Resource
+    parse: Callable[[Mapping[str, Any]], T]
+    indexers: Mapping[str, Indexer[T]]
+    label_selector: str | None = None
 
 
 class SharedInformers:
@@ -44,15 +56,14 @@ class SharedInformers:
         self._namespaces = tuple(namespaces)
         self._on_progress = on_progress
         self._namespaced: dict[str, MultiReflector[Any]] = {}
-        self._nodes: Reflector[Node] = Reflector(
-            client,
-            NODES,
-            metadata_only=metadata_of_nodes_only,
+        nodes: StoreWriter[Node] = StoreWriter(
+            Selection(NODES, metadata_only=metadata_of_nodes_only),
+            Store(),
             parse=parse_node,
             on_change=on_node,
-            clock=clock,
             on_progress=lambda namespace, version: on_progress(NODES.plural, namespace, version),
         )
+        self._nodes = Reflector(client, nodes, clock=clock)
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
@@ -104,39 +115,32 @@ class SharedInformers:
         return {node.name: node for node in self._nodes.store}
 
     def _by_resource(self) -> dict[str, MultiReflector[Any] | Reflector[Any]]:
-        # A stand-in for a variadic generic: what differs between them is of no interest here.
+        # In place of a variadic generic: what differs between them does not matter here.
         return {NODES.plural: self._nodes, **self._namespaced}
 
-    def _watch(  # noqa: PLR0913 - independent settings, given by name
+    def _watch(
         self,
-        resource: Resource,
-        parse: Callable[[Mapping[str, Any]], T],
+        kind: CachedKind[T],
         on_change: OnChange[T],
-        indexers: Mapping[str, Indexer[T]],
         *,
-        label_selector: str | None = None,
         on_unreadable: OnUnreadable | None = None,
         after: MultiReflector[Any] | None = None,
     ) -> MultiReflector[T]:
-        """Add and return the cache of a resource; it lists nothing before `after` has listed."""
+        """Add and return the cache of a kind; it lists nothing before `after` has listed."""
+        plural = kind.resource.plural
 
         def one(namespace: str | None, store: Store[T]) -> Reflector[T]:
-            return Reflector(
-                self._client,
-                resource,
-                namespace=namespace,
-                label_selector=label_selector,
-                parse=parse,
+            writer = StoreWriter(
+                Selection(kind.resource, namespace, kind.label_selector),
+                store,
+                parse=kind.parse,
                 on_change=on_change,
-                clock=self._clock,
-                store=store,
+                on_progress=lambda where, version: self._on_progress(plural, where, version),
                 on_unreadable=on_unreadable,
-                after=None if after is None else after.reflector_for(namespace or "").synced,
-                on_progress=lambda where, version: self._on_progress(
-                    resource.plural, where, version
-                ),
             )
+            synced = None if after is None else after.reflector_for(namespace or "").synced
+            return Reflector(self._client, writer, clock=self._clock, after=synced)
 
-        cache = MultiReflector(self._namespaces, one, indexers=indexers)
-        self._namespaced[resource.plural] = cache
+        cache = MultiReflector(self._namespaces, one, indexers=kind.indexers)
+        self._namespaced[plural] = cache
         return cache

@@ -1,4 +1,4 @@
-"""Telling users what happened, where ``kubectl describe`` and ``kubectl events`` show it.
+"""Shows users what happened, where ``kubectl describe`` and ``kubectl events`` show it.
 
 core/v1 Events: describe looks for them by ``involvedObject``, and their count and timestamps are
 what it prints as "x5 over 10m". Nothing depends on an event: they are sent by a task of their own,
@@ -15,7 +15,8 @@ from typing import Any, Literal
 from loguru import logger
 
 from daemonset_job.kube.client.client import KubeClient
-from daemonset_job.kube.client.errors import AlreadyExists, KubeError, NotFound, clean_text
+from daemonset_job.kube.client.errors import AlreadyExists, KubeError, NotFound
+from daemonset_job.kube.client.messages import clean_text
 from daemonset_job.kube.client.resource import EVENTS
 from daemonset_job.runtime.backoff import Backoff
 from daemonset_job.runtime.clock import Clock

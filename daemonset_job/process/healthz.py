@@ -40,7 +40,7 @@ async def serve_probes(
 ) -> AsyncIterator[int]:
     """Serve the three paths while the context is open; yields the port (useful for `port` 0).
 
-    `host` None stands for all addresses of the pod, IPv4 and IPv6: the kubelet probes the pod's
+    `host` None means all addresses of the pod, IPv4 and IPv6: the kubelet probes the pod's
     first address, whichever family it is of.
 
     A probe answers 200 ``ok`` or 503 ``not ok``; a callable that raises is 503 too, and logged.

@@ -1,7 +1,7 @@
 """Bounds for connections from any client: their number, their lifetime and their requests.
 
-aiohttp's server has none of these. It waits for ever for the rest of a request, and holds some
-10 KiB for each connection that is waited for.
+aiohttp's server has none of these. It waits without a limit for the rest of a request, and holds
+some 10 KiB for each connection that is waited for.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ ProtocolFactory = Callable[[], asyncio.Protocol]
 class ConnectionGuard:
     """Makes guarded protocols of those of `inner`, for ``loop.create_server``.
 
-    A connection lives for `life_seconds` at most. Beyond `limit` connections the oldest makes room
-    for the new one: if the new one was refused instead, whoever holds all of them would keep the
-    kubelet out, and the container would be restarted.
+    A connection lives for `life_seconds` at most. Beyond `limit` connections the oldest is closed,
+    and the new one is accepted. Otherwise a client that holds all of them would keep the kubelet
+    out, and the container would be restarted.
     """
 
     def __init__(

@@ -1,9 +1,11 @@
 """Whether a process acts: while it holds its Lease, or always if it has none."""
 
 from collections.abc import Awaitable, Callable
+from uuid import uuid4
 
 from daemonset_job.kube.client.client import KubeClient
-from daemonset_job.kube.leaderelection import run_leader_election
+from daemonset_job.kube.leaderelection.elector import run_leader_election
+from daemonset_job.kube.leaderelection.lease_lock import LeaseLock
 from daemonset_job.process.place import Place
 from daemonset_job.runtime.clock import Clock
 
@@ -28,12 +30,11 @@ async def lead_when_elected(
         on_state(True)
         await lead()
         return
-    await run_leader_election(
-        client,
-        namespace=place.lease_namespace,
-        name=place.lease_name,
-        process=place.identity,
-        clock=clock,
-        lead=lead,
-        on_state=on_state,
-    )
+
+    def new_lock() -> LeaseLock:
+        identity = f"{place.identity}_{uuid4().hex[:8]}"
+        return LeaseLock(
+            client, place.lease_namespace, place.lease_name, identity=identity, clock=clock
+        )
+
+    await run_leader_election(new_lock, lead=lead, on_state=on_state)

@@ -8,28 +8,18 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from loguru import logger
-from prometheus_client import CollectorRegistry
 
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import OperatorError
 from daemonset_job.process.healthz import serve_probes
 from daemonset_job.process.place import Place
+from daemonset_job.process.program_metrics import ProgramMetrics
 
 EXIT_CONFIGURATION = 2
 Task = Coroutine[Any, Any, None]
-
-
-class RequestMetrics(Protocol):
-    """The part of a program's metrics that every program has."""
-
-    registry: CollectorRegistry
-
-    def count_request(self, verb: str, resource: str, status: int, seconds: float, /) -> None:
-        """Count one request to the API server."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +38,7 @@ class Parts:
 
 async def run_program(
     place: Place,
-    metrics: RequestMetrics,
+    metrics: ProgramMetrics,
     create: Callable[[KubeClient], Parts],
     *,
     user_agent: str,

@@ -23,7 +23,7 @@ _HOUR_SECONDS = 3600
 def read_text(raw: object) -> str:
     """Return any text as it is."""
     if not isinstance(raw, str):
-        raise ValueError("write a text, in quotes if YAML takes it for something else")  # noqa: TRY004 - for whoever wrote the setting
+        raise ValueError("write a text, in quotes if YAML takes it for something else")  # noqa: TRY004 - its text is for the author of the setting
     return raw
 
 

@@ -11,8 +11,8 @@ from daemonset_job.runtime.clock import Clock
 
 K = TypeVar("K", bound=Hashable)
 
-# A watch lags by milliseconds, after a lost connection by a minute. Whoever waits longer than
-# this would hang on an event that will not come (an object that no selector shows any more).
+# A watch lags by milliseconds, after a lost connection by a minute. An event that did not come
+# within this time will not come (of an object that no selector shows any more).
 DEFAULT_TTL_SECONDS = 120.0
 
 

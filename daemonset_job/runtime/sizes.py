@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from prometheus_client.core import GaugeMetricFamily
@@ -51,29 +52,22 @@ def process_sizes(
         now = queue()
         return {"due": len(now), "delayed": now.delayed, "processing": now.processing}
 
+    by_resource = partial(Size, label="resource", is_shared=True)
     return [
         Size("asyncio_tasks", "asyncio tasks.", lambda: len(asyncio.all_tasks()), is_shared=True),
         Size("workqueue_keys", "Jobs in the work queue, by state.", keys, "state", is_shared=True),
-        Size(
-            "cache_objects",
-            "Objects in the caches, by resource.",
-            lambda: caches().sizes(),
-            label="resource",
-            is_shared=True,
+        by_resource(
+            "cache_objects", "Objects in the caches, by resource.", lambda: caches().sizes()
         ),
-        Size(
+        by_resource(
             "unreadable_objects",
             "Objects that exist and that cannot be read, by resource.",
             lambda: caches().unreadable(),
-            label="resource",
-            is_shared=True,
         ),
-        Size(
+        by_resource(
             "watch_silence_seconds",
             "Seconds since the API server last answered a list or a watch, by resource.",
             lambda: caches().silence(),
-            label="resource",
-            is_shared=True,
         ),
     ]
 

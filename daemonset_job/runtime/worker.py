@@ -24,9 +24,9 @@ async def run_workers(
     is a defect of the program: all workers end and it is raised (in an ExceptionGroup).
     Cancellation ends the reconciliations in progress and is raised again.
 
-    Neither the queue nor a reconciliation without input or output suspends. So one key at a time
-    is begun, by whichever worker, and everything else that is ready in the event loop runs before
-    the next one: the renewal of a lease is late by one reconciliation, however many keys are ready.
+    Neither the queue nor a reconciliation without input or output suspends. So all workers together
+    begin one key at a time. All else that is ready in the event loop runs before the next one. So
+    the renewal of a Lease is late by one reconciliation, however many keys are ready.
     """
     turn = asyncio.Lock()
     async with asyncio.TaskGroup() as group:

@@ -38,8 +38,8 @@ class WorkQueue(Generic[K]):
     again after ``done``, so that no change is lost and no two workers hold the same key.
     Keys of different groups (namespaces) are handed out in turn, however many wait in each; in one
     group it is first come, first served. No more than `group_limit` keys of one group are being
-    processed at a time: with one worker more than that, a group whose keys take long, say because
-    of a slow webhook, leaves a worker to the others.
+    processed at a time. With one worker more than that, a group whose keys take long leaves a
+    worker to the others; a slow webhook can be the reason.
     Not thread-safe; `add_after` needs a running event loop.
     """
 
@@ -93,8 +93,8 @@ class WorkQueue(Generic[K]):
     def add_after(self, key: K, seconds: float) -> None:
         """Make `key` due in `seconds`, unless it will be due sooner already.
 
-        A timer is not cancelled by an earlier `add`: the deadline it stands for may still have to
-        be looked at. One superfluous look costs nothing.
+        A timer is not cancelled by an earlier `add`: its deadline may still have to be looked at.
+        One superfluous look costs nothing.
         """
         if self._closed:
             return
@@ -138,7 +138,7 @@ class WorkQueue(Generic[K]):
                 await getter
             except asyncio.CancelledError:
                 if getter.done() and not getter.cancelled():
-                    # Woken and cancelled at once: the key this was about is for somebody else.
+                    # Woken and cancelled at once: another worker must be woken for the key.
                     self._wake()
                 raise
             finally:
@@ -158,7 +158,7 @@ class WorkQueue(Generic[K]):
     def done(self, key: K) -> None:
         """Give `key` back; it is due again if it was added in the meantime.
 
-        ValueError if nobody had it, since then two workers may have it next.
+        ValueError if no worker had it, since then two workers may have it next.
         """
         if key not in self._processing:
             raise ValueError(f"{key!r} is not being processed")
@@ -173,7 +173,7 @@ class WorkQueue(Generic[K]):
             self._push(key)
 
     def close(self) -> None:
-        """End the queue: timers are cancelled, everybody waiting gets QueueClosed. Idempotent."""
+        """End the queue: timers are cancelled, all waiting callers get QueueClosed. Idempotent."""
         self._closed = True
         for _, timer in self._timers.values():
             timer.cancel()

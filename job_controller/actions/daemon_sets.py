@@ -7,9 +7,9 @@ from contextlib import suppress
 from typing import Any
 
 from daemonset_job.api import names
+from daemonset_job.api.daemon_set import DaemonSet, parse_daemon_set
 from daemonset_job.api.job import Job
 from daemonset_job.api.managed_fields import has_own_entry, take_ownership
-from daemonset_job.api.objects import DaemonSet, parse_daemon_set
 from daemonset_job.kube.client.errors import BadRequest, NotFound
 from daemonset_job.kube.client.resource import DAEMON_SETS
 from job_controller.actions.effects import Writer

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from daemonset_job.api.job import Job, parse_spec
+from daemonset_job.api.job import Job
+from daemonset_job.api.job_spec import parse_spec
+from daemonset_job.api.job_status import JobStatus, parse_job_status
 from daemonset_job.kube.client.errors import NotFound
-from daemonset_job.kube.client.resource import JOBS
+from daemonset_job.kube.client.resource import JOB_STATUS, JOBS
 from daemonset_job.kube.client.unreadable import Unreadable
 from daemonset_job.runtime.clock import Clock
 from job_controller.actions.effects import Writer
@@ -26,21 +28,16 @@ class JobStatusActions:
         self._metrics = metrics
 
     async def write(
-        self, key: Key, job: Job, status: Mapping[str, Any], *, metadata_only: bool = False
+        self, key: Key, job: Job, status: JobStatus, *, metadata_only: bool = False
     ) -> None:
         """Write the status if the Job has not changed since it was read; Conflict if it has."""
         body = {
             "metadata": {"resourceVersion": job.resource_version, "uid": job.uid},
-            "status": diff_merge_patch(job.status, status),
+            "status": diff_merge_patch(job.status.to_raw(), status.to_raw()),
         }
         try:
             written = await self._writer.client.merge_patch(
-                JOBS,
-                job.name,
-                body,
-                job.namespace,
-                subresource="status",
-                metadata_only=metadata_only,
+                JOB_STATUS, job.name, body, job.namespace, metadata_only=metadata_only
             )
         except NotFound:
             # Deleted meanwhile: there is no status to write.
@@ -57,9 +54,17 @@ class JobStatusActions:
             resource_version=unread.resource_version,
             generation=unread.generation,
             spec=parse_spec({}),
-            status=unread.status,
+            status=_readable_status(unread.status),
         )
         status = unreadable_status(job, unread.error, self._clock.now())
         if status != job.status:
             # The full answer could not be read either.
             await self.write(key, job, status, metadata_only=True)
+
+
+def _readable_status(raw: Mapping[str, Any]) -> JobStatus:
+    """Return the status of a Job that cannot be read, an empty one if it is what cannot be."""
+    try:
+        return parse_job_status(raw)
+    except ValueError:
+        return JobStatus()

@@ -9,7 +9,7 @@ from functools import partial
 
 from daemonset_job.api import names
 from daemonset_job.api.job import Job
-from daemonset_job.api.objects import Pod
+from daemonset_job.api.pod import Pod
 from daemonset_job.api.report import parse_report
 from daemonset_job.kube.client.errors import Conflict, KubeError, NotFound
 from daemonset_job.kube.client.resource import JOB_REPORTS, PODS

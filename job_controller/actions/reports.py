@@ -8,12 +8,13 @@ from typing import Any
 
 from daemonset_job.api.job import Job
 from daemonset_job.api.report import JobReport, metadata_without_managed_fields
+from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import Phase
 from daemonset_job.kube.client.errors import AlreadyExists, NotFound
-from daemonset_job.kube.client.resource import JOB_REPORTS
+from daemonset_job.kube.client.resource import JOB_REPORT_STATUS, JOB_REPORTS
 from job_controller.actions.effects import Writer
 from job_controller.caches import Key
-from job_controller.core.desired.strategic_merge import diff_merge_patch
+from job_controller.core.render.report_status import build_status_patch
 from job_controller.core.state.snapshot import Snapshot
 
 
@@ -49,17 +50,20 @@ class ReportActions:
             )
             self._writer.expect_version(key, JOB_REPORTS, written)
 
-    async def write_status(self, key: Key, report: JobReport, status: Mapping[str, Any]) -> None:
+    async def write_status(self, key: Key, report: JobReport, status: ReportStatus) -> None:
         """Write the status of a report, if it exists; Conflict if a closing write comes late."""
         # A closing write must not overwrite the final status of a run that has just ended: a new
         # leader may not have it in its cache yet.
         meta = {"uid": report.uid}
-        if status.get("phase") == Phase.CANCELLED:
+        if status.phase == Phase.CANCELLED:
             meta["resourceVersion"] = report.resource_version
-        body = {"metadata": meta, "status": diff_merge_patch(report.status, status)}
+        body = {
+            "metadata": meta,
+            "status": build_status_patch(report.status, status),
+        }
         try:
             written = await self._writer.client.merge_patch(
-                JOB_REPORTS, report.name, body, report.namespace, subresource="status"
+                JOB_REPORT_STATUS, report.name, body, report.namespace
             )
         except NotFound:
             # The report was deleted; the run continues and CreateReport creates a new one.

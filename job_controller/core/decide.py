@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, Literal, assert_never
+from typing import assert_never
 
 from daemonset_job.api import names
 from daemonset_job.api.choices import CompletionMode, PodPolicy
 from daemonset_job.api.job import Job
-from daemonset_job.api.reasons import EventReason, SuspendedReason
+from daemonset_job.api.job_status import JobStatus
+from daemonset_job.api.reasons import EventReason
 from daemonset_job.api.states import ConditionType, NodeState, Phase
-from daemonset_job.api.times import parse_time
 from job_controller.core.desired.daemon_set import build_daemon_set, is_up_to_date
 from job_controller.core.desired.limits import has_too_many_terms
 from job_controller.core.plan import (
@@ -27,7 +27,17 @@ from job_controller.core.plan import (
     WriteReportStatus,
     WriteStatus,
 )
-from job_controller.core.render.job_status import first_status, next_status, unstarted_status
+from job_controller.core.render.events import (
+    is_alteration_unrecorded,
+    start_blocker_events,
+    state_events,
+)
+from job_controller.core.render.job_status import (
+    Findings,
+    first_status,
+    next_status,
+    unstarted_status,
+)
 from job_controller.core.render.messages import with_message
 from job_controller.core.render.report_status import (
     build_report,
@@ -36,24 +46,17 @@ from job_controller.core.render.report_status import (
 )
 from job_controller.core.scheduling_gates import pods_to_ungate, should_gate_new_pods
 from job_controller.core.state.blockers import (
-    Blocker,
     count_unexplained,
     find_blocker,
     find_start_blocker,
 )
-from job_controller.core.state.node_counts import NodeCounts, count_nodes
+from job_controller.core.state.counting import count_nodes
+from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.run_state import RunOutcome, RunState, evaluate_run
 from job_controller.core.state.snapshot import Snapshot
 
 # A DaemonSet that other clients or a webhook keep changing is reconciled even without an event.
 _ALTERED_RETRY_SECONDS = 15.0
-
-# Conditions that are reported as an event when they become True, and its reason.
-_CONDITION_EVENTS = {
-    ConditionType.COMPLETE: EventReason.COMPLETED,
-    ConditionType.FAILED: EventReason.FAILED,
-    ConditionType.SUSPENDED: EventReason.PAUSED,
-}
 
 
 def decide(snapshot: Snapshot, now: datetime) -> Plan:
@@ -65,24 +68,18 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     job = snapshot.job
     if job.is_terminating:
         return Plan()
-    if "startTime" not in job.status:
+    if job.status.start_time is None:
         return _plan_start(snapshot, now)
     counts = count_nodes(snapshot, now)
     run = with_message(evaluate_run(snapshot, counts, now), counts, job)
     work = _work_actions(snapshot, counts, run)
     blocker = find_blocker(snapshot, counts)
     ours = snapshot.owned_daemon_set
-    status = next_status(
-        job,
-        counts,
-        run,
-        blocker,
-        now,
-        ended_at=_ended_at(snapshot, run),
-        alteration=ours.alteration if ours is not None else "",
-    )
+    alteration = ours.alteration if ours is not None else ""
+    found = Findings(counts, run, blocker, _ended_at(snapshot, run), alteration)
+    status = next_status(job, found, now)
     record = _record_actions(snapshot, counts, run, status)
-    unrecorded = _is_alteration_unrecorded(job, status) and any(
+    unrecorded = is_alteration_unrecorded(job, status) and any(
         isinstance(action, WriteStatus) for action in record
     )
     if unrecorded:
@@ -96,23 +93,17 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
         waits.append(_ALTERED_RETRY_SECONDS)
     return Plan(
         actions=tuple(action for action in (*work, *record) if not _is_refused(snapshot, action)),
-        events=tuple(_events(snapshot, status, work)),
+        events=tuple(state_events(job, status, is_recreated=_is_recreated(job, work))),
         requeue_after=min(waits, default=None),
         is_urgent=counts.has_unrecorded_start or unrecorded,
         has_missing_pods=not run.has_ended and count_unexplained(snapshot, counts) > 0,
     )
 
 
-def _is_alteration_unrecorded(job: Job, status: Mapping[str, Any]) -> bool:
-    """Return whether the Job's status lacks a change of its DaemonSet by other clients."""
-    return _alteration(status) != _alteration(job.status)
-
-
-def _alteration(status: Mapping[str, Any]) -> str:
-    for raw in status.get("conditions") or ():
-        if raw.get("type") == ConditionType.ALTERED:
-            return str(raw.get("message") or "")
-    return ""
+def _is_recreated(job: Job, work: list[Action]) -> bool:
+    """Return whether a DaemonSet that had nodes is created again."""
+    had_nodes = bool(job.reported_desired)
+    return had_nodes and any(isinstance(a, ApplyDaemonSet) and not a.uid for a in work)
 
 
 def _is_refused(snapshot: Snapshot, action: Action) -> bool:
@@ -133,23 +124,22 @@ def _is_refused(snapshot: Snapshot, action: Action) -> bool:
             assert_never(unreachable)
 
 
-def _ended_at(snapshot: Snapshot, run: RunState) -> str:
-    """Return the time of the run's end in its report, "" if the report does not have this end.
+def _ended_at(snapshot: Snapshot, run: RunState) -> datetime | None:
+    """Return the time of the run's end in its report, None if the report does not have this end.
 
     A report whose writes are refused may still have an earlier end: of an older spec, or from
     before a retry.
     """
     first, job = snapshot.first_report, snapshot.job
     if first is None or not run.has_ended:
-        return ""
+        return None
     phase = Phase.SUCCEEDED if run.state == RunOutcome.SUCCEEDED else Phase.FAILED
-    summary = first.status
-    if (summary.get("phase"), summary.get("observedGeneration")) != (phase, job.generation):
-        return ""
-    ended, reopened = parse_time(summary.get("completionTime")), _reopened_at(job)
+    if (first.status.phase, first.status.observed_generation) != (phase, job.generation):
+        return None
+    ended, reopened = first.status.completion_time, _reopened_at(job)
     if ended is None or (reopened is not None and ended <= reopened):
-        return ""
-    return str(summary["completionTime"])
+        return None
+    return ended
 
 
 def _reopened_at(job: Job) -> datetime | None:
@@ -157,18 +147,17 @@ def _reopened_at(job: Job) -> datetime | None:
 
     While that is about to be decided, it is the time of the failure, which is earlier.
     """
-    for raw in job.status.get("conditions") or ():
-        if raw.get("type") != ConditionType.FAILED:
-            continue
-        if raw.get("status") == "False":
-            return parse_time(raw.get("lastTransitionTime"))
-        if job.status.get("observedRetry", "") != job.retry_request:
-            return parse_time(job.status.get("completionTime"))
-    return None
+    failed = job.status.condition(ConditionType.FAILED)
+    if failed is None:
+        return None
+    if failed.status is False:
+        return failed.last_transition_time
+    is_retried = job.status.observed_retry != job.retry_request
+    return job.status.completion_time if is_retried else None
 
 
 def _record_actions(
-    snapshot: Snapshot, counts: NodeCounts, run: RunState, status: Mapping[str, Any]
+    snapshot: Snapshot, counts: NodeCounts, run: RunState, status: JobStatus
 ) -> list[Action]:
     """Return the writes of the record: the reports, then the Job's status.
 
@@ -178,15 +167,15 @@ def _record_actions(
     """
     job = snapshot.job
     first = snapshot.first_report
-    report_is_final = first is not None and first.status.get("phase") == status["phase"]
-    ended = run.has_ended and job.status.get("phase") == status["phase"] and report_is_final
+    report_is_final = first is not None and first.status.phase == status.phase
+    ended = run.has_ended and job.status.phase == status.phase and report_is_final
     if ended and not counts.is_exact:
-        seen = {**job.status, "observedGeneration": job.generation}
+        seen = replace(job.status, observed_generation=job.generation)
         return [] if seen == job.status else [WriteStatus(seen)]
     if run.state == RunOutcome.SUCCEEDED and report_is_final and not counts.is_exact:
         # The report is final; only the Job's status has to follow.
-        previous_counts = first.status.get("nodes") if first is not None else None
-        return [WriteStatus({**status, "nodes": previous_counts or status["nodes"]})]
+        recorded = first.status.nodes if first is not None else None
+        return [WriteStatus(replace(status, nodes=recorded or status.nodes))]
     actions: list[Action] = [
         WriteReportStatus(report.name, report.uid, body)
         for report, body in next_report_statuses(snapshot, counts, status)
@@ -212,7 +201,7 @@ def _plan_start(snapshot: Snapshot, now: datetime) -> Plan:
         status = unstarted_status(job, start_blocker, now)
         return Plan(
             actions=() if status == job.status else (WriteStatus(status),),
-            events=tuple(_start_blocker_events(snapshot, start_blocker)),
+            events=tuple(start_blocker_events(job, start_blocker)),
             requeue_after=snapshot.retry_seconds if snapshot.daemon_set_refusal else None,
         )
     if not snapshot.is_dry_run_done:
@@ -225,16 +214,6 @@ def _plan_start(snapshot: Snapshot, now: datetime) -> Plan:
             Event("Normal", EventReason.STARTED, f"the run is recorded in JobReport {report}"),
         ),
     )
-
-
-def _start_blocker_events(snapshot: Snapshot, start_blocker: Blocker | None) -> Iterator[Event]:
-    """Return the event of the blocker of a Job's start, once for each generation."""
-    job = snapshot.job
-    before = job.condition(ConditionType.PROGRESSING)
-    previous_reason = before.reason if before is not None else ""
-    is_same = job.status.get("observedGeneration") == job.generation
-    if start_blocker is not None and not (previous_reason == start_blocker.reason and is_same):
-        yield Event("Warning", start_blocker.reason, start_blocker.message)
 
 
 def _configured_token(snapshot: Snapshot) -> str:
@@ -285,7 +264,7 @@ def _daemon_set_actions(snapshot: Snapshot, counts: NodeCounts, run: RunState) -
             return [DeleteDaemonSet(ours.uid)]
     is_foreign = found is not None and ours is None
     if snapshot.daemon_set_refusal or is_foreign or has_too_many_terms(snapshot.job):
-        # Refused, somebody else's, or too large: a change of it causes the next reconcile.
+        # Refused, of another owner, or too large: a change of it causes the next reconcile.
         return []
     if snapshot.report_refusal and not snapshot.reports:
         # No work without a place to record it.
@@ -306,47 +285,3 @@ def _logs_are_recorded(counts: NodeCounts) -> bool:
         for node in counts.nodes.values()
         if node.state == NodeState.FAILED
     )
-
-
-def _events(snapshot: Snapshot, status: Mapping[str, Any], work: list[Action]) -> list[Event]:
-    """Return the events of a change: one for each change of the run's state, none for nodes."""
-    job = snapshot.job
-    events: list[Event] = []
-    had_nodes = bool(job.reported_desired)
-    if had_nodes and any(isinstance(a, ApplyDaemonSet) and not a.uid for a in work):
-        events.append(
-            Event(
-                "Warning",
-                EventReason.DAEMON_SET_RECREATED,
-                f"DaemonSet {job.daemon_set_name} was deleted during the run and is created again; "
-                "completed nodes do not run again",
-            )
-        )
-    after = {raw["type"]: raw for raw in status["conditions"]}
-    for type_, reason in _CONDITION_EVENTS.items():
-        condition = after.get(type_, {})
-        if condition.get("status") == "True" and not job.is_true(type_):
-            expected = (
-                type_ == ConditionType.COMPLETE or condition["reason"] == SuspendedReason.SUSPENDED
-            )
-            kind: Literal["Normal", "Warning"] = "Normal" if expected else "Warning"
-            events.append(Event(kind, reason, condition["message"]))
-    if _is_alteration_unrecorded(job, status):
-        altered = after[ConditionType.ALTERED]
-        events.append(Event("Warning", EventReason.DAEMON_SET_ALTERED, altered["message"]))
-    if job.is_true(ConditionType.FAILED) and after[ConditionType.FAILED]["status"] == "False":
-        events.append(Event("Normal", EventReason.RETRYING, after[ConditionType.FAILED]["message"]))
-    if not events:
-        events.extend(_progress_events(snapshot, after[ConditionType.PROGRESSING]))
-    return events
-
-
-def _progress_events(snapshot: Snapshot, progressing: Mapping[str, Any]) -> list[Event]:
-    before = snapshot.job.condition(ConditionType.PROGRESSING)
-    if before is not None and before.reason == progressing["reason"]:
-        return []
-    if progressing["status"] == "False":
-        return [Event("Warning", progressing["reason"], progressing["message"])]
-    if before is not None and not before.status:
-        return [Event("Normal", EventReason.RESUMED, "run resumed")]
-    return []

@@ -11,7 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from daemonset_job.api.objects import Pod
+from daemonset_job.api.job_status import JobStatus
+from daemonset_job.api.node_totals import NodeTotals
+from daemonset_job.api.pod import Pod
+from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import FINAL_PHASES, ConditionType
 
 
@@ -19,7 +22,7 @@ from daemonset_job.api.states import FINAL_PHASES, ConditionType
 class WriteStatus:
     """Write the Job's status, provided nobody has changed the Job since (resourceVersion)."""
 
-    status: Mapping[str, Any]
+    status: JobStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ class WriteReportStatus:
 
     name: str
     uid: str
-    status: Mapping[str, Any]
+    status: ReportStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +123,10 @@ class Plan:
     has_missing_pods: bool = False
 
 
-# Fields of `status.nodes` that change in a run without failures.
-_PROGRESS_FIELDS: Final = frozenset({"waiting", "active", "completed", "completedNames"})
 _DEFERRABLE_WITH: Final = (WriteStatus, CreateReport, WriteReportStatus, ApplyDaemonSet)
 
 
-def defer_progress_writes(plan: Plan, old: Mapping[str, Any], seconds: float) -> Plan:
+def defer_progress_writes(plan: Plan, old: JobStatus, seconds: float) -> Plan:
     """Return the plan without status and report writes that show nothing but progress.
 
     `old` is the Job's current status. The dropped writes are due again in `seconds`. A plan that is
@@ -147,26 +148,25 @@ def defer_progress_writes(plan: Plan, old: Mapping[str, Any], seconds: float) ->
     return replace(plan, actions=actions, requeue_after=again)
 
 
-def _visible_status(status: Mapping[str, Any]) -> dict[str, Any]:
+def _visible_status(status: JobStatus) -> JobStatus:
     """Return a Job's status without the fields that change with every node's progress."""
-    conditions = [
-        {k: v for k, v in condition.items() if k != "message"}
-        for condition in status.get("conditions") or ()
-    ]
-    return {**status, "nodes": _problem_counts(status), "conditions": conditions}
+    conditions = tuple(replace(condition, message="") for condition in status.conditions)
+    return replace(status, nodes=_without_progress(status.nodes), conditions=conditions)
 
 
-def _terminal_fields(status: Mapping[str, Any]) -> tuple[Any, ...]:
+def _terminal_fields(status: JobStatus) -> tuple[object, ...]:
     """Return the end of the run in a Job's status, and its failed and unreachable nodes."""
     ends = {
-        condition["type"]: condition["status"]
-        for condition in status.get("conditions") or ()
-        if condition["type"] in {ConditionType.COMPLETE, ConditionType.FAILED}
+        condition.type: condition.status
+        for condition in status.conditions
+        if condition.type in {ConditionType.COMPLETE, ConditionType.FAILED}
     }
-    lost = {key: value for key, value in _problem_counts(status).items() if key != "desired"}
-    return status.get("phase") in FINAL_PHASES, status.get("completionTime"), ends, lost
+    lost = replace(_without_progress(status.nodes), desired=0)
+    return status.phase in FINAL_PHASES, status.completion_time, ends, lost
 
 
-def _problem_counts(status: Mapping[str, Any]) -> dict[str, Any]:
-    nodes = status.get("nodes") or {}
-    return {k: v for k, v in nodes.items() if k not in _PROGRESS_FIELDS and v}
+def _without_progress(nodes: NodeTotals | None) -> NodeTotals:
+    """Return the totals without those that change in a run without failures."""
+    if nodes is None:
+        return NodeTotals()
+    return replace(nodes, waiting=0, active=0, completed=0, completed_names="")

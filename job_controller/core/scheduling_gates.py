@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from daemonset_job.api.objects import Pod
+from daemonset_job.api.pod import Pod
 from daemonset_job.api.states import NodeState
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.run_state import RunOutcome, RunState

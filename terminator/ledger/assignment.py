@@ -5,115 +5,14 @@ room. Evidence is written whole, with null for every former field that it lacks:
 keep the fields of an older node of the same name.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
-from datetime import UTC, datetime
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from daemonset_job.api.objects import Pod
-from daemonset_job.api.report import (
-    NODES_PER_SHARD,
-    Evidence,
-    JobReport,
-    NodeRecord,
-    metadata_without_managed_fields,
-)
-from daemonset_job.api.times import format_time
-from terminator.logs.tail_read import Findings, bounded_results, readable_lines
+from daemonset_job.api.evidence import Evidence
+from daemonset_job.api.report import NODES_PER_SHARD, JobReport, metadata_without_managed_fields
+from terminator.ledger.evidence import combine_evidence, is_recorded
 
 Entries = dict[str, Evidence]
-
-
-def is_recorded(entry: Evidence | None, new: Evidence) -> bool:
-    """Return whether `entry` already contains `new`, so that nothing has to be written.
-
-    A node's first completion is final. Another completion (a token printed twice, another attempt,
-    the log of the next pod) or a later failure is ignored; new results of the first are not.
-    """
-    if entry is None or entry.node_uid != new.node_uid:
-        return False
-    if not entry.is_completed:
-        return combine_evidence(entry, new) == entry
-    return not _is_same_completion(entry, new) or new.results.items() <= entry.results.items()
-
-
-def _is_same_completion(entry: Evidence, new: Evidence) -> bool:
-    """Return whether both are evidence of the same completion."""
-    return (entry.pod_uid, entry.completed_at) == (new.pod_uid, new.completed_at)
-
-
-def combine_evidence(entry: Evidence | None, new: Evidence) -> Evidence:
-    """Return the evidence to write if `entry` is recorded and `new` was found."""
-    if entry is None or entry.node_uid != new.node_uid:
-        return new
-    if entry.is_completed:
-        if not _is_same_completion(entry, new):
-            return entry
-        return replace(entry, results={**entry.results, **new.results})
-    if new.is_completed or new.failed_at or entry.pod_uid != new.pod_uid:
-        return new
-    # Two failed attempts of one pod: the newer one is kept, and lines if either has some.
-    if entry.failed_at or entry.attempt > new.attempt:
-        return replace(entry, last_lines=entry.last_lines or new.last_lines)
-    return replace(new, last_lines=new.last_lines or entry.last_lines)
-
-
-def log_evidence(
-    pod: Pod, node_uid: str, found: Findings, failure_log_lines: int, *, with_attempt: bool
-) -> Evidence | None:
-    """Return the evidence that a pod's log gives about its node, None if there is none.
-
-    If the log has no completion token, its last lines are kept, and `with_attempt` also the number
-    of the attempt, with or without lines.
-    """
-    about = Evidence(node_uid, pod=pod.name, pod_uid=pod.uid)
-    if found.completed_at:
-        return replace(
-            about, completed_at=found.completed_at, results=bounded_results(found.results)
-        )
-    lines = readable_lines(found.last_lines, failure_log_lines)
-    attempt = found.attempt if with_attempt and not found.failed_at else 0
-    if not found.failed_at and not lines and not attempt:
-        return None
-    return replace(about, failed_at=found.failed_at, last_lines=lines, attempt=attempt)
-
-
-def has_succeeded(pod: Pod) -> bool:
-    """Return whether the task in the pod has ended with exit code 0 of its own accord.
-
-    A task may also exit with code 0 in answer to TERM, if its pod is being deleted, evicted,
-    preempted or shut down with its node. In such a pod, the start of the pause container is the
-    proof: kubelets start it only after the task has succeeded, and never in a pod that is to end.
-    The times in the pod are of two clocks, and prove nothing.
-    """
-    container = pod.container
-    if container is None or container.state != "terminated" or container.exit_code != 0:
-        return False
-    return pod.hold_started or not (pod.is_terminating or pod.is_disrupted)
-
-
-def is_failure(record: NodeRecord, node_uid: str, retry_request: str) -> bool:
-    """Return whether the controller recorded this node as failed since the newest retry."""
-    return record.uid == node_uid and record.has_failed(retry_request)
-
-
-def exit_evidence(pod: Pod, node_uid: str) -> Evidence:
-    """Return the evidence of a task that ended with exit code 0, for a Job of mode Exit."""
-    container = pod.container
-    moment = container and (container.finished_at or container.started_at)
-    # Kubelets always set a time. Without one the node is completed too, at the epoch.
-    completed_at = format_time(moment or datetime.fromtimestamp(0, UTC))
-    return Evidence(node_uid, completed_at=completed_at, pod=pod.name, pod_uid=pod.uid)
-
-
-def is_of_latest_exit(entry: Evidence, pod: Pod) -> bool:
-    """Return whether evidence of mode Exit is of the end of the task that the pod's status shows.
-
-    After a reboot the kubelet runs the task of a completed node again, in the same pod. Its output
-    is that of another attempt, and the results of the first one are kept.
-    """
-    ended = exit_evidence(pod, entry.node_uid)
-    return (entry.pod_uid, entry.completed_at) == (ended.pod_uid, ended.completed_at)
 
 
 def assign_to_shards(
@@ -132,21 +31,11 @@ def assign_to_shards(
     creates one. Reports in `full` have no room, however few nodes they have.
     """
     ordered = sorted(shards, key=lambda report: report.shard)
-    by_name = {report.name: report for report in ordered}
-    home = {node: by_name[name] for node, name in (unconfirmed or {}).items() if name in by_name}
-    home |= {node: report for report in reversed(ordered) for node in report.evidence}
+    home = _home_shards(ordered, unconfirmed or {})
     on_record = {
-        node: report
-        for report in reversed(ordered)
-        for node in report.status.get("nodeStates") or ()
-        if node in pending
+        node: report for report in reversed(ordered) for node in report.records if node in pending
     }
-    room = {
-        report.name: limit
-        - len(report.evidence.keys() | {n for n, r in home.items() if r is report})
-        for report in ordered
-    }
-    room |= dict.fromkeys(full, 0)
+    room = _room_of(ordered, home, limit) | dict.fromkeys(full, 0)
     result: dict[str, Entries] = {}
     # Nodes with a record go first, so that no other node takes the room in its shard.
     for node in sorted(pending, key=lambda node: (node not in on_record, node)):
@@ -162,6 +51,25 @@ def assign_to_shards(
             continue
         result.setdefault(report.name, {})[node] = entry
     return result
+
+
+def _home_shards(
+    ordered: Sequence[JobReport], unconfirmed: Mapping[str, str]
+) -> dict[str, JobReport]:
+    """Return the shard of every node that has evidence, or may have it, by name of the node."""
+    by_name = {report.name: report for report in ordered}
+    home = {node: by_name[name] for node, name in unconfirmed.items() if name in by_name}
+    return home | {node: report for report in reversed(ordered) for node in report.evidence}
+
+
+def _room_of(
+    ordered: Sequence[JobReport], home: Mapping[str, JobReport], limit: int
+) -> dict[str, int]:
+    """Return how many more nodes each shard can hold, by name of the report."""
+    nodes: dict[str, set[str]] = {report.name: set(report.evidence) for report in ordered}
+    for node, report in home.items():
+        nodes[report.name].add(node)
+    return {name: limit - len(held) for name, held in nodes.items()}
 
 
 def build_patch(report: JobReport, entries: Mapping[str, Evidence]) -> dict[str, Any]:

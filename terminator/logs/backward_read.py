@@ -16,17 +16,17 @@ its Job asks for, its log is read backwards in steps. Each step requests more of
 
 from collections.abc import Iterator
 
+from terminator.logs.findings import Findings
 from terminator.logs.log_parser import Line, LogParser, portions
 from terminator.logs.matcher import Completed, Matcher, Result
 from terminator.logs.tail_read import (
     LARGE_TAIL_BYTES,
     LARGE_TAIL_LINES,
     PARTIAL_BYTES,
-    Findings,
     TailRequest,
 )
 
-# Limit for one pod's log, all steps together: some ten thousand lines. A thousand tasks cost as
+# Limit for one pod's log, all steps together: about 10,000 lines. A thousand tasks cost as
 # much as the streams of noisy tasks may cost anyway (see ``read_budget``).
 BACKWARD_BYTES = 1024 * 1024
 _REQUESTS_LIMIT = 8

@@ -5,10 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from daemonset_job.api.objects import Container
+from daemonset_job.api.container import Container
+from terminator.logs.findings import Findings
 from terminator.logs.read_policy import ShortRead
 from terminator.logs.result_search import ResultSearch
-from terminator.logs.tail_read import Findings, TailRead
+from terminator.logs.tail_read import TailRead
 from terminator.logs.targets import JobKey, ScannedPod, Target
 from terminator.metrics import Metrics
 

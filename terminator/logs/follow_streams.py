@@ -5,17 +5,13 @@ from collections.abc import Callable
 from functools import partial
 
 from daemonset_job.api.names import CONTAINER_NAME
-from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import KubeError, Unavailable
-from daemonset_job.runtime.clock import Clock
+from daemonset_job.kube.client.pod_logs import PodLogOptions
+from terminator.logs.context import ScannerContext
 from terminator.logs.instance_log import StreamRead
-from terminator.logs.portion_runner import PortionRunner
-from terminator.logs.read_budget import ReadBudget
-from terminator.logs.read_errors import ReadErrors
 from terminator.logs.stream_slots import StreamSlots
 from terminator.logs.tail_read import LARGE_TAIL_LINES
 from terminator.logs.targets import ScannedPod
-from terminator.metrics import Metrics
 
 # A silent stream is reopened after this time, because a dead connection stays silent. Tokens that a
 # dead stream misses are found by the periodic short reads.
@@ -29,26 +25,16 @@ class FollowStreams:
     has ended, and `on_final(scanned)` when its log has final findings.
     """
 
-    def __init__(  # noqa: PLR0913 - what it shares with the scanner, given by name
+    def __init__(
         self,
-        client: KubeClient,
-        clock: Clock,
-        metrics: Metrics,
+        context: ScannerContext,
         *,
         limit: int,
-        read_budget: ReadBudget,
-        read_errors: ReadErrors,
-        portion_runner: PortionRunner,
         schedule: Callable[[ScannedPod], None],
         on_final: Callable[[ScannedPod], None],
     ) -> None:
-        self._client = client
-        self._clock = clock
-        self._metrics = metrics
+        self._context = context
         self._limit = limit
-        self._read_budget = read_budget
-        self._read_errors = read_errors
-        self._portion_runner = portion_runner
         self._schedule = schedule
         self._on_final = on_final
         self._slots: StreamSlots[ScannedPod] = StreamSlots()
@@ -83,9 +69,9 @@ class FollowStreams:
         while self._slots and self._open < self._limit and self._group is not None:
             scanned = self._slots.assign_next()
             scanned.is_yielding_stream = False
-            scanned.read_state.stream_opened(self._clock.monotonic())
+            scanned.read_state.stream_opened(self._context.clock.monotonic())
             self._open += 1
-            self._metrics.streams_open.set(self._open)
+            self._context.metrics.streams_open.set(self._open)
             scanned.stream = self._group.create_task(self._run(scanned))
             # A task that is cancelled before it began runs none of its own code.
             scanned.stream.add_done_callback(partial(self._closed, scanned))
@@ -105,45 +91,46 @@ class FollowStreams:
             failed = False
         except KubeError as error:
             if not (isinstance(error, Unavailable) and error.reason in {"Timeout", "IdleTimeout"}):
-                self._read_errors.record_error(scanned, error)
+                self._context.read_errors.record_error(scanned, error)
         except Exception as error:  # noqa: BLE001 - one log's failure affects no other
-            self._read_errors.record_defect(scanned, error)
+            self._context.read_errors.record_defect(scanned, error)
         finally:
             failed = failed and not scanned.is_yielding_stream
-            scanned.read_state.stream_ended(self._clock.monotonic(), failed=failed)
+            scanned.read_state.stream_ended(self._context.clock.monotonic(), failed=failed)
 
     def _closed(self, scanned: ScannedPod, _task: asyncio.Task[None]) -> None:
         scanned.stream = None
         self._open -= 1
         self._slots.release(scanned.namespace, scanned)
-        self._metrics.streams_open.set(self._open)
+        self._context.metrics.streams_open.set(self._open)
         if scanned.read_state.is_streaming:
-            scanned.read_state.stream_ended(self._clock.monotonic(), failed=True)
+            scanned.read_state.stream_ended(self._context.clock.monotonic(), failed=True)
         self._schedule(scanned)
         self._fill()
 
     async def _follow_log(self, scanned: ScannedPod) -> None:
-        read_state, pod, matcher = scanned.read_state, scanned.target.pod, scanned.target.matcher
+        read_state, pod = scanned.read_state, scanned.target.pod
         log = read_state.streamed_log
-        stream = StreamRead(matcher, log)
-        async with self._client.pod_log(
-            pod.namespace,
-            pod.name,
-            container=CONTAINER_NAME,
-            follow=True,
+        stream = StreamRead(scanned.target.matcher, log)
+        options = PodLogOptions(
+            CONTAINER_NAME,
             since_time=stream.since,
             # Bounds the beginning of the stream if the log is far ahead of the cursor.
             tail_lines=LARGE_TAIL_LINES if stream.since is not None else None,
-            idle_timeout_seconds=STREAM_IDLE_SECONDS,
+        )
+        async with self._context.client.follow_pod_log(
+            pod.namespace, pod.name, options, idle_timeout_seconds=STREAM_IDLE_SECONDS
         ) as chunks:
             async for chunk in chunks:
-                self._metrics.log_bytes.inc(len(chunk))
+                self._context.metrics.log_bytes.inc(len(chunk))
                 if read_state.findings.is_final:
                     return
-                work = stream.feed_in_portions(chunk)
-                await self._portion_runner.run(scanned.job, work, len(chunk), matcher)
+                await self._context.parse(scanned, stream.feed_in_portions(chunk), len(chunk))
                 go_on = read_state.stream_received(
-                    len(chunk), stream.cursor, self._clock.monotonic(), self._read_budget
+                    len(chunk),
+                    stream.cursor,
+                    self._context.clock.monotonic(),
+                    self._context.read_budget,
                 )
                 read_state.accept_findings(log)
                 if log.findings.is_final:

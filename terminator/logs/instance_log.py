@@ -2,8 +2,8 @@
 
 Pure. A result counts only if no other value of it can have been printed later, up to the token.
 Therefore the findings are kept together with their span: the part of the log, up to its newest
-line, that was read without a gap. A gap arises in three ways: a read does not reach back to the
-read before, a stream does not resume at the last line read, or the kubelet rotates the file.
+line, that was read without a gap. There are three causes of a gap. A read does not reach back to
+the read before, a stream does not resume at the last line read, or the kubelet rotates the file.
 Results from before a gap are dropped, and searched for again after the token (see
 ``backward_read``).
 
@@ -14,9 +14,10 @@ the lines between, unless it ends first.
 from collections.abc import Iterator
 from datetime import datetime
 
+from terminator.logs.findings import Findings
 from terminator.logs.log_parser import Cursor, Line, LogParser, Span, portions
 from terminator.logs.matcher import Matcher
-from terminator.logs.tail_read import Findings, TailRead
+from terminator.logs.tail_read import TailRead
 
 
 class InstanceLog:
@@ -27,7 +28,7 @@ class InstanceLog:
         self.cursor = Cursor()
         self.unfinished: Line | None = None
         self._span = Span()
-        self._ahead = Span()  # of the stream; nothing unless one is open
+        self._ahead = Span()  # read ahead of the open stream, if there is one
 
     def is_ahead_of(self, span: Span) -> bool:
         """Return whether lines later than all of `span` were read."""

@@ -1,10 +1,11 @@
 """Splits a log's bytes into lines: in bounded memory, and without repeating lines on resumption.
 
-Pure. The input is what the kubelet sends for ``timestamps=true``: each line begins with the
-RFC 3339 time of its first record, nanoseconds and possibly a zone's offset, and one blank
-(kubernetes pkg/kubelet/kuberuntime/logs, logWriter.write). Records of one long line were joined
-by the kubelet already. Text without a time is either the rest of a line whose head was cut off by
-``tailLines`` or an error message of the kubelet. Neither is a whole line of the task.
+Pure. The input is what the kubelet sends for ``timestamps=true`` (kubernetes
+pkg/kubelet/kuberuntime/logs, logWriter.write). Each line begins with the time of its first record
+and one blank. The time is RFC 3339 with nanoseconds and possibly a zone's offset. The kubelet has
+already joined the records of one long line. Text without a time is either the rest of a line whose
+head was cut off by ``tailLines`` or an error message of the kubelet. Neither is a whole line of
+the task.
 """
 
 import re
@@ -174,8 +175,8 @@ def portions(data: bytes, count: int) -> Iterator[bytes]:
 def _split(raw: bytes) -> tuple[str, bytes]:
     """Return a raw line's time, normalised, and the rest; ("", raw) without a time.
 
-    What looks like a time may be the task's own: after a record of 16 KiB that `sinceTime` leaves
-    out, the kubelet sends the next one without a time before it.
+    The task itself may have printed what looks like a time. If `sinceTime` leaves out a record of
+    16 KiB, the kubelet sends the next record without a time before it.
     """
     found = _STAMP.match(raw)
     if found is None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from daemonset_job.api.job import JobSpec
+from daemonset_job.api.job_spec import JobSpec
 from daemonset_job.api.tokens import (
     CONTROLS,
     EDGE_CHARACTERS,
@@ -149,7 +149,7 @@ class Matcher:
 
     @property
     def portion_bytes(self) -> int:
-        """Return how many bytes of any log can be parsed in some ten milliseconds."""
+        """Return how many bytes of any log can be parsed in about 10 ms."""
         return max(_PORTION_STEPS // max(self._steps_per_byte, _LEAST_STEPS), _LEAST_PORTION_BYTES)
 
     def classify(self, line: bytes, *, truncated: bool = False) -> Finding | None:

@@ -1,7 +1,7 @@
 """The byte budget that all noisy logs share, and how often they are polled.
 
-Pure: time is given (monotonic seconds). A token can be out of reach moments after it was printed:
-every ten seconds the kubelet renames log files that are full, and from then on it serves the new,
+Pure: time is given (monotonic seconds). A token can be out of reach moments after it was printed.
+Every ten seconds the kubelet renames log files that are full, and from then on it serves the new,
 empty file. A short read misses the lines printed just before; an open stream does not. So noisy
 pods keep a follow stream while the shared byte budget lasts. Once it is used up they are polled
 instead: the fewer noisy pods there are, the more often each is polled. The polls are divided

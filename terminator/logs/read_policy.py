@@ -5,7 +5,7 @@ Pure: time is given (monotonic seconds), nothing is awaited. The rules, in their
 1. A short read of the end as soon as there is a log. Most tasks have printed their token by then.
 2. Otherwise a follow stream, if a slot is free, else short reads with growing intervals. The result
    does not depend on a slot.
-3. A stream that exceeds its own budget and the shared one (see ``read_budget``) is closed. The pod
+3. A stream that exceeds its own budget and the shared one (see ``stream_state``) is closed. The pod
    is then polled by short reads until its log is silent for a moment. So a log of a gigabyte costs
    little more than a log of two lines.
 4. A stream loses lines when the kubelet rotates the file. So while a stream is open, a short read
@@ -18,31 +18,27 @@ Each instance has findings of its own.
 
 import math
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from daemonset_job.api.objects import Container
+from daemonset_job.api.container import Container
 from daemonset_job.runtime.backoff import exponential_seconds
+from terminator.logs.findings import Findings
 from terminator.logs.instance_log import InstanceLog
 from terminator.logs.log_parser import Cursor, Line, Span
 from terminator.logs.read_budget import ReadBudget
-from terminator.logs.tail_read import Findings
+from terminator.logs.stream_state import StreamState
 
-# A stream's own budget: bytes at once, and further bytes per second that it is open.
-STREAM_BYTES = 256 * 1024
-STREAM_BYTES_PER_SECOND = 2 * 1024
 # Interval between short reads of a pod without a stream. A token is found late by half the running
 # time so far, at most by five seconds.
 POLL_SECONDS = (0.5, 5.0)
 POLL_GROWTH = 1.5
 # How often a short read checks on an open stream, give or take a quarter.
 CHECK_SECONDS = 10.0
-SHORT_STREAM_SECONDS = 1.0
+# Least and greatest delay before a short read is repeated that failed.
 RETRY_SECONDS = (0.25, 5.0)
 # Give up after this many consecutive "no such log" answers. A restart of the container or a change
 # of the pod resets the counter.
 ABSENT_LIMIT = 5
-# Lines printed later than this after the end of an instance are of another instance.
-END_MARGIN = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,33 +60,6 @@ class Wait:
 Step = ShortRead | Wait
 # An end of the task: the number of restarts before it, and its time.
 _End = tuple[int, datetime | None]
-
-
-def ended_attempt(
-    step: ShortRead, container: Container, newest: Container | None, first_at: str
-) -> int:
-    """Return the attempt, from 1, whose log a read of the end has returned; 0 if it is uncertain.
-
-    `container` is the state before the read, `newest` the one after it, and `first_at` the time of
-    the first line. Between a task's end and the read, the kubelet may have started the task again,
-    and then the log is that of another attempt. The times of the lines show that, because they and
-    the time of the end are of the node's one clock. An empty log counts as that of the ended
-    attempt: most failing tasks print nothing, and a doubt would delay each of them.
-    """
-    if newest is None or newest.restart_count != container.restart_count:
-        return 0
-    finished_at = container.last_finished_at
-    if not step.previous:
-        finished_at = container.finished_at or finished_at
-    attempt = container.restart_count + (not step.previous)
-    began_at = Cursor(first_at).since
-    if began_at is None:
-        return attempt
-    if finished_at is None:
-        return attempt if step.previous else 0
-    # Both are cut to whole seconds, and the last lines may be stamped after the end.
-    margin = END_MARGIN if step.previous else timedelta()
-    return attempt if began_at <= finished_at + margin else 0
 
 
 def _end_of(container: Container) -> _End:
@@ -142,6 +111,10 @@ class LogReadState:
         """Return the log that a step reads."""
         return self.previous_log if step.previous else self.log
 
+    def is_streamed(self, log: InstanceLog) -> bool:
+        """Return whether the open stream, if there is one, reads that log."""
+        return self.is_streaming and self.streamed_log is log
+
     def is_of_next_instance(self, step: ShortRead, span: Span) -> bool:
         """Return whether lines kept for an ended instance are those of the next one; drop them.
 
@@ -167,10 +140,7 @@ class LogReadState:
         self._read_at: float | None = None
         self._checked_at = -math.inf
         self._poll_seconds = POLL_SECONDS[0]
-        self._stream_failures = 0
-        self._stream_at = -math.inf
-        self._stream_bytes = 0
-        self._stream_was_new = False
+        self._stream = StreamState()
 
     def next_step(self, container: Container | None, now: float) -> Step:
         """Return what to do next, given the status of the task container."""
@@ -213,7 +183,7 @@ class LogReadState:
             poll_at = self._read_at + min(self._poll_seconds, self.interval_seconds)
         if now >= poll_at:
             return ShortRead(use_cursor=not self.is_noisy and now < check_at)
-        wants_stream = not self.is_noisy and now >= self._stream_at
+        wants_stream = not self.is_noisy and self._stream.may_open(now)
         return Wait(poll_at, wants_stream=wants_stream)
 
     # --- outcomes of steps ---------------------------------------------------------------
@@ -274,9 +244,7 @@ class LogReadState:
         """Record that a stream is being opened."""
         self.is_streaming = True
         self.streamed_log = self.log
-        self._stream_bytes = 0
-        self._stream_was_new = False
-        self._stream_at = now
+        self._stream.opened(now)
         self._checked_at = max(self._checked_at, now)
 
     def stream_received(
@@ -286,35 +254,20 @@ class LogReadState:
 
         Bytes beyond the stream's own budget are taken from the shared `budget`.
         """
-        self._stream_bytes += count
         log = self.streamed_log
-        self._stream_was_new = self._stream_was_new or cursor > log.cursor
+        is_new = cursor > log.cursor
         log.cursor = max(log.cursor, cursor)
-        own_budget = STREAM_BYTES + STREAM_BYTES_PER_SECOND * (now - self._stream_at)
-        excess = self._stream_bytes - own_budget
-        if excess > 0 and budget is not None and budget.take(min(count, math.ceil(excess)), now):
-            self._stream_bytes -= min(count, math.ceil(excess))
-            excess = 0
-        self.is_noisy = excess > 0
+        self.is_noisy = not self._stream.received(count, now, budget, is_new=is_new)
         return not self.is_noisy
 
     def stream_ended(self, now: float, *, failed: bool) -> None:
-        """Record that the stream is over; the end of the log is read at once.
-
-        Streams that end soon or deliver nothing new are reopened with growing delays: the container
-        may have ended while its status does not show that yet.
-        """
+        """Record that the stream is over; the end of the log is read at once."""
         self.is_streaming = False
         self.streamed_log.stream_ended()
         self._poll_seconds = POLL_SECONDS[0]
         if not self.is_noisy:
             self._read_at = None
-        if failed or not self._stream_was_new or now - self._stream_at < SHORT_STREAM_SECONDS:
-            self._stream_failures += 1
-        else:
-            self._stream_failures = 0
-        pause = exponential_seconds(self._stream_failures, *RETRY_SECONDS)
-        self._stream_at = now + pause if self._stream_failures else now
+        self._stream.ended(now, failed=failed)
 
     @property
     def failures(self) -> int:

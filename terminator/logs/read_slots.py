@@ -54,7 +54,7 @@ class ReadSlots:
         self._group = None
 
     def reset(self) -> None:
-        """Have no workers any more: the group has ended."""
+        """Record that the group, and all workers with it, have ended."""
         self._workers = 0
 
     def _add_workers(self) -> None:

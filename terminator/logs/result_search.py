@@ -6,15 +6,13 @@ Shell: ``backward_read`` decides on the requests and evaluates the answers.
 import asyncio
 
 from daemonset_job.api.names import CONTAINER_NAME
-from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import BadRequest, KubeError, NotFound
+from daemonset_job.kube.client.pod_logs import PodLogOptions
 from terminator.logs.backward_read import BackwardRead
+from terminator.logs.context import ScannerContext
 from terminator.logs.fair_semaphore import FairSemaphore
-from terminator.logs.portion_runner import PortionRunner
-from terminator.logs.read_errors import ReadErrors
-from terminator.logs.tail_read import Findings
+from terminator.logs.findings import Findings
 from terminator.logs.targets import ScannedPod
-from terminator.metrics import Metrics
 
 # How many logs are searched at a time, how long each may take, and the pauses between attempts.
 # A node whose task has completed is recorded only after the search.
@@ -26,17 +24,8 @@ SEARCH_RETRY_SECONDS = (0.25, 1.0, 0.0)
 class ResultSearch:
     """Looks for results that are missing in findings."""
 
-    def __init__(
-        self,
-        client: KubeClient,
-        metrics: Metrics,
-        read_errors: ReadErrors,
-        portion_runner: PortionRunner,
-    ) -> None:
-        self._client = client
-        self._metrics = metrics
-        self._read_errors = read_errors
-        self._portion_runner = portion_runner
+    def __init__(self, context: ScannerContext) -> None:
+        self._context = context
         self._semaphore = FairSemaphore(SEARCHES)
 
     async def run(
@@ -51,7 +40,7 @@ class ResultSearch:
                             break
                         await asyncio.sleep(pause)
             except TimeoutError:
-                self._metrics.read_errors.labels("timeout").inc()
+                self._context.metrics.read_errors.labels("timeout").inc()
 
     async def _try(
         self, scanned: ScannedPod, findings: Findings, until: str, previous: bool
@@ -63,33 +52,29 @@ class ResultSearch:
                 # The task was started again meanwhile.
                 await self._read_back(scanned, findings, until, True)
         except KubeError as error:
-            self._read_errors.record_error(scanned, error)
+            self._context.read_errors.record_error(scanned, error)
             return isinstance(error, BadRequest | NotFound)
-        except Exception as error:  # noqa: BLE001 - as above
-            self._read_errors.record_defect(scanned, error)
+        except Exception as error:  # noqa: BLE001 - one log's failure affects no other
+            self._context.read_errors.record_defect(scanned, error)
         return True
 
     async def _read_back(
         self, scanned: ScannedPod, findings: Findings, until: str, previous: bool
     ) -> bool:
         """Search the log of one instance; return whether it is that of another instance."""
-        pod, matcher = scanned.target.pod, scanned.target.matcher
-        search = BackwardRead(matcher, findings, until)
+        pod = scanned.target.pod
+        search = BackwardRead(scanned.target.matcher, findings, until)
         while search.request is not None:
-            async with self._client.pod_log(
-                pod.namespace,
-                pod.name,
-                container=CONTAINER_NAME,
-                tail_lines=search.request.lines,
-                limit_bytes=search.request.max_bytes,
-                previous=previous,
-                idle_timeout_seconds=SEARCH_TIMEOUT_SECONDS,
+            asked = search.request
+            options = PodLogOptions(CONTAINER_NAME, previous, tail_lines=asked.lines)
+            async with self._context.client.stream_pod_log(
+                pod.namespace, pod.name, options, limit_bytes=asked.max_bytes
             ) as chunks:
                 search.begin()
                 async for chunk in chunks:
-                    self._metrics.log_bytes.inc(len(chunk))
+                    self._context.metrics.log_bytes.inc(len(chunk))
                     work = search.feed_in_portions(chunk)
-                    await self._portion_runner.run(scanned.job, work, len(chunk), matcher)
+                    await self._context.parse(scanned, work, len(chunk))
                     if search.is_enough:
                         break
             search.end()

@@ -12,25 +12,19 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from daemonset_job.api.names import CONTAINER_NAME
-from daemonset_job.api.objects import Container
 from daemonset_job.kube.client.client import KubeClient
-from daemonset_job.kube.client.errors import BadRequest, KubeError, NotFound
 from daemonset_job.runtime.clock import Clock
+from terminator.logs.context import ScannerContext
 from terminator.logs.findings_report import FindingsReport, OnFindings
 from terminator.logs.follow_streams import FollowStreams
 from terminator.logs.pod_timers import PodTimers
-from terminator.logs.portion_runner import PortionRunner
-from terminator.logs.read_budget import ReadBudget
-from terminator.logs.read_errors import ReadErrors
-from terminator.logs.read_policy import ShortRead, Wait, ended_attempt
+from terminator.logs.read_policy import ShortRead, Wait
 from terminator.logs.read_slots import ReadSlots
 from terminator.logs.result_search import ResultSearch
+from terminator.logs.short_reads import ShortReads
 from terminator.logs.tail_read import TailRead
 from terminator.logs.targets import JobKey, ScannedPod, Target
 from terminator.metrics import Metrics
-
-SHORT_TIMEOUT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,31 +53,25 @@ class Scanner:
         limits: Limits,
         on_findings: OnFindings,
     ) -> None:
-        self._client = client
-        self._clock = clock
-        self._metrics = metrics
+        self._context = ScannerContext(client, clock, metrics)
         self._on_findings = on_findings
         self._scanned_pods: dict[str, ScannedPod] = {}
         self._by_job: dict[JobKey, set[str]] = {}
-        self._read_slots = ReadSlots(limits.short_reads, self._read_short, self._is_current)
-        self._read_budget = ReadBudget()
-        self._read_errors = ReadErrors(metrics)
-        self._portion_runner = PortionRunner()
-        self._findings_report = FindingsReport(
-            self._scanned_pods,
-            ResultSearch(client, metrics, self._read_errors, self._portion_runner),
-            metrics,
-            on_findings,
-        )
         self._timers = PodTimers(clock, self._schedule)
+        self._findings_report = FindingsReport(
+            self._scanned_pods, ResultSearch(self._context), metrics, on_findings
+        )
+        short_reads = ShortReads(
+            self._context,
+            self._findings_report,
+            is_current=self._is_current,
+            schedule=self._schedule,
+            on_final=self._finish_read,
+        )
+        self._read_slots = ReadSlots(limits.short_reads, short_reads.read, self._is_current)
         self._streams = FollowStreams(
-            client,
-            clock,
-            metrics,
+            self._context,
             limit=limits.streams,
-            read_budget=self._read_budget,
-            read_errors=self._read_errors,
-            portion_runner=self._portion_runner,
             schedule=self._schedule,
             on_final=self._finish,
         )
@@ -101,7 +89,7 @@ class Scanner:
             self._by_job[job] = set(targets_by_uid)
         else:
             self._by_job.pop(job, None)
-        self._metrics.targets.set(len(self._scanned_pods))
+        self._context.metrics.targets.set(len(self._scanned_pods))
 
     def has_undecided_pods(self, job: JobKey) -> bool:
         """Return whether a log that is still being read could decide about a node of `job`."""
@@ -110,7 +98,7 @@ class Scanner:
 
     def has_unread_logs(self, job: JobKey) -> bool:
         """Return whether a log of `job` is known to have lines that were not read yet."""
-        now = self._clock.monotonic()
+        now = self._context.clock.monotonic()
         for uid in self._by_job.get(job, ()):
             if (scanned := self._scanned_pods.get(uid)) is not None:
                 if scanned.search is not None:
@@ -147,7 +135,7 @@ class Scanner:
         scanned = self._scanned_pods.pop(uid, None)
         if scanned is None:
             return
-        self._read_budget.set_noisy(scanned.namespace, uid, is_noisy=False)
+        self._context.read_budget.set_noisy(scanned.namespace, uid, is_noisy=False)
         self._streams.remove_waiting(scanned)
         for task in (scanned.stream, scanned.search):
             if task is not None:
@@ -174,7 +162,7 @@ class Scanner:
                     self._streams.stop()
         finally:
             self._read_slots.reset()
-            self._metrics.targets.set(0)
+            self._context.metrics.targets.set(0)
 
     def _schedule(self, scanned: ScannedPod) -> None:
         """Queue the next read of a pod, or set a timer for it."""
@@ -183,9 +171,9 @@ class Scanner:
         uid = scanned.target.pod.uid
         namespace = scanned.namespace
         self._streams.remove_waiting(scanned)
-        self._read_budget.set_noisy(namespace, uid, is_noisy=scanned.read_state.is_noisy)
-        scanned.read_state.interval_seconds = self._read_budget.interval_seconds(namespace)
-        step = scanned.read_state.next_step(scanned.container, self._clock.monotonic())
+        self._context.read_budget.set_noisy(namespace, uid, is_noisy=scanned.read_state.is_noisy)
+        scanned.read_state.interval_seconds = self._context.read_budget.interval_seconds(namespace)
+        step = scanned.read_state.next_step(scanned.container, self._context.clock.monotonic())
         if isinstance(step, ShortRead):
             scanned.is_queued = True
             self._read_slots.push(scanned)
@@ -194,77 +182,10 @@ class Scanner:
         if step.wants_stream:
             self._streams.add_waiting(scanned)
 
-    # --- short reads ---------------------------------------------------------------------
+    # --- final findings ------------------------------------------------------------------
 
-    async def _read_short(self, scanned: ScannedPod) -> None:
-        container, read_state = scanned.container, scanned.read_state
-        step = read_state.next_step(container, self._clock.monotonic())
-        try:
-            if isinstance(step, ShortRead) and container is not None:
-                await self._do_short(scanned, step, container)
-        except KubeError as error:
-            assert isinstance(step, ShortRead)
-            is_absent = isinstance(error, BadRequest | NotFound)
-            read_state.short_read_failed(step, self._clock.monotonic(), is_absent=is_absent)
-            self._metrics.short_reads.labels("failed").inc()
-            self._read_errors.record_error(scanned, error)
-        except Exception as error:  # noqa: BLE001 - one log's failure affects no other
-            if isinstance(step, ShortRead):
-                read_state.short_read_failed(step, self._clock.monotonic(), is_absent=False)
-            self._read_errors.record_defect(scanned, error)
-        except asyncio.CancelledError:
-            # Either everything ends, or there are too many slow reads: then it is read later.
-            if isinstance(step, ShortRead):
-                read_state.short_read_failed(step, self._clock.monotonic(), is_absent=False)
-            raise
-        finally:
-            scanned.is_queued = False
-            self._after_read(scanned)
-
-    async def _do_short(self, scanned: ScannedPod, step: ShortRead, container: Container) -> None:
-        read_state, pod = scanned.read_state, scanned.target.pod
-        log = read_state.log_of(step)
-        cursor = log.cursor if step.use_cursor and log.cursor.timestamp else None
-        matcher = scanned.target.matcher
-        read = TailRead(matcher, log.findings, cursor, log.unfinished)
-        while read.request is not None:
-            answer = await self._client.read_pod_log(
-                pod.namespace,
-                pod.name,
-                container=CONTAINER_NAME,
-                max_bytes=read.request.max_bytes,
-                since_time=cursor.since if cursor is not None else None,
-                tail_lines=read.request.lines,
-                previous=step.previous,
-                timeout_seconds=SHORT_TIMEOUT_SECONDS,
-            )
-            self._metrics.log_bytes.inc(len(answer))
-            await self._portion_runner.run(
-                scanned.job, read.feed_in_portions(answer), len(answer), matcher
-            )
-        self._metrics.short_reads.labels("done").inc()
-        if read_state.is_of_next_instance(step, read.span):
-            return  # read once more
-        log.take_read(read, is_streaming=read_state.is_streaming and read_state.streamed_log is log)
-        read_state.accept_findings(log)
-        scanned.has_warned = False
-        now = self._clock.monotonic()
-        is_end = read_state.short_read_done(step, container, read.cursor, read.unfinished, now)
-        if read_state.findings.is_final:
-            if read.has_decided and read_state.findings is log.findings:
-                self._finish(scanned, is_whole=read.is_whole, previous=step.previous)
-            return
-        if is_end and self._is_current(scanned):
-            first_at = read.span.first_at
-            log.findings.attempt = ended_attempt(step, container, scanned.container, first_at)
-            self._findings_report.report_ended(scanned, step, container, read)
-        if not (read_state.is_streaming and read_state.streamed_log is log):
-            # A stream continues after them; otherwise the next read returns them again.
-            log.findings.last_lines = ()
-
-    def _after_read(self, scanned: ScannedPod) -> None:
-        if self._is_current(scanned) and not scanned.read_state.findings.is_final:
-            self._schedule(scanned)
+    def _finish_read(self, scanned: ScannedPod, read: TailRead, step: ShortRead) -> None:
+        self._finish(scanned, is_whole=read.is_whole, previous=step.previous)
 
     def _finish(
         self, scanned: ScannedPod, *, is_whole: bool = False, previous: bool = False

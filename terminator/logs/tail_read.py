@@ -16,22 +16,12 @@ If an answer does not reach back to the lines read before, lines are missing bet
 `span` of a read is the part of the log that it read without such a gap.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from daemonset_job.api.json_text import json_bytes
+from terminator.logs.findings import LINES_KEPT, Findings
 from terminator.logs.log_parser import Cursor, Line, LogParser, Span, portions
-from terminator.logs.matcher import (
-    Classifier,
-    Completed,
-    Failed,
-    Matcher,
-    Progress,
-    RememberingMatcher,
-    Result,
-    printable,
-)
+from terminator.logs.matcher import Classifier, Matcher, RememberingMatcher
 
 # Records that one read requests: enough for a task that prints a little after its token.
 TAIL_LINES = 100
@@ -44,114 +34,8 @@ LARGE_TAIL_BYTES = 256 * 1024
 # No runtime makes records of partial lines shorter than this (CRI-O 8 KiB, containerd 16 KiB);
 # used to bound how many records an answer can have consisted of.
 PARTIAL_BYTES = 4 * 1024
-# Last lines kept for a report; the CRD allows no more.
-LINES_KEPT = 20
 # Requests per read: full, few lines, one line, and one more for an ambiguous first line.
 _REQUESTS_LIMIT = 4
-# Limits for one node in a report, in bytes of JSON as etcd stores it (see json_bytes). With 1,000
-# nodes to a report, both together and the controller's part stay below etcd's 1.5 MiB per object.
-RESULTS_BYTES = 400
-RESULTS_LIMIT = 16  # the CRD's
-LAST_LINES_BYTES = 400
-LAST_LINE_CHARACTERS = 160
-# Bytes kept of a line until then: enough for LAST_LINE_CHARACTERS of any kind, without escapes.
-LINE_HEAD_BYTES = 4 * LAST_LINE_CHARACTERS
-
-
-@dataclass(slots=True)
-class Findings:
-    """The findings in a pod's log so far. Times are RFC 3339; the first of each kind is kept."""
-
-    completed_at: str = ""
-    failed_at: str = ""
-    results: dict[str, str] = field(default_factory=dict)
-    progress: Progress | None = None
-    last_lines: tuple[bytes, ...] = ()
-    # The newest attempt, from 1, whose log ended without a token; 0 if none is known for certain.
-    attempt: int = 0
-    # The time of the line with each result. A short read may end after a stream has delivered newer
-    # lines; its older values must not replace theirs.
-    _result_times: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
-
-    @property
-    def is_final(self) -> bool:
-        """Return whether no further line of the log matters."""
-        return bool(self.completed_at or self.failed_at)
-
-    def add(self, matcher: Classifier, lines: Iterable[Line]) -> None:
-        """Add whole lines in order, up to the first token; idempotent.
-
-        A line without a time is a fragment or an error message of the kubelet, and is ignored.
-        """
-        for line in lines:
-            if self.is_final:
-                return
-            if not line.timestamp:
-                continue
-            match matcher.classify(line.data, truncated=line.truncated):
-                case Completed():
-                    self.completed_at = line.timestamp
-                    # An answer evaluated before this one may have had newer lines.
-                    self._drop_results(lambda at: at > self.completed_at)
-                case Failed():
-                    self.failed_at = line.timestamp
-                case Result(name, value):
-                    if line.timestamp >= self._result_times.get(name, ""):
-                        self.results[name] = value
-                        self._result_times[name] = line.timestamp
-                case Progress() as progress:
-                    self.progress = progress
-                case _:
-                    pass
-
-    def drop_results_before(self, timestamp: str) -> None:
-        """Drop the results printed before a gap: they may have been printed again in it."""
-        self._drop_results(lambda at: at < timestamp)
-
-    def drop_results_up_to(self, timestamp: str) -> None:
-        """Drop the results printed before a gap or at the very time of the gap."""
-        self._drop_results(lambda at: at <= timestamp)
-
-    def _drop_results(self, is_void: Callable[[str], bool]) -> None:
-        for name in [name for name, at in self._result_times.items() if is_void(at)]:
-            del self._result_times[name], self.results[name]
-
-    def remember(self, lines: list[Line]) -> None:
-        """Keep the heads of the last lines, in case the task fails."""
-        if lines:
-            heads = (line.data[:LINE_HEAD_BYTES] for line in lines[-LINES_KEPT:])
-            self.last_lines = (*self.last_lines, *heads)[-LINES_KEPT:]
-
-
-def readable_lines(lines: Iterable[bytes], count: int) -> tuple[str, ...]:
-    """Return the last `count` lines that are not blank, cleaned and bounded."""
-    kept: list[str] = []
-    room = LAST_LINES_BYTES
-    for line in reversed(list(lines)):
-        text = printable(line)
-        if len(kept) >= count:
-            break
-        if not text:
-            continue
-        if len(text) > LAST_LINE_CHARACTERS:
-            text = text[: LAST_LINE_CHARACTERS - 1] + "…"
-        room -= json_bytes(text)
-        if room < 0:
-            break
-        kept.append(text)
-    return tuple(reversed(kept))
-
-
-def bounded_results(results: Mapping[str, str]) -> dict[str, str]:
-    """Return the results that fit into RESULTS_BYTES, in order of their names."""
-    kept: dict[str, str] = {}
-    room = RESULTS_BYTES
-    for name in sorted(results):
-        size = json_bytes(name) + json_bytes(results[name])
-        if size <= room and len(kept) < RESULTS_LIMIT:
-            kept[name] = results[name]
-            room -= size
-    return kept
 
 
 class TailRequest(NamedTuple):
@@ -241,10 +125,7 @@ class TailRead:
         self.request = None
         if self.findings.is_final:
             return  # a stream was quicker
-        is_cut = len(answer) >= request.max_bytes
-        newlines = answer.count(b"\n")
-        records = newlines + (answer[-1:] not in {b"", b"\n"})  # the last one may be unfinished
-        is_full = records + len(answer) // PARTIAL_BYTES >= request.lines
+        is_cut, is_full = _extent_of(answer, request)
         self.is_whole = self._from is None and not is_cut and not is_full
         ambiguous = lines[:1] if is_full and is_complete else []
         certain = lines[len(ambiguous) :]
@@ -259,18 +140,13 @@ class TailRead:
         if request.lines != LARGE_TAIL_LINES or not is_cut:
             self.cursor = parser.cursor
         self.has_decided = self.findings.is_final
-        if self.findings.is_final or self._requests >= _REQUESTS_LIMIT:
-            return
-        if is_cut and request.lines not in (1, LARGE_TAIL_LINES):
-            self.request = TailRequest(
-                SMALL_TAIL_LINES if request.lines > SMALL_TAIL_LINES + 1 else 1, TAIL_BYTES
+        if not self.has_decided and self._requests < _REQUESTS_LIMIT:
+            self.request = _next_request(
+                request,
+                is_cut=is_cut,
+                is_ambiguous=_decides(ambiguous, matcher),
+                has_gap=is_full and self._from is not None and not is_contiguous,
             )
-        elif _decides(ambiguous, matcher):
-            self.request = TailRequest(request.lines + 1, request.max_bytes)
-        elif (
-            is_full and self._from is not None and not is_contiguous and request.lines == TAIL_LINES
-        ):
-            self.request = TailRequest(LARGE_TAIL_LINES, LARGE_TAIL_BYTES)
 
     def _span_of(self, certain: list[Line], is_full: bool, is_contiguous: bool) -> Span:
         """Return the span of the log that an answer covers.
@@ -294,7 +170,45 @@ class TailRead:
         return []
 
 
+class _Extent(NamedTuple):
+    """How much of a log an answer contains.
+
+    `is_cut`: it lacks the newest lines. `is_full`: it may have as many records as were requested,
+    so that there may be older ones.
+    """
+
+    is_cut: bool
+    is_full: bool
+
+
+def _extent_of(answer: bytes, request: TailRequest) -> _Extent:
+    records = answer.count(b"\n") + (answer[-1:] not in {b"", b"\n"})  # may be unfinished
+    return _Extent(
+        is_cut=len(answer) >= request.max_bytes,
+        is_full=records + len(answer) // PARTIAL_BYTES >= request.lines,
+    )
+
+
+def _next_request(
+    request: TailRequest, *, is_cut: bool, is_ambiguous: bool, has_gap: bool
+) -> TailRequest | None:
+    """Return the request to send after the answer to `request`, None if the read is over.
+
+    `is_ambiguous`: the first line is a token, if it is not the rest of a longer one. `has_gap`:
+    lines are missing between the answer and the read before.
+    """
+    if is_cut and request.lines not in (1, LARGE_TAIL_LINES):
+        lines = SMALL_TAIL_LINES if request.lines > SMALL_TAIL_LINES + 1 else 1
+        return TailRequest(lines, TAIL_BYTES)
+    if is_ambiguous:
+        return TailRequest(request.lines + 1, request.max_bytes)
+    if has_gap and request.lines == TAIL_LINES:
+        return TailRequest(LARGE_TAIL_LINES, LARGE_TAIL_BYTES)
+    return None
+
+
 def _decides(lines: list[Line], matcher: Classifier) -> bool:
+    """Return whether one of the lines is a token."""
     trial = Findings()
     trial.add(matcher, lines)
     return trial.is_final

@@ -4,7 +4,8 @@ import asyncio
 from dataclasses import dataclass
 from zlib import crc32
 
-from daemonset_job.api.objects import Container, Pod
+from daemonset_job.api.container import Container
+from daemonset_job.api.pod import Pod
 from terminator.logs.matcher import Matcher
 from terminator.logs.read_policy import LogReadState
 

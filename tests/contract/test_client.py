@@ -18,8 +18,13 @@ from daemonset_job.kube.client.errors import (
     Unauthorized,
     Unavailable,
 )
-from daemonset_job.kube.client.resource import DAEMON_SETS, JOBS, NODES, PODS
+from daemonset_job.kube.client.pod_logs import PodLogOptions
+from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_STATUS, JOBS, NODES, PODS
+from daemonset_job.kube.client.selection import Selection
+from daemonset_job.kube.client.writes import DeleteOptions
 from tests.contract.fake_api import FakeApiServer, Fault
+
+LOG = PodLogOptions("job-container")
 
 
 def job(name: str = "clean", **spec: object) -> dict:
@@ -61,7 +66,7 @@ async def test_a_redirect_is_an_error_and_never_the_answer(server, client):
         await client.list(PODS)
     assert caught.value.status == 302
     with pytest.raises(KubeError):
-        await client.read_pod_log("default", "a", container="job-container", max_bytes=100)
+        await client.read_pod_log("default", "a", LOG, limit_bytes=100)
 
 
 async def test_create_of_a_taken_name_is_already_exists(client):
@@ -83,7 +88,7 @@ async def test_status_and_spec_are_written_apart(server, client):
     await client.merge_patch(JOBS, "clean", {"status": {"phase": "X"}}, "default")
     assert "status" not in server.get(JOBS, "clean")
     body = {"status": {"phase": "Running"}, "spec": {"image": "other"}}
-    await client.merge_patch(JOBS, "clean", body, "default", subresource="status")
+    await client.merge_patch(JOB_STATUS, "clean", body, "default")
     stored = server.get(JOBS, "clean")
     assert stored["status"] == {"phase": "Running"}
     assert stored["spec"] == {"image": "busybox"}
@@ -114,17 +119,15 @@ async def test_apply_creates_updates_and_removes_what_is_left_out(server, client
     assert same["metadata"]["resourceVersion"] == again["metadata"]["resourceVersion"]
 
 
-async def test_apply_without_force_respects_other_managers(client):
+async def test_apply_takes_the_fields_of_other_managers(client):
     await client.apply(DAEMON_SETS, "d", {"spec": {"x": 1}}, "default", field_manager="them")
-    with pytest.raises(Conflict):
-        await client.apply(
-            DAEMON_SETS, "d", {"spec": {"x": 2}}, "default", field_manager="us", force=False
-        )
+    ours = await client.apply(DAEMON_SETS, "d", {"spec": {"x": 2}}, "default", field_manager="us")
+    assert ours["spec"] == {"x": 2}
 
 
 async def test_eviction_is_a_create_on_the_subresource(server, client):
     server.put(PODS, {"metadata": {"name": "p"}})
-    await client.create(PODS, {}, "default", name="p", subresource="eviction")
+    await client.create(PODS.with_subresource("eviction"), {}, "default", name="p")
     assert not server.exists(PODS, "p")
 
 
@@ -136,9 +139,9 @@ async def test_list_selects_and_pages(server, client):
     assert [item["metadata"]["name"] for item in odd["items"]] == ["node-1", "node-3"]
     one = await client.list(NODES, field_selector="metadata.name=node-2", metadata_only=True)
     assert [item["kind"] for item in one["items"]] == ["PartialObjectMetadata"]
-    page = await client.list(NODES, limit=3)
-    rest = await client.list(NODES, limit=3, continue_=page["metadata"]["continue"])
-    assert [item["metadata"]["name"] for item in rest["items"]] == ["node-3", "node-4"]
+    page = await client.page(Selection(NODES), limit=3)
+    rest = await client.page(Selection(NODES), limit=3, continue_=page.continue_)
+    assert [item["metadata"]["name"] for item in rest.items] == ["node-3", "node-4"]
 
 
 @pytest.mark.parametrize(
@@ -277,11 +280,11 @@ async def test_requests_are_reported_with_verb_resource_and_status(server):
     ) as client:
         server.log("p").write("done")
         await client.create(JOBS, job(), "default")
-        await client.merge_patch(JOBS, "clean", {"status": {}}, "default", subresource="status")
+        await client.merge_patch(JOB_STATUS, "clean", {"status": {}}, "default")
         with pytest.raises(NotFound):
             await client.get(NODES, "n")
-        await client.read_pod_log("default", "p", container="job-container", max_bytes=10)
-        async with client.watch(JOBS, resource_version="0"):
+        await client.read_pod_log("default", "p", LOG, limit_bytes=10)
+        async with client.watch(Selection(JOBS), resource_version="0"):
             pass
     assert seen == [
         ("create", "jobs", 201),
@@ -296,8 +299,8 @@ async def test_streams_leave_the_connections_for_requests_alone(server: FakeApiS
     server.put(NODES, {"metadata": {"name": "n"}})
     async with (
         KubeClient(server.url, connections=1) as client,
-        client.watch(NODES, resource_version="0"),
-        client.watch(PODS, resource_version="0"),
+        client.watch(Selection(NODES), resource_version="0"),
+        client.watch(Selection(PODS), resource_version="0"),
     ):
         await client.get(NODES, "n", timeout_seconds=1)
 
@@ -320,9 +323,8 @@ async def test_large_body_is_sent_whole(server, client):
 async def test_delete_says_how(server, client):
     server.put(NODES, {"metadata": {"name": "n", "finalizers": ["x"]}})
     version = server.get(NODES, "n")["metadata"]["resourceVersion"]
-    raw = await client.delete(
-        NODES, "n", propagation="Orphan", grace_seconds=0, resource_version=version
-    )
+    options = DeleteOptions("Orphan", grace_period_seconds=0)
+    raw = await client.delete(NODES, "n", resource_version=version, options=options)
     assert raw["metadata"]["deletionTimestamp"]
     assert server.requests[-1].body["propagationPolicy"] == "Orphan"
     assert server.requests[-1].body["gracePeriodSeconds"] == 0

@@ -25,6 +25,7 @@ from daemonset_job.kube.client.connection import (
 )
 from daemonset_job.kube.client.errors import ConfigurationError, Unauthorized, Unavailable
 from daemonset_job.kube.client.resource import NODES
+from daemonset_job.kube.client.selection import Selection
 from tests.clocks import FakeClock
 from tests.contract.fake_api import FakeApiServer
 
@@ -141,7 +142,7 @@ async def test_rotated_token_is_taken_up_by_requests_and_streams(server: FakeApi
         await client.get(NODES, "n")
         path.write_text("three")
         server.token = "three"
-        async with client.watch(NODES, resource_version="0") as events:
+        async with client.watch(Selection(NODES), resource_version="0") as events:
             assert (await anext(events))["type"] == "ADDED"
         server.token = "four"
         requests = len(server.requests)
@@ -149,7 +150,7 @@ async def test_rotated_token_is_taken_up_by_requests_and_streams(server: FakeApi
             await client.get(NODES, "n")
         assert len(server.requests) == requests + 2
         with pytest.raises(Unauthorized):
-            async with client.watch(NODES, resource_version="0"):
+            async with client.watch(Selection(NODES), resource_version="0"):
                 pass
 
 
@@ -173,7 +174,7 @@ async def test_credential_errors_are_unauthorized_to_a_running_program(server, t
             await client.list(NODES)
         assert caught.value.is_retryable
         with pytest.raises(Unauthorized):
-            async with client.watch(NODES, resource_version="0"):
+            async with client.watch(Selection(NODES), resource_version="0"):
                 pass
     assert server.requests == []
 
@@ -349,7 +350,7 @@ async def test_client_certificates_authenticate_and_the_server_is_verified(certi
     path = kubeconfig(certificates / "config", user, url, **ca)
     async with await KubeClient.connect(kubeconfig=path, user_agent="me") as client:
         await client.list(NODES)
-        async with client.watch(NODES, resource_version="0"):
+        async with client.watch(Selection(NODES), resource_version="0"):
             pass
     named = ca | {"tls-server-name": "kubernetes"}
     for cluster, is_trusted in ((named, True), ({}, False), (ca | {"tls-server-name": "x"}, False)):
@@ -410,7 +411,7 @@ async def test_renewed_authorities_are_used_for_new_connections(certificates, cl
             await client.list(NODES)
         clock.advance(1)
         await client.list(NODES)
-        async with client.watch(NODES, resource_version="0"):
+        async with client.watch(Selection(NODES), resource_version="0"):
             pass
         (former / "ca.crt").unlink()
         clock.advance(60)

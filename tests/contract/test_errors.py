@@ -19,11 +19,10 @@ from daemonset_job.kube.client.errors import (
     Throttled,
     TooLarge,
     Unavailable,
-    as_kube_errors,
-    clean_text,
-    error_from_response,
-    error_from_status,
 )
+from daemonset_job.kube.client.messages import clean_text
+from daemonset_job.kube.client.status_errors import error_from_response, error_from_status
+from daemonset_job.kube.client.transport_errors import as_kube_errors
 
 
 def exceptions_of(module) -> list[type[BaseException]]:

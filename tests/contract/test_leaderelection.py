@@ -5,7 +5,8 @@ import pytest
 
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.resource import LEASES
-from daemonset_job.kube.leaderelection import run_as_leader
+from daemonset_job.kube.leaderelection.elector import LeaderElectionConfig, run_as_leader
+from daemonset_job.kube.leaderelection.lease_lock import LeaseLock
 from tests.contract.fake_api import FakeApiServer
 
 # Whatever is waited for in vain ends there instead of hanging.
@@ -32,11 +33,13 @@ class Candidate:
     async def run(self) -> None:
         try:
             await run_as_leader(
-                self.client,
-                namespace="kube-system",
-                name="lock",
-                identity=self.identity,
-                clock=self.server.clock,
+                LeaseLock(
+                    self.client,
+                    "kube-system",
+                    "lock",
+                    identity=self.identity,
+                    clock=self.server.clock,
+                ),
                 lead=self.lead,
                 on_state=lambda state: self.states.append((state, now())),
             )
@@ -266,16 +269,6 @@ async def test_candidate_cancelled_before_it_led_says_nothing(server, candidate)
     assert spec(server)["holderIdentity"] == "a"
 
 
-async def test_terms_must_descend(server, client):
+def test_durations_must_descend():
     with pytest.raises(ValueError, match="must descend"):
-        await run_as_leader(
-            client,
-            namespace="n",
-            name="l",
-            identity="a",
-            lease_seconds=10,
-            renew_seconds=10,
-            clock=server.clock,
-            lead=_no_answer,
-            on_state=print,
-        )
+        LeaderElectionConfig(lease_duration_seconds=10, renew_deadline_seconds=10)

@@ -6,22 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 from loguru import logger
-from prometheus_client import CollectorRegistry
 
 from daemonset_job.kube.client.errors import ConfigurationError
 from daemonset_job.process.program import Parts, run_program, start
+from daemonset_job.process.program_metrics import ProgramMetrics
 
 pytestmark = pytest.mark.timeout(30)
-
-
-class Metrics:
-    """The part of a program's metrics that `run_program` needs."""
-
-    def __init__(self):
-        self.registry = CollectorRegistry()
-
-    def count_request(self, verb, resource, status, seconds):
-        """Count nothing."""
 
 
 @pytest.fixture
@@ -64,7 +54,7 @@ def run(place, work, *others):
     def create(_client):
         return Parts(work, is_ready=lambda: True, others=others)
 
-    return run_program(place, Metrics(), create, user_agent="it")
+    return run_program(place, ProgramMetrics("it"), create, user_agent="it")
 
 
 async def test_a_failure_of_the_work_ends_the_other_tasks_and_is_raised(place):

@@ -9,7 +9,10 @@ from daemonset_job.kube.cache import pager
 from daemonset_job.kube.cache.multi_reflector import MultiReflector, wait_synced
 from daemonset_job.kube.cache.reflector import Reflector
 from daemonset_job.kube.cache.resource_version import is_newer
+from daemonset_job.kube.cache.store import Store
+from daemonset_job.kube.cache.store_writer import StoreWriter
 from daemonset_job.kube.client.resource import NODES, PODS
+from daemonset_job.kube.client.selection import Selection
 from tests.contract.fake_api import BROKEN, event_line
 
 # Whatever is waited for in vain ends there instead of hanging.
@@ -43,22 +46,35 @@ def parse(raw):
     )
 
 
+ALL_PODS = Selection(PODS)
+
+
+def make_reflector(server, client, namespace=None, store=None, on_change=lambda old, new: None):
+    """Return a reflector of pods that nobody listens to but `on_change`."""
+    writer = StoreWriter(
+        Selection(PODS, namespace),
+        Store() if store is None else store,
+        parse=parse,
+        on_change=on_change,
+    )
+    return Reflector(client, writer, clock=server.clock)
+
+
 class Follower:
     """A running reflector of pods and what it said."""
 
-    def __init__(self, server, client, **options):
+    def __init__(self, server, client, what=ALL_PODS, on_unreadable=None, after=None):
         self.changes: list[tuple[str, str, str]] = []
         self.progress: list[tuple[str, str]] = []
-        self.reflector: Reflector[Item] = Reflector(
-            client,
-            options.pop("resource", PODS),
+        writer: StoreWriter[Item] = StoreWriter(
+            what,
+            Store({"owner": lambda item: [item.owner]}),
             parse=parse,
             on_change=self.on_change,
             on_progress=lambda namespace, version: self.progress.append((namespace, version)),
-            clock=server.clock,
-            indexers={"owner": lambda item: [item.owner]},
-            **options,
+            on_unreadable=on_unreadable,
         )
+        self.reflector = Reflector(client, writer, clock=server.clock, after=after)
         self.task = asyncio.create_task(self.reflector.run())
 
     def on_change(self, old, new):
@@ -77,8 +93,8 @@ class Follower:
 async def follow(server, client):
     made = []
 
-    async def start(**options):
-        made.append(Follower(server, client, **options))
+    async def start(*what):
+        made.append(Follower(server, client, *what))
         await made[-1].reflector.synced.wait()
         await asyncio.sleep(0.1)
         return made[-1]
@@ -107,7 +123,7 @@ async def test_list_then_watch_keeps_the_store_equal(server, follow):
     store = follower.reflector.store
     assert [item.name for item in store.by_index("owner", "other")] == ["a"]
     assert store.by_index("owner", "o") == []
-    assert follower.reflector.resource_version == str(server.storage.version)
+    assert follower.reflector.writer.resource_version == str(server.storage.version)
     assert follower.progress[-1] == ("", str(server.storage.version))
     assert follower.reflector.healthy
     assert server.count("GET", "/pods") == 2
@@ -118,10 +134,7 @@ async def test_selectors_and_metadata_only_reach_the_server(server, follow):
     server.put(PODS, pod("b", "2"))
     server.put(PODS, pod("c", "1", namespace="elsewhere"))
     follower = await follow(
-        namespace="default",
-        label_selector="value=1",
-        field_selector="metadata.name!=x",
-        metadata_only=True,
+        Selection(PODS, "default", "value=1", "metadata.name!=x", metadata_only=True)
     )
     assert follower.values() == {"a": "1"}
     server.put(PODS, pod("b", "1"))
@@ -168,11 +181,11 @@ async def test_silent_watch_is_found_out_and_replaced(server, follow):
 
 async def test_bookmarks_keep_a_quiet_watch_alive_and_move_the_version(server, follow):
     follower = await follow()
-    before = follower.reflector.resource_version
+    before = follower.reflector.writer.resource_version
     server.put(NODES, {"metadata": {"name": "n"}})  # another type: only the version moves
     await asyncio.sleep(250)
     assert server.count("GET", "watch=") == 1
-    assert int(follower.reflector.resource_version) > int(before)
+    assert int(follower.reflector.writer.resource_version) > int(before)
     assert follower.reflector.healthy
 
 
@@ -269,7 +282,7 @@ async def test_watches_refused_again_and_again_lead_to_a_list(server, follow):
     await asyncio.sleep(3)
     # Its version is that of the lost one.
     assert follower.values() == {"a": "restored"}
-    assert int(follower.reflector.resource_version) < int(version) + 2
+    assert int(follower.reflector.writer.resource_version) < int(version) + 2
     await asyncio.sleep(60)
     assert 1 <= server.count("GET", "limit=") <= 2
     server.put(PODS, pod("c"))
@@ -302,7 +315,7 @@ async def test_one_bookmark_of_a_server_that_is_behind_leads_to_no_list(server, 
         server.send_bookmarks()
         await asyncio.sleep(1)
     assert server.count("GET", "limit=") == 1
-    assert follower.reflector.resource_version == str(newest)
+    assert follower.reflector.writer.resource_version == str(newest)
 
 
 async def test_without_an_answer_nothing_is_listed(server, follow):
@@ -380,7 +393,7 @@ async def test_late_and_doubled_events_do_not_bring_back_the_past(server, follow
 async def test_list_comes_in_pages(server, follow):
     for i in range(1201):
         server.put(NODES, {"metadata": {"name": f"node-{i}"}})
-    follower = await follow(resource=NODES)
+    follower = await follow(Selection(NODES))
     assert len(follower.reflector.store) == 1201
     assert server.count("GET", "limit=500") == 3
 
@@ -389,7 +402,7 @@ async def test_expired_page_makes_one_full_list(server, follow):
     for i in range(600):
         server.put(NODES, {"metadata": {"name": f"node-{i}"}})
     server.continue_expired = True
-    follower = await follow(resource=NODES)
+    follower = await follow(Selection(NODES))
     assert len(follower.reflector.store) == 600
     assert len(follower.changes) == 600
     lists = [request for request in server.requests if "watch" not in request.query]
@@ -449,7 +462,7 @@ async def test_unreadable_object_is_logged_and_not_treated_as_deleted(server, fo
 async def test_an_unreadable_object_affects_no_other(server, follow, value, metadata_only):
     told = []
     server.put(PODS, pod("a"))
-    follower = await follow(on_unreadable=told.append, metadata_only=metadata_only)
+    follower = await follow(Selection(PODS, metadata_only=metadata_only), told.append)
     bad = pod("bad")
     # Where only metadata is asked for, they are what cannot be read.
     (bad["metadata"] if metadata_only else bad)["managedFields"] = [{"f:spec": value}]
@@ -570,7 +583,7 @@ async def test_whole_list_that_is_too_large_is_tried_again_in_pages(server, foll
         server.put(NODES, {"metadata": {"name": f"node-{i}"}})
     server.continue_expired = True
     asyncio.get_running_loop().call_later(100, setattr, server, "continue_expired", False)
-    follower = await follow(resource=NODES)
+    follower = await follow(Selection(NODES))
     assert len(follower.reflector.store) == 600
     assert server.count("GET", "/nodes") < 60
 
@@ -605,7 +618,7 @@ async def test_failing_on_change_ends_the_reflector(server, client):
         raise AssertionError("defect")
 
     server.put(PODS, pod("a"))
-    reflector = Reflector(client, PODS, parse=parse, on_change=on_change, clock=server.clock)
+    reflector = make_reflector(server, client, on_change=on_change)
     with pytest.raises(AssertionError, match="defect"):
         await reflector.run()
 
@@ -649,15 +662,7 @@ async def test_where_nothing_happens_a_watch_that_lasts_is_healthy(server, follo
 
 async def test_forbidden_namespace_is_silent_and_the_others_are_healthy(server, client):
     def make(namespace, store):
-        return Reflector(
-            client,
-            PODS,
-            namespace=namespace,
-            parse=parse,
-            on_change=lambda old, new: None,
-            clock=server.clock,
-            store=store,
-        )
+        return make_reflector(server, client, namespace, store)
 
     multi = MultiReflector(["one", "two"], make)
     task = asyncio.create_task(multi.run())
@@ -685,15 +690,7 @@ async def test_multi_reflector_has_the_configured_namespaces(server, client, nam
         server.put(PODS, pod(name, namespace=namespace))
 
     def make(namespace, store):
-        return Reflector(
-            client,
-            PODS,
-            namespace=namespace,
-            parse=parse,
-            on_change=lambda old, new: None,
-            clock=server.clock,
-            store=store,
-        )
+        return make_reflector(server, client, namespace, store)
 
     multi = MultiReflector(namespaces, make, indexers={"owner": lambda item: [item.owner]})
     assert not multi.healthy

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daemonset_job.kube.cache.store import Store
-from daemonset_job.kube.client.resource import EVENTS, JOBS, NODES, PODS
+from daemonset_job.kube.client.resource import EVENTS, JOBS, NODES, POD_LOGS, PODS
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def test_index_always_agrees_with_the_objects(steps):
     [
         (PODS, (), "/api/v1/pods"),
         (PODS, ("n",), "/api/v1/namespaces/n/pods"),
-        (PODS, ("n", "p", "log"), "/api/v1/namespaces/n/pods/p/log"),
+        (POD_LOGS, ("n", "p"), "/api/v1/namespaces/n/pods/p/log"),
         (NODES, (None, "node-1"), "/api/v1/nodes/node-1"),
         (EVENTS, ("n", "a b?c#d"), "/api/v1/namespaces/n/events/a%20b%3Fc%23d"),
         (JOBS, (), "/apis/daemonset.darkowlzz.space/v1beta1/jobs"),
@@ -91,7 +91,7 @@ def test_path_is_that_of_the_api(resource, arguments, path):
     [
         (NODES, ("n",)),
         (PODS, (None, "p")),
-        (PODS, ("n", None, "log")),
+        (POD_LOGS, ("n",)),
         (PODS, ("", "p")),
         (PODS, ("n", "")),
         (PODS, ("..", "p")),

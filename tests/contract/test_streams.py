@@ -1,5 +1,6 @@
 import asyncio
 import tracemalloc
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
@@ -8,20 +9,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daemonset_job.kube.cache.reflector import Reflector
+from daemonset_job.kube.cache.store import Store
+from daemonset_job.kube.cache.store_writer import StoreWriter
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import BadRequest, Gone, NotFound, Unavailable
+from daemonset_job.kube.client.pod_logs import PodLogOptions
 from daemonset_job.kube.client.request import Request
 from daemonset_job.kube.client.resource import NODES, PODS
 from daemonset_job.kube.client.response import ANSWER_TOO_LARGE
+from daemonset_job.kube.client.selection import Selection
 from daemonset_job.kube.client.streams import CHUNK_BYTES, EventStream, LineSplitter
 from daemonset_job.kube.client.unreadable import Unreadable
 from tests.contract.fake_api import event_line
 
-STARTED = {"container": "job-container"}
+LOG = PodLogOptions("job-container")
+BARE_LOG = PodLogOptions("job-container", timestamps=False)
 
 
-async def collect(client: KubeClient, **options) -> bytes:
-    async with client.pod_log("default", "p", **STARTED, **options) as chunks:
+async def collect(
+    client: KubeClient, options: PodLogOptions = LOG, limit_bytes: int | None = None
+) -> bytes:
+    async with client.stream_pod_log("default", "p", options, limit_bytes=limit_bytes) as chunks:
         return b"".join([chunk async for chunk in chunks])
 
 
@@ -107,13 +115,13 @@ async def test_object_of_three_megabytes_arrives_through_list_and_watch(server, 
 
     big = {"metadata": {"name": "big"}, "data": "x" * 3_000_000}
     server.put(PODS, big)
-    reflector = Reflector(
-        client,
-        PODS,
+    writer = StoreWriter(
+        Selection(PODS),
+        Store(),
         parse=parse,
         on_change=lambda _, new: changes.put_nowait((new.name, new.size)),
-        clock=server.clock,
     )
+    reflector = Reflector(client, writer, clock=server.clock)
     async with asyncio.timeout(20):
         task = asyncio.create_task(reflector.run())
         assert await changes.get() == ("big", 3_000_000)
@@ -132,12 +140,12 @@ async def test_object_of_three_megabytes_arrives_through_list_and_watch(server, 
 async def test_watch_from_an_expired_version_is_gone(server, client):
     server.expire()
     with pytest.raises(Gone):
-        async with client.watch(NODES, resource_version="1"):
+        async with client.watch(Selection(NODES), resource_version="1"):
             pass
 
 
 async def test_watch_ends_when_the_server_ends_it(server, client):
-    async with client.watch(NODES, resource_version="0") as events:
+    async with client.watch(Selection(NODES), resource_version="0") as events:
         server.put(NODES, {"metadata": {"name": "n"}})
         assert (await anext(events))["object"]["metadata"]["name"] == "n"
         server.drop_watches()
@@ -145,7 +153,7 @@ async def test_watch_ends_when_the_server_ends_it(server, client):
 
 
 async def test_watch_that_is_left_is_closed_at_the_server(server, client):
-    async with client.watch(NODES, resource_version="0"):
+    async with client.watch(Selection(NODES), resource_version="0"):
         assert len(server.open_watches(NODES)) == 1
     for _ in range(100):
         await asyncio.sleep(0.01)
@@ -157,7 +165,9 @@ async def test_watch_that_is_left_is_closed_at_the_server(server, client):
 @pytest.mark.looptime
 async def test_silent_watch_is_unavailable(server, client):
     server.bookmark_seconds = None
-    async with client.watch(NODES, resource_version="0", idle_timeout_seconds=20) as events:
+    async with client.watch(
+        Selection(NODES), resource_version="0", idle_timeout_seconds=20
+    ) as events:
         with pytest.raises(Unavailable) as caught:
             await anext(events)
     assert caught.value.reason == "IdleTimeout"
@@ -166,7 +176,7 @@ async def test_silent_watch_is_unavailable(server, client):
 
 async def test_error_of_the_consumer_is_not_translated(server, client):
     with pytest.raises(OSError, match="mine"):
-        async with client.watch(NODES, resource_version="0"):
+        async with client.watch(Selection(NODES), resource_version="0"):
             raise OSError("mine")
 
 
@@ -182,17 +192,17 @@ async def test_log_arrives_with_timestamps_and_options(server, client):
         b"2030-01-01T00:00:00.000000000Z two\n"
         b"2030-01-01T00:00:09.000500000Z three\n"
     )
-    assert await collect(client, timestamps=False, tail_lines=2) == b"two\nthree\n"
+    assert await collect(client, replace(BARE_LOG, tail_lines=2)) == b"two\nthree\n"
     since = datetime(2030, 1, 1, 0, 0, 9, 999, tzinfo=UTC)  # in whole seconds: rounded down
-    assert await collect(client, timestamps=False, since_time=since) == b"three\n"
+    assert await collect(client, replace(BARE_LOG, since_time=since)) == b"three\n"
     assert server.requests[-1].query["sinceTime"] == "2030-01-01T00:00:09Z"
-    assert await collect(client, timestamps=False, limit_bytes=6) == b"one\ntw"
+    assert await collect(client, BARE_LOG, limit_bytes=6) == b"one\ntw"
 
 
 async def test_followed_log_is_live_and_ends_with_the_container(server, client):
     log = server.log("p")
     asyncio.get_running_loop().call_later(0.05, log.write, "one")
-    async with client.pod_log("default", "p", **STARTED, follow=True, timestamps=False) as chunks:
+    async with client.follow_pod_log("default", "p", BARE_LOG) as chunks:
         assert await anext(chunks) == b"one\n"
         log.write_raw(b"tw")
         assert await anext(chunks) == b"tw"
@@ -206,19 +216,17 @@ async def test_followed_log_may_be_silent_as_long_as_it_is_allowed_to(server, cl
     server.log("p")
     loop = asyncio.get_running_loop()
     loop.call_later(5000, server.log("p").write, "late")
-    async with client.pod_log("default", "p", **STARTED, follow=True, timestamps=False) as chunks:
+    async with client.follow_pod_log("default", "p", BARE_LOG) as chunks:
         assert await anext(chunks) == b"late\n"
     assert loop.time() == pytest.approx(5000, abs=1)
-    async with client.pod_log(
-        "default", "p", **STARTED, follow=True, idle_timeout_seconds=60
-    ) as chunks:
+    async with client.follow_pod_log("default", "p", LOG, idle_timeout_seconds=60) as chunks:
         await anext(chunks)
         with pytest.raises(Unavailable) as caught:
             await anext(chunks)
     assert caught.value.reason == "IdleTimeout"
     server.log("q")
     with pytest.raises(Unavailable) as caught:
-        async with client.pod_log("default", "q", **STARTED, follow=True, idle_timeout_seconds=60):
+        async with client.follow_pod_log("default", "q", LOG, idle_timeout_seconds=60):
             pass
     assert caught.value.reason == "Timeout"
 
@@ -226,7 +234,7 @@ async def test_followed_log_may_be_silent_as_long_as_it_is_allowed_to(server, cl
 async def test_broken_follow_is_unavailable(server, client):
     log = server.log("p")
     log.write("one")
-    async with client.pod_log("default", "p", **STARTED, follow=True) as chunks:
+    async with client.follow_pod_log("default", "p", LOG) as chunks:
         await anext(chunks)
         log.break_followers()
         with pytest.raises(Unavailable):
@@ -240,18 +248,18 @@ async def test_log_of_a_container_that_has_not_started_is_a_bad_request(server, 
     with pytest.raises(BadRequest, match="waiting to start"):
         await collect(client)
     with pytest.raises(BadRequest, match="previous terminated container"):
-        await collect(client, previous=True)
+        await collect(client, replace(LOG, previous=True))
     server.log("p", previous=True).write("done")
-    assert await collect(client, previous=True, timestamps=False) == b"done\n"
+    assert await collect(client, replace(BARE_LOG, previous=True)) == b"done\n"
 
 
 async def test_short_read_is_bounded(server, client):
     log = server.log("p")
     log.write("x" * 100_000, "done")
-    read = await client.read_pod_log("default", "p", **STARTED, max_bytes=50, timestamps=False)
+    read = await client.read_pod_log("default", "p", BARE_LOG, limit_bytes=50)
     assert read == b"x" * 50
     tail = await client.read_pod_log(
-        "default", "p", **STARTED, max_bytes=50, tail_lines=1, timestamps=False
+        "default", "p", replace(BARE_LOG, tail_lines=1), limit_bytes=50
     )
     assert tail == b"done\n"
 
@@ -261,7 +269,7 @@ async def test_short_read_of_an_endless_log_ends_at_its_limit(server, client):
     tracemalloc.start()
     async with asyncio.timeout(20):
         for _ in range(3):  # the connection is not used again
-            read = await client.read_pod_log("default", "p", **STARTED, max_bytes=100_000)
+            read = await client.read_pod_log("default", "p", LOG, limit_bytes=100_000)
             assert read == b"x" * 100_000
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -272,7 +280,7 @@ async def test_short_read_of_an_endless_log_ends_at_its_limit(server, client):
 
 async def test_answer_without_an_end_is_unavailable(server, client):
     server.answer_endlessly("/nodes", b" " * (1 << 20))
-    request = Request("GET", NODES.path(None, "n"), "get", "nodes", limit_bytes=2 << 20)
+    request = Request("get", NODES, name="n", limit_bytes=2 << 20)
     tracemalloc.start()
     async with asyncio.timeout(20):
         with pytest.raises(Unavailable) as caught:
@@ -283,7 +291,7 @@ async def test_answer_without_an_end_is_unavailable(server, client):
     assert peak < 8 << 20
     assert len(server.requests) == 1
     # What is asked for without a limit of its own has one too.
-    assert Request("GET", "/", "get", "nodes").limit_bytes < 1 << 27
+    assert Request("get", NODES).limit_bytes < 1 << 27
 
 
 @pytest.mark.looptime(end=1000)
@@ -292,11 +300,11 @@ async def test_answer_without_an_end_is_unavailable(server, client):
     [
         lambda client: client.get(NODES, "n"),
         lambda client: client.list(NODES),
-        lambda client: client.page(NODES, limit=1),
+        lambda client: client.page(Selection(NODES), limit=1),
         lambda client: client.merge_patch(NODES, "n", {}),
         lambda client: client.create(NODES, {}),
         lambda client: client.delete(NODES, "n"),
-        lambda client: client.read_pod_log("default", "p", **STARTED, max_bytes=1000),
+        lambda client: client.read_pod_log("default", "p", LOG, limit_bytes=1000),
     ],
 )
 async def test_answer_that_trickles_is_a_timeout(server, client, ask):
@@ -322,7 +330,7 @@ async def test_chunks_and_memory_are_bounded_for_one_endless_line(server, client
     log.end()
     largest = total = 0
     tracemalloc.start()
-    async with client.pod_log("default", "p", **STARTED, timestamps=False) as chunks:
+    async with client.stream_pod_log("default", "p", BARE_LOG) as chunks:
         async for chunk in chunks:
             largest, total = max(largest, len(chunk)), total + len(chunk)
     _, peak = tracemalloc.get_traced_memory()
@@ -341,9 +349,7 @@ async def test_many_streams_at_once_beside_requests(server):
         tokens: asyncio.Queue[int] = asyncio.Queue()
 
         async def follow(i: int) -> None:
-            async with client.pod_log(
-                "default", f"p{i}", **STARTED, follow=True, timestamps=False
-            ) as chunks:
+            async with client.follow_pod_log("default", f"p{i}", BARE_LOG) as chunks:
                 async for chunk in chunks:
                     if b"done" in chunk:
                         tokens.put_nowait(i)

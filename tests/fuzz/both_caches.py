@@ -59,5 +59,5 @@ def give(caches: Caches, objects: dict[str, list[Raw]]) -> None:
         found = {}
         for raw in raws:
             metadata = raw["metadata"]
-            found[metadata.get("namespace", ""), metadata["name"]] = follower.read(raw)
+            found[metadata.get("namespace", ""), metadata["name"]] = follower.writer.read(raw)
         follower.replace(found, "5")

@@ -20,6 +20,7 @@ from daemonset_job.kube.client.resource import (
     PODS,
     Resource,
 )
+from daemonset_job.kube.client.writes import DeleteOptions
 from daemonset_job.runtime.clock import SystemClock
 from job_controller.config import Config
 from job_controller.main import Controller, new_controller
@@ -369,7 +370,12 @@ async def _clear(admin: KubeClient, simulated: SimulatedNodes) -> None:
                     if meta.get("finalizers"):
                         body = {"metadata": {"finalizers": None}}
                         await admin.merge_patch(resource, meta["name"], body, namespace)
-                    await admin.delete(resource, meta["name"], namespace, grace_seconds=0)
+                    await admin.delete(
+                        resource,
+                        meta["name"],
+                        namespace,
+                        options=DeleteOptions(grace_period_seconds=0),
+                    )
     for raw in (await admin.list(NODES, label_selector=f"{OWNER_LABEL}={simulated.id}")).get(
         "items"
     ) or ():

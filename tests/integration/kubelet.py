@@ -238,12 +238,11 @@ class Kubelet:
 
     async def _apply(self, meta: Raw, status: Raw) -> None:
         await self.admin.apply(
-            PODS,
+            PODS.with_subresource("status"),
             meta["name"],
             {"metadata": {"uid": meta["uid"]}, "status": status},
             meta["namespace"],
             field_manager="kubelet",
-            subresource="status",
         )
 
 

@@ -26,6 +26,8 @@ from daemonset_job.kube.client.resource import (
     PODS,
     Resource,
 )
+from daemonset_job.kube.client.selection import Selection
+from daemonset_job.kube.client.writes import DeleteOptions
 from tests.contract.fake_logs import FakeLog
 from tests.fakekube.daemon_set_objects import (
     build_pod,
@@ -178,7 +180,7 @@ class SimulatedNodes:
         controller counts its pod as misscheduled.
         """
         body = {"status": {"conditions": [condition]}}
-        await self.admin.merge_patch(NODES, self.name(node), body, subresource="status")
+        await self.admin.merge_patch(NODES.with_subresource("status"), self.name(node), body)
         add = [{"key": key, "effect": e} for key in taints for e in ("NoSchedule", "NoExecute")]
         await self._set_taints(node, remove={NOT_READY, UNREACHABLE}, add=add)
 
@@ -201,12 +203,10 @@ class SimulatedNodes:
     async def _listen(self, resource: Resource, namespace: str) -> None:
         while True:
             with contextlib.suppress(KubeError):
-                page = await self.admin.list(resource, namespace, limit=1, metadata_only=True)
-                version = page["metadata"]["resourceVersion"]
+                what = Selection(resource, namespace, metadata_only=True)
+                version = (await self.admin.page(what, limit=1)).resource_version
                 self._changed.set()
-                async with self.admin.watch(
-                    resource, namespace, resource_version=version
-                ) as events:
+                async with self.admin.watch(what, resource_version=version) as events:
                     async for _ in events:
                         self._changed.set()
             await asyncio.sleep(0.05)
@@ -262,7 +262,11 @@ class SimulatedNodes:
         meta = raw["metadata"]
         with contextlib.suppress(NotFound, Conflict):
             await self.admin.delete(
-                resource, meta["name"], meta["namespace"], uid=meta["uid"], grace_seconds=grace
+                resource,
+                meta["name"],
+                meta["namespace"],
+                uid=meta["uid"],
+                options=DeleteOptions(grace_period_seconds=grace),
             )
 
     # --- DaemonSet controller ------------------------------------------------------------
@@ -281,11 +285,10 @@ class SimulatedNodes:
         status = build_status(found, nodes, pods)
         if not has_status(found, status):
             await self.admin.merge_patch(
-                DAEMON_SETS,
+                DAEMON_SETS.with_subresource("status"),
                 meta["name"],
                 {"metadata": {"uid": meta["uid"]}, "status": status},
                 meta["namespace"],
-                subresource="status",
             )
 
     def _is_held_back(self, found: Raw, pod: Mapping[str, Any]) -> bool:
@@ -330,7 +333,7 @@ class SimulatedNodes:
                 "target": {"apiVersion": "v1", "kind": "Node", "name": node},
             }
             await self.admin.create(
-                PODS, body, meta["namespace"], name=meta["name"], subresource="binding"
+                PODS.with_subresource("binding"), body, meta["namespace"], name=meta["name"]
             )
 
     async def _end(self, pod: Raw) -> None:

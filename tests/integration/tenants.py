@@ -50,7 +50,7 @@ class Tenant:
 
     async def send(
         self,
-        method: str,
+        verb: str,
         resource: Resource,
         name: str | None = None,
         body: Raw | None = None,
@@ -58,18 +58,16 @@ class Tenant:
     ) -> bytes:
         """Return the answer as it is: both may be what no client parses.
 
-        `replace` is what the body has in place of a text. PATCH is a merge patch.
+        `replace` is what the body has in place of a text.
         """
         text = json.dumps(body)
         for word, by in (replace or {}).items():
             text = text.replace(json.dumps(word), by)
         data = None if body is None else text.encode()
-        kind = "merge-patch+json" if method == "PATCH" else "json"
-        path = resource.path(self.namespace if resource.namespaced else None, name)
-        request = Request(
-            method, path, "", resource.plural, body=data, content_type=f"application/{kind}"
+        namespace = self.namespace if resource.namespaced else None
+        return await self.client._transport.send(
+            Request(verb, resource, namespace, name, body=data)
         )
-        return await self.client._transport.send(request)
 
     async def apply(self, spec: Raw, name: str, **metadata: Any) -> Raw:
         """Create a Job."""
@@ -193,7 +191,6 @@ def _tenant_kubeconfig(env: KubeEnv, namespace: str) -> Path:
 async def _clear(harness: Harness, namespace: str) -> None:
     """Delete what A has left: the programs of the next test look at all namespaces."""
     for resource in (JOBS, DAEMON_SETS, PODS, JOB_REPORTS, EVENTS):
-        path = resource.path(namespace, None)
         body = json.dumps({"gracePeriodSeconds": 0}).encode()
-        request = Request("DELETE", path, "", resource.plural, body=body, timeout_seconds=60)
+        request = Request("deletecollection", resource, namespace, body=body, timeout_seconds=60)
         await harness.admin._transport.send(request)

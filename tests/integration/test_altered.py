@@ -1,12 +1,13 @@
-"""Somebody changes the DaemonSet of a running Job."""
+"""Another client changes the DaemonSet of a running Job."""
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
 
 from daemonset_job.api import names
+from daemonset_job.kube.client.answers import send_json
+from daemonset_job.kube.client.request import Request, encode_json
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOBS
 from tests.integration.harness import condition, open_harness
 from tests.integration.simulated_nodes import TaskRun
@@ -48,14 +49,16 @@ async def settled(harness):
 async def alter(harness, change):
     """Change the pods' template as kubectl does: with a strategic merge patch."""
     body: dict[str, Any] = {"spec": {"template": {"spec": change}}}
-    return await harness.admin._patch(
-        DAEMON_SETS.path(harness.namespace, DAEMON_SET),
-        "daemonsets",
-        json.dumps(body).encode(),
-        "application/strategic-merge-patch+json",
-        {"fieldManager": "kubectl-patch"},
-        10.0,
+    request = Request(
+        "patch",
+        DAEMON_SETS,
+        harness.namespace,
+        DAEMON_SET,
+        query={"fieldManager": "kubectl-patch"},
+        body=encode_json(body),
+        content_type="application/strategic-merge-patch+json",
     )
+    return await send_json(harness.admin._transport, request)
 
 
 @pytest.mark.parametrize("change", CHANGES)

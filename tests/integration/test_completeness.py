@@ -262,12 +262,13 @@ async def test_exit_code_0_on_term_does_not_complete_the_node(kube_env, namespac
         if how == "deleted":
             await harness.admin.delete(PODS, name, namespace)
         else:
+            evictions = PODS.with_subresource("eviction")
             body = {
                 "apiVersion": "policy/v1",
                 "kind": "Eviction",
                 "metadata": {"name": name, "namespace": namespace},
             }
-            await harness.admin.create(PODS, body, namespace, name=name, subresource="eviction")
+            await harness.admin.create(evictions, body, namespace, name=name)
         await harness.wait_deleted(JOBS, "sample", seconds=SOON)
         assert harness.nodes.executions == {"a": 1, "b": 2}
         assert (await harness.node_states())["b"]["state"] == "Completed"

@@ -7,6 +7,7 @@ import pytest
 
 from daemonset_job.api.names import ANNOTATION_RETRY
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOBS, NODES, PODS
+from daemonset_job.kube.client.writes import DeleteOptions
 from tests.integration.harness import condition, open_harness
 from tests.integration.jobs import job as make_job
 from tests.integration.simulated_nodes import TaskRun, is_gated
@@ -206,7 +207,7 @@ async def test_an_eviction_is_no_failure(kube_env, namespace):
         pod = (await harness.pods())["a"][0]
         status = {"phase": "Failed", "reason": "Evicted", "message": "low on memory"}
         await harness.admin.merge_patch(
-            PODS, pod["metadata"]["name"], {"status": status}, namespace, subresource="status"
+            PODS.with_subresource("status"), pod["metadata"]["name"], {"status": status}, namespace
         )
         await harness.wait_deleted(JOBS, "sample")
         record = (await harness.node_states())["a"]
@@ -285,7 +286,8 @@ async def test_a_lost_node_whose_pod_was_deleted_by_force_is_waited_for(kube_env
         )
         await harness.nodes.lose("c", since=timedelta(minutes=2))
         (pod,) = (await harness.pods())["c"]
-        await harness.admin.delete(PODS, pod["metadata"]["name"], namespace, grace_seconds=0)
+        at_once = DeleteOptions(grace_period_seconds=0)
+        await harness.admin.delete(PODS, pod["metadata"]["name"], namespace, options=at_once)
 
         def is_waited_for(status):
             nodes = status["nodes"]

@@ -8,7 +8,7 @@ from daemonset_job.api import names
 from daemonset_job.api.report import new_report
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import Conflict, NotFound
-from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, PODS
+from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOB_STATUS, JOBS, PODS
 from tests.integration.jobs import job
 
 pytestmark = pytest.mark.timeout(60)
@@ -43,28 +43,24 @@ async def made(client, resource, namespace):
 
 
 CASES = [
-    (JOBS, None),
-    (JOB_REPORTS, None),
-    (DAEMON_SETS, None),
-    (DAEMON_SETS, "status"),
-    (PODS, None),
-    (PODS, "status"),
+    JOBS,
+    JOB_REPORTS,
+    DAEMON_SETS,
+    DAEMON_SETS.with_subresource("status"),
+    PODS,
+    PODS.with_subresource("status"),
 ]
 
 
-@pytest.mark.parametrize(
-    ("resource", "subresource"), CASES, ids=[f"{r.plural}-{s or 'itself'}" for r, s in CASES]
-)
-async def test_a_patch_that_names_another_uid_is_a_conflict(
-    kube_env, namespace, resource, subresource
-):
+@pytest.mark.parametrize("resource", CASES, ids=lambda resource: resource.name)
+async def test_a_patch_that_names_another_uid_is_a_conflict(kube_env, namespace, resource):
     async with connected(kube_env) as client:
-        found = await made(client, resource, namespace)
+        found = await made(client, resource.with_subresource(""), namespace)
         body = {"metadata": {"uid": OTHER, "annotations": {"a": "b"}}, "status": {}}
         with pytest.raises(Conflict):
-            await client.merge_patch(resource, "x", body, namespace, subresource=subresource)
+            await client.merge_patch(resource, "x", body, namespace)
         body["metadata"]["uid"] = found["metadata"]["uid"]
-        await client.merge_patch(resource, "x", body, namespace, subresource=subresource)
+        await client.merge_patch(resource, "x", body, namespace)
 
 
 @pytest.mark.parametrize("resource", [JOBS, JOB_REPORTS], ids=lambda resource: resource.plural)
@@ -74,11 +70,12 @@ async def test_custom_resource_status_is_guarded_by_resource_version_only(
     """All of metadata but the version is ignored there: a UID guards nothing."""
     async with connected(kube_env) as client:
         await made(client, resource, namespace)
+        status = resource.with_subresource("status")
         other = {"metadata": {"uid": OTHER}, "status": {"phase": "Running"}}
-        await client.merge_patch(resource, "x", other, namespace, subresource="status")
+        await client.merge_patch(status, "x", other, namespace)
         old = {"metadata": {"resourceVersion": "1"}, "status": {"phase": "Failed"}}
         with pytest.raises(Conflict):
-            await client.merge_patch(resource, "x", old, namespace, subresource="status")
+            await client.merge_patch(status, "x", old, namespace)
 
 
 async def test_an_apply_that_names_another_uid_changes_and_makes_nothing(kube_env, namespace):
@@ -109,9 +106,8 @@ async def test_a_deletion_that_names_an_old_version_is_a_conflict(kube_env, name
         wider = {"spec": {"nodes": {"exclude": ["x"]}}}
         changed = await client.merge_patch(JOBS, "sample", wider, namespace)
         status = {"status": {"phase": "Pending"}}
-        newest = await client.merge_patch(JOBS, "sample", status, namespace, subresource="status")
-        uid = created["metadata"]["uid"]
-        how = {"uid": uid, "propagation": "Background"}
+        newest = await client.merge_patch(JOB_STATUS, "sample", status, namespace)
+        how = {"uid": created["metadata"]["uid"]}
         for old in (created, changed):
             version = old["metadata"]["resourceVersion"]
             with pytest.raises(Conflict):
@@ -126,7 +122,7 @@ async def test_a_patch_that_changes_nothing_makes_no_new_version(kube_env, names
     async with connected(kube_env) as client:
         made = await client.create(JOBS, job(namespace), namespace)
         status = {"status": {"phase": "Pending"}}
-        first = await client.merge_patch(JOBS, "sample", status, namespace, subresource="status")
-        again = await client.merge_patch(JOBS, "sample", status, namespace, subresource="status")
+        first = await client.merge_patch(JOB_STATUS, "sample", status, namespace)
+        again = await client.merge_patch(JOB_STATUS, "sample", status, namespace)
         assert first["metadata"]["resourceVersion"] != made["metadata"]["resourceVersion"]
         assert again["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]

@@ -7,6 +7,7 @@ import pytest
 
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, NAMESPACES, PODS
+from daemonset_job.kube.client.writes import DeleteOptions
 from daemonset_job.runtime import write_pacer
 from tests.integration.harness import condition, open_harness
 from tests.integration.simulated_nodes import TaskRun, is_gated, owner_uid
@@ -305,7 +306,8 @@ async def test_a_job_made_again_waits_until_the_former_daemon_set_is_gone(
             )
         await harness.admin.delete(JOBS, "sample", namespace)
         if is_deleting:
-            await harness.admin.delete(DAEMON_SETS, DAEMON_SET, namespace, propagation="Foreground")
+            foreground = DeleteOptions(propagation_policy="Foreground")
+            await harness.admin.delete(DAEMON_SETS, DAEMON_SET, namespace, options=foreground)
         await harness.wait_deleted(JOBS, "sample")
         again = await harness.apply()
         found = await harness.wait_reason("Progressing", "PreviousRunEnding")

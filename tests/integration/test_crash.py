@@ -46,7 +46,7 @@ class Mortal(KubeClient):
         if self.died.is_set():
             raise asyncio.CancelledError
         answer = await self._send(request)
-        self.written.append(f"{request.verb} {request.resource}")
+        self.written.append(f"{request.verb} {request.resource.name}")
         if len(self.written) == self.lives_for:
             self.died.set()
             # The dead see no answer. What else the process does until the test has cancelled it

@@ -1,6 +1,7 @@
 """What `kubectl apply` of a Job accepts and refuses, with which words, and what it keeps."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 import yaml
 
 from daemonset_job.api.job import parse_job
+from daemonset_job.api.node_totals import NodeTotals
 from job_controller.core.render.job_status import first_status
 from tests.integration.jobs import job, start
 from tests.integration.kube_env import ROOT, KubeEnv
@@ -433,17 +435,16 @@ def test_status_is_written_by_its_own_subresource_only(kube_env: KubeEnv, namesp
 
 def test_the_schema_knows_all_that_the_controller_writes(kube_env: KubeEnv, namespace):
     made = parse_job(kube_env.apply(job(namespace)))
-    status = first_status(made, datetime(2025, 1, 1, tzinfo=UTC))
-    status["nodes"] = {
-        "desired": 3,
-        "waiting": 1,
-        "active": 1,
-        "completed": 1,
-        "failed": 0,
-        "unreachable": 0,
-        "completedNames": "node-[001-002]",
-        "failedNames": "node-3",
-    }
+    totals = NodeTotals(
+        desired=4,
+        waiting=1,
+        active=1,
+        completed=2,
+        completed_names="node-[001-002]",
+        failed_names="node-3",
+        unreachable_names="node-4",
+    )
+    status = replace(first_status(made, datetime(2025, 1, 1, tzinfo=UTC)), nodes=totals).to_raw()
     path = jobs_path(namespace, "/sample/status")
     code, written = kube_env.request("PATCH", f"{path}?fieldValidation=Strict", {"status": status})
     assert code == 200, written

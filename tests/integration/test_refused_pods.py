@@ -2,7 +2,7 @@
 
 import pytest
 
-from daemonset_job.kube.client.resource import EVENTS, JOBS
+from daemonset_job.kube.client.resource import EVENTS, JOB_STATUS, JOBS
 from tests.integration.harness import open_harness
 from tests.mutation.cluster import Admin
 
@@ -25,7 +25,7 @@ async def test_pod_security_refusal_is_reported_with_the_system_rights(kube_env,
         await controller.stop()
         harness.processes.remove(controller)
         body = {"status": {"conditions": []}}
-        await admin.merge_patch(JOBS, "sample", body, namespace, subresource="status")
+        await admin.merge_patch(JOB_STATUS, "sample", body, namespace)
         controller = await harness.start_controller()
         await harness.wait_reason("Progressing", "FailedCreate", seconds=10)
         calls = {call[:2] for call in controller.requests.calls if call[1] == EVENTS.plural}

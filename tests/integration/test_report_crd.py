@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import parse_job
-from daemonset_job.api.report import Evidence, parse_report
+from daemonset_job.api.report import parse_report
 from job_controller.core.render.report_status import build_report
 from tests.integration.jobs import job, report
 from tests.integration.kube_env import KubeEnv

@@ -179,11 +179,10 @@ async def lie(scene: Tenants, node: str) -> bool:
     (pod,) = [each for each in pods if each["spec"].get("nodeName") == name]
     try:
         await harness.admin.merge_patch(
-            PODS,
+            PODS.with_subresource("status"),
             pod["metadata"]["name"],
             {"status": STATUSES[node]},
             scene.a.namespace,
-            subresource="status",
         )
     except Invalid:
         return False

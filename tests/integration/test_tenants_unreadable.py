@@ -85,7 +85,7 @@ async def store(
     if resource is EVENTS:
         body["involvedObject"] |= {"namespace": scene.a.namespace}
     who = who_may(scene, resource)
-    return await who.send("POST", resource, body=body, replace={"HERE": fields})
+    return await who.send("create", resource, body=body, replace={"HERE": fields})
 
 
 async def told_of(scene: Tenants, number: int) -> None:
@@ -120,10 +120,10 @@ async def test_objects_too_deep_to_be_read_are_named_and_others_complete(tenants
         assert [await lists(script) for script in scene.programs] == listed
 
         async def is_told():
-            return b'"reason":"Unreadable"' in await scene.a.send("GET", JOBS, "deep")
+            return b'"reason":"Unreadable"' in await scene.a.send("get", JOBS, "deep")
 
         await scene.harness.wait_until(is_told, "A's Job says that it cannot be read")
-        told = await scene.a.send("GET", JOBS, "deep")
+        told = await scene.a.send("get", JOBS, "deep")
         # The watches go on.
         await scene.completes("during")
         for script in scene.programs:
@@ -136,12 +136,12 @@ async def test_objects_too_deep_to_be_read_are_named_and_others_complete(tenants
         await told_of(scene, 1)
         await scene.completes("after-a-restart")
         # Nothing is written of it again: its version is the one that told.
-        assert await scene.a.send("GET", JOBS, "deep") == told
+        assert await scene.a.send("get", JOBS, "deep") == told
 
         # They hear of its end, too.
         for resource in STORED:
             now = {"gracePeriodSeconds": 0}
-            await who_may(scene, resource).send("DELETE", resource, "deep", now)
+            await who_may(scene, resource).send("delete", resource, "deep", now)
         await told_of(scene, 0)
         await scene.completes("at-the-end")
 
@@ -196,7 +196,7 @@ async def test_a_spec_too_deep_or_too_large_is_refused_or_reported(tenants_env, 
 
         async def create(name: str, spec: dict[str, Any], deep: str = DEEP_LIST) -> bytes:
             body = job(a.namespace, spec, name)
-            return await a.send("POST", JOBS, body=body, replace={"HERE": deep})
+            return await a.send("create", JOBS, body=body, replace={"HERE": deep})
 
         # As users send it: kubectl asks for strict validation.
         manifest = json.dumps(job(a.namespace, template(unknown="HERE"), "strict"))
@@ -218,7 +218,7 @@ async def test_a_spec_too_deep_or_too_large_is_refused_or_reported(tenants_env, 
             await create(f"large-{number}", template(args=["x" * 50_000] * 20))
 
         async def is_told():
-            raw = json.loads(await a.send("GET", JOBS, "large-4"))
+            raw = json.loads(await a.send("get", JOBS, "large-4"))
             return [c for c in raw.get("status", {}).get("conditions", ()) if c["status"] != "True"]
 
         told = await scene.harness.wait_until(is_told, "A's Job says that it is too large")

@@ -54,7 +54,7 @@ class Admin(KubeClient):
         try:
             return await super().create(resource, body, namespace, **how)
         except (Forbidden, Invalid) as error:
-            if resource is not PODS or how.get("subresource"):
+            if resource != PODS:
                 raise
             await self._tell_refused(body, namespace or "", error)
             return dict(body)
@@ -82,10 +82,9 @@ class Admin(KubeClient):
         return await send_json(
             self._transport,
             Request(
-                "POST",
-                JOBS.path(namespace, None, None),
                 "create",
-                "jobs",
+                JOBS,
+                namespace,
                 query={"fieldValidation": "Strict"},
                 body=json.dumps(manifest).encode(),
                 timeout_seconds=60,
@@ -97,10 +96,10 @@ class Admin(KubeClient):
         return await send_json(
             self._transport,
             Request(
-                "PATCH",
-                JOBS.path(namespace, name, None),
                 "patch",
-                "jobs",
+                JOBS,
+                namespace,
+                name,
                 query={"fieldValidation": "Strict"},
                 body=json.dumps(body).encode(),
                 content_type="application/merge-patch+json",

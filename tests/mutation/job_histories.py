@@ -14,8 +14,10 @@ from random import Random
 from typing import Any
 
 from daemonset_job.api import names
+from daemonset_job.api.daemon_set import parse_daemon_set
 from daemonset_job.api.job import parse_job
-from daemonset_job.api.objects import parse_daemon_set, parse_node, parse_pod
+from daemonset_job.api.node import parse_node
+from daemonset_job.api.pod import parse_pod
 from daemonset_job.api.report import parse_report
 from job_controller.core.decide import decide
 from job_controller.core.plan import (
@@ -131,15 +133,17 @@ class JobHistory:
         for action in plan.actions:
             match action:
                 case WriteStatus(status=status):
-                    yield from problems(part("jobs", "status"), status, "status")
-                    yield from _size("Job", {**self.job, "status": status})
+                    raw = status.to_raw()
+                    yield from problems(part("jobs", "status"), raw, "status")
+                    yield from _size("Job", {**self.job, "status": raw})
                 case CreateReport(body=body):
                     yield from problems(part("jobreports", "spec"), body["spec"], "report.spec")
                     yield from _size("JobReport", body)
                 case WriteReportStatus(name=name, status=status):
-                    yield from problems(part("jobreports", "status"), status, "report.status")
+                    raw = status.to_raw()
+                    yield from problems(part("jobreports", "status"), raw, "report.status")
                     stored = next(r for r in self.reports if r["metadata"]["name"] == name)
-                    yield from _size("JobReport", {**stored, "status": status})
+                    yield from _size("JobReport", {**stored, "status": raw})
                 case ApplyDaemonSet(body=body) | DryRunDaemonSet(body=body):
                     yield from _size("DaemonSet", body)
                     json.dumps(body)
@@ -157,13 +161,13 @@ class JobHistory:
                     self.refusal = _REFUSAL
                     return
                 case WriteStatus(status=status):
-                    self.job["status"] = json.loads(json.dumps(status))
+                    self.job["status"] = status.to_raw()
                 case CreateReport(body=body):
                     meta = {**body["metadata"], "uid": self._uid("report"), "resourceVersion": "1"}
                     self.reports.append({**json.loads(json.dumps(body)), "metadata": meta})
                 case WriteReportStatus(name=name, status=status):
                     stored = next(r for r in self.reports if r["metadata"]["name"] == name)
-                    stored["status"] = json.loads(json.dumps(status))
+                    stored["status"] = status.to_raw()
                 case ApplyDaemonSet(body=body):
                     self._apply(body)
                 case DeleteDaemonSet():

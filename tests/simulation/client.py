@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
+from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.names import daemon_set_name, report_name
-from daemonset_job.api.report import Evidence, parse_report
+from daemonset_job.api.report import parse_report
 from daemonset_job.kube.client.answers import Found, Page, RawObject
 from daemonset_job.kube.client.errors import (
     Conflict,
@@ -24,7 +25,9 @@ from daemonset_job.kube.client.errors import (
     TooLarge,
     Unavailable,
 )
+from daemonset_job.kube.client.pod_logs import PodLogOptions
 from daemonset_job.kube.client.resource import Resource
+from daemonset_job.kube.client.selection import Selection
 from tests.simulation.oracle.idle_writes import judge_idle_write
 from tests.simulation.server import DAEMON_SETS, EVENTS, JOBS, REPORTS, Raw
 
@@ -76,14 +79,7 @@ class Client:
         return await self._call(Call("create", resource.plural, name, namespace), effect)
 
     async def merge_patch(
-        self,
-        resource: Resource,
-        name: str,
-        body: Raw,
-        namespace: str,
-        *,
-        subresource: str | None = None,
-        **_: object,
+        self, resource: Resource, name: str, body: Raw, namespace: str, **_: object
     ) -> Raw:
         read_at = dict(self.ledger_read_at)
         entries = self._entries_seen(name, namespace) if resource.plural == REPORTS else {}
@@ -96,11 +92,11 @@ class Client:
                 resource.plural,
                 name,
                 body,
-                status=subresource == "status",
+                status=resource.subresource == "status",
                 namespace=namespace,
             )
 
-        verb = f"patch {subresource}" if subresource else "patch"
+        verb = f"patch {resource.subresource}".strip()
         answer = await self._call(Call(verb, resource.plural, name, namespace), effect)
         if resource.plural == REPORTS:
             self._entered[name] = dict(parse_report(answer).evidence)
@@ -192,22 +188,15 @@ class Client:
 
         return await self._call(Call("list", resource.plural, name, ""), effect)
 
-    async def page(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        field_selector: str = "",
-        **_: object,
-    ) -> Page:
+    async def page(self, what: Selection, **_: object) -> Page:
         """Answer a list of the events about one object of one reason, in one page."""
-        assert resource.plural == EVENTS
-        wanted = dict(part.split("=") for part in field_selector.split(","))
+        assert what.resource.plural == EVENTS
+        wanted = dict(part.split("=", 1) for part in (what.field_selector or "").split(","))
 
         def effect() -> tuple[Page, bool]:
             items = [
                 cast("RawObject", raw)
-                for raw in self._world.server.select(EVENTS, None, namespace)
+                for raw in self._world.server.select(EVENTS, None, what.namespace)
                 if raw["involvedObject"]["uid"] == wanted["involvedObject.uid"]
                 and raw["reason"] == wanted["reason"]
             ]
@@ -216,33 +205,26 @@ class Client:
         return await self._call(Call("list", EVENTS, wanted["involvedObject.uid"], ""), effect)
 
     async def read_pod_log(
-        self,
-        namespace: str,
-        pod: str,
-        *,
-        previous: bool = False,
-        since_time: datetime | None = None,
-        tail_lines: int | None = None,
-        **_: object,
+        self, namespace: str, pod: str, options: PodLogOptions, **_: object
     ) -> bytes:
         def effect() -> tuple[bytes, bool]:
             key = (namespace, pod)
-            return self._world.logs.read(key, previous, since_time, tail_lines), True
+            found = self._world.logs.read(
+                key, options.previous, options.since_time, options.tail_lines
+            )
+            return found, True
 
         return await self._call(Call("log", "pods/log", pod, ""), effect)
 
-    def pod_log(
-        self,
-        namespace: str,
-        pod: str,
-        *,
-        follow: bool = False,
-        since_time: datetime | None = None,
-        **how: Any,
-    ) -> _Follow | _Once:
-        if not follow:
-            return _Once(lambda: self.read_pod_log(namespace, pod, since_time=since_time, **how))
-        return _Follow(self._world, self, (namespace, pod), since_time)
+    def stream_pod_log(
+        self, namespace: str, pod: str, options: PodLogOptions, **_: object
+    ) -> _Once:
+        return _Once(lambda: self.read_pod_log(namespace, pod, options))
+
+    def follow_pod_log(
+        self, namespace: str, pod: str, options: PodLogOptions, **_: object
+    ) -> _Follow:
+        return _Follow(self._world, self, (namespace, pod), options.since_time)
 
     # --- on the way ----------------------------------------------------------------------
 

@@ -33,15 +33,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
+from daemonset_job.api import daemon_set, node, pod
 from daemonset_job.api import job as jobs
-from daemonset_job.api import objects
+from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
-from daemonset_job.api.objects import Pod
-from daemonset_job.api.report import NODES_PER_SHARD, Evidence, JobReport, NodeRecord
-from daemonset_job.api.times import format_time
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.pod import Pod
+from daemonset_job.api.report import NODES_PER_SHARD, JobReport
 from daemonset_job.kube.client.errors import KubeError, TooLarge
 from daemonset_job.runtime import worker
 from daemonset_job.runtime.expectations import VersionExpectations
@@ -51,8 +53,8 @@ from job_controller import main, reconciler
 from job_controller.actions import errors
 from job_controller.caches import Caches, Key
 from job_controller.core import decide as decision
+from job_controller.core.state import counting as tally
 from job_controller.core.state import desired_count, node_state
-from job_controller.core.state import node_counts as tally
 from job_controller.core.state import node_observed as observed
 from job_controller.core.state import run_state as verdict
 from job_controller.core.state.node_context import NodeInputs, RunContext
@@ -78,17 +80,19 @@ from tests.simulation.switches import Switch
 
 
 @contextmanager
-def _parsed(name: str, adapt: Callable[[dict[str, Any]], dict[str, Any]]) -> Iterator[None]:
-    """Read objects of a class of `objects` with other values for some of their fields."""
-    real = getattr(objects, name)
-    with patch.object(objects, name, lambda **fields: real(**{**fields, **adapt(fields)})):
+def _parsed(
+    module: ModuleType, name: str, adapt: Callable[[dict[str, Any]], dict[str, Any]]
+) -> Iterator[None]:
+    """Read objects of a class of `module` with other values for some of their fields."""
+    real = getattr(module, name)
+    with patch.object(module, name, lambda **fields: real(**{**fields, **adapt(fields)})):
         yield
 
 
 @contextmanager
 def knows_no_taints() -> Iterator[None]:
     """Taints of nodes are not read."""
-    with patch.object(objects, "parse_taints", lambda _: ()):
+    with patch.object(node, "parse_taints", lambda _: ()):
         yield
 
 
@@ -108,7 +112,7 @@ def minds_cordons() -> Iterator[None]:
 @contextmanager
 def ignores_misscheduled() -> Iterator[None]:
     """Nodes that keep a pod which they should not have are not counted."""
-    with _parsed("DaemonSet", lambda _: {"misscheduled": 0}):
+    with _parsed(daemon_set, "DaemonSet", lambda _: {"misscheduled": 0}):
         yield
 
 
@@ -129,7 +133,7 @@ def believes_any_success() -> Iterator[None]:
 @contextmanager
 def blames_evictions() -> Iterator[None]:
     """A task whose pod was ended because of its node is judged by its exit code."""
-    with patch.object(objects.Pod, "is_disrupted", property(lambda _: False)):
+    with patch.object(pod.Pod, "is_disrupted", property(lambda _: False)):
         yield
 
 
@@ -138,11 +142,10 @@ def believes_node_clocks() -> Iterator[None]:
     """A node's deadline counts from the time that its kubelet wrote."""
     real = observed._active_since
 
-    def active_since(context: RunContext, record: NodeRecord, pod: Pod) -> str:
+    def active_since(context: RunContext, record: NodeRecord, pod: Pod) -> datetime | None:
         found = real(context, record, pod)
-        if found == record.active_since or pod.started_at is None:
-            return found
-        return format_time(pod.started_at)
+        is_new = found != record.active_since and pod.started_at is not None
+        return pod.started_at if is_new else found
 
     with patch.object(observed, "_active_since", active_since):
         yield
@@ -154,9 +157,9 @@ def believes_api_clocks() -> Iterator[None]:
     real = verdict.deadline
 
     def deadline(job: Job, now: datetime) -> datetime | None:
-        if job.created_at is None or "startTime" not in job.status:
+        if job.created_at is None or job.status.start_time is None:
             return real(job, now)
-        status = {**job.status, "startTime": format_time(job.created_at)}
+        status = replace(job.status, start_time=job.created_at)
         return real(replace(job, status=status), now)
 
     with patch.object(verdict, "deadline", deadline):
@@ -200,7 +203,7 @@ def leaves_what_runs() -> Iterator[None]:
     async def run(queue: WorkQueue[Key], reconcile: Reconcile[Key], **more: Any) -> None:
         loop = asyncio.get_running_loop()
         started = loop.time()
-        old = {job.uid for job in caches[-1].jobs() if "startTime" in job.status}
+        old = {job.uid for job in caches[-1].jobs() if job.status.start_time is not None}
 
         async def one(key: Key) -> float | None:
             # What a restart looks at by itself is due within the time that changes are gathered.

@@ -10,20 +10,24 @@ from datetime import datetime
 from typing import Any
 from unittest.mock import patch
 
-from daemonset_job.api.job import Condition, Job
-from daemonset_job.api.objects import DaemonSet, Pod
-from daemonset_job.api.report import Evidence, JobReport, NodeRecord
+from daemonset_job.api.daemon_set import DaemonSet
+from daemonset_job.api.evidence import Evidence
+from daemonset_job.api.job import Job
+from daemonset_job.api.job_status import Condition, JobStatus
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.pod import Pod
+from daemonset_job.api.report import JobReport
 from daemonset_job.api.states import NodeState
-from daemonset_job.api.times import format_time
+from daemonset_job.api.times import whole_seconds
 from daemonset_job.kube.client.resource import JOBS, Resource
-from job_controller import reconciler
+from job_controller import sightings as sighting_store
 from job_controller.actions.pods import PodActions
 from job_controller.core import decide as decision
 from job_controller.core.plan import Plan, RemoveSchedulingGates, WriteStatus
 from job_controller.core.render import job_status as status
 from job_controller.core.settings import Timeouts
+from job_controller.core.state import counting as tally
 from job_controller.core.state import first_seen as sightings
-from job_controller.core.state import node_counts as tally
 from job_controller.core.state import node_observed as observed
 from job_controller.core.state import node_state as judge
 from job_controller.core.state import node_timeouts as timeouts
@@ -40,9 +44,13 @@ from job_controller.core.state.snapshot import Snapshot, merge_evidence
 from terminator import completion, node_count
 from terminator import reconciler as terminator
 from terminator.caches import Caches
-from terminator.ledger import assignment, writer
-from terminator.logs import read_policy, tail_read
-from terminator.logs.tail_read import Findings
+from terminator.ledger import report_patches, writer
+from terminator.ledger.assignment import build_patch
+from terminator.ledger.evidence import log_evidence
+from terminator.ledger.report_patches import ReportPatches
+from terminator.ledger.run_buffer import RunBuffer
+from terminator.logs import findings, read_policy
+from terminator.logs.findings import Findings
 from tests.simulation.client import Client
 from tests.simulation.process import Decide
 from tests.simulation.record_mutants import RECORD_MUTANTS, Mutant
@@ -154,9 +162,9 @@ def always_moves() -> Iterator[None]:
     """lastTransitionTime moves with every write, and there is always something to write."""
     real = status.set_conditions
 
-    def restless(job: Job, changes: Sequence[Condition], now: datetime) -> list[Raw]:
+    def restless(job: Job, changes: Sequence[Condition], now: datetime) -> tuple[Condition, ...]:
         found = real(job, changes, now)
-        return [{**c, "lastTransitionTime": format_time(now)} for c in found]
+        return tuple(replace(c, last_transition_time=whole_seconds(now)) for c in found)
 
     with patch.object(status, "set_conditions", restless):
         yield
@@ -180,21 +188,21 @@ def writes_idly() -> Iterator[None]:
 @contextmanager
 def forgets_evidence() -> Iterator[None]:
     """What could not be written is forgotten."""
-    real = writer.Ledger._write
+    real = ReportPatches.write
 
     async def write(
-        self: writer.Ledger,
-        book: writer._RunBuffer,
+        self: ReportPatches,
+        buffer: RunBuffer,
         report: JobReport,
         entries: Mapping[str, Evidence],
     ) -> None:
         try:
-            await real(self, book, report, entries)
+            await real(self, buffer, report, entries)
         finally:
             for node in entries:
-                book.pending.pop(node, None)
+                buffer.pending.pop(node, None)
 
-    with patch.object(writer.Ledger, "_write", write):
+    with patch.object(ReportPatches, "write", write):
         yield
 
 
@@ -268,20 +276,20 @@ def exits_anyhow() -> Iterator[None]:
 @contextmanager
 def mixes_results() -> Iterator[None]:
     """All nodes that are entered together get the results of the first of them."""
-    real = assignment.build_patch
+    real = build_patch
 
     def mixed(report: JobReport, entries: Mapping[str, Evidence]) -> Raw:
         results = entries[min(entries)].results
         return real(report, {n: replace(e, results=results) for n, e in entries.items()})
 
-    with patch.object(writer, "build_patch", mixed):
+    with patch.object(report_patches, "build_patch", mixed):
         yield
 
 
 @contextmanager
 def forgets_results() -> Iterator[None]:
     """A node's results are left behind when it is entered."""
-    real = assignment.log_evidence
+    real = log_evidence
 
     def without(pod: Pod, *about: Any, **how: Any) -> Evidence | None:
         evidence = real(pod, *about, **how)
@@ -299,8 +307,8 @@ def overlooks_gaps() -> Iterator[None]:
         pass
 
     with (
-        patch.object(tail_read.Findings, "drop_results_before", keep),
-        patch.object(tail_read.Findings, "drop_results_up_to", keep),
+        patch.object(findings.Findings, "drop_results_before", keep),
+        patch.object(findings.Findings, "drop_results_up_to", keep),
     ):
         yield
 
@@ -399,9 +407,9 @@ def forgets_generations() -> Iterator[None]:
     """The status always says that the first spec was observed."""
     real = status.next_status
 
-    def next_status(job: Job, *rest: Any, **words: Any) -> Raw:
+    def next_status(job: Job, *rest: Any, **words: Any) -> JobStatus:
         found = real(job, *rest, **words)
-        return {**found, "observedGeneration": job.status.get("observedGeneration", 1)}
+        return replace(found, observed_generation=job.status.observed_generation or 1)
 
     with patch.object(decision, "next_status", next_status):
         yield
@@ -460,7 +468,7 @@ def counts_slow_pulls() -> Iterator[None]:
                 after[fact] = replace(after[fact], first=silent.first)
         return after
 
-    with patch.object(reconciler, "update_sightings", look):
+    with patch.object(sighting_store, "update_sightings", look):
         yield
 
 
@@ -504,7 +512,7 @@ def pardons_rejections() -> Iterator[None]:
         kept = {f: s for f, s in before.items() if f.kind != "rejected" or f.uid not in uids}
         return real(kept, scene, now)
 
-    with patch.object(reconciler, "update_sightings", look):
+    with patch.object(sighting_store, "update_sightings", look):
         yield
 
 

@@ -206,9 +206,9 @@ def virtual(world: World, decide: Decide) -> Iterator[None]:
         plan = decide(snapshot, now)
         for action in plan.actions:
             if isinstance(action, WriteStatus | WriteReportStatus):
-                end = snapshot.job.uid, action.status.get("completionTime")
+                end = snapshot.job.uid, action.status.to_raw().get("completionTime")
                 world.ended_at.setdefault(end, world.loop.moment)
-            if isinstance(action, WriteStatus) and action.status["phase"] == "Succeeded":
+            if isinstance(action, WriteStatus) and action.status.phase == "Succeeded":
                 controller = world.processes["controller"]
                 uid, generation = snapshot.job.uid, snapshot.job.generation
                 completion = world.oracle.completion

@@ -10,7 +10,7 @@ from unittest.mock import patch
 from job_controller import history
 from job_controller.core import decide as decision
 from job_controller.core.state import blockers
-from job_controller.core.state import node_counts as tally
+from job_controller.core.state import counting as tally
 from job_controller.core.state import node_state as judge
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from job_controller.core.state import node_counts as tally
+from job_controller.core.state import counting as tally
 from tests.simulation.generator import generate_schedule
 from tests.simulation.mutants import DECIDE, MUTANTS, forgets_versions
 from tests.simulation.oracle import INVARIANTS

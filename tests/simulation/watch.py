@@ -38,8 +38,8 @@ class Watch:
         self.reflector = reflector
         self._labels = labels
         self._is_metadata_only = plural == NODES and process.name == "terminator"
-        self._parse = reflector.parse
-        reflector.parse = self._read
+        self._parse = reflector.writer.parse
+        reflector.writer.parse = self._read
         self._pending: deque[tuple[float, str, Any, float]] = deque()
         self._timer: asyncio.Handle | None = None
         self._stalled_until = 0.0
@@ -109,7 +109,7 @@ class Watch:
         self._last = (kind, raw)
         meta = raw["metadata"]
         self.delivered_at[meta["namespace"], meta["name"]] = self._world.loop.moment
-        self.reflector.apply_event({"type": kind, "object": raw})
+        self.reflector.writer.apply_event({"type": kind, "object": raw})
 
     @property
     def is_behind(self) -> bool:
@@ -181,7 +181,7 @@ class Watch:
         for raw in items:
             meta = raw["metadata"]
             key = (meta["namespace"], meta["name"])
-            found[key] = self.reflector.read(cast("RawObject", raw))
+            found[key] = self.reflector.writer.read(cast("RawObject", raw))
             self.delivered_at[key] = self._world.loop.moment
         self.reflector.replace(found, str(version))
 

@@ -5,9 +5,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from daemonset_job.api import names
-from daemonset_job.api.job import Job, JobSpec
-from daemonset_job.api.objects import Container, DaemonSet, Node, Pod
-from daemonset_job.api.report import Evidence, JobReport
+from daemonset_job.api.container import Container
+from daemonset_job.api.daemon_set import DaemonSet
+from daemonset_job.api.evidence import Evidence
+from daemonset_job.api.job import Job
+from daemonset_job.api.job_spec import JobSpec
+from daemonset_job.api.node import Node
+from daemonset_job.api.pod import Pod
+from daemonset_job.api.report import JobReport
+from daemonset_job.api.report_status import parse_report_status
 from job_controller.core.desired.daemon_set import build_daemon_set
 from job_controller.core.render.job_status import first_status
 from job_controller.core.render.report_status import build_report
@@ -132,7 +138,7 @@ class SampleCluster:
             job_name=self.job.name,
             job_uid=self.job.uid,
             evidence=self.evidence,
-            status=self.report_status or {},
+            status=parse_report_status(self.report_status or {}),
         )
 
     def snapshot(self, **changes: Any) -> Snapshot:

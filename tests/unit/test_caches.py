@@ -8,7 +8,8 @@ import pytest
 
 from daemonset_job.api.affinity import REQUIRED
 from daemonset_job.api.job import Job
-from daemonset_job.api.objects import parse_node
+from daemonset_job.api.node import parse_node
+from daemonset_job.api.report_status import ReportStatus, parse_report_status
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.unreadable import Unreadable
 from job_controller.caches import DEBOUNCE_SECONDS, Caches
@@ -209,10 +210,12 @@ def test_reports_of_existing_or_unreadable_jobs_are_not_closed(told, cluster):
 
 def test_of_a_job_that_is_gone_summaries_are_kept(cluster):
     told = Told(cluster.job)
-    report = replace(cluster.report(), status={"phase": "Running", "nodeStates": {"a": {}}})
+    report = replace(
+        cluster.report(), status=parse_report_status({"phase": "Running", "nodeStates": {"a": {}}})
+    )
     told.caches._reports.store.put(report)
     assert told.caches.full_reports.is_complete(cluster.job.uid)
     told.caches._jobs.store.remove(KEY)
     told.caches._job_changed(cluster.job, None)
     assert not told.caches.full_reports.is_complete(cluster.job.uid)
-    assert told.caches.reports_of(KEY)[0].status == {"phase": "Running"}
+    assert told.caches.reports_of(KEY)[0].status == ReportStatus(phase="Running")

@@ -15,16 +15,18 @@ import yaml
 
 from crds.generate import _render, _split
 from daemonset_job.api import names
-from daemonset_job.api.job import (
+from daemonset_job.api.evidence import Evidence, parse_evidence
+from daemonset_job.api.job import parse_job
+from daemonset_job.api.job_spec import (
     Completion,
     FailurePolicy,
     FailureRule,
     JobSpec,
     NodeSelection,
-    parse_job,
     parse_spec,
 )
-from daemonset_job.api.report import Evidence, new_report, parse_evidence, parse_report
+from daemonset_job.api.report import new_report, parse_report
+from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import NodeState, Phase
 
 CRDS = Path(__file__).resolve().parents[2] / "crds"
@@ -246,7 +248,7 @@ def test_what_runs_is_guarded_and_where_is_not():
 def test_the_status_has_what_the_controller_writes():
     status = pytest.importorskip("job_controller.core.render.job_status")
     job = parse_job({"metadata": {"name": "a", "uid": "b"}, "spec": {"image": "c"}})
-    written = status.first_status(job, datetime(2025, 1, 1, tzinfo=UTC))
+    written = status.first_status(job, datetime(2025, 1, 1, tzinfo=UTC)).to_raw()
     known = schema("jobs")["properties"]["status"]["properties"]
     assert set(written) <= set(known)
     condition = known["conditions"]["items"]
@@ -277,7 +279,7 @@ def test_every_field_of_a_report_that_programs_need_is_read():
     read = parse_report(raw)
     assert (read.job_name, read.job_uid, read.shard) == ("b", "c", 2)
     assert read.evidence == {"n": Evidence("d")}
-    assert read.status == {"phase": "Running"}
+    assert read.status == ReportStatus(phase="Running")
     assert set(REPORT["spec"]["properties"]) - FOR_PEOPLE == {"job", "shard"}
 
 

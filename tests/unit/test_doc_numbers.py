@@ -20,14 +20,10 @@ from terminator.config import Config as TerminatorConfig
 from terminator.logs.backward_read import BACKWARD_BYTES
 from terminator.logs.log_parser import LINE_LIMIT
 from terminator.logs.read_budget import BUDGET_BYTES, BUDGET_BYTES_PER_SECOND
-from terminator.logs.read_policy import (
-    CHECK_SECONDS,
-    POLL_SECONDS,
-    STREAM_BYTES,
-    STREAM_BYTES_PER_SECOND,
-)
+from terminator.logs.read_policy import CHECK_SECONDS, POLL_SECONDS
 from terminator.logs.read_slots import QUEUE_SLOT_SECONDS
 from terminator.logs.result_search import SEARCHES
+from terminator.logs.stream_state import STREAM_BYTES, STREAM_BYTES_PER_SECOND
 from terminator.logs.tail_read import TAIL_BYTES, TAIL_LINES
 from tests.simulation.oracle.quiet import QUIET_SECONDS as SIMULATION_QUIET_SECONDS
 from tests.unit.language import MAX_WORDS, ROOT

@@ -28,8 +28,8 @@ class Client:
         self.fails = False
         self.asked = []
 
-    async def page(self, resource, namespace, *, continue_=None, **_):
-        self.asked.append((namespace, self.clock.monotonic()))
+    async def page(self, what, *, continue_=None, **_):
+        self.asked.append((what.namespace, self.clock.monotonic()))
         self.clock.advance(self.took)
         if self.fails:
             raise Unavailable("down")

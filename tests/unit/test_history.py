@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from daemonset_job.api.report import JobReport
+from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.kube.client.errors import Forbidden, Unavailable
 from job_controller.history import (
     EXCESS_AT_ONCE,
@@ -28,7 +29,7 @@ def report(number, phase="Succeeded", job="job"):
         "1",
         job,
         f"run-{number}",
-        status={"phase": phase} if phase else {},
+        status=ReportStatus(phase=phase or None),
         created_at=NOW + timedelta(minutes=number),
     )
 
@@ -100,7 +101,7 @@ def test_a_report_that_cannot_be_closed_keeps_no_other_from_it():
     reports = Reports(report(0, ""), report(1, "Running"), refused=["r0"])
     keep = history(reports, FakeClock(NOW))
     assert keep() == HISTORY_RETRY_SECONDS
-    assert [each.status.get("phase") for each in reports.kept.values()] == [None, "Cancelled"]
+    assert [each.status.phase for each in reports.kept.values()] == [None, "Cancelled"]
 
 
 def test_a_report_that_cannot_be_closed_can_be_deleted():

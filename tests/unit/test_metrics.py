@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from daemonset_job.api.job_status import JobStatus, parse_job_status
 from job_controller.metrics import JOBS_LIMIT, Metrics
 from tests.unit.builders import START, make_job
 
@@ -25,7 +26,7 @@ def job(number=0, phase="Running", nodes=NODES):
     return replace(
         make_job(f"job-{number:03}"),
         created_at=START + timedelta(seconds=number),
-        status={"phase": phase, "nodes": nodes},
+        status=parse_job_status({"phase": phase, "nodes": nodes}),
     )
 
 
@@ -123,6 +124,7 @@ def test_requests_are_counted_by_verb_resource_and_code():
     assert value(metrics, "api_requests_total", **labels, code="0") == 1
 
 
+RUNNING = JobStatus(phase="Running")
 ENDED = {
     "phase": "Succeeded",
     "startTime": "2026-01-01T00:00:00Z",
@@ -133,9 +135,9 @@ ENDED = {
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_the_end_of_a_run_is_counted_once_with_its_duration(phase):
     metrics = Metrics()
-    after = {**ENDED, "phase": phase}
-    metrics.count_end({"phase": "Running"}, after)
-    metrics.count_end(after, {**after, "message": "another word"})
+    after = parse_job_status({**ENDED, "phase": phase})
+    metrics.count_end(RUNNING, after)
+    metrics.count_end(after, replace(after, observed_generation=2))
     assert value(metrics, "run_duration_seconds_count", phase=phase) == 1
     assert value(metrics, "run_duration_seconds_sum", phase=phase) == 120
 
@@ -151,11 +153,11 @@ def test_the_end_of_a_run_is_counted_once_with_its_duration(phase):
 )
 def test_what_is_no_end_or_has_no_duration_is_not_counted(after):
     metrics = Metrics()
-    metrics.count_end({"phase": "Running"}, after)
+    metrics.count_end(RUNNING, parse_job_status(after))
     assert value(metrics, "run_duration_seconds_count", phase="Succeeded") == 0
 
 
 def test_clocks_that_disagree_give_no_negative_duration():
     metrics = Metrics()
-    metrics.count_end({}, {**ENDED, "startTime": "2026-01-01T01:00:00Z"})
+    metrics.count_end(JobStatus(), parse_job_status({**ENDED, "startTime": "2026-01-01T01:00:00Z"}))
     assert value(metrics, "run_duration_seconds_sum", phase="Succeeded") == 0

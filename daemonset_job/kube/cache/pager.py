@@ -1,24 +1,25 @@
 """The pages of a list, as large as they may be, and without what cannot be read."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from daemonset_job.kube.client.answers import MALFORMED_ANSWER, Page
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import KubeError, Unavailable
 from daemonset_job.kube.client.request import ANSWER_LIMIT_BYTES
-from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, PODS, Resource
+from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, PODS
 from daemonset_job.kube.client.response import ANSWER_TOO_LARGE
+from daemonset_job.kube.client.selection import Selection
 from daemonset_job.kube.client.unreadable import Unreadable
 
 # client-go's page size (tools/pager, defaultPageSize).
 PAGE_LIMIT = 500
-# Smaller pages are asked for where one is longer than this: 500 nodes take some 10 MiB, 500 reports
-# of large runs take 240 MiB, and what is parsed takes several times that.
+# Where a page is longer than this, smaller pages are asked for. 500 nodes take some 10 MiB, 500
+# reports of large runs take 240 MiB. What is parsed takes several times that.
 PAGE_LIMIT_BYTES = 16 * 1024 * 1024
 LIST_TIMEOUT_SECONDS = 60.0
-# What is parsed takes five times the page and more, and 27 times where its writer wants it to
-# (metadata.managedFields of nothing but short names): pages of what users of single namespaces
-# write are smaller, and those of reports, which hold a good deal of it.
+# What is parsed takes at least five times the page. Its writer can make that 27 times, by
+# metadata.managedFields of nothing but short names. So pages of what users of single namespaces
+# write are smaller. So are those of reports, which hold much of what users write.
 SMALL_PAGES_BYTES = {
     JOBS: 2 * 1024 * 1024,
     PODS: 2 * 1024 * 1024,
@@ -29,17 +30,6 @@ SMALL_PAGES_BYTES = {
 # page of which the client reads a part only.
 LARGE_OBJECTS = frozenset({JOBS, JOB_REPORTS})
 LARGE_OBJECTS_PAGE_LIMIT = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Which objects of a resource type a reflector holds; `namespace` None means all of them."""
-
-    resource: Resource
-    namespace: str | None = None
-    label_selector: str | None = None
-    field_selector: str | None = None
-    metadata_only: bool = False
 
 
 class Pager:
@@ -111,13 +101,9 @@ class Pager:
         limit_bytes: int = PAGE_LIMIT_BYTES,
     ) -> Page:
         return await self._client.page(
-            self._what.resource,
-            self._what.namespace,
-            label_selector=self._what.label_selector,
-            field_selector=self._what.field_selector,
+            replace(self._what, metadata_only=True) if metadata_only else self._what,
             limit=limit,
             continue_=continue_ or None,
-            metadata_only=metadata_only or self._what.metadata_only,
             limit_bytes=limit_bytes,
             timeout_seconds=LIST_TIMEOUT_SECONDS,
         )

@@ -1,37 +1,24 @@
 """A cache that follows the cluster: list once, then watch, and list again when history is lost.
 
-Own list-and-watch, because ``kubernetes.aio.watch.Watch`` reconnects with the same expired
-resourceVersion, has no mark for the end of the initial list, and cannot tell of objects deleted
-while it was disconnected. The rules are those of client-go's tools/cache/reflector.go.
+``kubernetes.aio.watch.Watch`` cannot be used. It reconnects with the same expired resourceVersion,
+and does not mark the end of the initial list. It also cannot report objects that were deleted while
+it was disconnected. The rules are those of client-go's tools/cache/reflector.go.
 """
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from http import HTTPStatus
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from loguru import logger
 
-from daemonset_job.kube.cache.pager import Pager, Selection
-from daemonset_job.kube.cache.store import CachedObject, Indexer, Key, Store
-from daemonset_job.kube.cache.store_writer import (
-    OnChange,
-    OnProgress,
-    OnUnreadable,
-    StoreWriter,
-    key_of,
-)
-from daemonset_job.kube.client.answers import RawObject
+from daemonset_job.kube.cache.pager import Pager
+from daemonset_job.kube.cache.store import CachedObject, Key, Store
+from daemonset_job.kube.cache.store_writer import StoreWriter, key_of
 from daemonset_job.kube.client.client import KubeClient
-from daemonset_job.kube.client.errors import (
-    Gone,
-    KubeError,
-    Throttled,
-    Unavailable,
-)
+from daemonset_job.kube.client.errors import Gone, KubeError, Throttled, Unavailable
 from daemonset_job.kube.client.reads import WATCH_IDLE_SECONDS
-from daemonset_job.kube.client.resource import Resource
 from daemonset_job.kube.client.streams import MALFORMED_EVENT
 from daemonset_job.kube.client.unreadable import Unreadable
 from daemonset_job.runtime.backoff import Backoff
@@ -39,71 +26,55 @@ from daemonset_job.runtime.clock import Clock
 
 T = TypeVar("T", bound=CachedObject)
 
-# The server ends a watch after a random time in this range, so that a restarted API server does
-# not keep what another one should carry (client-go: 5 to 10 minutes).
+# The server ends a watch after a random time in this range (client-go: 5 to 10 minutes). Otherwise
+# all watches would stay with the API servers that did not restart.
 SERVER_TIMEOUT_SECONDS = (300, 600)
 BACKOFF_SECONDS = (0.2, 30.0)
-# A watch that ended sooner than this counts as a failure: a server that accepts watches and ends
+# A watch that ended sooner than this counts as a failure. A server that accepts watches and ends
 # them at once must not be asked in a tight loop.
 SHORT_WATCH_SECONDS = 1.0
-# A reflector that had no answer for so long, beyond the time for which its watch may be silent, has
-# lost the cluster. Rolling API servers, and the longest back-off, take much less.
+# A reflector has lost the cluster if it had no answer for this time, beyond the time for which its
+# watch may be silent. Rolling API servers, and the longest back-off, take much less.
 DISCONNECTED_SECONDS = 300.0
 # The delay before a Job is reconciled again whose namespace is not completely listed.
 UNSYNCED_SECONDS = 1.0
-# After so many watches that the server answered with 5xx, it is listed: the version that they begin
-# from may be the reason. It is when etcd was restored from a backup ("too large resource version").
+# After this many watches that the server answered with 5xx, it is listed: the version that they
+# begin from may be the reason. It is when etcd was restored from a backup ("too large resource
+# version").
 WATCH_REFUSALS_LIMIT = 3
 
 
-class Reflector(StoreWriter[T]):
-    """Keeps `store` equal to the cluster, and calls `on_change(old, new)` for every difference.
+class Reflector(Generic[T]):
+    """Has `writer` keep its store equal to the cluster.
 
-    See StoreWriter for the callbacks. What they raise ends `run`. Nothing is listed before `after`
-    is set.
+    What the callbacks of the writer raise ends `run`. Nothing is listed before `after` is set.
     """
 
-    def __init__(  # noqa: PLR0913 - independent settings, given by name
+    def __init__(
         self,
         client: KubeClient,
-        resource: Resource,
+        writer: StoreWriter[T],
         *,
-        namespace: str | None = None,
-        label_selector: str | None = None,
-        field_selector: str | None = None,
-        metadata_only: bool = False,
-        parse: Callable[[RawObject], T],
-        on_change: OnChange[T],
         clock: Clock,
-        indexers: Mapping[str, Indexer[T]] | None = None,
-        store: Store[T] | None = None,
-        on_progress: OnProgress | None = None,
-        on_unreadable: OnUnreadable | None = None,
-        idle_timeout_seconds: float = WATCH_IDLE_SECONDS,
         after: asyncio.Event | None = None,
-        rng: Callable[[], float] = random.random,
     ) -> None:
-        super().__init__(
-            Selection(resource, namespace, label_selector, field_selector, metadata_only),
-            Store(indexers) if store is None else store,
-            parse=parse,
-            on_change=on_change,
-            on_progress=on_progress,
-            on_unreadable=on_unreadable,
-        )
         self._client = client
+        self.writer = writer
         self._clock = clock
-        self._idle_seconds = idle_timeout_seconds
         self._after = after
-        self._rng = rng
-        self._backoff = Backoff(*BACKOFF_SECONDS, rng=rng)
-        self._pager = Pager(client, self._what)
+        self._backoff = Backoff(*BACKOFF_SECONDS)
+        self._pager = Pager(client, writer.what)
         self._must_list = True
         self._watch_refusals = 0
         self._running = False
         self.synced = asyncio.Event()
         self.last_activity = clock.monotonic()
         self._watch_opened: float | None = None
+
+    @property
+    def store(self) -> Store[T]:
+        """Return the store that is kept equal to the cluster."""
+        return self.writer.store
 
     @property
     def has_synced(self) -> bool:
@@ -129,7 +100,7 @@ class Reflector(StoreWriter[T]):
 
         False while the API server is away, too: good for readiness, not for restarting the process.
         """
-        is_lost = self.silence_seconds >= self._idle_seconds + DISCONNECTED_SECONDS
+        is_lost = self.silence_seconds >= WATCH_IDLE_SECONDS + DISCONNECTED_SECONDS
         return self._running and self.has_synced and not is_lost
 
     async def run(self) -> None:
@@ -144,14 +115,14 @@ class Reflector(StoreWriter[T]):
                         await self._list()
                     await self._watch()
                 except Gone as error:
-                    self._log_error(error, "history expired, beginning anew")
+                    self._log_error(error, "history expired, listing again")
                     self._must_list = True
                     await self._pause(error)
                 except (Unavailable, Throttled) as error:
                     self._log_error(error, "lost the server, trying again")
                     self._count_refusal(error)
                     if error.reason == MALFORMED_EVENT:
-                        # Nobody knows which version comes after it; from this one it comes again.
+                        # Its version is unknown, and a watch from the known one gets it again.
                         self._must_list = True
                     await self._pause(error)
                 except KubeError as error:
@@ -178,7 +149,7 @@ class Reflector(StoreWriter[T]):
                 found, continue_, is_whole = {}, "", True
                 continue
             self.last_activity = self._clock.monotonic()
-            found.update((key_of(raw), self.read(raw)) for raw in page.items)
+            found.update((key_of(raw), self.writer.read(raw)) for raw in page.items)
             version, continue_ = page.resource_version, page.continue_
             del page  # it takes much memory, and the next one and other caches need theirs
             if not continue_:
@@ -186,8 +157,8 @@ class Reflector(StoreWriter[T]):
         self.replace(found, version)
 
     def replace(self, found: Mapping[Key, T | Unreadable], version: str) -> None:
-        """Take a complete list, read by `read`, and its resourceVersion: all there is now."""
-        super().replace(found, version)
+        """Have the writer take a complete list and its resourceVersion."""
+        self.writer.replace(found, version)
         self._must_list = False
         self._watch_refusals = 0
         self.synced.set()
@@ -198,19 +169,14 @@ class Reflector(StoreWriter[T]):
         """Follow events until the server ends the watch; raises what breaks it."""
         low, high = SERVER_TIMEOUT_SECONDS
         async with self._client.watch(
-            self._what.resource,
-            self._what.namespace,
-            resource_version=self.resource_version,
-            label_selector=self._what.label_selector,
-            field_selector=self._what.field_selector,
-            metadata_only=self._what.metadata_only,
-            server_timeout_seconds=low + int((high - low) * self._rng()),
-            idle_timeout_seconds=self._idle_seconds,
+            self.writer.what,
+            resource_version=self.writer.resource_version,
+            server_timeout_seconds=low + int((high - low) * random.random()),  # noqa: S311
         ) as events:
             opened = self._watch_opened = self._clock.monotonic()
             try:
                 async for event in events:
-                    self.apply_event(event)
+                    self.writer.apply_event(event)
                     self.last_activity = self._clock.monotonic()
                     self._note_lasting(opened)
             except Unavailable:
@@ -248,12 +214,12 @@ class Reflector(StoreWriter[T]):
         await asyncio.sleep(max(self._backoff.next_seconds(), error.retry_after_seconds or 0.0))
 
     def _log_error(self, error: KubeError, message: str) -> None:
-        # One lost connection in five minutes is normal life; what repeats is worth a warning, and
-        # a refusal (RBAC, a missing CRD) is somebody's mistake from the first time on.
+        # One lost connection in five minutes is normal; repeated ones deserve a warning. A refusal
+        # (RBAC, a missing CRD) is a mistake of an administrator from the first time on.
         level = "DEBUG" if error.is_retryable and self._backoff.failures < 3 else "WARNING"
         logger.bind(
-            resource=self._what.resource.plural,
-            namespace=self._what.namespace or "",
+            resource=self.writer.what.resource.plural,
+            namespace=self.writer.what.namespace or "",
             failures=self._backoff.failures,
             error=str(error),
         ).log(level, message)

@@ -1,4 +1,4 @@
-"""A cache of small typed objects with indexes; filled by a reflector, read by everybody else."""
+"""A cache of small typed objects with indexes; a reflector fills it, the program reads it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Generic, Protocol, TypeVar

@@ -5,11 +5,12 @@ from typing import Any, Generic, TypeVar
 
 from loguru import logger
 
-from daemonset_job.kube.cache.pager import Selection
 from daemonset_job.kube.cache.resource_version import is_lower, is_newer
 from daemonset_job.kube.cache.store import CachedObject, Key, Store
 from daemonset_job.kube.client.answers import RawObject
-from daemonset_job.kube.client.errors import Gone, error_from_status
+from daemonset_job.kube.client.errors import Gone
+from daemonset_job.kube.client.selection import Selection
+from daemonset_job.kube.client.status_errors import error_from_status
 from daemonset_job.kube.client.unreadable import Unreadable
 
 T = TypeVar("T", bound=CachedObject)
@@ -46,10 +47,10 @@ class StoreWriter(Generic[T]):
         *,
         parse: Callable[[RawObject], T],
         on_change: OnChange[T],
-        on_progress: OnProgress | None,
-        on_unreadable: OnUnreadable | None,
+        on_progress: OnProgress | None = None,
+        on_unreadable: OnUnreadable | None = None,
     ) -> None:
-        self._what = what
+        self.what = what
         self.store = store
         self.parse = parse
         self._on_change = on_change
@@ -84,7 +85,7 @@ class StoreWriter(Generic[T]):
         """
         kind, raw = event.get("type"), event["object"]
         if kind == "ERROR":
-            raise error_from_status(raw, request=f"watch {self._what.resource.plural}")
+            raise error_from_status(raw, request=f"watch {self.what.resource.plural}")
         version = _version(raw)
         if kind == "BOOKMARK":
             self._check_bookmark(version)
@@ -132,7 +133,7 @@ class StoreWriter(Generic[T]):
         if before is not None and before.resource_version == item.resource_version:
             return
         logger.bind(
-            resource=self._what.resource.plural,
+            resource=self.what.resource.plural,
             namespace=item.namespace,
             name=item.name,
             resource_version=item.resource_version,
@@ -163,7 +164,7 @@ class StoreWriter(Generic[T]):
     def _set_version(self, version: str) -> None:
         self.resource_version = version
         if self._on_progress is not None:
-            self._on_progress(self._what.namespace or "", version)
+            self._on_progress(self.what.namespace or "", version)
 
 
 def key_of(raw: RawObject | Unreadable) -> Key:

@@ -36,7 +36,7 @@ PLUGIN_TIMEOUT_SECONDS = 60.0
 
 
 class Credentials(Protocol):
-    """Produces the Authorization header, renewing what it stands for when needed."""
+    """Produces the Authorization header, renewing the credentials when needed."""
 
     async def authorization(self) -> str | None:
         """Return the header's current value, or None where the connection itself authenticates."""
@@ -59,7 +59,7 @@ class Anonymous:
 
 
 class TokenFile:
-    """A bearer token in a file that somebody else rotates; read again every minute."""
+    """A bearer token in a file that the kubelet rotates; read again every minute."""
 
     def __init__(self, path: str, clock: Clock) -> None:
         self._path = Path(path)
@@ -87,15 +87,15 @@ class TokenFile:
                 raise ConfigurationError(f"cannot read the token {self._path}: {error}") from error
         if not token and self._value is None:
             raise ConfigurationError(f"the token file {self._path} is empty")
-        # A file caught in the middle of its rotation leaves the old token in use: it still works
-        # (rotation happens at 80 % of its life), and the next minute reads it again.
+        # An empty file is in the middle of its rotation. Then the old token is still used, since
+        # rotation happens at 80 % of its life. The file is read again after a minute.
         if token:
             self._value = f"Bearer {token}"
         self._read_at = self._clock.monotonic()
 
 
 class CertificateAuthority:
-    """The authorities that a server is verified with, in a file that somebody else renews.
+    """The authorities that a server is verified with, in a file that another program renews.
 
     Looked at once a minute, like the token. A context that is in use keeps the authorities that it
     was made with, so a changed file makes another one, for new connections.

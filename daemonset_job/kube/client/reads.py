@@ -1,5 +1,4 @@
 """The verbs that read objects: get, list and watch."""
-# ruff: noqa: PLR0913 - the parameters are the API's own options, independent and given by name
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -10,12 +9,12 @@ from daemonset_job.kube.client.request import (
     ANSWER_LIMIT_BYTES,
     DEFAULT_TIMEOUT_SECONDS,
     JSON_TYPE,
+    METADATA_LIST_TYPE,
+    METADATA_TYPE,
     Request,
-    accept_partial,
-    query_of,
-    resource_name,
 )
 from daemonset_job.kube.client.resource import Resource
+from daemonset_job.kube.client.selection import Selection
 from daemonset_job.kube.client.streams import EventStream
 from daemonset_job.kube.client.transport import Transport
 from daemonset_job.kube.client.unreadable import read_list
@@ -36,21 +35,11 @@ class Reads:
         name: str,
         namespace: str | None = None,
         *,
-        subresource: str | None = None,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> RawObject:
         """Return one object; NotFound if it is not there."""
-        return await send_json(
-            self._transport,
-            Request(
-                "GET",
-                resource.path(namespace, name, subresource),
-                "get",
-                resource_name(resource, subresource),
-                timeout_seconds=timeout_seconds,
-                retry_throttled=True,
-            ),
-        )
+        request = Request("get", resource, namespace, name, timeout_seconds=timeout_seconds)
+        return await send_json(self._transport, request)
 
     async def list(
         self,
@@ -59,29 +48,15 @@ class Reads:
         *,
         label_selector: str | None = None,
         field_selector: str | None = None,
-        limit: int | None = None,
-        continue_: str | None = None,
-        resource_version: str | None = None,
         metadata_only: bool = False,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> RawObject:
-        """Return one list object, which is one page if `limit` is given; Gone if `continue_` is.
+        """Return one list object with all objects; `page` returns them in parts.
 
         With `metadata_only` the items are PartialObjectMetadata.
         """
-        request = _list_request(
-            resource,
-            namespace,
-            query_of(
-                labelSelector=label_selector,
-                fieldSelector=field_selector,
-                limit=limit,
-                resourceVersion=resource_version,
-                **{"continue": continue_},
-            ),
-            metadata_only=metadata_only,
-            timeout_seconds=timeout_seconds,
-        )
+        what = Selection(resource, namespace, label_selector, field_selector, metadata_only)
+        request = _list_request(what, what.query(), timeout_seconds=timeout_seconds)
         return await send_json(self._transport, request)
 
     async def find(
@@ -107,32 +82,22 @@ class Reads:
 
     async def page(
         self,
-        resource: Resource,
-        namespace: str | None = None,
+        what: Selection,
         *,
-        label_selector: str | None = None,
-        field_selector: str | None = None,
         limit: int | None = None,
         continue_: str | None = None,
-        metadata_only: bool = False,
         limit_bytes: int = ANSWER_LIMIT_BYTES,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> Page:
         """Return one page of a list, in which an object that cannot be parsed is Unreadable.
 
+        It has at most `limit` objects, from the token `continue_` on; Gone if that has expired.
         Unavailable with reason ANSWER_TOO_LARGE beyond `limit_bytes`, and with MALFORMED_ANSWER if
         it is no list at all.
         """
         request = _list_request(
-            resource,
-            namespace,
-            query_of(
-                labelSelector=label_selector,
-                fieldSelector=field_selector,
-                limit=limit,
-                **{"continue": continue_},
-            ),
-            metadata_only=metadata_only,
+            what,
+            what.query(limit=limit, **{"continue": continue_}),
             timeout_seconds=timeout_seconds,
             limit_bytes=limit_bytes,
         )
@@ -153,13 +118,9 @@ class Reads:
     @asynccontextmanager
     async def watch(
         self,
-        resource: Resource,
-        namespace: str | None = None,
+        what: Selection,
         *,
         resource_version: str,
-        label_selector: str | None = None,
-        field_selector: str | None = None,
-        metadata_only: bool = False,
         server_timeout_seconds: int | None = None,
         idle_timeout_seconds: float | None = WATCH_IDLE_SECONDS,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
@@ -172,19 +133,16 @@ class Reads:
         server says so at once; it may also say it in an ERROR event.
         """
         request = Request(
-            "GET",
-            resource.path(namespace),
             "watch",
-            resource.plural,
-            query=query_of(
+            what.resource,
+            what.namespace,
+            query=what.query(
                 watch="true",
                 allowWatchBookmarks="true",
                 resourceVersion=resource_version,
-                labelSelector=label_selector,
-                fieldSelector=field_selector,
                 timeoutSeconds=server_timeout_seconds,
             ),
-            accept=accept_partial("PartialObjectMetadata") if metadata_only else JSON_TYPE,
+            accept=METADATA_TYPE if what.metadata_only else JSON_TYPE,
             timeout_seconds=timeout_seconds,
         )
         async with self._transport.stream(
@@ -194,22 +152,18 @@ class Reads:
 
 
 def _list_request(
-    resource: Resource,
-    namespace: str | None,
+    what: Selection,
     query: Mapping[str, str],
     *,
-    metadata_only: bool,
     timeout_seconds: float,
     limit_bytes: int = ANSWER_LIMIT_BYTES,
 ) -> Request:
     return Request(
-        "GET",
-        resource.path(namespace),
         "list",
-        resource.plural,
+        what.resource,
+        what.namespace,
         query=query,
-        accept=accept_partial("PartialObjectMetadataList") if metadata_only else JSON_TYPE,
+        accept=METADATA_LIST_TYPE if what.metadata_only else JSON_TYPE,
         timeout_seconds=timeout_seconds,
-        retry_throttled=True,
         limit_bytes=limit_bytes,
     )

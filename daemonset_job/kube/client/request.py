@@ -13,47 +13,63 @@ DEFAULT_TIMEOUT_SECONDS = 30.0
 # process hold.
 ANSWER_LIMIT_BYTES = 64 * 1024 * 1024
 JSON_TYPE = "application/json"
-_PARTIAL = "as={kind};g=meta.k8s.io;v=v1"
+# The second choice serves servers that cannot convert, such as some aggregated ones.
+_PARTIAL_TYPE = "application/json;as={};g=meta.k8s.io;v=v1,application/json"
+METADATA_TYPE = _PARTIAL_TYPE.format("PartialObjectMetadata")
+METADATA_LIST_TYPE = _PARTIAL_TYPE.format("PartialObjectMetadataList")
+_METHODS = {
+    "get": "GET",
+    "list": "GET",
+    "watch": "GET",
+    "create": "POST",
+    "update": "PUT",
+    "patch": "PATCH",
+    "delete": "DELETE",
+    "deletecollection": "DELETE",
+}
+# What a server that is too busy may be asked again. It did not act on the first request.
+_WAITING_VERBS = frozenset({"get", "list", "patch"})
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """One request, before credentials: what to send and how patiently.
 
-    `verb` and `resource` are spelled as in RBAC ("patch", "pods/log") and serve metrics and
-    messages. `retry_throttled` allows waiting for a server that answers 429 or 503 with
-    Retry-After; it did not act on the request then. Of the body of a good answer at most
-    `limit_bytes` are read: a longer one is cut there with `may_cut`, and Unavailable without.
+    `verb` is spelled as in RBAC; "get" is also the verb of a log. Of the body of a good answer at
+    most `limit_bytes` are read: a longer one is cut there with `may_cut`, and Unavailable without.
     """
 
-    method: str
-    path: str
     verb: str
-    resource: str
+    resource: Resource
+    namespace: str | None = None
+    name: str | None = None
     query: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
     content_type: str = JSON_TYPE
     accept: str = JSON_TYPE
     timeout_seconds: float | None = DEFAULT_TIMEOUT_SECONDS
-    retry_throttled: bool = False
     limit_bytes: int = ANSWER_LIMIT_BYTES
     may_cut: bool = False
+
+    @property
+    def method(self) -> str:
+        """Return the HTTP method of the verb."""
+        return _METHODS[self.verb]
+
+    @property
+    def path(self) -> str:
+        """Return the percent-encoded URL path; ValueError for names that no path can have."""
+        return self.resource.path(self.namespace, self.name)
+
+    @property
+    def may_wait(self) -> bool:
+        """Return whether it is sent again when the server answers 429 or 503 with Retry-After."""
+        return self.verb in _WAITING_VERBS
 
     @property
     def description(self) -> str:
         """Return "METHOD /path", as used in error messages."""
         return f"{self.method} {self.path}"
-
-
-def accept_partial(kind: str) -> str:
-    """Return the Accept header that asks for metadata only: `kind`, an object or a list."""
-    # The second choice serves servers that cannot convert, such as some aggregated ones.
-    return f"{JSON_TYPE};{_PARTIAL.format(kind=kind)},{JSON_TYPE}"
-
-
-def resource_name(resource: Resource, subresource: str | None) -> str:
-    """Return what RBAC calls a resource or one of its subresources."""
-    return f"{resource.plural}/{subresource}" if subresource else resource.plural
 
 
 def query_of(**options: str | int | None) -> dict[str, str]:

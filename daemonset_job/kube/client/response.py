@@ -2,8 +2,9 @@
 
 import aiohttp
 
-from daemonset_job.kube.client.errors import KubeError, Unavailable, error_from_response
+from daemonset_job.kube.client.errors import KubeError, Unavailable
 from daemonset_job.kube.client.request import Request
+from daemonset_job.kube.client.status_errors import error_from_response
 from daemonset_job.kube.client.streams import CHUNK_BYTES
 
 # An error body is a Status object; a proxy's may be a page. This much of it is looked at.

@@ -1,7 +1,7 @@
 """Answers without an end: chunks, lines and watch events, each bounded in memory.
 
 ``aiohttp``'s own readline() raises LineTooLong for long lines and ``kubernetes.aio.watch`` replays
-a log for ever at its end; so chunks are read and lines are split here.
+a log again and again at its end; so chunks are read and lines are split here.
 """
 
 import asyncio
@@ -12,7 +12,8 @@ from typing import Any
 import aiohttp
 import orjson
 
-from daemonset_job.kube.client.errors import Unavailable, as_kube_errors
+from daemonset_job.kube.client.errors import Unavailable
+from daemonset_job.kube.client.transport_errors import as_kube_errors
 from daemonset_job.kube.client.unreadable import read_event
 
 CHUNK_BYTES = 64 * 1024
@@ -115,7 +116,7 @@ class EventStream(AsyncIterator[dict[str, Any]]):
 
     The object is Unreadable, with a name and a resourceVersion, where it cannot be parsed or is
     longer than the limit. A last line without its newline is a connection that broke: it is
-    dropped, since whoever watches goes on from the last complete event. A complete line that is no
+    dropped, since the next watch goes on from the last complete event. A complete line that is no
     event raises Unavailable with reason MALFORMED_EVENT.
     """
 

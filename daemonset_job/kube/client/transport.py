@@ -8,25 +8,19 @@ import errno
 import io
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from types import TracebackType
-from typing import Self
 
 import aiohttp
 from yarl import URL
 
 from daemonset_job.kube.client.connection import Connection
-from daemonset_job.kube.client.errors import (
-    ConfigurationError,
-    KubeError,
-    Unauthorized,
-    as_kube_errors,
-)
+from daemonset_job.kube.client.errors import ConfigurationError, KubeError, Unauthorized
 from daemonset_job.kube.client.request import Request
 from daemonset_job.kube.client.response import read_body, read_error
 from daemonset_job.kube.client.streams import CHUNK_BYTES, ByteStream
+from daemonset_job.kube.client.transport_errors import as_kube_errors
 
 # What a request may be delayed by the server's Retry-After. API priority and fairness asks for
-# 1 s; whoever asks for more than this is told to the caller, whose backoff is the better place.
+# 1 s. A longer delay is left to the backoff of the caller.
 RETRY_AFTER_LIMIT_SECONDS = 5.0
 RETRY_AFTER_ATTEMPTS = 3
 CONNECT_TIMEOUT_SECONDS = 10.0
@@ -55,8 +49,8 @@ class Transport:
         self._on_request = on_request
         self._user_agent = user_agent
         self._requests = self._session(connections)
-        # aiohttp would send a PUT or DELETE again, whose answer was lost, and hide that from us:
-        # the second one meets the change of the first as a conflict. A GET would go out four times.
+        # If the answer to a PUT or DELETE is lost, aiohttp would send it again and hide that. The
+        # second one meets the change of the first as a conflict. A GET would go out four times.
         self._requests._retry_connection = False  # noqa: SLF001 - there is no option for it
         self._streams = self._session(stream_connections)
 
@@ -77,23 +71,12 @@ class Transport:
         await self._requests.close()
         await self._streams.close()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
-
     async def send(self, request: Request) -> bytes:
         """Return the body of a successful answer; KubeError for everything else.
 
         `request.timeout_seconds` bounds the whole of it, waits and repetitions included. Repeated
         are: a GET once when the connection broke, anything once after 401 with renewed
-        credentials, and with `retry_throttled` what the server asked to repeat soon.
+        credentials, and what `may_wait` if the server asks to repeat it soon.
         """
         with as_kube_errors(request.description):
             async with asyncio.timeout(request.timeout_seconds) as limit:
@@ -102,7 +85,7 @@ class Transport:
     async def _send(self, request: Request, deadline: float | None) -> bytes:
         may_reconnect = request.method == "GET"
         may_renew = True
-        waits_left = RETRY_AFTER_ATTEMPTS if request.retry_throttled else 0
+        waits_left = RETRY_AFTER_ATTEMPTS if request.may_wait else 0
         while True:
             authorization = await self._authorization(request)
             try:
@@ -209,7 +192,7 @@ class Transport:
             headers["Authorization"] = authorization
         if request.body is not None:
             headers["Content-Type"] = request.content_type
-        # The path is encoded already (resources.Resource.path); yarl must not do it again.
+        # The path is encoded already (Resource.path); yarl must not do it again.
         url = URL(self._base_url + request.path, encoded=True)
         if request.query:
             url = url.with_query(request.query)
@@ -230,7 +213,7 @@ class Transport:
     def _record(self, request: Request, status: int, started: float) -> None:
         if self._on_request is not None:
             seconds = asyncio.get_running_loop().time() - started
-            self._on_request(request.verb, request.resource, status, seconds)
+            self._on_request(request.verb, request.resource.name, status, seconds)
 
 
 @contextmanager

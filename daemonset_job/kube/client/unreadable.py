@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from daemonset_job.kube.client.errors import MESSAGE_LIMIT, clean_text
+from daemonset_job.kube.client.messages import MESSAGE_LIMIT, clean_text
 
 # A string, or what opens (1), closes (2) or divides (3); a quote alone (4) is a string cut off.
 # Possessive, because backtracking could not find another end of a string. DOTALL for "\\.".

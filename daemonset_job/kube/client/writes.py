@@ -1,21 +1,34 @@
 """The verbs that write objects: create, replace, patch, apply and delete."""
-# ruff: noqa: PLR0913 - the parameters are the API's own options, independent and given by name
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from daemonset_job.kube.client.answers import RawObject, send_json
 from daemonset_job.kube.client.request import (
     DEFAULT_TIMEOUT_SECONDS,
     JSON_TYPE,
+    METADATA_TYPE,
     Request,
-    accept_partial,
     encode_json,
     query_of,
-    resource_name,
 )
 from daemonset_job.kube.client.resource import Resource
 from daemonset_job.kube.client.transport import Transport
+
+# Unknown fields are refused, and not dropped.
+_STRICT = {"fieldValidation": "Strict"}
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """How an object is deleted, as in metav1.DeleteOptions; None: as its kind has it."""
+
+    propagation_policy: Literal["Orphan", "Background", "Foreground"] = "Background"
+    grace_period_seconds: int | None = None
+
+
+_IN_BACKGROUND = DeleteOptions()
 
 
 class Writes:
@@ -30,26 +43,23 @@ class Writes:
         namespace: str | None = None,
         *,
         name: str | None = None,
-        subresource: str | None = None,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> RawObject:
         """Create an object and return it; AlreadyExists if the name is taken.
 
-        With `name` and `subresource`, posts to a subresource such as ``eviction``. Never repeated
+        A subresource such as ``eviction`` is created for the object called `name`. Never repeated
         by the client: after Unavailable the object may or may not be there.
         """
-        return await send_json(
-            self._transport,
-            Request(
-                "POST",
-                resource.path(namespace, name, subresource),
-                "create",
-                resource_name(resource, subresource),
-                query={} if subresource else {"fieldValidation": "Strict"},
-                body=encode_json(body),
-                timeout_seconds=timeout_seconds,
-            ),
+        request = Request(
+            "create",
+            resource,
+            namespace,
+            name,
+            query={} if resource.subresource else _STRICT,
+            body=encode_json(body),
+            timeout_seconds=timeout_seconds,
         )
+        return await send_json(self._transport, request)
 
     async def replace(
         self,
@@ -58,22 +68,19 @@ class Writes:
         body: Mapping[str, Any],
         namespace: str | None = None,
         *,
-        subresource: str | None = None,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> RawObject:
         """Replace an object and return it; Conflict if `body` carries another resourceVersion."""
-        return await send_json(
-            self._transport,
-            Request(
-                "PUT",
-                resource.path(namespace, name, subresource),
-                "update",
-                resource_name(resource, subresource),
-                query={"fieldValidation": "Strict"},
-                body=encode_json(body),
-                timeout_seconds=timeout_seconds,
-            ),
+        request = Request(
+            "update",
+            resource,
+            namespace,
+            name,
+            query=_STRICT,
+            body=encode_json(body),
+            timeout_seconds=timeout_seconds,
         )
+        return await send_json(self._transport, request)
 
     async def merge_patch(
         self,
@@ -82,7 +89,6 @@ class Writes:
         body: Mapping[str, Any],
         namespace: str | None = None,
         *,
-        subresource: str | None = None,
         metadata_only: bool = False,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> RawObject:
@@ -92,15 +98,18 @@ class Writes:
         for the status of a custom resource the version alone, the server ignores the rest there.
         With `metadata_only` the answer is a PartialObjectMetadata.
         """
-        return await self._patch(
-            resource.path(namespace, name, subresource),
-            resource_name(resource, subresource),
-            encode_json(body),
-            "application/merge-patch+json",
-            {"fieldValidation": "Strict"},
-            timeout_seconds,
-            accept=accept_partial("PartialObjectMetadata") if metadata_only else JSON_TYPE,
+        request = Request(
+            "patch",
+            resource,
+            namespace,
+            name,
+            query=_STRICT,
+            body=encode_json(body),
+            content_type="application/merge-patch+json",
+            accept=METADATA_TYPE if metadata_only else JSON_TYPE,
+            timeout_seconds=timeout_seconds,
         )
+        return await send_json(self._transport, request)
 
     async def apply(
         self,
@@ -110,18 +119,15 @@ class Writes:
         namespace: str | None = None,
         *,
         field_manager: str,
-        force: bool = True,
-        subresource: str | None = None,
         dry_run: bool = False,
-        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> RawObject:
         """Server-side apply `body` and return the object, created if it was not there.
 
         With `dry_run` the API server does all but storing it.
 
         `body` is everything this manager has an opinion on: fields it applied before and leaves
-        out now are removed. ``apiVersion``, ``kind`` and the name are filled in. Unknown fields
-        are refused (BadRequest), and so is, without `force`, another manager's field (Conflict).
+        out now are removed. A field of another manager becomes this one's. ``apiVersion``,
+        ``kind`` and the name are filled in. Unknown fields are refused (BadRequest).
         """
         metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
         full = {
@@ -130,19 +136,21 @@ class Writes:
             **body,
             "metadata": {**body.get("metadata", {}), **metadata},
         }
-        return await self._patch(
-            resource.path(namespace, name, subresource),
-            resource_name(resource, subresource),
-            encode_json(full),
-            "application/apply-patch+yaml",
-            {
+        request = Request(
+            "patch",
+            resource,
+            namespace,
+            name,
+            query={
                 "fieldManager": field_manager,
-                "force": "true" if force else "false",
-                "fieldValidation": "Strict",
+                "force": "true",
+                **_STRICT,
                 **({"dryRun": "All"} if dry_run else {}),
             },
-            timeout_seconds,
+            body=encode_json(full),
+            content_type="application/apply-patch+yaml",
         )
+        return await send_json(self._transport, request)
 
     async def delete(
         self,
@@ -152,59 +160,20 @@ class Writes:
         *,
         uid: str | None = None,
         resource_version: str | None = None,
-        propagation: str = "Background",
-        grace_seconds: int | None = None,
-        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        options: DeleteOptions = _IN_BACKGROUND,
     ) -> RawObject:
         """Delete an object; NotFound if it is gone, Conflict if `uid` or version is another one.
 
         Returns the Status, or the object if it lives on for its grace period or finalizers.
         """
-        preconditions = query_of(uid=uid, resourceVersion=resource_version)
-        options: RawObject = {
+        body: RawObject = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
-            "propagationPolicy": propagation,
+            "propagationPolicy": options.propagation_policy,
         }
-        if preconditions:
-            options["preconditions"] = preconditions
-        if grace_seconds is not None:
-            options["gracePeriodSeconds"] = grace_seconds
-        return await send_json(
-            self._transport,
-            Request(
-                "DELETE",
-                resource.path(namespace, name),
-                "delete",
-                resource.plural,
-                body=encode_json(options),
-                timeout_seconds=timeout_seconds,
-            ),
-        )
-
-    async def _patch(
-        self,
-        path: str,
-        title: str,
-        body: bytes,
-        content_type: str,
-        query: Mapping[str, str],
-        timeout_seconds: float,
-        *,
-        accept: str = JSON_TYPE,
-    ) -> RawObject:
-        return await send_json(
-            self._transport,
-            Request(
-                "PATCH",
-                path,
-                "patch",
-                title,
-                query=query,
-                body=body,
-                content_type=content_type,
-                accept=accept,
-                timeout_seconds=timeout_seconds,
-                retry_throttled=True,
-            ),
-        )
+        if preconditions := query_of(uid=uid, resourceVersion=resource_version):
+            body["preconditions"] = preconditions
+        if options.grace_period_seconds is not None:
+            body["gracePeriodSeconds"] = options.grace_period_seconds
+        request = Request("delete", resource, namespace, name, body=encode_json(body))
+        return await send_json(self._transport, request)

@@ -9,10 +9,11 @@ from typing import Any, Final
 from daemonset_job.api import names
 from daemonset_job.api.affinity import REQUIRED
 from daemonset_job.api.choices import CompletionMode, RuleAction
+from daemonset_job.api.daemon_set import DaemonSet, pod_spec_of
 from daemonset_job.api.job import Job
 from daemonset_job.api.json_text import json_hash
-from daemonset_job.api.objects import DaemonSet, pod_spec_of
 from job_controller.core.desired.defaults import drop_conflicting_defaults
+from job_controller.core.desired.manifest import child, children, objects
 from job_controller.core.desired.node_affinity import intersect_terms, node_terms
 from job_controller.core.desired.strategic_merge import strategic_merge
 from job_controller.core.settings import Settings
@@ -123,17 +124,16 @@ def build_pod_template(job: Job, *, gated: bool, settings: Settings) -> dict[str
     }
     generated = {
         "metadata": {"labels": child_labels(job)},
-        "spec": drop_conflicting_defaults(generated_spec, spec.template.get("spec") or {}),
+        "spec": drop_conflicting_defaults(generated_spec, child(spec.template, "spec")),
     }
     template = strategic_merge(generated, spec.template)
-    metadata = dict(template.get("metadata") or {})
-    metadata["labels"] = {**(metadata.get("labels") or {}), **child_labels(job)}
-    template["metadata"] = metadata
-    pod_spec = dict(template.get("spec") or generated["spec"])  # null is none
+    labels = {**child(template, "metadata", "labels"), **child_labels(job)}
+    template["metadata"] = {**child(template, "metadata"), "labels": labels}
+    pod_spec = dict(child(template, "spec") or generated["spec"])  # null is none
     _set_node_affinity(pod_spec, node_terms(spec.nodes))
     if gated:
         ours = {"name": names.START_GATE}
-        others = [gate for gate in pod_spec.get("schedulingGates") or () if gate != ours]
+        others = [gate for gate in children(pod_spec, "schedulingGates") if gate != ours]
         pod_spec["schedulingGates"] = [ours, *others]
     template["spec"] = pod_spec
     return template
@@ -250,8 +250,7 @@ def _pruned(value: Any) -> Any:
 
 
 def _gates(spec: Mapping[str, Any]) -> set[str]:
-    gates = pod_spec_of(spec).get("schedulingGates") or ()
-    return {str(gate.get("name") or "") for gate in gates if isinstance(gate, Mapping)}
+    return {str(gate.get("name") or "") for gate in objects(pod_spec_of(spec), "schedulingGates")}
 
 
 def _contains(live: Any, desired: Any, *, in_quantities: bool = False) -> bool:

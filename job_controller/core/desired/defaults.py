@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from job_controller.core.desired.manifest import child, children, objects
+
 # The only generated field of a container's securityContext that a pod for Windows may have.
 _ON_WINDOWS_TOO: Final = frozenset({"runAsNonRoot"})
 _ROOT: Final = 0
@@ -19,7 +21,7 @@ def drop_conflicting_defaults(
     generated: Mapping[str, Any], template: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the generated pod spec without what the template's pod spec contradicts."""
-    is_windows = _part(template, "os").get("name") == "windows"
+    is_windows = child(template, "os").get("name") == "windows"
     spec = dict(generated)
     if is_windows:
         # Its only generated field is the seccomp profile.
@@ -29,7 +31,7 @@ def drop_conflicting_defaults(
         del spec["terminationGracePeriodSeconds"]
     for field in ("initContainers", "containers"):
         if field in spec:
-            theirs = _items(template, field)
+            theirs = objects(template, field)
             spec[field] = [_container(ours, theirs, is_windows) for ours in spec[field]]
     return spec
 
@@ -40,10 +42,10 @@ def _container(
     same = [each for each in theirs if each.get("name") == ours["name"]]
     container = dict(ours)
     if "env" in ours:
-        written = [variable for each in same for variable in _items(each, "env")]
+        written = [variable for each in same for variable in objects(each, "env")]
         container["env"] = [_variable(variable, written) for variable in ours["env"]]
     context = dict(ours["securityContext"])
-    contexts = [_part(each, "securityContext") for each in same]
+    contexts = [child(each, "securityContext") for each in same]
     if any(map(_is_privileged, contexts)):
         context.pop("allowPrivilegeEscalation", None)
     if any(each.get("runAsUser") == _ROOT for each in contexts):
@@ -61,10 +63,8 @@ def _is_privileged(context: Mapping[str, Any]) -> bool:
 
     The API server knows the capability as CAP_SYS_ADMIN only, container runtimes by both names.
     """
-    added = _part(context, "capabilities").get("add")
-    names = added if isinstance(added, list) else []
     return bool(context.get("privileged")) or any(
-        name in {"SYS_ADMIN", "CAP_SYS_ADMIN"} for name in names
+        name in {"SYS_ADMIN", "CAP_SYS_ADMIN"} for name in children(context, "capabilities", "add")
     )
 
 
@@ -85,18 +85,8 @@ def _variable(ours: Mapping[str, Any], written: Sequence[Mapping[str, Any]]) -> 
 def _longest_sleep(template: Mapping[str, Any]) -> int:
     """Return the longest sleep of a container before it is stopped, 0 when there is none."""
     sleeps = [
-        _part(_part(_part(each, "lifecycle"), "preStop"), "sleep").get("seconds")
+        child(each, "lifecycle", "preStop", "sleep").get("seconds")
         for field in ("initContainers", "containers")
-        for each in _items(template, field)
+        for each in objects(template, field)
     ]
     return max((seconds for seconds in sleeps if isinstance(seconds, int)), default=0)
-
-
-def _part(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = raw.get(key)
-    return found if isinstance(found, Mapping) else {}
-
-
-def _items(raw: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    found = raw.get(key)
-    return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []

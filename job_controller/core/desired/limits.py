@@ -12,7 +12,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from daemonset_job.api.affinity import REQUIRED
-from daemonset_job.api.job import Job, NodeSelection
+from daemonset_job.api.job import Job
+from daemonset_job.api.job_spec import NodeSelection
+from job_controller.core.desired.manifest import children
 from job_controller.core.desired.node_affinity import node_terms
 
 # Far above the longest pod manifests. The spec is stored four times (Job, JobReport, DaemonSet,
@@ -52,10 +54,7 @@ def has_too_many_terms(job: Job) -> bool:
 
 def _required_terms(template: Mapping[str, Any]) -> list[Any]:
     """Return the terms of a template's required node affinity, none where it is no affinity."""
-    found: Any = template
-    for key in ("spec", "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms"):
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return found if isinstance(found, list) else []
+    return children(template, "spec", "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
 
 
 def _size(value: Any) -> int:

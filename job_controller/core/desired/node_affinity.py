@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from daemonset_job.api.job import NodeSelection
+from daemonset_job.api.job_spec import NodeSelection
+from job_controller.core.desired.manifest import child, children
 
 
 def node_terms(nodes: NodeSelection) -> list[dict[str, Any]]:
@@ -63,10 +64,10 @@ def intersect_terms(
 
 
 def _expressions(selector: Mapping[str, Any]) -> list[Any]:
-    labels = selector.get("matchLabels") or {}
+    labels = child(selector, "matchLabels")
     return [
         *({"key": key, "operator": "In", "values": [labels[key]]} for key in sorted(labels)),
-        *(selector.get("matchExpressions") or ()),
+        *children(selector, "matchExpressions"),
     ]
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 from daemonset_job.api import names
-from daemonset_job.api.job import Condition, Job
+from daemonset_job.api.job import Job
+from daemonset_job.api.job_status import Condition, JobStatus
+from daemonset_job.api.node_totals import NodeTotals
 from daemonset_job.api.reasons import (
     AlteredReason,
     FailedReason,
@@ -15,7 +17,7 @@ from daemonset_job.api.reasons import (
     SuspendedReason,
 )
 from daemonset_job.api.states import ConditionType, NodeState, Phase
-from daemonset_job.api.times import format_time
+from daemonset_job.api.times import whole_seconds
 from job_controller.core.render.messages import progress_message
 from job_controller.core.state.blockers import Blocker
 from job_controller.core.state.node_counts import NodeCounts
@@ -28,7 +30,7 @@ _SUSPENDED_WORDS = "spec.suspend is true: no further node starts; running tasks 
 _RESUMED = Condition(ConditionType.SUSPENDED, False, SuspendedReason.RESUMED, "run resumed")
 
 
-def first_status(job: Job, now: datetime, token: str = "") -> dict[str, Any]:
+def first_status(job: Job, now: datetime, token: str = "") -> JobStatus:
     """Return the status of a Job that starts: from now on what it runs cannot change.
 
     `token` is the default completion token. It is recorded for a Job without a token of its own.
@@ -40,17 +42,17 @@ def first_status(job: Job, now: datetime, token: str = "") -> dict[str, Any]:
     ]
     if job.condition(ConditionType.SUSPENDED) is not None:
         changes.append(_RESUMED)
-    return {
-        "phase": Phase.PENDING,
-        "observedGeneration": job.generation,
-        "startTime": format_time(now),
-        "report": names.report_name(job.name, job.uid),
-        **({"completionToken": token} if token and not job.spec.completion.token else {}),
-        "conditions": set_conditions(job, changes, now),
-    }
+    return JobStatus(
+        phase=Phase.PENDING,
+        observed_generation=job.generation,
+        start_time=whole_seconds(now),
+        report=names.report_name(job.name, job.uid),
+        completion_token="" if job.spec.completion.token else token,
+        conditions=set_conditions(job, changes, now),
+    )
 
 
-def unstarted_status(job: Job, start_blocker: Blocker | None, now: datetime) -> dict[str, Any]:
+def unstarted_status(job: Job, start_blocker: Blocker | None, now: datetime) -> JobStatus:
     """Return the status of a Job that has not started: suspended, or with a blocker."""
     is_suspended = job.spec.suspend
     changes = []
@@ -68,72 +70,83 @@ def unstarted_status(job: Job, start_blocker: Blocker | None, now: datetime) -> 
         changes.append(suspended)
     elif job.condition(ConditionType.SUSPENDED) is not None:
         changes.append(_RESUMED)
-    return {
-        **job.status,
-        "phase": Phase.PAUSED if is_suspended else Phase.PENDING,
-        "observedGeneration": job.generation,
-        "conditions": set_conditions(job, changes, now),
-    }
+    return replace(
+        job.status,
+        phase=Phase.PAUSED if is_suspended else Phase.PENDING,
+        observed_generation=job.generation,
+        conditions=set_conditions(job, changes, now),
+    )
 
 
-def unreadable_status(job: Job, error: str, now: datetime) -> dict[str, Any]:
+def unreadable_status(job: Job, error: str, now: datetime) -> JobStatus:
     """Return the status of a Job that cannot be read, of which `job` holds the known parts.
 
     Its other conditions stay. It is written once for each generation: each write makes another
     version that cannot be read, and the error may be worded differently each time.
     """
     found = job.condition(ConditionType.PROGRESSING)
-    is_told = found is not None and found.reason == ProgressingReason.UNREADABLE
-    if is_told and job.status.get("observedGeneration") == job.generation:
-        return dict(job.status)
+    is_reported = found is not None and found.reason == ProgressingReason.UNREADABLE
+    if is_reported and job.status.observed_generation == job.generation:
+        return job.status
     words = (
         f"the controller cannot read this Job and ignores it: {single_line(error)}; "
         "shorten what is nested too deep or too large in it, or delete it and create it again"
     )
     unread = Condition(ConditionType.PROGRESSING, False, ProgressingReason.UNREADABLE, words)
-    return {
-        "phase": Phase.PENDING,
-        **job.status,
-        "observedGeneration": job.generation,
-        "conditions": set_conditions(job, (unread,), now),
-    }
+    return replace(
+        job.status,
+        phase=job.status.phase or Phase.PENDING,
+        observed_generation=job.generation,
+        conditions=set_conditions(job, (unread,), now),
+    )
 
 
-def next_status(  # noqa: PLR0913 - one argument for each thing that it tells
-    job: Job,
-    counts: NodeCounts,
-    run: RunState,
-    blocker: Blocker | None,
-    now: datetime,
-    *,
-    ended_at: str = "",
-    alteration: str = "",
-) -> dict[str, Any]:
-    """Return the status that follows; equal to the old one when nothing changed.
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a reconcile found out about a run that has started.
 
-    `ended_at` is the end of the run in its report, "" without one. `alteration` is what other
+    `ended_at` is the end of the run in its report, None without one. `alteration` is what other
     clients changed in the DaemonSet, "" for nothing.
     """
-    status: dict[str, Any] = {
-        **job.status,
-        "phase": _phase(job, counts, run),
-        "observedGeneration": job.generation,
-        "report": names.report_name(job.name, job.uid),
-        "nodes": _reported_nodes(job, counts),
-        "conditions": set_conditions(
-            job, [*_conditions(job, counts, run, blocker), *_altered_conditions(alteration)], now
-        ),
-    }
-    if job.retry_request:
-        status["observedRetry"] = job.retry_request
-    if not run.has_ended:
-        # A failed run that is tried again has not ended.
-        status.pop("completionTime", None)
-    elif "completionTime" not in status or _has_ended_again(job, run):
-        # By the controller's clock: the nodes' clocks may be wrong, and the TTL counts from here.
-        # The report has it first, so that all reconciles agree, before and after a crash.
-        status["completionTime"] = ended_at or format_time(now)
-    return status
+
+    counts: NodeCounts
+    run: RunState
+    blocker: Blocker | None = None
+    ended_at: datetime | None = None
+    alteration: str = ""
+
+
+def next_status(job: Job, found: Findings, now: datetime) -> JobStatus:
+    """Return the status that follows; equal to the old one when nothing changed."""
+    counts, run = found.counts, found.run
+    changes = [
+        *_conditions(job, counts, run, found.blocker),
+        *_altered_conditions(found.alteration),
+    ]
+    return replace(
+        job.status,
+        phase=_phase(job, counts, run),
+        observed_generation=job.generation,
+        completion_time=_completion_time(job, found, now),
+        report=names.report_name(job.name, job.uid),
+        nodes=_reported_nodes(job, counts),
+        observed_retry=job.retry_request,
+        conditions=set_conditions(job, changes, now),
+    )
+
+
+def _completion_time(job: Job, found: Findings, now: datetime) -> datetime | None:
+    """Return the end of the run, None while it has not ended, or is tried again after a failure.
+
+    It is by the controller's clock: the nodes' clocks may be wrong, and the TTL counts from here.
+    The report has it first, so that all reconciles agree, before and after a crash.
+    """
+    if not found.run.has_ended:
+        return None
+    recorded = job.status.completion_time
+    if recorded is not None and not _has_ended_again(job, found.run):
+        return recorded
+    return found.ended_at or whole_seconds(now)
 
 
 def _has_ended_again(job: Job, run: RunState) -> bool:
@@ -144,10 +157,7 @@ def _has_ended_again(job: Job, run: RunState) -> bool:
     """
     if not job.is_true(ConditionType.FAILED):
         return False
-    return (
-        run.state == RunOutcome.SUCCEEDED
-        or job.status.get("observedRetry", "") != job.retry_request
-    )
+    return run.state == RunOutcome.SUCCEEDED or job.status.observed_retry != job.retry_request
 
 
 def _altered_conditions(alteration: str) -> list[Condition]:
@@ -205,61 +215,47 @@ def _progressing(job: Job, counts: NodeCounts, run: RunState, blocker: Blocker |
     return Condition(type_, True, ProgressingReason.NODES_ACTIVE, progress_message(counts))
 
 
-def _reported_nodes(job: Job, counts: NodeCounts) -> Mapping[str, Any]:
-    """Return the counts; the previous ones while a deleted DaemonSet is created again."""
-    before: Mapping[str, Any] = job.status.get("nodes") or {}
-    return before if before and not counts.desired_is_known else nodes_field(counts)
+def _reported_nodes(job: Job, counts: NodeCounts) -> NodeTotals:
+    """Return the totals; the previous ones while a deleted DaemonSet is created again."""
+    before = job.status.nodes
+    return before if before is not None and not counts.desired_is_known else node_totals(counts)
 
 
-def nodes_field(counts: NodeCounts) -> dict[str, Any]:
+def node_totals(counts: NodeCounts) -> NodeTotals:
     """Return `status.nodes`. Nodes whose pod does not exist yet count as waiting."""
-    found = {
-        state: counts.names(state)
-        for state in (NodeState.COMPLETED, NodeState.FAILED, NodeState.UNREACHABLE)
-    }
-    fields: dict[str, Any] = {
-        "desired": counts.desired,
-        "waiting": len(counts.names(NodeState.WAITING)) + counts.missing,
-        "active": len(counts.names(NodeState.ACTIVE)),
-        "completed": len(found[NodeState.COMPLETED]),
-        "failed": len(found[NodeState.FAILED]),
-        "unreachable": len(found[NodeState.UNREACHABLE]),
-    }
-    for state, key in (
-        (NodeState.COMPLETED, "completedNames"),
-        (NodeState.FAILED, "failedNames"),
-        (NodeState.UNREACHABLE, "unreachableNames"),
-    ):
-        if found[state]:
-            fields[key] = fold(found[state])
-    return fields
+    completed = counts.names(NodeState.COMPLETED)
+    failed = counts.names(NodeState.FAILED)
+    unreachable = counts.names(NodeState.UNREACHABLE)
+    return NodeTotals(
+        desired=counts.desired,
+        waiting=len(counts.names(NodeState.WAITING)) + counts.missing,
+        active=len(counts.names(NodeState.ACTIVE)),
+        completed=len(completed),
+        failed=len(failed),
+        unreachable=len(unreachable),
+        completed_names=fold(completed),
+        failed_names=fold(failed),
+        unreachable_names=fold(unreachable),
+    )
 
 
-def set_conditions(
-    job: Job, changes: Sequence[Condition], now: datetime
-) -> list[Mapping[str, Any]]:
+def set_conditions(job: Job, changes: Sequence[Condition], now: datetime) -> tuple[Condition, ...]:
     """Return the Job's conditions with `changes` laid over them, in their old order.
 
     `lastTransitionTime` moves only when the status flips (Kubernetes API conventions).
     """
-    merged: dict[str, Mapping[str, Any]] = {
-        str(raw.get("type")): raw for raw in job.status.get("conditions") or ()
-    }
+    merged = {condition.type: condition for condition in job.status.conditions}
     for change in changes:
         old = merged.get(change.type)
-        status = "True" if change.status else "False"
-        flipped = old is None or old.get("status") != status
-        merged[change.type] = {
-            "type": change.type,
-            "status": status,
-            "reason": change.reason,
-            "message": change.message,
-            "observedGeneration": job.generation,
-            "lastTransitionTime": (
-                format_time(now) if flipped or old is None else old.get("lastTransitionTime")
+        is_flipped = old is None or old.status != change.status
+        merged[change.type] = replace(
+            change,
+            observed_generation=job.generation,
+            last_transition_time=(
+                whole_seconds(now) if is_flipped or old is None else old.last_transition_time
             ),
-        }
-    return list(merged.values())
+        )
+    return tuple(merged.values())
 
 
 def _is_paused(job: Job, counts: NodeCounts, run: RunState) -> bool:
@@ -273,7 +269,7 @@ def _is_paused(job: Job, counts: NodeCounts, run: RunState) -> bool:
     return counts.new_pods_are_gated or job.is_true(ConditionType.SUSPENDED)
 
 
-def _phase(job: Job, counts: NodeCounts, run: RunState) -> str:
+def _phase(job: Job, counts: NodeCounts, run: RunState) -> Phase:
     if run.state == RunOutcome.SUCCEEDED:
         return Phase.SUCCEEDED
     if run.state == RunOutcome.FAILED:

@@ -41,13 +41,14 @@ def failure_message(counts: NodeCounts, allowed: int) -> str:
     failed, unreachable = counts.names(NodeState.FAILED), counts.names(NodeState.UNREACHABLE)
     parts = []
     if failed:
-        told = "; ".join(f"{name} {counts.record(name).message}" for name in failed[:_LISTED_NODES])
+        listed = failed[:_LISTED_NODES]
+        problems = "; ".join(f"{name} {counts.record(name).message}" for name in listed)
         more = (
             f"; and {fold(failed[_LISTED_NODES:], limit=200)}"
             if len(failed) > _LISTED_NODES
             else ""
         )
-        parts.append(f"{len(failed)} of {counts.desired} nodes failed: {told}{more}")
+        parts.append(f"{len(failed)} of {counts.desired} nodes failed: {problems}{more}")
     if unreachable:
         parts.append(f"{len(unreachable)} unreachable ({fold(unreachable, limit=200)})")
     limit = f" (maxFailedNodes allows {allowed})" if allowed else ""

@@ -8,11 +8,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from daemonset_job.api.job import Job
+from daemonset_job.api.job_status import JobStatus
+from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.reasons import NodeReason
-from daemonset_job.api.report import NODES_PER_SHARD, JobReport, NodeRecord, new_report
+from daemonset_job.api.report import NODES_PER_SHARD, JobReport, new_report
+from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.report_summary import FINAL_REPORT_PHASES
 from daemonset_job.api.states import FINAL_PHASES, ConditionType, NodeState, Phase
-from daemonset_job.api.times import parse_time
+from job_controller.core.desired.strategic_merge import diff_merge_patch
 from job_controller.core.render.timeline import build_timeline, drop_current_lines
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
@@ -54,24 +57,24 @@ def missing_shards(snapshot: Snapshot, counts: NodeCounts) -> list[int]:
 
 
 def next_report_statuses(
-    snapshot: Snapshot, counts: NodeCounts, job_status: Mapping[str, Any]
-) -> list[tuple[JobReport, dict[str, Any]]]:
+    snapshot: Snapshot, counts: NodeCounts, job_status: JobStatus
+) -> list[tuple[JobReport, ReportStatus]]:
     """Return each shard with the status it should have, in the order in which to write them.
 
     The first shard has the summary and comes last, when all other shards are up to date.
     """
     reports = sorted(snapshot.reports, key=lambda report: report.shard)
     records = _next_records(snapshot, counts)
-    if job_status.get("phase") not in FINAL_PHASES:
+    if job_status.phase not in FINAL_PHASES:
         records = {name: record for name, record in records.items() if _is_informative(record)}
     shares = _assign_to_shards(reports, records)
+    summary = _summary(job_status, records)
     return [
         (
             report,
-            {
-                **(_summary(job_status, records) if report.shard == 0 else {}),
-                **({"nodeStates": _to_raw(shares[report.shard])} if shares[report.shard] else {}),
-            },
+            replace(
+                summary if report.shard == 0 else ReportStatus(), node_states=shares[report.shard]
+            ),
         )
         for report in (*reports[1:], *reports[:1])
     ]
@@ -88,13 +91,9 @@ def _is_informative(record: NodeRecord) -> bool:
     )
 
 
-def _to_raw(records: Mapping[str, NodeRecord]) -> dict[str, Any]:
-    return {name: records[name].to_raw() for name in sorted(records)}
-
-
 def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecord]:
     """Return every node's record, also those of nodes that are no longer desired."""
-    records = merge_records(snapshot)
+    records, retry = merge_records(snapshot), snapshot.job.retry_request
     for name, record in list(records.items()):
         if name in counts.nodes or name in counts.absent or not counts.is_exact:
             continue
@@ -103,14 +102,18 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
         ):
             # It has begun, which still counts when it comes back.
             words = "the node left before its task had finished"
-            records[name] = replace(
-                record, state=NodeState.REMOVED, reason=NodeReason.NODE_REMOVED, message=words
-            )
+            records[name] = _removed(record, words)
+        elif record.state == NodeState.FAILED and not record.has_failed(retry):
+            records[name] = _removed(record, "the node left before its task was retried")
         elif record.state not in {NodeState.COMPLETED, NodeState.FAILED, NodeState.REMOVED}:
             del records[name]
     records.update(counts.absent)
     records.update({name: node.record for name, node in counts.nodes.items()})
     return records
+
+
+def _removed(record: NodeRecord, message: str) -> NodeRecord:
+    return replace(record, state=NodeState.REMOVED, reason=NodeReason.NODE_REMOVED, message=message)
 
 
 def _assign_to_shards(
@@ -146,39 +149,61 @@ def _assign_to_shards(
     return shares
 
 
-def _summary(job_status: Mapping[str, Any], records: Mapping[str, NodeRecord]) -> dict[str, Any]:
-    taken = ("phase", "observedGeneration", "startTime", "completionTime", "nodes")
-    summary = {key: job_status[key] for key in taken if key in job_status}
-    began = parse_time(job_status.get("startTime"))
-    ended = parse_time(job_status.get("completionTime"))
-    if began is not None and ended is not None:
-        summary["durationSeconds"] = max(int((ended - began).total_seconds()), 0)
-    if message := _message(job_status):
-        summary["message"] = message
-    if timeline := build_timeline(summary, records, job_status.get("conditions") or ()):
-        summary["timeline"] = timeline
-    return summary
+def _summary(job_status: JobStatus, records: Mapping[str, NodeRecord]) -> ReportStatus:
+    """Return the status of the first shard without its nodes."""
+    summary = ReportStatus(
+        phase=job_status.phase,
+        observed_generation=job_status.observed_generation,
+        start_time=job_status.start_time,
+        completion_time=job_status.completion_time,
+        nodes=job_status.nodes,
+        message=_message(job_status),
+    )
+    timeline = build_timeline(summary, records, job_status.conditions)
+    return replace(summary, timeline=tuple(timeline))
 
 
-def _message(job_status: Mapping[str, Any]) -> str:
-    by_type = {raw["type"]: raw for raw in job_status.get("conditions") or ()}
+def _message(status: JobStatus) -> str:
+    """Return the message of the newest state: the end of the run, else its progress."""
     for type_ in (ConditionType.FAILED, ConditionType.COMPLETE):
-        if by_type.get(type_, {}).get("status") == "True":
-            return str(by_type[type_].get("message") or "")
-    return str(by_type.get(ConditionType.PROGRESSING, {}).get("message") or "")
+        found = status.condition(type_)
+        if found is not None and found.status:
+            return found.message
+    progressing = status.condition(ConditionType.PROGRESSING)
+    return progressing.message if progressing is not None else ""
 
 
-def closed_status(report: JobReport) -> dict[str, Any] | None:
+def build_status_patch(old: ReportStatus, new: ReportStatus) -> dict[str, Any]:
+    """Return the merge patch that turns one status into another; empty when they are equal.
+
+    Only the nodes that differ become JSON: of a thousand, mostly few have changed.
+    """
+    patch = diff_merge_patch(
+        replace(old, node_states={}).to_raw(), replace(new, node_states={}).to_raw()
+    )
+    nodes: dict[str, Any] = {name: None for name in old.node_states if name not in new.node_states}
+    for name, record in sorted(new.node_states.items()):
+        before = old.node_states.get(name)
+        if before is None:
+            nodes[name] = record.to_raw()
+        elif before != record:
+            nodes[name] = diff_merge_patch(before.to_raw(), record.to_raw())
+    if nodes:
+        patch["nodeStates"] = nodes if new.node_states else None
+    return patch
+
+
+def closed_status(report: JobReport) -> ReportStatus | None:
     """Return the last status of a report whose Job is deleted, None when it is closed already."""
-    if report.shard or report.status.get("phase") in FINAL_REPORT_PHASES:
+    if report.shard or report.status.phase in FINAL_REPORT_PHASES:
         return None
     message = "the Job was deleted before the run had ended"
-    return {
-        **report.status,
-        "phase": Phase.CANCELLED,
-        "message": message,
-        "timeline": [*drop_current_lines(report.status.get("timeline") or ()), message],
-    }
+    return replace(
+        report.status,
+        phase=Phase.CANCELLED,
+        message=message,
+        timeline=(*drop_current_lines(report.status.timeline), message),
+    )
 
 
 def expired_reports(
@@ -229,7 +254,7 @@ def excess_reports(reports: Iterable[JobReport], count: int) -> list[JobReport]:
 
 def _ended(run: list[JobReport]) -> datetime:
     """Return when a run ended, or when it was created if its report has no end."""
-    ends = [end for report in run if (end := parse_time(report.status.get("completionTime")))]
+    ends = [end for report in run if (end := report.status.completion_time)]
     return max(ends, default=_created(run))
 
 

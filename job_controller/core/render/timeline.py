@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from daemonset_job.api.report import NodeRecord
+from daemonset_job.api.job_status import Condition
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import ConditionType, NodeState, Phase
-from daemonset_job.api.times import format_time, parse_time
+from daemonset_job.api.times import format_time
 from job_controller.core.text.fold_names import fold
 from job_controller.core.text.sanitize import single_line
 
@@ -33,9 +34,9 @@ class _Line:
 
 
 def build_timeline(
-    summary: Mapping[str, Any],
+    summary: ReportStatus,
     records: Mapping[str, NodeRecord],
-    conditions: Iterable[Mapping[str, Any]] = (),
+    conditions: Iterable[Condition] = (),
 ) -> list[str]:
     """Return the timeline of a run, a sentence each: "+8s node-7 failed: exit 2 after 4 attempts".
 
@@ -44,10 +45,9 @@ def build_timeline(
     controller differ, so a time before the start is shown as the start. There are about twenty
     sentences at most, each of bounded length.
     """
-    began = parse_time(summary.get("startTime"))
+    began, ended = summary.start_time, summary.completion_time
     if began is None:
         return []
-    ended = parse_time(summary.get("completionTime"))
     # A line about the present of a finished run gets the time of its end.
     lines = [
         _Line(max(line.moment, began), line.text) if line.moment else _Line(ended, line.text)
@@ -55,11 +55,11 @@ def build_timeline(
             *_progress_lines(records),
             *_problem_lines(records),
             *_alteration_lines(conditions),
-            *_end_lines(summary, ended),
+            *_end_lines(summary),
         )
     ]
     lines.sort(key=lambda line: (line.moment is None, line.moment or began))
-    desired = (summary.get("nodes") or {}).get("desired", 0)
+    desired = summary.nodes.desired if summary.nodes is not None else 0
     where = f" on {_nodes(desired)}" if desired else ""
     first = f"{format_time(began)} started{where}"
     return [first, *(single_line(_with_time(line, began), _LINE_LIMIT) for line in lines)]
@@ -86,7 +86,7 @@ def _progress_lines(records: Mapping[str, NodeRecord]) -> list[_Line]:
         return []
     (first_at, first), (last_at, last) = done[0], done[-1]
     if len(done) == 1:
-        return [_Line(parse_time(first_at), f"{first} completed")]
+        return [_Line(first_at, f"{first} completed")]
     words = f"{last} completed, the last of {len(done)}"
     slowest = max(
         (r.duration_seconds, n) for n, r in records.items() if r.state == NodeState.COMPLETED
@@ -94,8 +94,8 @@ def _progress_lines(records: Mapping[str, NodeRecord]) -> list[_Line]:
     if slowest[0]:
         words += f"; the slowest was {slowest[1]}, {_duration(slowest[0])}"
     return [
-        _Line(parse_time(first_at), f"{first} completed, the first"),
-        _Line(parse_time(last_at), words),
+        _Line(first_at, f"{first} completed, the first"),
+        _Line(last_at, words),
     ]
 
 
@@ -107,9 +107,9 @@ def _problem_lines(records: Mapping[str, NodeRecord]) -> list[_Line]:
             groups.setdefault(outcome, []).append(name)
     lines = []
     for (words, message), found in groups.items():
-        finished = [records[name].finished_at for name in found if records[name].finished_at]
+        finished = [at for name in found if (at := records[name].finished_at) is not None]
         has_time = records[found[0]].state in {NodeState.COMPLETED, NodeState.FAILED}
-        moment = parse_time(min(finished, default="")) if has_time else None
+        moment = min(finished, default=None) if has_time else None
         detail = f": {message}" if message else ""
         lines.append(_Line(moment, f"{fold(found, limit=_NAMES_LIMIT)} {words}{detail}"))
     lines.sort(key=lambda line: (line.moment is None, str(line.moment), line.text))
@@ -121,12 +121,12 @@ def _problem_lines(records: Mapping[str, NodeRecord]) -> list[_Line]:
     return lines
 
 
-def _alteration_lines(conditions: Iterable[Mapping[str, Any]]) -> list[_Line]:
+def _alteration_lines(conditions: Iterable[Condition]) -> list[_Line]:
     """Return that another client changed the DaemonSet; the time is that of the first change."""
     return [
-        _Line(parse_time(raw.get("lastTransitionTime")), str(raw.get("message") or ""))
-        for raw in conditions
-        if raw.get("type") == ConditionType.ALTERED
+        _Line(condition.last_transition_time, condition.message)
+        for condition in conditions
+        if condition.type == ConditionType.ALTERED
     ]
 
 
@@ -146,8 +146,8 @@ def _outcome(record: NodeRecord) -> tuple[str, str] | None:
     return None
 
 
-def _end_lines(summary: Mapping[str, Any], ended: datetime | None) -> list[_Line]:
-    phase, message = summary.get("phase") or "", summary.get("message") or ""
+def _end_lines(summary: ReportStatus) -> list[_Line]:
+    phase, message, ended = summary.phase or "", summary.message, summary.completion_time
     if ended is None:
         return [_Line(None, f"{phase}: {message}")] if message else []
     words = _END_WORDS.get(phase, phase)

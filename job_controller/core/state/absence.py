@@ -16,8 +16,10 @@ from typing import Final
 
 from daemonset_job.api import report
 from daemonset_job.api.affinity import NodeAffinity
-from daemonset_job.api.objects import Node, Pod
-from daemonset_job.api.report import Evidence, NodeRecord
+from daemonset_job.api.evidence import Evidence
+from daemonset_job.api.node import Node
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.pod import Pod
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.taints import Taint, untolerated
 from job_controller.core.state.first_seen import node_not_ready
@@ -169,7 +171,7 @@ def _completed(record: NodeRecord, evidence: Evidence) -> NodeRecord:
         state=NodeState.COMPLETED,
         attempts=max(record.attempts, 1),
         started_at=record.started_at,
-        finished_at=f"{evidence.completed_at[:19]}Z",
+        finished_at=evidence.completion_time,
         pod_uid=evidence.pod_uid or record.pod_uid,
         retry=record.retry,
     )

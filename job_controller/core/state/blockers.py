@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
+from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job import Job
-from daemonset_job.api.objects import DaemonSet
 from daemonset_job.api.reasons import NodeReason, ProgressingReason
 from daemonset_job.api.states import ConditionType, NodeState
 from job_controller.core.desired.limits import (
@@ -152,10 +152,10 @@ def _refused_pod_changes(snapshot: Snapshot) -> str:
         "the removal of scheduling gates": snapshot.gate_refusal,
         "the deletion of pods of failed nodes": snapshot.deletion_refusal,
     }
-    told = {change: refusal for change, refusal in refusals.items() if refusal}
+    refused = {change: refusal for change, refusal in refusals.items() if refusal}
     return "; ".join(
-        f"the API server refuses {change}: {single_line(refusal, REFUSAL_LIMIT // len(told))}"
-        for change, refusal in told.items()
+        f"the API server refuses {change}: {single_line(refusal, REFUSAL_LIMIT // len(refused))}"
+        for change, refusal in refused.items()
     )
 
 
@@ -241,13 +241,13 @@ def _refused_pods_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | N
             ProgressingReason.FAILED_CREATE,
             f"{count} of {counts.desired} pods cannot be created: {words}",
         )
-    told = snapshot.job.condition(ConditionType.PROGRESSING)
+    recorded = snapshot.job.condition(ConditionType.PROGRESSING)
     if (
         snapshot.failed_create_message is None
-        and told is not None
-        and told.reason == ProgressingReason.FAILED_CREATE
+        and recorded is not None
+        and recorded.reason == ProgressingReason.FAILED_CREATE
     ):
-        return Blocker(ProgressingReason.FAILED_CREATE, told.message)
+        return Blocker(ProgressingReason.FAILED_CREATE, recorded.message)
     return None
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from daemonset_job.api.objects import Container, Pod
+from daemonset_job.api.container import Container
+from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import NodeReason
 from job_controller.core.text.sanitize import single_line
 

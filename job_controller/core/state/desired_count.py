@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
 from daemonset_job.api.affinity import NodeAffinity
+from daemonset_job.api.daemon_set import DaemonSet
+from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
-from daemonset_job.api.objects import DaemonSet, Pod
-from daemonset_job.api.report import Evidence
+from daemonset_job.api.pod import Pod
 from job_controller.core.desired.daemon_set import build_pod_template, has_same_placement
 from job_controller.core.desired.limits import has_too_many_terms
 from job_controller.core.state.absence import Absence
@@ -36,9 +37,9 @@ def agrees_with_daemon_set(
     """Return whether the cached pods are those that the DaemonSet controller counted last.
 
     It counts nodes that should run a pod (desired), those of them with one (scheduled), and nodes
-    with a pod that they should not have (misscheduled); see `api.objects.DaemonSet`. Equal
-    numbers alone prove nothing: a desired node without a pod and another node with a pod that it
-    should not have add up to the same number.
+    with a pod that they should not have (misscheduled); see `DaemonSet`. Equal numbers alone prove
+    nothing: a desired node without a pod and another node with a pod that it should not have add up
+    to the same number.
     """
     return (
         daemon_set.scheduled == daemon_set.desired

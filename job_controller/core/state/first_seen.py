@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from daemonset_job.api.objects import Node, Pod
+from daemonset_job.api.node import Node
+from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import NodeReason
 from job_controller.core.state.causes import (
     ended_count,

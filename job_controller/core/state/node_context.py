@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from daemonset_job.api.choices import CompletionMode, RuleAction
-from daemonset_job.api.job import JobSpec
-from daemonset_job.api.objects import Node, Pod
-from daemonset_job.api.report import Evidence, NodeRecord
+from daemonset_job.api.evidence import Evidence
+from daemonset_job.api.job_spec import JobSpec
+from daemonset_job.api.node import Node
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.pod import Pod
 from daemonset_job.api.taints import Taint
 from job_controller.core.settings import Timeouts
 from job_controller.core.state.first_seen import Fact, Sightings

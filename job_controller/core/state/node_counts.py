@@ -10,35 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from daemonset_job.api.objects import Pod
-from daemonset_job.api.report import NodeRecord
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.pod import Pod
 from daemonset_job.api.states import NodeState
-from daemonset_job.api.times import parse_time
-from job_controller.core.state.absence import (
-    assess_absent,
-    find_absence,
-    has_begun,
-    tainted_with_pod,
-)
-from job_controller.core.state.desired_count import (
-    add_absent,
-    agrees_with_daemon_set,
-    count_desired,
-    find_completed_without_pod,
-    has_desired_placement,
-    matching_nodes,
-    observed_daemon_set,
-)
-from job_controller.core.state.node_context import NodeInputs, RunContext
-from job_controller.core.state.node_pods import (
-    current_pods,
-    find_orphans,
-    is_kept_off_by_taint,
-    is_older_than_node,
-    terminating_nodes,
-)
-from job_controller.core.state.node_state import assess_node
-from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,96 +117,3 @@ class NodeCounts:
             and all(node.state in states for node in self.nodes.values())
             and all(record.state in states for record in self.absent.values())
         )
-
-
-def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
-    """Return the state of every desired node.
-
-    A node is desired while it has a pod of the DaemonSet that is not being deleted. A node that has
-    begun is desired also without a pod, while only its own condition keeps pods off (see
-    `absence`). Ledger and records count only for the same node UID: a node that is created again
-    under its old name starts again.
-    """
-    daemon_set = snapshot.owned_daemon_set
-    job = snapshot.job
-    context = RunContext(
-        job.spec,
-        job.retry_request,
-        snapshot.settings.timeouts,
-        now,
-        snapshot.seen,
-        parse_time(job.status.get("completionTime")),
-    )
-    ledger, records = merge_evidence(snapshot), merge_records(snapshot)
-    nodes: dict[str, DesiredNode] = {}
-    surplus_pods: list[Pod] = []
-    wakes: list[datetime] = []
-    pods_by_node = current_pods(snapshot)
-    tainted = tainted_with_pod(snapshot, pods_by_node)
-    has_unrecorded_start = False
-    for name, pod in pods_by_node.items():
-        node = snapshot.nodes[name]
-        if is_older_than_node(pod, node) or is_kept_off_by_taint(snapshot, pod, node):
-            surplus_pods.append(pod)
-            continue
-        evidence = ledger.get(name)
-        if evidence is not None and evidence.node_uid != node.uid:
-            evidence = None
-        record = records.get(name)
-        assessment = assess_node(
-            context, NodeInputs(node, pod, evidence, record, tainted.get(name))
-        )
-        nodes[name] = DesiredNode(
-            name, assessment.record, pod, assessment.replace_pod, assessment.delete_pod
-        )
-        if assessment.wake_at is not None:
-            wakes.append(assessment.wake_at)
-        if not node.ready or pod.is_disrupted or pod.is_terminal:
-            is_recorded = has_begun(record if record and record.uid == node.uid else None)
-            has_unrecorded_start |= has_begun(assessment.record) and not is_recorded
-    orphans, stray_at = find_orphans(snapshot, ledger.keys() | records.keys(), now)
-    surplus_pods += orphans
-    if stray_at is not None:
-        wakes.append(stray_at)
-    absence = find_absence(snapshot, pods_by_node, ledger, records)
-    absent: dict[str, NodeRecord] = {}
-    for name, taint in absence.tainted.items():
-        absent[name], wake_at = assess_absent(
-            context, snapshot.nodes[name], taint, ledger.get(name), records.get(name)
-        )
-        if wake_at is not None:
-            wakes.append(wake_at)
-    terminating = terminating_nodes(snapshot, pods_by_node)
-    matching = matching_nodes(snapshot, (*pods_by_node, *terminating))
-    present = pods_by_node.keys() | (terminating & matching)
-    desired = add_absent(
-        count_desired(daemon_set, terminating - matching), snapshot, absence, present
-    )
-    # `applied` is the DaemonSet if its controller has observed the apply of the Job's `spec.nodes`.
-    # `placed` is the same object if nobody has changed the placement since.
-    applied = observed_daemon_set(job, daemon_set)
-    placed = applied if applied is not None and has_desired_placement(snapshot, applied) else None
-    return NodeCounts(
-        nodes=nodes,
-        desired=desired,
-        is_exact=placed is not None
-        and not surplus_pods
-        # Nothing keeps a pod off them, and the DaemonSet controller has yet to count them.
-        and not absence.uncounted
-        and agrees_with_daemon_set(placed, pods_by_node, terminating)
-        # The DaemonSet controller is about to delete a pod whose node does not match.
-        and matching == pods_by_node.keys(),
-        absent=absent,
-        completed_without_pod=find_completed_without_pod(
-            snapshot, ledger, nodes.keys() | absent.keys(), desired - len(nodes) - len(absent)
-        ),
-        surplus_pods=tuple(surplus_pods),
-        desired_is_known=daemon_set is not None and daemon_set.observed_generation > 0,
-        nodes_spec_is_applied=daemon_set is None
-        or daemon_set.nodes_hash == job.nodes_hash
-        or bool(snapshot.daemon_set_refusal),
-        new_pods_are_gated=daemon_set is None or (daemon_set.is_gated and daemon_set.is_observed),
-        is_altered=applied is not None and placed is None,
-        has_unrecorded_start=has_unrecorded_start,
-        wake_at=min(wakes, default=None),
-    )

@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from daemonset_job.api.choices import CompletionMode, RuleAction
-from daemonset_job.api.objects import Container
+from daemonset_job.api.container import Container
+from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.reasons import NodeReason
-from daemonset_job.api.report import NodeRecord
 from daemonset_job.api.states import NodeState
-from daemonset_job.api.times import format_time
+from daemonset_job.api.times import whole_seconds
 from job_controller.core.state.causes import ended_count
 from job_controller.core.state.first_seen import task_ended
 from job_controller.core.state.node_context import NodeInputs, RunContext
@@ -34,7 +34,7 @@ def task_failure(
     pod, evidence = inputs.pod, inputs.evidence
     if evidence is not None and evidence.failed_at and evidence.pod_uid == pod.uid:
         failed = failed_record(record, NodeReason.FAILURE_TOKEN, "printed the failure token")
-        return replace(failed, finished_at=f"{evidence.failed_at[:19]}Z"), None
+        return replace(failed, finished_at=evidence.failure_time), None
     container = pod.container
     code = record.exit_code
     if container is None or code is None or record.state != NodeState.ACTIVE:
@@ -82,7 +82,7 @@ def failed_record(
         state=NodeState.FAILED,
         reason=reason,
         message=single_line(message),
-        finished_at=format_time(at) if at is not None else record.finished_at,
+        finished_at=whole_seconds(at) if at is not None else record.finished_at,
     )
 
 

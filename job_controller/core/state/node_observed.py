@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from typing import Final
 
 from daemonset_job.api.choices import RuleAction
-from daemonset_job.api.objects import Pod
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import NodeReason
-from daemonset_job.api.report import NodeRecord
 from daemonset_job.api.states import NodeState
-from daemonset_job.api.times import format_time
+from daemonset_job.api.times import whole_seconds
 from job_controller.core.state.causes import (
     ended_count,
     find_cause,
@@ -80,7 +81,7 @@ def record_from_pod(context: RunContext, record: NodeRecord, inputs: NodeInputs)
         finished_in_pod=max(count, base.finished_in_pod),
         ignored_failures=base.ignored_failures + ignored,
         exit_code=code,
-        started_at=record.started_at or (format_time(started) if started else ""),
+        started_at=record.started_at or (whole_seconds(started) if started else None),
         reason=reason,
         message=message,
     )
@@ -134,8 +135,8 @@ def _not_restarting_reason(
     return "", ""
 
 
-def _active_since(context: RunContext, record: NodeRecord, pod: Pod) -> str:
-    """Return the start of the node's deadline, by the controller's clock; "" before it.
+def _active_since(context: RunContext, record: NodeRecord, pod: Pod) -> datetime | None:
+    """Return the start of the node's deadline, by the controller's clock; None before it.
 
     It is recorded only for Jobs with such a deadline, so that it survives a restart.
     """
@@ -143,4 +144,4 @@ def _active_since(context: RunContext, record: NodeRecord, pod: Pod) -> str:
         return record.active_since
     # The time of a pod that was deleted before its task started does not count.
     has_begun = record.active_since and (record.attempts > 0 or is_of_pod(record, pod))
-    return record.active_since if has_begun else format_time(context.now)
+    return record.active_since if has_begun else whole_seconds(context.now)

@@ -7,7 +7,8 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 from typing import Final
 
-from daemonset_job.api.objects import Node, Pod
+from daemonset_job.api.node import Node
+from daemonset_job.api.pod import Pod
 from daemonset_job.api.taints import untolerated
 from job_controller.core.state.first_seen import pod_without_node
 from job_controller.core.state.snapshot import Snapshot

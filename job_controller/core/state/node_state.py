@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from daemonset_job.api.choices import PodPolicy
-from daemonset_job.api.report import NodeRecord
+from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.states import NodeState
-from daemonset_job.api.times import format_time, parse_time
+from daemonset_job.api.times import whole_seconds
 from job_controller.core.state.first_seen import node_failed
 from job_controller.core.state.node_context import (
     NodeInputs,
@@ -116,14 +116,14 @@ def _assess_failed(context: RunContext, record: NodeRecord, inputs: NodeInputs) 
     if not unwanted:
         return NodeAssessment(record)
     evidence = inputs.evidence
-    told = evidence is not None and evidence.pod_uid == inputs.pod.uid
+    is_recorded = evidence is not None and evidence.pod_uid == inputs.pod.uid
     decidable_at = context.first_seen(node_failed(inputs.node)) + LAST_LINES_GRACE
     if context.ended_at is not None:
         # On record, so that a restart of the controller does not begin the time again. A node that
         # failed after the end has its own time.
-        failed_at = parse_time(record.finished_at) or context.ended_at
+        failed_at = record.finished_at or context.ended_at
         decidable_at = min(decidable_at, max(context.ended_at, failed_at) + LAST_LINES_GRACE)
-    if told or context.now >= decidable_at:
+    if is_recorded or context.now >= decidable_at:
         return NodeAssessment(record, delete_pod=True)
     return NodeAssessment(record, wake_at=decidable_at)
 
@@ -147,10 +147,10 @@ def _completed(record: NodeRecord, inputs: NodeInputs) -> NodeRecord:
         # The record may be of an earlier pod: this one may have started and completed since.
         attempts = attempts_before(record, inputs.pod) + container.restart_count + 1
     code = container.exit_code if own_pod and container is not None else None
-    finished_at = f"{evidence.completed_at[:19]}Z"
-    started_at = record.started_at or (format_time(started) if started else "")
-    if started_at > finished_at:
-        started_at = ""  # a later start of the container; when the completed one began is unknown
+    finished_at = evidence.completion_time
+    started_at = record.started_at or (whole_seconds(started) if started else None)
+    if started_at is not None and finished_at is not None and started_at > finished_at:
+        started_at = None  # a later start of the container; when the completed one began is unknown
     return NodeRecord(
         uid=record.uid,
         state=NodeState.COMPLETED,

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
+from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.reasons import NodeReason
-from daemonset_job.api.report import NodeRecord
-from daemonset_job.api.times import parse_time
 from job_controller.core.state.causes import PERMANENT_REASONS
 from job_controller.core.state.first_seen import UNEXPLAINED, Fact, not_starting, pods_rejected
 from job_controller.core.state.node_context import NodeInputs, RunContext
@@ -36,7 +35,7 @@ def timeout_failure(
     """Return a failure by time: the node's deadline or a start timeout."""
     limits: list[tuple[datetime, str, str]] = []
     seconds, pod = context.spec.node_deadline_seconds, inputs.pod
-    began = parse_time(record.active_since)
+    began = record.active_since
     if seconds is not None and began is not None and not pod.is_gated:
         limits.append(
             (

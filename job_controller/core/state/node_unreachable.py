@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from daemonset_job.api.objects import Node
+from daemonset_job.api.node import Node
+from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.reasons import NodeReason
-from daemonset_job.api.report import NodeRecord
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.taints import Taint
 from daemonset_job.api.times import format_time

@@ -10,7 +10,6 @@ from daemonset_job.api.choices import FailureAction
 from daemonset_job.api.job import Job
 from daemonset_job.api.reasons import CompleteReason, FailedReason, SuspendedReason
 from daemonset_job.api.states import ConditionType, NodeState, Phase
-from daemonset_job.api.times import parse_time
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot
 
@@ -53,10 +52,7 @@ def evaluate_run(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> RunSt
     job = snapshot.job
     if job.is_true(ConditionType.COMPLETE):
         return _recorded_state(job, ConditionType.COMPLETE, RunOutcome.SUCCEEDED)
-    if (
-        job.is_true(ConditionType.FAILED)
-        and job.status.get("observedRetry", "") == job.retry_request
-    ):
+    if job.is_true(ConditionType.FAILED) and job.status.observed_retry == job.retry_request:
         return _recorded_state(job, ConditionType.FAILED, RunOutcome.FAILED)
     run = _evaluate_unfinished(snapshot, counts, now)
     if run.state == RunOutcome.SUCCEEDED and snapshot.report_refusal:
@@ -92,17 +88,17 @@ def _by_report(snapshot: Snapshot) -> RunState | None:
     count: the Job was changed in between.
     """
     first = snapshot.first_report
-    if first is None or first.status.get("phase") != Phase.SUCCEEDED:
+    if first is None or first.status.phase != Phase.SUCCEEDED:
         return None
-    if first.status.get("observedGeneration", snapshot.job.generation) != snapshot.job.generation:
+    if first.status.observed_generation not in {None, snapshot.job.generation}:
         return None
-    failed = (first.status.get("nodes") or {}).get("failed")
+    has_failures = first.status.nodes is not None and first.status.nodes.failed > 0
     reason = (
         CompleteReason.COMPLETED_WITHIN_FAILURE_LIMIT
-        if failed
+        if has_failures
         else CompleteReason.ALL_NODES_COMPLETED
     )
-    return RunState(RunOutcome.SUCCEEDED, reason, str(first.status.get("message") or ""))
+    return RunState(RunOutcome.SUCCEEDED, reason, first.status.message)
 
 
 def _by_nodes(job: Job, counts: NodeCounts) -> RunState | None:
@@ -148,13 +144,13 @@ def deadline(job: Job, now: datetime) -> datetime | None:
     about to continue, it starts now.
     """
     seconds = job.spec.active_deadline_seconds
-    began = parse_time(job.status.get("startTime"))
+    began = job.status.start_time
     if seconds is None or began is None or job.spec.suspend:
         return None
-    for raw in job.status.get("conditions") or ():
-        if raw.get("type") in {ConditionType.SUSPENDED, ConditionType.FAILED}:
-            moved = parse_time(raw.get("lastTransitionTime"))
-            if raw.get("status") == "True":
+    for condition in job.status.conditions:
+        if condition.type in {ConditionType.SUSPENDED, ConditionType.FAILED}:
+            moved = condition.last_transition_time
+            if condition.status:
                 began = now
             elif moved is not None:
                 began = max(began, moved)

@@ -6,9 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from daemonset_job.api import report
+from daemonset_job.api.daemon_set import DaemonSet
+from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
-from daemonset_job.api.objects import DaemonSet, Node, Pod
-from daemonset_job.api.report import Evidence, JobReport, NodeRecord
+from daemonset_job.api.node import Node
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.pod import Pod
+from daemonset_job.api.report import JobReport
 from job_controller.core.settings import Settings
 from job_controller.core.state.first_seen import Sightings
 
@@ -64,7 +68,7 @@ class Snapshot:
 
     @property
     def owned_daemon_set(self) -> DaemonSet | None:
-        """The Job's own DaemonSet, None if it is missing, terminating or somebody else's."""
+        """The Job's own DaemonSet, None if it is missing, terminating or of another owner."""
         found = self.daemon_set
         if found is None or found.owner_uid != self.job.uid or found.is_terminating:
             return None

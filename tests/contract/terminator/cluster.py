@@ -90,6 +90,11 @@ class FakeRun:
     def log(self, node: str, *, previous: bool = False) -> FakeLog:
         return self.server.log(self.pod(node), self.namespace, previous=previous)
 
+    def print_tokens(self, *nodes: str) -> None:
+        """Have the tasks on these nodes print the token, by default on all nodes."""
+        for node in nodes or self.nodes:
+            self.log(node).write("done")
+
     def set_container(self, node: str, status: Raw, kind: str = "containerStatuses") -> None:
         body = {"status": {kind: [{"name": names.CONTAINER_NAME, **status}]}}
         self.server.patch(PODS, self.pod(node), body, self.namespace)

@@ -5,8 +5,9 @@ import re
 
 import pytest
 
+from daemonset_job.api.container import Container
 from daemonset_job.api.names import CONTAINER_NAME
-from daemonset_job.api.objects import Container, Pod
+from daemonset_job.api.pod import Pod
 from terminator.config import Config
 from terminator.logs.matcher import Matcher
 from terminator.logs.scanner import Limits, Scanner, Target

@@ -4,18 +4,13 @@ import asyncio
 
 import pytest
 
-from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, PODS
+from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS
 from terminator.config import Config
-from tests.contract.terminator.cluster import eventually, running
+from tests.contract.terminator.cluster import eventually
 
 pytestmark = pytest.mark.looptime(end=5000)
 
 REPORTS = "/jobreports/"
-
-
-def print_tokens(run):
-    for node in run.nodes:
-        run.log(node).write("done")
 
 
 @pytest.mark.parametrize("status", [409, 429, 500, 503])
@@ -23,7 +18,7 @@ async def test_a_write_that_fails_is_tried_again(cluster, server, status):
     run = cluster.add_job()
     terminator, _ = cluster.start()
     server.fail_next("PATCH", REPORTS, status, times=3)
-    print_tokens(run)
+    run.print_tokens()
     await eventually(lambda: run.completed() == set(run.nodes))
     assert cluster.sample(terminator, "ledger_pending_nodes") == 0
 
@@ -36,7 +31,7 @@ async def test_a_job_that_cannot_be_read_holds_up_no_other(cluster, server):
     await eventually(lambda: terminator.is_ready)
     run = cluster.add_job()
     server.put(JOBS, {"metadata": meta | {"name": "deep-2"}, "spec": deep})
-    print_tokens(run)
+    run.print_tokens()
     await eventually(lambda: run.completed() == set(run.nodes))
     run.agree()
     await eventually(lambda: not run.exists)
@@ -69,7 +64,7 @@ async def test_namespace_forbidden_from_the_start_affects_no_other(cluster, serv
     other = cluster.add_job("other", namespace="two")
     terminator, _ = cluster.start(Config(namespaces=("default", "two")))
     for each in (run, other):
-        print_tokens(each)
+        each.print_tokens()
     await eventually(lambda: run.completed() == set(run.nodes))
     run.agree()
     await eventually(lambda: not run.exists)
@@ -83,7 +78,7 @@ async def test_a_connection_that_breaks_in_a_write_is_survived(cluster, server):
     run = cluster.add_job()
     cluster.start()
     server.reset_next("PATCH", REPORTS, times=2)
-    print_tokens(run)
+    run.print_tokens()
     await eventually(lambda: run.completed() == set(run.nodes))
 
 
@@ -91,7 +86,7 @@ async def test_a_write_whose_answer_is_lost_is_not_repeated_endlessly(cluster, s
     run = cluster.add_job()
     cluster.start()
     server.lose_answer_next("PATCH", REPORTS)
-    print_tokens(run)
+    run.print_tokens()
     await eventually(lambda: run.completed() == set(run.nodes))
     await asyncio.sleep(60)
     assert server.count("PATCH", REPORTS) <= 2
@@ -101,7 +96,7 @@ async def test_a_write_whose_answer_is_lost_is_not_repeated_endlessly(cluster, s
 async def test_evidence_waits_for_a_report_that_does_not_exist_yet(cluster, server):
     run = cluster.add_job(report=False)
     terminator, _ = cluster.start()
-    print_tokens(run)
+    run.print_tokens()
     await eventually(lambda: cluster.sample(terminator, "ledger_pending_nodes") == 3)
     await asyncio.sleep(30)
     assert server.count("PATCH") == 0
@@ -112,7 +107,7 @@ async def test_evidence_waits_for_a_report_that_does_not_exist_yet(cluster, serv
 async def test_a_report_that_was_deleted_is_filled_again(cluster, server):
     run = cluster.add_job()
     cluster.start(Config(resync_period=10.0))
-    print_tokens(run)
+    run.print_tokens()
     await eventually(lambda: run.completed() == set(run.nodes))
     server.remove(JOB_REPORTS, run.reports()[0]["metadata"]["name"])
     await asyncio.sleep(1)
@@ -128,7 +123,7 @@ async def test_a_report_of_another_uid_is_not_written_by_an_old_cache(cluster, s
     name = run.reports()[0]["metadata"]["name"]
     server.remove(JOB_REPORTS, name)
     run.add_report()
-    print_tokens(run)
+    run.print_tokens()
     await asyncio.sleep(10)
     assert run.evidence() == {}  # Conflict: the UID is a precondition
     await eventually(lambda: run.completed() == set(run.nodes), 300.0)
@@ -139,7 +134,7 @@ async def test_one_entry_that_is_refused_keeps_no_other_out(cluster, server):
     cluster.start()
     # The whole batch, then the half with the culprit, and so on down to it alone.
     server.fail_next("PATCH", REPORTS, 422, times=1)
-    print_tokens(run)
+    run.print_tokens()
     await eventually(lambda: run.completed() == set(run.nodes))
 
 
@@ -147,7 +142,7 @@ async def test_of_a_batch_that_stays_refused_the_good_half_is_kept(cluster, serv
     run = cluster.add_job(nodes=("a", "b"))
     terminator, _ = cluster.start()
     server.fail_next("PATCH", REPORTS, 422, times=2)  # both together, then "a" alone
-    print_tokens(run)
+    run.print_tokens()
     await eventually(lambda: "b" in run.completed())
     # What was refused for what it says is not sent again at once.
     await eventually(lambda: run.completed() == {"a", "b"}, 90.0)
@@ -214,7 +209,7 @@ async def test_killed_while_a_write_is_on_its_way(cluster, server):
     run = cluster.add_job()
     terminator, task = cluster.start()
     server.delay_next("PATCH", REPORTS, 30.0)
-    print_tokens(run)
+    run.print_tokens()
     await eventually(lambda: server.count("PATCH", REPORTS) == 1)
     await cluster.kill(terminator, task)
     cluster.start()
@@ -224,8 +219,7 @@ async def test_killed_while_a_write_is_on_its_way(cluster, server):
 async def test_on_a_signal_it_writes_its_pending_evidence(cluster, server):
     run = cluster.add_job()
     _, task = cluster.start(Config(flush_interval=60.0))
-    for node in run.nodes[:2]:
-        run.log(node).write("done")
+    run.print_tokens(*run.nodes[:2])
     await asyncio.sleep(5)
     assert run.evidence() == {}
     await cluster.stop(task)
@@ -235,8 +229,7 @@ async def test_on_a_signal_it_writes_its_pending_evidence(cluster, server):
 async def test_on_a_signal_it_does_not_wait_for_a_server_that_hangs(cluster, server):
     run = cluster.add_job()
     _, task = cluster.start(Config(flush_interval=60.0))
-    for node in run.nodes[:2]:
-        run.log(node).write("done")
+    run.print_tokens(*run.nodes[:2])
     await asyncio.sleep(5)
     server.delay_next("PATCH", REPORTS, 600.0)
     started = asyncio.get_running_loop().time()
@@ -253,7 +246,7 @@ async def test_the_server_away_for_a_minute(cluster, server):
     server.drop_watches()
     for node in run.nodes:
         run.log(node).break_followers()
-    print_tokens(run)
+    run.print_tokens()
     await asyncio.sleep(60)
     assert run.evidence() == {}
     server.faults.clear()
@@ -264,7 +257,7 @@ async def test_a_delete_that_fails_is_tried_again(cluster, server):
     run = cluster.add_job()
     terminator, _ = cluster.start()
     server.fail_next("DELETE", "/jobs/", 500, times=3)
-    print_tokens(run)
+    run.print_tokens()
     run.agree()
     await eventually(lambda: not run.exists, 60.0)
     assert cluster.sample(terminator, "job_deletions_total", result="failed") == 3
@@ -274,7 +267,7 @@ async def test_a_job_gone_before_its_delete_is_gone(cluster, server):
     run = cluster.add_job()
     terminator, _ = cluster.start()
     server.fail_next("DELETE", "/jobs/", 404)
-    print_tokens(run)
+    run.print_tokens()
     run.agree()
     await eventually(
         lambda: cluster.sample(terminator, "job_deletions_total", result="gone") == 1, 60.0
@@ -286,7 +279,7 @@ async def test_a_job_that_is_there_long_after_its_delete_is_deleted_again(cluste
     run = cluster.add_job()
     terminator, _ = cluster.start(Config(resync_period=30.0))
     server.fail_next("DELETE", "/jobs/", 404)
-    print_tokens(run)
+    run.print_tokens()
     run.agree()
     await eventually(
         lambda: cluster.sample(terminator, "job_deletions_total", result="gone") == 1, 60.0
@@ -299,8 +292,7 @@ async def test_a_job_that_is_there_long_after_its_delete_is_deleted_again(cluste
 async def test_evidence_of_a_job_that_the_user_deleted_is_still_written(cluster, server):
     run = cluster.add_job()
     cluster.start(Config(flush_interval=5.0))
-    for node in run.nodes[:2]:
-        run.log(node).write("done")
+    run.print_tokens(*run.nodes[:2])
     await asyncio.sleep(1)
     server.remove(JOBS, run.name)
     await eventually(lambda: run.completed() == set(run.nodes[:2]))
@@ -309,7 +301,7 @@ async def test_evidence_of_a_job_that_the_user_deleted_is_still_written(cluster,
 async def test_evidence_without_job_and_report_is_dropped(cluster, server):
     run = cluster.add_job(report=False)
     terminator, _ = cluster.start()
-    print_tokens(run)
+    run.print_tokens()
     await eventually(lambda: cluster.sample(terminator, "ledger_pending_nodes") == 3)
     server.remove(JOBS, run.name)
     await eventually(lambda: cluster.sample(terminator, "ledger_pending_nodes") == 0)
@@ -321,82 +313,10 @@ async def test_shards(cluster, server):
     run.add_report(0, full)
     run.add_report(1)
     cluster.start()
-    print_tokens(run)
+    run.print_tokens()
     await eventually(lambda: run.completed() >= set(run.nodes))
     sizes = [len(raw["evidence"]) for raw in run.reports()]
     assert sorted(sizes) == [2, 1000]
     before = server.count("PATCH")
     await asyncio.sleep(60)
     assert server.count("PATCH") == before
-
-
-# --- logs -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("status", [400, 403, 404, 410, 500, 503])
-async def test_a_log_that_cannot_be_read_is_retried_and_delays_no_other(cluster, server, status):
-    run = cluster.add_job()
-    server.fail_next("GET", f"/pods/{run.pod('a')}/log", status, times=4)
-    cluster.start()
-    print_tokens(run)
-    await eventually(lambda: run.completed() >= {"b", "c"}, 2.0)
-    await eventually(lambda: run.completed() == set(run.nodes))
-
-
-async def test_a_container_that_is_still_being_created(cluster, server):
-    run = cluster.add_job(nodes=("a",))
-    run.set_container("a", {"state": {"waiting": {"reason": "ContainerCreating"}}})
-    cluster.start()
-    await asyncio.sleep(30)
-    assert server.count("GET", "/log") == 0
-    run.set_container("a", running())
-    run.log("a").write("done")
-    await eventually(lambda: run.completed() == {"a"}, 2.0)
-
-
-async def test_streams_that_break_are_taken_up_again(cluster):
-    run = cluster.add_job()
-    cluster.start()
-    await asyncio.sleep(1)
-    for second in range(10):
-        for node in run.nodes:
-            run.log(node).write(f"line {second}")
-            run.log(node).break_followers()
-        await asyncio.sleep(1)
-    print_tokens(run)
-    await eventually(lambda: run.completed() == set(run.nodes), 5.0)
-
-
-async def test_a_token_that_the_stream_lost_is_found_by_the_check(cluster, server):
-    run = cluster.add_job(nodes=("a",))
-    cluster.start()
-    run.log("a").write("hello")
-    await asyncio.sleep(2)
-    log = run.log("a")
-    # Rotation: the line is in the file, but the follower never hears of it.
-    log.entries.append((server.clock.now(), b"done\n"))
-    await asyncio.sleep(5)
-    await eventually(lambda: run.completed() == {"a"}, 15.0)
-
-
-async def test_an_endless_line(cluster):
-    run = cluster.add_job(nodes=("a",))
-    cluster.start()
-    await asyncio.sleep(1)
-    for _ in range(20):
-        run.log("a").write_raw(b"x" * 65536)
-    run.log("a").write("")
-    run.log("a").write("done")
-    await eventually(lambda: run.completed() == {"a"})
-
-
-async def test_a_pod_that_is_deleted_in_the_middle(cluster, server):
-    run = cluster.add_job()
-    terminator, _ = cluster.start()
-    await eventually(lambda: cluster.sample(terminator, "log_streams") == 3)
-    server.remove(PODS, run.pod("a"))
-    await eventually(lambda: cluster.sample(terminator, "log_targets") == 2)
-    await eventually(lambda: cluster.sample(terminator, "log_streams") == 2)
-    run.add_pod("a", "successor")
-    server.log("successor").write("done")
-    await eventually(lambda: run.completed() == {"a"})

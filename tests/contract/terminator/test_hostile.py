@@ -11,7 +11,7 @@ from datetime import datetime
 
 import pytest
 
-from daemonset_job.api.job import Completion
+from daemonset_job.api.job_spec import Completion
 from daemonset_job.api.tokens import check_tokens, regex_line_bytes
 from daemonset_job.kube.client.resource import LEASES
 from terminator.config import LEASE_NAME, Options

@@ -90,8 +90,7 @@ async def test_it_runs_deletes_and_stops_on_a_signal(cluster, server, tmp_path):
     async with process(
         "--kubeconfig", kubeconfig(tmp_path, server.url), TERMINATOR_CONFIG=str(config)
     ) as started:
-        for node in run.nodes:
-            run.log(node).write("done")
+        run.print_tokens()
         await eventually(lambda: run.completed() == set(run.nodes))
         run.agree()
         await eventually(lambda: not run.exists)

@@ -9,8 +9,8 @@ import pytest
 from daemonset_job.kube.client.client import KubeClient
 from terminator.config import Config
 from terminator.logs.log_parser import LogParser
-from terminator.logs.read_policy import STREAM_BYTES
 from terminator.logs.scanner import Limits, Scanner
+from terminator.logs.stream_state import STREAM_BYTES
 from terminator.metrics import Metrics
 from tests.clocks import LoopClock
 from tests.contract.fake_api import START

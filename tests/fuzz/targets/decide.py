@@ -91,7 +91,7 @@ def _check_decision(snapshot: Snapshot, now: datetime, objects: dict[str, list[R
     assert all(len(event.message) <= 1024 for event in plan.events)
     for action in plan.actions:
         if isinstance(action, WriteStatus | WriteReportStatus):
-            json.dumps(action.status).encode()
+            json.dumps(action.status.to_raw()).encode()
 
 
 @cache

@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 
-from daemonset_job.kube.client.errors import MESSAGE_LIMIT
+from daemonset_job.kube.client.messages import MESSAGE_LIMIT
 from daemonset_job.kube.client.unreadable import Unreadable, read_event, read_list
 from tests.fuzz.source import Source
 

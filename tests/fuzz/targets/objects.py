@@ -35,17 +35,17 @@ def _check_watch(caches: Caches, kind: str, good: Raw, odd: Raw) -> None:
     follower = reflector(caches, kind)
     others = len(follower.store) - 1
     key = (good["metadata"].get("namespace", ""), good["metadata"]["name"])
-    follower.apply_event({"type": "MODIFIED", "object": _versioned(odd, "6")})
+    follower.writer.apply_event({"type": "MODIFIED", "object": _versioned(odd, "6")})
     _read_all(caches)
     # Unreadable is not deleted, and what can be read again is.
-    follower.apply_event({"type": "MODIFIED", "object": _versioned(good, "7")})
+    follower.writer.apply_event({"type": "MODIFIED", "object": _versioned(good, "7")})
     assert follower.store.get(key) is not None
     assert key not in follower.store.unreadable
     assert len(follower.store) >= others + 1
     _read_all(caches)
-    follower.apply_event({"type": "MODIFIED", "object": _versioned(odd, "8")})
-    follower.apply_event({"type": "DELETED", "object": _versioned(odd, "9")})
-    follower.apply_event({"type": "DELETED", "object": _versioned(good, "10")})
+    follower.writer.apply_event({"type": "MODIFIED", "object": _versioned(odd, "8")})
+    follower.writer.apply_event({"type": "DELETED", "object": _versioned(odd, "9")})
+    follower.writer.apply_event({"type": "DELETED", "object": _versioned(good, "10")})
     assert key not in follower.store
     assert len(follower.store) >= others
     _read_all(caches)
@@ -54,7 +54,7 @@ def _check_watch(caches: Caches, kind: str, good: Raw, odd: Raw) -> None:
 def _check_list(caches: Caches, kind: str, stage: dict[str, list[Raw]], odd: Raw) -> None:
     """Its neighbours in a list are read."""
     follower = reflector(caches, kind)
-    raws = {number: follower.read(raw) for number, raw in enumerate([odd, *stage[kind]])}
+    raws = {number: follower.writer.read(raw) for number, raw in enumerate([odd, *stage[kind]])}
     good = [raws[number] for number in raws if number]
     assert [item.name for item in good] == [raw["metadata"]["name"] for raw in stage[kind]]
     give(caches, stage)

@@ -4,20 +4,21 @@ from datetime import timedelta
 
 from daemonset_job.api.json_text import json_bytes
 from daemonset_job.api.times import parse_time
+from terminator.logs.findings import LINES_KEPT, Findings
 from terminator.logs.log_parser import Cursor, Line, LogParser, Span
 from terminator.logs.matcher import Matcher
+from terminator.logs.report_limits import (
+    LAST_LINES_BYTES,
+    LINE_HEAD_BYTES,
+    RESULTS_BYTES,
+    bounded_results,
+    readable_lines,
+)
 from terminator.logs.tail_read import (
     LARGE_TAIL_BYTES,
     LARGE_TAIL_LINES,
-    LAST_LINES_BYTES,
-    LINE_HEAD_BYTES,
-    LINES_KEPT,
-    RESULTS_BYTES,
     TAIL_BYTES,
-    Findings,
     TailRead,
-    bounded_results,
-    readable_lines,
 )
 from tests.fuzz.log_bytes import draw_log
 from tests.fuzz.source import Source

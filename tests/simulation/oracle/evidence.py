@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from daemonset_job.api.report import Evidence as LedgerEntry
+from daemonset_job.api.evidence import Evidence as LedgerEntry
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.oracle.results import Results
 from tests.simulation.server import NODES, Raw

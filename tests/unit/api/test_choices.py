@@ -9,7 +9,7 @@ from daemonset_job.api.choices import (
     RuleAction,
     parse_choice,
 )
-from daemonset_job.api.job import FailurePolicy, FailureRule, parse_spec
+from daemonset_job.api.job_spec import FailurePolicy, FailureRule, parse_spec
 from tests.unit.test_crds import SPEC
 
 POLICY = SPEC["failurePolicy"]["properties"]

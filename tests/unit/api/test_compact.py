@@ -16,8 +16,8 @@ from daemonset_job.api.compact import (
     expand_job,
     expand_job_placement,
 )
+from daemonset_job.api.daemon_set import parse_daemon_set
 from daemonset_job.api.job import parse_job
-from daemonset_job.api.objects import parse_daemon_set
 from daemonset_job.api.packed_json import pack_json
 from job_controller.caches import parse_cached_job
 from job_controller.core.desired.limits import SPEC_LIMIT_BYTES, spec_bytes

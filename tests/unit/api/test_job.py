@@ -1,22 +1,21 @@
 """A Job from its JSON, defaults as the CRD's."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import yaml
 
-from daemonset_job.api.job import (
+from daemonset_job.api.job import parse_job
+from daemonset_job.api.job_spec import (
     Completion,
-    Condition,
     FailurePolicy,
     FailureRule,
     JobSpec,
     NodeSelection,
-    parse_job,
     parse_spec,
 )
+from daemonset_job.api.job_status import Condition, JobStatus
 from daemonset_job.api.names import ANNOTATION_RETRY
 
 CRD = Path(__file__).parents[3] / "crds" / "jobs.yaml"
@@ -123,7 +122,7 @@ def test_a_job_is_read():
     assert (job.namespace, job.name, job.uid, job.resource_version) == ("here", "sample", "u", "7")
     assert (job.generation, job.is_terminating, job.retry_request) == (3, True, "2")
     assert job.created_at == datetime(2026, 1, 1, tzinfo=UTC)
-    assert job.status == {"phase": "Running"}
+    assert job.status == JobStatus(phase="Running")
     assert job.daemon_set_name == "sample-daemonset-job"
 
 
@@ -142,5 +141,5 @@ def test_conditions_are_found_by_type():
     assert job.condition("Failed") is None
     assert job.is_true("Complete")
     assert not job.is_true("Failed")
-    unknown = replace(job, status={"conditions": [{**raw, "status": "Unknown"}]})
+    unknown = parse_job(raw_job(status={"conditions": [{**raw, "status": "Unknown"}]}))
     assert not unknown.is_true("Complete")

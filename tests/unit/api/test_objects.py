@@ -4,15 +4,12 @@ from datetime import UTC, datetime
 
 import pytest
 
+from daemonset_job.api.container import Container
+from daemonset_job.api.daemon_set import parse_daemon_set
 from daemonset_job.api.names import CONTAINER_NAME, START_GATE
-from daemonset_job.api.objects import (
-    Container,
-    affinity_node,
-    controller_uid,
-    parse_daemon_set,
-    parse_node,
-    parse_pod,
-)
+from daemonset_job.api.node import parse_node
+from daemonset_job.api.owners import controller_uid
+from daemonset_job.api.pod import affinity_node, parse_pod
 
 AT = "2026-01-01T00:00:00Z"
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)

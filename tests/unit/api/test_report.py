@@ -7,29 +7,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from daemonset_job.api.evidence import Evidence, parse_evidence
 from daemonset_job.api.names import LABEL_JOB, LABEL_JOB_UID, LABEL_SHARD
+from daemonset_job.api.node_record import NodeRecord, parse_record
 from daemonset_job.api.report import (
-    Evidence,
     JobReport,
-    NodeRecord,
     find_evidence,
     merge_evidence,
     merge_records,
     new_report,
-    parse_evidence,
-    parse_record,
     parse_report,
 )
-from daemonset_job.api.times import format_time
+from daemonset_job.api.report_status import ReportStatus
+from daemonset_job.api.times import format_time, parse_time
 
 TEXTS = st.text(max_size=20)
 COUNTS = st.integers(0, 10_000)
-TIMES = st.one_of(
-    st.just(""),
-    st.datetimes(datetime(2020, 1, 1), datetime(2040, 1, 1), timezones=st.just(UTC)).map(  # noqa: DTZ001 - the zone is given beside
-        format_time
-    ),
+MOMENTS = st.none() | st.integers(1_600_000_000, 2_200_000_000).map(
+    lambda seconds: datetime.fromtimestamp(seconds, UTC)
 )
+TIMES = MOMENTS.map(lambda moment: format_time(moment) if moment else "")
 EVIDENCE = st.builds(
     Evidence,
     node_uid=TEXTS,
@@ -52,8 +49,8 @@ RECORDS = st.builds(
     finished_in_pod=COUNTS,
     ignored_failures=COUNTS,
     exit_code=st.none() | st.integers(0, 255),
-    started_at=TIMES,
-    finished_at=TIMES,
+    started_at=MOMENTS,
+    finished_at=MOMENTS,
     pod_uid=TEXTS,
     retry=TEXTS,
 )
@@ -75,8 +72,9 @@ def test_empty_fields_of_evidence_are_left_out(evidence):
 
 
 @given(RECORDS)
-def test_of_a_record_only_an_exit_code_may_be_zero(record):
-    assert all(value for key, value in record.to_raw().items() if key != "exitCode")
+def test_of_a_record_only_the_uid_and_the_exit_code_may_be_empty(record):
+    may_be_empty = {"uid", "exitCode"}
+    assert all(value for key, value in record.to_raw().items() if key not in may_be_empty)
 
 
 def test_exit_code_0_is_recorded():
@@ -94,7 +92,9 @@ def test_exit_code_0_is_recorded():
     ],
 )
 def test_a_duration_is_never_negative_and_needs_both_ends(start, end, seconds):
-    record = NodeRecord("uid", "Completed", started_at=start, finished_at=end)
+    record = NodeRecord(
+        "uid", "Completed", started_at=parse_time(start), finished_at=parse_time(end)
+    )
     assert record.duration_seconds == seconds
     assert record.to_raw().get("durationSeconds", 0) == seconds
 
@@ -151,7 +151,7 @@ def test_a_report_is_read_with_both_halves():
     assert report.evidence == {"a": evidence}
     assert report.records == {"a": record}
     assert report.created_at == datetime(2026, 1, 1, tzinfo=UTC)
-    assert replace(report, status={}).records == {}
+    assert replace(report, status=ReportStatus()).records == {}
 
 
 @pytest.mark.parametrize(
@@ -184,12 +184,7 @@ def shards(draw):
             job_uid="job-uid",
             shard=shard,
             evidence=draw(st.dictionaries(NODE_NAMES, EVIDENCE)),
-            status={
-                "nodeStates": {
-                    name: record.to_raw()
-                    for name, record in draw(st.dictionaries(NODE_NAMES, RECORDS)).items()
-                }
-            },
+            status=ReportStatus(node_states=draw(st.dictionaries(NODE_NAMES, RECORDS))),
         )
         for shard in draw(st.permutations(range(draw(st.integers(0, 3)))))
     ]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from daemonset_job.api.job import Completion
+from daemonset_job.api.job_spec import Completion
 from daemonset_job.api.tokens import check_tokens
 
 LARGE = "\\pL{900}"

@@ -6,18 +6,19 @@ from datetime import timedelta
 import pytest
 
 from daemonset_job.api import names
-from daemonset_job.api.job import FailurePolicy, NodeSelection
-from daemonset_job.api.report import Evidence, NodeRecord
+from daemonset_job.api.evidence import Evidence
+from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
+from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.taints import Taint
 from job_controller.core.decide import decide
 from job_controller.core.plan import WriteReportStatus, WriteStatus
+from job_controller.core.state.counting import count_nodes
 from job_controller.core.state.first_seen import (
     UNSCHEDULABLE,
     ObservedObjects,
     node_not_ready,
     update_sightings,
 )
-from job_controller.core.state.node_counts import count_nodes
 from job_controller.core.state.node_pods import current_pods
 from tests.unit.builders import (
     NOW,
@@ -73,8 +74,8 @@ def run(cluster, seen=timedelta(minutes=2)):
         if isinstance(action, WriteStatus):
             cluster.job = replace(cluster.job, status=action.status)
         if isinstance(action, WriteReportStatus):
-            cluster.report_status = action.status
-    return cluster.job.status, (cluster.report_status or {}).get("nodeStates", {})
+            cluster.report_status = action.status.to_raw()
+    return cluster.job.status.to_raw(), (cluster.report_status or {}).get("nodeStates", {})
 
 
 def conditions(status):
@@ -164,6 +165,18 @@ def test_deleted_or_unselected_node_leaves_the_count():
     cluster.nodes["c"] = replace(cluster.nodes["c"], labels={"zone": "y"})
     assert count(cluster).desired == 2
     assert count(cluster).is_complete
+
+
+def test_failed_node_that_leaves_before_its_retry_is_recorded_as_removed():
+    """The terminator takes any other record for work that has begun, and waits for it."""
+    cluster = away(replace(ACTIVE, state="Failed"), lost("c", CHOSEN))
+    cluster.job = replace(cluster.job, annotations={names.ANNOTATION_RETRY: "1"})
+    status, records = run(cluster)
+    assert conditions(status)["Complete"] == ("True", "AllNodesCompleted")
+    assert (records["c"]["state"], records["c"]["message"]) == (
+        "Removed",
+        "the node left before its task was retried",
+    )
 
 
 @pytest.mark.parametrize("state", ["Active", "Waiting"])

@@ -7,7 +7,8 @@ import pytest
 from kubernetes.utils.quantity import parse_quantity
 
 from daemonset_job.api import names
-from daemonset_job.api.job import (
+from daemonset_job.api.daemon_set import DaemonSet
+from daemonset_job.api.job_spec import (
     Completion,
     FailurePolicy,
     FailureRule,
@@ -15,7 +16,6 @@ from daemonset_job.api.job import (
     NodeSelection,
     parse_spec,
 )
-from daemonset_job.api.objects import DaemonSet
 from job_controller.core.desired.daemon_set import (
     _quantity,
     build_daemon_set,

@@ -6,7 +6,9 @@ from datetime import timedelta
 import pytest
 
 from daemonset_job.api import names
-from daemonset_job.api.job import Completion, JobSpec
+from daemonset_job.api.job_spec import Completion, JobSpec
+from daemonset_job.api.job_status import parse_job_status
+from daemonset_job.api.node_totals import NodeTotals
 from job_controller.core.decide import decide
 from job_controller.core.plan import (
     ApplyDaemonSet,
@@ -34,8 +36,12 @@ def kinds(plan):
     return [type(action).__name__ for action in plan.actions]
 
 
-def status_of(plan):
+def written_status(plan):
     return next(a.status for a in plan.actions if isinstance(a, WriteStatus))
+
+
+def status_of(plan):
+    return written_status(plan).to_raw()
 
 
 def condition(plan, type_):
@@ -79,7 +85,7 @@ def test_a_job_whose_token_cannot_be_used_does_not_start_and_says_why():
     assert "spec.completion.token: pattern too large" in progressing["message"]
     assert len(progressing["message"]) < 1024
     assert [(e.type, e.reason) for e in plan.events] == [("Warning", "InvalidCompletionToken")]
-    cluster.job = replace(cluster.job, status=status)
+    cluster.job = replace(cluster.job, status=parse_job_status(status))
     assert decide(cluster.snapshot(), NOW) == Plan()
 
     cluster.job = replace(cluster.job, spec=JobSpec(image="example/task:1"), generation=2)
@@ -96,14 +102,16 @@ def test_a_suspended_job_whose_token_cannot_be_used_says_both():
     assert condition(plan, "Progressing")["reason"] == "InvalidCompletionToken"
 
     cluster.job = replace(
-        cluster.job, status=status_of(plan), spec=JobSpec(image="x", suspend=True)
+        cluster.job, status=written_status(plan), spec=JobSpec(image="x", suspend=True)
     )
     plan = decide(cluster.snapshot(), NOW)
     assert condition(plan, "Progressing")["reason"] == "Paused"
     assert condition(plan, "Suspended")["status"] == "True"
 
     cluster.job = replace(
-        cluster.job, status=status_of(plan), spec=JobSpec(image="x", completion=LARGE)
+        cluster.job,
+        status=written_status(plan),
+        spec=JobSpec(image="x", completion=LARGE),
     )
     plan = decide(cluster.snapshot(), NOW)
     assert condition(plan, "Suspended")["status"] == "False"
@@ -157,7 +165,8 @@ def test_recreated_daemon_set_of_a_run_with_nodes_has_the_gate():
     """Their work may be done already, and only not be on record yet."""
     cluster = make_cluster("a", "b", has_daemon_set=False)
     cluster.job = replace(
-        cluster.job, status={**cluster.job.status, "nodes": {"desired": 2, "waiting": 2}}
+        cluster.job,
+        status=replace(cluster.job.status, nodes=NodeTotals(desired=2, waiting=2)),
     )
     plan = decide(cluster.snapshot(pods=()), NOW)
 
@@ -167,7 +176,9 @@ def test_recreated_daemon_set_of_a_run_with_nodes_has_the_gate():
 
 def test_recreating_a_deleted_daemon_set_is_reported_once():
     cluster = make_cluster("a", has_daemon_set=False)
-    cluster.job = replace(cluster.job, status={**cluster.job.status, "nodes": {"desired": 1}})
+    cluster.job = replace(
+        cluster.job, status=replace(cluster.job.status, nodes=NodeTotals(desired=1))
+    )
 
     plan = decide(cluster.snapshot(pods=()), NOW)
 
@@ -177,9 +188,9 @@ def test_recreating_a_deleted_daemon_set_is_reported_once():
 def test_a_settled_run_has_nothing_to_write():
     cluster = make_cluster("a", "b", gated=True, evidence={"a": done("a")})
     first = decide(cluster.snapshot(), NOW)
-    cluster.job = replace(cluster.job, status=status_of(first))
+    cluster.job = replace(cluster.job, status=written_status(first))
     cluster.report_status = next(
-        a.status for a in first.actions if isinstance(a, WriteReportStatus)
+        a.status.to_raw() for a in first.actions if isinstance(a, WriteReportStatus)
     )
 
     again = decide(cluster.snapshot(), NOW.replace(hour=23))
@@ -214,7 +225,7 @@ def test_complete_is_written_after_the_report_with_an_event():
     plan = decide(cluster.snapshot(), NOW)
 
     assert kinds(plan) == ["WriteReportStatus", "WriteStatus"]
-    report = plan.actions[0].status
+    report = plan.actions[0].status.to_raw()
     assert report["phase"] == "Succeeded"
     assert report["message"] == "2 of 2 nodes completed"
     assert condition(plan, "Complete")["status"] == "True"
@@ -229,7 +240,7 @@ def test_the_end_of_a_run_is_recorded_by_one_clock_and_once(at):
     plan = decide(cluster.snapshot(), NOW)
     assert status_of(plan)["completionTime"] == "2026-01-02T03:04:05Z"
     # The process died between the two writes; the next one says what the report says.
-    cluster.report_status = plan.actions[0].status
+    cluster.report_status = plan.actions[0].status.to_raw()
     later = decide(cluster.snapshot(), NOW + timedelta(seconds=9))
     assert status_of(later)["completionTime"] == "2026-01-02T03:04:05Z"
 
@@ -253,7 +264,7 @@ def test_completion_is_not_declared_early(changes):
         make_cluster("a", "b", gated=True, **{"evidence": both, **changes}).snapshot(), NOW
     )
 
-    statuses = [a.status for a in plan.actions if isinstance(a, WriteStatus)]
+    statuses = [a.status.to_raw() for a in plan.actions if isinstance(a, WriteStatus)]
     assert not any(c["type"] == "Complete" for s in statuses for c in s["conditions"])
 
 
@@ -305,7 +316,7 @@ def test_what_the_report_says_of_a_success_is_not_taken_back():
     cluster = make_cluster("a", gated=True, evidence={"a": done("a")})
     first = decide(cluster.snapshot(), NOW)
     cluster.report_status = next(
-        a.status for a in first.actions if isinstance(a, WriteReportStatus)
+        a.status.to_raw() for a in first.actions if isinstance(a, WriteReportStatus)
     )
     cluster.observed = False
 
@@ -320,9 +331,9 @@ def test_what_is_being_removed_says_nothing_of_a_run_that_is_over():
     cluster = make_cluster("a", gated=True, evidence={"a": done("a")})
     first = decide(cluster.snapshot(), NOW)
     cluster.report_status = next(
-        a.status for a in first.actions if isinstance(a, WriteReportStatus)
+        a.status.to_raw() for a in first.actions if isinstance(a, WriteReportStatus)
     )
-    cluster.job = replace(cluster.job, status=status_of(first))
+    cluster.job = replace(cluster.job, status=written_status(first))
     cluster.has_daemon_set = False
 
     assert kinds(decide(cluster.snapshot(pods=()), NOW)) == ["ApplyDaemonSet"]
@@ -341,7 +352,7 @@ def test_gates_open_for_nodes_that_have_not_completed_only():
 
 def test_a_node_that_joins_after_completion_still_does_the_work():
     cluster = make_cluster("a", gated=True, evidence={"a": done("a")})
-    cluster.job = replace(cluster.job, status=status_of(decide(cluster.snapshot(), NOW)))
+    cluster.job = replace(cluster.job, status=written_status(decide(cluster.snapshot(), NOW)))
     cluster.nodes["b"] = make_node("b")
     cluster.pods.append(gated_pod("b"))
 
@@ -391,7 +402,7 @@ def test_what_holds_a_run_up_becomes_a_condition_and_one_warning(setup, reason, 
     assert (progressing["status"], progressing["reason"]) == ("False", reason)
     assert words in progressing["message"]
     assert [(e.type, e.reason) for e in plan.events] == [("Warning", reason)]
-    cluster.job = replace(cluster.job, status=status_of(plan))
+    cluster.job = replace(cluster.job, status=written_status(plan))
     assert decide(cluster.snapshot(), NOW).events == ()
 
 
@@ -417,7 +428,7 @@ def test_what_the_api_server_refuses_has_not_started():
     assert condition(plan, "Progressing")["reason"] == "DaemonSetRefused"
     assert "foo: no" in condition(plan, "Progressing")["message"]
     assert [(e.type, e.reason) for e in plan.events] == [("Warning", "DaemonSetRefused")]
-    cluster.job = replace(cluster.job, status=status_of(plan))
+    cluster.job = replace(cluster.job, status=written_status(plan))
     again = decide(cluster.snapshot(), NOW)
     assert again.actions == again.events == ()
 
@@ -474,7 +485,7 @@ def test_an_image_that_does_not_exist_is_named_with_its_nodes():
 
 def test_recovery_from_a_blocker_is_reported_once():
     cluster = make_cluster("a", gated=True, desired=0)
-    cluster.job = replace(cluster.job, status=status_of(decide(cluster.snapshot(), NOW)))
+    cluster.job = replace(cluster.job, status=written_status(decide(cluster.snapshot(), NOW)))
     cluster.desired = 1
 
     plan = decide(cluster.snapshot(), NOW)
@@ -503,7 +514,7 @@ def test_a_missing_report_is_made_again():
 def test_last_transition_time_moves_only_when_the_status_flips():
     cluster = make_cluster("a", "b", gated=True)
     first = decide(cluster.snapshot(), NOW)
-    cluster.job = replace(cluster.job, status=status_of(first))
+    cluster.job = replace(cluster.job, status=written_status(first))
     cluster.evidence = {"a": done("a")}
 
     later = decide(cluster.snapshot(), NOW.replace(hour=9))

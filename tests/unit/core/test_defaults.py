@@ -2,7 +2,7 @@
 
 import pytest
 
-from daemonset_job.api.job import parse_spec
+from daemonset_job.api.job_spec import parse_spec
 from job_controller.core.desired.daemon_set import build_pod_template
 from job_controller.core.settings import Settings
 from tests.unit.builders import make_job

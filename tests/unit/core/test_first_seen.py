@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from daemonset_job.api.objects import Container
+from daemonset_job.api.container import Container
 from job_controller.core.state.first_seen import (
     ObservedObjects,
     not_starting,

@@ -3,7 +3,8 @@
 from datetime import timedelta
 
 from daemonset_job.api.report import JobReport
-from daemonset_job.api.times import format_time
+from daemonset_job.api.report_status import ReportStatus
+from daemonset_job.api.states import parse_phase
 from job_controller.core.render.report_status import closed_status, excess_reports, expired_reports
 from tests.unit.builders import NOW
 
@@ -17,7 +18,7 @@ def report(uid, minutes_old, shard=0, phase="Succeeded"):
         "job",
         uid,
         shard,
-        status={"phase": phase},
+        status=ReportStatus(phase=parse_phase(phase)),
         created_at=NOW - timedelta(minutes=minutes_old),
     )
 
@@ -50,12 +51,12 @@ def test_a_report_is_closed_once():
     assert closed_status(report("a", 1)) is None
     assert closed_status(report("a", 1, shard=1, phase="")) is None
     closed = closed_status(report("a", 1, phase="Running"))
-    assert closed["phase"] == "Cancelled"
+    assert closed.phase == "Cancelled"
 
 
 def test_the_runs_that_ended_first_are_in_excess():
     def report(name, uid, created, ended=None):
-        status = {"completionTime": format_time(ended)} if ended else {}
+        status = ReportStatus(completion_time=ended)
         return JobReport("default", name, name, "1", "job", uid, status=status, created_at=created)
 
     hours = [NOW + timedelta(hours=n) for n in range(6)]
@@ -69,7 +70,7 @@ def test_the_runs_that_ended_first_are_in_excess():
 
 
 def test_the_age_of_a_run_counts_from_its_end():
-    ended = {"phase": "Succeeded", "completionTime": format_time(NOW)}
+    ended = ReportStatus(phase="Succeeded", completion_time=NOW)
     begun = NOW - timedelta(days=40)
     run = JobReport("default", "a", "a", "1", "job", "a", status=ended, created_at=begun)
     found = expired_reports([run], current_uid="", limit=10, max_age_seconds=60.0, now=NOW)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from daemonset_job.api.job import parse_job
+from daemonset_job.api.job_status import parse_job_status
 from job_controller.core.decide import decide
 from job_controller.core.desired.daemon_set import build_daemon_set
 from job_controller.core.desired.limits import SPEC_LIMIT_BYTES, TERMS_LIMIT_BYTES, measure_terms
@@ -44,7 +45,9 @@ def progressing(status):
 
 
 def only_status(plan):
-    (status,) = (action.status for action in plan.actions if isinstance(action, WriteStatus))
+    (status,) = (
+        action.status.to_raw() for action in plan.actions if isinstance(action, WriteStatus)
+    )
     return status
 
 
@@ -57,13 +60,13 @@ def test_a_spec_that_is_too_large_is_reported_once_and_not_started():
     assert (status["phase"], progressing(status)) == ("Pending", ("False", "SpecTooLarge"))
     assert [event.reason for event in plan.events] == ["SpecTooLarge"]
     assert "65 KiB as JSON, the limit is 64 KiB" in plan.events[0].message
-    again = decide(Snapshot(replace(job, status=status)), NOW)
+    again = decide(Snapshot(replace(job, status=parse_job_status(status))), NOW)
     assert again.actions == again.events == ()
 
 
 def test_it_starts_once_it_is_short_enough():
     large = only_status(decide(Snapshot(job_of(args=["x" * SPEC_LIMIT_BYTES])), NOW))
-    corrected = replace(job_of(args=["x"]), status=large)
+    corrected = replace(job_of(args=["x"]), status=parse_job_status(large))
     status = only_status(decide(Snapshot(corrected, is_dry_run_done=True), NOW))
     assert "startTime" in status
     assert progressing(status) == ("True", "Starting")
@@ -73,7 +76,7 @@ def test_problem_of_a_suspended_job_is_reported_and_cleared():
     large = job_of(args=["x" * SPEC_LIMIT_BYTES], suspend=True)
     status = only_status(decide(Snapshot(large), NOW))
     assert (status["phase"], progressing(status)) == ("Paused", ("False", "SpecTooLarge"))
-    short = replace(job_of(suspend=True), status=status)
+    short = replace(job_of(suspend=True), status=parse_job_status(status))
     assert progressing(only_status(decide(Snapshot(short), NOW))) == ("False", "Paused")
 
 
@@ -140,7 +143,7 @@ def test_a_product_is_never_built(hostile, is_started):
     tracemalloc.stop()
     assert peak < 4 * 2**20
     assert not any(isinstance(action, ApplyDaemonSet) for action in plan.actions)
-    (status,) = (a.status for a in plan.actions if isinstance(a, WriteStatus))
+    (status,) = (a.status.to_raw() for a in plan.actions if isinstance(a, WriteStatus))
     assert progressing(status)[0] == "False"
     assert progressing(status)[1] in {"TooManyNodeSelectorTerms", "SpecTooLarge"}
     assert not any(c["type"] == "Complete" for c in status["conditions"])

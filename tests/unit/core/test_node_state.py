@@ -5,9 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from daemonset_job.api.job import Completion, FailurePolicy, FailureRule, JobSpec
-from daemonset_job.api.objects import Container
-from daemonset_job.api.report import Evidence, NodeRecord
+from daemonset_job.api.container import Container
+from daemonset_job.api.evidence import Evidence
+from daemonset_job.api.job_spec import Completion, FailurePolicy, FailureRule, JobSpec
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.times import parse_time
 from job_controller.core.settings import Timeouts
 from job_controller.core.state.first_seen import ObservedObjects, update_sightings
 from job_controller.core.state.node_context import NodeInputs, RunContext
@@ -83,7 +85,7 @@ def test_a_running_task_is_active_with_its_first_attempt():
     assert (record.state, record.attempts, record.started_at) == (
         "Active",
         1,
-        "2026-01-02T03:03:05Z",
+        START,
     )
 
 
@@ -91,14 +93,14 @@ def test_completed_is_recorded_with_times_and_attempts():
     record = assess(with_container(started_at=START, restart_count=1), evidence=done("a")).record
     assert record.state == "Completed"
     assert record.attempts == 2
-    assert record.finished_at == "2026-01-02T03:04:00Z"
+    assert record.finished_at == parse_time("2026-01-02T03:04:00Z")
     assert record.duration_seconds == 55
 
 
 def test_a_start_after_the_completion_is_not_when_the_completed_one_started():
     later = START + timedelta(hours=1)
     record = assess(with_container(started_at=later, restart_count=1), evidence=done("a")).record
-    assert (record.state, record.started_at) == ("Completed", "")
+    assert (record.state, record.started_at) == ("Completed", None)
 
 
 def test_completed_stays_as_recorded_whatever_becomes_of_the_pod():
@@ -130,7 +132,7 @@ def test_one_failure_too_many_fails_the_node():
     record = assess(crashed(restarts=1)).record
     assert (record.state, record.reason, record.exit_code) == ("Failed", "BackoffLimitExceeded", 2)
     assert record.message == "exit 2 after 2 attempts"
-    assert record.finished_at == "2026-01-02T03:03:35Z"
+    assert record.finished_at == parse_time("2026-01-02T03:03:35Z")
 
 
 def test_an_attempt_under_way_is_not_counted_as_failed():
@@ -240,7 +242,7 @@ def test_the_failure_token_fails_its_node():
     record = assess(evidence=evidence).record
     assert (record.state, record.reason) == ("Failed", "FailureToken")
     assert record.message == "printed the failure token: 'gave up'"
-    assert record.finished_at == "2026-01-02T03:04:01Z"
+    assert record.finished_at == parse_time("2026-01-02T03:04:01Z")
 
 
 def test_the_failure_token_of_another_pod_says_nothing_of_this_one():

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from daemonset_job.api.job_status import parse_job_status
+from daemonset_job.api.report_status import ReportStatus
 from job_controller.core.plan import (
     ApplyDaemonSet,
     DeletePods,
@@ -35,14 +37,22 @@ NEW = {
         {"type": "Progressing", "status": "True", "reason": "NodesActive", "message": "1 of 3"}
     ],
 }
-REPORT = WriteReportStatus("report", "uid", {"nodeStates": {}})
+BEFORE, AFTER = parse_job_status(OLD), WriteStatus(parse_job_status(NEW))
+REPORT = WriteReportStatus("report", "uid", ReportStatus())
 
 
-@pytest.mark.parametrize("actions", [(REPORT,), (REPORT, WriteStatus(NEW)), (WriteStatus(NEW),)])
+@pytest.mark.parametrize(
+    "actions",
+    [
+        (REPORT,),
+        (REPORT, AFTER),
+        (AFTER,),
+    ],
+)
 @pytest.mark.parametrize(("requeue", "again"), [(None, 2.0), (1.0, 1.0), (9.0, 2.0)])
 def test_progress_waits_and_is_looked_for_again(actions, requeue, again):
     plan = Plan(actions=actions, requeue_after=requeue)
-    assert defer_progress_writes(plan, OLD, 2.0) == Plan(requeue_after=again)
+    assert defer_progress_writes(plan, BEFORE, 2.0) == Plan(requeue_after=again)
 
 
 @pytest.mark.parametrize(
@@ -56,8 +66,8 @@ def test_progress_waits_and_is_looked_for_again(actions, requeue, again):
     ],
 )
 def test_end_of_run_and_node_problems_are_recorded_at_once(change):
-    plan = Plan(actions=(REPORT, WriteStatus({**NEW, **change})))
-    assert defer_progress_writes(plan, OLD, 2.0) == plan
+    plan = Plan(actions=(REPORT, WriteStatus(parse_job_status({**NEW, **change}))))
+    assert defer_progress_writes(plan, BEFORE, 2.0) == plan
 
 
 @pytest.mark.parametrize(
@@ -70,23 +80,23 @@ def test_end_of_run_and_node_problems_are_recorded_at_once(change):
     ],
 )
 def test_status_beyond_progress_does_not_wait_for_the_report(change):
-    status = WriteStatus({**NEW, **change})
+    status = WriteStatus(parse_job_status({**NEW, **change}))
     plan = Plan(actions=(REPORT, status))
-    assert defer_progress_writes(plan, OLD, 2.0) == Plan((status,), requeue_after=2.0)
+    assert defer_progress_writes(plan, BEFORE, 2.0) == Plan((status,), requeue_after=2.0)
 
 
 def test_what_is_to_be_done_is_done_without_the_records_of_progress():
     apply = ApplyDaemonSet({})
-    plan = Plan(actions=(apply, REPORT, WriteStatus(NEW)), requeue_after=1.0)
-    assert defer_progress_writes(plan, OLD, 2.0) == Plan((apply,), requeue_after=1.0)
+    plan = Plan(actions=(apply, REPORT, AFTER), requeue_after=1.0)
+    assert defer_progress_writes(plan, BEFORE, 2.0) == Plan((apply,), requeue_after=1.0)
 
 
 def test_plan_with_pods_or_events_is_executed_unchanged():
-    plan = Plan(actions=(REPORT, WriteStatus(NEW)))
+    plan = Plan(actions=(REPORT, AFTER))
     for other in (
         replace(plan, actions=(*plan.actions, DeletePods(()))),
         replace(plan, events=(Event("Normal", "Resumed", "run resumed"),)),
         replace(plan, is_urgent=True),
         Plan(requeue_after=3.0),
     ):
-        assert defer_progress_writes(other, OLD, 2.0) == other
+        assert defer_progress_writes(other, BEFORE, 2.0) == other

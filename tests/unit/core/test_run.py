@@ -6,9 +6,11 @@ from datetime import timedelta
 import pytest
 
 from daemonset_job.api import names
-from daemonset_job.api.job import FailurePolicy, NodeSelection
-from daemonset_job.api.objects import Container
-from daemonset_job.api.report import NodeRecord
+from daemonset_job.api.container import Container
+from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
+from daemonset_job.api.job_status import parse_job_status
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import ConditionType
 from daemonset_job.api.taints import Taint
 from daemonset_job.api.times import format_time
@@ -53,7 +55,7 @@ def lost(name):
 
 def reason_of(plan):
     """Return the reason of the condition Progressing that a plan writes."""
-    (status,) = [a.status for a in plan.actions if isinstance(a, WriteStatus)]
+    (status,) = [a.status.to_raw() for a in plan.actions if isinstance(a, WriteStatus)]
     (found,) = [c["reason"] for c in status["conditions"] if c["type"] == "Progressing"]
     return found
 
@@ -69,7 +71,7 @@ def run(cluster, now=NOW, seen=timedelta(minutes=1)):
         if isinstance(action, WriteStatus):
             cluster.job = replace(cluster.job, status=action.status)
         if isinstance(action, WriteReportStatus):
-            cluster.report_status = action.status
+            cluster.report_status = action.status.to_raw()
     return plan
 
 
@@ -86,7 +88,9 @@ def three_nodes(action="FailFast", allowed=0, **changes):
 
 
 def conditions(cluster):
-    return {c["type"]: (c["status"], c["reason"]) for c in cluster.job.status["conditions"]}
+    return {
+        c["type"]: (c["status"], c["reason"]) for c in cluster.job.status.to_raw()["conditions"]
+    }
 
 
 def acts(plan, kind):
@@ -105,8 +109,8 @@ def test_fail_fast_fails_with_the_first_node_too_many():
     cluster = three_nodes()
     plan = run(cluster)
     assert conditions(cluster)["Failed"] == ("True", "MaxFailedNodesExceeded")
-    assert cluster.job.status["phase"] == "Failed"
-    assert cluster.job.status["completionTime"]
+    assert cluster.job.status.to_raw()["phase"] == "Failed"
+    assert cluster.job.status.to_raw()["completionTime"]
     assert [(e.type, e.reason) for e in plan.events] == [("Warning", "Failed")]
     assert plan.events[0].message == "1 of 3 nodes failed: b exit 2 after 10 attempts"
     assert cluster.report_status["phase"] == "Failed"
@@ -118,7 +122,7 @@ def test_failures_within_a_percentage_survive_a_recreated_daemon_set():
     cluster.pods[0] = failing("n0")
     spec(cluster, failure_policy=FailurePolicy("FailFast", "10%"))
     run(cluster)
-    assert cluster.job.status["phase"] == "Running"
+    assert cluster.job.status.to_raw()["phase"] == "Running"
     cluster.has_daemon_set = False
     run(cluster)
     assert "Failed" not in conditions(cluster)
@@ -151,7 +155,7 @@ def test_many_failed_nodes_are_summarized():
     cluster = make_cluster(*(f"n{i}" for i in range(9)), gated=True)
     cluster.pods = [failing(f"n{i}") for i in range(6)] + [make_pod(f"n{i}") for i in range(6, 9)]
     run(cluster)
-    failed = next(c for c in cluster.job.status["conditions"] if c["type"] == "Failed")
+    failed = next(c for c in cluster.job.status.to_raw()["conditions"] if c["type"] == "Failed")
     assert failed["message"].startswith("6 of 9 nodes failed: n0 exit 2")
     assert failed["message"].endswith("; and n[3-5]")
 
@@ -170,7 +174,7 @@ def test_continue_within_the_limit_completes_and_names_the_failed():
     cluster.evidence = {"a": done("a"), "c": done("c")}
     run(cluster)
     assert conditions(cluster)["Complete"] == ("True", "CompletedWithinFailureLimit")
-    complete = next(c for c in cluster.job.status["conditions"] if c["type"] == "Complete")
+    complete = next(c for c in cluster.job.status.to_raw()["conditions"] if c["type"] == "Complete")
     assert complete["message"] == "2 of 3 nodes completed, 1 failed (b)"
 
 
@@ -181,7 +185,7 @@ def test_failed_node_excluded_together_with_a_lower_limit_fails_nothing():
     changed = replace(cluster.job.spec, failure_policy=FailurePolicy("FailFast", 1))
     cluster.job = replace(cluster.job, spec=changed)
     run(cluster)
-    assert cluster.job.status["phase"] == "Running"
+    assert cluster.job.status.to_raw()["phase"] == "Running"
     job = replace(
         cluster.job,
         generation=2,
@@ -193,7 +197,7 @@ def test_failed_node_excluded_together_with_a_lower_limit_fails_nothing():
         ),
     )
     seen = seen_before(replace(cluster.snapshot(), job=job), timedelta(minutes=1))
-    (told,) = [a.status for a in decide(seen, NOW).actions if isinstance(a, WriteStatus)]
+    (told,) = [a.status.to_raw() for a in decide(seen, NOW).actions if isinstance(a, WriteStatus)]
     assert told["phase"] == "Running"
 
 
@@ -203,7 +207,7 @@ def test_pause_holds_turns_until_more_is_allowed():
     cluster.pods.append(gated_pod("d"))
     plan = run(cluster)
     assert conditions(cluster)["Suspended"] == ("True", "MaxFailedNodesExceeded")
-    assert cluster.job.status["phase"] == "Paused"
+    assert cluster.job.status.to_raw()["phase"] == "Paused"
     assert not acts(plan, RemoveSchedulingGates)
     spec(cluster, failure_policy=FailurePolicy("Pause", 1))
     plan = run(cluster)
@@ -215,26 +219,26 @@ def test_run_paused_by_policy_suspends_and_restarts_its_deadline():
     cluster = three_nodes("Pause")
     spec(cluster, active_deadline_seconds=600)
     run(cluster)
-    assert cluster.job.status["phase"] == "Paused"
+    assert cluster.job.status.to_raw()["phase"] == "Paused"
     later = NOW + timedelta(hours=1)
     run(cluster, later)
-    assert cluster.job.status["phase"] == "Paused"
+    assert cluster.job.status.to_raw()["phase"] == "Paused"
     spec(cluster, failure_policy=FailurePolicy("Pause", 1))
     run(cluster, later)
-    assert cluster.job.status["phase"] == "Running"
+    assert cluster.job.status.to_raw()["phase"] == "Running"
     run(cluster, later + timedelta(seconds=599))
-    assert cluster.job.status["phase"] == "Running"
+    assert cluster.job.status.to_raw()["phase"] == "Running"
     run(cluster, later + timedelta(seconds=600))
-    assert cluster.job.status["phase"] == "Failed"
+    assert cluster.job.status.to_raw()["phase"] == "Failed"
 
 
 def test_unreachable_nodes_count_in_the_budget_as_a_state_of_their_own():
     cluster = make_cluster("a", "b", gated=True, evidence={"a": done("a")})
     cluster.nodes["b"] = lost("b")
     run(cluster)
-    assert cluster.job.status["nodes"]["unreachable"] == 1
-    assert cluster.job.status["nodes"]["failed"] == 0
-    failed = next(c for c in cluster.job.status["conditions"] if c["type"] == "Failed")
+    assert cluster.job.status.to_raw()["nodes"]["unreachable"] == 1
+    assert cluster.job.status.to_raw()["nodes"]["failed"] == 0
+    failed = next(c for c in cluster.job.status.to_raw()["conditions"] if c["type"] == "Failed")
     assert failed["message"] == "1 unreachable (b)"
 
 
@@ -290,7 +294,7 @@ def test_undeletable_pods_of_a_failed_run_are_reported():
     plan = decide(cluster.snapshot(deletion_refusal="the policy says no"), NOW)
     assert not acts(plan, DeleteDaemonSet)
     assert not acts(plan, DeletePods)
-    (status,) = [a.status for a in acts(plan, WriteStatus)]
+    (status,) = [a.status.to_raw() for a in acts(plan, WriteStatus)]
     (told,) = [c for c in status["conditions"] if c["type"] == "Progressing"]
     assert (told["status"], told["reason"]) == ("False", "Failed")
     assert "deletion of pods of failed nodes: the policy says no" in told["message"]
@@ -329,7 +333,7 @@ def test_refused_pod_deletion_and_refused_ungating_do_not_block_each_other():
     both = decide(
         cluster.snapshot(**{key: f"{text} {'x' * 4000}" for key, text in refused.items()}), NOW
     )
-    (status,) = [a.status for a in acts(both, WriteStatus)]
+    (status,) = [a.status.to_raw() for a in acts(both, WriteStatus)]
     (told,) = [c for c in status["conditions"] if c["type"] == "Progressing"]
     assert told["reason"] == "PodChangeRefused"
     assert "removal of scheduling gates: no gates" in told["message"]
@@ -338,7 +342,7 @@ def test_refused_pod_deletion_and_refused_ungating_do_not_block_each_other():
 
 
 def completion_time(cluster):
-    return cluster.job.status["completionTime"]
+    return cluster.job.status.to_raw()["completionTime"]
 
 
 @pytest.mark.parametrize("later", [timedelta(hours=1), timedelta(0)])
@@ -351,9 +355,10 @@ def test_second_failure_has_its_own_time_despite_a_stale_report(later):
     cluster = retried(cluster)
     flipped = [
         {**c, "lastTransitionTime": format_time(NOW + later)} if c["type"] == "Failed" else c
-        for c in cluster.job.status["conditions"]
+        for c in cluster.job.status.to_raw()["conditions"]
     ]
-    cluster.job = replace(cluster.job, status={**cluster.job.status, "conditions": flipped})
+    told_job = {**cluster.job.status.to_raw(), "conditions": flipped}
+    cluster.job = replace(cluster.job, status=parse_job_status(told_job))
     cluster.report_status = told
     cluster.pods[1] = replace(failing("b"), uid="pod-b-5")
     again = NOW + timedelta(hours=2)
@@ -393,12 +398,12 @@ def test_a_retry_opens_a_failed_run_for_its_failed_nodes_only():
     assert [pod.node_name for pod in acts(plan, DeletePods)[0].pods] == ["b"]
     assert conditions(cluster)["Failed"] == ("False", "Retrying")
     assert "Retrying" in [e.reason for e in plan.events]
-    assert cluster.job.status["phase"] == "Running"
-    assert "completionTime" not in cluster.job.status
+    assert cluster.job.status.to_raw()["phase"] == "Running"
+    assert "completionTime" not in cluster.job.status.to_raw()
     cluster.pods[1] = gated_pod("b", serial=5)
     plan = run(cluster)
     assert [pod.node_name for pod in acts(plan, RemoveSchedulingGates)[0].pods] == ["b"]
-    assert cluster.job.status["nodes"]["failed"] == 0
+    assert cluster.job.status.to_raw()["nodes"]["failed"] == 0
 
 
 def test_a_retry_that_finds_every_node_completed_ends_the_run_again():
@@ -431,7 +436,7 @@ def test_a_retry_gives_an_unreachable_node_its_time_to_come_back():
     plan = decide(replace(cluster.snapshot(is_dry_run_done=True), seen=seen), NOW)
     assert [event.reason for event in plan.events] == ["Retrying"]
     assert plan.requeue_after == 60.0
-    assert acts(plan, WriteStatus)[0].status["phase"] == "Running"
+    assert acts(plan, WriteStatus)[0].status.to_raw()["phase"] == "Running"
 
 
 def test_a_retry_whose_node_stays_unreachable_ends_the_run_again():
@@ -498,10 +503,10 @@ def test_run_resumed_after_its_deadline_restarts_the_deadline(asked):
         assert conditions(cluster)["Failed"] == ("True", "DeadlineExceeded")
         cluster.job = replace(cluster.job, annotations={names.ANNOTATION_RETRY: "1"})
     plan = run(cluster, later)
-    assert cluster.job.status["phase"] == "Running"
+    assert cluster.job.status.to_raw()["phase"] == "Running"
     assert plan.requeue_after == 90.0
     run(cluster, later + timedelta(seconds=89))
-    assert cluster.job.status["phase"] == "Running"
+    assert cluster.job.status.to_raw()["phase"] == "Running"
     run(cluster, later + timedelta(seconds=91))
     assert conditions(cluster)["Failed"] == ("True", "DeadlineExceeded")
 
@@ -512,12 +517,12 @@ def test_a_job_suspended_before_its_start_makes_nothing():
     cluster = make_cluster("a", job=job, has_daemon_set=False, has_report=False, running=False)
     plan = run(cluster)
     assert [type(a) for a in plan.actions] == [WriteStatus]
-    assert cluster.job.status["phase"] == "Paused"
-    assert "startTime" not in cluster.job.status
+    assert cluster.job.status.to_raw()["phase"] == "Paused"
+    assert "startTime" not in cluster.job.status.to_raw()
     assert run(cluster).actions == ()
     spec(cluster, suspend=False)
     run(cluster)
-    assert cluster.job.status["startTime"]
+    assert cluster.job.status.to_raw()["startTime"]
     assert conditions(cluster)["Suspended"] == ("False", "Resumed")
 
 
@@ -533,7 +538,7 @@ def test_suspend_gates_new_pods_and_opens_none():
 def test_a_run_is_called_paused_when_the_gate_is_seen_to_be_up():
     cluster = spec(make_cluster("a", gated=False), suspend=True)
     run(cluster)
-    assert cluster.job.status["phase"] == "Running"
+    assert cluster.job.status.to_raw()["phase"] == "Running"
     assert conditions(cluster)["Progressing"] == ("True", "NodesActive")
     cluster.gated, cluster.observed = True, False
     run(cluster)
@@ -541,7 +546,7 @@ def test_a_run_is_called_paused_when_the_gate_is_seen_to_be_up():
     cluster.observed = True
     plan = run(cluster)
     assert conditions(cluster)["Suspended"] == ("True", "Suspended")
-    assert cluster.job.status["phase"] == "Paused"
+    assert cluster.job.status.to_raw()["phase"] == "Paused"
     assert [e.reason for e in plan.events] == ["Paused"]
 
 
@@ -586,7 +591,7 @@ def test_waiting_node_is_recorded_only_after_the_run():
     cluster.pods[0] = failing("a")
     spec(cluster, backoff_limit=0)
     run(cluster)
-    assert cluster.job.status["phase"] == "Failed"
+    assert cluster.job.status.to_raw()["phase"] == "Failed"
     states = {name: raw["state"] for name, raw in cluster.report_status["nodeStates"].items()}
     assert states == {"a": "Failed", "b": "Waiting", "c": "Waiting"}
 
@@ -596,7 +601,7 @@ def test_records_go_to_the_shard_of_the_evidence_or_one_with_room():
     first = cluster.report()
     second = replace(first, name="second", shard=1, evidence={"b": done("b")})
     plan = decide(cluster.snapshot(reports=(second, replace(first))), NOW)
-    by_name = {a.name: a.status for a in acts(plan, WriteReportStatus)}
+    by_name = {a.name: a.status.to_raw() for a in acts(plan, WriteReportStatus)}
     assert set(by_name["second"]["nodeStates"]) == {"b"}
     assert set(by_name[first.name]["nodeStates"]) == {"a"}
     assert "phase" not in by_name["second"]
@@ -620,13 +625,13 @@ def test_evidence_of_nodes_that_left_needs_room_as_well():
 def test_no_shard_takes_more_records_than_its_share(monkeypatch):
     monkeypatch.setattr("job_controller.core.render.report_status.NODES_PER_SHARD", 2)
     cluster = make_cluster("a", "b", "c", "d", gated=True)
-    active = NodeRecord(uid="u", state="Active").to_raw()
-    first = replace(cluster.report(), status={"nodeStates": {"a": active, "b": active}})
+    active = NodeRecord(uid="u", state="Active")
+    first = replace(cluster.report(), status=ReportStatus(node_states={"a": active, "b": active}))
     # The evidence of c stands where there is no room for its record.
     first = replace(first, evidence={"c": done("c"), "d": done("d")})
     second = replace(cluster.report(), name="second", shard=1)
     plan = decide(cluster.snapshot(reports=(first, second)), NOW)
-    by_name = {a.name: set(a.status["nodeStates"]) for a in acts(plan, WriteReportStatus)}
+    by_name = {a.name: set(a.status.node_states) for a in acts(plan, WriteReportStatus)}
     assert by_name == {first.name: {"a", "b"}, "second": {"c", "d"}}
 
 
@@ -639,7 +644,7 @@ def test_completed_node_does_not_replace_one_whose_pod_is_terminating():
     cluster.nodes["b"] = lost("b")
     cluster.pods = [replace(make_pod("b"), is_terminating=True), make_pod("c")]
     plan = run(cluster)
-    assert cluster.job.status["nodes"]["completed"] == 0
+    assert cluster.job.status.to_raw()["nodes"]["completed"] == 0
     assert reason_of(plan) == "NodesUnreachable"
 
 
@@ -686,10 +691,10 @@ def test_a_reported_refusal_stays_until_the_next_search():
         "a", "b", gated=True, running=False, desired=2, failed_create_message="exceeded quota"
     )
     run(cluster)
-    before = cluster.job.status["conditions"]
+    before = cluster.job.status.to_raw()["conditions"]
     cluster.failed_create_message = None
     plan = run(cluster)
-    assert (cluster.job.status["conditions"], plan.events) == (before, ())
+    assert (cluster.job.status.to_raw()["conditions"], plan.events) == (before, ())
     cluster.failed_create_message = ""
     assert reason_of(run(cluster)) != "FailedCreate"
 
@@ -699,7 +704,7 @@ def test_run_waiting_for_a_pod_of_a_down_node_reports_it():
     cluster.nodes["b"] = lost("b")
     cluster.pods = [make_pod("a"), replace(make_pod("b"), is_terminating=True)]
     plan = run(cluster)
-    assert cluster.job.status["nodes"]["completed"] == 2
+    assert cluster.job.status.to_raw()["nodes"]["completed"] == 2
     assert not cluster.job.is_true(ConditionType.COMPLETE)
     assert reason_of(plan) == "NodesUnreachable"
 
@@ -710,4 +715,4 @@ def test_failure_recorded_before_a_retry_does_not_count():
     cluster.report_status = {"nodeStates": {"a": record.to_raw()}}
     cluster.job = replace(started(make_job()), annotations={names.ANNOTATION_RETRY: "1"})
     run(cluster)
-    assert cluster.job.status["nodes"]["active"] == 1
+    assert cluster.job.status.to_raw()["nodes"]["active"] == 1

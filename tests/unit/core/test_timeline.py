@@ -1,16 +1,20 @@
 """The story of a run, as `kubectl describe` of its report ends with it."""
 
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
-from daemonset_job.api.report import NodeRecord
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.node_totals import NodeTotals
+from daemonset_job.api.report_status import ReportStatus
 from job_controller.core.render.timeline import build_timeline, drop_current_lines
 
-START = "2026-01-02T03:04:05Z"
+START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def at(seconds):
-    minutes, seconds = divmod(5 + seconds, 60)
-    return f"2026-01-02T03:{4 + minutes:02d}:{seconds:02d}Z"
+    return START + timedelta(seconds=seconds)
 
 
 def record(state="Completed", end=None, **fields):
@@ -20,14 +24,13 @@ def record(state="Completed", end=None, **fields):
 
 
 def tell(records, **summary):
-    nodes = {"desired": len(records)}
-    return build_timeline(
-        {"phase": "Running", "startTime": START, "nodes": nodes, **summary}, records
-    )
+    nodes = NodeTotals(desired=len(records))
+    status = ReportStatus(phase="Running", start_time=START, nodes=nodes)
+    return build_timeline(replace(status, **summary), records)
 
 
 def ended(phase, message, seconds):
-    return {"phase": phase, "message": message, "completionTime": at(seconds)}
+    return {"phase": phase, "message": message, "completion_time": at(seconds)}
 
 
 def test_a_run_that_went_well():
@@ -82,7 +85,7 @@ def test_timeline_names_restarted_and_blocked_nodes():
 
 
 def test_a_moment_before_the_start_is_shown_as_the_start():
-    early = NodeRecord(uid="u", state="Completed", finished_at="2026-01-02T03:04:00Z")
+    early = NodeRecord(uid="u", state="Completed", finished_at=at(-5))
     assert tell({"a": early})[1] == "+0s a completed"
 
 
@@ -94,7 +97,7 @@ def test_the_number_of_nodes_is_shown_once_it_is_known():
 
 
 def test_there_is_no_timeline_before_the_start():
-    assert build_timeline({"phase": "Pending"}, {}) == []
+    assert build_timeline(ReportStatus(phase="Pending"), {}) == []
 
 
 def test_a_thousand_ways_to_fail_are_a_page_still():
@@ -112,7 +115,5 @@ def test_a_thousand_ways_to_fail_are_a_page_still():
     ("seconds", "words"), [(119, "+119s"), (120, "+2m"), (7199, "+119m59s"), (7260, "+2h1m")]
 )
 def test_durations_read_as_those_of_kubectl(seconds, words):
-    hours, rest = divmod(3 * 3600 + 245 + seconds, 3600)
-    finished = f"2026-01-02T{hours:02d}:{rest // 60:02d}:{rest % 60:02d}Z"
-    done = NodeRecord(uid="u", state="Completed", attempts=1, finished_at=finished)
+    done = NodeRecord(uid="u", state="Completed", attempts=1, finished_at=at(seconds))
     assert tell({"a": done})[1] == f"{words} a completed"

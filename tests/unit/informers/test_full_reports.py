@@ -74,7 +74,10 @@ def test_of_a_run_whose_job_is_gone_a_summary_is_kept():
     kept.keeper.release(UID)
     for report in kept.store:
         assert (dict(report.evidence), dict(report.records)) == ({}, {})
-        assert report.status == {"phase": "Succeeded", "completionTime": "2026-01-01T01:00:00Z"}
+        assert report.status.to_raw() == {
+            "phase": "Succeeded",
+            "completionTime": "2026-01-01T01:00:00Z",
+        }
         assert report.created_at is not None
         assert report.resource_version == "5"
 
@@ -82,8 +85,8 @@ def test_of_a_run_whose_job_is_gone_a_summary_is_kept():
 def test_a_report_that_is_not_closed_yet_keeps_its_timeline():
     kept = Kept()
     kept.hear(raw_report(phase="Running"))
-    assert kept.store.values()[0].status["timeline"] == ["it ran"]
-    assert "nodeStates" not in kept.store.values()[0].status
+    assert kept.store.values()[0].status.timeline == ("it ran",)
+    assert not kept.store.values()[0].status.node_states
 
 
 async def test_a_report_that_came_before_its_job_is_read_again():

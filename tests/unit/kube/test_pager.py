@@ -2,11 +2,12 @@
 
 import pytest
 
-from daemonset_job.kube.cache.pager import Pager, Selection
+from daemonset_job.kube.cache.pager import Pager
 from daemonset_job.kube.client.answers import Page
 from daemonset_job.kube.client.errors import Unavailable
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, PODS
 from daemonset_job.kube.client.response import ANSWER_TOO_LARGE
+from daemonset_job.kube.client.selection import Selection
 
 
 class Server:
@@ -17,7 +18,7 @@ class Server:
         self.asked = []
         self.largest = 0
 
-    async def page(self, _resource, _namespace, *, limit, limit_bytes, **_):
+    async def page(self, _what, *, limit, limit_bytes, **_):
         self.asked.append(limit)
         size = limit * self.object_bytes
         self.largest = max(self.largest, min(size, limit_bytes))

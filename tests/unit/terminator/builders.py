@@ -9,9 +9,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from daemonset_job.api import names
-from daemonset_job.api.job import Job, JobSpec, nodes_hash
-from daemonset_job.api.objects import Container, DaemonSet, Node, Pod
-from daemonset_job.api.report import Evidence, JobReport
+from daemonset_job.api.container import Container
+from daemonset_job.api.daemon_set import DaemonSet
+from daemonset_job.api.evidence import Evidence
+from daemonset_job.api.job import Job, nodes_hash
+from daemonset_job.api.job_spec import JobSpec
+from daemonset_job.api.job_status import parse_job_status
+from daemonset_job.api.node import Node
+from daemonset_job.api.pod import Pod
+from daemonset_job.api.report import JobReport
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 STAMP = "2026-01-02T03:04:05.000000001Z"
@@ -32,7 +38,9 @@ def make_job(
         resource_version="1",
         generation=2,
         spec=JobSpec(image="x", **(spec or {})),
-        status={"observedGeneration": 2, "conditions": list(conditions), **(status or {})},
+        status=parse_job_status(
+            {"observedGeneration": 2, "conditions": list(conditions), **(status or {})}
+        ),
     )
     return replace(job, **changes)
 
@@ -91,3 +99,18 @@ def make_report(
         evidence=evidence or {},
     )
     return replace(report, **changes)
+
+
+def running(restarts: int) -> Container:
+    """A task that runs after that many restarts."""
+    return Container("running", restart_count=restarts, last_finished_at=NOW)
+
+
+def waiting(restarts: int, *, ended: bool = True) -> Container:
+    """A task that waits in back-off; unless `ended`, no end of it is known."""
+    return Container(
+        "waiting",
+        reason="CrashLoopBackOff",
+        restart_count=restarts,
+        last_finished_at=NOW if ended else None,
+    )

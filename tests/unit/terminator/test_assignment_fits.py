@@ -4,11 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daemonset_job.api.objects import parse_pod
-from daemonset_job.api.report import parse_evidence
-from terminator.ledger.assignment import build_patch, combine_evidence, exit_evidence, log_evidence
+from daemonset_job.api.evidence import parse_evidence
+from daemonset_job.api.pod import parse_pod
+from terminator.ledger.assignment import build_patch
+from terminator.ledger.evidence import combine_evidence, exit_evidence, log_evidence
+from terminator.logs.findings import Findings
 from terminator.logs.matcher import Matcher
-from terminator.logs.tail_read import Findings, TailRead
+from terminator.logs.tail_read import TailRead
 from tests.mutation.schema import part, problems
 from tests.unit.terminator.builders import make_report
 

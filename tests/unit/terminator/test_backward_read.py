@@ -4,8 +4,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from terminator.logs.backward_read import BACKWARD_BYTES, BackwardRead
+from terminator.logs.findings import Findings
 from terminator.logs.matcher import Matcher
-from terminator.logs.tail_read import Findings
 
 MATCHER = Matcher("done", "Line", None, ("ip", "n"))
 CHUNK = 16 * 1024

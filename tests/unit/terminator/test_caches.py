@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from daemonset_job.api.objects import Node, parse_node
+from daemonset_job.api.node import Node, parse_node
 from daemonset_job.kube.client.client import KubeClient
 from terminator.caches import Caches
 from tests.clocks import FakeClock

@@ -61,7 +61,7 @@ def test_the_environment_of_the_seed():
 
 @pytest.mark.parametrize("text", ["resyncPeriod: 10", "resyncPeriod: '10'", "resyncPeriod: 10.0"])
 def test_a_number_without_a_unit_is_seconds(text):
-    # Both original manifests of the seed have TICKER_DURATION: "10".
+    # The manifests of the first version have TICKER_DURATION: "10".
     from_environment = load_config({"TICKER_DURATION": "10"}, None)
     assert load_config({}, text) == from_environment == Config(resync_period=10.0)
     assert isinstance(load_config({}, text).resync_period, float)

@@ -3,8 +3,10 @@
 The kubelet is played by `Log`: it serves the end of the newest file, and streams.
 """
 
+from bisect import bisect_left
+
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from terminator.logs.instance_log import InstanceLog, StreamRead
@@ -19,32 +21,47 @@ def stamp(number):
 
 
 class Log:
-    """A log of some lines each second, all of the same time, and who reads it."""
+    """A log with `pace` lines of each timestamp, and the reader of it.
+
+    No two files have lines of one timestamp: the kubelet rotates a log seconds apart.
+    """
 
     def __init__(self, pace=1):
         self.pace = pace
         self.lines = []
+        self.numbers = []  # of the lines' timestamps
+        self.number = self.count = 0
         self.file_begins = 0
         self.seen = InstanceLog()
         self.stream = None
         self.sent = 0
 
     def write(self, *lines):
-        self.lines += lines
+        for line in lines:
+            if self.count == self.pace:
+                self.tick()
+            self.lines.append(line)
+            self.numbers.append(self.number)
+            self.count += 1
+
+    def tick(self):
+        """Let the next line have another timestamp."""
+        self.number, self.count = self.number + 1, 0
 
     def rotate(self):
         self.file_begins = len(self.lines)
+        self.tick()
 
     def _bytes(self, begin, end):
         return b"".join(
-            f"{stamp(n // self.pace)} ".encode() + self.lines[n] + b"\n" for n in range(begin, end)
+            f"{stamp(self.numbers[n])} ".encode() + self.lines[n] + b"\n" for n in range(begin, end)
         )
 
     def _begin(self, since, count):
         begin = max(self.file_begins, len(self.lines) - count)
         if since is None:
             return begin
-        return max(begin, _number(since) * self.pace)
+        return max(begin, bisect_left(self.numbers, _number(since)))
 
     def read(self, *, uses_cursor=False):
         cursor = self.seen.cursor if uses_cursor and self.seen.cursor.timestamp else None
@@ -239,6 +256,8 @@ def happen(log, what, how):
             log.rotate()
 
 
+@example([("result", "n"), ("read", False), ("result", "n"), ("rotate", None)], 0, False, 3)
+@example([("write", 60), ("read", False), ("rotate", None), ("open", None)], 0, True, 3)
 @given(
     st.lists(steps, max_size=25),
     st.sampled_from([0, 3, 150]),
@@ -255,7 +274,9 @@ def test_a_result_is_the_last_one_or_missing(history, after, by_stream, pace):
             log.write(f"dsjob:result {how}={last[how]}".encode())
         else:
             happen(log, what, how)
-    log.write(b"done", *noise(after), b"dsjob:result ip=late")
+    log.write(b"done")
+    log.tick()
+    log.write(*noise(after), b"dsjob:result ip=late")
     if by_stream and log.stream is not None:
         log.send(100_000)
     log.read()

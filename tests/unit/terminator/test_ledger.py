@@ -5,10 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from daemonset_job.api.report import Evidence
+from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.report_summary import summarize
 from daemonset_job.kube.client.errors import Invalid, KubeError, NotFound, TooLarge
-from terminator.ledger.writer import REFUSALS_LIMIT, REFUSED_SECONDS, WRITTEN_SECONDS, Ledger
+from terminator.ledger.report_patches import REFUSALS_LIMIT
+from terminator.ledger.run_buffer import REFUSED_SECONDS
+from terminator.ledger.writer import Ledger
+from terminator.ledger.written_reports import WRITTEN_SECONDS
 from terminator.metrics import Metrics
 from tests.unit.terminator.builders import done, make_job, make_report
 
@@ -193,18 +196,19 @@ def takes_none(_name, _entries):
     raise Invalid("a policy says no")
 
 
+def takes_in_another(name, _entries):
+    if name == "sample-0":
+        raise TooLarge("etcdserver: request is too large")
+
+
 def enter_many(cluster, count):
     for number in range(count):
         cluster.ledger.record(make_job(), f"n{number:03}", done(f"n{number:03}"))
 
 
 async def test_what_one_report_takes_no_more_goes_to_another(running):
-    def takes(name, entries):
-        if name == "sample-0":
-            raise TooLarge("etcdserver: request is too large")
-
     cluster = Cluster(make_report())
-    cluster.takes = takes
+    cluster.takes = takes_in_another
     running(cluster)
     enter_many(cluster, 8)
     await asyncio.sleep(5)
@@ -219,13 +223,9 @@ async def test_what_one_report_takes_no_more_goes_to_another(running):
 async def test_node_recorded_in_a_full_shard_stays_there(running):
     """Two entries of one node would say two things."""
 
-    def takes(name, entries):
-        if name == "sample-0":
-            raise TooLarge("etcdserver: request is too large")
-
     began = Evidence("a-uid", last_lines=("x",))
     cluster = Cluster(make_report({"a": began}), make_report(shard=1))
-    cluster.takes = takes
+    cluster.takes = takes_in_another
     running(cluster)
     cluster.ledger.record(make_job(), "a", done("a"))
     await asyncio.sleep(REFUSED_SECONDS - 5)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemonset_job.api.job import Completion, JobSpec
+from daemonset_job.api.job_spec import Completion, JobSpec
 from daemonset_job.api.tokens import REGEX_LINE_BYTES, regex_line_bytes
 from terminator.logs.matcher import (
     VALUE_LIMIT,

@@ -1,9 +1,9 @@
 """Which matcher a Job's logs are read with."""
 
-from daemonset_job.api.job import Completion
-from terminator import reconciler
+from daemonset_job.api.job_spec import Completion
+from terminator.logs import matchers as module
 from terminator.logs.matcher import Completed
-from terminator.reconciler import Matchers
+from terminator.logs.matchers import Matchers
 from tests.unit.terminator.builders import make_job
 
 
@@ -57,7 +57,7 @@ def test_matchers_of_other_tokens_or_results_differ():
 
 
 def test_one_matcher_makes_room_for_another(monkeypatch):
-    monkeypatch.setattr(reconciler, "_MATCHERS_LIMIT", 2)
+    monkeypatch.setattr(module, "_MATCHERS_LIMIT", 2)
     matchers = make_matchers()
     kept = matchers.of(with_token("a"))
     matchers.of(with_token("b"))

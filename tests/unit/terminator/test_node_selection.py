@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daemonset_job.api.affinity import REQUIRED
-from daemonset_job.api.job import NodeSelection
+from daemonset_job.api.job_spec import NodeSelection
 from job_controller.core.desired.node_affinity import node_terms
 from terminator.node_selection import NodeMatcher, find_unselected_node
 from tests.simulation import intent

@@ -6,6 +6,7 @@ from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 
+from daemonset_job.api.report_status import parse_report_status
 from terminator.reconciler import Reconciler
 from tests.clocks import FakeClock
 from tests.unit.terminator.builders import (
@@ -31,7 +32,7 @@ class Cluster:
         self.caches, self.client = MagicMock(), AsyncMock()
         spec = {"ttl_seconds_after_finished": 5}
         states = {"a": {"uid": "a-uid", "state": "Completed", "attempts": 1}}
-        report = make_report({"a": done("a")}, status={"nodeStates": states})
+        report = make_report({"a": done("a")}, status=parse_report_status({"nodeStates": states}))
         self.caches.reports_of.return_value = [report]
         self.caches.nodes.return_value = {name: make_node(name) for name in "ab"}
         self.caches.nodes_of.return_value = {}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemonset_job.api.objects import Container
+from daemonset_job.api.container import Container
 from terminator.logs.log_parser import Cursor, Line, Span
 from terminator.logs.matcher import Matcher
 from terminator.logs.read_budget import BUDGET_BYTES, ReadBudget
@@ -17,14 +17,13 @@ from terminator.logs.read_policy import (
     CHECK_SECONDS,
     POLL_SECONDS,
     RETRY_SECONDS,
-    STREAM_BYTES,
     LogReadState,
     ShortRead,
     Wait,
-    ended_attempt,
 )
+from terminator.logs.stream_state import STREAM_BYTES
 from terminator.logs.tail_read import TailRead
-from tests.unit.terminator.builders import NOW
+from tests.unit.terminator.builders import NOW, running, waiting
 
 RUNNING = Container("running")
 ENDED = Container("terminated", exit_code=1, finished_at=NOW)
@@ -33,19 +32,6 @@ SOME = Cursor("2026-01-02T03:04:05.000000000Z", 1)
 LATER = Cursor("2026-01-02T03:04:06.000000000Z", 1)
 LATEST = Cursor("2026-01-02T03:04:07.000000000Z", 1)
 UNFINISHED = Line("2026-01-02T03:04:05.000000000Z", b"done", unfinished=True)
-
-
-def running(restarts):
-    return Container("running", restart_count=restarts, last_finished_at=NOW)
-
-
-def waiting(restarts, *, ended=True):
-    return Container(
-        "waiting",
-        reason="CrashLoopBackOff",
-        restart_count=restarts,
-        last_finished_at=NOW if ended else None,
-    )
 
 
 def looked(container=RUNNING, now=0.0):
@@ -275,35 +261,6 @@ def test_a_read_overtaken_by_a_restart_does_not_count():
     assert reading.next_step(crashed, 2.0) == ShortRead()
 
 
-AT, AFTER, LONG_AFTER = SOME.timestamp, LATER.timestamp, LATEST.timestamp
-
-
-def test_the_number_of_the_start_whose_end_was_read():
-    assert ended_attempt(ShortRead(), ENDED, ENDED, AT) == 1
-    assert ended_attempt(ShortRead(), waiting(3), waiting(3), AT) == 4
-    assert ended_attempt(ShortRead(previous=True), running(2), running(2), AT) == 2
-    # Its last lines may be stamped after its end, and nobody can read what was before it.
-    assert ended_attempt(ShortRead(previous=True), running(2), running(2), AFTER) == 2
-    assert ended_attempt(ShortRead(previous=True), running(2), running(2), "") == 2
-
-
-def test_a_read_that_a_restart_may_have_overtaken_has_no_number():
-    assert ended_attempt(ShortRead(), ENDED, running(1), AT) == 0
-    assert ended_attempt(ShortRead(previous=True), running(1), running(2), AT) == 0
-    assert ended_attempt(ShortRead(), ENDED, None, AT) == 0
-    # The task printed this after its end.
-    assert ended_attempt(ShortRead(), ENDED, ENDED, AFTER) == 0
-    assert ended_attempt(ShortRead(previous=True), running(2), running(2), LONG_AFTER) == 0
-    unknown = Container("terminated", exit_code=1)
-    assert ended_attempt(ShortRead(), unknown, unknown, LONG_AFTER) == 0
-
-
-@pytest.mark.parametrize(("container", "attempt"), [(ENDED, 1), (waiting(0), 1), (waiting(3), 4)])
-def test_an_empty_log_is_that_of_the_end(container, attempt):
-    """Most tasks that fail say nothing: they are not made to wait."""
-    assert ended_attempt(ShortRead(), container, container, "") == attempt
-
-
 def test_each_instance_has_findings_of_its_own():
     reading = looked()
     reading.log.findings.results["ip"] = "first"
@@ -336,7 +293,7 @@ def test_the_first_decision_in_any_log_is_the_last(previous):
     step = reading.next_step(running(1), 5.0)
     read = reading.log_of(step) if previous else reading.log
     reading.next_step(running(2), 5.0)  # while it was read
-    read.findings.completed_at = AT
+    read.findings.completed_at = SOME.timestamp
     reading.accept_findings(read)
     assert reading.findings is read.findings
     assert reading.next_step(running(2), 6.0) == FOREVER

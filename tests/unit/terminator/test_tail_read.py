@@ -1,38 +1,22 @@
 """A short read: what to ask, and what the answer proves. The kubelet is played by `answer`."""
 
-import json
-
 from hypothesis import given
 from hypothesis import strategies as st
 
+from terminator.logs.findings import LINES_KEPT, Findings
 from terminator.logs.log_parser import LINE_LIMIT, Cursor, Line
 from terminator.logs.matcher import Matcher, Progress
 from terminator.logs.tail_read import (
     LARGE_TAIL_BYTES,
     LARGE_TAIL_LINES,
-    LAST_LINES_BYTES,
-    LINES_KEPT,
-    RESULTS_BYTES,
     SMALL_TAIL_LINES,
     TAIL_BYTES,
     TAIL_LINES,
-    Findings,
     TailRead,
     TailRequest,
-    bounded_results,
-    json_bytes,
-    readable_lines,
 )
 
 MATCHER = Matcher("done", "Line", "broken", ("ip", "n"))
-
-
-def go_bytes(text):
-    """Return the length of a text as encoding/json of Go writes it, without the quotes."""
-    written = json.dumps(text, ensure_ascii=False)[1:-1]
-    for character in "<>&\u2028\u2029":
-        written = written.replace(character, f"\\u{ord(character):04x}")
-    return len(written.encode())
 
 
 def at(number):
@@ -280,34 +264,6 @@ def test_last_lines_are_kept_bounded():
     assert found.last_lines == (b"a", b"disk full")
 
 
-def test_last_lines_are_readable():
-    lines = [b"first", b"", b"\x1b[31mdisk\tfull\x1b[0m\r", b"\x00", b"exit"]
-    assert readable_lines(lines, 5) == ("first", "disk full", "exit")
-    assert readable_lines(lines, 2) == ("disk full", "exit")
-    assert readable_lines(lines, 0) == ()
-    (line,) = readable_lines([b"x" * 500], 5)
-    assert line == "x" * 159 + "…"
-    assert len(readable_lines([b"y" * 150] * 5, 5)) == 2
-
-
-@given(st.lists(st.binary(max_size=600), max_size=20), st.integers(0, 20))
-def test_last_lines_fit(lines, count):
-    kept = readable_lines(lines, count)
-    assert len(kept) <= count
-    assert sum(go_bytes(line) for line in kept) <= LAST_LINES_BYTES
-    assert all(line.isprintable() and line for line in kept)
-
-
-@given(st.dictionaries(st.text("abc", min_size=1, max_size=5), st.text(max_size=256), max_size=40))
-def test_results_fit(results):
-    kept = bounded_results(results)
-    assert kept.items() <= results.items()
-    assert len(kept) <= 16
-    assert sum(go_bytes(k) + go_bytes(v) for k, v in kept.items()) <= RESULTS_BYTES
-    if sum(go_bytes(k) + go_bytes(v) for k, v in results.items()) <= RESULTS_BYTES:
-        assert len(kept) == min(len(results), 16)
-
-
 texts = st.sampled_from([b"x", b"done!", b"not done", b"", b"y" * 300, b"dsjob:progress 1/2"])
 
 
@@ -317,22 +273,3 @@ def test_a_token_near_the_end_is_found_and_nothing_else_is(before, after, has_to
     tail, asks = read(whole(*before, *token, *[b"z"] * after))
     assert bool(tail.findings.completed_at) == has_token
     assert len(asks) <= 4
-
-
-@given(
-    st.text(
-        st.one_of(
-            st.sampled_from('<>&\u2028\u2029"\\\x7f\u00e9\U0001f600'),
-            st.characters(exclude_categories=["Cs"]),
-        )
-    )
-)
-def test_bytes_are_those_of_the_json_that_the_server_keeps(text):
-    assert json_bytes(text) >= go_bytes(text)
-    if all(character >= " " for character in text):
-        assert json_bytes(text) == go_bytes(text)
-
-
-def test_lines_full_of_escapes_take_no_more_room_than_others():
-    assert len(readable_lines([b"<" * 60] * 20, 20)) == LAST_LINES_BYTES // 360
-    assert bounded_results({"a": "<" * 100, "b": "1"}) == {"b": "1"}

@@ -1,0 +1,69 @@
+"""The state of a container as decisions need it: frozen, parsed from the status of its pod."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from daemonset_job.api.shape import (
+    NUMBER,
+    STRING,
+    TIME,
+    fields,
+    list_of,
+)
+from daemonset_job.api.times import parse_time
+
+# What a kubelet counts may be forged. What is made of it has to fit into a number of 32 bits.
+_RESTARTS_LIMIT: Final = 10**9
+
+_ENDED: Final = fields(
+    exitCode=NUMBER, reason=STRING, message=STRING, startedAt=TIME, finishedAt=TIME
+)
+_STATE: Final = fields(
+    running=fields(startedAt=TIME),
+    terminated=_ENDED,
+    waiting=fields(reason=STRING, message=STRING),
+)
+CONTAINERS_SHAPE: Final = list_of(
+    fields(name=STRING, containerID=STRING, restartCount=NUMBER, state=_STATE, lastState=_STATE)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """The state of the task container: `state` is waiting, running, terminated or unknown."""
+
+    state: str
+    reason: str = ""
+    message: str = ""
+    exit_code: int | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    restart_count: int = 0
+    # The instance before this one, after a restart.
+    last_exit_code: int | None = None
+    last_reason: str = ""
+    last_finished_at: datetime | None = None
+
+
+def parse_container(raw: Mapping[str, Any]) -> Container:
+    """Return the state in a raw container status. Never raises for CONTAINERS_SHAPE."""
+    states = raw.get("state") or {}
+    kind = next((k for k in ("running", "terminated", "waiting") if k in states), "unknown")
+    state = states.get(kind) or {}
+    last = (raw.get("lastState") or {}).get("terminated") or {}
+    return Container(
+        state=kind,
+        reason=state.get("reason") or "",
+        message=state.get("message") or "",
+        exit_code=state.get("exitCode"),
+        started_at=parse_time(state.get("startedAt")),
+        finished_at=parse_time(state.get("finishedAt")),
+        restart_count=min(max(int(raw.get("restartCount") or 0), 0), _RESTARTS_LIMIT),
+        last_exit_code=last.get("exitCode"),
+        last_reason=last.get("reason") or "",
+        last_finished_at=parse_time(last.get("finishedAt")),
+    )

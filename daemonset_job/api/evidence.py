@@ -1,0 +1,95 @@
+"""One entry of a ledger: what the terminator found out about a node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from daemonset_job.api.shape import NUMBER, STRING, STRINGS, fields, list_of
+from daemonset_job.api.times import parse_whole_seconds
+
+EVIDENCE_SHAPE: Final = fields(
+    nodeUID=STRING,
+    completedAt=STRING,
+    pod=STRING,
+    podUID=STRING,
+    failedAt=STRING,
+    results=STRINGS,
+    lastLines=list_of(STRING),
+    lastReadAttempt=NUMBER,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The terminator's findings about one node.
+
+    The node is completed, for good, when `completed_at` is set. `failed_at` (the failure token) and
+    `last_lines` are about one pod, `pod_uid`. The ledger's key is the node's name. An entry is
+    valid only for the node with this `node_uid`: a node that is created again under its old name
+    starts again. Times are RFC 3339 as the kubelet wrote them: completions that differ by
+    nanoseconds are different ones. Texts are bounded and have no control characters. `attempt` is
+    the newest start of the task in that pod, from 1, whose log was read to its end without a token.
+    It is 0 when that is not known, and in mode `Exit`.
+    """
+
+    node_uid: str
+    completed_at: str = ""
+    pod: str = ""
+    pod_uid: str = ""
+    failed_at: str = ""
+    results: Mapping[str, str] = field(default_factory=dict)
+    last_lines: tuple[str, ...] = ()
+    attempt: int = 0
+
+    @property
+    def is_completed(self) -> bool:
+        """Whether the node printed the token."""
+        return bool(self.completed_at)
+
+    @property
+    def completion_time(self) -> datetime | None:
+        """When the node printed the token, in whole seconds; None without a time."""
+        return _parse_moment(self.completed_at)
+
+    @property
+    def failure_time(self) -> datetime | None:
+        """When the node printed the failure token, in whole seconds; None without a time."""
+        return _parse_moment(self.failed_at)
+
+    def to_raw(self) -> dict[str, Any]:
+        """Return the JSON form; empty fields are left out."""
+        raw = {
+            "nodeUID": self.node_uid,
+            "completedAt": self.completed_at,
+            "pod": self.pod,
+            "podUID": self.pod_uid,
+            "failedAt": self.failed_at,
+            "results": dict(self.results),
+            "lastLines": list(self.last_lines),
+            "lastReadAttempt": self.attempt,
+        }
+        return {key: value for key, value in raw.items() if value}
+
+
+def parse_evidence(raw: Mapping[str, Any]) -> Evidence:
+    """Return one entry of the ledger. Never raises; an entry without a UID matches no node."""
+    return Evidence(
+        node_uid=str(raw.get("nodeUID") or ""),
+        completed_at=str(raw.get("completedAt") or ""),
+        pod=str(raw.get("pod") or ""),
+        pod_uid=str(raw.get("podUID") or ""),
+        failed_at=str(raw.get("failedAt") or ""),
+        results=raw.get("results") or {},
+        last_lines=tuple(raw.get("lastLines") or ()),
+        attempt=int(raw.get("lastReadAttempt") or 0),
+    )
+
+
+def _parse_moment(text: str) -> datetime | None:
+    try:
+        return parse_whole_seconds(text)
+    except ValueError:
+        return None

@@ -1,0 +1,218 @@
+"""The spec of a Job: what runs, where, when a node is done, and what failure means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from daemonset_job.api.choices import (
+    CompletionMode,
+    FailureAction,
+    PodPolicy,
+    RuleAction,
+    parse_choice,
+)
+from daemonset_job.api.shape import (
+    BOOLEAN,
+    LIST,
+    NUMBER,
+    REQUIREMENTS,
+    STRING,
+    STRINGS,
+    ShapeError,
+    fields,
+    list_of,
+)
+
+# Ten years: the CRD's maximum for each number of seconds.
+SECONDS_LIMIT: Final = 315_360_000
+
+_PERCENTAGE: Final = re.compile(r"[0-9]{1,3}%")
+
+
+def _number_or_percentage(value: Any) -> None:
+    if isinstance(value, bool) or not (
+        isinstance(value, int) or (isinstance(value, str) and _PERCENTAGE.fullmatch(value))
+    ):
+        raise ShapeError(value, "a number or a percentage")
+
+
+# The fields that are read of a Job. The API server checks the inside of its template.
+_POD_SPEC: Final = fields(
+    containers=LIST,
+    initContainers=LIST,
+    volumes=LIST,
+    schedulingGates=LIST,
+    tolerations=LIST,
+    imagePullSecrets=LIST,
+)
+SPEC_SHAPE: Final = fields(
+    image=STRING,
+    command=list_of(STRING),
+    args=list_of(STRING),
+    mountPath=STRING,
+    template=fields(metadata=fields(labels=STRINGS, annotations=STRINGS), spec=_POD_SPEC),
+    nodes=fields(
+        selector=fields(matchLabels=STRINGS, matchExpressions=REQUIREMENTS),
+        include=list_of(STRING),
+        exclude=list_of(STRING),
+    ),
+    completion=fields(mode=STRING, token=STRING, match=STRING, failureToken=STRING),
+    backoffLimit=NUMBER,
+    nodeDeadlineSeconds=NUMBER,
+    activeDeadlineSeconds=NUMBER,
+    failurePolicy=fields(
+        action=STRING,
+        maxFailedNodes=_number_or_percentage,
+        rules=list_of(fields(exitCodes=list_of(NUMBER), action=STRING)),
+        pods=STRING,
+    ),
+    failureLogLines=NUMBER,
+    ttlSecondsAfterFinished=NUMBER,
+    suspend=BOOLEAN,
+    results=list_of(fields(name=STRING)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSelection:
+    """Which nodes: all that match `selector` (a raw LabelSelector), minus and plus names.
+
+    `include` narrows to the nodes named (empty: no narrowing), `exclude` takes nodes out.
+    """
+
+    selector: Mapping[str, Any] | None = None
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """When a node counts as completed.
+
+    `mode` is `Log` (the token in the task's log) or `Exit` (the task's exit code 0). `token` None
+    means: the word the terminator is configured with (`TERMINATION_WORD`). `match` is `Line`,
+    `Contains` or `Regex`, and holds for `failure_token` too; a failure token of None never fails
+    a node.
+    """
+
+    mode: CompletionMode = CompletionMode.LOG
+    token: str | None = None
+    match: str = "Line"
+    failure_token: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRule:
+    """What one of these exit codes of the task means: `Fail`, `Retry` or `Ignore`."""
+
+    exit_codes: tuple[int, ...]
+    action: RuleAction
+
+
+@dataclass(frozen=True, slots=True)
+class FailurePolicy:
+    """When failed nodes fail the run.
+
+    `action` is `FailFast`, `Continue` or `Pause`. `max_failed_nodes` is a number or a percentage
+    (`"10%"`) of the desired nodes that may fail or be unreachable. `pods` of a failed run are
+    kept (`Keep`) or removed (`Delete`).
+    """
+
+    action: FailureAction = FailureAction.FAIL_FAST
+    max_failed_nodes: int | str = 0
+    rules: tuple[FailureRule, ...] = ()
+    pods: PodPolicy = PodPolicy.KEEP
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """What runs, where, when a node is done, and what failure means. Defaults as in the CRD.
+
+    Deadlines and the time to live are in seconds. Without a time to live, a completed Job is
+    deleted at once and a failed one stays. `backoff_limit` counts restarts of the task on a node.
+    `failure_log_lines` of a failed node's log are kept in the report.
+    """
+
+    image: str
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    mount_path: str | None = None
+    template: Mapping[str, Any] = field(default_factory=dict)
+    nodes: NodeSelection = NodeSelection()
+    completion: Completion = Completion()
+    backoff_limit: int = 6
+    node_deadline_seconds: int | None = None
+    active_deadline_seconds: int | None = None
+    failure_policy: FailurePolicy = FailurePolicy()
+    failure_log_lines: int = 5
+    ttl_seconds_after_finished: int | None = None
+    suspend: bool = False
+    results: tuple[str, ...] = ()
+
+
+def parse_spec(raw: Mapping[str, Any]) -> JobSpec:
+    """Return the spec in its raw form, defaults filled in. Never raises: the CRD has checked it.
+
+    An object stored before the CRD's rules can lack what they ask for; the controller reports it
+    in the Job's status.
+    """
+    nodes = raw.get("nodes") or {}
+    completion = raw.get("completion") or {}
+    return JobSpec(
+        image=raw.get("image") or "",
+        command=tuple(raw.get("command") or ()),
+        args=tuple(raw.get("args") or ()),
+        mount_path=raw.get("mountPath") or None,
+        template=raw.get("template") or {},
+        nodes=NodeSelection(
+            selector=nodes.get("selector"),
+            include=tuple(nodes.get("include") or ()),
+            exclude=tuple(nodes.get("exclude") or ()),
+        ),
+        completion=Completion(
+            mode=parse_choice(
+                completion.get("mode"), CompletionMode.LOG, unknown=CompletionMode.LOG
+            ),
+            token=completion.get("token") or None,
+            match=completion.get("match") or "Line",
+            failure_token=completion.get("failureToken") or None,
+        ),
+        backoff_limit=_or_default(raw.get("backoffLimit"), 6),
+        node_deadline_seconds=_seconds(raw.get("nodeDeadlineSeconds")),
+        active_deadline_seconds=_seconds(raw.get("activeDeadlineSeconds")),
+        failure_policy=_parse_failure_policy(raw.get("failurePolicy") or {}),
+        failure_log_lines=_or_default(raw.get("failureLogLines"), 5),
+        ttl_seconds_after_finished=_seconds(raw.get("ttlSecondsAfterFinished")),
+        suspend=bool(raw.get("suspend")),
+        results=tuple(entry["name"] for entry in raw.get("results") or () if entry.get("name")),
+    )
+
+
+def _parse_failure_policy(raw: Mapping[str, Any]) -> FailurePolicy:
+    return FailurePolicy(
+        action=parse_choice(
+            raw.get("action"), FailureAction.FAIL_FAST, unknown=FailureAction.CONTINUE
+        ),
+        max_failed_nodes=_or_default(raw.get("maxFailedNodes"), 0),
+        rules=tuple(
+            FailureRule(
+                tuple(rule.get("exitCodes") or ()),
+                parse_choice(rule.get("action"), RuleAction.FAIL, unknown=RuleAction.RETRY),
+            )
+            for rule in raw.get("rules") or ()
+        ),
+        pods=parse_choice(raw.get("pods"), PodPolicy.KEEP, unknown=PodPolicy.KEEP),
+    )
+
+
+def _seconds(value: int | None) -> int | None:
+    """Return a number of seconds, at most SECONDS_LIMIT: other moments are none for `datetime`."""
+    return None if value is None else max(min(value, SECONDS_LIMIT), -SECONDS_LIMIT)
+
+
+def _or_default(value: Any, default: Any) -> Any:
+    """Return `value` unless it is None: 0 is a value."""
+    return default if value is None else value

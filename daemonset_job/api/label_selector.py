@@ -1,0 +1,21 @@
+"""The nodes that a LabelSelector selects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from daemonset_job.api.affinity import REQUIRED, NodeAffinity
+
+
+def parse_label_selector(selector: Mapping[str, Any] | None) -> NodeAffinity:
+    """Return a raw LabelSelector as node affinity; None and an empty one match every node.
+
+    The operators of its expressions (In, NotIn, Exists, DoesNotExist) mean the same in both.
+    """
+    found = selector or {}
+    pod_spec: dict[str, Any] = {"nodeSelector": found.get("matchLabels") or {}}
+    if expressions := found.get("matchExpressions"):
+        required = {"nodeSelectorTerms": [{"matchExpressions": expressions}]}
+        pod_spec["affinity"] = {"nodeAffinity": {REQUIRED: required}}
+    return NodeAffinity(pod_spec)

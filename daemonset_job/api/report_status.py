@@ -1,0 +1,92 @@
+"""The controller's half of a JobReport: parsed once when it is read, made JSON once when written.
+
+As with the status of a Job, two of them are compared as parsed values: see `job_status`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from daemonset_job.api.node_record import RECORD_SHAPE, NodeRecord, parse_record
+from daemonset_job.api.node_totals import TOTALS_SHAPE, NodeTotals, parse_totals
+from daemonset_job.api.shape import NUMBER, STRING, TIME, fields, list_of, map_of
+from daemonset_job.api.states import Phase, parse_phase
+from daemonset_job.api.times import format_time, parse_whole_seconds
+
+REPORT_STATUS_SHAPE: Final = fields(
+    phase=STRING,
+    observedGeneration=NUMBER,
+    startTime=TIME,
+    completionTime=TIME,
+    nodes=TOTALS_SHAPE,
+    durationSeconds=NUMBER,
+    message=STRING,
+    timeline=list_of(STRING),
+    nodeStates=map_of(RECORD_SHAPE),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportStatus:
+    """The record of a run, or of one shard's part of it.
+
+    Only the first shard has more than `node_states`. `observed_generation` is that of the Job; None
+    in a report that does not say it. Times have whole seconds.
+    """
+
+    phase: Phase | None = None
+    observed_generation: int | None = None
+    start_time: datetime | None = None
+    completion_time: datetime | None = None
+    nodes: NodeTotals | None = None
+    message: str = ""
+    timeline: tuple[str, ...] = ()
+    node_states: Mapping[str, NodeRecord] = field(default_factory=dict)
+
+    @property
+    def duration_seconds(self) -> int | None:
+        """Whole seconds from start to end, None before the end."""
+        if self.start_time is None or self.completion_time is None:
+            return None
+        return max(int((self.completion_time - self.start_time).total_seconds()), 0)
+
+    def to_raw(self) -> dict[str, Any]:
+        """Return the JSON form; what is unknown is left out, nodes are in order of their names."""
+        raw = {
+            "phase": self.phase,
+            "observedGeneration": self.observed_generation,
+            "startTime": self.start_time and format_time(self.start_time),
+            "completionTime": self.completion_time and format_time(self.completion_time),
+            "nodes": self.nodes and self.nodes.to_raw(),
+            "durationSeconds": self.duration_seconds,
+            "message": self.message or None,
+            "timeline": list(self.timeline) or None,
+            "nodeStates": {
+                name: self.node_states[name].to_raw() for name in sorted(self.node_states)
+            }
+            or None,
+        }
+        return {key: value for key, value in raw.items() if value is not None}
+
+
+def parse_report_status(raw: Mapping[str, Any]) -> ReportStatus:
+    """Return the status in its raw form. Raises ShapeError, or ValueError for a time, if it is odd.
+
+    A phase that this version does not know counts as none.
+    """
+    REPORT_STATUS_SHAPE(raw)
+    return ReportStatus(
+        phase=parse_phase(raw.get("phase")),
+        observed_generation=raw.get("observedGeneration"),
+        start_time=parse_whole_seconds(raw.get("startTime")),
+        completion_time=parse_whole_seconds(raw.get("completionTime")),
+        nodes=parse_totals(raw.get("nodes")),
+        message=raw.get("message") or "",
+        timeline=tuple(raw.get("timeline") or ()),
+        node_states={
+            name: parse_record(entry) for name, entry in (raw.get("nodeStates") or {}).items()
+        },
+    )

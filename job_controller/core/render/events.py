@@ -1,0 +1,82 @@
+"""The events of a Job: which changes of its status are reported as events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from daemonset_job.api.job import Job
+from daemonset_job.api.job_status import JobStatus
+from daemonset_job.api.reasons import EventReason, SuspendedReason
+from daemonset_job.api.states import ConditionType
+from job_controller.core.plan import Event
+from job_controller.core.state.blockers import Blocker
+
+# Conditions that are reported as an event when they become True, and its reason.
+_CONDITION_EVENTS = {
+    ConditionType.COMPLETE: EventReason.COMPLETED,
+    ConditionType.FAILED: EventReason.FAILED,
+    ConditionType.SUSPENDED: EventReason.PAUSED,
+}
+
+
+def state_events(job: Job, status: JobStatus, *, is_recreated: bool) -> list[Event]:
+    """Return the events of the next status: one for each change of the run's state, none for nodes.
+
+    `is_recreated`: the DaemonSet was deleted, and is created again.
+    """
+    events: list[Event] = []
+    if is_recreated:
+        events.append(
+            Event(
+                "Warning",
+                EventReason.DAEMON_SET_RECREATED,
+                f"DaemonSet {job.daemon_set_name} was deleted during the run and is created again; "
+                "completed nodes do not run again",
+            )
+        )
+    for type_, reason in _CONDITION_EVENTS.items():
+        condition = status.condition(type_)
+        if condition is not None and condition.status and not job.is_true(type_):
+            expected = (
+                type_ == ConditionType.COMPLETE or condition.reason == SuspendedReason.SUSPENDED
+            )
+            kind: Literal["Normal", "Warning"] = "Normal" if expected else "Warning"
+            events.append(Event(kind, reason, condition.message))
+    if is_alteration_unrecorded(job, status):
+        events.append(Event("Warning", EventReason.DAEMON_SET_ALTERED, _alteration(status)))
+    failed = status.condition(ConditionType.FAILED)
+    if job.is_true(ConditionType.FAILED) and failed is not None and failed.status is False:
+        events.append(Event("Normal", EventReason.RETRYING, failed.message))
+    return events or _progress_events(job, status)
+
+
+def _progress_events(job: Job, status: JobStatus) -> list[Event]:
+    before = job.condition(ConditionType.PROGRESSING)
+    after = status.condition(ConditionType.PROGRESSING)
+    if after is None or (before is not None and before.reason == after.reason):
+        return []
+    if after.status is False:
+        return [Event("Warning", after.reason, after.message)]
+    if before is not None and not before.status:
+        return [Event("Normal", EventReason.RESUMED, "run resumed")]
+    return []
+
+
+def start_blocker_events(job: Job, start_blocker: Blocker | None) -> Iterator[Event]:
+    """Return the event of the blocker of a Job's start, once for each generation."""
+    before = job.condition(ConditionType.PROGRESSING)
+    previous_reason = before.reason if before is not None else ""
+    is_same = job.status.observed_generation == job.generation
+    if start_blocker is not None and not (previous_reason == start_blocker.reason and is_same):
+        yield Event("Warning", start_blocker.reason, start_blocker.message)
+
+
+def is_alteration_unrecorded(job: Job, status: JobStatus) -> bool:
+    """Return whether the Job's status lacks a change of its DaemonSet by other clients."""
+    return _alteration(status) != _alteration(job.status)
+
+
+def _alteration(status: JobStatus) -> str:
+    found = status.condition(ConditionType.ALTERED)
+    return found.message if found is not None else ""

@@ -1,0 +1,198 @@
+"""Counts the nodes of a run: which are desired, and in which state each of them is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from daemonset_job.api.evidence import Evidence
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.pod import Pod
+from job_controller.core.state.absence import (
+    Absence,
+    assess_absent,
+    find_absence,
+    has_begun,
+    tainted_with_pod,
+)
+from job_controller.core.state.desired_count import (
+    add_absent,
+    agrees_with_daemon_set,
+    count_desired,
+    find_completed_without_pod,
+    has_desired_placement,
+    matching_nodes,
+    observed_daemon_set,
+)
+from job_controller.core.state.node_context import NodeInputs, RunContext
+from job_controller.core.state.node_counts import DesiredNode, NodeCounts
+from job_controller.core.state.node_pods import (
+    current_pods,
+    find_orphans,
+    is_kept_off_by_taint,
+    is_older_than_node,
+    terminating_nodes,
+)
+from job_controller.core.state.node_state import assess_node
+from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What the steps of a count start from: ledger, records and current pods by node name."""
+
+    snapshot: Snapshot
+    context: RunContext
+    ledger: Mapping[str, Evidence]
+    records: Mapping[str, NodeRecord]
+    pods_by_node: Mapping[str, Pod]
+
+
+@dataclass(frozen=True, slots=True)
+class _NodesWithPod:
+    """The nodes with a pod, pods that are none of theirs, and when time alone changes a state."""
+
+    nodes: Mapping[str, DesiredNode]
+    surplus_pods: tuple[Pod, ...]
+    has_unrecorded_start: bool
+    wakes: tuple[datetime, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Placement:
+    """How many nodes are desired; whether the DaemonSet and the caches agree on which they are."""
+
+    desired: int
+    is_agreed: bool
+    is_altered: bool
+
+
+def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
+    """Return the state of every desired node.
+
+    A node is desired while it has a pod of the DaemonSet that is not being deleted. A node that has
+    begun is desired also without a pod, while only its own condition keeps pods off (see
+    `absence`). Ledger and records count only for the same node UID: a node that is created again
+    under its old name starts again.
+    """
+    facts = _gather(snapshot, now)
+    ledger, records, daemon_set = facts.ledger, facts.records, snapshot.owned_daemon_set
+    found = _assess_nodes_with_pod(facts)
+    orphans, stray_at = find_orphans(snapshot, ledger.keys() | records.keys(), now)
+    surplus_pods = (*found.surplus_pods, *orphans)
+    absence = find_absence(snapshot, facts.pods_by_node, ledger, records)
+    absent, absent_wakes = _assess_absent_nodes(facts, absence)
+    placement = _find_placement(facts, absence)
+    wakes = (*found.wakes, *absent_wakes, *((stray_at,) if stray_at is not None else ()))
+    return NodeCounts(
+        nodes=found.nodes,
+        desired=placement.desired,
+        # Nothing keeps a pod off the uncounted, and the DaemonSet controller has yet to count them.
+        is_exact=placement.is_agreed and not surplus_pods and not absence.uncounted,
+        absent=absent,
+        completed_without_pod=find_completed_without_pod(
+            snapshot,
+            ledger,
+            found.nodes.keys() | absent.keys(),
+            placement.desired - len(found.nodes) - len(absent),
+        ),
+        surplus_pods=surplus_pods,
+        desired_is_known=daemon_set is not None and daemon_set.observed_generation > 0,
+        nodes_spec_is_applied=daemon_set is None
+        or daemon_set.nodes_hash == snapshot.job.nodes_hash
+        or bool(snapshot.daemon_set_refusal),
+        new_pods_are_gated=daemon_set is None or (daemon_set.is_gated and daemon_set.is_observed),
+        is_altered=placement.is_altered,
+        has_unrecorded_start=found.has_unrecorded_start,
+        wake_at=min(wakes, default=None),
+    )
+
+
+def _gather(snapshot: Snapshot, now: datetime) -> _Facts:
+    job = snapshot.job
+    context = RunContext(
+        job.spec,
+        job.retry_request,
+        snapshot.settings.timeouts,
+        now,
+        snapshot.seen,
+        job.status.completion_time,
+    )
+    return _Facts(
+        snapshot,
+        context,
+        merge_evidence(snapshot),
+        merge_records(snapshot),
+        current_pods(snapshot),
+    )
+
+
+def _assess_nodes_with_pod(facts: _Facts) -> _NodesWithPod:
+    """Return the state of each node with a current pod."""
+    snapshot = facts.snapshot
+    tainted = tainted_with_pod(snapshot, facts.pods_by_node)
+    nodes: dict[str, DesiredNode] = {}
+    surplus_pods: list[Pod] = []
+    wakes: list[datetime] = []
+    has_unrecorded_start = False
+    for name, pod in facts.pods_by_node.items():
+        node, record = snapshot.nodes[name], facts.records.get(name)
+        if is_older_than_node(pod, node) or is_kept_off_by_taint(snapshot, pod, node):
+            surplus_pods.append(pod)
+            continue
+        evidence = facts.ledger.get(name)
+        if evidence is not None and evidence.node_uid != node.uid:
+            evidence = None
+        inputs = NodeInputs(node, pod, evidence, record, tainted.get(name))
+        assessment = assess_node(facts.context, inputs)
+        nodes[name] = DesiredNode(
+            name, assessment.record, pod, assessment.replace_pod, assessment.delete_pod
+        )
+        if assessment.wake_at is not None:
+            wakes.append(assessment.wake_at)
+        if not node.ready or pod.is_disrupted or pod.is_terminal:
+            is_recorded = has_begun(record if record and record.uid == node.uid else None)
+            has_unrecorded_start |= has_begun(assessment.record) and not is_recorded
+    return _NodesWithPod(nodes, tuple(surplus_pods), has_unrecorded_start, tuple(wakes))
+
+
+def _assess_absent_nodes(
+    facts: _Facts, absence: Absence
+) -> tuple[dict[str, NodeRecord], list[datetime]]:
+    """Return the record of each tainted node without a pod, and when time alone changes them."""
+    absent: dict[str, NodeRecord] = {}
+    wakes: list[datetime] = []
+    for name, taint in absence.tainted.items():
+        node = facts.snapshot.nodes[name]
+        absent[name], wake_at = assess_absent(
+            facts.context, node, taint, facts.ledger.get(name), facts.records.get(name)
+        )
+        if wake_at is not None:
+            wakes.append(wake_at)
+    return absent, wakes
+
+
+def _find_placement(facts: _Facts, absence: Absence) -> _Placement:
+    """Return how many nodes are desired, and whether it is known which.
+
+    It is not known while the DaemonSet controller is about to delete a pod whose node does not
+    match.
+    """
+    snapshot, pods_by_node = facts.snapshot, facts.pods_by_node
+    daemon_set = snapshot.owned_daemon_set
+    terminating = terminating_nodes(snapshot, pods_by_node)
+    matching = matching_nodes(snapshot, (*pods_by_node, *terminating))
+    present = pods_by_node.keys() | (terminating & matching)
+    counted = count_desired(daemon_set, terminating - matching)
+    # `applied` is the DaemonSet if its controller has observed the apply of the Job's `spec.nodes`.
+    # `placed` is the same object if no client has changed the placement since.
+    applied = observed_daemon_set(snapshot.job, daemon_set)
+    placed = applied if applied is not None and has_desired_placement(snapshot, applied) else None
+    return _Placement(
+        desired=add_absent(counted, snapshot, absence, present),
+        is_agreed=placed is not None
+        and agrees_with_daemon_set(placed, pods_by_node, terminating)
+        and matching == pods_by_node.keys(),
+        is_altered=applied is not None and placed is None,
+    )

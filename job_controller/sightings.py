@@ -1,0 +1,61 @@
+"""Keeps, between the reconciles of a Job, when its timers started in this process.
+
+Layer: beside the reconciler. What is kept may be lost in a restart: each timer then starts again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from daemonset_job.api.states import NodeState
+from daemonset_job.runtime.clock import Clock
+from job_controller.caches import Key
+from job_controller.core.state.absence import find_tainted
+from job_controller.core.state.first_seen import (
+    ObservedObjects,
+    Sightings,
+    shift_sightings,
+    update_sightings,
+)
+from job_controller.core.state.node_pods import current_pods, stray_pods
+from job_controller.core.state.snapshot import Snapshot, merge_records
+
+# Two clocks that differ by less run at slightly different rates; by more, one of them was set.
+_CLOCK_SET = timedelta(seconds=1)
+
+
+class SightingStore:
+    """The sightings of each Job since its last reconcile."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # UID, sightings, and the time of the last reconcile by both clocks.
+        self._seen: dict[Key, tuple[str, Sightings, datetime, float]] = {}
+
+    def with_sightings(self, key: Key, snapshot: Snapshot) -> Snapshot:
+        """Return the snapshot with the sightings: when each timer started in this process."""
+        job = snapshot.job
+        now, moment = self._clock.now(), self._clock.monotonic()
+        uid, before, at, at_moment = self._seen.get(key, ("", {}, now, moment))
+        step = (now - at) - timedelta(seconds=moment - at_moment)
+        if abs(step) >= _CLOCK_SET:
+            before = shift_sightings(before, step)
+        pods = current_pods(snapshot)
+        failed = frozenset(
+            name
+            for name, record in merge_records(snapshot).items()
+            if record.state == NodeState.FAILED
+        )
+        before = before if uid == job.uid else {}
+        tainted = find_tainted(snapshot, pods)
+        observed = ObservedObjects(
+            pods, snapshot.nodes, failed, tainted, job.retry_request, stray_pods(snapshot)
+        )
+        seen = update_sightings(before, observed, now)
+        self._seen[key] = job.uid, seen, now, moment
+        return replace(snapshot, seen=seen)
+
+    def forget(self, key: Key) -> None:
+        """Forget the sightings of a deleted Job."""
+        self._seen.pop(key, None)

@@ -1,0 +1,152 @@
+"""Deletes Jobs that may be deleted, each once, and after the results of its last node are read.
+
+Shell: ``completion`` decides whether a Job may be deleted, ``node_count`` counts.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from loguru import logger
+
+from daemonset_job.api.choices import CompletionMode
+from daemonset_job.api.daemon_set import DaemonSet
+from daemonset_job.api.job import Job
+from daemonset_job.api.pod import Pod
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.errors import Conflict, KubeError, NotFound
+from daemonset_job.kube.client.resource import JOBS
+from daemonset_job.runtime.clock import Clock
+from terminator.caches import Caches, JobKey
+from terminator.completion import DeletionDecision, decide_deletion
+from terminator.job_times import JobTimes
+from terminator.ledger.writer import Ledger
+from terminator.logs.scanner import Scanner
+from terminator.metrics import Metrics
+from terminator.node_count import Count, Snapshot, count_nodes, merge_ledger, merge_records
+
+# How long to delay deletion of a complete Job while results are still unread, and how often to
+# check. The delay is three times the longest pause between two attempts to read a log
+# (read_policy.RETRY_SECONDS).
+RESULTS_WAIT_SECONDS = 15.0
+RESULTS_CHECK_SECONDS = 0.25
+# A deleted Job that is still cached after this time exists again: etcd was restored.
+DELETED_CACHED_SECONDS = 120.0
+
+
+class Deletion:
+    """Deletes one Job per call if it may be deleted."""
+
+    def __init__(
+        self, client: KubeClient, clock: Clock, caches: Caches, ledger: Ledger, metrics: Metrics
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._caches = caches
+        self._ledger = ledger
+        self._metrics = metrics
+        self._deleted_at = JobTimes()
+        # Since when Jobs only wait for results, and since when they are overdue.
+        self._deletable_since = JobTimes()
+        self._overdue_since = JobTimes()
+
+    def forget(self, key: JobKey) -> None:
+        """Drop the state kept for a Job that is not in the caches any more."""
+        for times in (self._deleted_at, self._deletable_since, self._overdue_since):
+            times.forget(key)
+
+    async def delete_if_allowed(
+        self, job: Job, daemon_set: DaemonSet | None, pods: Sequence[Pod], scanner: Scanner
+    ) -> float | None:
+        """Delete the Job if it may be deleted; raises KubeError.
+
+        Returns the seconds until time alone may change the decision, None if it does not.
+        """
+        # Counts cached reports only: the evidence has to be stored before the Job is deleted.
+        reports = self._caches.reports_of(job)
+
+        def count() -> Count:
+            ledger, records = merge_ledger(job, reports), merge_records(job, reports)
+            nodes = self._caches.nodes()
+            return count_nodes(Snapshot(job, daemon_set, pods, nodes, ledger, records))
+
+        now, moment = self._clock.now(), self._clock.monotonic()
+        decision = self._decide(job, count, now, moment)
+        if not decision.may_delete:
+            logger.trace("the Job is not deleted yet", because=decision.blocked_by)
+            wake_at = decision.wake_at
+            return None if wake_at is None else max((wake_at - now).total_seconds(), 0.0)
+        deleted_at = self._deleted_at.get(job)
+        if deleted_at is not None and moment < deleted_at + DELETED_CACHED_SECONDS:
+            return None  # the cache is stale
+        if self._has_unread_results(job, scanner) and self._may_wait(job, moment):
+            self._ledger.flush_now(job)
+            return RESULTS_CHECK_SECONDS
+        await self._delete(job, count())
+        return None
+
+    def _decide(
+        self, job: Job, count: Callable[[], Count], now: datetime, moment: float
+    ) -> DeletionDecision:
+        """Return whether the Job may be deleted, and remember since when it is overdue.
+
+        The monotonic clock measures how long it is overdue: the wall clock can be set, and a Job
+        must not be deleted too soon.
+        """
+        since = self._overdue_since.get(job)
+        overdue_seconds = 0.0 if since is None else moment - since
+        decision = decide_deletion(job, count, now, now - timedelta(seconds=overdue_seconds))
+        if not decision.is_overdue:
+            self._overdue_since.forget((job.namespace, job.name))
+        elif since is None:
+            self._overdue_since.set(job, moment)
+        return decision
+
+    def _has_unread_results(self, job: Job, scanner: Scanner) -> bool:
+        """Return whether results are not read or not recorded yet.
+
+        That may be in mode Exit, in which the exit code alone completes a node. The log of the last
+        node may not have been read by then, above all not by a new leader.
+        """
+        if job.spec.completion.mode != CompletionMode.EXIT or not job.spec.results:
+            return False
+        return self._ledger.has_pending(job) or scanner.has_unread_logs((job.namespace, job.name))
+
+    def _may_wait(self, job: Job, moment: float) -> bool:
+        """Return whether the deletion may wait: RESULTS_WAIT_SECONDS, if a log cannot be read."""
+        since = self._deletable_since.get(job)
+        if since is None:
+            since = moment
+            self._deletable_since.set(job, since)
+        return moment < since + RESULTS_WAIT_SECONDS
+
+    async def _delete(self, job: Job, count: Count) -> None:
+        """Delete the Job unless it has changed since it was counted."""
+        try:
+            await self._client.delete(
+                JOBS,
+                job.name,
+                job.namespace,
+                uid=job.uid,
+                resource_version=job.resource_version,
+            )
+        except Conflict:
+            # Its spec may select further nodes by now. The change causes another reconcile when it
+            # arrives in the cache. After the end of a run, the controller writes the Job only if
+            # something else has changed.
+            self._metrics.deletions.labels("changed").inc()
+            logger.debug("the Job was changed while it was counted, reconciling again")
+            return
+        except NotFound:
+            self._metrics.deletions.labels("gone").inc()
+        except KubeError:
+            self._metrics.deletions.labels("failed").inc()
+            raise
+        else:
+            self._metrics.deletions.labels("done").inc()
+            logger.info(
+                "deleted the Job",
+                desired=len(count.desired),
+                completed=len(count.completed),
+                failed=len(count.failed),
+            )
+        self._deleted_at.set(job, self._clock.monotonic())

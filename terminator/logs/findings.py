@@ -1,0 +1,79 @@
+"""The findings in the log of one instance of a container: tokens, results, last lines.
+
+Pure.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from terminator.logs.log_parser import Line
+from terminator.logs.matcher import Classifier, Completed, Failed, Progress, Result
+from terminator.logs.report_limits import LINE_HEAD_BYTES
+
+# Last lines kept for a report; the CRD allows no more.
+LINES_KEPT = 20
+
+
+@dataclass(slots=True)
+class Findings:
+    """The findings in a pod's log so far. Times are RFC 3339; the first of each kind is kept."""
+
+    completed_at: str = ""
+    failed_at: str = ""
+    results: dict[str, str] = field(default_factory=dict)
+    progress: Progress | None = None
+    last_lines: tuple[bytes, ...] = ()
+    # The newest attempt, from 1, whose log ended without a token; 0 if none is known for certain.
+    attempt: int = 0
+    # The time of the line with each result. A short read may end after a stream has delivered newer
+    # lines; its older values must not replace theirs.
+    _result_times: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def is_final(self) -> bool:
+        """Return whether no further line of the log matters."""
+        return bool(self.completed_at or self.failed_at)
+
+    def add(self, matcher: Classifier, lines: Iterable[Line]) -> None:
+        """Add whole lines in order, up to the first token; idempotent.
+
+        A line without a time is a fragment or an error message of the kubelet, and is ignored.
+        """
+        for line in lines:
+            if self.is_final:
+                return
+            if not line.timestamp:
+                continue
+            match matcher.classify(line.data, truncated=line.truncated):
+                case Completed():
+                    self.completed_at = line.timestamp
+                    # An answer evaluated before this one may have had newer lines.
+                    self._drop_results(lambda at: at > self.completed_at)
+                case Failed():
+                    self.failed_at = line.timestamp
+                case Result(name, value):
+                    if line.timestamp >= self._result_times.get(name, ""):
+                        self.results[name] = value
+                        self._result_times[name] = line.timestamp
+                case Progress() as progress:
+                    self.progress = progress
+                case _:
+                    pass
+
+    def drop_results_before(self, timestamp: str) -> None:
+        """Drop the results printed before a gap: they may have been printed again in it."""
+        self._drop_results(lambda at: at < timestamp)
+
+    def drop_results_up_to(self, timestamp: str) -> None:
+        """Drop the results printed before a gap or at the very time of the gap."""
+        self._drop_results(lambda at: at <= timestamp)
+
+    def _drop_results(self, is_void: Callable[[str], bool]) -> None:
+        for name in [name for name, at in self._result_times.items() if is_void(at)]:
+            del self._result_times[name], self.results[name]
+
+    def remember(self, lines: list[Line]) -> None:
+        """Keep the heads of the last lines, in case the task fails."""
+        if lines:
+            heads = (line.data[:LINE_HEAD_BYTES] for line in lines[-LINES_KEPT:])
+            self.last_lines = (*self.last_lines, *heads)[-LINES_KEPT:]

@@ -1,0 +1,155 @@
+"""What the ledger says of containers that end, with a token or without one."""
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+from daemonset_job.kube.client.resource import JOB_REPORTS, NODES
+from tests.contract.terminator.cluster import eventually, running, terminated
+
+pytestmark = pytest.mark.looptime(end=2000)
+
+
+async def test_printed_and_then_exited_is_completed(cluster):
+    run = cluster.add_job(nodes=("a",))
+    run.log("a").write("done")
+    run.set_container("a", terminated(1))
+    cluster.start()
+    await eventually(lambda: run.completed() == {"a"})
+
+
+async def test_the_log_of_the_container_before_counts(cluster):
+    run = cluster.add_job(nodes=("a",))
+    run.log("a", previous=True).write("done")
+    run.log("a").write("starting over")
+    run.set_container("a", running(restartCount=1))
+    cluster.start()
+    await eventually(lambda: run.completed() == {"a"})
+
+
+async def test_a_token_without_newline(cluster):
+    run = cluster.add_job(nodes=("a",))
+    run.log("a").write_raw(b"done")
+    cluster.start()
+    await asyncio.sleep(0.2)
+    run.log("a").end()
+    run.set_container("a", terminated(0))
+    await eventually(lambda: run.completed() == {"a"})
+
+
+async def test_the_last_lines_of_a_failure_are_kept(cluster):
+    run = cluster.add_job(nodes=("a",), failureLogLines=2)
+    cluster.start()
+    run.log("a").write("starting", "copying", "\x1b[31mdisk full\x1b[0m")
+    run.log("a").end()
+    run.set_container("a", terminated(2))
+    entry = await eventually(lambda: run.evidence().get("a"))
+    assert entry["lastLines"] == ["copying", "disk full"]
+    assert "completedAt" not in entry
+    run.log("a", previous=True).write("copying", "disk full")
+    run.server.logs.pop(("default", run.pod("a"), "job-container", False))
+    run.log("a").write("once more", "done")
+    run.set_container("a", running(restartCount=1))
+    await eventually(lambda: run.completed() == {"a"})
+    assert "lastLines" not in run.evidence()["a"]
+
+
+def fail(run, node, start, *lines):
+    """Let the task on a node end without a token, for the `start`-th time, from 1."""
+    run.server.logs.pop(("default", run.pod(node), "job-container", False), None)
+    run.log(node).write(*lines, at=datetime(2030, 1, 1, 0, 0, 9, tzinfo=UTC))
+    run.log(node).end()
+    run.set_container(node, terminated(1, restarts=start - 1))
+
+
+def start_again(run, node, restarts):
+    """Let the kubelet start a task again that has ended without a word."""
+    run.log(node, previous=True).end()
+    run.set_container(node, running(restartCount=restarts))
+
+
+async def test_each_end_without_a_token_is_entered_with_its_number(cluster):
+    run = cluster.add_job(nodes=("a", "b"))
+    cluster.start()
+    for start in (1, 2):
+        fail(run, "a", start, "no")
+        await eventually(
+            lambda start=start: run.evidence().get("a", {}).get("lastReadAttempt") == start
+        )
+    # Only its successor shows that this one was there.
+    run.log("b", previous=True).write("no")
+    run.set_container("b", running(restartCount=3))
+    await eventually(lambda: run.evidence().get("b", {}).get("lastReadAttempt") == 3)
+    assert run.evidence()["b"]["lastLines"] == ["no"]
+    run.log("b").write("done")
+    await eventually(lambda: run.completed() == {"b"})
+    assert "lastReadAttempt" not in run.evidence()["b"]
+
+
+async def test_empty_log_counts_as_the_ended_attempt_until_a_token_follows(
+    cluster,
+):
+    """It may be the log of the next start, and the token in the one before."""
+    run = cluster.add_job(nodes=("a", "b"))
+    cluster.start()
+    for node in run.nodes:
+        fail(run, node, 1)
+    await eventually(lambda: {e.get("lastReadAttempt") for e in run.evidence().values()} == {1})
+    assert run.evidence().keys() == {"a", "b"}
+    assert "lastLines" not in run.evidence()["a"]
+    start_again(run, "a", 1)
+    run.log("b", previous=True).write("done")
+    run.set_container("b", running(restartCount=1))
+    await eventually(lambda: run.completed() == {"b"})
+
+
+async def test_restarts_of_a_failed_node_are_not_recorded(cluster, server):
+    run = cluster.add_job(nodes=("a", "b"))
+    cluster.start()
+    for node in run.nodes:
+        fail(run, node, 1, *(["first"] if node == "a" else []))
+        if node == "b":
+            start_again(run, node, 1)
+        await eventually(lambda node=node: run.evidence().get(node, {}).get("lastReadAttempt") == 1)
+    states = {
+        node: {"uid": server.get(NODES, node)["metadata"]["uid"], "state": "Failed"}
+        for node in run.nodes
+    }
+    report = run.reports()[0]["metadata"]["name"]
+    server.patch(JOB_REPORTS, report, {"status": {"nodeStates": states}})
+    await asyncio.sleep(5)
+    before = server.count("PATCH", "/jobreports/")
+    for start in range(2, 6):
+        for node in run.nodes:
+            fail(run, node, start, f"start {start}")
+        await asyncio.sleep(30)
+    assert run.evidence()["a"]["lastLines"] == ["first"]
+    assert run.evidence()["b"]["lastLines"] == ["start 2"]  # the first that it wrote
+    assert server.count("PATCH", "/jobreports/") == before + 1
+    run.server.logs.pop(("default", run.pod("a"), "job-container", False))
+    run.log("a").write("done")
+    run.set_container("a", running(restartCount=5))
+    await eventually(lambda: run.completed() == {"a"})
+
+
+async def test_a_failure_token_fails_the_node_at_once(cluster, server):
+    run = cluster.add_job(nodes=("a",), completion={"failureToken": "broken"})
+    cluster.start()
+    await asyncio.sleep(1)
+    run.log("a").write("trying", "broken", "done")
+    entry = await eventually(lambda: run.evidence().get("a"))
+    assert entry["failedAt"]
+    assert entry["lastLines"][:2] == ["trying", "broken"]
+    before = server.count("GET", "/log")
+    await asyncio.sleep(60)
+    assert server.count("GET", "/log") == before
+    assert run.completed() == set()
+
+
+async def test_results_that_the_job_asks_for_are_kept(cluster):
+    run = cluster.add_job(nodes=("a",), results=[{"name": "ip", "label": "x/ip"}])
+    cluster.start()
+    run.log("a").write("dsjob:result ip=10.0.0.1", "dsjob:result secret=1", "done")
+    await eventually(lambda: run.completed() == {"a"})
+    assert run.evidence()["a"]["results"] == {"ip": "10.0.0.1"}

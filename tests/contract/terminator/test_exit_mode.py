@@ -1,0 +1,90 @@
+"""Mode Exit: the exit code completes a node, its log has the results."""
+
+import asyncio
+
+import pytest
+
+from daemonset_job.api import names
+from daemonset_job.kube.client.resource import PODS
+from tests.contract.terminator.cluster import eventually, running, terminated
+
+pytestmark = pytest.mark.looptime(end=2000)
+
+
+async def test_exit_code_0_completes_where_the_job_says_so(cluster, server):
+    run = cluster.add_job(nodes=("a", "b"), completion={"mode": "Exit"})
+    cluster.start()
+    for node in run.nodes:
+        run.set_container(node, running(), "initContainerStatuses")
+        server.patch(PODS, run.pod(node), {"status": {"containerStatuses": []}})
+        run.log(node).write("done")
+    await asyncio.sleep(20)
+    assert run.evidence() == {}
+    assert server.count("GET", "/log") == 0
+    run.set_container("a", terminated(0), "initContainerStatuses")
+    run.set_container("b", terminated(3), "initContainerStatuses")
+    await eventually(lambda: run.evidence().keys() == {"a", "b"})
+    assert run.evidence()["a"]["completedAt"] == "2030-01-01T00:00:09Z"
+    assert run.evidence()["b"]["lastLines"] == ["done"]
+    assert run.completed() == {"a"}
+
+
+async def test_task_stopped_by_a_drain_has_not_completed(cluster, server):
+    run = cluster.add_job(nodes=("a", "b"), completion={"mode": "Exit"})
+    cluster.start()
+    for node in run.nodes:
+        run.set_container(node, running(), "initContainerStatuses")
+        target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+        body = {
+            "metadata": {"deletionTimestamp": "2030-01-01T00:00:30Z"},
+            "status": {"conditions": [target], "containerStatuses": []},
+        }
+        server.patch(PODS, run.pod(node), body)
+    pause = {"name": names.PAUSE_CONTAINER_NAME, "state": {"running": {}}}
+    server.patch(PODS, run.pod("b"), {"status": {"containerStatuses": [pause]}})
+    for node in run.nodes:
+        run.set_container(node, terminated(0), "initContainerStatuses")
+    await asyncio.sleep(20)
+    assert run.completed() == {"b"}
+
+
+async def test_results_of_mode_exit_come_from_the_log(cluster, server):
+    run = cluster.add_job(nodes=("a",), completion={"mode": "Exit"}, results=[{"name": "ip"}])
+    cluster.start()
+    run.log("a").write("dsjob:result ip=10.0.0.1")
+    run.set_container("a", terminated(0))
+    await eventually(lambda: run.evidence().get("a", {}).get("results") == {"ip": "10.0.0.1"})
+    await asyncio.sleep(60)
+    assert server.count("GET", "/log") <= 2
+    assert server.count("PATCH", "/jobreports/") <= 2
+
+
+@pytest.mark.parametrize(("times", "results"), [(4, {"ip": "10.0.0.1"}), (10_000, {})])
+async def test_complete_job_waits_briefly_for_unread_results(cluster, server, times, results):
+    """The exit code completes the node, however long its log takes to be read."""
+    run = cluster.add_job(nodes=("a",), completion={"mode": "Exit"}, results=[{"name": "ip"}])
+    server.fail_next("GET", "/log", 500, times=times)
+    cluster.start()
+    run.log("a").write("dsjob:result ip=10.0.0.1")
+    run.set_container("a", terminated(0))
+    await eventually(lambda: run.completed() == {"a"})
+    run.agree()
+    await asyncio.sleep(1)
+    assert run.exists
+    await eventually(lambda: not run.exists, 17)
+    assert run.evidence()["a"].get("results", {}) == results
+
+
+async def test_second_pod_of_a_completed_node_keeps_its_results(cluster, server):
+    run = cluster.add_job(nodes=("a", "b"), completion={"mode": "Exit"}, results=[{"name": "ip"}])
+    cluster.start()
+    run.log("a").write("dsjob:result ip=10.0.0.1")
+    run.set_container("a", terminated(0))
+    await eventually(lambda: run.evidence().get("a", {}).get("results") == {"ip": "10.0.0.1"})
+    before = run.evidence()["a"]
+    run.add_pod("a", name="another")
+    server.log("another", run.namespace).write("dsjob:result ip=10.9.9.9")
+    ended = {"name": names.CONTAINER_NAME, **terminated(0)}
+    server.patch(PODS, "another", {"status": {"containerStatuses": [ended]}}, run.namespace)
+    await asyncio.sleep(20)
+    assert run.evidence()["a"] == before

@@ -1,0 +1,107 @@
+"""The status of a JobReport from and to JSON, for all statuses that the CRD allows.
+
+As in `test_job_status`: a patch is empty if two statuses are equal as parsed values, and only then.
+"""
+
+from copy import deepcopy
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+
+from daemonset_job.api.node_record import COUNT_LIMIT, NodeRecord, parse_record
+from daemonset_job.api.report_status import ReportStatus, parse_report_status
+from job_controller.core.desired.strategic_merge import diff_merge_patch
+from job_controller.core.render.report_status import build_status_patch
+from tests.contract.fake_storage import merge_patch
+from tests.mutation.schema import part, problems
+from tests.unit.api.crd_values import values
+
+SCHEMA = part("jobreports", "status")
+RAW = values(SCHEMA)
+RECORD = SCHEMA["properties"]["nodeStates"]["additionalProperties"]
+
+
+@given(RAW)
+def test_a_status_survives_its_json(raw):
+    status = parse_report_status(raw)
+    assert parse_report_status(status.to_raw()) == status
+    assert list(problems(SCHEMA, status.to_raw(), "status")) == []
+
+
+@given(RAW, RAW)
+def test_the_patch_between_two_statuses_is_empty_only_if_they_are_equal(stored, wanted):
+    stored = {**stored, "ofAnotherVersion": [1]}
+    before, after = parse_report_status(stored), parse_report_status(wanted)
+    patch = build_status_patch(before, after)
+    assert patch == diff_merge_patch(before.to_raw(), after.to_raw())
+    assert (patch == {}) == (before == after)
+    written = merge_patch(deepcopy(stored), patch)
+    assert parse_report_status(written) == after
+    assert written["ofAnotherVersion"] == [1]
+
+
+def test_every_field_of_the_crd_is_read_and_written():
+    record = {
+        "uid": "u",
+        "state": "Failed",
+        "reason": "R",
+        "message": "m",
+        "attempts": 4,
+        "attemptsInEarlierPods": 2,
+        "finishedInPod": 2,
+        "ignoredFailures": 1,
+        "startedAt": "2026-01-01T00:00:00Z",
+        "finishedAt": "2026-01-01T00:00:09Z",
+        "activeSince": "2026-01-01T00:00:01Z",
+        "durationSeconds": 9,
+        "podUID": "p",
+        "observedRetry": "1",
+        "exitCode": 0,
+    }
+    raw = {
+        "phase": "Failed",
+        "observedGeneration": 3,
+        "startTime": "2026-01-01T00:00:00Z",
+        "completionTime": "2026-01-01T00:01:00Z",
+        "nodes": dict.fromkeys(
+            ("desired", "waiting", "active", "completed", "failed", "unreachable"), 1
+        ),
+        "durationSeconds": 60,
+        "message": "m",
+        "timeline": ["it ran"],
+        "nodeStates": {"a": record},
+    }
+    assert set(record) == set(RECORD["properties"])
+    assert set(raw) == set(SCHEMA["properties"])
+    assert parse_report_status(raw).to_raw() == raw
+
+
+def test_an_empty_status_has_no_fields():
+    assert parse_report_status({}) == ReportStatus()
+    assert ReportStatus().to_raw() == {}
+
+
+def test_a_run_that_took_no_second_has_a_duration():
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    status = ReportStatus(start_time=now, completion_time=now)
+    assert status.to_raw()["durationSeconds"] == 0
+    assert replace(status, start_time=datetime(2027, 1, 1, tzinfo=UTC)).duration_seconds == 0
+
+
+@pytest.mark.parametrize(
+    "field", ["attempts", "attempts_in_earlier_pods", "finished_in_pod", "ignored_failures"]
+)
+def test_counts_stay_within_what_the_crd_takes(field):
+    record = replace(NodeRecord("u", "Active"), **{field: COUNT_LIMIT + 1})
+    assert getattr(record, field) == COUNT_LIMIT
+    assert parse_record(record.to_raw()) == record
+
+
+@pytest.mark.parametrize(
+    "raw", [{"phase": 1}, {"timeline": "x"}, {"nodeStates": {"a": {"startedAt": "x"}}}]
+)
+def test_what_the_crd_does_not_allow_is_refused(raw):
+    with pytest.raises(ValueError, match=r"instead of|isoformat"):
+        parse_report_status(raw)

@@ -1,0 +1,69 @@
+"""How much of the lines and results of one node fits into a report."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from daemonset_job.api.json_text import json_bytes
+from terminator.logs.report_limits import (
+    LAST_LINES_BYTES,
+    RESULTS_BYTES,
+    bounded_results,
+    readable_lines,
+)
+
+
+def go_bytes(text):
+    """Return the length of a text as encoding/json of Go writes it, without the quotes."""
+    written = json.dumps(text, ensure_ascii=False)[1:-1]
+    for character in "<>&\u2028\u2029":
+        written = written.replace(character, f"\\u{ord(character):04x}")
+    return len(written.encode())
+
+
+def test_last_lines_are_readable():
+    lines = [b"first", b"", b"\x1b[31mdisk\tfull\x1b[0m\r", b"\x00", b"exit"]
+    assert readable_lines(lines, 5) == ("first", "disk full", "exit")
+    assert readable_lines(lines, 2) == ("disk full", "exit")
+    assert readable_lines(lines, 0) == ()
+    (line,) = readable_lines([b"x" * 500], 5)
+    assert line == "x" * 159 + "…"
+    assert len(readable_lines([b"y" * 150] * 5, 5)) == 2
+
+
+@given(st.lists(st.binary(max_size=600), max_size=20), st.integers(0, 20))
+def test_last_lines_fit(lines, count):
+    kept = readable_lines(lines, count)
+    assert len(kept) <= count
+    assert sum(go_bytes(line) for line in kept) <= LAST_LINES_BYTES
+    assert all(line.isprintable() and line for line in kept)
+
+
+@given(st.dictionaries(st.text("abc", min_size=1, max_size=5), st.text(max_size=256), max_size=40))
+def test_results_fit(results):
+    kept = bounded_results(results)
+    assert kept.items() <= results.items()
+    assert len(kept) <= 16
+    assert sum(go_bytes(k) + go_bytes(v) for k, v in kept.items()) <= RESULTS_BYTES
+    if sum(go_bytes(k) + go_bytes(v) for k, v in results.items()) <= RESULTS_BYTES:
+        assert len(kept) == min(len(results), 16)
+
+
+@given(
+    st.text(
+        st.one_of(
+            st.sampled_from('<>&\u2028\u2029"\\\x7f\u00e9\U0001f600'),
+            st.characters(exclude_categories=["Cs"]),
+        )
+    )
+)
+def test_bytes_are_those_of_the_json_that_the_server_keeps(text):
+    assert json_bytes(text) >= go_bytes(text)
+    if all(character >= " " for character in text):
+        assert json_bytes(text) == go_bytes(text)
+
+
+def test_lines_full_of_escapes_take_no_more_room_than_others():
+    assert len(readable_lines([b"<" * 60] * 20, 20)) == LAST_LINES_BYTES // 360
+    assert bounded_results({"a": "<" * 100, "b": "1"}) == {"b": "1"}
