@@ -18,6 +18,9 @@ from daemonset_job.api.times import parse_time
 
 # What a kubelet counts may be forged. What is made of it has to fit into a number of 32 bits.
 _RESTARTS_LIMIT: Final = 10**9
+# The longest message of a kubelet (k8s.io/kubernetes pkg/kubelet/container,
+# MaxContainerTerminationMessageLength). The cause is at the end of a longer one.
+_MESSAGE_LIMIT: Final = 4096
 
 _ENDED: Final = fields(
     exitCode=NUMBER, reason=STRING, message=STRING, startedAt=TIME, finishedAt=TIME
@@ -46,6 +49,7 @@ class Container:
     # The instance before this one, after a restart.
     last_exit_code: int | None = None
     last_reason: str = ""
+    last_message: str = ""
     last_finished_at: datetime | None = None
 
 
@@ -58,12 +62,13 @@ def parse_container(raw: Mapping[str, Any]) -> Container:
     return Container(
         state=kind,
         reason=state.get("reason") or "",
-        message=state.get("message") or "",
+        message=(state.get("message") or "")[-_MESSAGE_LIMIT:],
         exit_code=state.get("exitCode"),
         started_at=parse_time(state.get("startedAt")),
         finished_at=parse_time(state.get("finishedAt")),
         restart_count=min(max(int(raw.get("restartCount") or 0), 0), _RESTARTS_LIMIT),
         last_exit_code=last.get("exitCode"),
         last_reason=last.get("reason") or "",
+        last_message=(last.get("message") or "")[-_MESSAGE_LIMIT:],
         last_finished_at=parse_time(last.get("finishedAt")),
     )

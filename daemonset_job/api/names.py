@@ -43,6 +43,8 @@ ANNOTATION_SPEC_HASH: Final = f"{GROUP}/spec-hash"
 ANNOTATION_NODES_HASH: Final = f"{GROUP}/nodes-hash"
 
 # Set to any new value, it lets the failed nodes of a run, and those only, try again.
+# kubectl takes this container for `logs` and `exec` (kubectl pkg/cmd/util/podcmd).
+ANNOTATION_DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 ANNOTATION_RETRY: Final = f"{GROUP}/retry"
 
 # Where a task keeps what must survive its container but not its pod (see images/task/run-once).

@@ -101,6 +101,13 @@ def test_a_task_that_fails_is_started_again_and_said(cluster, namespace):
     assert "exit 3" in progressing(cluster, namespace, "failing", "TaskFailing")
 
 
+def test_a_command_that_the_image_does_not_have_is_named(cluster, namespace):
+    cluster.apply(make_job("missing", namespace, command=["nosuch"], backoffLimit=0))
+    message = progressing(cluster, namespace, "missing", "Failed")
+    assert "exit 128 (StartError)" in message
+    assert '"nosuch": executable file not found in $PATH' in message
+
+
 @pytest.mark.parametrize(
     ("spec", "words"),
     [

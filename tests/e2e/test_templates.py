@@ -131,6 +131,24 @@ def test_an_image_of_another_distribution_completes_by_its_exit_code(cluster, na
     assert cluster.report(namespace, "foreign")["status"]["phase"] == "Succeeded"
 
 
+def test_in_mode_exit_the_task_is_changed_and_read_like_any_container(cluster, namespace):
+    """Nobody has to know that it is an init container: neither in the template nor for its log."""
+    greeting = {"env": [{"name": "GREETING", "value": "good morning"}]}
+    cluster.apply(
+        make_job(
+            "greeting",
+            namespace,
+            completion={"mode": "Exit"},
+            command=["sh", "-c", 'echo "$GREETING from $NODE_NAME"'],
+            template=template(greeting),
+            ttlSecondsAfterFinished=600,
+        )
+    )
+    wait_condition(cluster, namespace, "greeting", "Complete")
+    said = cluster.kubectl("logs", "-n", namespace, "-l", "job=greeting", "--tail=1").split("\n")
+    assert sorted(filter(None, said)) == [f"good morning from {node}" for node in cluster.nodes]
+
+
 def test_nodes_chosen_by_not_in_and_by_exclusion(cluster, namespace, folder):
     first, second, *others = cluster.nodes
     key = f"e2e.example.com/{secrets.token_hex(4)}"

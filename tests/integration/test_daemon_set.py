@@ -87,6 +87,13 @@ def test_generated_fields_give_way_to_what_the_task_needs(kube_env, template, mo
     assert refusal(kube_env, "default", whole, mode) == ""
 
 
+@pytest.mark.parametrize("mode", ["Log", "Exit"])
+@pytest.mark.parametrize("field", ["containers", "initContainers"])
+def test_the_task_may_be_changed_in_either_list_of_containers(kube_env, field, mode):
+    changes = {field: [{"name": "job-container", "env": [{"name": "A", "value": "b"}]}]}
+    assert refusal(kube_env, "default", changes, mode) == ""
+
+
 @pytest.mark.parametrize("template", PODS.values(), ids=PODS)
 def test_generated_fields_give_way_to_what_the_pod_needs(kube_env, template):
     assert refusal(kube_env, "default", template, "Exit") == ""

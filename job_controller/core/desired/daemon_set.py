@@ -16,6 +16,7 @@ from job_controller.core.desired.defaults import drop_conflicting_defaults
 from job_controller.core.desired.manifest import child, children, objects
 from job_controller.core.desired.node_affinity import intersect_terms, node_terms
 from job_controller.core.desired.strategic_merge import strategic_merge
+from job_controller.core.desired.task_container import place_task_container
 from job_controller.core.settings import Settings
 
 # A task that has printed its token only waits, so it can be ended fast. `spec.template` can set
@@ -102,11 +103,13 @@ def child_labels(job: Job) -> dict[str, str]:
 def build_pod_template(job: Job, *, gated: bool, settings: Settings) -> dict[str, Any]:
     """Return the pod template: the generated one, `spec.template` merged over it.
 
-    Generated fields that the template contradicts are left out (`core.desired.defaults`). The
+    Generated fields that the template contradicts are left out (`core.desired.defaults`). Changes
+    of the task's container may be in either list (`core.desired.task_container`). The
     labels, the placement of `spec.nodes` and the gate are applied last, so that the template cannot
     remove them.
     """
     spec = job.spec
+    changes = place_task_container(spec.template, spec.completion.mode)
     generated_spec = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -123,10 +126,13 @@ def build_pod_template(job: Job, *, gated: bool, settings: Settings) -> dict[str
         ],
     }
     generated = {
-        "metadata": {"labels": child_labels(job)},
-        "spec": drop_conflicting_defaults(generated_spec, child(spec.template, "spec")),
+        "metadata": {
+            "labels": child_labels(job),
+            "annotations": {names.ANNOTATION_DEFAULT_CONTAINER: names.CONTAINER_NAME},
+        },
+        "spec": drop_conflicting_defaults(generated_spec, child(changes, "spec")),
     }
-    template = strategic_merge(generated, spec.template)
+    template = strategic_merge(generated, changes)
     labels = {**child(template, "metadata", "labels"), **child_labels(job)}
     template["metadata"] = {**child(template, "metadata"), "labels": labels}
     pod_spec = dict(child(template, "spec") or generated["spec"])  # null is none

@@ -25,6 +25,9 @@ READ_LOG_GRACE: Final = timedelta(seconds=5)
 UNREAD_LOG_GRACE: Final = timedelta(seconds=30)
 # The longest reason of a container's end that is quoted.
 REASON_LIMIT: Final = 64
+# The longest message of a container's end that is quoted.
+MESSAGE_LIMIT: Final = 160
+_MODE_HINT: Final = "if that is enough, set spec.completion.mode to Exit"
 
 
 def task_failure(
@@ -87,9 +90,15 @@ def failed_record(
 
 
 def end_message(container: Container) -> str:
-    """Return how the newest start of the task ended: "exit 2 after 3 attempts"."""
+    """Return how the newest start of the task ended: "exit 2 after 3 attempts: disk full".
+
+    The kubelet's message, if there is one, has the error of the container runtime, or what the task
+    wrote to its termination log.
+    """
     code = last_code(container)
-    reason = container.reason if container.state == "terminated" else container.last_reason
+    reason, message = container.last_reason, container.last_message
+    if container.state == "terminated":
+        reason, message = container.reason, container.message
     attempts = ended_count(container)
     tries = f"after {attempts} attempts" if attempts > 1 else "at the first attempt"
     cause = (
@@ -98,8 +107,9 @@ def end_message(container: Container) -> str:
         else ""
     )
     if code == 0:
-        return f"exit 0 without the token {tries}"
-    return f"exit {code}{cause} {tries}"
+        return f"exit 0 without the token {tries} ({_MODE_HINT})"
+    detail = f": {single_line(message, MESSAGE_LIMIT)}" if message else ""
+    return f"exit {code}{cause} {tries}{detail}"
 
 
 def last_code(container: Container) -> int | None:

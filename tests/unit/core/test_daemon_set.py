@@ -142,7 +142,10 @@ def test_template_is_merged_over_the_generated_pod():
 
     assert pod["metadata"]["labels"]["team"] == "x"
     assert pod["metadata"]["labels"]["job"] == "sample"
-    assert pod["metadata"]["annotations"] == {"a": "b"}
+    assert pod["metadata"]["annotations"] == {
+        "a": "b",
+        "kubectl.kubernetes.io/default-container": "job-container",
+    }
     task, helper = pod["spec"]["containers"]
     assert task["image"] == "darkowlzz/cleanup:v0.0.2"
     assert {"name": "X", "value": "1"} in task["env"]

@@ -173,13 +173,37 @@ def test_mode_exit_takes_exit_0_for_success_and_waits_for_the_ledger():
 def test_exit_0_without_the_token_is_a_failure_in_mode_log():
     record = assess(crashed(code=0, restarts=1)).record
     assert record.state == "Failed"
-    assert record.message == "exit 0 without the token after 2 attempts"
+    assert record.message == (
+        "exit 0 without the token after 2 attempts "
+        "(if that is enough, set spec.completion.mode to Exit)"
+    )
 
 
 def test_the_cause_of_an_end_is_shown():
     assert assess(ended(137, restarts=1, reason="OOMKilled")).record.message == (
         "exit 137 (OOMKilled) after 2 attempts"
     )
+
+
+def test_the_message_of_the_container_runtime_is_shown():
+    words = 'failed to create containerd task: exec: "nosuch": executable file not found in $PATH'
+    running = ended(128, restarts=1, reason="StartError")
+    pod = replace(running, container=replace(running.container, message=words))
+    assert assess(pod).record.message == f"exit 128 (StartError) after 2 attempts: {words}"
+    waits = with_container(
+        state="waiting",
+        reason="CrashLoopBackOff",
+        message="back-off 10s restarting failed container",
+        restart_count=2,
+        last_exit_code=128,
+        last_reason="StartError",
+        last_message="x" * 500 + words,
+        last_finished_at=OLD,
+        started_at=START,
+    )
+    message = assess(waits).record.message
+    assert message.startswith("exit 128 (StartError) after 3 attempts: xxx")
+    assert message.endswith('"nosuch": executable file not found in $PATH')
 
 
 RULES = FailurePolicy(
