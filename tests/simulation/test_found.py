@@ -257,3 +257,15 @@ def test_an_unreachable_node_without_a_report_is_found_again_after_a_restart():
     found = simulate(replace(schedule(nodes, SPEC, refused, down), shard_nodes=1))
     assert not found.violations
     assert "not quiet: nothing is on record" in found.excused
+
+
+@pytest.mark.xfail(reason="the controller records no start that only a pod being deleted shows")
+def test_a_task_that_has_begun_counts_though_its_pod_was_deleted_before_the_record():
+    """The pod cannot end for 20 s, and then a client deletes it by force (seed 11000954)."""
+    nodes = NodePlan("n1", (Task("done", 40.0),)), NodePlan("n2", (Task("done", 5.0),))
+    changes = (
+        Disturbance(0.5, "delete_pod", what="n2"),
+        Disturbance(0.55, "down", what="n2", seconds=300.0),
+        Disturbance(20.0, "force_delete", what="n2"),
+    )
+    assert not simulate(schedule(nodes, SPEC, *changes)).kinds & {"complete", "deletion"}
