@@ -72,7 +72,7 @@ def _decide_for_complete(
     blocked_by = _find_disagreement(job, count)
     if not blocked_by:
         return DeletionDecision()
-    if count.running or not (count.desired or count.has_completions):
+    if count.running or not (count.desired or count.has_completions or count.has_failures):
         return DeletionDecision(blocked_by)
     found = job.condition(ConditionType.COMPLETE)
     if (
@@ -106,8 +106,8 @@ def _find_disagreement(job: Job, count: Count) -> str:
     if count.active:
         done, desired = len(count.completed), len(count.desired)
         return f"{done} of {desired} nodes are completed"
-    if not count.desired and not count.has_completions:
-        return "no node is desired, and none has completed"
+    if not (count.desired or count.has_completions or count.has_failures):
+        return "no node is desired, and none has completed or failed"
     return _record_incomplete(job, count)
 
 

@@ -163,8 +163,14 @@ class ClusterModel:
         )
 
     def _waits(self, daemon_set: Raw, pod: Raw) -> bool:
-        """Return whether it is too early to remove a failed pod: the pause doubles each time."""
-        if not self._is_failed(pod):
+        """Return whether it is too early to remove a failed pod: the pause doubles each time.
+
+        As in `podsShouldBeOnNode`, there is a pause only where a pod may stay.
+        """
+        node = self._view.get(node_of(pod))
+        if not self._is_failed(pod) or node is None:
+            return False
+        if not daemon_sets.placement(daemon_set["spec"]["template"], node).should_continue:
             return False
         now, key = self._world.loop.moment, (daemon_set["metadata"]["uid"], node_of(pod))
         pause, until, about = self._pauses.get(key, (FIRST_PAUSE_SECONDS / 2, 0.0, ""))

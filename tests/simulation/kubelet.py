@@ -312,7 +312,9 @@ class PodRun:
             ended = {"exitCode": 255, "reason": "Unknown", "startedAt": began}
             self.last = {"terminated": {**ended, "finishedAt": self.machine.stamp()}}
             self.world.oracle.failures.task_failed(self)
-        elif not has_ended_well:
+        elif has_ended_well:
+            self.world.oracle.evidence.results.starts_again(self)
+        else:
             return
         self.instance += 1
         self.logs.pop(self.instance - 2, None)

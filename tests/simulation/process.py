@@ -29,6 +29,7 @@ from terminator.scope import NamespaceScope
 from tests.simulation.client import Client
 from tests.simulation.fast_runs import NOTHING, fast_run
 from tests.simulation.oracle.processes import judge_end
+from tests.simulation.server import JOBS
 from tests.simulation.settings import (
     NODE_UNREACHABLE_GRACE_PERIOD_SECONDS,
     POD_START_TIMEOUT_SECONDS,
@@ -202,7 +203,9 @@ def virtual(world: World, decide: Decide) -> Iterator[None]:
 
     def deciding(snapshot: Snapshot, now: datetime) -> Plan:
         if not snapshot.daemon_set_refusal:  # else it decides again on the same snapshot
+            jobs = world.controller.watches[JOBS]
             world.decided_at[snapshot.job.uid] = world.loop.moment
+            world.seen_until[snapshot.job.uid] = jobs.known_until
         plan = decide(snapshot, now)
         for action in plan.actions:
             if isinstance(action, WriteStatus | WriteReportStatus):

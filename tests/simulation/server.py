@@ -124,7 +124,7 @@ class Server:
             **meta,
             "namespace": namespace,
             "uid": f"{self._uids:08x}-{plural}",
-            "creationTimestamp": self._clock.stamp(self._skew(actor)),
+            "creationTimestamp": self._clock.stamp(self.skew(actor)),
             "generation": 1,
         }
         return self._store(actor, plural, key, None, {**body, "metadata": full})
@@ -188,7 +188,7 @@ class Server:
                     grace = old["spec"].get("terminationGracePeriodSeconds", GRACE_SECONDS)
                     meta = {
                         **old["metadata"],
-                        "deletionTimestamp": self._clock.stamp(self._skew(actor) + grace),
+                        "deletionTimestamp": self._clock.stamp(self.skew(actor) + grace),
                         "deletionGracePeriodSeconds": grace,
                     }
                     self._store(actor, plural, (namespace, name), old, {**old, "metadata": meta})
@@ -224,7 +224,7 @@ class Server:
             meta = raw["metadata"]
             self.delete(actor, plural, meta["name"], namespace=meta["namespace"])
 
-    def _skew(self, actor: str) -> float:
+    def skew(self, actor: str) -> float:
         """Return by how much the clock of the API server that an actor talks to is ahead."""
         return self._skews[crc32(actor.encode()) % 2]
 

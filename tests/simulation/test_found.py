@@ -10,7 +10,7 @@ from job_controller.core.render import job_status
 from job_controller.core.state import node_pods
 from terminator.logs import result_search
 from tests.simulation.defects import hides_refusals
-from tests.simulation.mutants import never_gives_up
+from tests.simulation.mutants import forgets_the_absent, never_gives_up
 from tests.simulation.run import simulate
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
 
@@ -188,3 +188,84 @@ def test_retry_that_ends_the_run_at_once_restarts_the_ttl():
     assert not simulate(schedule(nodes, kept, away, retry)).violations
     with patch.object(job_status, "_has_ended_again", return_value=False):
         assert "lifetime" in simulate(schedule(nodes, kept, away, retry)).kinds
+
+
+def test_a_node_without_a_network_may_fail_by_the_pod_start_timeout():
+    """It is Ready, so the timeout counts."""
+    nodes = NodePlan("n1"), NodePlan("n2", (Task("pull", 0.0),))
+    assert not simulate(
+        schedule(nodes, WAITS, Disturbance(10.0, "no_network", what="n2"))
+    ).violations
+
+
+def test_a_taint_keeps_a_node_out_until_its_end_is_delivered():
+    """The node has lost its pod to its condition, so the DaemonSet controller counts nothing."""
+    nodes = NodePlan("n1", (Task("done", 43.2),)), NodePlan("n2", (Task("done", 90.0),))
+    changes = (
+        Disturbance(10.0, "no_network", what="n2"),
+        Disturbance(30.0, "force_delete", what="n2"),
+        Disturbance(38.0, "taint", what="n2", mode="NoSchedule", seconds=5.0),
+    )
+    late = Disturbance(42.9, "stall", "controller", "nodes", seconds=2.0)
+    assert not simulate(schedule(nodes, WAITS, *changes, late)).violations
+    with forgets_the_absent():
+        assert "complete" in simulate(schedule(nodes, WAITS, *changes)).kinds
+
+
+def test_a_deadline_is_that_of_the_spec_that_the_controller_knows():
+    nodes = (NodePlan("n1", (Task("never"),)),)
+    spec = {**SPEC, "nodeDeadlineSeconds": 10}
+    stall = Disturbance(8.0, "stall", "controller", "jobs", seconds=5.0)
+    edit = Disturbance(9.0, "edit", "default/sample", "20", "nodeDeadlineSeconds")
+    assert not simulate(schedule(nodes, spec, stall, edit)).violations
+
+
+@pytest.mark.parametrize(("ahead", "excused"), [(0.0, {}), (2.0, {"evidence: clocks": 1})])
+def test_a_pod_counts_for_a_new_node_if_clocks_differ(ahead, excused):
+    """Its node is registered again 2 s after it was deleted."""
+    nodes = NodePlan("n1", (Task("done", 0.2),)), NodePlan("n2")
+    spec = {**SPEC, "completion": {"mode": "Exit"}}
+    again = Disturbance(0.3, "reregister", what="n1", seconds=2.0)
+    found = simulate(replace(schedule(nodes, spec, again), api_skews=(0.0, ahead)))
+    assert not found.violations
+    assert found.excused == excused
+
+
+def test_a_complete_job_whose_failed_nodes_have_left_goes_after_its_ttl():
+    policy = {"action": "Continue", "maxFailedNodes": 1}
+    spec = {**SPEC, "backoffLimit": 0, "failurePolicy": policy, "ttlSecondsAfterFinished": 50}
+    failing = NodePlan("n1", (Task("fail", 1.0, 1, 99),))
+    leave = Disturbance(40.0, "leave", what="n1")
+    assert not simulate(schedule((failing,), spec, leave)).violations
+
+
+def test_results_are_not_required_if_a_reboot_comes_before_they_can_be_read():
+    nodes = NodePlan("n1", (Task("exit", 0.1),)), NodePlan("n2", (Task("done", 30.0),))
+    changes = (
+        Disturbance(0.1, "log_fails", what="n1", seconds=2.5),
+        Disturbance(1.4, "reboot", what="n1", seconds=10.0),
+    )
+    found = simulate(schedule(nodes, {**WITH_RESULTS, "completion": {"mode": "Exit"}}, *changes))
+    assert not found.violations
+    assert "results: gone" in found.excused
+
+
+def test_an_unreachable_node_without_a_report_is_found_again_after_a_restart():
+    nodes = NodePlan("n1"), NodePlan("n2", (Task("done", 60.0),))
+    refused = Disturbance(0.12, "refuse_write", "controller", "create jobreports", "413")
+    down = Disturbance(2.0, "down", what="n2")
+    found = simulate(replace(schedule(nodes, SPEC, refused, down), shard_nodes=1))
+    assert not found.violations
+    assert "not quiet: nothing is on record" in found.excused
+
+
+@pytest.mark.xfail(reason="the controller records no start that only a pod being deleted shows")
+def test_a_task_that_has_begun_counts_though_its_pod_was_deleted_before_the_record():
+    """The pod cannot end for 20 s, and then a client deletes it by force (seed 11000954)."""
+    nodes = NodePlan("n1", (Task("done", 40.0),)), NodePlan("n2", (Task("done", 5.0),))
+    changes = (
+        Disturbance(0.5, "delete_pod", what="n2"),
+        Disturbance(0.55, "down", what="n2", seconds=300.0),
+        Disturbance(20.0, "force_delete", what="n2"),
+    )
+    assert not simulate(schedule(nodes, SPEC, *changes)).kinds & {"complete", "deletion"}

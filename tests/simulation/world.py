@@ -54,6 +54,8 @@ class World:
         self.projections: dict[tuple[str, str, str, str], object] = {}
         # By the UID of a Job: when the controller last decided.
         self.decided_at: dict[str, float] = {}
+        # By the UID of a Job: up to when it then knew all that had happened to Jobs.
+        self.seen_until: dict[str, float] = {}
         # By the UID of a Job and its completionTime: when the controller first decided so.
         self.ended_at: dict[tuple[str, str | None], float] = {}
         self.steps = 0
@@ -268,8 +270,10 @@ class World:
             return
         conditions = raw["status"]["conditions"]
         if conditions[0]["status"] != status:
-            fits = status == "True" and NETWORK_TAINT not in _taints(raw)
-            self.oracle.timeouts.node_ready(name, is_ready=fits)
+            is_ready = status == "True"
+            self.oracle.timeouts.node_ready(name, is_ready=is_ready)
+            is_reachable = is_ready and NETWORK_TAINT not in _taints(raw)
+            self.oracle.timeouts.node_reachable(name, is_reachable=is_reachable)
             machine = self.machines.get(name)
             skew = self.schedule.api_skews[0]
             if status != "Unknown" and machine is not None:
@@ -288,7 +292,7 @@ class World:
             taints = [] if is_there else [NETWORK_TAINT]
             self.put_taints("cloud", raw, NETWORK_TAINT["key"], taints)
             is_ready = raw["status"]["conditions"][0]["status"] == "True"
-            self.oracle.timeouts.node_ready(name, is_ready=is_ready and is_there)
+            self.oracle.timeouts.node_reachable(name, is_reachable=is_ready and is_there)
 
     def _taint_by_condition(self, name: str) -> None:
         """Put the taint on a node that says that it is not Ready, or take it away.

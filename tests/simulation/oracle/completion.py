@@ -6,6 +6,8 @@ be asked of programs that see everything late. Each of them is one that users ca
 - A node that has begun (see `started_nodes`) counts while only its own condition keeps pods off it.
 - A node counts from the moment the DaemonSet controller has counted it, and the program that claims
   has seen that. `counted` are the nodes as that controller had them when it last wrote the status.
+- A node does not count if it is not desired by the newest version of it that the program that
+  claims has seen. This holds only if that version is newer than the DaemonSet controller's count.
 - A change of the spec counts from the generation that the claim names (status.observedGeneration),
   whatever the DaemonSet says by then. A deletion is a claim about the newest one.
 - After `Complete`, when its time to live is over, a Job stays for a node that is at work. It does
@@ -23,6 +25,7 @@ from tests.simulation import intent
 from tests.simulation.oracle import shards
 from tests.simulation.oracle.facts import is_true
 from tests.simulation.oracle.invariant import Invariant
+from tests.simulation.oracle.node_versions import NodeVersions, is_newer
 from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, REPORTS, Raw, controller_of
 
 if TYPE_CHECKING:
@@ -63,12 +66,14 @@ class View:
         generation: That of the spec that the claim is about.
         counted: The nodes by name as the DaemonSet controller had them, None before it looked.
         until: The moment up to which the program had seen everything.
+        nodes_until: The moment up to which it had seen every change of a node.
         begun: The UIDs of the nodes that it knew to have begun.
     """
 
     generation: int
     counted: Mapping[str, Raw] | None
     until: float
+    nodes_until: float
     begun: frozenset[str] = frozenset()
 
 
@@ -79,6 +84,9 @@ class Completion:
     world: World
     oracle: Oracle
     specs: dict[str, dict[int, Raw]] = field(default_factory=dict)
+    # By UID of a Job and generation: when it was written.
+    written_at: dict[tuple[str, int], float] = field(default_factory=dict)
+    node_versions: NodeVersions = field(default_factory=NodeVersions)
     counts: dict[str, list[tuple[float, Mapping[str, Raw]]]] = field(default_factory=dict)
     views: dict[str, View] = field(default_factory=dict)
     claims: dict[str, View] = field(default_factory=dict)
@@ -90,6 +98,7 @@ class Completion:
         """Note what a generation of a Job asks for."""
         meta = job["metadata"]
         self.specs.setdefault(meta["uid"], {})[meta["generation"]] = job["spec"]
+        self.written_at.setdefault((meta["uid"], meta["generation"]), self.world.loop.moment)
 
     def counted(self, job_uid: str, nodes: Mapping[str, Raw]) -> None:
         """Note that the DaemonSet controller has written a count of these nodes."""
@@ -105,7 +114,8 @@ class Completion:
         known = [nodes for at, nodes in counts if at < until] or [nodes for _, nodes in counts[:1]]
         told = min(until, process.watches[REPORTS].known_until)
         begun = self.oracle.started_nodes.until(job_uid, told)
-        return View(generation, known[-1] if known else None, until, begun)
+        nodes_until = process.watches[NODES].known_until
+        return View(generation, known[-1] if known else None, until, nodes_until, begun)
 
     def deletion_view(self, process: Process, name: str, namespace: str) -> View | None:
         """Return what a process knows when it asks for a Job's deletion, None for no such Job."""
@@ -184,8 +194,23 @@ class Completion:
         return {
             node: node_uid
             for node, node_uid in counted.items()
-            if truth.get(node) == node_uid and not self.oracle.is_entered(uid, node, node_uid)
+            if truth.get(node) == node_uid
+            and not self.oracle.is_entered(uid, node, node_uid)
+            and not self._left_as_seen(uid, view, node)
         }
+
+    def _left_as_seen(self, uid: str, view: View, node: str) -> bool:
+        """Return whether a node is not desired by the newest version that a program has seen.
+
+        Only if that is newer than what the DaemonSet controller has counted.
+        """
+        seen = self.node_versions.newest(node, view.nodes_until)
+        counted = (view.counted or {}).get(node)
+        if seen is None or counted is None or not is_newer(seen, counted):
+            return False
+        occupied = self._occupied(uid, view.until)
+        spec = self._spec(uid, view.generation)
+        return not intent.desired_nodes(spec, [seen], occupied, view.begun)
 
     def _joined_later(self, uid: str, claim: View, node: str, node_uid: str) -> bool:
         """Return whether a node became one of the Job's by its own change, and has no pod of it."""
@@ -195,7 +220,7 @@ class Completion:
         assert current is not None
         fits_old_spec = bool(intent.desired_nodes(spec, [current], (), {node_uid}))
         return (
-            was.get(node) != node_uid
+            (was.get(node) != node_uid or self._left_as_seen(uid, claim, node))
             and fits_old_spec
             and node not in self._occupied(uid, self.world.loop.moment)
         )
@@ -204,6 +229,12 @@ class Completion:
         """Return the newest spec of a Job, which may be gone."""
         specs = self.specs[uid]
         return specs[max(specs)]
+
+    def known(self, uid: str, until: float) -> list[Raw]:
+        """Return the specs one of which a program knows that has seen everything up to then."""
+        seen = [number for number in self.specs[uid] if self.written_at[uid, number] < until]
+        newest = max(seen, default=0)
+        return [spec for number, spec in self.specs[uid].items() if number >= newest]
 
     def _spec(self, uid: str, generation: int) -> Raw:
         return self.specs[uid][generation]

@@ -104,6 +104,7 @@ class Oracle:
             self.gates.daemon_set_made(write.raw)
         elif plural == NODES and new is not None:
             self.timeouts.node_written(new)
+            self.completion.node_versions.written(new, self._world.loop.moment)
         elif plural == PODS:
             if old is None:
                 self.job_of[write.raw["metadata"]["uid"]] = self._owner(write.raw)
@@ -166,9 +167,13 @@ class Oracle:
                 self.violate("deletion", "a failed Job without a time to live")
             return
         self.completion.judge_deletion(job, view)
+        desired = self.completion.desired(job)
         for report in shards.reports_of(self._world, uid):
             for node, entry in (report.get("evidence") or {}).items():
-                self.evidence.results.note_deletion(self.plans[uid], node, entry)
+                is_desired = desired.get(node) == entry.get("nodeUID")
+                self.evidence.results.note_deletion(
+                    self.plans[uid], node, entry, is_desired=is_desired
+                )
         self.completion.judge_left_report(job)
         self.deleted_by_us.add(uid)
 

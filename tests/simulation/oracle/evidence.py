@@ -25,6 +25,8 @@ INVARIANTS = (
         excuses={
             "former node": "The token of a recreated node is recorded for the former node, while "
             "the terminator's watch has delivered only that one's UID.",
+            "clocks": "The pod of a former node of that name seems as young as the new node. The "
+            "API servers' clocks differ by at least the time between them, in whole seconds.",
             "unseen": "The task printed the token twice. A process that has ended sent the first "
             "evidence, and its successor could not have seen that.",
         },
@@ -80,10 +82,13 @@ class Evidence:
             if self._is_taken_for_former(job_uid, node):
                 self._oracle.excuse("evidence", "former node")
                 return
-            words = f"{node} ({uid}) never printed the token for this Job"
-            if entry.get("podUID") in self.ended_on_term:
-                words += ", its task got TERM"
-            self._oracle.violate("evidence", words)
+            if self._seems_younger(job_uid, node, entry):
+                self._oracle.excuse("evidence", "clocks")
+            else:
+                words = f"{node} ({uid}) never printed the token for this Job"
+                if entry.get("podUID") in self.ended_on_term:
+                    words += ", its task got TERM"
+                self._oracle.violate("evidence", words)
         self.results.judge_entry(self._oracle.plans[job_uid], node, entry)
         if not was.get("completedAt") or was.get("nodeUID") != uid:
             self.entered[job_uid, node] = (uid, entry.get("pod"), self._world.loop.moment)
@@ -98,6 +103,20 @@ class Evidence:
         """Whether who sent the write that is being judged knew that the node had completed."""
         entry = self.seen.get(node)
         return entry is not None and entry.is_completed and entry.node_uid == node_uid
+
+    def _seems_younger(self, job_uid: str, node: str, entry: Raw) -> bool:
+        """Whether a pod of a former node of that name, which printed the token, seems the node's.
+
+        The API server that the pod was created through is ahead of that of the node.
+        """
+        born, skew = self._oracle.born, self._world.server.skew
+        if not any(name == node and job_uid in jobs for (name, _), jobs in self.tokens.items()):
+            return False
+        if entry.get("nodeUID") not in born or entry.get("podUID") not in born:
+            return False
+        gap = born[entry["nodeUID"]] - born[entry["podUID"]]
+        ahead = skew("daemonset-controller") - skew("kubelet")
+        return ahead > 0 and 0 < gap < ahead + 1.0  # API times are whole seconds
 
     def _is_taken_for_former(self, job_uid: str, node: str) -> bool:
         """Whether the node did print the token, and the terminator cannot know its new UID yet."""

@@ -30,9 +30,11 @@ INVARIANTS = (
             "once the token is found.",
             "gone": "The log is searched after the node has completed. Its pod went before, or "
             "what can be read of it. In mode Exit that may be at any time, in mode Log until a few "
-            "seconds after the token.",
+            "seconds after the token. In mode Exit, a reboot within these seconds that starts the "
+            "task again ends the search.",
             "given up": "In mode Exit, the log could not be read for longer than the terminator "
             "waits for it.",
+            "left": "In mode Exit, the node was not desired any more when its Job was deleted.",
         },
     ),
 )
@@ -62,6 +64,7 @@ class Results:
         self._lost_soon: set[str] = set()
         self._left_behind: set[str] = set()
         self._impatient: set[str] = set()
+        self._not_desired: set[str] = set()
 
     def said(self, run: PodRun, text: bytes) -> None:
         """Take note of a line that is a result."""
@@ -77,6 +80,14 @@ class Results:
         if run.is_init:
             at = run.last["terminated"]["finishedAt"]
             self._ended.setdefault((run.pod_uid, at), set()).add(run.instance)
+
+    def starts_again(self, run: PodRun) -> None:
+        """Note that a reboot starts a task again that has ended well.
+
+        In mode Exit, nothing searches the log of the attempt before it from then on.
+        """
+        if run.pod_uid in self._lost_soon:
+            self._unreadable.add(run.pod_uid)
 
     def became_unreadable(self, run: PodRun) -> None:
         """Note that the logs of this pod cannot be read any more."""
@@ -119,6 +130,8 @@ class Results:
         if lacking := self._lacking(plan, entry):
             if entry["podUID"] in self._impatient:
                 self._world.oracle.excuse("results", "given up")
+            elif entry["podUID"] in self._not_desired:
+                self._world.oracle.excuse("results", "left")
             elif entry["podUID"] in self._left_behind:
                 self._accuse(node, f"{node}: the Job was deleted before {lacking} was read")
             elif self._was_gone(plan, entry) or (plan.is_exit and self._is_down(node)):
@@ -135,14 +148,16 @@ class Results:
             if ended and not any(printed.get(i, {}).get(name) == value for i in ended):
                 self._accuse(node, f"{node}: {name} is {value}, the node completed by {ended}")
 
-    def note_deletion(self, plan: JobPlan, node: str, entry: Raw) -> None:
+    def note_deletion(self, plan: JobPlan, node: str, entry: Raw, *, is_desired: bool) -> None:
         """Note what the terminator deletes a Job without, though it was there to be read.
 
         In mode Log a node is entered when its log was searched, however long its Job goes on.
         """
         if not self._lacking(plan, entry) or self._was_gone(plan, entry):
             return
-        if plan.is_exit and self._world.logs_failed_lately(node, READABLE_SECONDS):
+        if plan.is_exit and not is_desired:
+            self._not_desired.add(entry["podUID"])
+        elif plan.is_exit and self._world.logs_failed_lately(node, READABLE_SECONDS):
             self._impatient.add(entry["podUID"])
         else:
             self._left_behind.add(entry["podUID"])

@@ -55,7 +55,7 @@ class Timeouts:
     unstarted: dict[tuple[str, str], float] = field(default_factory=dict)
     # By Job and node UID: when each pod of the current try was taken up, by its UID and in order.
     taken_up: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
-    # By node: when it was last not Ready any more.
+    # By node: when it was last not Ready any more, or had no network any more.
     not_ready: dict[str, float] = field(default_factory=dict)
     # By node: since when it has been not Ready, or has had a taint of its condition.
     away: dict[str, float] = field(default_factory=dict)
@@ -123,9 +123,12 @@ class Timeouts:
     def node_ready(self, name: str, *, is_ready: bool) -> None:
         """Note that a node is Ready or no longer so."""
         self.start_problems.node_ready(name, is_ready=is_ready)
-        if is_ready and name in self.not_ready:
+
+    def node_reachable(self, name: str, *, is_reachable: bool) -> None:
+        """Note that a node is Ready and has a network, or no longer so."""
+        if is_reachable and name in self.not_ready:
             self.was_not_ready[name] = self.not_ready.pop(name), self.world.loop.moment
-        elif not is_ready:
+        elif not is_reachable:
             now = self.world.loop.moment
             began, ended = self.was_not_ready.get(name, (now, -1e9))
             is_brief = now - ended < BRIEFLY_SECONDS
@@ -163,8 +166,8 @@ class Timeouts:
         elif record.get("state") != "Failed":
             return
         elif reason == "DeadlineExceeded":
-            spec = self.oracle.completion.newest(job_uid)
-            seconds = float(spec.get("nodeDeadlineSeconds") or 0)
+            specs = self.oracle.completion.known(job_uid, self.world.seen_until[job_uid])
+            seconds = min(float(spec.get("nodeDeadlineSeconds") or 0) for spec in specs)
             since = self._taken_up(key)
             # A program that has not seen the new node yet takes its pod for the old one's.
             since = min(since, self._pod_taken_up(job_uid, record.get("podUID")))
@@ -189,13 +192,15 @@ class Timeouts:
         return min(known, default=self.world.loop.moment)
 
     def _tries_again(self, key: tuple[str, str], failed: str | None) -> None:
-        """Forget the pods up to the failed one: its successor may be there by now."""
+        """Forget the pods up to the failed one: its successor may be there by now.
+
+        Forget nothing if it was the pod of a former node of that name.
+        """
         moments = self.taken_up.get(key, {})
-        while moments:
-            pod_uid = next(iter(moments))
-            del moments[pod_uid]
-            if pod_uid == failed:
-                return
+        uids = list(moments)
+        if failed in uids:
+            for pod_uid in uids[: uids.index(failed) + 1]:
+                del moments[pod_uid]
 
     def is_late(self, job_uid: str) -> bool:
         """Return whether a node that has not completed is past its deadline, on record or not."""

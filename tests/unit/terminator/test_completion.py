@@ -232,7 +232,17 @@ def test_a_complete_job_none_of_whose_nodes_is_left_goes():
 
 def test_a_complete_job_on_which_no_node_ever_worked_stays():
     nothing = world(pods=[], ledger={}, daemon_set=make_daemon_set(0))
-    assert blocked_by(nothing) == "no node is desired, and none has completed"
+    assert blocked_by(nothing) == "no node is desired, and none has completed or failed"
+
+
+def test_a_complete_job_none_of_whose_nodes_completed_or_is_left_goes_after_its_ttl():
+    failed = world(pods=[], ledger={}, records={"a": record("a-uid")})
+    failed = replace(failed, daemon_set=make_daemon_set(0), nodes={})
+    for ttl_seconds, words in ((0, ""), (None, "nodes failed and ttlSecondsAfterFinished is not")):
+        job = make_job(COMPLETE, spec={"ttl_seconds_after_finished": ttl_seconds})
+        blocked = blocked_by(replace(failed, job=job))
+        assert blocked.startswith(words)
+        assert bool(blocked) == bool(words)
 
 
 def test_a_pod_on_a_node_that_is_not_selected_counts_for_no_node():
