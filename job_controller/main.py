@@ -212,7 +212,7 @@ async def run(
 
 
 def main() -> None:
-    """Run the controller; exits 0 when told to stop, 2 when it is configured wrongly."""
+    """Run the controller; exits with 0 on SIGTERM, with 2 if the configuration is invalid."""
     start("job-controller", _prepare)
 
 

@@ -178,8 +178,9 @@ def metadata_without_managed_fields(uid: str) -> dict[str, Any]:
     """Return the metadata of a patch that is meant for the report of this UID alone.
 
     It also makes the server drop the report's managedFields and keep none from then on. They would
-    double the size of the report, and the server would compute them again for each write: measured
-    for 1,000 nodes, 0.36 to 0.54 s of its CPU instead of 0.17 to 0.25 s. No client applies reports;
-    each half has one writer. Neither a creation nor a patch of the status can do it.
+    double the size of the report, and the server would compute them again for each write. With
+    1,000 nodes a write was measured to take 0.36 to 0.54 s of its CPU with them, and 0.17 to 0.25 s
+    without. No client applies reports; each half has one writer. Neither a creation nor a patch of
+    the status can do it.
     """
     return {"uid": uid, "managedFields": [{}]}
