@@ -2,7 +2,7 @@
 
 A DaemonSet has no condition for pods that the API server refuses (quota, Pod Security, webhooks).
 The events about one DaemonSet are listed while pods of it are missing, more and more slowly. None
-are cached for the cluster: whoever may write events would decide how much memory that takes.
+are cached for the cluster: a client that may write events would decide how much memory that takes.
 
 Layer: beside the reconciler. It is kept in memory only: a restart lists again.
 """
@@ -32,14 +32,14 @@ from job_controller.core.text.sanitize import single_line
 # Pods take a moment to be created, so the first list is made that long after they were found
 # missing. The pauses double; after the longest one a changed reason is in the status.
 PAUSE_SECONDS = (2.0, 60.0)
-# Events of one object and reason are aggregated by their recorder: there are some ten of them. More
+# Events of one object and reason are aggregated by their recorder: there are about 10 of them. More
 # are of other writers; they are read page by page, one page at a time.
 PAGE_EVENTS = 200
 PAGE_BYTES = 1024 * 1024
 # etcd has to read all events of the namespace to find those of one DaemonSet.
 READ_SECONDS = 10.0
-# The lists of one namespace take a fifth of the time: a namespace full of events, or of Jobs, makes
-# its own Jobs wait, and not the API server.
+# The lists of one namespace take a fifth of the time. So a namespace full of events, or of Jobs,
+# delays its own Jobs and does not load the API server.
 NAMESPACE_SHARE = 5.0
 # How long a list is assumed to take in a namespace where none was made.
 USUAL_SECONDS = 0.01
@@ -74,8 +74,9 @@ class _Search:
 class _Pace:
     """How long the last list of a namespace took, and when the next one may be made.
 
-    `slot` is when the next slot is to be had, `free` when the time of the last list is paid for,
-    and `since` when the one under way began: there is one at a time.
+    Times are those of the clock, in seconds. `slot` is when the next slot is free. `free` is when
+    the namespace has waited long enough after its last list. `since` is when the list under way
+    began, None without one: there is one at a time.
     """
 
     slot: float = 0.0

@@ -18,7 +18,7 @@ from daemonset_job.kube.recorder import EventRecorder
 from daemonset_job.process.config_watch import read_text
 from daemonset_job.process.leadership import lead_when_elected
 from daemonset_job.process.logging_setup import configure_logging
-from daemonset_job.process.program import Parts, Task, run_program, start
+from daemonset_job.process.program import Parts, Task, run_program, start, warn_of_renamed
 from daemonset_job.process.reload import Reloader
 from daemonset_job.runtime.clock import Clock, SystemClock
 from daemonset_job.runtime.expectations import VersionExpectations
@@ -27,7 +27,7 @@ from daemonset_job.runtime.worker import run_workers
 from daemonset_job.runtime.workqueue import WorkQueue, namespace_of
 from job_controller.actions.effects import Effects
 from job_controller.caches import Caches, Key, watch_id
-from job_controller.config import Config, find_file, parse_config
+from job_controller.config import SETTINGS, Config, find_file, parse_config
 from job_controller.core.settings import Settings, Timeouts
 from job_controller.metrics import Metrics
 from job_controller.policy_check import watch_policies
@@ -212,7 +212,7 @@ async def run(
 
 
 def main() -> None:
-    """Run the controller; exits 0 when told to stop, 2 when it is configured wrongly."""
+    """Run the controller; exits with 0 on SIGTERM, with 2 if the configuration is invalid."""
     start("job-controller", _prepare)
 
 
@@ -222,6 +222,7 @@ def _prepare() -> Task:
     text = read_text(path) if path is not None else None
     config = load(text)
     configure_logging(config.log_level, config.log_json)
+    warn_of_renamed(SETTINGS, os.environ)
     return run(config, text, load)
 
 

@@ -1,4 +1,4 @@
-"""What the controller counts. Labels are bounded: no names of nodes, and of Jobs only so many."""
+"""What the controller counts. Labels are bounded: names of 100 Jobs at most, none of nodes."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class _JobCollector(Collector):
 def _in_order(jobs: Iterable[Job]) -> list[Job]:
     """Return the Jobs by phase, and of one phase one of each namespace after the other.
 
-    So nobody's Jobs, however many or old, keep those of other namespaces off the list.
+    So the Jobs of one namespace, of any number and age, never fill the list alone.
     """
     places: dict[tuple[str, int], int] = {}
     keyed = []

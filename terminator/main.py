@@ -11,13 +11,13 @@ from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.process.config_watch import read_text
 from daemonset_job.process.leadership import lead_when_elected
 from daemonset_job.process.logging_setup import configure_logging
-from daemonset_job.process.program import Parts, Task, run_program, start
+from daemonset_job.process.program import Parts, Task, run_program, start, warn_of_renamed
 from daemonset_job.process.reload import Reloader
 from daemonset_job.runtime.clock import Clock, SystemClock
 from daemonset_job.runtime.sizes import Size, process_sizes
 from daemonset_job.runtime.workqueue import WorkQueue
 from terminator.caches import Caches, JobKey
-from terminator.config import Config, Options, load_config, parse_options
+from terminator.config import OPTIONS, SETTINGS, Config, Options, load_config, parse_options
 from terminator.metrics import Metrics
 from terminator.scope import NamespaceScope
 
@@ -147,4 +147,5 @@ def _prepare() -> Task:
     text = read_text(options.path)
     config = load_config(os.environ, text)
     configure_logging(config.log_level, config.log_json)
+    warn_of_renamed((*OPTIONS, *SETTINGS), os.environ)
     return run(options, os.environ, text)

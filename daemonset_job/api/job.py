@@ -15,8 +15,8 @@ from daemonset_job.api.json_text import json_hash
 from daemonset_job.api.shape import (
     METADATA,
     OBJECT,
-    ShapeError,
     fields,
+    parse_at,
 )
 from daemonset_job.api.states import ConditionType
 from daemonset_job.api.times import parse_time
@@ -137,17 +137,9 @@ def parse_job(raw: Mapping[str, Any]) -> Job:
         created_at=parse_time(meta.get("creationTimestamp")),
         is_terminating=bool(meta.get("deletionTimestamp")),
         annotations=meta.get("annotations") or {},
-        status=_parse_status(raw.get("status") or {}),
+        status=parse_at("status", parse_job_status, raw.get("status") or {}),
         raw_spec=raw.get("spec") or {},
     )
-
-
-def _parse_status(raw: Mapping[str, Any]) -> JobStatus:
-    try:
-        return parse_job_status(raw)
-    except ShapeError as error:
-        error.path.append("status")
-        raise
 
 
 def _is_deep(value: object) -> bool:

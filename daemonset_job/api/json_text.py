@@ -23,8 +23,8 @@ def json_hash(value: Any) -> str:
 def json_bytes(text: str) -> int:
     """Return how many bytes a text takes in JSON as Go writes it, quotes aside.
 
-    The API server writes objects of custom resources with encoding/json, which makes six bytes of
-    what HTML gives a meaning to, of U+2028 and U+2029, and of control characters.
+    The API server writes objects of custom resources with encoding/json. That writes six bytes for
+    each character that HTML gives a meaning to, each control character, U+2028 and U+2029.
     """
     size = len(text.encode("utf-8", "replace"))
     for character in _ESCAPED.findall(text):

@@ -99,8 +99,9 @@ def _field_list(fields: Raw) -> str:
 def _leaves(fields: Raw, path: str) -> Iterator[str]:
     """Return the paths of the fields: `template.spec.containers[{"name":"x"}].args`.
 
-    Each is cut to what can be told: whoever may write the object chooses how deep its fields are
-    and how long their names, and whole paths of an object of 1.3 MB take 588 MB and a second.
+    Each path is cut to the length that a message can show. A client that may write the object
+    chooses the depth of its fields and the length of their names. Whole paths of an object of
+    1.3 MB take 588 MB of memory, and a second.
     """
     for key, inner in fields.items():
         kind, _, name = key.partition(":")

@@ -1,7 +1,7 @@
 """Every name that appears in the API, in a label, an annotation or a manifest, once.
 
-The names of the DaemonSet, its labels, the container and the mount are those users of the
-seed manifests already know; they are part of the API and never change within v1beta1.
+The names of the DaemonSet, its labels, the container and the mount are those of the seed manifests.
+They are part of the API and never change within v1beta1.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ LABEL_JOB_UID: Final = f"{GROUP}/job-uid"
 LABEL_SHARD: Final = f"{GROUP}/shard"
 
 # On the DaemonSet: the hash of the spec that was applied, and that of the Job's spec.nodes which it
-# was applied for. The first tells the controller, the second the terminator whether the DaemonSet
-# says what the Job says now.
+# was applied for. They show whether the DaemonSet is that of the Job's present spec: the first to
+# the controller, the second to the terminator.
 ANNOTATION_SPEC_HASH: Final = f"{GROUP}/spec-hash"
 ANNOTATION_NODES_HASH: Final = f"{GROUP}/nodes-hash"
 
@@ -88,8 +88,8 @@ _HASH_CHARACTERS: Final = 8
 def shorten(name: str, limit: int) -> str:
     """Return `name`, or when longer than `limit`, its start and a hash of the whole of it.
 
-    Deterministic, so that a retried create finds the object of the first try, and still a
-    valid RFC 1123 name and label value: the cut never ends in a dot or a dash.
+    The same name always gives the same result, so a retried create finds the object of the first
+    try. The result is a valid RFC 1123 name and label value: the cut never ends in a dot or a dash.
     """
     if len(name) <= limit:
         return name

@@ -10,10 +10,11 @@ What is missing or null has every type; fields that are not named are not checke
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from daemonset_job.api.times import parse_time
 
+T = TypeVar("T")
 # Raises ShapeError for a value of another type.
 Check = Callable[[Any], None]
 
@@ -59,6 +60,15 @@ BOOLEAN: Final = _Kind("true or false", bool)
 OBJECT: Final = _Kind("an object", dict, Mapping)
 LIST: Final = _Kind("a list", list)
 TIME: Final = _time
+
+
+def parse_at(field: str, parse: Callable[[Mapping[str, Any]], T], raw: Mapping[str, Any]) -> T:
+    """Return what `parse` makes of the value of a field; its ShapeErrors get the field's path."""
+    try:
+        return parse(raw)
+    except ShapeError as error:
+        error.path.append(field)
+        raise
 
 
 def fields(**checks: Check) -> Check:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from functools import lru_cache
 
-# The records of all nodes are read again at each pass: of some thousand, mostly the same times.
+# Each reconcile reads the records of all nodes again. Those of 1,000 nodes have mostly the same
+# times.
 _REMEMBERED = 4096
 
 

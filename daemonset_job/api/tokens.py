@@ -1,7 +1,7 @@
 """The completion tokens of a Job: what they can be, and how a line is compared with one.
 
-Pure. The terminator reads logs with these comparisons, and the controller builds them before a run
-starts: a token that the one cannot use becomes a condition of the Job by the other.
+Pure. The terminator reads logs with these comparisons. The controller builds them before a run
+starts, and sets a condition of the Job for a token that the terminator could not use.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ LINE, CONTAINS, REGEX = "Line", "Contains", "Regex"
 # each byte of a line, some 7 ns each, so with the two bounds below a line costs 1 ms. Ordinary
 # tokens have 8 to 280; a Unicode class such as \pL alone has 1,200.
 REGEX_PROGRAM_LIMIT: Final = 500
-# A regular expression sees no more than the first bytes of a line, in UTF-8: so many, and with a
-# program of more than 128 instructions as many as make so many steps.
+# How many first bytes of a line a regular expression sees at most, in UTF-8. With a program of over
+# 128 instructions it sees fewer: instructions times bytes are at most `_REGEX_STEPS`.
 REGEX_LINE_BYTES: Final = 1024
 _REGEX_STEPS = 128 * REGEX_LINE_BYTES
-# What RE2 may use for one pattern; its own default is 8 MiB. It is enough for such programs. A
-# pattern whose states do not fit costs the more, the more of them are made before RE2 does without:
-# with 1 MiB, the worst one costs three times as much as with this.
+# What RE2 may use for one pattern; its own default is 8 MiB. It is enough for such programs.
+# If a pattern's states do not fit, RE2 makes as many as do before it goes on without them. More
+# memory makes that dearer: with 1 MiB, the worst pattern costs three times as much as with this.
 _PATTERN_BYTES = 1 << 16
 # Blanks and control characters at the edges: CR of CRLF, NULs that log rotation by truncation
 # leaves behind, a byte order mark, Unicode's blanks.
@@ -37,7 +37,7 @@ EDGE_CHARACTERS = "".join(map(chr, range(0x21))) + "".join(
 )
 EDGE_CHARACTERS += "\u202f\u205f\u3000\ufeff"
 CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-# What no line that is compared holds; a tab may stand within one.
+# What no line that is compared holds; it may hold a tab.
 _FORBIDDEN_CHARACTERS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -123,7 +123,7 @@ def _regex_comparison(field: str, token: str) -> Comparison:
         data = text.encode()
         if truncated and len(data) <= limit:
             return False  # its end is not that of the line
-        # RE2 is given the whole line and told where to stop: so $ and \b are not found at the cut.
+        # RE2 gets the whole line and the place to stop at: so $ and \b do not match at the cut.
         return pattern.search(data, 0, min(len(data), limit)) is not None
 
     return Comparison(is_token, size)

@@ -6,7 +6,7 @@ A program brings its parts (`Parts`); what it does with the cluster is not known
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from daemonset_job.kube.client.errors import OperatorError
 from daemonset_job.process.healthz import serve_probes
 from daemonset_job.process.place import Place
 from daemonset_job.process.program_metrics import ProgramMetrics
+from daemonset_job.process.settings import Table, renamed_variables
 
 EXIT_CONFIGURATION = 2
 Task = Coroutine[Any, Any, None]
@@ -98,6 +99,12 @@ def start(name: str, prepare: Callable[[], Task]) -> None:
         lines = [f"configuration: {each}" for each in problems] if problems else [str(error)]
         sys.stderr.writelines(f"{name}: {line}\n" for line in lines)
         sys.exit(EXIT_CONFIGURATION)
+
+
+def warn_of_renamed(table: Table, environ: Mapping[str, str]) -> None:
+    """Log a warning for each variable that is set by its earlier name, and so is not read."""
+    for problem in renamed_variables(table, environ):
+        logger.warning("ignored an environment variable", problem=problem)
 
 
 async def _stopped(stop: asyncio.Event) -> None:

@@ -30,7 +30,8 @@ class Setting:
     It can be written as an argument (`flag`), an environment `variable`, and under `key` in the
     configuration file; empty: not there. `default` is for the help and the reference: the text that
     means the same as the dataclass's default, or words such as "all". An empty or blank variable is
-    as good as none, unless the setting `takes_blank` for its reader to refuse.
+    as good as none, unless the setting `takes_blank` for its reader to refuse. `old_variable` is
+    the variable's earlier name, which is not read any more: see `renamed_variables`.
     """
 
     field: str
@@ -41,6 +42,7 @@ class Setting:
     key: str = ""
     help: str = ""
     takes_blank: bool = False
+    old_variable: str = ""
 
 
 Table = Sequence[Setting]
@@ -100,6 +102,18 @@ def read_settings(
     if values.problems:
         raise ConfigError(values.problems)
     return {**values.found, **(arguments or {})}
+
+
+def renamed_variables(table: Table, environ: Mapping[str, str]) -> list[str]:
+    """Return a text for each variable that is set by its earlier name; its value is not used.
+
+    The value may have another unit now, so the user has to write it again.
+    """
+    return [
+        f"{setting.old_variable} is not read any more: use {setting.variable}"
+        for setting in table
+        if setting.old_variable and environ.get(setting.old_variable, "").strip()
+    ]
 
 
 class _Values:

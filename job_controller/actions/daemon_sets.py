@@ -39,14 +39,7 @@ class DaemonSetActions:
     async def dry_run(self, job: Job, body: Mapping[str, Any]) -> None:
         """Ask the API server whether it would accept the DaemonSet; raises KubeError if not."""
         try:
-            await self._writer.client.apply(
-                DAEMON_SETS,
-                job.daemon_set_name,
-                body,
-                job.namespace,
-                field_manager=names.FIELD_MANAGER,
-                dry_run=True,
-            )
+            await self._send(job, body, dry_run=True)
         except BadRequest as error:
             # A webhook with side effects supports no dry run; then the apply itself shows it.
             if _NO_DRY_RUN not in error.message:
@@ -61,13 +54,7 @@ class DaemonSetActions:
             return False
         if action.takes_ownership:
             await self._take_ownership(key, job, action)
-        written = await self._writer.client.apply(
-            DAEMON_SETS,
-            job.daemon_set_name,
-            body,
-            job.namespace,
-            field_manager=names.FIELD_MANAGER,
-        )
+        written = await self._send(job, body)
         self._writer.expect_version(key, DAEMON_SETS, written)
         return True
 
@@ -77,6 +64,18 @@ class DaemonSetActions:
             await self._writer.client.delete(
                 DAEMON_SETS, job.daemon_set_name, job.namespace, uid=uid
             )
+
+    async def _send(
+        self, job: Job, body: Mapping[str, Any], *, dry_run: bool = False
+    ) -> dict[str, Any]:
+        return await self._writer.client.apply(
+            DAEMON_SETS,
+            job.daemon_set_name,
+            body,
+            job.namespace,
+            field_manager=names.FIELD_MANAGER,
+            dry_run=dry_run,
+        )
 
     async def _take_ownership(self, key: Key, job: Job, action: ApplyDaemonSet) -> None:
         """Own all fields of the DaemonSet's spec, so that an apply removes foreign ones.

@@ -20,7 +20,7 @@ from daemonset_job.api.states import FINAL_PHASES, ConditionType
 
 @dataclass(frozen=True, slots=True)
 class WriteStatus:
-    """Write the Job's status, provided nobody has changed the Job since (resourceVersion)."""
+    """Write the Job's status, if no client has changed the Job since (resourceVersion)."""
 
     status: JobStatus
 

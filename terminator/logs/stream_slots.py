@@ -31,12 +31,9 @@ class StreamSlots(Generic[T]):
 
     def remove_waiting(self, namespace: str, item: T) -> None:
         """Remove an item from its namespace's queue, if it is there."""
-        line = self._waiting.get(namespace)
-        if line is not None and item in line:
-            del line[item]
-            if not line:
-                del self._waiting[namespace]
-                self._reserved.pop(namespace, None)
+        _discard(self._waiting, namespace, item)
+        if namespace not in self._waiting:
+            self._reserved.pop(namespace, None)
 
     def assign_next(self) -> T:
         """Give a free slot to the next waiting item and return it; ValueError if none waits.
@@ -59,11 +56,7 @@ class StreamSlots(Generic[T]):
 
     def release(self, namespace: str, item: T) -> None:
         """Record that an item has released its slot."""
-        held = self._held.get(namespace)
-        if held is not None and item in held:
-            del held[item]
-            if not held:
-                del self._held[namespace]
+        _discard(self._held, namespace, item)
 
     def reclaim(self, namespace: str, limit: int) -> T | None:
         """Return the item that has to give one of `limit` slots to a waiter of `namespace`.
@@ -87,3 +80,11 @@ class StreamSlots(Generic[T]):
 
     def _count(self, namespace: str) -> int:
         return len(self._held.get(namespace, ()))
+
+
+def _discard(items: dict[str, dict[T, None]], namespace: str, item: T) -> None:
+    """Remove an item, if it is there; a namespace without any is removed too."""
+    own = items.get(namespace, {})
+    own.pop(item, None)
+    if not own:
+        items.pop(namespace, None)

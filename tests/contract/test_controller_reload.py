@@ -1,4 +1,4 @@
-"""The controller's configuration file: what a change does while the controller runs."""
+"""The controller's configuration: what it does at start, and a changed file while it runs."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from loguru import logger
 
-from daemonset_job.api.names import CONTAINER_NAME, PAUSE_CONTAINER_NAME
+from daemonset_job.api.names import CONTAINER_NAME, DEFAULT_PAUSE_IMAGE, PAUSE_CONTAINER_NAME
 from daemonset_job.kube.client.resource import DAEMON_SETS
 from job_controller.config import find_file, parse_config
 from job_controller.main import _prepare
@@ -94,6 +94,20 @@ async def test_a_change_reaches_jobs_that_nothing_else_happens_to(server, file):
         await until(
             lambda: containers(server)[PAUSE_CONTAINER_NAME]["image"] == "example/pause:2", 10
         )
+
+
+async def test_a_variable_with_a_name_of_before_is_ignored_with_a_warning(
+    server, file, monkeypatch
+):
+    monkeypatch.setenv("HOLD_IMAGE", "example/pause:1")
+    cluster = FakeCluster(server, "a")
+    async with controller() as said:
+        cluster.apply(completion={"mode": "Exit"})
+        await until(lambda: server.list(DAEMON_SETS), 10)
+        assert containers(server)[PAUSE_CONTAINER_NAME]["image"] == DEFAULT_PAUSE_IMAGE
+    (warning,) = [line for line in said if line["message"] == "ignored an environment variable"]
+    assert warning["level"].name == "WARNING"
+    assert warning["extra"]["problem"] == "HOLD_IMAGE is not read any more: use PAUSE_IMAGE"
 
 
 def test_an_argument_wins_over_the_file_and_the_file_over_the_environment():

@@ -309,7 +309,7 @@ def _fault(kind: str) -> KubeError | None:
     if kind == "before":
         return Unavailable("the server is not there", status=503)
     if kind == "conflict":
-        return Conflict("somebody was quicker")
+        return Conflict("another client was first")
     if kind == "throttle":
         return Throttled("too many requests", retry_after_seconds=1.0)
     return None

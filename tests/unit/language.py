@@ -2,15 +2,13 @@
 
 Prose is the documentation, docstrings and comments of the product, texts that users see, and the
 libraries of the tests.
-`python -m tests.unit.language [FILE...]` lists violations, with all files if none is named;
-`python -m tests.unit.language --lower` lowers the allowance of each file to what it has now.
+`python -m tests.unit.language [FILE...]` lists violations, of all files if none is named.
 """
 
 import argparse
 import ast
 import inspect
 import re
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -19,7 +17,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 WORDS_FILE = ROOT / "tests" / "unit" / "language_words.toml"
-ALLOWANCE_FILE = ROOT / "tests" / "unit" / "language_allowance.toml"
 MAX_WORDS = 28
 
 PAGES = ("*.md", "docs/**/*.md", "examples/**/*.md", "hack/**/*.md", "benchmarks/*.md")
@@ -226,63 +223,11 @@ def name_of(path: Path) -> str:
     return path.resolve().relative_to(ROOT).as_posix()
 
 
-# --- the allowance -----------------------------------------------------------------------
-
-
-def read_allowance() -> dict[str, int]:
-    """Return how many violations each file may still have."""
-    files: dict[str, int] = tomllib.loads(ALLOWANCE_FILE.read_text(encoding="utf-8"))["files"]
-    return files
-
-
-def moved_files() -> dict[str, str]:
-    """Return the names before, by the names now, of files moved since the allowance was written."""
-
-    def git(*arguments: str) -> str:
-        command = ["git", *arguments]
-        return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-
-    since = git("log", "-1", "--format=%H", "--", name_of(ALLOWANCE_FILE)).strip()
-    if not since:
-        return {}
-    lines = git("diff", "-M30%", "--name-status", "--diff-filter=R", since).splitlines()
-    return {new: old for _, old, new in (line.split("\t") for line in lines)}
-
-
-def lower() -> None:
-    """Lower each file's allowance to what it has; a moved file takes its allowance along."""
-    before, moved = read_allowance(), moved_files()
-    after = {}
-    for path in checked_files():
-        name = name_of(path)
-        allowed = before.get(name, before.get(moved.get(name, ""), 0))
-        if count := min(allowed, len(violations(path))):
-            after[name] = count
-    write_allowance(after)
-
-
-def write_allowance(counts: dict[str, int]) -> None:
-    """Write how many violations each file may have."""
-    lines = [
-        "# How many violations of the rules of language each file still has; they only go down.",
-        "# List those of a file: python -m tests.unit.language FILE",
-        "# After removing some, or moving a file: python -m tests.unit.language --lower",
-        "",
-        "[files]",
-        *(f'"{name}" = {count}' for name, count in sorted(counts.items())),
-    ]
-    ALLOWANCE_FILE.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
 def main(arguments: list[str]) -> int:
     """Return 0 if no violation is listed."""
     parser = argparse.ArgumentParser(prog="python -m tests.unit.language", description=__doc__)
     parser.add_argument("files", nargs="*", type=Path, help="list these only")
-    parser.add_argument("--lower", action="store_true", help="lower the allowance, never raise it")
     options = parser.parse_args(arguments)
-    if options.lower:
-        lower()
-        return 0
     count = 0
     for path in options.files or checked_files():
         for found in violations(path):

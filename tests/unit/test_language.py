@@ -1,4 +1,4 @@
-"""The texts of the project keep its rules of language; what does not yet is counted, per file."""
+"""The texts of the project keep its rules of language."""
 
 import pytest
 
@@ -10,26 +10,15 @@ from tests.unit.language import (
     of_manifest,
     of_module,
     of_page,
-    read_allowance,
     violations,
 )
 from tests.unit.language import check as check_paragraph
 
-ALLOWANCE = read_allowance()
-LOWER = "python -m tests.unit.language --lower"
-
 
 @pytest.mark.parametrize("path", checked_files(), ids=name_of)
 def test_texts_keep_the_rules_of_language(path):
-    found, allowed = violations(path), ALLOWANCE.get(name_of(path), 0)
-    listed = "\n".join(f"{name_of(path)}:{each.line}: {each.message}" for each in found)
-    assert len(found) <= allowed, f"{len(found)} violations, {allowed} are allowed:\n{listed}"
-    assert len(found) == allowed, f"{len(found)} violations left of {allowed}, so run {LOWER}"
-
-
-def test_the_allowance_names_no_file_that_is_gone():
-    gone = set(ALLOWANCE) - {name_of(path) for path in checked_files()}
-    assert not gone, f"run {LOWER}"
+    listed = [f"{name_of(path)}:{each.line}: {each.message}" for each in violations(path)]
+    assert not listed, "\n".join(listed)
 
 
 def messages(paragraph):

@@ -41,9 +41,12 @@ async def send_json(transport: Transport, request: Request) -> RawObject:
     try:
         parsed = orjson.loads(body)
     except ValueError as error:
-        raise Unavailable(
-            str(error), reason=MALFORMED_ANSWER, request=request.description
-        ) from error
+        raise malformed(request, str(error)) from error
     if not isinstance(parsed, dict):
-        raise Unavailable("not an object", reason=MALFORMED_ANSWER, request=request.description)
+        raise malformed(request, "not an object")
     return parsed
+
+
+def malformed(request: Request, problem: str) -> Unavailable:
+    """Return the error for an answer that is not the JSON expected."""
+    return Unavailable(problem, reason=MALFORMED_ANSWER, request=request.description)

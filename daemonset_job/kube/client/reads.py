@@ -3,8 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from daemonset_job.kube.client.answers import MALFORMED_ANSWER, Found, Page, RawObject, send_json
-from daemonset_job.kube.client.errors import Unavailable
+from daemonset_job.kube.client.answers import Found, Page, RawObject, malformed, send_json
 from daemonset_job.kube.client.request import (
     ANSWER_LIMIT_BYTES,
     DEFAULT_TIMEOUT_SECONDS,
@@ -105,9 +104,7 @@ class Reads:
         try:
             metadata, items = await read_list(body)
         except ValueError as error:
-            raise Unavailable(
-                str(error), reason=MALFORMED_ANSWER, request=request.description
-            ) from error
+            raise malformed(request, str(error)) from error
         return Page(
             items=items,
             resource_version=str(metadata.get("resourceVersion") or ""),

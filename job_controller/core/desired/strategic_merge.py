@@ -1,8 +1,8 @@
 """Strategic merge of a partial pod template over a generated one.
 
-The rules are Kubernetes' own (the `patchMergeKey` tags of core/v1 types): maps merge, null
-takes a key away, lists of named things merge by name, all other lists are replaced. One
-difference, made on purpose: tolerations are added to the generated ones, not put in their place.
+The rules are Kubernetes' own (the `patchMergeKey` tags of core/v1 types). Maps merge, and null
+removes a key. Lists with a merge key merge by it; all other lists are replaced. One difference is
+on purpose: tolerations are added to the generated ones, and do not replace them.
 """
 
 from __future__ import annotations

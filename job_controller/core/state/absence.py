@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeGuard
 
 from daemonset_job.api import report
 from daemonset_job.api.affinity import NodeAffinity
@@ -126,7 +126,7 @@ def assess_absent(
 ) -> tuple[NodeRecord, datetime | None]:
     """Return the record of a tainted node without a pod, and when time alone changes it."""
     known = record if record is not None and record.uid == node.uid else None
-    if evidence is not None and evidence.is_completed and evidence.node_uid == node.uid:
+    if _is_completed(evidence, node):
         return _completed(known or NodeRecord(node.uid, NodeState.WAITING), evidence), None
     assert known is not None
     if known.has_failed(context.retry):
@@ -156,11 +156,16 @@ def assess_absent(
 
 
 def _has_begun(node: Node, evidence: Evidence | None, record: NodeRecord | None) -> bool:
-    if evidence is not None and evidence.is_completed and evidence.node_uid == node.uid:
+    if _is_completed(evidence, node):
         return True
     if record is None or record.uid != node.uid:
         return False
     return has_begun(record)
+
+
+def _is_completed(evidence: Evidence | None, node: Node) -> TypeGuard[Evidence]:
+    """Return whether the evidence is about this node, by its UID, and completes it."""
+    return evidence is not None and evidence.is_completed and evidence.node_uid == node.uid
 
 
 def _completed(record: NodeRecord, evidence: Evidence) -> NodeRecord:

@@ -38,9 +38,9 @@ _KINDS: Final = {
     NodeReason.POD_REJECTED: REJECTED,
     NodeReason.UNSCHEDULABLE: UNSCHEDULABLE,
 }
-# A cause that keeps a task from starting may be gone for a moment: between a rejected pod and the
-# next one, between two tries of a failed init container, or while a node is not Ready. A gap up to
-# this length is subtracted; after a longer one the timer starts again.
+# A cause that keeps a task from starting may be absent for a moment. Examples: between a rejected
+# pod and the next one, between two tries of a failed init container, while a node is not Ready. A
+# gap up to this length is subtracted; after a longer one the timer starts again.
 _GAP: Final = timedelta(seconds=60)
 
 

@@ -47,17 +47,17 @@ class NodeCounts:
         nodes: The nodes with a pod that is not being deleted.
         desired: How many nodes are desired: those that should run a pod, those that should not (an
             untolerated NoSchedule taint) and still have one, and those in `absent`.
-        is_exact: Whether `nodes` and `absent` are all desired nodes. It is False in these cases:
-            the DaemonSet differs from what the Job asks for; its controller has not acted on its
-            newest spec; any other desired node has no pod; the only pod of a node that still
-            matches is being deleted; a node that does not match has a pod.
+        is_exact: Whether `nodes` and `absent` are all desired nodes. It is False if the DaemonSet
+            differs from what the Job asks for, or its controller has not acted on its newest spec.
+            It is False if any other desired node has no pod, or a node that does not match has one.
+            It is also False if the only pod of a node that still matches is being deleted.
         absent: The records of desired nodes without a pod, which a condition of the node keeps
             off. Example: the node is not Ready. The DaemonSet controller does not count them.
         completed_without_pod: Completed nodes that have no pod at the moment. They stay counted.
-        surplus_pods: Pods that only this controller deletes. A pod of a deleted node, when another
-            node has its name or the pod waits to be scheduled; and a pod that waits to be
-            scheduled to a node whose taints it does not tolerate. The DaemonSet controller keeps
-            all of them, and counts their nodes.
+        surplus_pods: Pods that only this controller deletes. One kind is a pod of a deleted node,
+            if another node has its name or the pod waits to be scheduled. The other kind waits to
+            be scheduled to a node whose taints it does not tolerate. The DaemonSet controller
+            keeps all of them, and counts their nodes.
         desired_is_known: False while there is no DaemonSet, or its controller has not observed it.
             The number of desired nodes is unknown then.
         nodes_spec_is_applied: False while the DaemonSet has an older `spec.nodes`, and the API

@@ -21,15 +21,15 @@ from job_controller.core.state.first_seen import Sightings
 class Snapshot:
     """One Job and what belongs to it, as the caches have it.
 
-    `daemon_set` is the object with the Job's DaemonSet name, whoever owns it. `pods` are those of
+    `daemon_set` is the object with the Job's DaemonSet name, of any owner. `pods` are those of
     the Job's own DaemonSet, by owner reference. `failed_create_message` is the newest message of
     the DaemonSet controller about a refused pod, "" without one, None before the events were read.
 
     `daemon_set_refusal` is the API server's error for the last apply of the DaemonSet, "" if it was
-    accepted. `report_refusal`, `gate_refusal` and `deletion_refusal` are the same for writes of
-    JobReports, for the removal of scheduling gates, and for the deletion of pods or of a failed
-    run's DaemonSet. Each blocks only the actions that depend on it. The next retry of any of them
-    is due in `retry_seconds`.
+    accepted. `report_refusal` is the same for writes of JobReports, and `gate_refusal` for the
+    removal of scheduling gates. `deletion_refusal` is for the deletion of pods or of a failed run's
+    DaemonSet. Each blocks only the actions that depend on it. The next retry of any of them is due
+    in `retry_seconds`.
 
     `seen` is when the controller first saw the start of each timer. `is_dry_run_done`: in this
     reconcile the API server has accepted the DaemonSet of a Job that has not started.
