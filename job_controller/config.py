@@ -1,6 +1,6 @@
 """The controller's settings: its command line, its configuration file and its environment.
 
-Layer: beside api. Reads, checks, and says what is wrong; connects to nothing.
+It reads, checks, and reports what is wrong; it connects to nothing.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class History:
     async def _prune_namespace(self, namespace: str, limit: int | None) -> float | None:
         """Remove reports that a namespace has beyond its limit; return when to go on, in seconds.
 
-        One that cannot be deleted keeps its place in the line: no later one goes in its stead.
+        A report whose deletion is refused still counts: no later report is deleted for it.
         """
         if limit is None:
             return None
@@ -90,7 +90,7 @@ class History:
         past = excess_reports(self._writer.caches.past_reports(namespace), excess)
         tried, run = 0, ""
         for report in past:
-            # A run goes as a whole.
+            # All shards of a run are deleted together.
             if tried >= EXCESS_AT_ONCE and report.job_uid != run:
                 return EXCESS_SECONDS
             if await self._delete(report):

@@ -1,6 +1,6 @@
 """The terminator's caches, and which Job a change affects.
 
-Shell, over kube. It caches Jobs, DaemonSets, pods by the label selector and JobReports. Of nodes it
+It caches Jobs, DaemonSets, pods by the label selector and JobReports. Of nodes it
 caches the metadata only: counting needs name, UID, creation time and labels.
 """
 

@@ -1,6 +1,6 @@
 """Deletes Jobs that may be deleted, each once, and after the results of its last node are read.
 
-Shell: ``completion`` decides whether a Job may be deleted, ``node_count`` counts.
+``completion`` decides whether a Job may be deleted, ``node_count`` counts.
 """
 
 from collections.abc import Callable, Sequence

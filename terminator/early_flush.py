@@ -1,6 +1,6 @@
 """Writes pending evidence before the flush interval is over, where waiting has a cost.
 
-Shell, over the caches and the ledger.
+It works on the caches and the ledger.
 """
 
 from collections.abc import Iterable

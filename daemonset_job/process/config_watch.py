@@ -1,6 +1,6 @@
 """Watches the mounted configuration file, and passes its text on when it has changed.
 
-Shell. A ConfigMap's files are symbolic links into a directory ``..data``, itself a link that the
+A ConfigMap's files are symbolic links into a directory ``..data``, itself a link that the
 kubelet swaps: the file never changes, its directory does. So watchdog watches the directory,
 and the text is compared with the former one. A slow poll finds changes that the file system does
 not report.

@@ -21,7 +21,8 @@ _DURATION_PART = re.compile(_NUMBER + r"(ns|us|µs|μs|ms|s|m|h)")
 def parse_duration(text: str) -> float:
     """Return the seconds of a Go duration such as 10s, 1m30s or 500ms; ValueError otherwise.
 
-    A number without a unit is seconds: the seed's manifests have `TICKER_DURATION: "10"`.
+    A number without a unit is seconds: manifests of this project's first version have
+    `TICKER_DURATION: "10"`.
     """
     if _BARE_NUMBER.fullmatch(text):
         return float(text)

@@ -1,6 +1,6 @@
 """The small HTTP server of both processes: ``/healthz``, ``/readyz`` and ``/metrics``.
 
-Layer: kube, the only one that may import an HTTP library. It decides nothing: whether the process
+It decides nothing: whether the process
 is alive and ready is asked of two callables, which must be cheap and must not block. Every pod of
 the cluster may reach it: what one can make it hold or do is bounded (see guard).
 """

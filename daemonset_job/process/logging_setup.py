@@ -1,6 +1,6 @@
 """Logging for both processes: loguru, one line per record, human or JSON, configured only here.
 
-Layer: kube, because this is where the libraries that log on their own are imported. Code says
+Libraries that log on their own are redirected to it. Code says
 ``logger.info("constant message", field=value)`` and, around one piece of work,
 ``logger.contextualize(job=…, namespace=…, reconcile_id=…)``; how that looks is decided here.
 """

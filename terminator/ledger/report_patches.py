@@ -1,6 +1,6 @@
 """Writes evidence into one report: in one patch or, if the API server refuses that, in parts.
 
-Shell. Evidence that the server refuses must not block that of other nodes.
+Evidence that the server refuses must not block that of other nodes.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """The reports of a run: from the caches, or from our own patches where these are newer.
 
-Shell: reads the event loop's time, and reads reports again of which the caches have summaries.
+Reads the event loop's time, and reads reports again of which the caches have summaries.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Writes evidence about nodes into the JobReports in batches, each node once.
 
-Shell: ``assignment`` decides which report gets which node, ``report_patches`` sends. Evidence waits
+``assignment`` decides which report gets which node, ``report_patches`` sends. Evidence waits
 in memory until a patch has succeeded. The process may die at any point, since the logs are read
 again. Evidence that is recorded already, in the cache or in the answer to our own last patch, is
 not written again.

@@ -1,6 +1,6 @@
 """Parses logs in portions, at most one in each iteration of the event loop.
 
-Shell. Tasks control how much processor time the comparison of their lines takes. It shares one
+Tasks control how much processor time the comparison of their lines takes. It shares one
 event loop with the renewal of the lease, the watches and the probes. So each iteration of the loop
 runs at most one portion, which takes about 10 ms. The namespaces are served in rotation, and so are
 the Jobs of each.

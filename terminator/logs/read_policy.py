@@ -6,8 +6,8 @@ Pure: time is given (monotonic seconds), nothing is awaited. The rules, in their
 2. Otherwise a follow stream, if a slot is free, else short reads with growing intervals. The result
    does not depend on a slot.
 3. A stream that exceeds its own budget and the shared one (see ``stream_state``) is closed. The pod
-   is then polled by short reads until its log is silent for a moment. So a log of a gigabyte costs
-   little more than a log of two lines.
+   is then polled by short reads until its log is silent for a moment. So the bytes read of one log
+   have an upper limit, however long it gets.
 4. A stream loses lines when the kubelet rotates the file. So while a stream is open, a short read
    without a cursor checks the log every ten seconds or so.
 5. When the container has ended, the end of its log is read once more; after a restart, that of the

@@ -1,6 +1,6 @@
 """Searches logs backwards for missing results: a few logs at a time, the Jobs in rotation.
 
-Shell: ``backward_read`` decides on the requests and evaluates the answers.
+``backward_read`` decides on the requests and evaluates the answers.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Reads the logs of all target pods with bounded resources, which namespaces and Jobs share evenly.
 
-Shell: ``read_policy`` decides on the next read; ``tail_read``, ``instance_log`` and ``matcher``
+``read_policy`` decides on the next read; ``tail_read``, ``instance_log`` and ``matcher``
 evaluate answers. Short reads go through one queue, a fixed number at a time. It serves the
 namespaces in rotation, and so the Jobs of each. Follow streams have a fixed number of slots, which
 the namespaces share. A failure affects one pod only. All state can be lost: the logs are read

@@ -1,6 +1,6 @@
 """Short reads: the requests for the end of one pod's log, and what follows from the answers.
 
-Shell: ``tail_read`` decides on the requests and evaluates the answers.
+``tail_read`` decides on the requests and evaluates the answers.
 """
 
 import asyncio

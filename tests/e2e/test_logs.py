@@ -246,7 +246,9 @@ def test_rotation_while_a_task_prints_30_mb_loses_no_token(
 
 @pytest.mark.on_demand
 @pytest.mark.alone
-def test_a_gibibyte_of_log_costs_what_two_lines_cost(cluster, namespace, folder, record_property):
+def test_of_a_gibibyte_of_log_only_a_bounded_part_is_read(
+    cluster, namespace, folder, record_property
+):
     node = worker(cluster)
     free = int(cluster.on_node(node, "df --output=avail -k /var/log | tail -1"))
     assert free > 4 * MIB, "less than 4 GiB left on the node's disk"

@@ -1,6 +1,6 @@
 """The two processes under test: the project's own, over the model's client and watches.
 
-Everything above HTTP is real: `job_controller.main.Controller` (queue, workers, high-water marks,
+Everything above HTTP is real: `job_controller.main.Controller` (queue, workers, expectations,
 reconciler, core) and `terminator.scope.NamespaceScope` (scanner, ledger, reconciler). Replaced are
 the client, the reflectors' transport (see `watch`), the clock, events, metrics and leader election.
 There is one process of each kind at a time. A new one starts with empty memory and fresh lists. A

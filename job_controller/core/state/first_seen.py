@@ -28,7 +28,7 @@ _FAILED: Final = "failed"
 _ENDED: Final = "ended"
 _STRAY: Final = "stray"
 BLOCKED: Final = "blocked"
-UNEXPLAINED: Final = "silent"
+UNEXPLAINED: Final = "unexplained"
 REJECTED: Final = "rejected"
 UNSCHEDULABLE: Final = "unschedulable"
 # The kinds of causes that keep a task from starting, by reason. Each kind has its own timer.
@@ -119,8 +119,8 @@ def not_starting(node: Node, pod: Pod, retry: str, seen: Sightings) -> Fact | No
         return None
     cause = find_cause(pod)
     if cause is None:
-        is_silent = pod.is_scheduled and not pod.has_init_running and not pod.is_disrupted
-        return _of_start(pod, UNEXPLAINED, retry) if is_silent else None
+        is_unexplained = pod.is_scheduled and not pod.has_init_running and not pod.is_disrupted
+        return _of_start(pod, UNEXPLAINED, retry) if is_unexplained else None
     kind = _KINDS.get(cause.reason, "")
     if kind == REJECTED:
         return pods_rejected(node, retry)
