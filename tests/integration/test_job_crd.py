@@ -475,14 +475,23 @@ def test_columns_and_short_name(kube_env: KubeEnv, namespace):
             "phase": "Running",
             "report": "sample-1234",
             "nodes": {"desired": 5, "completed": 3, "failed": 1},
+            "conditions": [
+                {
+                    "type": "Progressing",
+                    "status": "False",
+                    "reason": "ImagePullFailed",
+                    "message": "1 of 5 nodes cannot pull the image (e)",
+                    "lastTransitionTime": "2026-01-02T03:04:05Z",
+                }
+            ],
         },
     )
     head, row = kube_env.kubectl("get", "dsj", "-n", namespace).splitlines()
-    assert head.split() == ["NAME", "PHASE", "DESIRED", "COMPLETED", "FAILED", "AGE"]
-    assert row.split()[:5] == ["sample", "Running", "5", "3", "1"]
+    assert head.split() == ["NAME", "PHASE", "DESIRED", "COMPLETED", "FAILED", "REASON", "AGE"]
+    assert row.split()[:6] == ["sample", "Running", "5", "3", "1", "ImagePullFailed"]
     head, row = kube_env.kubectl("get", "dsj", "-n", namespace, "-o", "wide").splitlines()
-    assert head.split()[-2:] == ["REPORT", "IMAGE"]
-    assert row.split()[-2:] == ["sample-1234", "example/task:v1"]
+    assert head.split()[-2:] == ["REPORT", "MESSAGE"]
+    assert row.endswith("sample-1234   1 of 5 nodes cannot pull the image (e)")
     assert "job.daemonset.darkowlzz.space/sample" in kube_env.kubectl("get", "all", "-n", namespace)
 
 
