@@ -117,12 +117,14 @@ def _assess_failed(context: RunContext, record: NodeRecord, inputs: NodeInputs) 
         return NodeAssessment(record)
     evidence = inputs.evidence
     is_recorded = evidence is not None and evidence.pod_uid == inputs.pod.uid
-    decidable_at = context.first_seen(node_failed(inputs.node)) + LAST_LINES_GRACE
+    began = context.first_seen(node_failed(inputs.node))
     if context.ended_at is not None:
         # On record, so that a restart of the controller does not begin the time again. A node that
-        # failed after the end has its own time.
+        # failed after the end has its own time. The grace is added last: the time of the failure
+        # is the node's, and there may be none after it.
         failed_at = record.finished_at or context.ended_at
-        decidable_at = min(decidable_at, max(context.ended_at, failed_at) + LAST_LINES_GRACE)
+        began = min(began, max(context.ended_at, failed_at))
+    decidable_at = began + LAST_LINES_GRACE
     if is_recorded or context.now >= decidable_at:
         return NodeAssessment(record, delete_pod=True)
     return NodeAssessment(record, wake_at=decidable_at)

@@ -359,6 +359,16 @@ def test_after_a_restart_the_pod_of_an_earlier_failure_goes_by_the_end_on_record
     assert assess(pod, record=failed, spec=spec, seen=None, ended_at=ended_at).delete_pod
 
 
+def test_a_failure_at_the_end_of_all_years_by_the_nodes_clock_deletes_the_pod():
+    spec = replace(SPEC, failure_policy=FailurePolicy(pods="Delete"))
+    pod = crashed(restarts=1, at=parse_time("9999-12-31T23:59:59Z"))
+    failed = assess(pod).record
+    assert failed.state == "Failed"
+    wait = assess(pod, record=failed, spec=spec, seen=1, ended_at=NOW)
+    assert (wait.delete_pod, wait.wake_at) == (False, NOW + timedelta(seconds=9))
+    assert assess(pod, record=failed, spec=spec, seen=10, ended_at=NOW).delete_pod
+
+
 # --- time ----------------------------------------------------------------------------------
 
 
