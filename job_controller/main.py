@@ -6,19 +6,16 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
-from uuid import uuid4
-
-from loguru import logger
 
 from daemonset_job.kube.client.client import KubeClient
-from daemonset_job.kube.client.errors import Conflict, Forbidden, KubeError
 from daemonset_job.kube.recorder import EventRecorder
 from daemonset_job.process.config_watch import read_text
 from daemonset_job.process.leadership import lead_when_elected
 from daemonset_job.process.logging_setup import configure_logging
 from daemonset_job.process.program import Parts, Task, run_program, start, warn_of_renamed
+from daemonset_job.process.reconcile_results import ReconcileResults
 from daemonset_job.process.reload import Reloader
 from daemonset_job.runtime.clock import Clock, SystemClock
 from daemonset_job.runtime.expectations import VersionExpectations
@@ -109,12 +106,13 @@ class Controller:
             self.caches,
             self.written,
         )
+        results = ReconcileResults(self._metrics.reconciles)
         await run_workers(
             self._queue,
-            self._logged(reconciler.reconcile),
+            results.counted(reconciler.reconcile),
             # One namespace holds all but one of them.
             count=self._config.workers + 1,
-            on_error=self._failed,
+            on_error=results.on_error,
         )
 
     def apply(self, config: Config) -> None:
@@ -141,38 +139,6 @@ class Controller:
             history_max_age_seconds=config.history_max_age_seconds,
             history_namespace_limit=config.history_namespace_limit,
         )
-
-    def _logged(
-        self, reconcile: Callable[[Key], Awaitable[float | None]]
-    ) -> Callable[[Key], Awaitable[float | None]]:
-        async def one(key: Key) -> float | None:
-            namespace, name = key
-            with logger.contextualize(namespace=namespace, job=name, reconcile_id=uuid4().hex[:8]):
-                result = await reconcile(key)
-                self._metrics.reconciles("done").inc()
-                return result
-
-        return one
-
-    def _failed(self, key: Key, error: BaseException) -> float | None:
-        """Say what went wrong with a pass, once; None asks for a retry with growing delay."""
-        log = logger.bind(namespace=key[0], job=key[1])
-        if isinstance(error, Forbidden) and error.is_namespace_ending:
-            # The Job is about to go as well.
-            self._metrics.reconciles("retried").inc()
-            log.debug("the namespace is being deleted", error=str(error))
-        elif isinstance(error, Conflict):
-            # Another client changed the object meanwhile; the cache will have it in a moment.
-            self._metrics.reconciles("retried").inc()
-            log.debug("conflict, reconciling again", error=str(error))
-        elif isinstance(error, KubeError) and error.is_retryable:
-            self._metrics.reconciles("retried").inc()
-            log.warning("API request failed, retrying", error=str(error))
-            return error.retry_after_seconds
-        else:
-            self._metrics.reconciles("failed").inc()
-            log.opt(exception=error).error("reconcile failed, retrying")
-        return None
 
 
 def new_controller(client: KubeClient, config: Config, metrics: Metrics) -> Controller:

@@ -7,14 +7,13 @@ of a leader beyond the caches is created when it starts to lead and dropped when
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
-from uuid import uuid4
 
 from loguru import logger
 
 from daemonset_job.api.job import Job
 from daemonset_job.api.report import JobReport
 from daemonset_job.kube.client.client import KubeClient
-from daemonset_job.kube.client.errors import KubeError
+from daemonset_job.process.reconcile_results import ReconcileResults
 from daemonset_job.runtime.clock import Clock
 from daemonset_job.runtime.debounce import Debouncer
 from daemonset_job.runtime.worker import run_workers
@@ -82,6 +81,7 @@ class NamespaceScope:
             default_token=lambda: self._config().termination_word,
         )
         scanner = reconciler.scanner = self._scanner = self._create_scanner(reconciler)
+        results = ReconcileResults(self._metrics.reconciles)
         self.enqueue_all()
         try:
             async with asyncio.TaskGroup() as group:
@@ -91,9 +91,9 @@ class NamespaceScope:
                 group.create_task(
                     run_workers(
                         self.queue,
-                        self._with_logging(reconciler),
+                        results.counted(self._measured(reconciler)),
                         count=WORKERS + 1,
-                        on_error=self._on_error,
+                        on_error=results.on_error,
                     )
                 )
         finally:
@@ -160,30 +160,16 @@ class NamespaceScope:
 
     # --- one reconcile -------------------------------------------------------------------
 
-    def _with_logging(self, reconciler: Reconciler) -> Callable[[JobKey], Awaitable[float | None]]:
+    def _measured(self, reconciler: Reconciler) -> Callable[[JobKey], Awaitable[float | None]]:
         async def reconcile(key: JobKey) -> float | None:
-            namespace, name = key
             started = self._clock.monotonic()
-            with logger.contextualize(namespace=namespace, job=name, reconcile_id=uuid4().hex[:8]):
-                again_seconds = await reconciler.reconcile(key)
+            again_seconds = await reconciler.reconcile(key)
             now = self._clock.monotonic()
             if self.caches.job(key) is not None:
                 self._debouncer.record(key, now - started, now)
-            self._metrics.reconciles("done").inc()
             return again_seconds
 
         return reconcile
-
-    def _on_error(self, key: JobKey, error: BaseException) -> float | None:
-        log = logger.bind(namespace=key[0], job=key[1], error=str(error))
-        if isinstance(error, KubeError):
-            self._metrics.reconciles("retried").inc()
-            level = "DEBUG" if error.is_retryable else "WARNING"
-            log.log(level, "API request failed, retrying")
-            return error.retry_after_seconds
-        self._metrics.reconciles("failed").inc()
-        log.opt(exception=error).error("reconcile failed, retrying")
-        return None
 
     async def _resync(self) -> None:
         while True:

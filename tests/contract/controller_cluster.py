@@ -217,11 +217,15 @@ def virtual_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextlib.asynccontextmanager
 async def running(
-    server: FakeApiServer, *, client: KubeClient | None = None, **config: Any
+    server: FakeApiServer,
+    *,
+    client: KubeClient | None = None,
+    metrics: Metrics | None = None,
+    **config: Any,
 ) -> AsyncIterator[asyncio.Task[None]]:
     """Run a controller until the context ends; it must not have ended by itself."""
     async with client or KubeClient(server.url) as connected:
-        controller = new_controller(connected, Config(**config), Metrics())
+        controller = new_controller(connected, Config(**config), metrics or Metrics())
         task = asyncio.create_task(controller.run())
         try:
             yield task

@@ -129,6 +129,21 @@ async def test_namespace_forbidden_from_the_start_affects_no_other(server, clust
         await until(lambda: server.exists(DAEMON_SETS, "other-daemonset-job", "two"))
 
 
+@pytest.mark.parametrize("status", [403, 422, 500])
+async def test_a_refused_status_counts_as_retried_and_not_as_failed(server, cluster, status):
+    metrics = Metrics()
+
+    def counted(result: str) -> float | None:
+        labels = {"component": "controller", "result": result}
+        return metrics.registry.get_sample_value("dsj_reconciles_total", labels)
+
+    server.fail_next("PATCH", "/jobs/sample/status", status, times=3)
+    async with running(server, metrics=metrics):
+        cluster.apply()
+        await until(cluster.is_settled)
+    assert (counted("retried"), counted("failed")) == (3, 0)
+
+
 # --- what cannot be read -----------------------------------------------------------------
 
 

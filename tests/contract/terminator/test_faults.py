@@ -23,6 +23,23 @@ async def test_a_write_that_fails_is_tried_again(cluster, server, status):
     assert cluster.sample(terminator, "ledger_pending_nodes") == 0
 
 
+@pytest.mark.parametrize("status", [403, 500])
+async def test_a_refused_deletion_counts_as_retried_and_not_as_failed(cluster, server, status):
+    run = cluster.add_job()
+    terminator, _ = cluster.start()
+    server.fail_next("DELETE", "/jobs/", status, times=2)
+    run.print_tokens()
+    await eventually(lambda: run.completed() == set(run.nodes))
+    run.agree()
+    await eventually(lambda: not run.exists)
+
+    def counted(result: str) -> float:
+        labels = {"component": "terminator", "result": result}
+        return cluster.sample(terminator, "reconciles_total", **labels)
+
+    assert (counted("retried"), counted("failed")) == (2, 0)
+
+
 async def test_a_job_that_cannot_be_read_holds_up_no_other(cluster, server):
     deep = {"template": {"spec": {"containers": [{"x": "@deep:1100"}]}}}
     meta = {"namespace": "elsewhere", "name": "deep"}
