@@ -1,6 +1,6 @@
 """How a reconcile ends, in both programs: its result in the metric, and its line in the log.
 
-Shell. It counts and logs. The work queue decides when a key is reconciled again.
+It counts and logs. The work queue decides when a key is reconciled again.
 """
 
 from collections.abc import Callable
