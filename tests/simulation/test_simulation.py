@@ -47,6 +47,7 @@ FOUND = (
     10021054,
     10021677,
     10021976,
+    11004625,
 )
 # Of these, so many at least have each of the features.
 FEATURED = 200

@@ -123,6 +123,12 @@ def test_results_of_a_file_rotated_during_the_search_are_ignored():
     assert (found.results, back.request) == ({}, None)
 
 
+def test_an_empty_log_is_of_another_start():
+    back = BackwardRead(MATCHER, found := Findings(completed_at=stamp(5)), stamp(5))
+    answer(back, [], [])
+    assert (found.results, back.request, back.is_elsewhere) == ({}, None, True)
+
+
 def test_results_of_another_start_without_a_token_are_ignored():
     exit_ = Matcher(None, "Line", None, ("ip",))
     back = BackwardRead(exit_, found := Findings(), stamp(5))
