@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from daemonset_job.api.job import Job
 from daemonset_job.api.reasons import CompleteReason
 from daemonset_job.api.states import ConditionType
-from daemonset_job.api.times import format_time
+from daemonset_job.api.times import add_seconds, format_time
 from terminator.node_count import Count
 
 # A complete Job whose TTL is over is deleted when this count agrees. While no task is running (a
@@ -133,7 +133,7 @@ def _decide_by_ttl(job: Job, seconds: int, now: datetime) -> DeletionDecision:
     finished = job.status.completion_time
     if finished is None:
         return DeletionDecision("its status has no completionTime yet")
-    end = finished + timedelta(seconds=seconds)
+    end = add_seconds(finished, seconds)
     if now >= end:
         return DeletionDecision()
     return DeletionDecision(f"ttlSecondsAfterFinished ends at {format_time(end)}", wake_at=end)

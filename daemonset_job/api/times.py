@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 # Each reconcile reads the records of all nodes again. Those of 1,000 nodes have mostly the same
 # times.
 _REMEMBERED = 4096
+_LAST_TIME = datetime.max.replace(microsecond=0, tzinfo=UTC)
 
 
 @lru_cache(_REMEMBERED)
@@ -41,6 +42,17 @@ def parse_whole_seconds(text: str | None) -> datetime | None:
 def whole_seconds(moment: datetime) -> datetime:
     """Return `moment` in UTC without its fraction: what reading back `format_time` returns."""
     return moment.astimezone(UTC).replace(microsecond=0)
+
+
+def add_seconds(moment: datetime, seconds: float) -> datetime:
+    """Return the time `seconds` after `moment`, in UTC; at most the end of the year 9999.
+
+    An object may have any time that the API server takes, up to that one.
+    """
+    try:
+        return moment + timedelta(seconds=seconds)
+    except OverflowError:
+        return _LAST_TIME
 
 
 def format_time(moment: datetime) -> str:

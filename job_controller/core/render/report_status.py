@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from daemonset_job.api.job import Job
@@ -15,6 +15,7 @@ from daemonset_job.api.report import NODES_PER_SHARD, JobReport, new_report
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.report_summary import FINAL_REPORT_PHASES
 from daemonset_job.api.states import FINAL_PHASES, ConditionType, NodeState, Phase
+from daemonset_job.api.times import add_seconds
 from job_controller.core.desired.strategic_merge import diff_merge_patch
 from job_controller.core.render.timeline import build_timeline, drop_current_lines
 from job_controller.core.state.node_counts import NodeCounts
@@ -229,7 +230,7 @@ def expired_reports(
     for run in by_age[:limit]:
         if max_age_seconds is None:
             break
-        end = _ended(run) + timedelta(seconds=max_age_seconds)
+        end = add_seconds(_ended(run), max_age_seconds)
         if end <= now:
             expired.extend(run)
         else:

@@ -8,6 +8,7 @@ from typing import Final
 
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.reasons import NodeReason
+from daemonset_job.api.times import add_seconds
 from job_controller.core.state.causes import PERMANENT_REASONS
 from job_controller.core.state.first_seen import UNEXPLAINED, Fact, not_starting, pods_rejected
 from job_controller.core.state.node_context import NodeInputs, RunContext
@@ -39,7 +40,7 @@ def timeout_failure(
     if seconds is not None and began is not None and not pod.is_gated:
         limits.append(
             (
-                began + timedelta(seconds=seconds),
+                add_seconds(began, seconds),
                 NodeReason.DEADLINE_EXCEEDED,
                 f"not completed within nodeDeadlineSeconds ({seconds} s)",
             )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
 from daemonset_job.api.choices import FailureAction
 from daemonset_job.api.job import Job
 from daemonset_job.api.reasons import CompleteReason, FailedReason, SuspendedReason
 from daemonset_job.api.states import ConditionType, NodeState, Phase
+from daemonset_job.api.times import add_seconds
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot
 
@@ -154,7 +155,7 @@ def deadline(job: Job, now: datetime) -> datetime | None:
                 began = now
             elif moved is not None:
                 began = max(began, moved)
-    return began + timedelta(seconds=seconds)
+    return add_seconds(began, seconds)
 
 
 def allowed_failures(limit: int | str, desired: int) -> int:

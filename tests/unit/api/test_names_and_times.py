@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daemonset_job.api.names import daemon_set_name, job_label, report_name, shorten
-from daemonset_job.api.times import format_time, parse_time
+from daemonset_job.api.times import add_seconds, format_time, parse_time
 
 LABEL = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 JOB_NAMES = st.from_regex(rf"\A{LABEL}\Z").filter(lambda name: len(name) <= 253)
@@ -96,3 +96,9 @@ def test_a_time_of_any_year_can_be_written_and_read_again(text):
 def test_a_time_beyond_all_years_is_nonsense(text):
     with pytest.raises(ValueError, match="outside of the years"):
         parse_time(text)
+
+
+@pytest.mark.parametrize("text", ["9999-12-31T23:59:59Z", "9999-12-31T23:59:50Z"])
+def test_there_is_no_time_after_the_year_9999(text):
+    assert add_seconds(parse_time(text), 60) == parse_time("9999-12-31T23:59:59Z")
+    assert add_seconds(parse_time(text), -60) == parse_time(text) - timedelta(seconds=60)

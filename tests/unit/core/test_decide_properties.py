@@ -44,6 +44,18 @@ def test_the_longest_deadline_is_no_deadline(field, seconds):
     assert [*found, *passes(life, 3)] == []
 
 
+def test_no_time_in_a_status_is_too_late_for_decide():
+    spec = {**IMAGE, "activeDeadlineSeconds": 60, "nodeDeadlineSeconds": 60}
+    life = JobHistory(Random(0), spec, nodes=1)
+    found = list(passes(life, 3))
+    running(life)
+    found += passes(life, 2)
+    life.job["status"]["startTime"] = "9999-12-31T23:59:59Z"
+    for record in life.reports[0]["status"]["nodeStates"].values():
+        record["activeSince"] = "9999-12-31T23:59:59Z"
+    assert [*found, *passes(life, 3)] == []
+
+
 @pytest.mark.parametrize("length", [256, 257, 3000])
 def test_a_retry_token_of_any_length_fits_the_status(length):
     life = JobHistory(Random(0), dict(IMAGE), nodes=1)

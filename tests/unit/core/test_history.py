@@ -1,6 +1,6 @@
 """How long reports are kept."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from daemonset_job.api.report import JobReport
 from daemonset_job.api.report_status import ReportStatus
@@ -75,3 +75,10 @@ def test_the_age_of_a_run_counts_from_its_end():
     run = JobReport("default", "a", "a", "1", "job", "a", status=ended, created_at=begun)
     found = expired_reports([run], current_uid="", limit=10, max_age_seconds=60.0, now=NOW)
     assert found == ([], NOW + timedelta(seconds=60))
+
+
+def test_a_run_that_ended_in_the_last_year_of_all_is_kept():
+    ended = ReportStatus(phase="Succeeded", completion_time=datetime.max.replace(tzinfo=UTC))
+    run = JobReport("default", "a", "a", "1", "job", "a", status=ended)
+    found, _ = expired_reports([run], current_uid="", limit=10, max_age_seconds=60.0, now=NOW)
+    assert found == []

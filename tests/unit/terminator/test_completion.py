@@ -202,6 +202,8 @@ def test_a_completed_job_lives_on_for_its_time():
     assert kept.blocked_by == "ttlSecondsAfterFinished ends at 2026-01-02T03:05:05Z"
     assert kept.wake_at == NOW + timedelta(seconds=60)
     assert "no completionTime" in ending(with_ttl(COMPLETE, 5, completionTime=None)).blocked_by
+    late = ending(with_ttl(COMPLETE, 5, completionTime="9999-12-31T23:59:59Z"))
+    assert late.blocked_by == "ttlSecondsAfterFinished ends at 9999-12-31T23:59:59Z"
 
 
 def test_a_failed_job_stays_unless_it_says_otherwise():
