@@ -75,7 +75,10 @@ class RemoveSchedulingGates:
 
 @dataclass(frozen=True, slots=True)
 class DeletePods:
-    """Delete these pods of finished tries, provided they are still the same ones (UID)."""
+    """Delete pods that must not stay: of an earlier try, of a failed node, or surplus.
+
+    Only pods that are still the same ones (UID) are deleted.
+    """
 
     pods: tuple[Pod, ...]
 

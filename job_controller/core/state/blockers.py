@@ -165,7 +165,7 @@ def _pod_change(write: RefusedWrite) -> str:
         case RefusedWrite.GATE_REMOVAL:
             return "the removal of scheduling gates"
         case RefusedWrite.DELETION:
-            return "the deletion of pods of failed nodes"
+            return "the deletion of pods"
         case RefusedWrite.DAEMON_SET | RefusedWrite.REPORT:
             return ""
         case _ as unreachable:

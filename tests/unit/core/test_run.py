@@ -298,7 +298,7 @@ def test_undeletable_pods_of_a_failed_run_are_reported():
     (status,) = [a.status.to_raw() for a in acts(plan, WriteStatus)]
     (told,) = [c for c in status["conditions"] if c["type"] == "Progressing"]
     assert (told["status"], told["reason"]) == ("False", "Failed")
-    assert "deletion of pods of failed nodes: the policy says no" in told["message"]
+    assert "deletion of pods: the policy says no" in told["message"]
     assert plan.requeue_after is not None
     assert plan.requeue_after <= 15.0
 
@@ -338,7 +338,7 @@ def test_refused_pod_deletion_and_refused_ungating_do_not_block_each_other():
     (told,) = [c for c in status["conditions"] if c["type"] == "Progressing"]
     assert told["reason"] == "PodChangeRefused"
     assert "removal of scheduling gates: no gates" in told["message"]
-    assert "deletion of pods of failed nodes: no deletions" in told["message"]
+    assert "deletion of pods: no deletions" in told["message"]
     assert len(told["message"]) < 1200
 
 
