@@ -26,7 +26,7 @@ from daemonset_job.runtime.expectations import VersionExpectations
 from daemonset_job.runtime.write_pacer import WritePacer
 from job_controller.actions.daemon_sets import DaemonSetActions
 from job_controller.actions.effects import Effects, Writer
-from job_controller.actions.errors import REFUSAL_FIELDS, RefusedError, is_refusal
+from job_controller.actions.errors import RefusedError, is_refusal
 from job_controller.actions.job_status import JobStatusActions
 from job_controller.actions.pods import PodActions
 from job_controller.actions.reports import ReportActions
@@ -40,10 +40,12 @@ from job_controller.core.plan import (
     DeletePods,
     DryRunDaemonSet,
     Plan,
+    RefusedWrite,
     RemoveSchedulingGates,
     WriteReportStatus,
     WriteStatus,
     defer_progress_writes,
+    refused_write,
 )
 from job_controller.core.state.snapshot import Snapshot
 from job_controller.failed_creates import FailedCreates
@@ -150,7 +152,7 @@ class Reconciler:
                 # Refused and executed actions are not repeated, so each round has fewer.
                 after = await self._after_refusal(snapshot, refused)
                 moment = self._effects.clock.monotonic()
-                snapshot = self._refusal_backoff.record(key, refused.field, snapshot, after, moment)
+                snapshot = self._refusal_backoff.record(key, refused.write, snapshot, after, moment)
                 # With the same time: by now, nodes may be due that were not read.
                 plan = decide(snapshot, now)
                 left = tuple(action for action in plan.actions if action not in done)
@@ -190,18 +192,18 @@ class Reconciler:
 
     async def _after_refusal(self, snapshot: Snapshot, refused: RefusedError) -> Snapshot:
         """Return the snapshot with the refused write; raises if it has it already."""
-        if getattr(snapshot, refused.field):
+        if refused.write in snapshot.refusals:
             assert refused.__cause__ is not None
             raise refused.__cause__
-        match refused.field:
-            case "report_refusal":
-                return replace(snapshot, report_refusal=refused.message)
-            case "gate_refusal":
-                return replace(snapshot, gate_refusal=refused.message)
-            case "deletion_refusal":
-                return replace(snapshot, deletion_refusal=refused.message)
-        found = snapshot.daemon_set or await self._daemon_sets.find_by_name(snapshot.job)
-        return replace(snapshot, daemon_set=found, daemon_set_refusal=refused.message)
+        after = snapshot.with_refusal(refused.write, refused.message)
+        match refused.write:
+            case RefusedWrite.DAEMON_SET:
+                found = snapshot.daemon_set or await self._daemon_sets.find_by_name(snapshot.job)
+                return replace(after, daemon_set=found)
+            case RefusedWrite.REPORT | RefusedWrite.GATE_REMOVAL | RefusedWrite.DELETION:
+                return after
+            case _ as unreachable:
+                assert_never(unreachable)
 
     def _defer_progress(self, key: Key, job: Job, plan: Plan) -> Plan:
         """Return the plan, without progress-only writes if the last ones were a moment ago."""
@@ -237,10 +239,10 @@ class Reconciler:
             try:
                 await self._execute_action(key, snapshot, action)
             except KubeError as error:
-                field = REFUSAL_FIELDS.get(type(action))
-                if field is None or not is_refusal(error):
+                write = refused_write(action)
+                if write is None or not is_refusal(error):
                     raise
-                raise RefusedError(error, field) from error
+                raise RefusedError(error, write) from error
             done.append(action)
             if isinstance(action, WriteReportStatus | WriteStatus):
                 recording += clock.monotonic() - started

@@ -11,6 +11,7 @@ from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job import Job
 from daemonset_job.runtime.backoff import exponential_seconds
 from job_controller.caches import Key
+from job_controller.core.plan import RefusedWrite
 from job_controller.core.state.snapshot import Snapshot
 
 # The end of a refusal (a larger quota, a changed policy) causes no event. Thousands of refused Jobs
@@ -19,7 +20,6 @@ RETRY_SECONDS = (15.0, 300.0)
 # An existing DaemonSet is about to get its gate. Without it completed work can run again.
 GATE_RETRY_SECONDS = (15.0, 15.0)
 
-_DAEMON_SET = "daemon_set_refusal"
 _Spec = tuple[str, int, str]
 
 
@@ -34,11 +34,11 @@ class _Refusal:
 
 
 class RefusalBackoff:
-    """The current refusals, by Job and by their field of a snapshot."""
+    """The current refusals, by Job and by the kind of write."""
 
     def __init__(self) -> None:
         """Begin without any."""
-        self._by_key: dict[Key, dict[str, _Refusal]] = {}
+        self._by_key: dict[Key, dict[RefusedWrite, _Refusal]] = {}
 
     def __len__(self) -> int:
         """Return the number of Jobs with a refused write."""
@@ -55,23 +55,22 @@ class RefusalBackoff:
         another pod. Only the delay of a reconcile without a change grows for them.
         """
         known = self._by_key.get(key, {})
-        for field, refusal in list(known.items()):
+        for write, refusal in list(known.items()):
             if refusal.spec != _spec(snapshot.job):
-                del known[field]
+                del known[write]
         if not known:
             self._by_key.pop(key, None)
-        refused = known.get(_DAEMON_SET)
+        refused = known.get(RefusedWrite.DAEMON_SET)
         if refused is None or now >= refused.until or refused.daemon_set_uid != _uid(snapshot):
             return snapshot
         return replace(
-            snapshot,
+            snapshot.with_refusal(RefusedWrite.DAEMON_SET, refused.message),
             daemon_set=snapshot.daemon_set or refused.found,
-            daemon_set_refusal=refused.message,
             retry_seconds=refused.until - now,
         )
 
     def record(
-        self, key: Key, field: str, before: Snapshot, after: Snapshot, now: float
+        self, key: Key, write: RefusedWrite, before: Snapshot, after: Snapshot, now: float
     ) -> Snapshot:
         """Record a refused write; return `after` with the delay of its next try.
 
@@ -79,18 +78,18 @@ class RefusalBackoff:
         again before its time does not make the delay grow.
         """
         known = self._by_key.setdefault(key, {})
-        last = known.get(field)
+        last = known.get(write)
         failures, until = (last.failures, last.until) if last is not None else (0, now)
         if now >= until:
-            is_there = field == _DAEMON_SET and before.owned_daemon_set is not None
+            is_there = write is RefusedWrite.DAEMON_SET and before.owned_daemon_set is not None
             bounds = GATE_RETRY_SECONDS if is_there else RETRY_SECONDS
             until = now + exponential_seconds(failures, *bounds)
             failures += 1
-        known[field] = _Refusal(
+        known[write] = _Refusal(
             spec=_spec(before.job),
             daemon_set_uid=_uid(before),
             found=after.daemon_set,
-            message=getattr(after, field),
+            message=after.refusals[write],
             failures=failures,
             until=until,
         )
@@ -100,9 +99,9 @@ class RefusalBackoff:
     def clear_resolved(self, key: Key, snapshot: Snapshot) -> None:
         """Drop the refusals that are not in this snapshot, the last one of a reconcile."""
         known = self._by_key.get(key, {})
-        for field in list(known):
-            if not getattr(snapshot, field):
-                del known[field]
+        for write in list(known):
+            if write not in snapshot.refusals:
+                del known[write]
         if not known:
             self._by_key.pop(key, None)
 

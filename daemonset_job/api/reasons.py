@@ -61,8 +61,8 @@ class ProgressingReason(Reason):
     POD_CHANGE_REFUSED = (
         "PodChangeRefused",
         (
-            "The API server does not let the controller open a scheduling gate, or delete the pod "
-            "of a failed node; one does not hold up the other."
+            "The API server does not let the controller open a scheduling gate, or delete pods; "
+            "one does not hold up the other."
         ),
     )
     DAEMON_SET_ALTERED = (

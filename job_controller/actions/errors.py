@@ -1,44 +1,24 @@
-"""Which writes the API server refuses for their content, and the snapshot field of each."""
+"""Which writes the API server refuses for their content."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from daemonset_job.kube.client.answers import MALFORMED_ANSWER
 from daemonset_job.kube.client.errors import BadRequest, Forbidden, Invalid, KubeError, TooLarge
-from job_controller.core.plan import (
-    ApplyDaemonSet,
-    CreateReport,
-    DeleteDaemonSet,
-    DeletePods,
-    DryRunDaemonSet,
-    RemoveSchedulingGates,
-    WriteReportStatus,
-)
+from job_controller.core.plan import RefusedWrite
 
 _ABOUT_CONTENT = (
     "failed to create typed patch object",
     "failed to convert new object",
 )
-# The field of a snapshot for the refusal of each kind of action.
-REFUSAL_FIELDS: Mapping[type, str] = {
-    DryRunDaemonSet: "daemon_set_refusal",
-    ApplyDaemonSet: "daemon_set_refusal",
-    CreateReport: "report_refusal",
-    WriteReportStatus: "report_refusal",
-    RemoveSchedulingGates: "gate_refusal",
-    DeletePods: "deletion_refusal",
-    DeleteDaemonSet: "deletion_refusal",
-}
 
 
 class RefusedError(Exception):
     """The API server refuses a write for its content, so that an immediate retry is no use.
 
-    `field` is the field of a snapshot for this refusal.
+    `message` says why and is never empty.
     """
 
-    def __init__(self, error: KubeError, field: str) -> None:
+    def __init__(self, error: KubeError, write: RefusedWrite) -> None:
         super().__init__(error.message)
         self.message = error.message or error.reason
         if error.reason == MALFORMED_ANSWER:
@@ -46,7 +26,7 @@ class RefusedError(Exception):
                 f"the object that it answers with cannot be read ({self.message}): if its "
                 "metadata.managedFields are nested too deep, delete the object"
             )
-        self.field = field
+        self.write = write
 
 
 def is_refusal(error: KubeError) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
-from typing import assert_never
 
 from daemonset_job.api import names
 from daemonset_job.api.choices import CompletionMode, PodPolicy
@@ -23,9 +22,11 @@ from job_controller.core.plan import (
     DryRunDaemonSet,
     Event,
     Plan,
+    RefusedWrite,
     RemoveSchedulingGates,
     WriteReportStatus,
     WriteStatus,
+    refused_write,
 )
 from job_controller.core.render.events import (
     is_alteration_unrecorded,
@@ -87,7 +88,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
         work = [action for action in work if not isinstance(action, ApplyDaemonSet)]
     moments = [moment for moment in (counts.wake_at, run.wake_at) if moment is not None]
     waits = [max((moment - now).total_seconds(), 0.0) for moment in moments]
-    if snapshot.has_refused_write:
+    if snapshot.refusals:
         waits.append(snapshot.retry_seconds)
     if counts.is_altered:
         waits.append(_ALTERED_RETRY_SECONDS)
@@ -111,17 +112,7 @@ def _is_refused(snapshot: Snapshot, action: Action) -> bool:
 
     Actions that do not depend on it are executed, above all the status, which reports the refusal.
     """
-    match action:
-        case CreateReport() | WriteReportStatus():
-            return bool(snapshot.report_refusal)
-        case RemoveSchedulingGates():
-            return bool(snapshot.gate_refusal)
-        case DeletePods() | DeleteDaemonSet():
-            return bool(snapshot.deletion_refusal)
-        case ApplyDaemonSet() | DryRunDaemonSet() | WriteStatus():
-            return False  # a plan has no refused ApplyDaemonSet; the others are never held back
-        case _ as unreachable:
-            assert_never(unreachable)
+    return refused_write(action) in snapshot.refusals
 
 
 def _ended_at(snapshot: Snapshot, run: RunState) -> datetime | None:
@@ -199,10 +190,11 @@ def _plan_start(snapshot: Snapshot, now: datetime) -> Plan:
     start_blocker = find_start_blocker(snapshot)
     if job.spec.suspend or start_blocker is not None:
         status = unstarted_status(job, start_blocker, now)
+        is_refused = RefusedWrite.DAEMON_SET in snapshot.refusals
         return Plan(
             actions=() if status == job.status else (WriteStatus(status),),
             events=tuple(start_blocker_events(job, start_blocker)),
-            requeue_after=snapshot.retry_seconds if snapshot.daemon_set_refusal else None,
+            requeue_after=snapshot.retry_seconds if is_refused else None,
         )
     if not snapshot.is_dry_run_done:
         desired = build_daemon_set(job, gated=False, settings=snapshot.settings)
@@ -263,10 +255,11 @@ def _daemon_set_actions(snapshot: Snapshot, counts: NodeCounts, run: RunState) -
         ):
             return [DeleteDaemonSet(ours.uid)]
     is_foreign = found is not None and ours is None
-    if snapshot.daemon_set_refusal or is_foreign or has_too_many_terms(snapshot.job):
+    is_refused = RefusedWrite.DAEMON_SET in snapshot.refusals
+    if is_refused or is_foreign or has_too_many_terms(snapshot.job):
         # Refused, of another owner, or too large: a change of it causes the next reconcile.
         return []
-    if snapshot.report_refusal and not snapshot.reports:
+    if RefusedWrite.REPORT in snapshot.refusals and not snapshot.reports:
         # No work without a place to record it.
         return []
     desired = build_daemon_set(

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from enum import Enum, auto
+from typing import Any, Final, Literal, assert_never
 
 from daemonset_job.api.job_status import JobStatus
 from daemonset_job.api.node_totals import NodeTotals
@@ -74,7 +75,10 @@ class RemoveSchedulingGates:
 
 @dataclass(frozen=True, slots=True)
 class DeletePods:
-    """Delete these pods of finished tries, provided they are still the same ones (UID)."""
+    """Delete pods that must not stay: of an earlier try, of a failed node, or surplus.
+
+    Only pods that are still the same ones (UID) are deleted.
+    """
 
     pods: tuple[Pod, ...]
 
@@ -96,6 +100,32 @@ Action = (
     | DeletePods
     | DeleteDaemonSet
 )
+
+
+class RefusedWrite(Enum):
+    """A kind of write that the API server may refuse, independently of the others."""
+
+    DAEMON_SET = auto()
+    REPORT = auto()
+    GATE_REMOVAL = auto()
+    DELETION = auto()  # of pods, or of a failed run's DaemonSet
+
+
+def refused_write(action: Action) -> RefusedWrite | None:
+    """Return the kind of write that an action is, None if its refusal is never recorded."""
+    match action:
+        case DryRunDaemonSet() | ApplyDaemonSet():
+            return RefusedWrite.DAEMON_SET
+        case CreateReport() | WriteReportStatus():
+            return RefusedWrite.REPORT
+        case RemoveSchedulingGates():
+            return RefusedWrite.GATE_REMOVAL
+        case DeletePods() | DeleteDaemonSet():
+            return RefusedWrite.DELETION
+        case WriteStatus():
+            return None  # only the status itself could show it
+        case _ as unreachable:
+            assert_never(unreachable)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from job_controller.core.plan import (
     DeletePods,
     DryRunDaemonSet,
     Plan,
+    RefusedWrite,
     RemoveSchedulingGates,
     WriteReportStatus,
     WriteStatus,
@@ -125,7 +126,7 @@ class JobHistory:
             nodes={raw["metadata"]["name"]: parse_node(raw) for raw in self.nodes},
             reports=tuple(map(parse_report, self.reports)),
             failed_create_message=self.failed_create_message,
-            daemon_set_refusal=self.refusal,
+            refusals={RefusedWrite.DAEMON_SET: self.refusal} if self.refusal else {},
         )
 
     def check(self, plan: Plan) -> Iterator[str]:

@@ -20,7 +20,7 @@ from daemonset_job.api.names import LABEL_MANAGED, LABEL_MANAGED_VALUE
 from daemonset_job.informers.informers import SharedInformers
 from job_controller import main, reconciler
 from job_controller.config import Config as ControllerConfig
-from job_controller.core.plan import Plan, WriteReportStatus, WriteStatus
+from job_controller.core.plan import Plan, RefusedWrite, WriteReportStatus, WriteStatus
 from job_controller.core.render import report_status as report
 from job_controller.core.state.snapshot import Snapshot
 from terminator.config import Config as TerminatorConfig
@@ -202,7 +202,8 @@ def virtual(world: World, decide: Decide) -> Iterator[None]:
     """
 
     def deciding(snapshot: Snapshot, now: datetime) -> Plan:
-        if not snapshot.daemon_set_refusal:  # else it decides again on the same snapshot
+        # With a refusal it decides again on the same snapshot.
+        if RefusedWrite.DAEMON_SET not in snapshot.refusals:
             jobs = world.controller.watches[JOBS]
             world.decided_at[snapshot.job.uid] = world.loop.moment
             world.seen_until[snapshot.job.uid] = jobs.known_until

@@ -15,6 +15,7 @@ from daemonset_job.api.pod import Pod
 from daemonset_job.api.report import JobReport
 from daemonset_job.api.report_status import parse_report_status
 from job_controller.core.desired.daemon_set import build_daemon_set
+from job_controller.core.plan import RefusedWrite
 from job_controller.core.render.job_status import first_status
 from job_controller.core.render.report_status import build_report
 from job_controller.core.settings import Settings
@@ -149,7 +150,7 @@ class SampleCluster:
             nodes=self.nodes,
             reports=(self.report(),) if self.has_report else (),
             failed_create_message=self.failed_create_message,
-            daemon_set_refusal=self.refusal,
+            refusals={RefusedWrite.DAEMON_SET: self.refusal} if self.refusal else {},
         )
         snapshot = replace(snapshot, **changes)
         return snapshot if self.seen is None else seen_before(snapshot, self.seen)

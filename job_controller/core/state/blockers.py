@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import assert_never
 
 from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job import Job
@@ -15,6 +16,7 @@ from job_controller.core.desired.limits import (
     measure_terms,
     spec_bytes,
 )
+from job_controller.core.plan import RefusedWrite
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot
 from job_controller.core.state.validate import find_token_error
@@ -122,22 +124,20 @@ def _daemon_set_blocker(snapshot: Snapshot) -> Blocker | None:
         return _foreign_blocker(found)
     if excess := _terms_blocker(snapshot.job):
         return excess
-    if snapshot.daemon_set_refusal:
+    if refusal := snapshot.refusals.get(RefusedWrite.DAEMON_SET):
         return Blocker(
             ProgressingReason.DAEMON_SET_REFUSED,
-            "the API server refuses the DaemonSet: "
-            f"{single_line(snapshot.daemon_set_refusal, REFUSAL_LIMIT)}",
+            f"the API server refuses the DaemonSet: {single_line(refusal, REFUSAL_LIMIT)}",
         )
     return None
 
 
 def _write_blocker(snapshot: Snapshot) -> Blocker | None:
     """Return which other writes the API server refuses (quota, admission policy, size)."""
-    if snapshot.report_refusal:
+    if refusal := snapshot.refusals.get(RefusedWrite.REPORT):
         return Blocker(
             ProgressingReason.REPORT_REFUSED,
-            "the API server refuses the JobReport: "
-            f"{single_line(snapshot.report_refusal, REFUSAL_LIMIT)}",
+            f"the API server refuses the JobReport: {single_line(refusal, REFUSAL_LIMIT)}",
         )
     words = _refused_pod_changes(snapshot)
     return Blocker(ProgressingReason.POD_CHANGE_REFUSED, words) if words else None
@@ -148,15 +148,28 @@ def _refused_pod_changes(snapshot: Snapshot) -> str:
 
     The two kinds of change are independent, so both are reported.
     """
-    refusals = {
-        "the removal of scheduling gates": snapshot.gate_refusal,
-        "the deletion of pods of failed nodes": snapshot.deletion_refusal,
+    refused = {
+        change: snapshot.refusals[write]
+        for write in RefusedWrite  # always in the same order
+        if write in snapshot.refusals and (change := _pod_change(write))
     }
-    refused = {change: refusal for change, refusal in refusals.items() if refusal}
     return "; ".join(
         f"the API server refuses {change}: {single_line(refusal, REFUSAL_LIMIT // len(refused))}"
         for change, refusal in refused.items()
     )
+
+
+def _pod_change(write: RefusedWrite) -> str:
+    """Return the words for a change of pods, "" for a write that has a reason of its own."""
+    match write:
+        case RefusedWrite.GATE_REMOVAL:
+            return "the removal of scheduling gates"
+        case RefusedWrite.DELETION:
+            return "the deletion of pods"
+        case RefusedWrite.DAEMON_SET | RefusedWrite.REPORT:
+            return ""
+        case _ as unreachable:
+            assert_never(unreachable)
 
 
 def _altered_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | None:

@@ -9,6 +9,7 @@ from datetime import datetime
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
+from job_controller.core.plan import RefusedWrite
 from job_controller.core.state.absence import (
     Absence,
     assess_absent,
@@ -101,7 +102,7 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
         desired_is_known=daemon_set is not None and daemon_set.observed_generation > 0,
         nodes_spec_is_applied=daemon_set is None
         or daemon_set.nodes_hash == snapshot.job.nodes_hash
-        or bool(snapshot.daemon_set_refusal),
+        or RefusedWrite.DAEMON_SET in snapshot.refusals,
         new_pods_are_gated=daemon_set is None or (daemon_set.is_gated and daemon_set.is_observed),
         is_altered=placement.is_altered,
         has_unrecorded_start=found.has_unrecorded_start,

@@ -11,6 +11,7 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.reasons import CompleteReason, FailedReason, SuspendedReason
 from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import add_seconds
+from job_controller.core.plan import RefusedWrite
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot
 
@@ -56,7 +57,7 @@ def evaluate_run(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> RunSt
     if job.is_true(ConditionType.FAILED) and job.status.observed_retry == job.retry_request:
         return _recorded_state(job, ConditionType.FAILED, RunOutcome.FAILED)
     run = _evaluate_unfinished(snapshot, counts, now)
-    if run.state == RunOutcome.SUCCEEDED and snapshot.report_refusal:
+    if run.state == RunOutcome.SUCCEEDED and RefusedWrite.REPORT in snapshot.refusals:
         # The report outlives the Job, so it has to be complete before the Job is.
         return RunState(RunOutcome.IN_PROGRESS)
     return run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from daemonset_job.api import report
 from daemonset_job.api.daemon_set import DaemonSet
@@ -13,6 +13,7 @@ from daemonset_job.api.node import Node
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.report import JobReport
+from job_controller.core.plan import RefusedWrite
 from job_controller.core.settings import Settings
 from job_controller.core.state.first_seen import Sightings
 
@@ -25,11 +26,9 @@ class Snapshot:
     the Job's own DaemonSet, by owner reference. `failed_create_message` is the newest message of
     the DaemonSet controller about a refused pod, "" without one, None before the events were read.
 
-    `daemon_set_refusal` is the API server's error for the last apply of the DaemonSet, "" if it was
-    accepted. `report_refusal` is the same for writes of JobReports, and `gate_refusal` for the
-    removal of scheduling gates. `deletion_refusal` is for the deletion of pods or of a failed run's
-    DaemonSet. Each blocks only the actions that depend on it. The next retry of any of them is due
-    in `retry_seconds`.
+    `refusals` has the API server's message for each kind of write that it refused a moment ago,
+    never an empty one. Each blocks only the actions that depend on it. The next retry of any of
+    them is due in `retry_seconds`.
 
     `seen` is when the controller first saw the start of each timer. `is_dry_run_done`: in this
     reconcile the API server has accepted the DaemonSet of a Job that has not started.
@@ -41,25 +40,11 @@ class Snapshot:
     nodes: Mapping[str, Node] = field(default_factory=dict)
     reports: tuple[JobReport, ...] = ()
     failed_create_message: str | None = None
-    daemon_set_refusal: str = ""
-    report_refusal: str = ""
-    gate_refusal: str = ""
-    deletion_refusal: str = ""
+    refusals: Mapping[RefusedWrite, str] = field(default_factory=dict)
     retry_seconds: float = 15.0
     seen: Sightings = field(default_factory=dict)
     is_dry_run_done: bool = False
     settings: Settings = field(default_factory=Settings)
-
-    @property
-    def has_refused_write(self) -> bool:
-        """Whether the API server refused any write a moment ago."""
-        refusals = (
-            self.daemon_set_refusal,
-            self.report_refusal,
-            self.gate_refusal,
-            self.deletion_refusal,
-        )
-        return any(refusals)
 
     @property
     def first_report(self) -> JobReport | None:
@@ -73,6 +58,10 @@ class Snapshot:
         if found is None or found.owner_uid != self.job.uid or found.is_terminating:
             return None
         return found
+
+    def with_refusal(self, write: RefusedWrite, message: str) -> Snapshot:
+        """Return the snapshot with this write refused; `message` is not empty."""
+        return replace(self, refusals={**self.refusals, write: message})
 
 
 def merge_evidence(snapshot: Snapshot) -> dict[str, Evidence]:

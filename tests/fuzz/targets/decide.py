@@ -7,7 +7,7 @@ from functools import cache
 from random import Random
 
 from job_controller.core.decide import decide
-from job_controller.core.plan import WriteReportStatus, WriteStatus
+from job_controller.core.plan import RefusedWrite, WriteReportStatus, WriteStatus
 from job_controller.core.state.absence import find_tainted
 from job_controller.core.state.first_seen import ObservedObjects, update_sightings
 from job_controller.core.state.node_pods import current_pods
@@ -49,7 +49,7 @@ def check(data: bytes) -> None:
             nodes=caches.nodes(),
             reports=tuple(r for r in caches.reports_of(key) if r.job_uid == job.uid),
             failed_create_message=source.pick((None, "", "no")),
-            daemon_set_refusal=source.pick(("", "", "no")),
+            refusals=source.pick(({}, {}, {RefusedWrite.DAEMON_SET: "no"})),
         )
         _check_decision(
             _seen(snapshot, now - timedelta(seconds=source.pick(_SECONDS))), now, objects

@@ -19,6 +19,7 @@ from job_controller.core.plan import (
     ApplyDaemonSet,
     DeleteDaemonSet,
     DeletePods,
+    RefusedWrite,
     RemoveSchedulingGates,
     WriteReportStatus,
     WriteStatus,
@@ -291,13 +292,13 @@ def test_pods_of_a_failed_run_stay_until_its_failure_is_on_record():
 def test_undeletable_pods_of_a_failed_run_are_reported():
     cluster = spec(three_nodes(), failure_policy=FailurePolicy(pods="Delete"))
     run(cluster)
-    plan = decide(cluster.snapshot(deletion_refusal="the policy says no"), NOW)
+    plan = decide(cluster.snapshot(refusals={RefusedWrite.DELETION: "the policy says no"}), NOW)
     assert not acts(plan, DeleteDaemonSet)
     assert not acts(plan, DeletePods)
     (status,) = [a.status.to_raw() for a in acts(plan, WriteStatus)]
     (told,) = [c for c in status["conditions"] if c["type"] == "Progressing"]
     assert (told["status"], told["reason"]) == ("False", "Failed")
-    assert "deletion of pods of failed nodes: the policy says no" in told["message"]
+    assert "deletion of pods: the policy says no" in told["message"]
     assert plan.requeue_after is not None
     assert plan.requeue_after <= 15.0
 
@@ -318,26 +319,26 @@ def test_refused_pod_deletion_and_refused_ungating_do_not_block_each_other():
     cluster.job = replace(cluster.job, annotations={names.ANNOTATION_RETRY: "2"})
     record = NodeRecord(uid="d-uid", state="Failed", pod_uid=cluster.pods[3].uid, retry="1")
     cluster.report_status["nodeStates"]["d"] = record.to_raw()
-    refused = {"gate_refusal": "no gates", "deletion_refusal": "no deletions"}
+    no_gates = {RefusedWrite.GATE_REMOVAL: "no gates"}
+    no_deletion = {RefusedWrite.DELETION: "no deletions"}
 
     everything = decide(cluster.snapshot(), NOW)
     assert acts(everything, RemoveSchedulingGates)
     assert acts(everything, DeletePods)
-    without_deletion = decide(cluster.snapshot(deletion_refusal="no deletions"), NOW)
+    without_deletion = decide(cluster.snapshot(refusals=no_deletion), NOW)
     assert acts(without_deletion, RemoveSchedulingGates) == acts(everything, RemoveSchedulingGates)
     assert not acts(without_deletion, DeletePods)
-    without_gates = decide(cluster.snapshot(gate_refusal="no gates"), NOW)
+    without_gates = decide(cluster.snapshot(refusals=no_gates), NOW)
     assert acts(without_gates, DeletePods) == acts(everything, DeletePods)
     assert not acts(without_gates, RemoveSchedulingGates)
 
-    both = decide(
-        cluster.snapshot(**{key: f"{text} {'x' * 4000}" for key, text in refused.items()}), NOW
-    )
+    refusals = {write: f"{text} {'x' * 4000}" for write, text in (no_deletion | no_gates).items()}
+    both = decide(cluster.snapshot(refusals=refusals), NOW)
     (status,) = [a.status.to_raw() for a in acts(both, WriteStatus)]
     (told,) = [c for c in status["conditions"] if c["type"] == "Progressing"]
     assert told["reason"] == "PodChangeRefused"
     assert "removal of scheduling gates: no gates" in told["message"]
-    assert "deletion of pods of failed nodes: no deletions" in told["message"]
+    assert "deletion of pods: no deletions" in told["message"]
     assert len(told["message"]) < 1200
 
 
