@@ -259,7 +259,6 @@ def test_an_unreachable_node_without_a_report_is_found_again_after_a_restart():
     assert "not quiet: nothing is on record" in found.excused
 
 
-@pytest.mark.xfail(reason="the controller records no start that only a pod being deleted shows")
 def test_a_task_that_has_begun_counts_though_its_pod_was_deleted_before_the_record():
     """The pod cannot end for 20 s, and then a client deletes it by force (seed 11000954)."""
     nodes = NodePlan("n1", (Task("done", 40.0),)), NodePlan("n2", (Task("done", 5.0),))

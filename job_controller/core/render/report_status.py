@@ -108,6 +108,7 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
             records[name] = _removed(record, "the node left before its task was retried")
         elif record.state not in {NodeState.COMPLETED, NodeState.FAILED, NodeState.REMOVED}:
             del records[name]
+    records.update(counts.ending)
     records.update(counts.absent)
     records.update({name: node.record for name, node in counts.nodes.items()})
     return records

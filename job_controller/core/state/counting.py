@@ -9,6 +9,7 @@ from datetime import datetime
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
+from daemonset_job.api.states import NodeState
 from job_controller.core.plan import RefusedWrite
 from job_controller.core.state.absence import (
     Absence,
@@ -17,6 +18,7 @@ from job_controller.core.state.absence import (
     has_begun,
     tainted_with_pod,
 )
+from job_controller.core.state.causes import has_started
 from job_controller.core.state.desired_count import (
     add_absent,
     agrees_with_daemon_set,
@@ -28,6 +30,7 @@ from job_controller.core.state.desired_count import (
 )
 from job_controller.core.state.node_context import NodeInputs, RunContext
 from job_controller.core.state.node_counts import DesiredNode, NodeCounts
+from job_controller.core.state.node_observed import record_from_pod
 from job_controller.core.state.node_pods import (
     current_pods,
     find_orphans,
@@ -84,6 +87,7 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
     surplus_pods = (*found.surplus_pods, *orphans)
     absence = find_absence(snapshot, facts.pods_by_node, ledger, records)
     absent, absent_wakes = _assess_absent_nodes(facts, absence)
+    ending = _record_starts_of_ending_pods(facts)
     placement = _find_placement(facts, absence)
     wakes = (*found.wakes, *absent_wakes, *((stray_at,) if stray_at is not None else ()))
     return NodeCounts(
@@ -92,6 +96,7 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
         # Nothing keeps a pod off the uncounted, and the DaemonSet controller has yet to count them.
         is_exact=placement.is_agreed and not surplus_pods and not absence.uncounted,
         absent=absent,
+        ending=ending,
         completed_without_pod=find_completed_without_pod(
             snapshot,
             ledger,
@@ -105,7 +110,7 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
         or RefusedWrite.DAEMON_SET in snapshot.refusals,
         new_pods_are_gated=daemon_set is None or (daemon_set.is_gated and daemon_set.is_observed),
         is_altered=placement.is_altered,
-        has_unrecorded_start=found.has_unrecorded_start,
+        has_unrecorded_start=found.has_unrecorded_start or bool(ending),
         wake_at=min(wakes, default=None),
     )
 
@@ -172,6 +177,30 @@ def _assess_absent_nodes(
         if wake_at is not None:
             wakes.append(wake_at)
     return absent, wakes
+
+
+def _record_starts_of_ending_pods(facts: _Facts) -> dict[str, NodeRecord]:
+    """Return a record for each node whose start only a pod shows that is being deleted.
+
+    If the machine is down, the pod cannot end, and a client may delete it by force. The node then
+    stays desired only by its record (see `absence`).
+    """
+    found: dict[str, NodeRecord] = {}
+    for pod in facts.snapshot.pods:
+        name = pod.node_name
+        node = facts.snapshot.nodes.get(name)
+        if not pod.is_terminating or name in facts.pods_by_node or node is None:
+            continue
+        if is_older_than_node(pod, node) or not has_started(pod):
+            continue
+        evidence, record = facts.ledger.get(name), facts.records.get(name)
+        known = record if record is not None and record.uid == node.uid else None
+        is_done = evidence is not None and evidence.is_completed and evidence.node_uid == node.uid
+        if not is_done and not has_begun(known):
+            inputs = NodeInputs(node, pod, None, known, None)
+            start = known or NodeRecord(node.uid, NodeState.WAITING, retry=facts.context.retry)
+            found[name] = record_from_pod(facts.context, start, inputs)
+    return found
 
 
 def _find_placement(facts: _Facts, absence: Absence) -> _Placement:

@@ -53,6 +53,8 @@ class NodeCounts:
             It is also False if the only pod of a node that still matches is being deleted.
         absent: The records of desired nodes without a pod, which a condition of the node keeps
             off. Example: the node is not Ready. The DaemonSet controller does not count them.
+        ending: The records of other nodes that have begun. Only a pod that is being deleted shows
+            it, and once that is gone, only the record.
         completed_without_pod: Completed nodes that have no pod at the moment. They stay counted.
         surplus_pods: Pods that only this controller deletes. One kind is a pod of a deleted node,
             if another node has its name or the pod waits to be scheduled. The other kind waits to
@@ -66,8 +68,8 @@ class NodeCounts:
             controller has observed a template with the gate, or there is no DaemonSet.
         is_altered: Whether another client changed where the DaemonSet's pods run since the last
             apply.
-        has_unrecorded_start: Whether a node has begun, may lose its pod by its condition, and has
-            no record of having begun. Without the pod nothing else shows that it has.
+        has_unrecorded_start: Whether a node has begun, is losing its pod or may lose it by its
+            condition, and has no record of having begun. Without the pod nothing else shows it.
         wake_at: The next time at which the counts may change without an event, None for never.
     """
 
@@ -75,6 +77,7 @@ class NodeCounts:
     desired: int
     is_exact: bool
     absent: Mapping[str, NodeRecord] = field(default_factory=dict)
+    ending: Mapping[str, NodeRecord] = field(default_factory=dict)
     completed_without_pod: frozenset[str] = frozenset()
     surplus_pods: tuple[Pod, ...] = ()
     desired_is_known: bool = True

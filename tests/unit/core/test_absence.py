@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from daemonset_job.api import names
+from daemonset_job.api.container import Container
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
 from daemonset_job.api.node_record import NodeRecord
@@ -262,6 +263,48 @@ def test_terminating_pod_on_an_unreachable_node_keeps_it_desired():
     assert found.desired == 3
     assert found.names("Unreachable") == ["c"]
     assert not found.is_exact
+
+
+def ending(**changes):
+    """A run whose node c has no record, and whose only pod on c is being deleted."""
+    cluster = make_cluster("a", "b", "c", gated=True)
+    pod = replace(cluster.pods[2], **{"is_terminating": True, **changes})
+    cluster.pods, cluster.scheduled = [*cluster.pods[:2], pod], 3
+    return cluster
+
+
+@pytest.mark.parametrize("phase", ["Running", "Failed"])
+def test_start_that_only_a_pod_being_deleted_shows_is_recorded_at_once(phase):
+    """The pod may be deleted by force while its node is down; then only the record shows it."""
+    cluster = ending(phase=phase)
+    assert decide(cluster.snapshot(), NOW).is_urgent
+    _, records = run(cluster)
+    assert (records["c"]["state"], records["c"]["attempts"]) == ("Active", 1)
+    assert not decide(cluster.snapshot(), NOW).is_urgent
+    # The pod is deleted by force while the node is not Ready.
+    cluster.pods, cluster.nodes["c"], cluster.desired = cluster.pods[:2], lost(), 2
+    assert count(cluster).names("Unreachable") == ["c"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"container": None},
+        {"container": Container("waiting")},
+        {"created_at": START - timedelta(days=900)},
+        {"node_name": "gone"},
+    ],
+)
+def test_pod_being_deleted_without_a_start_of_its_node_leaves_no_record(changes):
+    cluster = ending(**changes)
+    assert not count(cluster).ending
+    assert not decide(cluster.snapshot(), NOW).is_urgent
+
+
+def test_completed_node_whose_pod_is_being_deleted_has_no_start_to_record():
+    cluster = ending()
+    cluster.evidence = {"c": done("c")}
+    assert not count(cluster).ending
 
 
 # --- pods that wait to be scheduled -------------------------------------------------------
