@@ -65,6 +65,16 @@ class RealCluster:
         """Return the Job, None when it is gone."""
         return self.find("dsj", name, "-n", namespace)
 
+    def status(self, namespace: str, name: str) -> dict[str, Any]:
+        """Return the status of the Job, empty until the controller has written it."""
+        job = self.job(namespace, name)
+        assert job is not None, f"{name} is gone"
+        return dict(job.get("status") or {})
+
+    def node_totals(self, namespace: str, name: str) -> dict[str, Any]:
+        """Return `status.nodes` of the Job, empty until the controller has counted them."""
+        return dict(self.status(namespace, name).get("nodes") or {})
+
     def report(self, namespace: str, job_name: str) -> dict[str, Any]:
         """Return the one JobReport of Jobs of that name."""
         items = self.get("dsjr", "-n", namespace)["items"]

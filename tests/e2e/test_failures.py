@@ -192,10 +192,10 @@ def test_an_unreachable_node_is_a_state_of_its_own_and_comes_back(
         for node in cluster.nodes[:-1]:
             cluster.on_node(node, f"touch {folder}/go")
         eventually(
-            lambda: cluster.job(namespace, "lost")["status"]["nodes"].get("unreachable") == 1,
+            lambda: cluster.node_totals(namespace, "lost").get("unreachable") == 1,
             120,
         )
-        nodes = cluster.job(namespace, "lost")["status"]["nodes"]
+        nodes = cluster.node_totals(namespace, "lost")
         assert (nodes["failed"], nodes["completed"]) == (0, 2)
         assert nodes["unreachableNames"] == lost
         told = cluster.condition(namespace, "lost", "Progressing")
@@ -218,7 +218,7 @@ def test_unreachable_nodes_count_in_the_budget_of_failures(cluster, namespace, i
     try:
         failed = wait_condition(cluster, namespace, "budget", "Failed", 120)
         assert failed["message"] == f"1 unreachable ({lost})"
-        nodes = cluster.job(namespace, "budget")["status"]["nodes"]
+        nodes = cluster.node_totals(namespace, "budget")
         assert (nodes["failed"], nodes["unreachable"]) == (0, 1)
     finally:
         cluster.on_node(lost, "systemctl start kubelet")
@@ -291,7 +291,7 @@ def test_a_paused_run_goes_on_when_its_failed_node_is_tried_again(cluster, names
 
     paused = wait_condition(cluster, namespace, "paused", "Suspended")
     assert paused["reason"] == "MaxFailedNodesExceeded"
-    assert cluster.job(namespace, "paused")["status"]["phase"] == "Paused"
+    assert cluster.status(namespace, "paused")["phase"] == "Paused"
     eventually(lambda: "Paused" in reasons(cluster, namespace, "paused"))
 
     cluster.on_node(bad, f"touch {folder}/fixed")
@@ -384,7 +384,7 @@ def test_suspend_during_the_run_starts_no_further_node(cluster, namespace, folde
 
     job["spec"] |= {"suspend": True, "nodes": {"include": cluster.nodes}}
     cluster.apply(job)
-    eventually(lambda: cluster.job(namespace, "halt")["status"]["nodes"]["desired"] == 3)
+    eventually(lambda: cluster.node_totals(namespace, "halt").get("desired") == 3)
     cluster.on_all_nodes(f"touch {folder}/go")
     eventually(lambda: cluster.completed(namespace, "halt") == {first})
     consistently(lambda: sum(cluster.runs(folder).values()) == 1, 3)

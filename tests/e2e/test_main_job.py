@@ -174,11 +174,11 @@ def test_node_selection_may_change_during_the_run(cluster, namespace, folder):
         **counting(before=work),
     )
     cluster.apply(job)
-    eventually(lambda: cluster.job(namespace, "moving")["status"].get("phase") == "Running")
+    eventually(lambda: cluster.status(namespace, "moving").get("phase") == "Running")
 
     job["spec"]["nodes"] = {"include": [first, second]}
     cluster.apply(job)
-    eventually(lambda: cluster.job(namespace, "moving")["status"]["nodes"]["desired"] == 2)
+    eventually(lambda: cluster.node_totals(namespace, "moving").get("desired") == 2)
     cluster.on_all_nodes(f"touch {folder}/go")
 
     cluster.wait_gone(namespace, "moving")
