@@ -50,7 +50,7 @@ ALL_PODS = Selection(PODS)
 
 
 def make_reflector(server, client, namespace=None, store=None, on_change=lambda old, new: None):
-    """Return a reflector of pods that nobody listens to but `on_change`."""
+    """Return a reflector of pods; only `on_change` receives its changes."""
     writer = StoreWriter(
         Selection(PODS, namespace),
         Store() if store is None else store,

@@ -132,7 +132,7 @@ def test_an_image_of_another_distribution_completes_by_its_exit_code(cluster, na
 
 
 def test_in_mode_exit_the_task_is_changed_and_read_like_any_container(cluster, namespace):
-    """Nobody has to know that it is an init container: neither in the template nor for its log."""
+    """A user need not know that it is an init container, in the template or to read its log."""
     greeting = {"env": [{"name": "GREETING", "value": "good morning"}]}
     cluster.apply(
         make_job(

@@ -62,7 +62,7 @@ def find_absence(
     uncounted: set[str] = set()
     for name in sorted((records.keys() | ledger.keys()) - pods_by_node.keys()):
         node = snapshot.nodes.get(name)
-        if node is None or not _has_begun(node, ledger.get(name), records.get(name)):
+        if node is None or not node_has_begun(node, ledger.get(name), records.get(name)):
             continue
         if not affinity.matches(name, node.labels):
             continue
@@ -155,7 +155,8 @@ def assess_absent(
     return replace(known, state=NodeState.UNREACHABLE, reason=reason, message=message), None
 
 
-def _has_begun(node: Node, evidence: Evidence | None, record: NodeRecord | None) -> bool:
+def node_has_begun(node: Node, evidence: Evidence | None, record: NodeRecord | None) -> bool:
+    """Return whether ledger or record show that this node, by its UID, has begun or completed."""
     if _is_completed(evidence, node):
         return True
     if record is None or record.uid != node.uid:

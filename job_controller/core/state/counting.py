@@ -16,6 +16,7 @@ from job_controller.core.state.absence import (
     assess_absent,
     find_absence,
     has_begun,
+    node_has_begun,
     tainted_with_pod,
 )
 from job_controller.core.state.causes import has_started
@@ -188,15 +189,13 @@ def _record_starts_of_ending_pods(facts: _Facts) -> dict[str, NodeRecord]:
     found: dict[str, NodeRecord] = {}
     for pod in facts.snapshot.pods:
         name = pod.node_name
-        node = facts.snapshot.nodes.get(name)
-        if not pod.is_terminating or name in facts.pods_by_node or node is None:
+        if not pod.is_terminating or name in facts.pods_by_node:
             continue
-        if is_older_than_node(pod, node) or not has_started(pod):
+        node, record = facts.snapshot.nodes.get(name), facts.records.get(name)
+        if node is None or is_older_than_node(pod, node) or not has_started(pod):
             continue
-        evidence, record = facts.ledger.get(name), facts.records.get(name)
-        known = record if record is not None and record.uid == node.uid else None
-        is_done = evidence is not None and evidence.is_completed and evidence.node_uid == node.uid
-        if not is_done and not has_begun(known):
+        if not node_has_begun(node, facts.ledger.get(name), record):
+            known = record if record is not None and record.uid == node.uid else None
             inputs = NodeInputs(node, pod, None, known, None)
             start = known or NodeRecord(node.uid, NodeState.WAITING, retry=facts.context.retry)
             found[name] = record_from_pod(facts.context, start, inputs)
