@@ -26,8 +26,7 @@ from daemonset_job.kube.client.unreadable import Unreadable
 from daemonset_job.runtime.backoff import exponential_seconds
 from daemonset_job.runtime.clock import Clock
 from job_controller.caches import Key
-from job_controller.core.state.blockers import REFUSAL_LIMIT
-from job_controller.core.text.sanitize import single_line
+from job_controller.core.text.sanitize import REFUSAL_LIMIT, single_line
 
 # Pods take a moment to be created, so the first list is made that long after they were found
 # missing. The pauses double; after the longest one a changed reason is in the status.

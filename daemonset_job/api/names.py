@@ -33,6 +33,9 @@ MANAGED_SELECTOR: Final = f"{LABEL_MANAGED}={LABEL_MANAGED_VALUE}"
 # UID of the Job, on DaemonSet, pods and reports: two Jobs of one name, one after the other,
 # never share a child.
 LABEL_JOB_UID: Final = f"{GROUP}/job-uid"
+# A node's operating system, by the kubelet of it (k8s.io/api core/v1 LabelOSStable).
+LABEL_OS: Final = "kubernetes.io/os"
+OS_WINDOWS: Final = "windows"
 # Which part of a sharded report an object is ("0" for the first).
 LABEL_SHARD: Final = f"{GROUP}/shard"
 

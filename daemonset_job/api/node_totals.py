@@ -15,15 +15,20 @@ TOTALS_SHAPE: Final = fields(
     completed=NUMBER,
     failed=NUMBER,
     unreachable=NUMBER,
+    skipped=NUMBER,
     completedNames=STRING,
     failedNames=STRING,
     unreachableNames=STRING,
+    skippedNames=STRING,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class NodeTotals:
-    """The numbers of nodes, and the folded names of those that have ended or are unreachable."""
+    """The numbers of nodes, and the folded names of those that a person may look for.
+
+    `skipped` nodes are selected and not desired: a taint keeps them out, or they run Windows.
+    """
 
     desired: int = 0
     waiting: int = 0
@@ -31,9 +36,11 @@ class NodeTotals:
     completed: int = 0
     failed: int = 0
     unreachable: int = 0
+    skipped: int = 0
     completed_names: str = ""
     failed_names: str = ""
     unreachable_names: str = ""
+    skipped_names: str = ""
 
     def to_raw(self) -> dict[str, Any]:
         """Return the JSON form: all numbers, and the names that there are."""
@@ -41,6 +48,7 @@ class NodeTotals:
             "completedNames": self.completed_names,
             "failedNames": self.failed_names,
             "unreachableNames": self.unreachable_names,
+            "skippedNames": self.skipped_names,
         }
         return {
             "desired": self.desired,
@@ -49,6 +57,7 @@ class NodeTotals:
             "completed": self.completed,
             "failed": self.failed,
             "unreachable": self.unreachable,
+            **({"skipped": self.skipped} if self.skipped else {}),
             **{key: text for key, text in names.items() if text},
         }
 
@@ -64,7 +73,9 @@ def parse_totals(raw: Mapping[str, Any] | None) -> NodeTotals | None:
         completed=raw.get("completed") or 0,
         failed=raw.get("failed") or 0,
         unreachable=raw.get("unreachable") or 0,
+        skipped=raw.get("skipped") or 0,
         completed_names=raw.get("completedNames") or "",
         failed_names=raw.get("failedNames") or "",
         unreachable_names=raw.get("unreachableNames") or "",
+        skipped_names=raw.get("skippedNames") or "",
     )

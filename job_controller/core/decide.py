@@ -46,13 +46,10 @@ from job_controller.core.render.report_status import (
     next_report_statuses,
 )
 from job_controller.core.scheduling_gates import pods_to_ungate, should_gate_new_pods
-from job_controller.core.state.blockers import (
-    count_unexplained,
-    find_blocker,
-    find_start_blocker,
-)
+from job_controller.core.state.blockers import find_blocker, find_start_blocker
 from job_controller.core.state.counting import count_nodes
 from job_controller.core.state.node_counts import NodeCounts
+from job_controller.core.state.placement_blockers import count_unexplained
 from job_controller.core.state.run_state import RunOutcome, RunState, evaluate_run
 from job_controller.core.state.snapshot import Snapshot
 

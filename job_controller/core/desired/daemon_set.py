@@ -14,7 +14,7 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.json_text import json_hash
 from job_controller.core.desired.defaults import drop_conflicting_defaults
 from job_controller.core.desired.manifest import child, children, objects
-from job_controller.core.desired.node_affinity import intersect_terms, node_terms
+from job_controller.core.desired.node_affinity import intersect_terms, needs_linux, node_terms
 from job_controller.core.desired.strategic_merge import strategic_merge
 from job_controller.core.desired.task_container import place_task_container
 from job_controller.core.settings import Settings
@@ -136,7 +136,7 @@ def build_pod_template(job: Job, *, gated: bool, settings: Settings) -> dict[str
     labels = {**child(template, "metadata", "labels"), **child_labels(job)}
     template["metadata"] = {**child(template, "metadata"), "labels": labels}
     pod_spec = dict(child(template, "spec") or generated["spec"])  # null is none
-    _set_node_affinity(pod_spec, node_terms(spec.nodes))
+    _set_node_affinity(pod_spec, node_terms(spec.nodes, avoids_windows=needs_linux(spec)))
     if gated:
         ours = {"name": names.START_GATE}
         others = [gate for gate in children(pod_spec, "schedulingGates") if gate != ours]

@@ -15,7 +15,7 @@ from daemonset_job.api.affinity import REQUIRED
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_spec import NodeSelection
 from job_controller.core.desired.manifest import children
-from job_controller.core.desired.node_affinity import node_terms
+from job_controller.core.desired.node_affinity import needs_linux, node_terms
 
 # Far above the longest pod manifests. The spec is stored four times (Job, JobReport, DaemonSet,
 # ControllerRevision), and cached by both programs.
@@ -40,7 +40,9 @@ def measure_terms(job: Job) -> tuple[int, int]:
     nodes, theirs = job.spec.nodes, _required_terms(job.spec.template)
     # The labels are repeated in the term of every name.
     by_name = node_terms(replace(nodes, selector=None))
-    by_label = node_terms(NodeSelection(selector=nodes.selector))
+    by_label = node_terms(
+        NodeSelection(selector=nodes.selector), avoids_windows=needs_linux(job.spec)
+    )
     ours_count = max(len(by_name), len(by_label))
     ours_bytes = _size(by_name) + max(len(by_name), 1) * _size(by_label)
     count = max(ours_count, 1) * max(len(theirs), 1) if ours_count or theirs else 0

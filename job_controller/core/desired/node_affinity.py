@@ -6,15 +6,26 @@ in their form. Terms are alternatives; all requirements within a term must hold.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from daemonset_job.api.job_spec import NodeSelection
+from daemonset_job.api import names
+from daemonset_job.api.job_spec import JobSpec, NodeSelection
 from job_controller.core.desired.manifest import child, children
 
+_NOT_WINDOWS: Final = {
+    "key": names.LABEL_OS,
+    "operator": "NotIn",
+    "values": [names.OS_WINDOWS],
+}
 
-def node_terms(nodes: NodeSelection) -> list[dict[str, Any]]:
+
+def node_terms(nodes: NodeSelection, *, avoids_windows: bool = False) -> list[dict[str, Any]]:
     """Return the nodeSelectorTerms for a selection, empty when every node is meant.
+
+    `avoids_windows`: no Windows node is meant, unless `include` names it. The requirement is
+    `NotIn`: a node without the label runs another operating system.
 
     `matchFields metadata.name` takes one value a requirement: several names to include are
     several terms, several to exclude are several requirements in each term.
@@ -30,8 +41,22 @@ def node_terms(nodes: NodeSelection) -> list[dict[str, Any]]:
             return [_term(expressions, [_name_requirement("In", name)]) for name in left]
         nowhere = nodes.include[0]
         return [_term((), [_name_requirement("In", nowhere), _name_requirement("NotIn", nowhere)])]
+    if avoids_windows:
+        expressions = [*expressions, _NOT_WINDOWS]
     term = _term(expressions, excluded)
     return [term] if term else []
+
+
+def needs_linux(spec: JobSpec) -> bool:
+    """Return whether the Job leaves Windows nodes out: it names no operating system and no nodes.
+
+    An image is for one operating system, mostly Linux.
+    """
+    pod_spec = child(spec.template, "spec")
+    if spec.nodes.include or child(pod_spec, "os"):
+        return False
+    chosen = [spec.nodes.selector, pod_spec.get("nodeSelector"), pod_spec.get("affinity")]
+    return f'"{names.LABEL_OS}"' not in json.dumps(chosen)
 
 
 def intersect_terms(

@@ -10,7 +10,7 @@ from daemonset_job.api.job_status import JobStatus
 from daemonset_job.api.reasons import EventReason, SuspendedReason
 from daemonset_job.api.states import ConditionType
 from job_controller.core.plan import Event
-from job_controller.core.state.blockers import Blocker
+from job_controller.core.state.blocker import Blocker
 
 # Conditions that are reported as an event when they become True, and its reason.
 _CONDITION_EVENTS = {

@@ -19,7 +19,7 @@ from daemonset_job.api.reasons import (
 from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import whole_seconds
 from job_controller.core.render.messages import progress_message
-from job_controller.core.state.blockers import Blocker
+from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.run_state import RunOutcome, RunState
 from job_controller.core.text.fold_names import fold
@@ -201,7 +201,9 @@ def _conditions(
 def _progressing(job: Job, counts: NodeCounts, run: RunState, blocker: Blocker | None) -> Condition:
     type_ = ConditionType.PROGRESSING
     if run.state == RunOutcome.SUCCEEDED:
-        return Condition(type_, False, ProgressingReason.COMPLETED, run.message)
+        return Condition(
+            type_, False, ProgressingReason.COMPLETED, _completed_words(counts, run, blocker)
+        )
     if run.state == RunOutcome.FAILED:
         is_refused = blocker is not None and blocker.reason == ProgressingReason.POD_CHANGE_REFUSED
         words = f"{run.message}; {blocker.message}" if blocker and is_refused else run.message
@@ -213,6 +215,17 @@ def _progressing(job: Job, counts: NodeCounts, run: RunState, blocker: Blocker |
     if not counts.desired_is_known:
         return Condition(type_, True, ProgressingReason.STARTING, "creating the DaemonSet")
     return Condition(type_, True, ProgressingReason.NODES_ACTIVE, progress_message(counts))
+
+
+def _completed_words(counts: NodeCounts, run: RunState, blocker: Blocker | None) -> str:
+    """Return the message of a run that has succeeded: the counts as they are now.
+
+    A Job that is kept serves nodes that join later. `Complete` says how the run ended.
+    """
+    if not counts.is_exact:
+        return run.message
+    words = progress_message(counts)
+    return f"{words}; {blocker.message}" if blocker and not counts.is_complete else words
 
 
 def _reported_nodes(job: Job, counts: NodeCounts) -> NodeTotals:
@@ -234,8 +247,10 @@ def node_totals(counts: NodeCounts) -> NodeTotals:
         failed=len(failed),
         unreachable=len(unreachable),
         completed_names=fold(completed),
+        skipped=len(counts.skipped),
         failed_names=fold(failed),
         unreachable_names=fold(unreachable),
+        skipped_names=fold(counts.skipped),
     )
 
 

@@ -9,6 +9,7 @@ from daemonset_job.api.reasons import FailedReason
 from daemonset_job.api.states import NodeState
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.run_state import RunState
+from job_controller.core.state.skipped_nodes import describe_skipped
 from job_controller.core.text.fold_names import fold
 
 # Failed nodes that are listed one by one; the report has all of them.
@@ -31,9 +32,10 @@ def with_message(run: RunState, counts: NodeCounts, job: Job) -> RunState:
 
 
 def progress_message(counts: NodeCounts) -> str:
-    """Return "2 of 3 nodes completed", and the failed and unreachable nodes."""
+    """Return "2 of 3 nodes completed", and the failed, unreachable and skipped nodes."""
     text = f"{len(counts.names(NodeState.COMPLETED))} of {counts.desired} nodes completed"
-    return text + _problem_suffix(counts)
+    skipped = f"; {describe_skipped(counts.skipped)}" if counts.skipped else ""
+    return text + _problem_suffix(counts) + skipped
 
 
 def failure_message(counts: NodeCounts, allowed: int) -> str:

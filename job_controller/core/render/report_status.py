@@ -166,11 +166,13 @@ def _summary(job_status: JobStatus, records: Mapping[str, NodeRecord]) -> Report
 
 
 def _message(status: JobStatus) -> str:
-    """Return the message of the newest state: the end of the run, else its progress."""
-    for type_ in (ConditionType.FAILED, ConditionType.COMPLETE):
-        found = status.condition(type_)
-        if found is not None and found.status:
-            return found.message
+    """Return the message of the newest state: the failure of the run, else its progress.
+
+    Of a run that has succeeded that is what became of all nodes, those that joined later too.
+    """
+    failed = status.condition(ConditionType.FAILED)
+    if failed is not None and failed.status:
+        return failed.message
     progressing = status.condition(ConditionType.PROGRESSING)
     return progressing.message if progressing is not None else ""
 

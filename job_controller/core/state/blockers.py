@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import assert_never
 
 from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job import Job
 from daemonset_job.api.reasons import NodeReason, ProgressingReason
-from daemonset_job.api.states import ConditionType, NodeState
+from daemonset_job.api.states import NodeState
 from job_controller.core.desired.limits import (
     SPEC_LIMIT_BYTES,
     TERMS_LIMIT_BYTES,
@@ -17,14 +16,14 @@ from job_controller.core.desired.limits import (
     spec_bytes,
 )
 from job_controller.core.plan import RefusedWrite
+from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.node_counts import NodeCounts
+from job_controller.core.state.placement_blockers import find_placement_blocker
 from job_controller.core.state.snapshot import Snapshot
 from job_controller.core.state.validate import find_token_error
 from job_controller.core.text.fold_names import fold
-from job_controller.core.text.sanitize import single_line
+from job_controller.core.text.sanitize import REFUSAL_LIMIT, single_line
 
-# A refusal may list all violations of a policy, with the reason at the end. A condition has room.
-REFUSAL_LIMIT = 1024
 # Reasons in a node's record that a person has to act on, the most important first. Each maps to the
 # condition's reason and to the words after "2 of 3 nodes".
 _NODE_BLOCKERS = {
@@ -58,14 +57,6 @@ _NODE_BLOCKERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Blocker:
-    """The reason and the message of `Progressing=False`."""
-
-    reason: ProgressingReason
-    message: str
-
-
 def find_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | None:
     """Return the first blocker of the run, None without one.
 
@@ -77,7 +68,7 @@ def find_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | None:
         or _daemon_set_blocker(snapshot)
         or _write_blocker(snapshot)
         or _altered_blocker(snapshot, counts)
-        or _placement_blocker(snapshot, counts)
+        or find_placement_blocker(snapshot, counts)
         or _node_blocker(counts)
     )
 
@@ -193,92 +184,6 @@ def _foreign_blocker(found: DaemonSet) -> Blocker:
         ProgressingReason.DAEMON_SET_ALREADY_EXISTS,
         f"a DaemonSet {found.name} exists that is not this Job's: delete it, or create "
         "the Job under another name",
-    )
-
-
-def _placement_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | None:
-    daemon_set = snapshot.owned_daemon_set
-    if daemon_set is None or not daemon_set.is_observed:
-        return None
-    if counts.desired == 0:
-        return Blocker(
-            ProgressingReason.NO_MATCHING_NODES,
-            "no node matches spec.nodes, or spec.template does not tolerate the nodes' taints; the "
-            "Job waits for a matching node",
-        )
-    if refused := _refused_pods_blocker(snapshot, counts):
-        return refused
-    stuck_nodes = _nodes_with_stuck_pod(snapshot, counts)
-    if stuck_nodes and _lacks_pods(counts, stuck_nodes):
-        return Blocker(
-            ProgressingReason.NODES_UNREACHABLE,
-            f"{len(stuck_nodes)} of {counts.desired} nodes cannot be reached "
-            f"({fold(stuck_nodes, limit=200)}): "
-            "their pods cannot finish terminating, and new ones are created only after that",
-        )
-    return None
-
-
-def count_unexplained(snapshot: Snapshot, counts: NodeCounts) -> int:
-    """Return how many desired pods are missing without a known reason.
-
-    0 while the DaemonSet controller has not observed the newest spec: it may be about to create
-    them. A FailedCreate event outlives its cause. So it must not be blamed for pods that are
-    missing for another known reason.
-    """
-    daemon_set = snapshot.owned_daemon_set
-    if daemon_set is None or not daemon_set.is_observed or counts.missing == 0:
-        return 0
-    stuck_nodes = _nodes_with_stuck_pod(snapshot, counts)
-    if not _lacks_pods(counts, stuck_nodes):
-        return 0
-    return max(
-        counts.missing
-        - len(set(stuck_nodes) - counts.completed_without_pod - counts.absent.keys()),
-        0,
-    )
-
-
-def _lacks_pods(counts: NodeCounts, stuck_nodes: list[str]) -> bool:
-    return len(counts.nodes) + len(counts.absent.keys() - set(stuck_nodes)) < counts.desired
-
-
-def _refused_pods_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | None:
-    """Return why pods cannot be created; after a restart the recorded reason at first."""
-    count = count_unexplained(snapshot, counts)
-    if count == 0:
-        return None
-    if snapshot.failed_create_message:
-        words = single_line(snapshot.failed_create_message, REFUSAL_LIMIT)
-        return Blocker(
-            ProgressingReason.FAILED_CREATE,
-            f"{count} of {counts.desired} pods cannot be created: {words}",
-        )
-    recorded = snapshot.job.condition(ConditionType.PROGRESSING)
-    if (
-        snapshot.failed_create_message is None
-        and recorded is not None
-        and recorded.reason == ProgressingReason.FAILED_CREATE
-    ):
-        return Blocker(ProgressingReason.FAILED_CREATE, recorded.message)
-    return None
-
-
-def _nodes_with_stuck_pod(snapshot: Snapshot, counts: NodeCounts) -> list[str]:
-    """Return the nodes that are not Ready and whose only pod is being deleted.
-
-    Completed ones are included. Desired nodes are known by their pods, so the run waits for the
-    successor of such a pod.
-    """
-    return sorted(
-        {
-            pod.node_name
-            for pod in snapshot.pods
-            if pod.is_terminating
-            and pod.node_name not in counts.nodes
-            and (node := snapshot.nodes.get(pod.node_name)) is not None
-            and not node.ready
-        }
     )
 
 

@@ -40,6 +40,7 @@ from job_controller.core.state.node_pods import (
     terminating_nodes,
 )
 from job_controller.core.state.node_state import assess_node
+from job_controller.core.state.skipped_nodes import find_skipped
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
 
@@ -89,6 +90,7 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
     absence = find_absence(snapshot, facts.pods_by_node, ledger, records)
     absent, absent_wakes = _assess_absent_nodes(facts, absence)
     ending = _record_starts_of_ending_pods(facts)
+    skipped = find_skipped(snapshot, ledger, found.nodes.keys() | absent.keys() | ending.keys())
     placement = _find_placement(facts, absence)
     wakes = (*found.wakes, *absent_wakes, *((stray_at,) if stray_at is not None else ()))
     return NodeCounts(
@@ -98,6 +100,7 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
         is_exact=placement.is_agreed and not surplus_pods and not absence.uncounted,
         absent=absent,
         ending=ending,
+        skipped=skipped,
         completed_without_pod=find_completed_without_pod(
             snapshot,
             ledger,

@@ -55,6 +55,7 @@ class NodeCounts:
             off. Example: the node is not Ready. The DaemonSet controller does not count them.
         ending: The records of other nodes that have begun. Only a pod that is being deleted shows
             it, and once that is gone, only the record.
+        skipped: Why each node is skipped that the Job selects and that is not desired, by its name.
         completed_without_pod: Completed nodes that have no pod at the moment. They stay counted.
         surplus_pods: Pods that only this controller deletes. One kind is a pod of a deleted node,
             if another node has its name or the pod waits to be scheduled. The other kind waits to
@@ -78,6 +79,7 @@ class NodeCounts:
     is_exact: bool
     absent: Mapping[str, NodeRecord] = field(default_factory=dict)
     ending: Mapping[str, NodeRecord] = field(default_factory=dict)
+    skipped: Mapping[str, str] = field(default_factory=dict)
     completed_without_pod: frozenset[str] = frozenset()
     surplus_pods: tuple[Pod, ...] = ()
     desired_is_known: bool = True

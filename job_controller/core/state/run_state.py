@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -55,7 +55,8 @@ def evaluate_run(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> RunSt
     if job.is_true(ConditionType.COMPLETE):
         return _recorded_state(job, ConditionType.COMPLETE, RunOutcome.SUCCEEDED)
     if job.is_true(ConditionType.FAILED) and job.status.observed_retry == job.retry_request:
-        return _recorded_state(job, ConditionType.FAILED, RunOutcome.FAILED)
+        recorded = _recorded_state(job, ConditionType.FAILED, RunOutcome.FAILED)
+        return _by_nodes_since(recorded, job, counts)
     run = _evaluate_unfinished(snapshot, counts, now)
     if run.state == RunOutcome.SUCCEEDED and RefusedWrite.REPORT in snapshot.refusals:
         # The report outlives the Job, so it has to be complete before the Job is.
@@ -80,6 +81,17 @@ def _recorded_state(job: Job, type_: ConditionType, state: RunOutcome) -> RunSta
     condition = job.condition(type_)
     assert condition is not None
     return RunState(state, condition.reason, condition.message)
+
+
+def _by_nodes_since(recorded: RunState, job: Job, counts: NodeCounts) -> RunState:
+    """Return a failed run's state, without its message if that has to count further nodes.
+
+    A run that stops after the first failure has other nodes that are still at work.
+    """
+    if recorded.reason != FailedReason.MAX_FAILED_NODES_EXCEEDED or not counts.is_exact:
+        return recorded
+    allowed, over = _count_failures(job, counts)
+    return replace(recorded, message="", allowed=allowed) if over else recorded
 
 
 def _by_report(snapshot: Snapshot) -> RunState | None:
@@ -111,13 +123,8 @@ def _by_nodes(job: Job, counts: NodeCounts) -> RunState | None:
     """
     if not counts.desired_is_known or not counts.nodes_spec_is_applied:
         return None
-    failed, unreachable = counts.names(NodeState.FAILED), counts.names(NodeState.UNREACHABLE)
     policy = job.spec.failure_policy
-    # The DaemonSet may be newer than the caches of nodes and pods. A node that failed and was then
-    # deleted is still a failure among the earlier number of nodes.
-    desired = max(counts.desired, len(counts.nodes) + len(counts.absent))
-    allowed = allowed_failures(policy.max_failed_nodes, desired)
-    over = len(failed) + len(unreachable) > allowed
+    allowed, over = _count_failures(job, counts)
     if policy.action == FailureAction.FAIL_FAST and over:
         return RunState(RunOutcome.FAILED, FailedReason.MAX_FAILED_NODES_EXCEEDED, allowed=allowed)
     if policy.action == FailureAction.PAUSE and over:
@@ -129,6 +136,16 @@ def _by_nodes(job: Job, counts: NodeCounts) -> RunState | None:
     if over:
         return RunState(RunOutcome.FAILED, FailedReason.MAX_FAILED_NODES_EXCEEDED, allowed=allowed)
     return RunState(RunOutcome.SUCCEEDED, CompleteReason.COMPLETED_WITHIN_FAILURE_LIMIT)
+
+
+def _count_failures(job: Job, counts: NodeCounts) -> tuple[int, bool]:
+    """Return how many nodes may fail, and whether more have failed or are unreachable."""
+    failed, unreachable = counts.names(NodeState.FAILED), counts.names(NodeState.UNREACHABLE)
+    # The DaemonSet may be newer than the caches of nodes and pods. A node that failed and was then
+    # deleted is still a failure among the earlier number of nodes.
+    desired = max(counts.desired, len(counts.nodes) + len(counts.absent))
+    allowed = allowed_failures(job.spec.failure_policy.max_failed_nodes, desired)
+    return allowed, len(failed) + len(unreachable) > allowed
 
 
 def _by_deadline(job: Job, now: datetime) -> RunState | None:

@@ -7,6 +7,8 @@ from daemonset_job.api.json_text import json_bytes
 # Long enough for an image reference and a registry's sentence, short enough for `kubectl get`, and
 # for a thousand of them in one report.
 DETAIL_LIMIT = 300
+# A refusal may list all violations of a policy, with the reason at the end. A condition has room.
+REFUSAL_LIMIT = 1024
 _ELLIPSIS = "…"
 
 

@@ -7,6 +7,7 @@ import pytest
 from kubernetes.utils.quantity import parse_quantity
 
 from daemonset_job.api import names
+from daemonset_job.api.affinity import REQUIRED
 from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job_spec import (
     Completion,
@@ -182,8 +183,32 @@ def name_is(operator, name):
     return {"key": "metadata.name", "operator": operator, "values": [name]}
 
 
-def test_no_selection_means_no_affinity():
-    assert "affinity" not in pod_spec()
+NOT_WINDOWS = {"key": "kubernetes.io/os", "operator": "NotIn", "values": ["windows"]}
+
+
+def test_no_selection_means_every_node_but_windows():
+    assert terms(NodeSelection()) == [{"matchExpressions": [NOT_WINDOWS]}]
+
+
+OS_TERM = {"matchExpressions": [{"key": "kubernetes.io/os", "operator": "Exists"}]}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "template"),
+    [
+        (NodeSelection(include=("a",)), {}),
+        (NodeSelection(selector={"matchLabels": {"kubernetes.io/os": "windows"}}), {}),
+        (NodeSelection(), {"os": {"name": "windows"}}),
+        (NodeSelection(), {"nodeSelector": {"kubernetes.io/os": "windows"}}),
+        (
+            NodeSelection(),
+            {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [OS_TERM]}}}},
+        ),
+    ],
+)
+def test_a_job_that_names_an_operating_system_or_nodes_gets_them(nodes, template):
+    spec = pod_spec(replace(SEED, nodes=nodes, template={"spec": template}))
+    assert "NotIn" not in str(spec.get("affinity"))
 
 
 def test_include_makes_a_term_a_name_and_exclude_a_requirement_a_name():
@@ -205,9 +230,11 @@ def test_include_makes_a_term_a_name_and_exclude_a_requirement_a_name():
     ]
     outs = [name_is("NotIn", "c"), name_is("NotIn", "d")]
     assert terms(replace(nodes, include=())) == [
-        {"matchExpressions": expressions, "matchFields": outs}
+        {"matchExpressions": [*expressions, NOT_WINDOWS], "matchFields": outs}
     ]
-    assert terms(NodeSelection(exclude=("c",))) == [{"matchFields": [name_is("NotIn", "c")]}]
+    assert terms(NodeSelection(exclude=("c",))) == [
+        {"matchExpressions": [NOT_WINDOWS], "matchFields": [name_is("NotIn", "c")]}
+    ]
 
 
 def test_an_affinity_of_the_template_narrows_and_never_widens():
@@ -224,7 +251,7 @@ def test_an_affinity_of_the_template_narrows_and_never_widens():
         }
     }
     assert terms(NodeSelection(exclude=("c",)), template) == [
-        {"matchExpressions": zone, "matchFields": [name_is("NotIn", "c")]}
+        {"matchExpressions": [NOT_WINDOWS, *zone], "matchFields": [name_is("NotIn", "c")]}
     ]
 
 
@@ -355,7 +382,7 @@ def test_a_job_whose_names_are_all_excluded_runs_nowhere():
 
 
 def test_empty_things_that_the_server_leaves_out_are_no_difference():
-    template = {"spec": {"affinity": {}, "tolerations": [], "hostNetwork": False}}
+    template = {"spec": {"nodeSelector": {}, "tolerations": [], "hostNetwork": False}}
     body = build(replace(SEED, template=template))
     found = live(body)
     for key in template["spec"]:

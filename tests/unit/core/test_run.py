@@ -717,3 +717,40 @@ def test_failure_recorded_before_a_retry_does_not_count():
     cluster.job = replace(started(make_job()), annotations={names.ANNOTATION_RETRY: "1"})
     run(cluster)
     assert cluster.job.status.to_raw()["nodes"]["active"] == 1
+
+
+def test_the_message_of_a_failed_run_counts_nodes_that_fail_later():
+    cluster = three_nodes()
+    run(cluster)
+    cluster.pods[2] = failing("c")
+    plan = run(cluster)
+    words = "2 of 3 nodes failed: b exit 2 after 10 attempts; c exit 2 after 10 attempts"
+    written = {c.type: c.message for c in cluster.job.status.conditions}
+    assert written["Failed"] == written["Progressing"] == words
+    assert cluster.report_status["message"] == words
+    assert not plan.events
+    assert run(cluster).actions == ()
+
+
+def test_the_message_of_a_failed_run_stays_when_its_unreachable_node_is_back():
+    cluster = make_cluster("a", "b", gated=True, evidence={"a": done("a")})
+    cluster.nodes["b"] = lost("b")
+    run(cluster)
+    before = cluster.job.status.condition(ConditionType.FAILED)
+    cluster.nodes["b"] = make_node("b")
+    run(cluster)
+    assert cluster.job.status.condition(ConditionType.FAILED) == before
+
+
+def test_the_status_of_a_completed_job_shows_a_node_that_fails_later():
+    cluster = make_cluster("a", gated=True, evidence={"a": done("a")})
+    run(cluster)
+    assert conditions(cluster)["Complete"] == ("True", "AllNodesCompleted")
+    cluster.nodes["b"] = make_node("b")
+    cluster.pods.append(failing("b"))
+    run(cluster)
+    written = {c.type: c.message for c in cluster.job.status.conditions}
+    assert written["Complete"] == "1 of 1 nodes completed"
+    assert written["Progressing"] == "1 of 2 nodes completed, 1 failed (b)"
+    assert cluster.report_status["message"] == written["Progressing"]
+    assert cluster.job.status.nodes.failed == 1
