@@ -134,6 +134,10 @@ class CompleteReason(Reason):
         "CompletedWithinFailureLimit",
         "Every node finished; the failures are within `maxFailedNodes`.",
     )
+    NODES_ADDED = (
+        "NodesAdded",
+        "`spec.nodes` was changed and selects further nodes; the run goes on with them.",
+    )
 
 
 class FailedReason(Reason):
@@ -243,7 +247,13 @@ class EventReason(Reason):
     FAILED = "Failed", "`Failed` becomes true."
     PAUSED = "Paused", "`Suspended` becomes true."
     RESUMED = "Resumed", "The run was resumed after a pause, or a blocker has ended."
-    RETRYING = "Retrying", "Failed nodes are being retried."
+    RETRYING = "Retrying", "Failed nodes, and those that wait in a back-off, are tried again."
+    NOTHING_TO_RETRY = (
+        "NothingToRetry",
+        "A retry was requested, and no node has failed or waits in a back-off.",
+    )
+    NODES_ADDED = "NodesAdded", "`Complete` becomes false: `spec.nodes` selects further nodes."
+    NODE_FAILED = "NodeFailed", "A node failed after the run had completed."
     DAEMON_SET_RECREATED = (
         "DaemonSetRecreated",
         (

@@ -77,11 +77,12 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     found = Findings(counts, run, blocker, _ended_at(snapshot, run), alteration)
     status = next_status(job, found, now)
     record = _record_actions(snapshot, counts, run, status)
-    unrecorded = is_alteration_unrecorded(job, status) and any(
+    is_reopened = job.is_true(ConditionType.COMPLETE) and not run.has_ended
+    unrecorded = (is_reopened or is_alteration_unrecorded(job, status)) and any(
         isinstance(action, WriteStatus) for action in record
     )
     if unrecorded:
-        # After the repair nothing shows the change, so it is recorded first.
+        # After the DaemonSet is applied nothing shows the change, so it is recorded first.
         work = [action for action in work if not isinstance(action, ApplyDaemonSet)]
     moments = [moment for moment in (counts.wake_at, run.wake_at) if moment is not None]
     waits = [max((moment - now).total_seconds(), 0.0) for moment in moments]
@@ -91,7 +92,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
         waits.append(_ALTERED_RETRY_SECONDS)
     return Plan(
         actions=tuple(action for action in (*work, *record) if not _is_refused(snapshot, action)),
-        events=tuple(state_events(job, status, is_recreated=_is_recreated(job, work))),
+        events=tuple(state_events(job, status, counts, is_recreated=_is_recreated(job, work))),
         requeue_after=min(waits, default=None),
         is_urgent=counts.has_unrecorded_start or unrecorded,
         has_missing_pods=not run.has_ended and count_unexplained(snapshot, counts) > 0,

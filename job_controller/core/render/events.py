@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from typing import Literal
 
 from daemonset_job.api.job import Job
-from daemonset_job.api.job_status import JobStatus
+from daemonset_job.api.job_status import Condition, JobStatus
 from daemonset_job.api.reasons import EventReason, SuspendedReason
 from daemonset_job.api.states import ConditionType
 from job_controller.core.plan import Event
 from job_controller.core.state.blocker import Blocker
+from job_controller.core.state.node_counts import NodeCounts
+from job_controller.core.text.fold_names import fold
 
 # Conditions that are reported as an event when they become True, and its reason.
 _CONDITION_EVENTS = {
@@ -20,7 +22,9 @@ _CONDITION_EVENTS = {
 }
 
 
-def state_events(job: Job, status: JobStatus, *, is_recreated: bool) -> list[Event]:
+def state_events(
+    job: Job, status: JobStatus, counts: NodeCounts, *, is_recreated: bool
+) -> list[Event]:
     """Return the events of the next status: one for each change of the run's state, none for nodes.
 
     `is_recreated`: the DaemonSet was deleted, and is created again.
@@ -45,10 +49,37 @@ def state_events(job: Job, status: JobStatus, *, is_recreated: bool) -> list[Eve
             events.append(Event(kind, reason, condition.message))
     if is_alteration_unrecorded(job, status):
         events.append(Event("Warning", EventReason.DAEMON_SET_ALTERED, _alteration(status)))
-    failed = status.condition(ConditionType.FAILED)
-    if job.is_true(ConditionType.FAILED) and failed is not None and failed.status is False:
-        events.append(Event("Normal", EventReason.RETRYING, failed.message))
+    complete = status.condition(ConditionType.COMPLETE)
+    if job.is_true(ConditionType.COMPLETE) and complete is not None:
+        events.extend(_events_after_completion(job, status, complete))
+    if status.observed_retry != job.status.observed_retry:
+        events.append(_retry_event(job, counts))
     return events or _progress_events(job, status)
+
+
+def _retry_event(job: Job, counts: NodeCounts) -> Event:
+    """Return what a retry request does: which nodes are tried again, or that there are none."""
+    nodes = [name for name, node in counts.nodes.items() if node.replace_pod or node.awaits_retry]
+    if nodes:
+        words = f"{len(nodes)} of {counts.desired} nodes are tried again ({fold(nodes, limit=200)})"
+        return Event("Normal", EventReason.RETRYING, words)
+    if job.is_true(ConditionType.FAILED):
+        return Event("Normal", EventReason.RETRYING, "the failed run is continued")
+    words = "no node has failed or waits in a back-off: the retry request changes nothing"
+    return Event("Normal", EventReason.NOTHING_TO_RETRY, words)
+
+
+def _events_after_completion(job: Job, status: JobStatus, complete: Condition) -> Iterator[Event]:
+    """Return what happened to a completed Job that is kept: nodes added, nodes that failed."""
+    if not complete.status:
+        yield Event("Normal", EventReason.NODES_ADDED, complete.message)
+        return
+    before, after = job.status.nodes, status.nodes
+    progressing = status.condition(ConditionType.PROGRESSING)
+    if before is None or after is None or progressing is None:
+        return
+    if after.failed > before.failed:
+        yield Event("Warning", EventReason.NODE_FAILED, progressing.message)
 
 
 def _progress_events(job: Job, status: JobStatus) -> list[Event]:

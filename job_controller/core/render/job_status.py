@@ -12,6 +12,7 @@ from daemonset_job.api.job_status import Condition, JobStatus
 from daemonset_job.api.node_totals import NodeTotals
 from daemonset_job.api.reasons import (
     AlteredReason,
+    CompleteReason,
     FailedReason,
     ProgressingReason,
     SuspendedReason,
@@ -181,6 +182,9 @@ def _conditions(
     changes = [_progressing(job, counts, run, blocker)]
     if run.state == RunOutcome.SUCCEEDED:
         changes.append(Condition(ConditionType.COMPLETE, True, run.reason, run.message))
+    elif job.is_true(ConditionType.COMPLETE):
+        words = "spec.nodes was changed after the run had completed, and nodes were added"
+        changes.append(Condition(ConditionType.COMPLETE, False, CompleteReason.NODES_ADDED, words))
     if run.state == RunOutcome.FAILED:
         changes.append(Condition(ConditionType.FAILED, True, run.reason, run.message))
     elif job.is_true(ConditionType.FAILED):

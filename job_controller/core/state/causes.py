@@ -81,6 +81,17 @@ def is_backing_off(pod: Pod) -> bool:
     return container is not None and container.state == "waiting" and container.reason == CRASH_LOOP
 
 
+def waits_to_be_tried_again(pod: Pod) -> bool:
+    """Return whether the kubelet only tries again, ever more slowly, and nothing of the task runs.
+
+    It backs off from starting the task or an init container, from pulling an image, or from
+    creating a container.
+    """
+    if pod.is_disrupted or pod.phase == "Failed":
+        return False
+    return is_backing_off(pod) or (_creation_cause(pod) or _init_cause(pod)) is not None
+
+
 def ended_count(container: Container) -> int:
     """Return how many starts of the task in this pod have ended.
 

@@ -157,7 +157,12 @@ def _assess_nodes_with_pod(facts: _Facts) -> _NodesWithPod:
         inputs = NodeInputs(node, pod, evidence, record, tainted.get(name))
         assessment = assess_node(facts.context, inputs)
         nodes[name] = DesiredNode(
-            name, assessment.record, pod, assessment.replace_pod, assessment.delete_pod
+            name,
+            assessment.record,
+            pod,
+            assessment.replace_pod,
+            assessment.delete_pod,
+            assessment.awaits_retry,
         )
         if assessment.wake_at is not None:
             wakes.append(assessment.wake_at)

@@ -19,7 +19,7 @@ from daemonset_job.api.states import NodeState
 class DesiredNode:
     """One desired node: its record as it is now, and its current pod.
 
-    `replace_pod` and `delete_pod`: see `node_state.NodeAssessment`.
+    `replace_pod`, `delete_pod` and `awaits_retry`: see `node_state.NodeAssessment`.
     """
 
     name: str
@@ -27,6 +27,7 @@ class DesiredNode:
     pod: Pod
     replace_pod: bool = False
     delete_pod: bool = False
+    awaits_retry: bool = False
 
     @property
     def uid(self) -> str:

@@ -15,6 +15,7 @@ from daemonset_job.api.choices import PodPolicy
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import whole_seconds
+from job_controller.core.state.causes import waits_to_be_tried_again
 from job_controller.core.state.first_seen import node_failed
 from job_controller.core.state.node_context import (
     NodeInputs,
@@ -22,7 +23,7 @@ from job_controller.core.state.node_context import (
     attempts_before,
     is_of_pod,
 )
-from job_controller.core.state.node_exits import task_failure
+from job_controller.core.state.node_exits import decidable_at, task_failure
 from job_controller.core.state.node_observed import record_from_pod
 from job_controller.core.state.node_timeouts import timeout_failure
 from job_controller.core.state.node_unreachable import find_unreachable
@@ -42,13 +43,15 @@ class NodeAssessment:
 
     `wake_at`: the time at which it may change without an event. `replace_pod`: the pod belongs to
     an earlier try and has to be deleted for the next one to start. Meanwhile the node counts as
-    waiting. `delete_pod`: all lines of the failed pod are recorded, and it is not to be kept.
+    waiting. `awaits_retry`: the same follows as soon as the log of its last attempt was read.
+    `delete_pod`: all lines of the failed pod are recorded, and it is not to be kept.
     """
 
     record: NodeRecord
     wake_at: datetime | None = None
     replace_pod: bool = False
     delete_pod: bool = False
+    awaits_retry: bool = False
 
 
 def assess_node(context: RunContext, inputs: NodeInputs) -> NodeAssessment:
@@ -78,8 +81,18 @@ def _assess_unfinished(
     context: RunContext, record: NodeRecord, inputs: NodeInputs
 ) -> NodeAssessment:
     """Return the state of a node that neither completed nor failed before."""
-    failure, decidable_at = task_failure(context, record, inputs)
-    if (failure is not None or decidable_at is not None) and context.predates_retry(inputs):
+    if context.predates_retry(inputs) and waits_to_be_tried_again(inputs.pod):
+        # A new pod is tried at once, without the kubelet's back-off. Nothing runs in this one.
+        moment = decidable_at(context, record, inputs)
+        is_due = context.now >= moment
+        return NodeAssessment(
+            _record_before_retry(record, inputs),
+            wake_at=None if is_due else moment,
+            replace_pod=is_due,
+            awaits_retry=not is_due,
+        )
+    failure, failed_at = task_failure(context, record, inputs)
+    if (failure is not None or failed_at is not None) and context.predates_retry(inputs):
         record = _record_before_retry(record, inputs)
         if failure is not None:
             return NodeAssessment(record, replace_pod=True)
@@ -91,14 +104,14 @@ def _assess_unfinished(
     late, late_at = timeout_failure(context, record, inputs)
     if late is not None and context.predates_retry(inputs):
         return NodeAssessment(_record_before_retry(record, inputs), replace_pod=True)
-    moments = [moment for moment in (decidable_at, lost_at, late_at) if moment is not None]
+    moments = [moment for moment in (failed_at, lost_at, late_at) if moment is not None]
     return NodeAssessment(late or record, wake_at=min(moments, default=None))
 
 
 def _record_before_retry(record: NodeRecord, inputs: NodeInputs) -> NodeRecord:
-    """Return the record of a node that failed before the latest retry request.
+    """Return the record of a node that failed, or was failing, before the latest retry request.
 
-    Its failure was not recorded yet. The next pod of the node is the retry.
+    The next pod of the node is the retry.
     """
     assert inputs.record is not None
     return replace(record, retry=inputs.record.retry)
@@ -124,10 +137,10 @@ def _assess_failed(context: RunContext, record: NodeRecord, inputs: NodeInputs) 
         # is the node's, and there may be none after it.
         failed_at = record.finished_at or context.ended_at
         began = min(began, max(context.ended_at, failed_at))
-    decidable_at = began + LAST_LINES_GRACE
-    if is_recorded or context.now >= decidable_at:
+    due_at = began + LAST_LINES_GRACE
+    if is_recorded or context.now >= due_at:
         return NodeAssessment(record, delete_pod=True)
-    return NodeAssessment(record, wake_at=decidable_at)
+    return NodeAssessment(record, wake_at=due_at)
 
 
 def _previous_record(context: RunContext, inputs: NodeInputs) -> NodeRecord:

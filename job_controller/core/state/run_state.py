@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from daemonset_job.api.choices import FailureAction
 from daemonset_job.api.job import Job
@@ -12,8 +13,14 @@ from daemonset_job.api.reasons import CompleteReason, FailedReason, SuspendedRea
 from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import add_seconds
 from job_controller.core.plan import RefusedWrite
+from job_controller.core.state.added_nodes import find_added_nodes
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot
+
+# While one of these is True, activeDeadlineSeconds does not count.
+_STOPS_THE_CLOCK: Final = frozenset(
+    {ConditionType.SUSPENDED, ConditionType.FAILED, ConditionType.COMPLETE}
+)
 
 
 class RunOutcome(StrEnum):
@@ -48,11 +55,14 @@ class RunState:
 def evaluate_run(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> RunState:
     """Return the state of the run.
 
-    Succeeded and failed are final; only a retry request opens a failed run again. A run never fails
-    because it lacks nodes or pods: it waits, and its status says for what.
+    Succeeded and failed are final, but for two requests. A retry opens a failed run again, and a
+    change of `spec.nodes` that adds nodes opens a completed one. A run never fails because it lacks
+    nodes or pods: it waits, and its status says for what.
     """
     job = snapshot.job
     if job.is_true(ConditionType.COMPLETE):
+        if find_added_nodes(snapshot):
+            return RunState(RunOutcome.IN_PROGRESS)
         return _recorded_state(job, ConditionType.COMPLETE, RunOutcome.SUCCEEDED)
     if job.is_true(ConditionType.FAILED) and job.status.observed_retry == job.retry_request:
         recorded = _recorded_state(job, ConditionType.FAILED, RunOutcome.FAILED)
@@ -158,16 +168,16 @@ def _by_deadline(job: Job, now: datetime) -> RunState | None:
 def deadline(job: Job, now: datetime) -> datetime | None:
     """Return the run's deadline, None without one and while the run is suspended.
 
-    Time spent suspended, and the time before a retry, do not count. The clock starts again when
-    the Suspended or the Failed condition becomes False. While one of them is True and the run is
-    about to continue, it starts now.
+    Time spent suspended, before a retry, or before nodes are added, does not count. The clock
+    starts again when one of these conditions becomes False. While one of them is True and the run
+    is about to continue, it starts now.
     """
     seconds = job.spec.active_deadline_seconds
     began = job.status.start_time
     if seconds is None or began is None or job.spec.suspend:
         return None
     for condition in job.status.conditions:
-        if condition.type in {ConditionType.SUSPENDED, ConditionType.FAILED}:
+        if condition.type in _STOPS_THE_CLOCK:
             moved = condition.last_transition_time
             if condition.status:
                 began = now

@@ -60,6 +60,9 @@ class Lifetime:
             self.edited[uid] = now
         for type_ in ("Complete", "Failed"):
             if is_true(old, type_) and not is_true(new, type_):
+                if type_ == "Complete" and self.edited.get(uid, -1.0) < self.ended.get(uid, 0.0):
+                    words = "Complete is taken back without a change of the spec"
+                    self.oracle.violate("conventions", words)
                 # Tried again: its next end has a time of its own.
                 ends = self.world.ended_at
                 self.world.ended_at = {end: at for end, at in ends.items() if end[0] != uid}

@@ -591,7 +591,8 @@ def test_running_init_container_defers_the_failure_of_another():
 
 def test_a_failure_to_start_from_before_a_retry_does_not_swallow_it():
     """It had all its time but a second when somebody asked for a retry."""
-    node, pod = make_node("a"), with_container(state="waiting", reason="ErrImagePull")
+    node = make_node("a")
+    pod = make_pod("a", state="", is_scheduled=False, unschedulable_message="Insufficient cpu")
     record = assess(pod, seen=299).record
     seen = update_sightings(
         {}, ObservedObjects({"a": pod}, {"a": node}), NOW - timedelta(seconds=299)
@@ -602,6 +603,39 @@ def test_a_failure_to_start_from_before_a_retry_does_not_swallow_it():
         context = RunContext(SPEC, "again", Timeouts(), now, seen)
         record = assess_node(context, NodeInputs(node, pod, None, record)).record
         assert record.state == state
+
+
+@pytest.mark.parametrize(
+    "reason", ["ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError"]
+)
+def test_a_retry_replaces_a_pod_that_fails_to_start_at_once(reason):
+    pod = with_container(state="waiting", reason=reason)
+    waiting = assess(pod).record
+    assessment = assess(pod, record=waiting, retry="again")
+    assert (assessment.replace_pod, assessment.record.retry) == (True, "")
+    fresh = assess(replace(pod, uid="pod-a-2"), record=assessment.record, retry="again")
+    assert (fresh.replace_pod, fresh.record.retry) == (False, "again")
+
+
+def test_a_retry_replaces_a_pod_in_back_off_once_its_log_is_read():
+    pod = crashed(restarts=1)
+    spec = replace(SPEC, backoff_limit=9)
+    waiting = assess(pod, spec=spec).record
+    assert (waiting.state, waiting.reason) == ("Active", "Restarting")
+    early = assess(pod, spec=spec, record=waiting, retry="again", seen=5)
+    assert (early.replace_pod, early.awaits_retry) == (False, True)
+    assert early.wake_at == NOW + timedelta(seconds=25)
+    due = assess(pod, spec=spec, record=early.record, retry="again", seen=30)
+    assert (due.replace_pod, due.awaits_retry) == (True, False)
+    fresh = assess(make_pod("a", serial=5), spec=spec, record=due.record, retry="again").record
+    assert (fresh.state, fresh.retry, fresh.attempts) == ("Active", "again", 3)
+
+
+def test_a_retry_leaves_a_task_alone_that_is_at_work():
+    pod = make_pod("a")
+    active = assess(pod).record
+    assessment = assess(pod, record=active, retry="again")
+    assert (assessment.replace_pod, assessment.awaits_retry) == (False, False)
 
 
 def test_a_deadline_from_before_a_retry_does_not_swallow_it():

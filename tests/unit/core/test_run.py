@@ -7,7 +7,7 @@ import pytest
 
 from daemonset_job.api import names
 from daemonset_job.api.container import Container
-from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
+from daemonset_job.api.job_spec import FailurePolicy, NodeSelection, parse_spec
 from daemonset_job.api.job_status import parse_job_status
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.report_status import ReportStatus
@@ -754,3 +754,79 @@ def test_the_status_of_a_completed_job_shows_a_node_that_fails_later():
     assert written["Progressing"] == "1 of 2 nodes completed, 1 failed (b)"
     assert cluster.report_status["message"] == written["Progressing"]
     assert cluster.job.status.nodes.failed == 1
+
+
+def completed_on_a(**changes):
+    """Return a kept Job that completed on node a, the only one that it selected."""
+    cluster = make_cluster("a", gated=True, evidence={"a": done("a")})
+    raw = {"image": "i", "nodes": {"include": ["a"]}}
+    cluster.job = replace(cluster.job, spec=parse_spec(raw), raw_spec=raw)
+    spec(cluster, **changes)
+    run(cluster)
+    assert cluster.job.is_true(ConditionType.COMPLETE)
+    return cluster
+
+
+def widened(cluster, nodes):
+    """Have a user change spec.nodes; returns the snapshot with the DaemonSet as it was applied."""
+    before = cluster.daemon_set()
+    job, raw = cluster.job, {**cluster.job.raw_spec}
+    raw.pop("nodes", None)
+    if nodes:
+        raw["nodes"] = nodes
+    new = replace(job.spec, nodes=parse_spec(raw).nodes)
+    cluster.job = replace(job, generation=2, spec=new, raw_spec=raw)
+    return cluster.snapshot(daemon_set=before)
+
+
+def test_a_completed_job_whose_selection_is_widened_is_open_again():
+    cluster = completed_on_a(ttl_seconds_after_finished=3600, active_deadline_seconds=100)
+    cluster.nodes["b"] = make_node("b")
+    cluster.desired = 1
+    changed = widened(cluster, None)
+    plan = decide(changed, NOW + timedelta(hours=1))
+    (status,) = [a.status for a in plan.actions if isinstance(a, WriteStatus)]
+    complete = status.condition(ConditionType.COMPLETE)
+    assert (complete.status, complete.reason) == (False, "NodesAdded")
+    assert (status.phase, status.completion_time) == ("Running", None)
+    assert status.observed_generation == 2
+    # The status is written before the DaemonSet: afterwards nothing else shows the change.
+    assert not acts(plan, ApplyDaemonSet)
+    (report,) = acts(plan, WriteReportStatus)
+    assert report.status.phase == "Running"
+    assert [event.reason for event in plan.events] == ["NodesAdded"]
+    # The next reconcile applies the selection, and waits for the DaemonSet controller to count.
+    cluster.job = replace(cluster.job, status=status)
+    cluster.report_status = report.status.to_raw()
+    reports = cluster.snapshot().reports
+    later = decide(replace(changed, job=cluster.job, reports=reports), NOW + timedelta(hours=1))
+    assert acts(later, ApplyDaemonSet)
+    assert all(a.status.phase == "Running" for a in acts(later, WriteStatus))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "node"),
+    [
+        ({"include": ["a", "c"]}, make_node("b")),
+        (None, make_node("b", taints=(Taint("gpu", "NoSchedule"),))),
+        ({"include": ["z"]}, make_node("b")),
+    ],
+    ids=["not selected", "tainted", "narrowed"],
+)
+def test_a_change_that_adds_no_node_leaves_a_completed_job_complete(nodes, node):
+    cluster = completed_on_a(ttl_seconds_after_finished=3600)
+    cluster.nodes["b"] = node
+    cluster.desired = 1
+    plan = decide(widened(cluster, nodes), NOW)
+    assert acts(plan, ApplyDaemonSet)
+    for action in acts(plan, WriteStatus):
+        assert action.status.condition(ConditionType.COMPLETE).status is True
+
+
+def test_a_node_that_failed_within_the_limit_is_not_added():
+    cluster = completed_on_a(ttl_seconds_after_finished=3600)
+    cluster.nodes["b"] = make_node("b")
+    cluster.desired = 1
+    cluster.report_status["nodeStates"]["b"] = {"uid": "b-uid", "state": "Failed"}
+    plan = decide(widened(cluster, None), NOW)
+    assert not any(event.reason == "NodesAdded" for event in plan.events)

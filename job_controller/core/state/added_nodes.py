@@ -1,0 +1,49 @@
+"""Nodes that a change of `spec.nodes` adds to a completed Job that is kept.
+
+Such a change opens the run again. The status says so before the DaemonSet is changed, so that a
+crash in between loses nothing. Once the DaemonSet has the new selection, only the status knows.
+"""
+
+from __future__ import annotations
+
+from daemonset_job.api.affinity import NodeAffinity
+from daemonset_job.api.states import NodeState
+from daemonset_job.api.taints import untolerated
+from job_controller.core.desired.daemon_set import build_pod_template
+from job_controller.core.desired.limits import has_too_many_terms
+from job_controller.core.plan import RefusedWrite
+from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
+
+
+def find_added_nodes(snapshot: Snapshot) -> list[str]:
+    """Return the nodes that the Job's newest `spec.nodes` adds, sorted; [] once that is applied.
+
+    A node that completed or failed in this run is not added: it is done. While the DaemonSet cannot
+    be changed nothing is added, and the status says why it cannot.
+    """
+    job, daemon_set = snapshot.job, snapshot.owned_daemon_set
+    if daemon_set is None or daemon_set.nodes_hash == job.nodes_hash:
+        return []
+    if RefusedWrite.DAEMON_SET in snapshot.refusals or has_too_many_terms(job):
+        return []
+    spec = build_pod_template(job, gated=True, settings=snapshot.settings)["spec"]
+    affinity = NodeAffinity(spec)
+    ended = _ended_nodes(snapshot)
+    return sorted(
+        name
+        for name, node in snapshot.nodes.items()
+        if node.uid not in ended
+        and not untolerated(node.taints, spec)
+        and affinity.matches(name, node.labels)
+    )
+
+
+def _ended_nodes(snapshot: Snapshot) -> set[str]:
+    """Return the UIDs of the nodes that completed or failed in this run."""
+    completed = {
+        evidence.node_uid for evidence in merge_evidence(snapshot).values() if evidence.is_completed
+    }
+    final = {NodeState.COMPLETED, NodeState.FAILED}
+    return completed | {
+        record.uid for record in merge_records(snapshot).values() if record.state in final
+    }
