@@ -30,7 +30,7 @@ from job_controller.core.text.sanitize import REFUSAL_LIMIT, single_line
 
 # Pods take a moment to be created, so the first list is made that long after they were found
 # missing. The pauses double; after the longest one a changed reason is in the status.
-PAUSE_SECONDS = (2.0, 60.0)
+PAUSE_SECONDS = (2.0, 15.0)
 # Events of one object and reason are aggregated by their recorder: there are about 10 of them. More
 # are of other writers; they are read page by page, one page at a time.
 PAGE_EVENTS = 200
@@ -48,8 +48,8 @@ USUAL_SECONDS = 0.01
 class _Search:
     """What is known about one DaemonSet; `version` is the resourceVersion of the newest event.
 
-    `message` is that of the last complete search, None before it. `newest` is what the one under
-    way has found.
+    `completed` counts the searches that have read all pages. `message` is that of the last one,
+    None before it. `newest` is what the one under way has found.
     """
 
     uid: str
@@ -57,6 +57,7 @@ class _Search:
     until: float
     has_slot: bool = False
     rounds: int = 0
+    completed: int = 0
     message: str | None = None
     newest: str = ""
     version: str = ""
@@ -111,6 +112,11 @@ class FailedCreates:
         """
         known = self._searches.get(key)
         return known.message if known is not None and known.uid == uid else None
+
+    def completed(self, key: Key, uid: str) -> int:
+        """Return how often all events about the DaemonSet of that UID were read."""
+        known = self._searches.get(key)
+        return known.completed if known is not None and known.uid == uid else 0
 
     async def look(self, key: Key, uid: str) -> float:
         """List the events about a DaemonSet if it is time; return the seconds until the next look.
@@ -178,6 +184,7 @@ class FailedCreates:
         known.continue_ = page.continue_
         if not page.continue_:
             known.message = known.newest
+            known.completed += 1
             known.restart()
         elif known.newest and not known.message:
             known.message = known.newest

@@ -223,6 +223,9 @@ class Reconciler:
             failed_create_message=self._failed_creates.message(key, daemon_set.uid)
             if daemon_set
             else None,
+            failed_create_reads=self._failed_creates.completed(key, daemon_set.uid)
+            if daemon_set
+            else 0,
             settings=self._effects.settings(),
         )
 

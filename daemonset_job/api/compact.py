@@ -25,7 +25,11 @@ _PLACEMENT_FIELDS: Final = (
     "tolerations",
     "schedulingGates",
 )
-_ANNOTATIONS: Final = (names.ANNOTATION_SPEC_HASH, names.ANNOTATION_NODES_HASH)
+_ANNOTATIONS: Final = (
+    names.ANNOTATION_SPEC_HASH,
+    names.ANNOTATION_NODES_HASH,
+    names.ANNOTATION_CREATE_AGAIN,
+)
 _LABELS: Final = (
     names.LABEL_DAEMON_SET,
     names.LABEL_JOB,

@@ -45,9 +45,13 @@ LABEL_SHARD: Final = f"{GROUP}/shard"
 ANNOTATION_SPEC_HASH: Final = f"{GROUP}/spec-hash"
 ANNOTATION_NODES_HASH: Final = f"{GROUP}/nodes-hash"
 
-# Set to any new value, it lets the failed nodes of a run, and those only, try again.
+# On the DaemonSet while its pods are refused. Each new value has the DaemonSet controller create
+# pods at once, and not after its own back-off of up to 15 minutes.
+ANNOTATION_CREATE_AGAIN: Final = f"{GROUP}/create-pods-again"
+
 # kubectl takes this container for `logs` and `exec` (kubectl pkg/cmd/util/podcmd).
 ANNOTATION_DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
+# Set to any new value, it lets the failed nodes of a run, and those only, try again.
 ANNOTATION_RETRY: Final = f"{GROUP}/retry"
 
 # Where a task keeps what must survive its container but not its pod (see images/task/run-once).

@@ -64,7 +64,7 @@ class NodeTotals:
 
 def parse_totals(raw: Mapping[str, Any] | None) -> NodeTotals | None:
     """Return the numbers in a raw status, None without any. Never raises for TOTALS_SHAPE."""
-    if not raw:
+    if raw is None:
         return None
     return NodeTotals(
         desired=raw.get("desired") or 0,

@@ -6,18 +6,17 @@ from dataclasses import replace
 from datetime import datetime
 
 from daemonset_job.api import names
-from daemonset_job.api.choices import CompletionMode, PodPolicy
+from daemonset_job.api.choices import CompletionMode
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import JobStatus
 from daemonset_job.api.reasons import EventReason
-from daemonset_job.api.states import ConditionType, NodeState, Phase
-from job_controller.core.desired.daemon_set import build_daemon_set, is_up_to_date
-from job_controller.core.desired.limits import has_too_many_terms
+from daemonset_job.api.states import ConditionType, Phase
+from job_controller.core.daemon_set_actions import create_again_actions, daemon_set_actions
+from job_controller.core.desired.daemon_set import build_daemon_set
 from job_controller.core.plan import (
     Action,
     ApplyDaemonSet,
     CreateReport,
-    DeleteDaemonSet,
     DeletePods,
     DryRunDaemonSet,
     Event,
@@ -45,7 +44,8 @@ from job_controller.core.render.report_status import (
     missing_shards,
     next_report_statuses,
 )
-from job_controller.core.scheduling_gates import pods_to_ungate, should_gate_new_pods
+from job_controller.core.scheduling_gates import pods_to_ungate
+from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.blockers import find_blocker, find_start_blocker
 from job_controller.core.state.counting import count_nodes
 from job_controller.core.state.node_counts import NodeCounts
@@ -70,8 +70,8 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
         return _plan_start(snapshot, now)
     counts = count_nodes(snapshot, now)
     run = with_message(evaluate_run(snapshot, counts, now), counts, job)
-    work = _work_actions(snapshot, counts, run)
     blocker = find_blocker(snapshot, counts)
+    work = _work_actions(snapshot, counts, run, blocker)
     ours = snapshot.owned_daemon_set
     alteration = ours.alteration if ours is not None else ""
     found = Findings(counts, run, blocker, _ended_at(snapshot, run), alteration)
@@ -212,13 +212,17 @@ def _configured_token(snapshot: Snapshot) -> str:
     return snapshot.settings.token if is_log else ""
 
 
-def _work_actions(snapshot: Snapshot, counts: NodeCounts, run: RunState) -> list[Action]:
+def _work_actions(
+    snapshot: Snapshot, counts: NodeCounts, run: RunState, blocker: Blocker | None
+) -> list[Action]:
     """Return the actions for the work itself: reports, DaemonSet, pods, gates."""
     job = snapshot.job
     actions: list[Action] = [
         CreateReport(build_report(job, shard)) for shard in missing_shards(snapshot, counts)
     ]
-    actions.extend(_daemon_set_actions(snapshot, counts, run))
+    actions.extend(
+        daemon_set_actions(snapshot, counts, run) or create_again_actions(snapshot, run, blocker)
+    )
     over = (
         *counts.surplus_pods,
         *(
@@ -234,45 +238,3 @@ def _work_actions(snapshot: Snapshot, counts: NodeCounts, run: RunState) -> list
         uids = {pod.node_name: counts.nodes[pod.node_name].uid for pod in due}
         actions.append(RemoveSchedulingGates(due, uids))
     return actions
-
-
-def _daemon_set_actions(snapshot: Snapshot, counts: NodeCounts, run: RunState) -> list[Action]:
-    """Return the action for the DaemonSet: create, change or delete it, or none."""
-    found, ours = snapshot.daemon_set, snapshot.owned_daemon_set
-    if run.state == RunOutcome.FAILED:
-        # The objects of a failed run are kept for inspection. Its DaemonSet is not created again,
-        # and no node starts any more: see should_gate_new_pods.
-        if ours is None:
-            return []
-        # Without the DaemonSet only the Job says that the run has failed.
-        is_recorded = snapshot.job.is_true(ConditionType.FAILED)
-        if (
-            snapshot.job.spec.failure_policy.pods == PodPolicy.DELETE
-            and is_recorded
-            and _logs_are_recorded(counts)
-        ):
-            return [DeleteDaemonSet(ours.uid)]
-    is_foreign = found is not None and ours is None
-    is_refused = RefusedWrite.DAEMON_SET in snapshot.refusals
-    if is_refused or is_foreign or has_too_many_terms(snapshot.job):
-        # Refused, of another owner, or too large: a change of it causes the next reconcile.
-        return []
-    if RefusedWrite.REPORT in snapshot.refusals and not snapshot.reports:
-        # No work without a place to record it.
-        return []
-    desired = build_daemon_set(
-        snapshot.job, gated=should_gate_new_pods(snapshot, counts, run), settings=snapshot.settings
-    )
-    if ours is None:
-        return [ApplyDaemonSet(desired)]
-    repair = ApplyDaemonSet(desired, ours.uid, takes_ownership=bool(ours.alteration))
-    return [] if is_up_to_date(ours, desired) else [repair]
-
-
-def _logs_are_recorded(counts: NodeCounts) -> bool:
-    """Return whether the last lines of all failed nodes' pods are recorded."""
-    return all(
-        node.delete_pod or node.pod.uid != node.record.pod_uid
-        for node in counts.nodes.values()
-        if node.state == NodeState.FAILED
-    )

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from daemonset_job.api import names
 from daemonset_job.kube.client.resource import DAEMON_SETS, EVENTS, PODS
 from job_controller.failed_creates import PAGE_EVENTS
 from tests.contract.controller_cluster import DAEMON_SET, FakeCluster, running, until, virtual_clock
@@ -71,9 +72,9 @@ async def test_events_are_listed_rarely_per_namespace_and_bounded(server, cluste
         cluster.apply()
         await until(lambda: server.exists(DAEMON_SETS, DAEMON_SET))
         await asyncio.sleep(60)
-        assert len(lists(server)) in {4, 5}  # 2, 6, 14 and 30 s after pods were found missing
+        assert len(lists(server)) in {5, 6}  # 2, 6, 14, 29 and 44 s after pods were found missing
         await asyncio.sleep(600)
-        assert len(lists(server)) <= 15
+        assert len(lists(server)) <= 46
         uid = server.get(DAEMON_SETS, DAEMON_SET)["metadata"]["uid"]
         for request in lists(server):
             assert request.path.partition("?")[0] == "/api/v1/namespaces/default/events"
@@ -107,10 +108,27 @@ async def test_a_restart_takes_nothing_back_that_still_holds(server, cluster):
     async with running(server):
         cluster.apply()
         await told(cluster, QUOTA)
-    since = server.storage.version
+    before = cluster.status()
     async with running(server):
         await asyncio.sleep(300)
-    assert server.storage.version == since
+    assert cluster.status() == before
+
+
+async def test_pods_are_created_within_seconds_once_nothing_refuses_them(server, cluster):
+    """The DaemonSet controller would wait for up to 15 minutes; each read of the events ends it."""
+    cluster.failed_create_message = QUOTA
+    async with running(server):
+        cluster.apply()
+        await told(cluster, QUOTA)
+        await asyncio.sleep(600)
+        meta = server.get(DAEMON_SETS, DAEMON_SET)["metadata"]
+        assert 600 / 15 <= int(meta["annotations"][names.ANNOTATION_CREATE_AGAIN]) <= 46
+        generation = meta["generation"]
+        cluster.failed_create_message = ""
+        await until(cluster.is_settled)
+        await asyncio.sleep(60)
+        after = server.get(DAEMON_SETS, DAEMON_SET)["metadata"]
+        assert after["generation"] - generation <= 1  # the gate, and nothing else
 
 
 async def test_events_of_another_namespace_do_not_count(server, cluster):

@@ -25,6 +25,7 @@ class Snapshot:
     `daemon_set` is the object with the Job's DaemonSet name, of any owner. `pods` are those of
     the Job's own DaemonSet, by owner reference. `failed_create_message` is the newest message of
     the DaemonSet controller about a refused pod, "" without one, None before the events were read.
+    `failed_create_reads` counts how often they were read.
 
     `refusals` has the API server's message for each kind of write that it refused a moment ago,
     never an empty one. Each blocks only the actions that depend on it. The next retry of any of
@@ -40,6 +41,7 @@ class Snapshot:
     nodes: Mapping[str, Node] = field(default_factory=dict)
     reports: tuple[JobReport, ...] = ()
     failed_create_message: str | None = None
+    failed_create_reads: int = 0
     refusals: Mapping[RefusedWrite, str] = field(default_factory=dict)
     retry_seconds: float = 15.0
     seen: Sightings = field(default_factory=dict)

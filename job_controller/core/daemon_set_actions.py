@@ -1,0 +1,78 @@
+"""What to do with the DaemonSet of a Job: create it, change it, delete it, or have pods created."""
+
+from __future__ import annotations
+
+from daemonset_job.api import names
+from daemonset_job.api.choices import PodPolicy
+from daemonset_job.api.reasons import ProgressingReason
+from daemonset_job.api.states import ConditionType, NodeState
+from job_controller.core.desired.daemon_set import build_daemon_set, is_up_to_date
+from job_controller.core.desired.limits import has_too_many_terms
+from job_controller.core.plan import Action, ApplyDaemonSet, DeleteDaemonSet, RefusedWrite
+from job_controller.core.scheduling_gates import should_gate_new_pods
+from job_controller.core.state.blocker import Blocker
+from job_controller.core.state.node_counts import NodeCounts
+from job_controller.core.state.run_state import RunOutcome, RunState
+from job_controller.core.state.snapshot import Snapshot
+
+
+def daemon_set_actions(snapshot: Snapshot, counts: NodeCounts, run: RunState) -> list[Action]:
+    """Return the action for the DaemonSet: create, change or delete it, or none."""
+    found, ours = snapshot.daemon_set, snapshot.owned_daemon_set
+    if run.state == RunOutcome.FAILED:
+        # The objects of a failed run are kept for inspection. Its DaemonSet is not created again,
+        # and no node starts any more: see should_gate_new_pods.
+        if ours is None:
+            return []
+        # Without the DaemonSet only the Job says that the run has failed.
+        is_recorded = snapshot.job.is_true(ConditionType.FAILED)
+        if (
+            snapshot.job.spec.failure_policy.pods == PodPolicy.DELETE
+            and is_recorded
+            and _logs_are_recorded(counts)
+        ):
+            return [DeleteDaemonSet(ours.uid)]
+    is_foreign = found is not None and ours is None
+    is_refused = RefusedWrite.DAEMON_SET in snapshot.refusals
+    if is_refused or is_foreign or has_too_many_terms(snapshot.job):
+        # Refused, of another owner, or too large: a change of it causes the next reconcile.
+        return []
+    if RefusedWrite.REPORT in snapshot.refusals and not snapshot.reports:
+        # No work without a place to record it.
+        return []
+    desired = build_daemon_set(
+        snapshot.job, gated=should_gate_new_pods(snapshot, counts, run), settings=snapshot.settings
+    )
+    if ours is None:
+        return [ApplyDaemonSet(desired)]
+    repair = ApplyDaemonSet(desired, ours.uid, takes_ownership=bool(ours.alteration))
+    return [] if is_up_to_date(ours, desired) else [repair]
+
+
+def create_again_actions(
+    snapshot: Snapshot, run: RunState, blocker: Blocker | None
+) -> list[Action]:
+    """Return the action that has the DaemonSet controller create refused pods again, if it is due.
+
+    After a refusal that controller waits for up to 15 minutes (client-go's default rate limiter),
+    although a quota may have been raised meanwhile. It acts at once on a change of the DaemonSet.
+    Such a change follows each read of the events, and these are made at growing intervals.
+    """
+    ours, reads = snapshot.owned_daemon_set, str(snapshot.failed_create_reads)
+    if ours is None or run.has_ended or blocker is None or not snapshot.failed_create_reads:
+        return []
+    is_refused = blocker.reason == ProgressingReason.FAILED_CREATE
+    if not is_refused or ours.annotations.get(names.ANNOTATION_CREATE_AGAIN) == reads:
+        return []
+    body = build_daemon_set(snapshot.job, gated=ours.is_gated, settings=snapshot.settings)
+    body["metadata"]["annotations"][names.ANNOTATION_CREATE_AGAIN] = reads
+    return [ApplyDaemonSet(body, ours.uid)]
+
+
+def _logs_are_recorded(counts: NodeCounts) -> bool:
+    """Return whether the last lines of all failed nodes' pods are recorded."""
+    return all(
+        node.delete_pod or node.pod.uid != node.record.pod_uid
+        for node in counts.nodes.values()
+        if node.state == NodeState.FAILED
+    )
