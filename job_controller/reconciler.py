@@ -48,7 +48,7 @@ from job_controller.core.plan import (
     refused_write,
 )
 from job_controller.core.state.snapshot import Snapshot
-from job_controller.failed_creates import FailedCreates
+from job_controller.event_causes import EventCauses
 from job_controller.fresh_nodes import (
     FRESH_SECONDS,
     FreshNodeReader,
@@ -85,7 +85,7 @@ class Reconciler:
         self._sightings = SightingStore(effects.clock)
         self._refusal_backoff = RefusalBackoff()
         self._reapply_backoff = ReapplyBackoff()
-        self._failed_creates = FailedCreates(effects.client, effects.clock)
+        self._event_causes = EventCauses(effects.client, effects.clock)
         self._fresh_nodes = FreshNodeReader(effects.client, effects.clock)
 
     async def reconcile(self, key: Key) -> float | None:
@@ -115,7 +115,7 @@ class Reconciler:
                 self._sightings.forget(key)
                 self._refusal_backoff.forget(key)
                 self._reapply_backoff.forget(key)
-                self._failed_creates.forget(key)
+                self._event_causes.forget(key)
                 return wait
             waits = [
                 seconds
@@ -167,24 +167,16 @@ class Reconciler:
                 is_behind = any(each.node != each.known for each in read.values())
                 waits = (
                     plan.requeue_after,
-                    await self._find_failed_creates(key, snapshot, plan),
+                    await self._event_causes.look(key, snapshot, plan),
                     FRESH_SECONDS if is_behind else None,
                 )
                 return min((seconds for seconds in waits if seconds is not None), default=None)
 
-    async def _find_failed_creates(self, key: Key, snapshot: Snapshot, plan: Plan) -> float | None:
-        """Read the events about missing pods; return the seconds until the next read."""
-        daemon_set = snapshot.owned_daemon_set
-        if daemon_set is not None and plan.has_missing_pods:
-            return await self._failed_creates.look(key, daemon_set.uid)
-        if daemon_set is None or daemon_set.is_observed:
-            self._failed_creates.forget(key)
-        return None
-
     def _gather(self, key: Key, job: Job, read: Mapping[str, NodeRead]) -> Snapshot:
         """Return the snapshot, with nodes that were just read from the API server."""
         now = self._effects.clock.monotonic()
-        snapshot = self._refusal_backoff.with_known_refusal(key, self._snapshot(key, job), now)
+        snapshot = self._event_causes.with_causes(key, self._snapshot(key, job))
+        snapshot = self._refusal_backoff.with_known_refusal(key, snapshot, now)
         if read:
             snapshot = replace(snapshot, nodes=with_fresh_nodes(snapshot.nodes, read))
         snapshot = self._sightings.with_sightings(key, snapshot)
@@ -220,12 +212,6 @@ class Reconciler:
             pods=self._caches.pods_of(daemon_set) if daemon_set and ours else (),
             nodes=self._caches.nodes(),
             reports=tuple(r for r in self._caches.reports_of(key) if r.job_uid == job.uid),
-            failed_create_message=self._failed_creates.message(key, daemon_set.uid)
-            if daemon_set
-            else None,
-            failed_create_reads=self._failed_creates.completed(key, daemon_set.uid)
-            if daemon_set
-            else 0,
             settings=self._effects.settings(),
         )
 

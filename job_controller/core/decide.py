@@ -46,7 +46,11 @@ from job_controller.core.render.report_status import (
 )
 from job_controller.core.scheduling_gates import pods_to_ungate
 from job_controller.core.state.blocker import Blocker
-from job_controller.core.state.blockers import find_blocker, find_start_blocker
+from job_controller.core.state.blockers import (
+    find_blocker,
+    find_start_blocker,
+    find_unexplained_pod,
+)
 from job_controller.core.state.counting import count_nodes
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.placement_blockers import count_unexplained
@@ -96,6 +100,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
         requeue_after=min(waits, default=None),
         is_urgent=counts.has_unrecorded_start or unrecorded,
         has_missing_pods=not run.has_ended and count_unexplained(snapshot, counts) > 0,
+        unexplained_pod="" if run.has_ended else find_unexplained_pod(counts),
     )
 
 

@@ -143,7 +143,8 @@ class Plan:
 
     `is_urgent`: it records a fact that cannot be seen later, so it is written at once.
     `has_missing_pods`: pods of the DaemonSet do not exist without a known reason. Its events may
-    have one.
+    have one. `unexplained_pod` is the UID of a pod that does not start without a known reason, ""
+    without one.
     """
 
     actions: tuple[Action, ...] = ()
@@ -151,6 +152,7 @@ class Plan:
     requeue_after: float | None = None
     is_urgent: bool = False
     has_missing_pods: bool = False
+    unexplained_pod: str = ""
 
 
 _DEFERRABLE_WITH: Final = (WriteStatus, CreateReport, WriteReportStatus, ApplyDaemonSet)

@@ -187,6 +187,17 @@ class FakeCluster:
         self._serial += 1
         return f"{daemon_set['metadata']['name']}-{self._serial}"
 
+    def hold_pod(self, pod: Raw) -> None:
+        """Bind a pod to its node, whose kubelet never gets its containers created."""
+        task = {
+            "name": names.CONTAINER_NAME,
+            "state": {"waiting": {"reason": "ContainerCreating"}},
+            "restartCount": 0,
+        }
+        status = {"phase": "Pending", "startTime": self.stamp(), "containerStatuses": [task]}
+        meta, body = pod["metadata"], {"spec": {"nodeName": node_of(pod)}, "status": status}
+        self.server.patch(PODS, meta["name"], body, meta["namespace"])
+
     def _start(self, pod: Raw) -> None:
         task = {
             "name": names.CONTAINER_NAME,

@@ -6,8 +6,9 @@ import pytest
 
 from daemonset_job.api import names
 from daemonset_job.kube.client.resource import DAEMON_SETS, EVENTS, PODS
-from job_controller.failed_creates import PAGE_EVENTS
+from job_controller.warning_events import PAGE_EVENTS
 from tests.contract.controller_cluster import DAEMON_SET, FakeCluster, running, until, virtual_clock
+from tests.fakekube.daemon_sets import node_of
 
 __all__ = ["virtual_clock"]
 
@@ -196,3 +197,28 @@ async def test_a_list_that_hangs_is_given_up_and_others_go_on(server, cluster):
     async with running(server):
         cluster.apply()
         await told(cluster, QUOTA, seconds=150)
+
+
+async def test_a_volume_that_cannot_be_mounted_is_told_in_the_kubelets_words(server, cluster):
+    cluster.starts_tasks = False
+    async with running(server):
+        cluster.apply()
+        await until(lambda: len(server.list(PODS)) == 2)
+        for pod in server.list(PODS):
+            cluster.hold_pod(pod)
+        first = min(server.list(PODS), key=node_of)
+        missing = 'MountVolume.SetUp failed for volume "script": configmap "nocm" not found'
+        server.put(
+            EVENTS,
+            {
+                "metadata": {"name": "mount.1", "namespace": "default"},
+                "involvedObject": {"kind": "Pod", "uid": first["metadata"]["uid"]},
+                "reason": "FailedMount",
+                "message": missing,
+            },
+        )
+        await until(lambda: missing in progressing(cluster)["message"], 60.0)
+        assert progressing(cluster)["reason"] == "TaskNotStarted"
+        assert progressing(cluster)["message"] == (
+            f"2 of 2 nodes have not started the task (a,b): {missing}"
+        )

@@ -187,6 +187,19 @@ def _foreign_blocker(found: DaemonSet) -> Blocker:
     )
 
 
+def find_unexplained_pod(counts: NodeCounts) -> str:
+    """Return the UID of the pod on the first node, by name, whose task does not start, "" if none.
+
+    The status quotes what is known of that node.
+    """
+    names = [
+        name
+        for name, node in counts.nodes.items()
+        if node.record.reason == NodeReason.TASK_NOT_STARTED and not node.replace_pod
+    ]
+    return counts.nodes[min(names)].pod.uid if names else ""
+
+
 def _node_blocker(counts: NodeCounts) -> Blocker | None:
     by_reason: dict[str, list[str]] = defaultdict(list)
     open_ = {name: node.record for name, node in counts.nodes.items() if not node.replace_pod}
@@ -195,7 +208,7 @@ def _node_blocker(counts: NodeCounts) -> Blocker | None:
             by_reason[record.reason].append(name)
     for reason, (condition, words) in _NODE_BLOCKERS.items():
         if nodes := by_reason.get(reason):
-            message = counts.record(nodes[0]).message
+            message = counts.record(min(nodes)).message
             count = f"{len(nodes)} of {counts.desired} nodes"
             return Blocker(
                 condition, f"{words.format(nodes=count)} ({fold(nodes, limit=200)}): {message}"

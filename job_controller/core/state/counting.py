@@ -128,6 +128,7 @@ def _gather(snapshot: Snapshot, now: datetime) -> _Facts:
         now,
         snapshot.seen,
         job.status.completion_time,
+        snapshot.failed_mount,
     )
     return _Facts(
         snapshot,

@@ -35,7 +35,8 @@ class RunContext:
     """What holds for all nodes of a Job: its spec, its retry request, the timeouts, the time.
 
     `seen` is when the controller first saw the start of each timer, see `first_seen`. `ended_at` is
-    when the run ended by the controller's clock, None while it has not.
+    when the run ended by the controller's clock, None while it has not. `failed_mount`: see
+    `Snapshot`.
     """
 
     spec: JobSpec
@@ -44,6 +45,7 @@ class RunContext:
     now: datetime
     seen: Sightings = field(default_factory=dict)
     ended_at: datetime | None = None
+    failed_mount: tuple[str, str] = ("", "")
 
     def first_seen(self, fact: Fact) -> datetime:
         """Return when the controller first saw this, `now` for the first time."""

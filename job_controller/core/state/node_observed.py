@@ -29,6 +29,7 @@ from job_controller.core.state.node_context import (
 )
 from job_controller.core.state.node_exits import end_message, last_code
 from job_controller.core.state.node_timeouts import find_start_fact, report_at
+from job_controller.core.text.sanitize import DETAIL_LIMIT, single_line
 
 # Reasons for which a container is not created.
 _CREATE_FAILURES: Final = frozenset(
@@ -110,13 +111,18 @@ def _unexplained_reason(context: RunContext, inputs: NodeInputs) -> tuple[str, s
         inputs, NodeReason.TASK_NOT_STARTED
     ):
         return "", ""
+    pod_uid, mount_message = context.failed_mount
+    if mount_message and pod_uid == pod.uid:
+        return NodeReason.TASK_NOT_STARTED, single_line(mount_message)
     state = pod.container.reason if pod.container is not None else ""
     again = " again" if has_started(pod) else ""
     words = (
         f"the pod is on its node and its task has not started{again} ({state or 'no status'}): "
         "a large image, or a volume that cannot be mounted; see `kubectl describe pod`"
     )
-    return NodeReason.TASK_NOT_STARTED, words
+    if mount_message:
+        words = f"{words}; on another node: {mount_message}"
+    return NodeReason.TASK_NOT_STARTED, single_line(words, 2 * DETAIL_LIMIT)
 
 
 def _not_restarting_reason(

@@ -25,7 +25,8 @@ class Snapshot:
     `daemon_set` is the object with the Job's DaemonSet name, of any owner. `pods` are those of
     the Job's own DaemonSet, by owner reference. `failed_create_message` is the newest message of
     the DaemonSet controller about a refused pod, "" without one, None before the events were read.
-    `failed_create_reads` counts how often they were read.
+    `failed_create_reads` counts how often they were read. `failed_mount` is the UID of one pod that
+    does not start, and what the kubelet says of its volumes.
 
     `refusals` has the API server's message for each kind of write that it refused a moment ago,
     never an empty one. Each blocks only the actions that depend on it. The next retry of any of
@@ -42,6 +43,7 @@ class Snapshot:
     reports: tuple[JobReport, ...] = ()
     failed_create_message: str | None = None
     failed_create_reads: int = 0
+    failed_mount: tuple[str, str] = ("", "")
     refusals: Mapping[RefusedWrite, str] = field(default_factory=dict)
     retry_seconds: float = 15.0
     seen: Sightings = field(default_factory=dict)

@@ -638,6 +638,27 @@ def test_a_retry_leaves_a_task_alone_that_is_at_work():
     assert (assessment.replace_pod, assessment.awaits_retry) == (False, False)
 
 
+@pytest.mark.parametrize(
+    ("uid", "words"),
+    [
+        ("pod-a-1", 'configmap "nocm" not found'),
+        ("pod-b-1", 'see `kubectl describe pod`; on another node: configmap "nocm" not found'),
+        ("", "see `kubectl describe pod`"),
+    ],
+)
+def test_a_volume_that_cannot_be_mounted_is_told_in_the_kubelets_words(uid, words):
+    pod = with_container(state="waiting", reason="ContainerCreating")
+    node = make_node("a")
+    seen = update_sightings(
+        {}, ObservedObjects({"a": pod}, {"a": node}), NOW - timedelta(seconds=45)
+    )
+    mount = (uid, 'configmap "nocm" not found' if uid else "")
+    context = RunContext(SPEC, "", Timeouts(), NOW, seen, failed_mount=mount)
+    record = assess_node(context, NodeInputs(node, pod, None, None)).record
+    assert record.reason == "TaskNotStarted"
+    assert record.message.endswith(words)
+
+
 def test_a_deadline_from_before_a_retry_does_not_swallow_it():
     spec = replace(SPEC, node_deadline_seconds=90)
     pod = replace(with_container(started_at=START), started_at=START)

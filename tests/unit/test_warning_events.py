@@ -6,11 +6,11 @@ import pytest
 
 from daemonset_job.kube.client.answers import Page
 from daemonset_job.kube.client.errors import Unavailable
-from job_controller.failed_creates import (
+from job_controller.warning_events import (
     NAMESPACE_SHARE,
     PAUSE_SECONDS,
     READ_SECONDS,
-    FailedCreates,
+    WarningEvents,
 )
 from tests.clocks import FakeClock
 from tests.unit.builders import NOW
@@ -54,7 +54,7 @@ def client(clock):
 
 @pytest.fixture
 def creates(client, clock):
-    return FailedCreates(client, clock)
+    return WarningEvents(client, clock, "FailedCreate")
 
 
 async def look_for(creates, clock, seconds, key=KEY, uid="set"):

@@ -1,8 +1,9 @@
-"""Why the pods of a DaemonSet cannot be created: the DaemonSet controller's events say so.
+"""The newest event of one reason about one object, for causes that no status has.
 
-A DaemonSet has no condition for pods that the API server refuses (quota, Pod Security, webhooks).
-The events about one DaemonSet are listed while pods of it are missing, more and more slowly. None
-are cached for the cluster: a client that may write events would decide how much memory that takes.
+A DaemonSet has no condition for pods that the API server refuses (quota, Pod Security, webhooks),
+and a pod has none for a volume that cannot be mounted. Events are listed while a cause is looked
+for, at growing intervals. None are cached for the cluster: a client that may write events would
+decide how much memory that takes.
 
 Layer: beside the reconciler. It is kept in memory only: a restart lists again.
 """
@@ -28,14 +29,14 @@ from daemonset_job.runtime.clock import Clock
 from job_controller.caches import Key
 from job_controller.core.text.sanitize import REFUSAL_LIMIT, single_line
 
-# Pods take a moment to be created, so the first list is made that long after they were found
-# missing. The pauses double; after the longest one a changed reason is in the status.
+# Pods take a moment to be created, so the first list is made that long after a cause was found to
+# be lacking. The pauses double; after the longest one a changed reason is in the status.
 PAUSE_SECONDS = (2.0, 15.0)
 # Events of one object and reason are aggregated by their recorder: there are about 10 of them. More
 # are of other writers; they are read page by page, one page at a time.
 PAGE_EVENTS = 200
 PAGE_BYTES = 1024 * 1024
-# etcd has to read all events of the namespace to find those of one DaemonSet.
+# etcd has to read all events of the namespace to find those of one object.
 READ_SECONDS = 10.0
 # The lists of one namespace take a fifth of the time. So a namespace full of events, or of Jobs,
 # delays its own Jobs and does not load the API server.
@@ -46,7 +47,7 @@ USUAL_SECONDS = 0.01
 
 @dataclass(slots=True)
 class _Search:
-    """What is known about one DaemonSet; `version` is the resourceVersion of the newest event.
+    """What is known about one object; `version` is the resourceVersion of the newest event.
 
     `completed` counts the searches that have read all pages. `message` is that of the last one,
     None before it. `newest` is what the one under way has found.
@@ -85,10 +86,12 @@ class _Pace:
     took: float = USUAL_SECONDS
 
 
-class FailedCreates:
-    """The newest FailedCreate event of each DaemonSet of which pods are missing, by Job."""
+class WarningEvents:
+    """The newest event of one reason about one object of each Job that lacks a cause, by Job."""
 
-    def __init__(self, client: KubeClient, clock: Clock) -> None:
+    def __init__(self, client: KubeClient, clock: Clock, reason: str) -> None:
+        """Begin without any; `reason` is that of the events."""
+        self._reason = reason
         self._client = client
         self._clock = clock
         self._searches: dict[Key, _Search] = {}
@@ -99,27 +102,32 @@ class FailedCreates:
         return len(self._searches)
 
     def forget(self, key: Key) -> None:
-        """Drop what is known of a Job that is gone, or of which no pods are missing."""
+        """Drop what is known of a Job that is gone, or that lacks no cause."""
         if self._searches.pop(key, None) is None:
             return
         if not any(namespace == key[0] for namespace, _ in self._searches):
             self._paces.pop(key[0], None)
 
     def message(self, key: Key, uid: str) -> str | None:
-        """Return why pods of the DaemonSet of that UID cannot be created.
+        """Return the newest message about the object of that UID.
 
-        "" if no event says so, None before the events were listed.
+        "" if there is none, None before the events were listed.
         """
         known = self._searches.get(key)
         return known.message if known is not None and known.uid == uid else None
 
+    def newest(self, key: Key) -> tuple[str, str]:
+        """Return the UID of the Job's object and the newest message about it, "" without any."""
+        known = self._searches.get(key)
+        return (known.uid, known.message or "") if known is not None else ("", "")
+
     def completed(self, key: Key, uid: str) -> int:
-        """Return how often all events about the DaemonSet of that UID were read."""
+        """Return how often all events about the object of that UID were read."""
         known = self._searches.get(key)
         return known.completed if known is not None and known.uid == uid else 0
 
     async def look(self, key: Key, uid: str) -> float:
-        """List the events about a DaemonSet if it is time; return the seconds until the next look.
+        """List the events about an object if it is time; return the seconds until the next look.
 
         That is 0 if `message` has changed. A list that fails leaves it as it was.
         """
@@ -136,7 +144,7 @@ class FailedCreates:
             async with asyncio.timeout(READ_SECONDS):
                 await self._read(known)
         except (KubeError, TimeoutError) as error:
-            logger.warning("cannot list the events about missing pods", error=repr(error))
+            logger.warning("cannot list events", reason=self._reason, error=repr(error))
             known.restart()
         finally:
             pace.since = None
@@ -150,7 +158,7 @@ class FailedCreates:
         return 0.0 if known.message != before else pause
 
     def _begin(self, namespace: str, uid: str, now: float) -> _Search:
-        about = f"involvedObject.uid={uid},reason=FailedCreate"
+        about = f"involvedObject.uid={uid},reason={self._reason}"
         what = Selection(EVENTS, namespace, field_selector=about)
         pager = Pager(self._client, what, size=PAGE_EVENTS, limit_bytes=PAGE_BYTES)
         return _Search(uid, pager, until=now + PAUSE_SECONDS[0])
@@ -171,7 +179,7 @@ class FailedCreates:
         """Read the next page of a search; the newest event of all its pages is the one that counts.
 
         Newest by resourceVersion, because the writer of an event chooses its times. So an event
-        of another writer hides those of the DaemonSet controller only until its next one.
+        of another writer hides those of Kubernetes only until its next one.
         """
         page = await known.pager.page(known.continue_)
         for raw in page.items:
