@@ -218,6 +218,10 @@ class NodeReason(Reason):
     )
     UNSCHEDULABLE = "Unschedulable", "The scheduler finds no room for the pod on its node."
     RESTARTING = "Restarting", "The task ended without completing the node, and is being restarted."
+    TASK_EXITED = (
+        "TaskExited",
+        "The task printed the token and exited, and the kubelet starts it again.",
+    )
     BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded", "Failed more often than `backoffLimit` allows."
     FAILURE_POLICY_RULE = "FailurePolicyRule", "A rule with `Fail` lists its exit code."
     FAILURE_TOKEN = "FailureToken", "The task printed the failure token."
@@ -253,6 +257,10 @@ class EventReason(Reason):
         "A retry was requested, and no node has failed or waits in a back-off.",
     )
     NODES_ADDED = "NodesAdded", "`Complete` becomes false: `spec.nodes` selects further nodes."
+    TASK_EXITED = (
+        "TaskExited",
+        "A task printed the token and exited, and the kubelet started it again; once in a run.",
+    )
     NODE_FAILED = "NodeFailed", "A node failed after the run had completed."
     DAEMON_SET_RECREATED = (
         "DaemonSetRecreated",

@@ -28,6 +28,7 @@ from job_controller.core.plan import (
     refused_write,
 )
 from job_controller.core.render.events import (
+    exit_events,
     is_alteration_unrecorded,
     start_blocker_events,
     state_events,
@@ -55,7 +56,7 @@ from job_controller.core.state.counting import count_nodes
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.placement_blockers import count_unexplained
 from job_controller.core.state.run_state import RunOutcome, RunState, evaluate_run
-from job_controller.core.state.snapshot import Snapshot
+from job_controller.core.state.snapshot import Snapshot, merge_records
 
 # A DaemonSet that other clients or a webhook keep changing is reconciled even without an event.
 _ALTERED_RETRY_SECONDS = 15.0
@@ -96,7 +97,10 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
         waits.append(_ALTERED_RETRY_SECONDS)
     return Plan(
         actions=tuple(action for action in (*work, *record) if not _is_refused(snapshot, action)),
-        events=tuple(state_events(job, status, counts, is_recreated=_is_recreated(job, work))),
+        events=(
+            *state_events(job, status, counts, is_recreated=_is_recreated(job, work)),
+            *exit_events(merge_records(snapshot), counts),
+        ),
         requeue_after=min(waits, default=None),
         is_urgent=counts.has_unrecorded_start or unrecorded,
         has_missing_pods=not run.has_ended and count_unexplained(snapshot, counts) > 0,
@@ -233,7 +237,9 @@ def _work_actions(
         *(
             node.pod
             for _, node in sorted(counts.nodes.items())
-            if node.replace_pod or node.delete_pod
+            if node.replace_pod
+            or node.delete_pod
+            or (node.repeats_task and counts.new_pods_are_gated)
         ),
     )
     if over:

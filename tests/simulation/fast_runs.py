@@ -18,6 +18,7 @@ from loguru import logger
 
 from daemonset_job.api import job as jobs
 from daemonset_job.api.job import Job
+from job_controller.core import daemon_set_actions
 from job_controller.core import decide as decision
 from job_controller.core.render import report_status as report
 from job_controller.core.settings import Settings
@@ -103,8 +104,9 @@ def _remembering() -> list[Replacement]:
         (owner, name, _remembered(getattr(owner, name), key))
         for owner, name, key in (
             (decision, "build_daemon_set", of_job),
+            (daemon_set_actions, "build_daemon_set", of_job),
             (
-                decision,
+                daemon_set_actions,
                 "is_up_to_date",
                 lambda live, wanted: (
                     (live.spec, live.labels, live.annotations, wanted),

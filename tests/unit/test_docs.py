@@ -33,7 +33,8 @@ CAMEL_CASE = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z]*)*")
 # what containers are in, the inner names of a verdict.
 NOT_FOR_USERS = {
     *("DaemonSet", "Error", "CrashLoopBackOff", "Evicted", "NodeShutdown", "Preempting"),
-    *("Terminated", "ContainerStatusUnknown", "ContainerCreating", "PodInitializing"),
+    *("Terminated", "Unknown", "ContainerStatusUnknown", "ContainerCreating"),
+    "PodInitializing",
     *("Held", "In", "NotIn", "OnDelete", "RuntimeDefault"),
     *("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"),
 }

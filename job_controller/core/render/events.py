@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import Condition, JobStatus
-from daemonset_job.api.reasons import EventReason, SuspendedReason
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.reasons import EventReason, NodeReason, SuspendedReason
 from daemonset_job.api.states import ConditionType
 from job_controller.core.plan import Event
 from job_controller.core.state.blocker import Blocker
@@ -92,6 +93,16 @@ def _progress_events(job: Job, status: JobStatus) -> list[Event]:
     if before is not None and not before.status:
         return [Event("Normal", EventReason.RESUMED, "run resumed")]
     return []
+
+
+def exit_events(before: Mapping[str, NodeRecord], counts: NodeCounts) -> Iterator[Event]:
+    """Return the event about the first tasks that exited after their token; once in a run."""
+    exited = [name for name, node in counts.nodes.items() if node.repeats_task]
+    if exited and not any(r.reason == NodeReason.TASK_EXITED for r in before.values()):
+        message = counts.record(min(exited)).message
+        yield Event(
+            "Warning", EventReason.TASK_EXITED, f"the task on {fold(exited, limit=200)} {message}"
+        )
 
 
 def start_blocker_events(job: Job, start_blocker: Blocker | None) -> Iterator[Event]:

@@ -139,8 +139,9 @@ def _outcome(record: NodeRecord) -> tuple[str, str] | None:
             return "removed", record.message
         case NodeState.UNREACHABLE:
             return "unreachable", record.message
-        case NodeState.COMPLETED if record.attempts > 1:
-            return f"completed at attempt {record.attempts}", ""
+        case NodeState.COMPLETED if record.reason or record.attempts > 1:
+            words = f"completed at attempt {record.attempts}" if not record.reason else "completed"
+            return words, record.message
         case NodeState.WAITING | NodeState.ACTIVE if record.reason:
             return "not completed", record.message
     return None

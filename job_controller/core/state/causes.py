@@ -41,7 +41,7 @@ CRASH_LOOP: Final = "CrashLoopBackOff"
 _NOT_STARTED_REASONS: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
 # The end of a container that the kubelet cannot find any more. It raises the restart count with it
 # (kubernetes pkg/kubelet/kubelet_pods.go, convertToAPIContainerStatuses).
-_STATUS_UNKNOWN: Final = "ContainerStatusUnknown"
+STATUS_UNKNOWN: Final = "ContainerStatusUnknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +99,12 @@ def ended_count(container: Container) -> int:
     the state of the container, or, when it has tried to start it again, as the one before it.
     """
     if container.state == "terminated":
-        return container.restart_count + (container.reason != _STATUS_UNKNOWN)
+        return container.restart_count + (container.reason != STATUS_UNKNOWN)
     has_newest = (
         container.state == "waiting"
         and container.reason not in _NOT_STARTED_REASONS
         and container.last_exit_code is not None
-        and container.last_reason != _STATUS_UNKNOWN
+        and container.last_reason != STATUS_UNKNOWN
     )
     return container.restart_count + has_newest
 

@@ -164,6 +164,7 @@ def _assess_nodes_with_pod(facts: _Facts) -> _NodesWithPod:
             assessment.replace_pod,
             assessment.delete_pod,
             assessment.awaits_retry,
+            assessment.repeats_task,
         )
         if assessment.wake_at is not None:
             wakes.append(assessment.wake_at)

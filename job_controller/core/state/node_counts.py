@@ -19,7 +19,7 @@ from daemonset_job.api.states import NodeState
 class DesiredNode:
     """One desired node: its record as it is now, and its current pod.
 
-    `replace_pod`, `delete_pod` and `awaits_retry`: see `node_state.NodeAssessment`.
+    `replace_pod` and the flags after it: see `node_state.NodeAssessment`.
     """
 
     name: str
@@ -28,6 +28,7 @@ class DesiredNode:
     replace_pod: bool = False
     delete_pod: bool = False
     awaits_retry: bool = False
+    repeats_task: bool = False
 
     @property
     def uid(self) -> str:

@@ -12,7 +12,7 @@ from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import whole_seconds
-from job_controller.core.state.causes import ended_count
+from job_controller.core.state.causes import STATUS_UNKNOWN, ended_count
 from job_controller.core.state.first_seen import task_ended
 from job_controller.core.state.node_context import NodeInputs, RunContext
 from job_controller.core.text.sanitize import single_line
@@ -27,6 +27,12 @@ UNREAD_LOG_GRACE: Final = timedelta(seconds=30)
 REASON_LIMIT: Final = 64
 # The longest message of a container's end that is quoted.
 MESSAGE_LIMIT: Final = 160
+# Ends that the kubelet reports of a container that it did not see end.
+_LOST_REASONS: Final = frozenset({"Unknown", STATUS_UNKNOWN})
+_EXITED_HINT: Final = (
+    "the kubelet starts it again; have it wait after the token, as run-once does, or set "
+    "spec.completion.mode to Exit"
+)
 _MODE_HINT: Final = "if that is enough, set spec.completion.mode to Exit"
 
 
@@ -54,6 +60,27 @@ def task_failure(
         return None, moment
     reason = NodeReason.FAILURE_POLICY_RULE if fatal else NodeReason.BACKOFF_LIMIT_EXCEEDED
     return failed_record(record, reason, end_message(container), at=finished), None
+
+
+def exited_after_token(context: RunContext, inputs: NodeInputs) -> str:
+    """Return the message about a task that printed its token and exited, "" if it did not.
+
+    The kubelet starts every container of a DaemonSet again, so such a task does its work again.
+    Both times are the node's. The end of a container that died with its machine is no exit.
+    """
+    pod, evidence, container = inputs.pod, inputs.evidence, inputs.pod.container
+    if context.spec.completion.mode != CompletionMode.LOG or evidence is None or container is None:
+        return ""
+    ended_at = container.finished_at or container.last_finished_at
+    completed_at = evidence.completion_time
+    if evidence.pod_uid != pod.uid or pod.is_disrupted or ended_at is None or completed_at is None:
+        return ""
+    reason = container.reason if container.state == "terminated" else container.last_reason
+    if whole_seconds(ended_at) < completed_at or reason in _LOST_REASONS:
+        return ""
+    if ended_count(container) <= evidence.attempt:
+        return ""
+    return f"printed the token and ended with exit {last_code(container)}: {_EXITED_HINT}"
 
 
 def decidable_at(context: RunContext, record: NodeRecord, inputs: NodeInputs) -> datetime:

@@ -13,6 +13,7 @@ from typing import Final
 
 from daemonset_job.api.choices import PodPolicy
 from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import whole_seconds
 from job_controller.core.state.causes import waits_to_be_tried_again
@@ -23,7 +24,7 @@ from job_controller.core.state.node_context import (
     attempts_before,
     is_of_pod,
 )
-from job_controller.core.state.node_exits import decidable_at, task_failure
+from job_controller.core.state.node_exits import decidable_at, exited_after_token, task_failure
 from job_controller.core.state.node_observed import record_from_pod
 from job_controller.core.state.node_timeouts import timeout_failure
 from job_controller.core.state.node_unreachable import find_unreachable
@@ -45,6 +46,7 @@ class NodeAssessment:
     an earlier try and has to be deleted for the next one to start. Meanwhile the node counts as
     waiting. `awaits_retry`: the same follows as soon as the log of its last attempt was read.
     `delete_pod`: all lines of the failed pod are recorded, and it is not to be kept.
+    `repeats_task`: the node is completed, and the kubelet starts its task again and again.
     """
 
     record: NodeRecord
@@ -52,13 +54,14 @@ class NodeAssessment:
     replace_pod: bool = False
     delete_pod: bool = False
     awaits_retry: bool = False
+    repeats_task: bool = False
 
 
 def assess_node(context: RunContext, inputs: NodeInputs) -> NodeAssessment:
     """Return the state of the node now."""
     record = _previous_record(context, inputs)
     if inputs.evidence is not None and inputs.evidence.is_completed:
-        return NodeAssessment(_completed(record, inputs))
+        return _assess_completed(context, _completed(record, inputs), inputs)
     if record.state == NodeState.FAILED and record.retry == context.retry:
         return _assess_failed(context, _with_last_line(record, inputs), inputs)
     if record.state == NodeState.FAILED and record.pod_uid == inputs.pod.uid:
@@ -115,6 +118,16 @@ def _record_before_retry(record: NodeRecord, inputs: NodeInputs) -> NodeRecord:
     """
     assert inputs.record is not None
     return replace(record, retry=inputs.record.retry)
+
+
+def _assess_completed(
+    context: RunContext, record: NodeRecord, inputs: NodeInputs
+) -> NodeAssessment:
+    """Return the assessment of a completed node, whose task may have exited after its token."""
+    if message := exited_after_token(context, inputs):
+        record = replace(record, reason=NodeReason.TASK_EXITED, message=single_line(message))
+        return NodeAssessment(record, repeats_task=True)
+    return NodeAssessment(record)
 
 
 def _assess_failed(context: RunContext, record: NodeRecord, inputs: NodeInputs) -> NodeAssessment:

@@ -1,6 +1,7 @@
 """The controller deletes a pod only for a reason: a deletion costs the work of its node.
 
-Reasons are a retry, `failurePolicy.pods: Delete`, and a pod of a former node of that name.
+Reasons are a retry, `failurePolicy.pods: Delete`, a task that printed the token and exited, and a
+pod of a former node of that name.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.simulation.oracle.invariant import Invariant
+from tests.simulation.pod_status import task_status
 from tests.simulation.server import NODES, Raw
 
 if TYPE_CHECKING:
@@ -16,8 +18,9 @@ if TYPE_CHECKING:
 INVARIANTS = (
     Invariant(
         "pod deletion",
-        "The controller deletes a pod on a node only after a retry, if failurePolicy.pods is "
-        "Delete, or if the pod is older than its node.",
+        "The controller deletes a pod on a node only after a retry, or if failurePolicy.pods is "
+        "Delete. It also deletes a pod whose task completed its node and exited, and a pod that is "
+        "older than its node.",
         mutant="deletes_running_pods",
         seed=1,
         excuses={
@@ -37,6 +40,8 @@ def judge_pod_deletion(world: World, pod: Raw) -> None:
     raw = world.server.get(NODES, node, "")
     if raw is None or oracle.born[pod["metadata"]["uid"]] < oracle.born[raw["metadata"]["uid"]]:
         return
+    if _has_exited_after_token(world, pod, job_uid):
+        return
     spec = oracle.completion.newest(job_uid)
     is_retried = any(d.kind == "retry" for d in world.schedule.disturbances)
     if is_retried or spec.get("failurePolicy", {}).get("pods") == "Delete":
@@ -47,3 +52,13 @@ def judge_pod_deletion(world: World, pod: Raw) -> None:
         return
     words = f"the pod of {node} is deleted for nothing{oracle.timeouts.skews()}"
     oracle.violate("pod deletion", words)
+
+
+def _has_exited_after_token(world: World, pod: Raw, job_uid: str) -> bool:
+    """Return whether the ledger names this pod, and its task has ended there at least once."""
+    entry = world.oracle.evidence.entered.get((job_uid, pod["spec"]["meant_for"]))
+    if entry is None or entry[1] != pod["metadata"]["name"]:
+        return False
+    task = task_status(pod)
+    states = (task.get("state") or {}, task.get("lastState") or {})
+    return any("terminated" in state for state in states)

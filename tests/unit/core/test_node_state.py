@@ -659,6 +659,44 @@ def test_a_volume_that_cannot_be_mounted_is_told_in_the_kubelets_words(uid, word
     assert record.message.endswith(words)
 
 
+TOKEN_AT = parse_time("2026-01-02T03:04:00Z")  # of `done`
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        ended(0, at=TOKEN_AT, reason="Completed"),
+        crashed(code=3, at=TOKEN_AT + timedelta(seconds=2)),
+        with_container(restart_count=1, last_exit_code=0, last_finished_at=TOKEN_AT),
+    ],
+    ids=["ended", "in back-off", "at work again"],
+)
+def test_a_task_that_exits_after_its_token_is_told_and_repeats_its_work(pod):
+    assessment = assess(pod, evidence=done("a"), now=TOKEN_AT + timedelta(seconds=9))
+    assert assessment.repeats_task
+    record = assessment.record
+    assert (record.state, record.reason) == ("Completed", "TaskExited")
+    assert "set spec.completion.mode to Exit" in record.message
+    gated = assess(gated_pod("a"), evidence=done("a"), record=record)
+    assert (gated.repeats_task, gated.record) == (False, record)
+
+
+@pytest.mark.parametrize(
+    ("pod", "spec"),
+    [
+        (with_container(started_at=START), SPEC),
+        (crashed(at=TOKEN_AT - timedelta(seconds=9)), SPEC),
+        (ended(255, at=TOKEN_AT, reason="Unknown"), SPEC),
+        (replace(ended(0, at=TOKEN_AT), disruption_reason="EvictionByEvictionAPI"), SPEC),
+        (ended(0, at=TOKEN_AT), replace(SPEC, completion=Completion(mode="Exit"))),
+    ],
+    ids=["waits", "ended before", "died with its machine", "disrupted", "mode Exit"],
+)
+def test_other_ends_of_a_completed_task_are_no_exit_after_its_token(pod, spec):
+    assessment = assess(pod, evidence=done("a"), spec=spec, now=TOKEN_AT + timedelta(seconds=9))
+    assert (assessment.repeats_task, assessment.record.reason) == (False, "")
+
+
 def test_a_deadline_from_before_a_retry_does_not_swallow_it():
     spec = replace(SPEC, node_deadline_seconds=90)
     pod = replace(with_container(started_at=START), started_at=START)

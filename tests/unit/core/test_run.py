@@ -830,3 +830,18 @@ def test_a_node_that_failed_within_the_limit_is_not_added():
     cluster.report_status["nodeStates"]["b"] = {"uid": "b-uid", "state": "Failed"}
     plan = decide(widened(cluster, None), NOW)
     assert not any(event.reason == "NodesAdded" for event in plan.events)
+
+
+def test_the_pod_of_a_task_that_exits_after_its_token_is_replaced_by_a_gated_one():
+    cluster = make_cluster("a", "b", gated=False, evidence={"a": done("a")})
+    container = Container(state="running", restart_count=1, last_exit_code=0, last_finished_at=NOW)
+    cluster.pods[0] = make_pod("a", container=container)
+    plan = run(cluster)
+    assert not acts(plan, DeletePods)  # its successor would start
+    assert [event.reason for event in plan.events] == ["TaskExited"]
+    assert "the task on a printed the token and ended with exit 0" in plan.events[0].message
+    cluster.gated = True
+    plan = run(cluster)
+    (deletion,) = acts(plan, DeletePods)
+    assert [pod.name for pod in deletion.pods] == ["sample-a-1"]
+    assert not plan.events  # told once
