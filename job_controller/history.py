@@ -50,7 +50,7 @@ class History:
         living = {job.uid} if job is not None else set()
         known = self._writer.caches.reports_of(key)
         reports = [r for r in known if r.job_uid not in living]
-        closing = {r.name: status for r in reports if (status := closed_status(r)) is not None}
+        closing = {r.name: status for r in reports if (status := closed_status(r, now)) is not None}
         expired, wake_at = expired_reports(
             list(known),
             current_uid=job.uid if job is not None else "",

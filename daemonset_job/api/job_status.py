@@ -7,7 +7,7 @@ stays. Times have whole seconds, as in JSON: a status is equal to itself after i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -33,6 +33,7 @@ def _named_condition(value: Any) -> None:
         raise ShapeError(value.get("type"), "the type of a condition")
 
 
+CONDITIONS_SHAPE: Final = list_of(_named_condition)
 STATUS_SHAPE: Final = fields(
     phase=STRING,
     observedGeneration=NUMBER,
@@ -42,7 +43,7 @@ STATUS_SHAPE: Final = fields(
     completionToken=STRING,
     observedRetry=STRING,
     report=STRING,
-    conditions=list_of(_named_condition),
+    conditions=CONDITIONS_SHAPE,
 )
 _TRUTHS: Final = {"True": True, "False": False}
 _TRUTH_WORDS: Final = {True: "True", False: "False", None: "Unknown"}
@@ -50,7 +51,7 @@ _TRUTH_WORDS: Final = {True: "True", False: "False", None: "Unknown"}
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One metav1.Condition of a Job.
+    """One metav1.Condition of a Job or of a JobReport.
 
     `type` is a ConditionType, or the text of a type that another program wrote. `status` is None
     for `Unknown`. `last_transition_time` is None only before the condition is part of a status.
@@ -138,8 +139,13 @@ def parse_job_status(raw: Mapping[str, Any]) -> JobStatus:
         completion_token=raw.get("completionToken") or "",
         observed_retry=raw.get("observedRetry") or "",
         report=raw.get("report") or "",
-        conditions=tuple(_parse_condition(each) for each in raw.get("conditions") or ()),
+        conditions=parse_conditions(raw.get("conditions")),
     )
+
+
+def parse_conditions(raw: Iterable[Mapping[str, Any]] | None) -> tuple[Condition, ...]:
+    """Return the conditions in their raw form. Raises ValueError for an odd time."""
+    return tuple(_parse_condition(each) for each in raw or ())
 
 
 def _parse_condition(raw: Mapping[str, Any]) -> Condition:

@@ -177,6 +177,12 @@ class AlteredReason(Reason):
     )
 
 
+class CancelledReason(Reason):
+    """The reason of `Cancelled`, a condition of a JobReport."""
+
+    JOB_DELETED = "JobDeleted", "The Job was deleted before the run had ended."
+
+
 class NodeReason(Reason):
     """The reason of a node's state, in its record."""
 

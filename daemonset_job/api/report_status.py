@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from daemonset_job.api.job_status import CONDITIONS_SHAPE, Condition, parse_conditions
 from daemonset_job.api.node_record import RECORD_SHAPE, NodeRecord, parse_record
+from daemonset_job.api.node_row import ROW_SHAPE, NodeRow, parse_row
 from daemonset_job.api.node_totals import TOTALS_SHAPE, NodeTotals, parse_totals
 from daemonset_job.api.shape import NUMBER, STRING, TIME, fields, list_of, map_of
 from daemonset_job.api.states import Phase, parse_phase
@@ -25,6 +27,8 @@ REPORT_STATUS_SHAPE: Final = fields(
     durationSeconds=NUMBER,
     message=STRING,
     timeline=list_of(STRING),
+    conditions=CONDITIONS_SHAPE,
+    nodeList=list_of(ROW_SHAPE),
     nodeStates=map_of(RECORD_SHAPE),
 )
 
@@ -33,8 +37,9 @@ REPORT_STATUS_SHAPE: Final = fields(
 class ReportStatus:
     """The record of a run, or of one shard's part of it.
 
-    Only the first shard has more than `node_states`. `observed_generation` is that of the Job; None
-    in a report that does not say it. Times have whole seconds.
+    Only the first shard has more than `node_states` and `node_list`. `observed_generation` is that
+    of the Job; None in a report that does not say it. `node_list` is that of an ended run, for
+    tables. Times have whole seconds.
     """
 
     phase: Phase | None = None
@@ -44,6 +49,8 @@ class ReportStatus:
     nodes: NodeTotals | None = None
     message: str = ""
     timeline: tuple[str, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    node_list: tuple[NodeRow, ...] = ()
     node_states: Mapping[str, NodeRecord] = field(default_factory=dict)
 
     @property
@@ -64,6 +71,8 @@ class ReportStatus:
             "durationSeconds": self.duration_seconds,
             "message": self.message or None,
             "timeline": list(self.timeline) or None,
+            "conditions": [condition.to_raw() for condition in self.conditions] or None,
+            "nodeList": [row.to_raw() for row in self.node_list] or None,
             "nodeStates": {
                 name: self.node_states[name].to_raw() for name in sorted(self.node_states)
             }
@@ -86,6 +95,8 @@ def parse_report_status(raw: Mapping[str, Any]) -> ReportStatus:
         nodes=parse_totals(raw.get("nodes")),
         message=raw.get("message") or "",
         timeline=tuple(raw.get("timeline") or ()),
+        conditions=parse_conditions(raw.get("conditions")),
+        node_list=tuple(parse_row(row) for row in raw.get("nodeList") or ()),
         node_states={
             name: parse_record(entry) for name, entry in (raw.get("nodeStates") or {}).items()
         },

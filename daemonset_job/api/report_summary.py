@@ -43,7 +43,7 @@ def _summary(status: ReportStatus) -> ReportStatus:
     """
     if status.phase in FINAL_REPORT_PHASES:
         return ReportStatus(phase=status.phase, completion_time=status.completion_time)
-    return replace(status, node_states=_NO_RECORDS)
+    return replace(status, node_states=_NO_RECORDS, node_list=())
 
 
 def ended_at(report: JobReport) -> datetime | None:

@@ -42,13 +42,15 @@ FINAL_PHASES: Final = (Phase.SUCCEEDED, Phase.FAILED)
 
 
 class ConditionType(TextEnum):
-    """The type of a condition of a Job (metav1.Condition)."""
+    """The type of a condition of a Job or of a JobReport (metav1.Condition)."""
 
     PROGRESSING = "Progressing"
     COMPLETE = "Complete"
     FAILED = "Failed"
     SUSPENDED = "Suspended"
     ALTERED = "DaemonSetAltered"
+    # Only of a JobReport, as the phase of that name.
+    CANCELLED = "Cancelled"
 
 
 class NodeState(TextEnum):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from daemonset_job.api import names
 from daemonset_job.api.job import Job
 from daemonset_job.api.report import JobReport, metadata_without_managed_fields
 from daemonset_job.api.report_status import ReportStatus
@@ -16,6 +17,8 @@ from job_controller.actions.effects import Writer
 from job_controller.caches import Key
 from job_controller.core.render.report_status import build_status_patch
 from job_controller.core.state.snapshot import Snapshot
+
+FIRST_SHARD = "0"
 
 
 class ReportActions:
@@ -49,6 +52,13 @@ class ReportActions:
                 JOB_REPORTS, name, {"metadata": metadata_without_managed_fields(uid)}, job.namespace
             )
             self._writer.expect_version(key, JOB_REPORTS, written)
+            if body["metadata"]["labels"][names.LABEL_SHARD] == FIRST_SHARD:
+                # A report without a phase looks like one that was put back from a backup.
+                phase = {"metadata": {"uid": uid}, "status": {"phase": str(Phase.PENDING)}}
+                written = await self._writer.client.merge_patch(
+                    JOB_REPORT_STATUS, name, phase, job.namespace
+                )
+                self._writer.expect_version(key, JOB_REPORTS, written)
 
     async def write_status(self, key: Key, report: JobReport, status: ReportStatus) -> None:
         """Write the status of a report, if it exists; Conflict if a closing write comes late."""

@@ -9,6 +9,7 @@ import pytest
 
 from daemonset_job.api.reasons import (
     AlteredReason,
+    CancelledReason,
     CompleteReason,
     EventReason,
     FailedReason,
@@ -24,6 +25,7 @@ SECTIONS = {
     "Progressing": ProgressingReason,
     "Complete": CompleteReason,
     "Failed": FailedReason,
+    "Cancelled": CancelledReason,
     "Suspended": SuspendedReason,
     "DaemonSetAltered": AlteredReason,
     "States and reasons of a node": NodeReason,

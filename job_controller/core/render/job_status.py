@@ -75,6 +75,7 @@ def unstarted_status(job: Job, start_blocker: Blocker | None, now: datetime) -> 
         job.status,
         phase=Phase.PAUSED if is_suspended else Phase.PENDING,
         observed_generation=job.generation,
+        report=names.report_name(job.name, job.uid),
         conditions=set_conditions(job, changes, now),
     )
 

@@ -7,22 +7,27 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
-from daemonset_job.api.job_status import JobStatus
+from daemonset_job.api.job_status import Condition, JobStatus
 from daemonset_job.api.node_record import NodeRecord
-from daemonset_job.api.reasons import NodeReason
+from daemonset_job.api.node_row import NodeRow
+from daemonset_job.api.reasons import CancelledReason, NodeReason
 from daemonset_job.api.report import NODES_PER_SHARD, JobReport, new_report
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.report_summary import FINAL_REPORT_PHASES
 from daemonset_job.api.states import FINAL_PHASES, ConditionType, NodeState, Phase
-from daemonset_job.api.times import add_seconds
+from daemonset_job.api.times import add_seconds, whole_seconds
 from job_controller.core.desired.strategic_merge import diff_merge_patch
+from job_controller.core.render.node_list import build_node_list
 from job_controller.core.render.timeline import build_timeline, drop_current_lines
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
 # The manifest has command and arguments too. If they are longer than this, they are not repeated.
 ARGUMENTS_LIMIT = 16 * 1024
+# Conditions of a Job that its report has too: how the run ended.
+_REPORTED_CONDITIONS = frozenset({ConditionType.COMPLETE, ConditionType.FAILED})
 
 
 def build_report(job: Job, shard: int = 0) -> dict[str, Any]:
@@ -70,15 +75,31 @@ def next_report_statuses(
         records = {name: record for name, record in records.items() if _is_informative(record)}
     shares = _assign_to_shards(reports, records)
     summary = _summary(job_status, records)
+    ledger = merge_evidence(snapshot) if job_status.phase in FINAL_PHASES else None
     return [
         (
             report,
             replace(
-                summary if report.shard == 0 else ReportStatus(), node_states=shares[report.shard]
+                summary if report.shard == 0 else ReportStatus(),
+                node_states=shares[report.shard],
+                node_list=_node_list(report, shares[report.shard], ledger),
             ),
         )
         for report in (*reports[1:], *reports[:1])
     ]
+
+
+def _node_list(
+    report: JobReport, records: Mapping[str, NodeRecord], ledger: Mapping[str, Evidence] | None
+) -> tuple[NodeRow, ...]:
+    """Return the list of a shard's nodes, none for a run that has not ended (no `ledger`).
+
+    While a node of an ended run is unfinished, the list stays as it was.
+    """
+    if ledger is None:
+        return ()
+    found = build_node_list(records, ledger)
+    return report.status.node_list if found is None else found
 
 
 def _is_informative(record: NodeRecord) -> bool:
@@ -160,6 +181,7 @@ def _summary(job_status: JobStatus, records: Mapping[str, NodeRecord]) -> Report
         completion_time=job_status.completion_time,
         nodes=job_status.nodes,
         message=_message(job_status),
+        conditions=tuple(c for c in job_status.conditions if c.type in _REPORTED_CONDITIONS),
     )
     timeline = build_timeline(summary, records, job_status.conditions)
     return replace(summary, timeline=tuple(timeline))
@@ -197,15 +219,29 @@ def build_status_patch(old: ReportStatus, new: ReportStatus) -> dict[str, Any]:
     return patch
 
 
-def closed_status(report: JobReport) -> ReportStatus | None:
-    """Return the last status of a report whose Job is deleted, None when it is closed already."""
-    if report.shard or report.status.phase in FINAL_REPORT_PHASES:
+def closed_status(report: JobReport, now: datetime) -> ReportStatus | None:
+    """Return the last status of a report whose Job is deleted, None when it is closed already.
+
+    A report without a phase was put back from a backup: `kubectl apply` writes no status. It is
+    left as it is. The controller gives each report that it creates a phase at once.
+    """
+    phase = report.status.phase
+    if report.shard or phase is None or phase in FINAL_REPORT_PHASES:
         return None
     message = "the Job was deleted before the run had ended"
+    cancelled = Condition(
+        ConditionType.CANCELLED,
+        True,
+        CancelledReason.JOB_DELETED,
+        message,
+        last_transition_time=whole_seconds(now),
+    )
     return replace(
         report.status,
         phase=Phase.CANCELLED,
+        completion_time=whole_seconds(now),
         message=message,
+        conditions=(*report.status.conditions, cancelled),
         timeline=(*drop_current_lines(report.status.timeline), message),
     )
 

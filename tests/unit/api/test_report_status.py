@@ -60,6 +60,15 @@ def test_every_field_of_the_crd_is_read_and_written():
         "observedRetry": "1",
         "exitCode": 0,
     }
+    row = {
+        "name": "a",
+        "state": "Completed",
+        "reason": "R",
+        "attempts": 2,
+        "exitCode": 0,
+        "finishedAt": "2026-01-01T00:00:09Z",
+        "results": {"kernel": "6.1"},
+    }
     raw = {
         "phase": "Failed",
         "observedGeneration": 3,
@@ -71,8 +80,20 @@ def test_every_field_of_the_crd_is_read_and_written():
         "durationSeconds": 60,
         "message": "m",
         "timeline": ["it ran"],
+        "conditions": [
+            {
+                "type": "Cancelled",
+                "status": "True",
+                "reason": "JobDeleted",
+                "message": "m",
+                "observedGeneration": 3,
+                "lastTransitionTime": "2026-01-01T00:01:00Z",
+            }
+        ],
+        "nodeList": [row],
         "nodeStates": {"a": record},
     }
+    assert set(row) == set(SCHEMA["properties"]["nodeList"]["items"]["properties"])
     assert set(record) == set(RECORD["properties"])
     assert set(raw) == set(SCHEMA["properties"])
     assert parse_report_status(raw).to_raw() == raw

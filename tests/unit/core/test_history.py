@@ -48,10 +48,17 @@ def test_the_living_jobs_report_always_stays():
 
 
 def test_a_report_is_closed_once():
-    assert closed_status(report("a", 1)) is None
-    assert closed_status(report("a", 1, shard=1, phase="")) is None
-    closed = closed_status(report("a", 1, phase="Running"))
-    assert closed.phase == "Cancelled"
+    assert closed_status(report("a", 1), NOW) is None
+    assert closed_status(report("a", 1, shard=1, phase="Running"), NOW) is None
+    closed = closed_status(report("a", 1, phase="Running"), NOW)
+    assert (closed.phase, closed.completion_time) == ("Cancelled", NOW)
+    (cancelled,) = closed.conditions
+    assert (cancelled.type, cancelled.status, cancelled.reason) == ("Cancelled", True, "JobDeleted")
+    assert cancelled.last_transition_time == NOW
+
+
+def test_a_report_without_a_phase_was_put_back_and_is_left_as_it_is():
+    assert closed_status(report("a", 1, phase=""), NOW) is None
 
 
 def test_the_runs_that_ended_first_are_in_excess():

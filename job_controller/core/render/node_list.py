@@ -1,0 +1,54 @@
+"""The list of nodes in a report's status, for `kubectl` and its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from daemonset_job.api.evidence import Evidence
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.node_row import NodeRow
+from daemonset_job.api.states import NodeState
+
+# The results of a shard are in its `evidence` already. Copies of more than this are left out: an
+# object of the API server has 1.5 MiB at most.
+RESULTS_LIMIT_BYTES: Final = 256 * 1024
+_UNFINISHED: Final = frozenset({NodeState.WAITING, NodeState.ACTIVE})
+
+
+def build_node_list(
+    records: Mapping[str, NodeRecord], ledger: Mapping[str, Evidence]
+) -> tuple[NodeRow, ...] | None:
+    """Return the nodes of one shard in order of their names, None while one is unfinished.
+
+    The list is written as a whole, so it is made once, and not for each node that ends.
+    """
+    if any(record.state in _UNFINISHED for record in records.values()):
+        return None
+    results = {
+        name: dict(sorted(entry.results.items()))
+        for name, record in records.items()
+        if (entry := ledger.get(name)) is not None and entry.node_uid == record.uid
+    }
+    if _count_bytes(results) > RESULTS_LIMIT_BYTES:
+        results = {}
+    return tuple(
+        NodeRow(
+            name=name,
+            state=record.state,
+            reason=record.reason,
+            attempts=record.attempts,
+            exit_code=record.exit_code,
+            finished_at=record.finished_at,
+            results=results.get(name, {}),
+        )
+        for name, record in sorted(records.items())
+    )
+
+
+def _count_bytes(results: Mapping[str, Mapping[str, str]]) -> int:
+    return sum(
+        len(key.encode()) + len(value.encode())
+        for found in results.values()
+        for key, value in found.items()
+    )
