@@ -74,7 +74,8 @@ def next_report_statuses(
     if job_status.phase not in FINAL_PHASES:
         records = {name: record for name, record in records.items() if _is_informative(record)}
     shares = _assign_to_shards(reports, records)
-    summary = _summary(job_status, records)
+    first = snapshot.first_report
+    summary = _summary(job_status, records, first.status.conditions if first is not None else ())
     ledger = merge_evidence(snapshot) if job_status.phase in FINAL_PHASES else None
     return [
         (
@@ -172,8 +173,10 @@ def _assign_to_shards(
     return shares
 
 
-def _summary(job_status: JobStatus, records: Mapping[str, NodeRecord]) -> ReportStatus:
-    """Return the status of the first shard without its nodes."""
+def _summary(
+    job_status: JobStatus, records: Mapping[str, NodeRecord], known: tuple[Condition, ...]
+) -> ReportStatus:
+    """Return the status of the first shard without its nodes; it has the conditions `known`."""
     summary = ReportStatus(
         phase=job_status.phase,
         observed_generation=job_status.observed_generation,
@@ -181,10 +184,29 @@ def _summary(job_status: JobStatus, records: Mapping[str, NodeRecord]) -> Report
         completion_time=job_status.completion_time,
         nodes=job_status.nodes,
         message=_message(job_status),
-        conditions=tuple(c for c in job_status.conditions if c.type in _REPORTED_CONDITIONS),
+        conditions=_reported_conditions(job_status, known),
     )
     timeline = build_timeline(summary, records, job_status.conditions)
     return replace(summary, timeline=tuple(timeline))
+
+
+def _reported_conditions(
+    job_status: JobStatus, known: tuple[Condition, ...]
+) -> tuple[Condition, ...]:
+    """Return how the run ended, as conditions.
+
+    One that is recorded keeps its time. While the API server refuses the status of the Job, each
+    reconcile gives its conditions another one.
+    """
+    times = {(each.type, each.status): each.last_transition_time for each in known}
+    return tuple(
+        replace(
+            each,
+            last_transition_time=times.get((each.type, each.status), each.last_transition_time),
+        )
+        for each in job_status.conditions
+        if each.type in _REPORTED_CONDITIONS
+    )
 
 
 def _message(status: JobStatus) -> str:

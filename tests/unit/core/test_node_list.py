@@ -1,6 +1,7 @@
 """The list of nodes in the report of an ended run."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.node_row import NodeRow
@@ -66,3 +67,13 @@ def test_the_report_of_an_ended_run_has_the_list_and_keeps_it_while_a_late_node_
     assert reconcile()["nodeList"] == [row]
     cluster.evidence["b"] = done("b")
     assert [each["name"] for each in reconcile()["nodeList"]] == ["a", "b"]
+
+
+def test_the_conditions_of_a_report_keep_their_times_while_the_jobs_status_is_refused():
+    cluster = make_cluster("a", gated=True, evidence={"a": done("a")})
+    (first,) = [
+        a for a in decide(cluster.snapshot(), NOW).actions if isinstance(a, WriteReportStatus)
+    ]
+    cluster.report_status = first.status.to_raw()
+    later = decide(cluster.snapshot(), NOW + timedelta(hours=1))
+    assert not any(isinstance(action, WriteReportStatus) for action in later.actions)
