@@ -49,10 +49,8 @@ def test_a_tainted_node_is_counted_and_named(cluster, namespace):
             f"2 of 2 nodes completed; 1 node skipped ({left_out}: taint e2e.example.com/"
         )
         assert complete["message"].endswith(":NoSchedule)")
-        for status in (
-            cluster.status(namespace, "most"),
-            cluster.report(namespace, "most")["status"],
-        ):
+        report = cluster.report(namespace, "most")["status"]
+        for status in (cluster.status(namespace, "most"), report):
             assert status["nodes"]["skipped"] == 1
             assert status["nodes"]["skippedNames"] == left_out
         assert report["message"] == complete["message"]
