@@ -27,8 +27,8 @@ from daemonset_job.informers.daemon_sets import (
     owners_of_pod,
     selecting_by_changed_label,
 )
-from daemonset_job.informers.full_reports import RUN_INDEX, FullReports, parse_cached_report
 from daemonset_job.informers.informers import CachedKind, SharedInformers
+from daemonset_job.informers.whole_reports import RUN_INDEX, WholeReports, parse_cached_report
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, PODS
 from daemonset_job.kube.client.unreadable import Unreadable
@@ -113,7 +113,7 @@ class Caches(SharedInformers):
             # Reports of cached Jobs are kept whole, so the Jobs come first.
             after=self._jobs,
         )
-        self.full_reports = FullReports(client, self._reports.store, is_needed=self._has_job)
+        self.whole_reports = WholeReports(client, self._reports.store, is_needed=self._has_job)
 
     # --- reading -----------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ class Caches(SharedInformers):
         if (job := new or old) is not None:
             if new is None:
                 self._debouncer.forget((job.namespace, job.name))
-                self.full_reports.release(job.uid)
+                self.whole_reports.release(job.uid)
             self._wake((job.namespace, job.name), 0.0)
 
     def _daemon_set_changed(self, old: DaemonSet | None, new: DaemonSet | None) -> None:

@@ -16,7 +16,7 @@ from loguru import logger
 
 from daemonset_job.api import names
 from daemonset_job.api.job import Job
-from daemonset_job.informers.full_reports import INCOMPLETE_RETRY_SECONDS
+from daemonset_job.informers.whole_reports import SUMMARY_RETRY_SECONDS
 from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
 from daemonset_job.kube.client.errors import (
     KubeError,
@@ -103,11 +103,11 @@ class Reconciler:
                 await self._job_status.write_unreadable(key, unread)
                 return None
             job = self._caches.job(key)
-            if job is not None and not self._caches.full_reports.is_complete(job.uid):
-                await self._caches.full_reports.complete(job.uid)
+            if job is not None and not self._caches.whole_reports.are_whole(job.uid):
+                await self._caches.whole_reports.read_whole(job.uid)
                 job = self._caches.job(key)
-                if job is None or not self._caches.full_reports.is_complete(job.uid):
-                    return INCOMPLETE_RETRY_SECONDS
+                if job is None or not self._caches.whole_reports.are_whole(job.uid):
+                    return SUMMARY_RETRY_SECONDS
             wait = await self._history.close_and_prune(key, job)
             if job is None:
                 self._written.drop(key)
@@ -136,7 +136,7 @@ class Reconciler:
         while away := find_nearly_unreachable(snapshot, now, read):
             read |= await self._fresh_nodes.read(away, has_failed)
             known = self._caches.job(key)
-            if known is None or not self._caches.full_reports.is_complete(known.uid):
+            if known is None or not self._caches.whole_reports.are_whole(known.uid):
                 return _STALE_RETRY_SECONDS
             job, started = known, self._effects.clock.monotonic()
             snapshot, now = self._gather(key, job, read), self._effects.clock.now()

@@ -13,7 +13,7 @@ from daemonset_job.api.choices import CompletionMode
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
 from daemonset_job.api.pod import Pod
-from daemonset_job.informers.full_reports import INCOMPLETE_RETRY_SECONDS
+from daemonset_job.informers.whole_reports import SUMMARY_RETRY_SECONDS
 from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.runtime.clock import Clock
@@ -70,11 +70,11 @@ class Reconciler:
             self._deletion.forget(key)
             self.scanner.set_targets(key, ())
             return None
-        if not self._caches.full_reports.is_complete(job.uid):
-            await self._caches.full_reports.complete(job.uid)
+        if not self._caches.whole_reports.are_whole(job.uid):
+            await self._caches.whole_reports.read_whole(job.uid)
             job = self._caches.job(key)
-            if job is None or not self._caches.full_reports.is_complete(job.uid):
-                return INCOMPLETE_RETRY_SECONDS
+            if job is None or not self._caches.whole_reports.are_whole(job.uid):
+                return SUMMARY_RETRY_SECONDS
         daemon_set = self._caches.daemon_set_of(job)
         pods = owned_pods(
             job, daemon_set, self._caches.pods_of(daemon_set) if daemon_set is not None else ()

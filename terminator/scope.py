@@ -98,7 +98,7 @@ class NamespaceScope:
                 )
         finally:
             self._scanner = self._ledger = None
-            self.caches.full_reports.release_all()
+            self.caches.whole_reports.release_all()
             if self.is_stopping:
                 await self._final_flush(ledger)
 
@@ -108,7 +108,7 @@ class NamespaceScope:
             self._metrics,
             reports_of=self.caches.reports_of,
             has_job=self.caches.has_job,
-            read_records=lambda job: self.caches.full_reports.complete(job.uid),
+            read_whole_reports=lambda job: self.caches.whole_reports.read_whole(job.uid),
             flush_seconds=self._config().flush_interval,
         )
 
@@ -154,7 +154,7 @@ class NamespaceScope:
         if self._ledger is not None and not self.caches.reports_of(job):
             self._ledger.drop_run(job.uid)
 
-    def needs_records(self, job_uid: str) -> bool:
+    def needs_whole_reports(self, job_uid: str) -> bool:
         """Return whether the ledger has a buffer of that run."""
         return self._ledger is not None and job_uid in self._ledger
 
@@ -176,7 +176,7 @@ class NamespaceScope:
             await asyncio.sleep(self._config().resync_period)
             if self._ledger is not None:
                 self._ledger.drop_idle_runs()
-            self.caches.full_reports.release_all()
+            self.caches.whole_reports.release_all()
             self.enqueue_all()
 
     async def _final_flush(self, ledger: Ledger) -> None:
