@@ -1,6 +1,6 @@
 """Reconciles one Job at a time: which pods to read, and whether the Job may be deleted.
 
-Shell: the scanner reads, the ledger writes, and ``deletion`` deletes. Reconciling is
+Shell: the scanner reads, the ledger writes, and ``deleter`` deletes. Reconciling is
 level-triggered: it starts from the caches, whichever events arrived, and however often.
 """
 
@@ -18,7 +18,7 @@ from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.runtime.clock import Clock
 from terminator.caches import Caches, JobKey
-from terminator.deletion import Deletion
+from terminator.deleter import Deleter
 from terminator.early_flush import EarlyFlush
 from terminator.ledger.evidence import (
     exit_evidence,
@@ -54,7 +54,7 @@ class Reconciler:
         self._ledger = ledger
         self._matchers = Matchers(default_token)
         self._early_flush = EarlyFlush(caches, ledger)
-        self._deletion = Deletion(client, clock, caches, ledger, metrics)
+        self._deleter = Deleter(client, clock, caches, ledger, metrics)
         # Set right after: the scanner needs `on_findings`, and the reconciler needs the scanner.
         self.scanner: Scanner
 
@@ -67,7 +67,7 @@ class Reconciler:
             return UNSYNCED_SECONDS
         job = self._caches.job(key)
         if job is None:
-            self._deletion.forget(key)
+            self._deleter.forget(key)
             self.scanner.set_targets(key, ())
             return None
         if not self._caches.whole_reports.are_whole(job.uid):
@@ -82,7 +82,7 @@ class Reconciler:
         self.scanner.set_targets(key, self._targets(job, pods))
         self._early_flush.flush_if_last(job, self.scanner)
         self._early_flush.flush_for_ended_pods(job, pods)
-        return await self._deletion.delete_if_allowed(job, daemon_set, pods, self.scanner)
+        return await self._deleter.delete_if_allowed(job, daemon_set, pods, self.scanner)
 
     def _targets(self, job: Job, pods: list[Pod]) -> list[Target]:
         """Return the pods to read; evidence in a pod's status is recorded at once."""

@@ -41,7 +41,7 @@ from job_controller.core.state.node_exits import task_failure
 from job_controller.core.state.node_state import NodeAssessment
 from job_controller.core.state.run_state import RunOutcome, RunState
 from job_controller.core.state.snapshot import Snapshot, merge_evidence
-from terminator import completion, node_count
+from terminator import deletion_decision, node_count
 from terminator import reconciler as terminator
 from terminator.caches import Caches
 from terminator.ledger import report_patches, writer
@@ -398,7 +398,8 @@ def ignores_deadlines() -> Iterator[None]:
 @contextmanager
 def ignores_lifetimes() -> Iterator[None]:
     """A Job that has ended goes at once, whatever its time to live."""
-    with patch.object(completion, "_decide_by_ttl", lambda *_: completion.DeletionDecision()):
+    at_once = deletion_decision.DeletionDecision()
+    with patch.object(deletion_decision, "_decide_by_ttl", lambda *_: at_once):
         yield
 
 
@@ -436,7 +437,7 @@ def forgets_the_absent() -> Iterator[None]:
     """A node whose pod has gone is desired only if the DaemonSet controller counts it."""
     with (
         patch.object(tally, "find_absence", lambda *_: Absence()),
-        patch.object(node_count, "_absent_nodes", lambda *_: (frozenset(), "")),
+        patch.object(node_count, "_nodes_without_pod", lambda *_: (frozenset(), "")),
     ):
         yield
 
