@@ -22,10 +22,10 @@ from daemonset_job.runtime.expectations import VersionExpectations
 from daemonset_job.runtime.sizes import Size, process_sizes
 from daemonset_job.runtime.worker import run_workers
 from daemonset_job.runtime.workqueue import WorkQueue, namespace_of
-from job_controller.actions.effects import Effects
 from job_controller.caches import Caches, Key, watch_id
 from job_controller.config import SETTINGS, Config, find_file, parse_config
 from job_controller.core.settings import Settings, Timeouts
+from job_controller.dependencies import Dependencies
 from job_controller.metrics import Metrics
 from job_controller.policy_check import watch_policies
 from job_controller.reconciler import Reconciler
@@ -96,7 +96,7 @@ class Controller:
         """Look at every Job once, then at those that change or whose namespace is listed later."""
         self._add_all()
         reconciler = Reconciler(
-            Effects(
+            Dependencies(
                 client=self._client,
                 events=self._events,
                 clock=self._clock,

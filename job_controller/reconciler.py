@@ -25,11 +25,11 @@ from daemonset_job.kube.recorder import ObjectReference
 from daemonset_job.runtime.expectations import VersionExpectations
 from daemonset_job.runtime.write_pacer import WritePacer
 from job_controller.actions.daemon_sets import DaemonSetActions
-from job_controller.actions.effects import Effects, Writer
 from job_controller.actions.errors import RefusedError, is_refusal
 from job_controller.actions.job_status import JobStatusActions
 from job_controller.actions.pods import PodActions
 from job_controller.actions.reports import ReportActions
+from job_controller.actions.writer import Writer
 from job_controller.caches import Caches, Key
 from job_controller.core.decide import decide
 from job_controller.core.plan import (
@@ -48,6 +48,7 @@ from job_controller.core.plan import (
     refused_write,
 )
 from job_controller.core.state.snapshot import Snapshot
+from job_controller.dependencies import Dependencies
 from job_controller.failed_creates import FailedCreates
 from job_controller.fresh_nodes import (
     FRESH_SECONDS,
@@ -70,23 +71,25 @@ _STALE_RETRY_SECONDS = 0.1
 class Reconciler:
     """Brings one Job at a time closer to its spec. Level-triggered and idempotent."""
 
-    def __init__(self, effects: Effects, caches: Caches, written: VersionExpectations[Key]) -> None:
-        self._effects = effects
+    def __init__(
+        self, dependencies: Dependencies, caches: Caches, written: VersionExpectations[Key]
+    ) -> None:
+        self._dependencies = dependencies
         self._caches = caches
         self._written = written
-        writer = Writer(effects.client, caches, written)
-        self._job_status = JobStatusActions(writer, effects.clock, effects.metrics)
+        writer = Writer(dependencies.client, caches, written)
+        self._job_status = JobStatusActions(writer, dependencies.clock, dependencies.metrics)
         self._reports = ReportActions(writer)
         self._daemon_sets = DaemonSetActions(writer)
         self._pods = PodActions(writer)
-        self._history = History(effects, writer, self._reports)
+        self._history = History(dependencies, writer, self._reports)
         # Only writes of nothing but progress wait.
         self._progress_pacers: dict[Key, WritePacer] = {}
-        self._sightings = SightingStore(effects.clock)
+        self._sightings = SightingStore(dependencies.clock)
         self._refusal_backoff = RefusalBackoff()
         self._reapply_backoff = ReapplyBackoff()
-        self._failed_creates = FailedCreates(effects.client, effects.clock)
-        self._fresh_nodes = FreshNodeReader(effects.client, effects.clock)
+        self._failed_creates = FailedCreates(dependencies.client, dependencies.clock)
+        self._fresh_nodes = FreshNodeReader(dependencies.client, dependencies.clock)
 
     async def reconcile(self, key: Key) -> float | None:
         """Reconcile once; return the seconds until the next time, None for no need.
@@ -124,11 +127,11 @@ class Reconciler:
             ]
             return min(waits, default=None)
         finally:
-            self._effects.metrics.reconcile_seconds.observe(time.perf_counter() - started)
+            self._dependencies.metrics.reconcile_seconds.observe(time.perf_counter() - started)
 
     async def _reconcile_job(self, key: Key, job: Job) -> float | None:
-        started = self._effects.clock.monotonic()
-        snapshot, now = self._gather(key, job, {}), self._effects.clock.now()
+        started = self._dependencies.clock.monotonic()
+        snapshot, now = self._gather(key, job, {}), self._dependencies.clock.now()
         read: dict[str, NodeRead] = {}
         has_failed = asyncio.Event()
         # They may be Ready again without the cache having it, and the run would fail for it. While
@@ -138,10 +141,10 @@ class Reconciler:
             known = self._caches.job(key)
             if known is None or not self._caches.whole_reports.are_whole(known.uid):
                 return _STALE_RETRY_SECONDS
-            job, started = known, self._effects.clock.monotonic()
-            snapshot, now = self._gather(key, job, read), self._effects.clock.now()
+            job, started = known, self._dependencies.clock.monotonic()
+            snapshot, now = self._gather(key, job, read), self._dependencies.clock.now()
         plan = decide(snapshot, now)
-        self._caches.record_duration(key, self._effects.clock.monotonic() - started)
+        self._caches.record_duration(key, self._dependencies.clock.monotonic() - started)
         plan = self._reapply_backoff.defer(key, plan, started)
         plan = self._defer_progress(key, job, plan)
         done: list[Action] = []
@@ -151,7 +154,7 @@ class Reconciler:
             except RefusedError as refused:
                 # Refused and executed actions are not repeated, so each round has fewer.
                 after = await self._after_refusal(snapshot, refused)
-                moment = self._effects.clock.monotonic()
+                moment = self._dependencies.clock.monotonic()
                 snapshot = self._refusal_backoff.record(key, refused.write, snapshot, after, moment)
                 # With the same time: by now, nodes may be due that were not read.
                 plan = decide(snapshot, now)
@@ -160,7 +163,7 @@ class Reconciler:
             else:
                 if any(isinstance(action, DryRunDaemonSet) for action in plan.actions):
                     snapshot = replace(snapshot, is_dry_run_done=True)
-                    plan = decide(snapshot, self._effects.clock.now())
+                    plan = decide(snapshot, self._dependencies.clock.now())
                     continue
                 self._refusal_backoff.clear_resolved(key, snapshot)
                 # The next list may equal the cache; then no event causes a reconcile.
@@ -183,12 +186,12 @@ class Reconciler:
 
     def _gather(self, key: Key, job: Job, read: Mapping[str, NodeRead]) -> Snapshot:
         """Return the snapshot, with nodes that were just read from the API server."""
-        now = self._effects.clock.monotonic()
+        now = self._dependencies.clock.monotonic()
         snapshot = self._refusal_backoff.with_known_refusal(key, self._snapshot(key, job), now)
         if read:
             snapshot = replace(snapshot, nodes=with_fresh_nodes(snapshot.nodes, read))
         snapshot = self._sightings.with_sightings(key, snapshot)
-        return postpone_failed_reads(snapshot, read, self._effects.clock)
+        return postpone_failed_reads(snapshot, read, self._dependencies.clock)
 
     async def _after_refusal(self, snapshot: Snapshot, refused: RefusedError) -> Snapshot:
         """Return the snapshot with the refused write; raises if it has it already."""
@@ -208,7 +211,7 @@ class Reconciler:
     def _defer_progress(self, key: Key, job: Job, plan: Plan) -> Plan:
         """Return the plan, without progress-only writes if the last ones were a moment ago."""
         pacer = self._progress_pacers.get(key)
-        wait = pacer.remaining_seconds(self._effects.clock.monotonic()) if pacer else 0.0
+        wait = pacer.remaining_seconds(self._dependencies.clock.monotonic()) if pacer else 0.0
         return plan if wait <= 0 else defer_progress_writes(plan, job.status, wait)
 
     def _snapshot(self, key: Key, job: Job) -> Snapshot:
@@ -223,7 +226,7 @@ class Reconciler:
             failed_create_message=self._failed_creates.message(key, daemon_set.uid)
             if daemon_set
             else None,
-            settings=self._effects.settings(),
+            settings=self._dependencies.settings(),
         )
 
     async def _execute(self, key: Key, snapshot: Snapshot, plan: Plan, done: list[Action]) -> None:
@@ -231,7 +234,7 @@ class Reconciler:
 
         It ends with the first failure.
         """
-        clock, job = self._effects.clock, snapshot.job
+        clock, job = self._dependencies.clock, snapshot.job
         recording = 0.0
         for action in plan.actions:
             logger.info("executing", action=type(action).__name__)
@@ -251,7 +254,7 @@ class Reconciler:
             pacer = self._progress_pacers.setdefault(key, WritePacer())
             pacer.record(recording, nodes, clock.monotonic())
         for event in plan.events:
-            self._effects.events.emit(_reference(job), event.type, event.reason, event.message)
+            self._dependencies.events.emit(_reference(job), event.type, event.reason, event.message)
 
     async def _execute_action(self, key: Key, snapshot: Snapshot, action: Action) -> None:
         job = snapshot.job
@@ -266,7 +269,7 @@ class Reconciler:
                 await self._daemon_sets.dry_run(job, action.body)
             case ApplyDaemonSet():
                 if await self._daemon_sets.apply(key, job, action):
-                    self._reapply_backoff.record(key, action, self._effects.clock.monotonic())
+                    self._reapply_backoff.record(key, action, self._dependencies.clock.monotonic())
             case RemoveSchedulingGates():
                 await self._pods.remove_gates(key, job, action)
             case DeletePods():

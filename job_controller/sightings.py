@@ -18,7 +18,7 @@ from job_controller.core.state.first_seen import (
     shift_sightings,
     update_sightings,
 )
-from job_controller.core.state.node_pods import current_pods, stray_pods
+from job_controller.core.state.node_pods import current_pods, pods_without_node
 from job_controller.core.state.snapshot import Snapshot, merge_records
 
 # Two clocks that differ by less run at slightly different rates; by more, one of them was set.
@@ -50,7 +50,7 @@ class SightingStore:
         before = before if uid == job.uid else {}
         tainted = find_tainted(snapshot, pods)
         observed = ObservedObjects(
-            pods, snapshot.nodes, failed, tainted, job.retry_request, stray_pods(snapshot)
+            pods, snapshot.nodes, failed, tainted, job.retry_request, pods_without_node(snapshot)
         )
         seen = update_sightings(before, observed, now)
         self._seen[key] = job.uid, seen, now, moment

@@ -12,7 +12,7 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.managed_fields import has_own_entry, take_ownership
 from daemonset_job.kube.client.errors import BadRequest, NotFound
 from daemonset_job.kube.client.resource import DAEMON_SETS
-from job_controller.actions.effects import Writer
+from job_controller.actions.writer import Writer
 from job_controller.caches import Key
 from job_controller.core.desired.strategic_merge import diff_merge_patch
 from job_controller.core.plan import ApplyDaemonSet

@@ -12,7 +12,7 @@ from daemonset_job.kube.client.errors import NotFound
 from daemonset_job.kube.client.resource import JOB_STATUS, JOBS
 from daemonset_job.kube.client.unreadable import Unreadable
 from daemonset_job.runtime.clock import Clock
-from job_controller.actions.effects import Writer
+from job_controller.actions.writer import Writer
 from job_controller.caches import Key
 from job_controller.core.desired.strategic_merge import diff_merge_patch
 from job_controller.core.render.job_status import unreadable_status

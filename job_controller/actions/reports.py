@@ -12,7 +12,7 @@ from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import Phase
 from daemonset_job.kube.client.errors import AlreadyExists, NotFound
 from daemonset_job.kube.client.resource import JOB_REPORT_STATUS, JOB_REPORTS
-from job_controller.actions.effects import Writer
+from job_controller.actions.writer import Writer
 from job_controller.caches import Key
 from job_controller.core.render.report_status import build_status_patch
 from job_controller.core.state.snapshot import Snapshot

@@ -45,7 +45,7 @@ from job_controller.core.render.report_status import (
     missing_shards,
     next_report_statuses,
 )
-from job_controller.core.scheduling_gates import pods_to_ungate, should_gate_new_pods
+from job_controller.core.scheduling_gates import pods_with_removable_gate, should_gate_new_pods
 from job_controller.core.state.blockers import (
     count_unexplained,
     find_blocker,
@@ -231,7 +231,7 @@ def _work_actions(snapshot: Snapshot, counts: NodeCounts, run: RunState) -> list
     )
     if over:
         actions.append(DeletePods(over))
-    due = pods_to_ungate(snapshot, counts, run)
+    due = pods_with_removable_gate(snapshot, counts, run)
     if due:
         uids = {pod.node_name: counts.nodes[pod.node_name].uid for pod in due}
         actions.append(RemoveSchedulingGates(due, uids))

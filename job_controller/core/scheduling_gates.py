@@ -33,7 +33,9 @@ def should_gate_new_pods(snapshot: Snapshot, counts: NodeCounts, run: RunState) 
     return daemon_set.is_gated or (counts.is_exact and counts.desired > 0)
 
 
-def pods_to_ungate(snapshot: Snapshot, counts: NodeCounts, run: RunState) -> tuple[Pod, ...]:
+def pods_with_removable_gate(
+    snapshot: Snapshot, counts: NodeCounts, run: RunState
+) -> tuple[Pod, ...]:
     """Return the gated pods that may start, in order of node name.
 
     Those are the pods of all nodes that have neither completed nor failed. A node that joins a run

@@ -243,7 +243,7 @@ def reopens_rebooted() -> Iterator[None]:
 
 @contextmanager
 def believes_its_caches() -> Iterator[None]:
-    """A pass waits for no cache, and gates are opened on the ledger that is cached."""
+    """A pass waits for no cache, and gates are removed on the ledger that is cached."""
 
     def is_ready(self: VersionExpectations[Key], key: Key) -> bool:
         self.drop(key)

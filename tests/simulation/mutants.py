@@ -65,7 +65,7 @@ _LEDGER: dict[str, Evidence] = {}
 
 @contextmanager
 def opens_completed() -> Iterator[None]:
-    """Gates are opened for completed nodes too, whatever the ledger says."""
+    """Gates are removed for completed nodes too, whatever the ledger says."""
 
     def due(snapshot: Snapshot, tally_: NodeCounts, run: RunState) -> tuple[Pod, ...]:
         return tuple(n.pod for n in tally_.nodes.values() if n.pod.is_gated)
@@ -74,7 +74,7 @@ def opens_completed() -> Iterator[None]:
         return {}
 
     with (
-        patch.object(decision, "pods_to_ungate", due),
+        patch.object(decision, "pods_with_removable_gate", due),
         patch.object(PodActions, "_completed_nodes", unread),
     ):
         yield
@@ -82,7 +82,7 @@ def opens_completed() -> Iterator[None]:
 
 @contextmanager
 def trusts_the_cache() -> Iterator[None]:
-    """Gates are opened on the cached ledger, without reading it afresh."""
+    """Gates are removed on the cached ledger, without reading it afresh."""
 
     async def unread(self: PodActions, job: Job) -> dict[str, str]:
         return {}
@@ -250,7 +250,7 @@ def ignores_the_past() -> Iterator[None]:
 
 @contextmanager
 def never_opens() -> Iterator[None]:
-    """No gate is ever opened."""
+    """No gate is ever removed."""
     real = decision.decide
 
     def decide(snapshot: Snapshot, now: datetime) -> Plan:

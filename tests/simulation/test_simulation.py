@@ -120,7 +120,7 @@ def test_deleted_node_with_a_gated_pod_is_not_counted():
         calm=True,
     )
     assert not simulate(schedule).violations
-    with patch.object(tally, "find_orphans", lambda *_: ([], None)):
+    with patch.object(tally, "find_pods_of_deleted_nodes", lambda *_: ([], None)):
         assert simulate(schedule).kinds & {"counts", "stuck", "lifetime"}
 
 

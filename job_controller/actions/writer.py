@@ -1,31 +1,16 @@
-"""The dependencies of the reconciler and of its actions."""
+"""What the actions write with: the client, and the writes that the caches do not have yet."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import NotFound
 from daemonset_job.kube.client.resource import JOBS, Resource
-from daemonset_job.kube.recorder import EventRecorder
-from daemonset_job.runtime.clock import Clock
 from daemonset_job.runtime.expectations import VersionExpectations
 from job_controller.caches import Caches, Key, watch_id
-from job_controller.core.settings import Settings
-from job_controller.metrics import Metrics
-
-
-@dataclass(frozen=True, slots=True)
-class Effects:
-    """The dependencies of a reconciler."""
-
-    client: KubeClient
-    events: EventRecorder
-    clock: Clock
-    metrics: Metrics
-    settings: Callable[[], Settings]
 
 
 @dataclass(frozen=True, slots=True)
