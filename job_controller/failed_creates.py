@@ -16,6 +16,7 @@ from typing import Any
 
 from loguru import logger
 
+from daemonset_job.api.job import JobKey
 from daemonset_job.kube.cache.pager import Pager
 from daemonset_job.kube.cache.resource_version import is_newer
 from daemonset_job.kube.client.client import KubeClient
@@ -25,7 +26,6 @@ from daemonset_job.kube.client.selection import Selection
 from daemonset_job.kube.client.unreadable import Unreadable
 from daemonset_job.runtime.backoff import exponential_seconds
 from daemonset_job.runtime.clock import Clock
-from job_controller.caches import Key
 from job_controller.core.state.blockers import REFUSAL_LIMIT
 from job_controller.core.text.sanitize import single_line
 
@@ -91,21 +91,21 @@ class FailedCreates:
     def __init__(self, client: KubeClient, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._searches: dict[Key, _Search] = {}
+        self._searches: dict[JobKey, _Search] = {}
         self._paces: dict[str, _Pace] = {}
 
     def __len__(self) -> int:
         """Return the number of Jobs whose events are read."""
         return len(self._searches)
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: JobKey) -> None:
         """Drop what is known of a Job that is gone, or of which no pods are missing."""
         if self._searches.pop(key, None) is None:
             return
         if not any(namespace == key[0] for namespace, _ in self._searches):
             self._paces.pop(key[0], None)
 
-    def message(self, key: Key, uid: str) -> str | None:
+    def message(self, key: JobKey, uid: str) -> str | None:
         """Return why pods of the DaemonSet of that UID cannot be created.
 
         "" if no event says so, None before the events were listed.
@@ -113,7 +113,7 @@ class FailedCreates:
         known = self._searches.get(key)
         return known.message if known is not None and known.uid == uid else None
 
-    async def look(self, key: Key, uid: str) -> float:
+    async def look(self, key: JobKey, uid: str) -> float:
         """List the events about a DaemonSet if it is time; return the seconds until the next look.
 
         That is 0 if `message` has changed. A list that fails leaves it as it was.

@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 
 from loguru import logger
 
-from daemonset_job.api.job import Job
+from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.report import JobReport
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
@@ -17,7 +17,6 @@ from daemonset_job.kube.client.errors import KubeError
 from job_controller.actions.errors import is_refusal
 from job_controller.actions.reports import ReportActions
 from job_controller.actions.writer import Writer
-from job_controller.caches import Key
 from job_controller.core.render.report_status import closed_status, excess_reports, expired_reports
 from job_controller.dependencies import Dependencies
 
@@ -41,7 +40,7 @@ class History:
         # When which change of the report of which UID was refused, by the monotonic clock.
         self._refused: dict[tuple[str, str], float] = {}
 
-    async def close_and_prune(self, key: Key, job: Job | None) -> float | None:
+    async def close_and_prune(self, key: JobKey, job: Job | None) -> float | None:
         """Close the reports of runs whose Job is deleted and remove those beyond the limits.
 
         Returns the seconds until the next time, None for never. A refusal by the API server does
@@ -98,7 +97,7 @@ class History:
                 tried, run = tried + 1, report.job_uid
         return HISTORY_RETRY_SECONDS if any(map(self._was_refused, past)) else None
 
-    async def _close(self, key: Key, report: JobReport, status: ReportStatus) -> None:
+    async def _close(self, key: JobKey, report: JobReport, status: ReportStatus) -> None:
         if (_CLOSE, report.uid) not in self._refused:
             await self._try(_CLOSE, report, self._reports.write_status(key, report, status))
 

@@ -15,7 +15,7 @@ from typing import assert_never
 from loguru import logger
 
 from daemonset_job.api import names
-from daemonset_job.api.job import Job
+from daemonset_job.api.job import Job, JobKey
 from daemonset_job.informers.whole_reports import SUMMARY_RETRY_SECONDS
 from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
 from daemonset_job.kube.client.errors import (
@@ -30,7 +30,7 @@ from job_controller.actions.job_status import JobStatusActions
 from job_controller.actions.pods import PodActions
 from job_controller.actions.reports import ReportActions
 from job_controller.actions.writer import Writer
-from job_controller.caches import Caches, Key
+from job_controller.caches import Caches
 from job_controller.core.decide import decide
 from job_controller.core.plan import (
     Action,
@@ -72,7 +72,7 @@ class Reconciler:
     """Brings one Job at a time closer to its spec. Level-triggered and idempotent."""
 
     def __init__(
-        self, dependencies: Dependencies, caches: Caches, written: VersionExpectations[Key]
+        self, dependencies: Dependencies, caches: Caches, written: VersionExpectations[JobKey]
     ) -> None:
         self._dependencies = dependencies
         self._caches = caches
@@ -84,14 +84,14 @@ class Reconciler:
         self._pods = PodActions(writer)
         self._history = History(dependencies, writer, self._reports)
         # Only writes of nothing but progress wait.
-        self._progress_pacers: dict[Key, WritePacer] = {}
+        self._progress_pacers: dict[JobKey, WritePacer] = {}
         self._sightings = SightingStore(dependencies.clock)
         self._refusal_backoff = RefusalBackoff()
         self._reapply_backoff = ReapplyBackoff()
         self._failed_creates = FailedCreates(dependencies.client, dependencies.clock)
         self._fresh_nodes = FreshNodeReader(dependencies.client, dependencies.clock)
 
-    async def reconcile(self, key: Key) -> float | None:
+    async def reconcile(self, key: JobKey) -> float | None:
         """Reconcile once; return the seconds until the next time, None for no need.
 
         Raises KubeError when a write failed and only a retry can help.
@@ -129,7 +129,7 @@ class Reconciler:
         finally:
             self._dependencies.metrics.reconcile_seconds.observe(time.perf_counter() - started)
 
-    async def _reconcile_job(self, key: Key, job: Job) -> float | None:
+    async def _reconcile_job(self, key: JobKey, job: Job) -> float | None:
         started = self._dependencies.clock.monotonic()
         snapshot, now = self._gather(key, job, {}), self._dependencies.clock.now()
         read: dict[str, NodeRead] = {}
@@ -175,7 +175,9 @@ class Reconciler:
                 )
                 return min((seconds for seconds in waits if seconds is not None), default=None)
 
-    async def _find_failed_creates(self, key: Key, snapshot: Snapshot, plan: Plan) -> float | None:
+    async def _find_failed_creates(
+        self, key: JobKey, snapshot: Snapshot, plan: Plan
+    ) -> float | None:
         """Read the events about missing pods; return the seconds until the next read."""
         daemon_set = snapshot.owned_daemon_set
         if daemon_set is not None and plan.has_missing_pods:
@@ -184,7 +186,7 @@ class Reconciler:
             self._failed_creates.forget(key)
         return None
 
-    def _gather(self, key: Key, job: Job, read: Mapping[str, NodeRead]) -> Snapshot:
+    def _gather(self, key: JobKey, job: Job, read: Mapping[str, NodeRead]) -> Snapshot:
         """Return the snapshot, with nodes that were just read from the API server."""
         now = self._dependencies.clock.monotonic()
         snapshot = self._refusal_backoff.with_known_refusal(key, self._snapshot(key, job), now)
@@ -208,13 +210,13 @@ class Reconciler:
             case _ as unreachable:
                 assert_never(unreachable)
 
-    def _defer_progress(self, key: Key, job: Job, plan: Plan) -> Plan:
+    def _defer_progress(self, key: JobKey, job: Job, plan: Plan) -> Plan:
         """Return the plan, without progress-only writes if the last ones were a moment ago."""
         pacer = self._progress_pacers.get(key)
         wait = pacer.remaining_seconds(self._dependencies.clock.monotonic()) if pacer else 0.0
         return plan if wait <= 0 else defer_progress_writes(plan, job.status, wait)
 
-    def _snapshot(self, key: Key, job: Job) -> Snapshot:
+    def _snapshot(self, key: JobKey, job: Job) -> Snapshot:
         daemon_set = self._caches.daemon_set(job.namespace, job.daemon_set_name)
         ours = daemon_set is not None and daemon_set.owner_uid == job.uid
         return Snapshot(
@@ -229,7 +231,9 @@ class Reconciler:
             settings=self._dependencies.settings(),
         )
 
-    async def _execute(self, key: Key, snapshot: Snapshot, plan: Plan, done: list[Action]) -> None:
+    async def _execute(
+        self, key: JobKey, snapshot: Snapshot, plan: Plan, done: list[Action]
+    ) -> None:
         """Execute the actions in order, adding them to `done`, then send the events.
 
         It ends with the first failure.
@@ -256,7 +260,7 @@ class Reconciler:
         for event in plan.events:
             self._dependencies.events.emit(_reference(job), event.type, event.reason, event.message)
 
-    async def _execute_action(self, key: Key, snapshot: Snapshot, action: Action) -> None:
+    async def _execute_action(self, key: JobKey, snapshot: Snapshot, action: Action) -> None:
         job = snapshot.job
         match action:
             case WriteStatus():
@@ -279,7 +283,9 @@ class Reconciler:
             case _ as unreachable:
                 assert_never(unreachable)
 
-    async def _write_report(self, key: Key, snapshot: Snapshot, action: WriteReportStatus) -> None:
+    async def _write_report(
+        self, key: JobKey, snapshot: Snapshot, action: WriteReportStatus
+    ) -> None:
         report = self._reports.find(key, snapshot, action.name)
         if report is not None:
             await self._reports.write_status(key, report, action.status)

@@ -13,7 +13,7 @@ from daemonset_job.api.compact import (
     expand_job_placement,
 )
 from daemonset_job.api.daemon_set import DaemonSet
-from daemonset_job.api.job import Job, parse_job
+from daemonset_job.api.job import Job, JobKey, parse_job
 from daemonset_job.api.node import Node
 from daemonset_job.api.pod import Pod, parse_pod
 from daemonset_job.api.report import JobReport
@@ -28,8 +28,6 @@ from daemonset_job.informers.whole_reports import RUN_INDEX, WholeReports, parse
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, PODS
 from daemonset_job.runtime.clock import Clock
-
-JobKey = tuple[str, str]
 
 
 class Listener(Protocol):

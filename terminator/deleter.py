@@ -10,13 +10,13 @@ from loguru import logger
 
 from daemonset_job.api.choices import CompletionMode
 from daemonset_job.api.daemon_set import DaemonSet
-from daemonset_job.api.job import Job
+from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.pod import Pod
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import Conflict, KubeError, NotFound
 from daemonset_job.kube.client.resource import JOBS
 from daemonset_job.runtime.clock import Clock
-from terminator.caches import Caches, JobKey
+from terminator.caches import Caches
 from terminator.deletion_decision import DeletionDecision, decide_deletion
 from terminator.job_times import JobTimes
 from terminator.ledger.writer import Ledger

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from functools import partial
 
+from daemonset_job.api.job import JobKey
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.process.config_watch import read_text
 from daemonset_job.process.leadership import lead_when_elected
@@ -16,7 +17,7 @@ from daemonset_job.process.reload import Reloader
 from daemonset_job.runtime.clock import Clock, SystemClock
 from daemonset_job.runtime.sizes import Size, process_sizes
 from daemonset_job.runtime.workqueue import WorkQueue
-from terminator.caches import Caches, JobKey
+from terminator.caches import Caches
 from terminator.config import OPTIONS, SETTINGS, Config, Options, load_config, parse_options
 from terminator.metrics import Metrics
 from terminator.scope import NamespaceScope

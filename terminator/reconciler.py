@@ -11,13 +11,13 @@ from loguru import logger
 
 from daemonset_job.api.choices import CompletionMode
 from daemonset_job.api.evidence import Evidence
-from daemonset_job.api.job import Job
+from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.pod import Pod
 from daemonset_job.informers.whole_reports import SUMMARY_RETRY_SECONDS
 from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.runtime.clock import Clock
-from terminator.caches import Caches, JobKey
+from terminator.caches import Caches
 from terminator.deleter import Deleter
 from terminator.early_flush import EarlyFlush
 from terminator.ledger.evidence import (

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from loguru import logger
 
-from daemonset_job.api.job import Job
+from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.report import JobReport
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.process.reconcile_results import ReconcileResults
@@ -18,7 +18,7 @@ from daemonset_job.runtime.clock import Clock
 from daemonset_job.runtime.debounce import Debouncer
 from daemonset_job.runtime.worker import run_workers
 from daemonset_job.runtime.workqueue import WorkQueue, namespace_of
-from terminator.caches import Caches, JobKey
+from terminator.caches import Caches
 from terminator.config import Config
 from terminator.ledger.writer import Ledger
 from terminator.logs.scanner import Limits, Scanner

@@ -40,7 +40,7 @@ from unittest.mock import patch
 from daemonset_job.api import daemon_set, node, pod
 from daemonset_job.api import job as jobs
 from daemonset_job.api.evidence import Evidence
-from daemonset_job.api.job import Job
+from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.report import NODES_PER_SHARD, JobReport
@@ -51,7 +51,7 @@ from daemonset_job.runtime.worker import Reconcile
 from daemonset_job.runtime.workqueue import WorkQueue
 from job_controller import main, reconciler
 from job_controller.actions import errors
-from job_controller.caches import Caches, Key
+from job_controller.caches import Caches
 from job_controller.core import decide as decision
 from job_controller.core.state import counting as tally
 from job_controller.core.state import desired_count, node_state
@@ -200,12 +200,12 @@ def leaves_what_runs() -> Iterator[None]:
     """A controller that starts looks at no Job that has been started, until something changes."""
     real_run = worker.run_workers
 
-    async def run(queue: WorkQueue[Key], reconcile: Reconcile[Key], **more: Any) -> None:
+    async def run(queue: WorkQueue[JobKey], reconcile: Reconcile[JobKey], **more: Any) -> None:
         loop = asyncio.get_running_loop()
         started = loop.time()
         old = {job.uid for job in caches[-1].jobs() if job.status.start_time is not None}
 
-        async def one(key: Key) -> float | None:
+        async def one(key: JobKey) -> float | None:
             # What a restart looks at by itself is due within the time that changes are gathered.
             job = caches[-1].job(key)
             if loop.time() - started < 1.0 and job is not None and job.uid in old:
@@ -245,7 +245,7 @@ def reopens_rebooted() -> Iterator[None]:
 def believes_its_caches() -> Iterator[None]:
     """A pass waits for no cache, and gates are removed on the ledger that is cached."""
 
-    def is_ready(self: VersionExpectations[Key], key: Key) -> bool:
+    def is_ready(self: VersionExpectations[JobKey], key: JobKey) -> bool:
         self.drop(key)
         return True
 
