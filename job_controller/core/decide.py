@@ -124,7 +124,7 @@ def _ended_at(snapshot: Snapshot, run: RunState) -> datetime | None:
     first, job = snapshot.first_report, snapshot.job
     if first is None or not run.has_ended:
         return None
-    phase = Phase.SUCCEEDED if run.state == RunOutcome.SUCCEEDED else Phase.FAILED
+    phase = Phase.SUCCEEDED if run.outcome == RunOutcome.SUCCEEDED else Phase.FAILED
     if (first.status.phase, first.status.observed_generation) != (phase, job.generation):
         return None
     ended, reopened = first.status.completion_time, _reopened_at(job)
@@ -163,7 +163,7 @@ def _record_actions(
     if ended and not counts.is_exact:
         seen = replace(job.status, observed_generation=job.generation)
         return [] if seen == job.status else [WriteStatus(seen)]
-    if run.state == RunOutcome.SUCCEEDED and report_is_final and not counts.is_exact:
+    if run.outcome == RunOutcome.SUCCEEDED and report_is_final and not counts.is_exact:
         # The report is final; only the Job's status has to follow.
         recorded = first.status.nodes if first is not None else None
         return [WriteStatus(replace(status, nodes=recorded or status.nodes))]
@@ -241,7 +241,7 @@ def _work_actions(snapshot: Snapshot, counts: NodeCounts, run: RunState) -> list
 def _daemon_set_actions(snapshot: Snapshot, counts: NodeCounts, run: RunState) -> list[Action]:
     """Return the action for the DaemonSet: create, change or delete it, or none."""
     found, ours = snapshot.daemon_set, snapshot.owned_daemon_set
-    if run.state == RunOutcome.FAILED:
+    if run.outcome == RunOutcome.FAILED:
         # The objects of a failed run are kept for inspection. Its DaemonSet is not created again,
         # and no node starts any more: see should_gate_new_pods.
         if ours is None:

@@ -11,7 +11,10 @@ from job_controller.core.state.snapshot import Snapshot, merge_evidence
 
 def may_start_nodes(snapshot: Snapshot, run: RunState) -> bool:
     """Return whether nodes may start their work now; started ones continue in any case."""
-    return not snapshot.job.spec.suspend and run.state not in {RunOutcome.PAUSED, RunOutcome.FAILED}
+    return not snapshot.job.spec.suspend and run.outcome not in {
+        RunOutcome.PAUSED,
+        RunOutcome.FAILED,
+    }
 
 
 def should_gate_new_pods(snapshot: Snapshot, counts: NodeCounts, run: RunState) -> bool:

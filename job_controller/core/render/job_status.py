@@ -157,7 +157,7 @@ def _has_ended_again(job: Job, run: RunState) -> bool:
     """
     if not job.is_true(ConditionType.FAILED):
         return False
-    return run.state == RunOutcome.SUCCEEDED or job.status.observed_retry != job.retry_request
+    return run.outcome == RunOutcome.SUCCEEDED or job.status.observed_retry != job.retry_request
 
 
 def _altered_conditions(alteration: str) -> list[Condition]:
@@ -179,9 +179,9 @@ def _conditions(
     job: Job, counts: NodeCounts, run: RunState, blocker: Blocker | None
 ) -> list[Condition]:
     changes = [_progressing(job, counts, run, blocker)]
-    if run.state == RunOutcome.SUCCEEDED:
+    if run.outcome == RunOutcome.SUCCEEDED:
         changes.append(Condition(ConditionType.COMPLETE, True, run.reason, run.message))
-    if run.state == RunOutcome.FAILED:
+    if run.outcome == RunOutcome.FAILED:
         changes.append(Condition(ConditionType.FAILED, True, run.reason, run.message))
     elif job.is_true(ConditionType.FAILED):
         words = "retrying failed nodes"
@@ -200,9 +200,9 @@ def _conditions(
 
 def _progressing(job: Job, counts: NodeCounts, run: RunState, blocker: Blocker | None) -> Condition:
     type_ = ConditionType.PROGRESSING
-    if run.state == RunOutcome.SUCCEEDED:
+    if run.outcome == RunOutcome.SUCCEEDED:
         return Condition(type_, False, ProgressingReason.COMPLETED, run.message)
-    if run.state == RunOutcome.FAILED:
+    if run.outcome == RunOutcome.FAILED:
         is_refused = blocker is not None and blocker.reason == ProgressingReason.POD_CHANGE_REFUSED
         words = f"{run.message}; {blocker.message}" if blocker and is_refused else run.message
         return Condition(type_, False, ProgressingReason.FAILED, words)
@@ -264,15 +264,15 @@ def _is_paused(job: Job, counts: NodeCounts, run: RunState) -> bool:
     Users may add nodes once they read it. Until the DaemonSet controller has observed the gate, a
     new node would start its work.
     """
-    if run.has_ended or (not job.spec.suspend and run.state != RunOutcome.PAUSED):
+    if run.has_ended or (not job.spec.suspend and run.outcome != RunOutcome.PAUSED):
         return False
     return counts.new_pods_are_gated or job.is_true(ConditionType.SUSPENDED)
 
 
 def _phase(job: Job, counts: NodeCounts, run: RunState) -> Phase:
-    if run.state == RunOutcome.SUCCEEDED:
+    if run.outcome == RunOutcome.SUCCEEDED:
         return Phase.SUCCEEDED
-    if run.state == RunOutcome.FAILED:
+    if run.outcome == RunOutcome.FAILED:
         return Phase.FAILED
     if _is_paused(job, counts, run):
         return Phase.PAUSED
