@@ -15,8 +15,6 @@ from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.pod import Pod
 from daemonset_job.informers.whole_reports import SUMMARY_RETRY_SECONDS
 from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
-from daemonset_job.kube.client.client import KubeClient
-from daemonset_job.runtime.clock import Clock
 from terminator.caches import Caches
 from terminator.deleter import Deleter
 from terminator.early_flush import EarlyFlush
@@ -29,34 +27,36 @@ from terminator.ledger.evidence import (
 )
 from terminator.ledger.writer import Ledger
 from terminator.logs.findings import Findings
+from terminator.logs.findings_report import OnFindings
 from terminator.logs.matchers import Matchers
 from terminator.logs.report_limits import bounded_results
 from terminator.logs.scanner import Scanner
 from terminator.logs.targets import Target
-from terminator.metrics import Metrics
 from terminator.node_count import owned_pods, pod_belongs_to_node
 
 
 class Reconciler:
-    """Acts on one Job per call."""
+    """Acts on one Job per call.
+
+    `default_token` returns the token of Jobs that name none. `new_scanner` returns the scanner that
+    reads the logs, and calls what it is given with its findings.
+    """
 
     def __init__(
         self,
-        client: KubeClient,
-        clock: Clock,
         caches: Caches,
         ledger: Ledger,
-        metrics: Metrics,
+        deleter: Deleter,
         *,
         default_token: Callable[[], str],
+        new_scanner: Callable[[OnFindings], Scanner],
     ) -> None:
         self._caches = caches
         self._ledger = ledger
         self._matchers = Matchers(default_token)
         self._early_flush = EarlyFlush(caches, ledger)
-        self._deleter = Deleter(client, clock, caches, ledger, metrics)
-        # Set right after: the scanner needs `on_findings`, and the reconciler needs the scanner.
-        self.scanner: Scanner
+        self._deleter = deleter
+        self.scanner = new_scanner(self.on_findings)
 
     async def reconcile(self, key: JobKey) -> float | None:
         """Update the targets of the scanner, and delete the Job if it may be; raises KubeError.

@@ -20,7 +20,9 @@ from daemonset_job.runtime.worker import run_workers
 from daemonset_job.runtime.workqueue import WorkQueue, namespace_of
 from terminator.caches import Caches
 from terminator.config import Config
+from terminator.deleter import Deleter
 from terminator.ledger.writer import Ledger
+from terminator.logs.findings_report import OnFindings
 from terminator.logs.scanner import Limits, Scanner
 from terminator.metrics import Metrics
 from terminator.reconciler import Reconciler
@@ -73,14 +75,13 @@ class NamespaceScope:
         """
         ledger = self._ledger = self._create_ledger()
         reconciler = Reconciler(
-            self._client,
-            self._clock,
             self.caches,
             ledger,
-            self._metrics,
+            Deleter(self._client, self._clock, self.caches, ledger, self._metrics),
             default_token=lambda: self._config().termination_word,
+            new_scanner=self._create_scanner,
         )
-        scanner = reconciler.scanner = self._scanner = self._create_scanner(reconciler)
+        scanner = self._scanner = reconciler.scanner
         results = ReconcileResults(self._metrics.reconciles)
         self.enqueue_all()
         try:
@@ -112,13 +113,13 @@ class NamespaceScope:
             flush_seconds=self._config().flush_interval,
         )
 
-    def _create_scanner(self, reconciler: Reconciler) -> Scanner:
+    def _create_scanner(self, on_findings: OnFindings) -> Scanner:
         return Scanner(
             self._client,
             self._clock,
             self._metrics,
             limits=_limits(self._config()),
-            on_findings=reconciler.on_findings,
+            on_findings=on_findings,
         )
 
     def enqueue_all(self) -> None:
