@@ -17,7 +17,7 @@ from daemonset_job.kube.client.errors import KubeError
 from job_controller.actions.errors import is_refusal
 from job_controller.actions.reports import ReportActions
 from job_controller.actions.writer import Writer
-from job_controller.core.render.report_status import closed_status, excess_reports, expired_reports
+from job_controller.core.history import closed_status, excess_reports, expired_reports
 from job_controller.dependencies import Dependencies
 
 # One reconcile removes at most this many reports beyond a namespace's limit. The next one follows

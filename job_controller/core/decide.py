@@ -42,9 +42,9 @@ from job_controller.core.render.job_status import (
 from job_controller.core.render.messages import with_message
 from job_controller.core.render.report_status import (
     build_report,
-    missing_shards,
     next_report_statuses,
 )
+from job_controller.core.render.shards import missing_shards
 from job_controller.core.scheduling_gates import pods_with_removable_gate, should_gate_new_pods
 from job_controller.core.state.blockers import (
     count_unexplained,

@@ -624,7 +624,7 @@ def test_evidence_of_nodes_that_left_needs_room_as_well():
 
 
 def test_no_shard_takes_more_records_than_its_share(monkeypatch):
-    monkeypatch.setattr("job_controller.core.render.report_status.NODES_PER_SHARD", 2)
+    monkeypatch.setattr("job_controller.core.render.shards.NODES_PER_SHARD", 2)
     cluster = make_cluster("a", "b", "c", "d", gated=True)
     active = NodeRecord(uid="u", state="Active")
     first = replace(cluster.report(), status=ReportStatus(node_states={"a": active, "b": active}))
