@@ -39,7 +39,7 @@ _KINDS: Final = {
     NodeReason.UNSCHEDULABLE: UNSCHEDULABLE,
 }
 # A cause that keeps a task from starting may be absent for a moment. Examples: between a rejected
-# pod and the next one, between two tries of a failed init container, while a node is not Ready. A
+# pod and the next one, between two starts of a failed init container, while a node is not Ready. A
 # gap up to this length is subtracted; after a longer one the timer starts again.
 _GAP: Final = timedelta(seconds=60)
 
