@@ -25,7 +25,7 @@ INVARIANTS = (
     Invariant(
         "gate",
         "The template of a DaemonSet has the gate soon after every desired node has its first pod.",
-        mutant="never_gates",
+        mutant="never_adds_gates",
         seed=2,
     ),
 )

@@ -28,7 +28,7 @@ INVARIANTS = (
         "too early",
         "A node fails by time, or becomes unreachable, only when that time has passed by the "
         "programs' own clock.",
-        mutant="believes_node_clocks",
+        mutant="uses_node_clocks",
         seed=37,
     ),
 )
