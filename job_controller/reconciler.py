@@ -23,7 +23,6 @@ from daemonset_job.kube.client.errors import (
 )
 from daemonset_job.kube.recorder import ObjectReference
 from daemonset_job.runtime.expectations import VersionExpectations
-from daemonset_job.runtime.write_pacer import WritePacer
 from job_controller.actions.daemon_sets import DaemonSetActions
 from job_controller.actions.errors import RefusedError, is_refusal
 from job_controller.actions.job_status import JobStatusActions
@@ -49,7 +48,6 @@ from job_controller.core.plan import (
 )
 from job_controller.core.state.snapshot import Snapshot
 from job_controller.dependencies import Dependencies
-from job_controller.failed_creates import FailedCreates
 from job_controller.fresh_nodes import (
     FRESH_SECONDS,
     FreshNodeReader,
@@ -59,9 +57,7 @@ from job_controller.fresh_nodes import (
     with_fresh_nodes,
 )
 from job_controller.history import History
-from job_controller.reapply_backoff import ReapplyBackoff
-from job_controller.refusal_backoff import RefusalBackoff
-from job_controller.sightings import SightingStore
+from job_controller.memories import Memories
 
 # A cache that is behind our own write catches up within milliseconds. This is for a broken watch,
 # and then the reflector reconnects.
@@ -76,19 +72,13 @@ class Reconciler:
     ) -> None:
         self._dependencies = dependencies
         self._caches = caches
-        self._written = written
         writer = Writer(dependencies.client, caches, written)
         self._job_status = JobStatusActions(writer, dependencies.clock, dependencies.metrics)
         self._reports = ReportActions(writer)
         self._daemon_sets = DaemonSetActions(writer)
         self._pods = PodActions(writer)
         self._history = History(dependencies, writer, self._reports)
-        # Only writes of nothing but progress wait.
-        self._progress_pacers: dict[JobKey, WritePacer] = {}
-        self._sightings = SightingStore(dependencies.clock)
-        self._refusal_backoff = RefusalBackoff()
-        self._reapply_backoff = ReapplyBackoff()
-        self._failed_creates = FailedCreates(dependencies.client, dependencies.clock)
+        self._memories = Memories(dependencies, written)
         self._fresh_nodes = FreshNodeReader(dependencies.client, dependencies.clock)
 
     async def reconcile(self, key: JobKey) -> float | None:
@@ -98,7 +88,7 @@ class Reconciler:
         """
         if not self._caches.has_synced(key[0]):
             return UNSYNCED_SECONDS
-        if not self._written.is_ready(key):
+        if not self._memories.written.is_ready(key):
             return _STALE_RETRY_SECONDS
         started = time.perf_counter()
         try:
@@ -113,12 +103,7 @@ class Reconciler:
                     return SUMMARY_RETRY_SECONDS
             wait = await self._history.close_and_prune(key, job)
             if job is None:
-                self._written.drop(key)
-                self._progress_pacers.pop(key, None)
-                self._sightings.forget(key)
-                self._refusal_backoff.forget(key)
-                self._reapply_backoff.forget(key)
-                self._failed_creates.forget(key)
+                self._memories.forget(key)
                 return wait
             waits = [
                 seconds
@@ -145,7 +130,7 @@ class Reconciler:
             snapshot, now = self._gather(key, job, read), self._dependencies.clock.now()
         plan = decide(snapshot, now)
         self._caches.record_duration(key, self._dependencies.clock.monotonic() - started)
-        plan = self._reapply_backoff.defer(key, plan, started)
+        plan = self._memories.reapply_backoff.defer(key, plan, started)
         plan = self._defer_progress(key, job, plan)
         done: list[Action] = []
         while True:
@@ -155,17 +140,21 @@ class Reconciler:
                 # Refused and executed actions are not repeated, so each round has fewer.
                 after = await self._after_refusal(snapshot, refused)
                 moment = self._dependencies.clock.monotonic()
-                snapshot = self._refusal_backoff.record(key, refused.write, snapshot, after, moment)
+                snapshot = self._memories.refusal_backoff.record(
+                    key, refused.write, snapshot, after, moment
+                )
                 # With the same time: by now, nodes may be due that were not read.
                 plan = decide(snapshot, now)
                 left = tuple(action for action in plan.actions if action not in done)
-                plan = self._reapply_backoff.defer(key, replace(plan, actions=left), moment)
+                plan = self._memories.reapply_backoff.defer(
+                    key, replace(plan, actions=left), moment
+                )
             else:
                 if any(isinstance(action, DryRunDaemonSet) for action in plan.actions):
                     snapshot = replace(snapshot, is_dry_run_done=True)
                     plan = decide(snapshot, self._dependencies.clock.now())
                     continue
-                self._refusal_backoff.clear_resolved(key, snapshot)
+                self._memories.refusal_backoff.clear_resolved(key, snapshot)
                 # The next list may equal the cache; then no event causes a reconcile.
                 is_behind = any(each.node != each.known for each in read.values())
                 waits = (
@@ -181,18 +170,20 @@ class Reconciler:
         """Read the events about missing pods; return the seconds until the next read."""
         daemon_set = snapshot.owned_daemon_set
         if daemon_set is not None and plan.has_missing_pods:
-            return await self._failed_creates.look(key, daemon_set.uid)
+            return await self._memories.failed_creates.look(key, daemon_set.uid)
         if daemon_set is None or daemon_set.is_observed:
-            self._failed_creates.forget(key)
+            self._memories.failed_creates.forget(key)
         return None
 
     def _gather(self, key: JobKey, job: Job, read: Mapping[str, NodeRead]) -> Snapshot:
         """Return the snapshot, with nodes that were just read from the API server."""
         now = self._dependencies.clock.monotonic()
-        snapshot = self._refusal_backoff.with_known_refusal(key, self._snapshot(key, job), now)
+        snapshot = self._memories.refusal_backoff.with_known_refusal(
+            key, self._snapshot(key, job), now
+        )
         if read:
             snapshot = replace(snapshot, nodes=with_fresh_nodes(snapshot.nodes, read))
-        snapshot = self._sightings.with_sightings(key, snapshot)
+        snapshot = self._memories.sightings.with_sightings(key, snapshot)
         return postpone_failed_reads(snapshot, read, self._dependencies.clock)
 
     async def _after_refusal(self, snapshot: Snapshot, refused: RefusedError) -> Snapshot:
@@ -212,8 +203,8 @@ class Reconciler:
 
     def _defer_progress(self, key: JobKey, job: Job, plan: Plan) -> Plan:
         """Return the plan, without progress-only writes if the last ones were a moment ago."""
-        pacer = self._progress_pacers.get(key)
-        wait = pacer.remaining_seconds(self._dependencies.clock.monotonic()) if pacer else 0.0
+        now = self._dependencies.clock.monotonic()
+        wait = self._memories.progress_pacers.remaining_seconds(key, now)
         return plan if wait <= 0 else defer_progress_writes(plan, job.status, wait)
 
     def _snapshot(self, key: JobKey, job: Job) -> Snapshot:
@@ -225,7 +216,7 @@ class Reconciler:
             pods=self._caches.pods_of(daemon_set) if daemon_set and ours else (),
             nodes=self._caches.nodes(),
             reports=tuple(r for r in self._caches.reports_of(key) if r.job_uid == job.uid),
-            failed_create_message=self._failed_creates.message(key, daemon_set.uid)
+            failed_create_message=self._memories.failed_creates.message(key, daemon_set.uid)
             if daemon_set
             else None,
             settings=self._dependencies.settings(),
@@ -255,8 +246,7 @@ class Reconciler:
                 recording += clock.monotonic() - started
         if recording:
             nodes = max(job.reported_desired or 0, len(snapshot.pods))
-            pacer = self._progress_pacers.setdefault(key, WritePacer())
-            pacer.record(recording, nodes, clock.monotonic())
+            self._memories.progress_pacers.record(key, recording, nodes, clock.monotonic())
         for event in plan.events:
             self._dependencies.events.emit(_reference(job), event.type, event.reason, event.message)
 
@@ -273,7 +263,9 @@ class Reconciler:
                 await self._daemon_sets.dry_run(job, action.body)
             case ApplyDaemonSet():
                 if await self._daemon_sets.apply(key, job, action):
-                    self._reapply_backoff.record(key, action, self._dependencies.clock.monotonic())
+                    self._memories.reapply_backoff.record(
+                        key, action, self._dependencies.clock.monotonic()
+                    )
             case RemoveSchedulingGates():
                 await self._pods.remove_gates(key, job, action)
             case DeletePods():

@@ -246,7 +246,7 @@ def waits_for_no_cache() -> Iterator[None]:
     """A pass waits for no cache, and gates are removed on the ledger that is cached."""
 
     def is_ready(self: VersionExpectations[JobKey], key: JobKey) -> bool:
-        self.drop(key)
+        self.forget(key)
         return True
 
     with (
