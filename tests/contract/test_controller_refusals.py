@@ -57,7 +57,7 @@ async def test_too_deeply_nested_job_is_reported_and_delays_no_other(server, clu
         await until(lambda: cluster.status("deep")["observedGeneration"] == 2)
         await asyncio.sleep(60)
         assert len(cluster.writes("/jobs/deep")) == 2
-        # Mended, it is taken up as any other.
+        # Once it can be read, it is reconciled as any other.
         cluster.apply("deep", suspend=True)
         await until(lambda: cluster.condition("Suspended", "deep"))
         assert cluster.condition("Progressing", "deep")["reason"] == "Paused"
