@@ -90,7 +90,7 @@ class Storage:
         return str(self.version)
 
     def commit(self, kind: Kind, type_: str, raw: rules.Raw, old: Raw | None) -> Raw:
-        """Store a new version of an object, or take the object away, and tell the listeners."""
+        """Store a new version of an object, or take the object away, and call the listeners."""
         new: Raw = {**raw, "metadata": {**raw["metadata"], "resourceVersion": self.tick()}}
         key = (new["metadata"].get("namespace", ""), new["metadata"]["name"])
         if type_ == "DELETED":

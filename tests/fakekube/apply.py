@@ -23,7 +23,7 @@ from tests.fakekube.refusals import conflict
 Raw = Mapping[str, Any]
 Path = tuple[str, ...]
 _MISSING = object()
-# What nobody owns: the names of the object, and what the server writes itself.
+# What no manager owns: the names of the object, and what the server writes itself.
 _UNOWNED = frozenset(
     {
         ("apiVersion",),
@@ -190,15 +190,15 @@ def _removed(node: Raw, path: Path) -> dict[str, Any]:
 
 
 def _changes(old: Any, new: Any, path: Path = ()) -> Iterator[Path]:
-    """Yield the fields that differ, with those of a map that was added or removed."""
+    """Yield the fields that differ, with those of a map that was added or removed.
+
+    A map is a field itself when it is added or removed empty, or when another value replaces it.
+    """
     if old is new:
         return
-    maps = [node for node in (old, new) if isinstance(node, Mapping) and node]
-    if not maps:
-        if path and old != new:
-            yield path
-        return
-    if len(maps) == 1 and (new if maps[0] is old else old) is not _MISSING:
+    there = [node for node in (old, new) if node is not _MISSING]
+    is_map = all(isinstance(node, Mapping) for node in there)
+    if old != new and (not is_map or there == [{}]):
         yield path
     before, after = (node if isinstance(node, Mapping) else {} for node in (old, new))
     for key in before.keys() | after.keys():

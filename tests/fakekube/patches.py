@@ -29,6 +29,8 @@ def json_patch(old: Raw, patch: object) -> dict[str, Any]:
         except (KeyError, IndexError, TypeError, ValueError) as error:
             message = f"the patch cannot be applied: {operation!r}: {error!r}"
             raise Refused(422, "Invalid", message) from error
+    if not isinstance(new, Mapping):
+        raise Refused(422, "Invalid", "the patch leaves no object")
     return dict(new)
 
 

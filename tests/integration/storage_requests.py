@@ -1,6 +1,6 @@
 """Requests that a real API server and the model of tests/fakekube answer, and what is compared.
 
-A text such as "$uid" in a body stands for what the object has when the request is sent: its UID,
+A text such as "$uid" in a body is replaced by what the object has at that moment: its UID,
 its "$version", or its "$first" resourceVersion.
 """
 

@@ -109,10 +109,20 @@ def test_a_field_that_an_update_removed_belongs_to_nobody():
     assert found.spec(B, x={"n": 2})
 
 
+def test_a_map_that_an_update_replaces_is_lost_with_its_fields():
+    found = Object(x={"n": 1}, y={})
+    found.update("editor", {"x": 3, "y": {"n": 1}})
+    assert found.owners == {
+        A.owner: frozenset({("spec", "y")}),
+        Manager("editor", "Update"): frozenset({("spec", "x"), ("spec", "y", "n")}),
+    }
+
+
 def test_a_map_and_its_fields_can_belong_to_two():
     found = Object(x={})
     assert found.spec(B, x={"n": 1})
     assert not found.spec(A, x={})
+    assert found.spec(Apply("c"), x={})  # no conflict: it takes nothing away
     assert found.apply(A, {})
     assert found.raw["spec"] == {"x": {"n": 1}}
 
@@ -139,6 +149,14 @@ def test_the_status_is_applied_by_its_subresource_only():
     # The same manager owns what it applies to each of both for itself.
     assert not found.spec(A, x=1)
     assert found.raw["status"] == {"p": 1}
+
+
+def test_a_kind_without_status_has_a_field_of_that_name():
+    body = {"metadata": META, "status": "x"}
+    assert first_owners(kind_of("", "secrets"), body, A.owner) == {
+        A.owner: frozenset({("status",)})
+    }
+    assert first_owners(JOBS, body, A.owner) == {A.owner: frozenset()}
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,15 @@
-"""The model of Kubernetes imports nothing but itself and a few modules without side effects."""
+"""The modules of the model: what they import, and that the documentation names them."""
 
 import ast
 from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parents[2] / "fakekube"
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "explanation" / "simulation.md"
+FOLDER = ROOT / "tests" / "fakekube"
 ALLOWED = {"collections.abc", "collections", "dataclasses", "datetime", "re", "typing"}
+MODULES = sorted(path for path in FOLDER.glob("*.py") if path.stem != "__init__")
 
 
 def imports(path):
@@ -17,7 +20,12 @@ def imports(path):
             yield node.module or "."
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
-def test_only_itself_and_the_standard_library(path):
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_only_itself_and_pure_modules_are_imported(path):
     others = {name for name in imports(path) if not name.startswith("tests.fakekube")}
     assert others <= ALLOWED
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_the_page_names_every_module(path):
+    assert f"`{path.name}`" in PAGE.read_text(encoding="utf-8")

@@ -49,9 +49,14 @@ def test_a_json_patch_operates_on_a_path(operation, expected):
     assert OLD == {"a": {"b": 1, "c": [1, 2]}, "d": {"x/y": 1}}
 
 
+def test_the_whole_object_can_be_replaced():
+    assert json_patch(OLD, [{"op": "replace", "path": "", "value": {"z": 1}}]) == {"z": 1}
+
+
 @pytest.mark.parametrize(
     "operation",
     [
+        {"op": "remove", "path": ""},
         {"op": "test", "path": "/a/b", "value": 2},
         {"op": "remove", "path": "/a/z"},
         {"op": "replace", "path": "/a/c/9", "value": 1},
