@@ -49,13 +49,16 @@ class OfficialTransport(Transport):
         api = ApiClient(settings)
         api.user_agent = self._user_agent
         api.set_default_header("Accept-Encoding", "identity")
-        # As ours: nothing is repeated below the transport.
-        api.rest_client.pool_manager = api.rest_client._create_pool_manager()  # noqa: SLF001
-        api.rest_client.pool_manager._retry_connection = False  # noqa: SLF001
+        # As ours: nothing is repeated below the transport. Neither has a public name.
+        pool = api.rest_client._create_pool_manager()  # noqa: SLF001 - see above
+        pool._retry_connection = False  # noqa: SLF001 - see above
+        api.rest_client.pool_manager = pool
         return api
 
     def _open(self, session: Any, request: Request, *_: object, **__: object) -> Any:
-        return aiohttp.client._RequestContextManager(self._ask(session, request))  # noqa: SLF001
+        # As aiohttp's own session does it.
+        manager = aiohttp.client._RequestContextManager  # noqa: SLF001 - it has no public name
+        return manager(self._ask(session, request))
 
     async def _ask(self, api: Any, request: Request) -> Any:
         headers = {"Accept": request.accept, "Content-Type": request.content_type}

@@ -18,7 +18,7 @@ from daemonset_job.api.compact import (
     expand_job,
 )
 from daemonset_job.api.daemon_set import DaemonSet
-from daemonset_job.api.job import Job, parse_job
+from daemonset_job.api.job import Job, JobKey, parse_job
 from daemonset_job.api.node import Node
 from daemonset_job.api.pod import Pod, parse_pod
 from daemonset_job.api.report import JobReport
@@ -27,17 +27,14 @@ from daemonset_job.informers.daemon_sets import (
     owners_of_pod,
     selecting_by_changed_label,
 )
-from daemonset_job.informers.full_reports import RUN_INDEX, FullReports, parse_cached_report
 from daemonset_job.informers.informers import CachedKind, SharedInformers
+from daemonset_job.informers.whole_reports import RUN_INDEX, WholeReports, parse_cached_report
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, PODS
 from daemonset_job.kube.client.unreadable import Unreadable
 from daemonset_job.runtime.clock import Clock
 from daemonset_job.runtime.debounce import Debouncer
 from job_controller.core.desired.limits import SPEC_LIMIT_BYTES, spec_bytes
-
-Key = tuple[str, str]
-"""(namespace, name) of a Job."""
 
 # Changes of pods and nodes come in bursts: one reconcile this much later sees them all. It is later
 # if decisions take long, at most 2 s. Changes of the ledger, which end a run, are not delayed.
@@ -65,14 +62,14 @@ class Caches(SharedInformers):
         namespaces: Iterable[str],
         clock: Clock,
         *,
-        wake: Callable[[Key, float], None],
+        wake: Callable[[JobKey, float], None],
         progress: Callable[[str, str, str], None],
     ) -> None:
         super().__init__(
             client, clock, namespaces, on_node=self._node_changed, on_progress=progress
         )
         self._wake = wake
-        self._debouncer: Debouncer[Key] = Debouncer(
+        self._debouncer: Debouncer[JobKey] = Debouncer(
             min_seconds=DEBOUNCE_SECONDS, max_seconds=DEBOUNCE_LIMIT_SECONDS
         )
         self._jobs = self._watch(
@@ -113,11 +110,11 @@ class Caches(SharedInformers):
             # Reports of cached Jobs are kept whole, so the Jobs come first.
             after=self._jobs,
         )
-        self.full_reports = FullReports(client, self._reports.store, is_needed=self._has_job)
+        self.whole_reports = WholeReports(client, self._reports.store, is_needed=self._has_job)
 
     # --- reading -----------------------------------------------------------------------
 
-    def job(self, key: Key) -> Job | None:
+    def job(self, key: JobKey) -> Job | None:
         """Return the Job of that key."""
         found = self._jobs.store.get(key)
         return None if found is None else expand_job(found)
@@ -126,15 +123,15 @@ class Caches(SharedInformers):
         """Return all Jobs, without the long parts of their specs."""
         return self._jobs.store.values()
 
-    def unreadable_job(self, key: Key) -> Unreadable | None:
+    def unreadable_job(self, key: JobKey) -> Unreadable | None:
         """Return the readable parts of the Job of that key if it cannot be read."""
         return self._jobs.store.unreadable.get(key)
 
-    def unreadable_keys(self) -> list[Key]:
+    def unreadable_keys(self) -> list[JobKey]:
         """Return the keys of all Jobs that cannot be read."""
         return list(self._jobs.store.unreadable)
 
-    def reported_keys(self) -> set[Key]:
+    def reported_keys(self) -> set[JobKey]:
         """Return the keys of all Jobs, deleted ones too, that have a report."""
         return {(report.namespace, report.job_name) for report in self._reports.store}
 
@@ -151,7 +148,7 @@ class Caches(SharedInformers):
         index_key = _index_key(daemon_set.namespace, daemon_set.uid)
         return tuple(self._pods.store.by_index("owner", index_key))
 
-    def reports_of(self, key: Key) -> tuple[JobReport, ...]:
+    def reports_of(self, key: JobKey) -> tuple[JobReport, ...]:
         """Return the reports of all runs of Jobs of that namespace and name.
 
         Those of a run whose Job is not cached are summaries.
@@ -179,7 +176,7 @@ class Caches(SharedInformers):
 
     # --- changes -----------------------------------------------------------------------
 
-    def record_duration(self, key: Key, seconds: float) -> None:
+    def record_duration(self, key: JobKey, seconds: float) -> None:
         """Record the duration of a decision, by which changes of the Job are debounced."""
         if self._jobs.store.get(key) is not None:
             self._debouncer.record(key, seconds, self._clock.monotonic())
@@ -188,7 +185,7 @@ class Caches(SharedInformers):
         if (job := new or old) is not None:
             if new is None:
                 self._debouncer.forget((job.namespace, job.name))
-                self.full_reports.release(job.uid)
+                self.whole_reports.release(job.uid)
             self._wake((job.namespace, job.name), 0.0)
 
     def _daemon_set_changed(self, old: DaemonSet | None, new: DaemonSet | None) -> None:
@@ -223,7 +220,7 @@ class Caches(SharedInformers):
             else:
                 self._wake(key, 0.0)
 
-    def _wake_debounced(self, key: Key) -> None:
+    def _wake_debounced(self, key: JobKey) -> None:
         self._wake(key, self._debouncer.pause_seconds(key))
 
 

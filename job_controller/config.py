@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from daemonset_job.api import names
-from daemonset_job.process.place import place_settings
+from daemonset_job.process.process_options import process_settings
 from daemonset_job.process.readers import (
     duration,
     number,
@@ -29,7 +29,7 @@ _LONGEST_SECONDS = 315_360_000.0
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The controller's settings.
+    """The controller's configuration, and its `ProcessOptions` with it.
 
     `namespaces`: those whose Jobs it looks after, empty for all. `lease_namespace`: where the
     leader election's Lease lives; empty means no election, for a controller run by hand.
@@ -79,7 +79,7 @@ _PATH = Setting(
     help="file to follow",
 )
 SETTINGS = (
-    *place_settings(probe_port=8080),
+    *process_settings(probe_port=8080),
     _PATH,
     Setting(
         "namespaces",

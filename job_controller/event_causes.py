@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from daemonset_job.api.job import JobKey
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.runtime.clock import Clock
-from job_controller.caches import Key
 from job_controller.core.plan import Plan
 from job_controller.core.state.snapshot import Snapshot
 from job_controller.warning_events import WarningEvents
@@ -24,12 +24,12 @@ class EventCauses:
         # Kubelet: pkg/kubelet/kubelet.go, events.FailedMountVolume.
         self._failed_mounts = WarningEvents(client, clock, "FailedMount")
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: JobKey) -> None:
         """Drop what is known of a Job that is gone."""
         self._failed_creates.forget(key)
         self._failed_mounts.forget(key)
 
-    def with_causes(self, key: Key, snapshot: Snapshot) -> Snapshot:
+    def with_causes(self, key: JobKey, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with the causes that are known."""
         uid = snapshot.daemon_set.uid if snapshot.daemon_set is not None else ""
         return replace(
@@ -39,7 +39,7 @@ class EventCauses:
             failed_mount=self._failed_mounts.newest(key),
         )
 
-    async def look(self, key: Key, snapshot: Snapshot, plan: Plan) -> float | None:
+    async def look(self, key: JobKey, snapshot: Snapshot, plan: Plan) -> float | None:
         """Read events if the plan lacks a cause; return the seconds until the next read."""
         waits: list[float] = []
         daemon_set = snapshot.owned_daemon_set

@@ -9,16 +9,16 @@ from collections.abc import Awaitable
 
 from loguru import logger
 
-from daemonset_job.api.job import Job
+from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.report import JobReport
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
 from daemonset_job.kube.client.errors import KubeError
-from job_controller.actions.effects import Effects, Writer
 from job_controller.actions.errors import is_refusal
 from job_controller.actions.reports import ReportActions
-from job_controller.caches import Key
-from job_controller.core.render.report_status import closed_status, excess_reports, expired_reports
+from job_controller.actions.writer import Writer
+from job_controller.core.history import closed_status, excess_reports, expired_reports
+from job_controller.dependencies import Dependencies
 
 # One reconcile removes at most this many reports beyond a namespace's limit. The next one follows
 # after this many seconds, so that other Jobs are not delayed for long.
@@ -33,20 +33,20 @@ _CLOSE, _DELETE = "close", "delete"
 class History:
     """Maintains the reports of finished runs of one Job name at a time, and of its namespace."""
 
-    def __init__(self, effects: Effects, writer: Writer, reports: ReportActions) -> None:
-        self._effects = effects
+    def __init__(self, dependencies: Dependencies, writer: Writer, reports: ReportActions) -> None:
+        self._dependencies = dependencies
         self._writer = writer
         self._reports = reports
         # When which change of the report of which UID was refused, by the monotonic clock.
         self._refused: dict[tuple[str, str], float] = {}
 
-    async def close_and_prune(self, key: Key, job: Job | None) -> float | None:
+    async def close_and_prune(self, key: JobKey, job: Job | None) -> float | None:
         """Close the reports of runs whose Job is deleted and remove those beyond the limits.
 
         Returns the seconds until the next time, None for never. A refusal by the API server does
         not stop the reconcile of the current Job of that name.
         """
-        settings, now = self._effects.settings(), self._effects.clock.now()
+        settings, now = self._dependencies.settings(), self._dependencies.clock.now()
         living = {job.uid} if job is not None else set()
         known = self._writer.caches.reports_of(key)
         reports = [r for r in known if r.job_uid not in living]
@@ -97,7 +97,7 @@ class History:
                 tried, run = tried + 1, report.job_uid
         return HISTORY_RETRY_SECONDS if any(map(self._was_refused, past)) else None
 
-    async def _close(self, key: Key, report: JobReport, status: ReportStatus) -> None:
+    async def _close(self, key: JobKey, report: JobReport, status: ReportStatus) -> None:
         if (_CLOSE, report.uid) not in self._refused:
             await self._try(_CLOSE, report, self._reports.write_status(key, report, status))
 
@@ -115,7 +115,7 @@ class History:
         except KubeError as error:
             if not is_refusal(error):
                 raise
-            self._refused[verb, report.uid] = self._effects.clock.monotonic()
+            self._refused[verb, report.uid] = self._dependencies.clock.monotonic()
             logger.warning(
                 "cannot close or delete the JobReport of an earlier run, retrying", error=str(error)
             )
@@ -127,5 +127,5 @@ class History:
         """Forget those that are so old that the change is tried again."""
         # Later if they are many: to try them all again takes at most half of the tries.
         again = 2 * len(self._refused) * EXCESS_SECONDS / EXCESS_AT_ONCE
-        since = self._effects.clock.monotonic() - max(again, HISTORY_RETRY_SECONDS)
+        since = self._dependencies.clock.monotonic() - max(again, HISTORY_RETRY_SECONDS)
         self._refused = {each: at for each, at in self._refused.items() if at > since}

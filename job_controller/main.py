@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
+from daemonset_job.api.job import JobKey
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.recorder import EventRecorder
 from daemonset_job.process.config_watch import read_text
@@ -22,10 +23,10 @@ from daemonset_job.runtime.expectations import VersionExpectations
 from daemonset_job.runtime.sizes import Size, process_sizes
 from daemonset_job.runtime.worker import run_workers
 from daemonset_job.runtime.workqueue import WorkQueue, namespace_of
-from job_controller.actions.effects import Effects
-from job_controller.caches import Caches, Key, watch_id
+from job_controller.caches import Caches, watch_id
 from job_controller.config import SETTINGS, Config, find_file, parse_config
 from job_controller.core.settings import Settings, Timeouts
+from job_controller.dependencies import Dependencies
 from job_controller.metrics import Metrics
 from job_controller.policy_check import watch_policies
 from job_controller.reconciler import Reconciler
@@ -47,8 +48,10 @@ class Controller:
         self._config = config
         self._metrics = metrics
         self._clock = clock
-        self._queue: WorkQueue[Key] = WorkQueue(group_of=namespace_of, group_limit=config.workers)
-        self.written: VersionExpectations[Key] = VersionExpectations(self._clock)
+        self._queue: WorkQueue[JobKey] = WorkQueue(
+            group_of=namespace_of, group_limit=config.workers
+        )
+        self.written: VersionExpectations[JobKey] = VersionExpectations(self._clock)
         self._events = events
         self.caches = Caches(
             client,
@@ -96,7 +99,7 @@ class Controller:
         """Look at every Job once, then at those that change or whose namespace is listed later."""
         self._add_all()
         reconciler = Reconciler(
-            Effects(
+            Dependencies(
                 client=self._client,
                 events=self._events,
                 clock=self._clock,

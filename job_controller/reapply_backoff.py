@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from daemonset_job.api import names
+from daemonset_job.api.job import JobKey
 from daemonset_job.runtime.backoff import exponential_seconds
-from job_controller.caches import Key
 from job_controller.core.plan import ApplyDaemonSet, Plan
 
 PAUSE_SECONDS = (1.0, 300.0)
@@ -30,13 +30,13 @@ class ReapplyBackoff:
 
     def __init__(self) -> None:
         """Begin without any."""
-        self._applied: dict[Key, _Applied] = {}
+        self._applied: dict[JobKey, _Applied] = {}
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: JobKey) -> None:
         """Drop the record of a deleted Job."""
         self._applied.pop(key, None)
 
-    def defer(self, key: Key, plan: Plan, now: float) -> Plan:
+    def defer(self, key: JobKey, plan: Plan, now: float) -> Plan:
         """Return the plan, without an apply of the last spec before its time."""
         last = self._applied.get(key)
         if last is None or now >= last.until:
@@ -52,7 +52,7 @@ class ReapplyBackoff:
         again = wait if plan.requeue_after is None else min(wait, plan.requeue_after)
         return replace(plan, actions=actions, requeue_after=again)
 
-    def record(self, key: Key, action: ApplyDaemonSet, now: float) -> None:
+    def record(self, key: JobKey, action: ApplyDaemonSet, now: float) -> None:
         """Record the apply of a DaemonSet that existed before."""
         if not action.uid:
             return

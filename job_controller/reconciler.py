@@ -15,22 +15,21 @@ from typing import assert_never
 from loguru import logger
 
 from daemonset_job.api import names
-from daemonset_job.api.job import Job
-from daemonset_job.informers.full_reports import INCOMPLETE_RETRY_SECONDS
+from daemonset_job.api.job import Job, JobKey
+from daemonset_job.informers.whole_reports import SUMMARY_RETRY_SECONDS
 from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
 from daemonset_job.kube.client.errors import (
     KubeError,
 )
 from daemonset_job.kube.recorder import ObjectReference
 from daemonset_job.runtime.expectations import VersionExpectations
-from daemonset_job.runtime.write_pacer import WritePacer
 from job_controller.actions.daemon_sets import DaemonSetActions
-from job_controller.actions.effects import Effects, Writer
 from job_controller.actions.errors import RefusedError, is_refusal
 from job_controller.actions.job_status import JobStatusActions
 from job_controller.actions.pods import PodActions
 from job_controller.actions.reports import ReportActions
-from job_controller.caches import Caches, Key
+from job_controller.actions.writer import Writer
+from job_controller.caches import Caches
 from job_controller.core.decide import decide
 from job_controller.core.plan import (
     Action,
@@ -48,7 +47,7 @@ from job_controller.core.plan import (
     refused_write,
 )
 from job_controller.core.state.snapshot import Snapshot
-from job_controller.event_causes import EventCauses
+from job_controller.dependencies import Dependencies
 from job_controller.fresh_nodes import (
     FRESH_SECONDS,
     FreshNodeReader,
@@ -58,9 +57,7 @@ from job_controller.fresh_nodes import (
     with_fresh_nodes,
 )
 from job_controller.history import History
-from job_controller.reapply_backoff import ReapplyBackoff
-from job_controller.refusal_backoff import RefusalBackoff
-from job_controller.sightings import SightingStore
+from job_controller.memories import Memories
 
 # A cache that is behind our own write catches up within milliseconds. This is for a broken watch,
 # and then the reflector reconnects.
@@ -70,32 +67,28 @@ _STALE_RETRY_SECONDS = 0.1
 class Reconciler:
     """Brings one Job at a time closer to its spec. Level-triggered and idempotent."""
 
-    def __init__(self, effects: Effects, caches: Caches, written: VersionExpectations[Key]) -> None:
-        self._effects = effects
+    def __init__(
+        self, dependencies: Dependencies, caches: Caches, written: VersionExpectations[JobKey]
+    ) -> None:
+        self._dependencies = dependencies
         self._caches = caches
-        self._written = written
-        writer = Writer(effects.client, caches, written)
-        self._job_status = JobStatusActions(writer, effects.clock, effects.metrics)
+        writer = Writer(dependencies.client, caches, written)
+        self._job_status = JobStatusActions(writer, dependencies.clock, dependencies.metrics)
         self._reports = ReportActions(writer)
         self._daemon_sets = DaemonSetActions(writer)
         self._pods = PodActions(writer)
-        self._history = History(effects, writer, self._reports)
-        # Only writes of nothing but progress wait.
-        self._progress_pacers: dict[Key, WritePacer] = {}
-        self._sightings = SightingStore(effects.clock)
-        self._refusal_backoff = RefusalBackoff()
-        self._reapply_backoff = ReapplyBackoff()
-        self._event_causes = EventCauses(effects.client, effects.clock)
-        self._fresh_nodes = FreshNodeReader(effects.client, effects.clock)
+        self._history = History(dependencies, writer, self._reports)
+        self._memories = Memories(dependencies, written)
+        self._fresh_nodes = FreshNodeReader(dependencies.client, dependencies.clock)
 
-    async def reconcile(self, key: Key) -> float | None:
+    async def reconcile(self, key: JobKey) -> float | None:
         """Reconcile once; return the seconds until the next time, None for no need.
 
         Raises KubeError when a write failed and only a retry can help.
         """
         if not self._caches.has_synced(key[0]):
             return UNSYNCED_SECONDS
-        if not self._written.is_ready(key):
+        if not self._memories.written.is_ready(key):
             return _STALE_RETRY_SECONDS
         started = time.perf_counter()
         try:
@@ -103,19 +96,14 @@ class Reconciler:
                 await self._job_status.write_unreadable(key, unread)
                 return None
             job = self._caches.job(key)
-            if job is not None and not self._caches.full_reports.is_complete(job.uid):
-                await self._caches.full_reports.complete(job.uid)
+            if job is not None and not self._caches.whole_reports.are_whole(job.uid):
+                await self._caches.whole_reports.read_whole(job.uid)
                 job = self._caches.job(key)
-                if job is None or not self._caches.full_reports.is_complete(job.uid):
-                    return INCOMPLETE_RETRY_SECONDS
+                if job is None or not self._caches.whole_reports.are_whole(job.uid):
+                    return SUMMARY_RETRY_SECONDS
             wait = await self._history.close_and_prune(key, job)
             if job is None:
-                self._written.drop(key)
-                self._progress_pacers.pop(key, None)
-                self._sightings.forget(key)
-                self._refusal_backoff.forget(key)
-                self._reapply_backoff.forget(key)
-                self._event_causes.forget(key)
+                self._memories.forget(key)
                 return wait
             waits = [
                 seconds
@@ -124,11 +112,11 @@ class Reconciler:
             ]
             return min(waits, default=None)
         finally:
-            self._effects.metrics.reconcile_seconds.observe(time.perf_counter() - started)
+            self._dependencies.metrics.reconcile_seconds.observe(time.perf_counter() - started)
 
-    async def _reconcile_job(self, key: Key, job: Job) -> float | None:
-        started = self._effects.clock.monotonic()
-        snapshot, now = self._gather(key, job, {}), self._effects.clock.now()
+    async def _reconcile_job(self, key: JobKey, job: Job) -> float | None:
+        started = self._dependencies.clock.monotonic()
+        snapshot, now = self._gather(key, job, {}), self._dependencies.clock.now()
         read: dict[str, NodeRead] = {}
         has_failed = asyncio.Event()
         # They may be Ready again without the cache having it, and the run would fail for it. While
@@ -136,13 +124,13 @@ class Reconciler:
         while away := find_nearly_unreachable(snapshot, now, read):
             read |= await self._fresh_nodes.read(away, has_failed)
             known = self._caches.job(key)
-            if known is None or not self._caches.full_reports.is_complete(known.uid):
+            if known is None or not self._caches.whole_reports.are_whole(known.uid):
                 return _STALE_RETRY_SECONDS
-            job, started = known, self._effects.clock.monotonic()
-            snapshot, now = self._gather(key, job, read), self._effects.clock.now()
+            job, started = known, self._dependencies.clock.monotonic()
+            snapshot, now = self._gather(key, job, read), self._dependencies.clock.now()
         plan = decide(snapshot, now)
-        self._caches.record_duration(key, self._effects.clock.monotonic() - started)
-        plan = self._reapply_backoff.defer(key, plan, started)
+        self._caches.record_duration(key, self._dependencies.clock.monotonic() - started)
+        plan = self._memories.reapply_backoff.defer(key, plan, started)
         plan = self._defer_progress(key, job, plan)
         done: list[Action] = []
         while True:
@@ -151,36 +139,40 @@ class Reconciler:
             except RefusedError as refused:
                 # Refused and executed actions are not repeated, so each round has fewer.
                 after = await self._after_refusal(snapshot, refused)
-                moment = self._effects.clock.monotonic()
-                snapshot = self._refusal_backoff.record(key, refused.write, snapshot, after, moment)
+                moment = self._dependencies.clock.monotonic()
+                snapshot = self._memories.refusal_backoff.record(
+                    key, refused.write, snapshot, after, moment
+                )
                 # With the same time: by now, nodes may be due that were not read.
                 plan = decide(snapshot, now)
                 left = tuple(action for action in plan.actions if action not in done)
-                plan = self._reapply_backoff.defer(key, replace(plan, actions=left), moment)
+                plan = self._memories.reapply_backoff.defer(
+                    key, replace(plan, actions=left), moment
+                )
             else:
                 if any(isinstance(action, DryRunDaemonSet) for action in plan.actions):
                     snapshot = replace(snapshot, is_dry_run_done=True)
-                    plan = decide(snapshot, self._effects.clock.now())
+                    plan = decide(snapshot, self._dependencies.clock.now())
                     continue
-                self._refusal_backoff.clear_resolved(key, snapshot)
+                self._memories.refusal_backoff.clear_resolved(key, snapshot)
                 # The next list may equal the cache; then no event causes a reconcile.
                 is_behind = any(each.node != each.known for each in read.values())
                 waits = (
                     plan.requeue_after,
-                    await self._event_causes.look(key, snapshot, plan),
+                    await self._memories.event_causes.look(key, snapshot, plan),
                     FRESH_SECONDS if is_behind else None,
                 )
                 return min((seconds for seconds in waits if seconds is not None), default=None)
 
-    def _gather(self, key: Key, job: Job, read: Mapping[str, NodeRead]) -> Snapshot:
+    def _gather(self, key: JobKey, job: Job, read: Mapping[str, NodeRead]) -> Snapshot:
         """Return the snapshot, with nodes that were just read from the API server."""
-        now = self._effects.clock.monotonic()
-        snapshot = self._event_causes.with_causes(key, self._snapshot(key, job))
-        snapshot = self._refusal_backoff.with_known_refusal(key, snapshot, now)
+        now = self._dependencies.clock.monotonic()
+        snapshot = self._memories.event_causes.with_causes(key, self._snapshot(key, job))
+        snapshot = self._memories.refusal_backoff.with_known_refusal(key, snapshot, now)
         if read:
             snapshot = replace(snapshot, nodes=with_fresh_nodes(snapshot.nodes, read))
-        snapshot = self._sightings.with_sightings(key, snapshot)
-        return postpone_failed_reads(snapshot, read, self._effects.clock)
+        snapshot = self._memories.sightings.with_sightings(key, snapshot)
+        return postpone_failed_reads(snapshot, read, self._dependencies.clock)
 
     async def _after_refusal(self, snapshot: Snapshot, refused: RefusedError) -> Snapshot:
         """Return the snapshot with the refused write; raises if it has it already."""
@@ -197,13 +189,13 @@ class Reconciler:
             case _ as unreachable:
                 assert_never(unreachable)
 
-    def _defer_progress(self, key: Key, job: Job, plan: Plan) -> Plan:
+    def _defer_progress(self, key: JobKey, job: Job, plan: Plan) -> Plan:
         """Return the plan, without progress-only writes if the last ones were a moment ago."""
-        pacer = self._progress_pacers.get(key)
-        wait = pacer.remaining_seconds(self._effects.clock.monotonic()) if pacer else 0.0
+        now = self._dependencies.clock.monotonic()
+        wait = self._memories.progress_pacers.remaining_seconds(key, now)
         return plan if wait <= 0 else defer_progress_writes(plan, job.status, wait)
 
-    def _snapshot(self, key: Key, job: Job) -> Snapshot:
+    def _snapshot(self, key: JobKey, job: Job) -> Snapshot:
         daemon_set = self._caches.daemon_set(job.namespace, job.daemon_set_name)
         ours = daemon_set is not None and daemon_set.owner_uid == job.uid
         return Snapshot(
@@ -212,15 +204,17 @@ class Reconciler:
             pods=self._caches.pods_of(daemon_set) if daemon_set and ours else (),
             nodes=self._caches.nodes(),
             reports=tuple(r for r in self._caches.reports_of(key) if r.job_uid == job.uid),
-            settings=self._effects.settings(),
+            settings=self._dependencies.settings(),
         )
 
-    async def _execute(self, key: Key, snapshot: Snapshot, plan: Plan, done: list[Action]) -> None:
+    async def _execute(
+        self, key: JobKey, snapshot: Snapshot, plan: Plan, done: list[Action]
+    ) -> None:
         """Execute the actions in order, adding them to `done`, then send the events.
 
         It ends with the first failure.
         """
-        clock, job = self._effects.clock, snapshot.job
+        clock, job = self._dependencies.clock, snapshot.job
         recording = 0.0
         for action in plan.actions:
             logger.info("executing", action=type(action).__name__)
@@ -237,12 +231,11 @@ class Reconciler:
                 recording += clock.monotonic() - started
         if recording:
             nodes = max(job.reported_desired or 0, len(snapshot.pods))
-            pacer = self._progress_pacers.setdefault(key, WritePacer())
-            pacer.record(recording, nodes, clock.monotonic())
+            self._memories.progress_pacers.record(key, recording, nodes, clock.monotonic())
         for event in plan.events:
-            self._effects.events.emit(_reference(job), event.type, event.reason, event.message)
+            self._dependencies.events.emit(_reference(job), event.type, event.reason, event.message)
 
-    async def _execute_action(self, key: Key, snapshot: Snapshot, action: Action) -> None:
+    async def _execute_action(self, key: JobKey, snapshot: Snapshot, action: Action) -> None:
         job = snapshot.job
         match action:
             case WriteStatus():
@@ -255,7 +248,9 @@ class Reconciler:
                 await self._daemon_sets.dry_run(job, action.body)
             case ApplyDaemonSet():
                 if await self._daemon_sets.apply(key, job, action):
-                    self._reapply_backoff.record(key, action, self._effects.clock.monotonic())
+                    self._memories.reapply_backoff.record(
+                        key, action, self._dependencies.clock.monotonic()
+                    )
             case RemoveSchedulingGates():
                 await self._pods.remove_gates(key, job, action)
             case DeletePods():
@@ -265,7 +260,9 @@ class Reconciler:
             case _ as unreachable:
                 assert_never(unreachable)
 
-    async def _write_report(self, key: Key, snapshot: Snapshot, action: WriteReportStatus) -> None:
+    async def _write_report(
+        self, key: JobKey, snapshot: Snapshot, action: WriteReportStatus
+    ) -> None:
         report = self._reports.find(key, snapshot, action.name)
         if report is not None:
             await self._reports.write_status(key, report, action.status)

@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from daemonset_job.api.daemon_set import DaemonSet
-from daemonset_job.api.job import Job
+from daemonset_job.api.job import Job, JobKey
 from daemonset_job.runtime.backoff import exponential_seconds
-from job_controller.caches import Key
 from job_controller.core.plan import RefusedWrite
 from job_controller.core.state.snapshot import Snapshot
 
@@ -38,17 +37,17 @@ class RefusalBackoff:
 
     def __init__(self) -> None:
         """Begin without any."""
-        self._by_key: dict[Key, dict[RefusedWrite, _Refusal]] = {}
+        self._by_key: dict[JobKey, dict[RefusedWrite, _Refusal]] = {}
 
     def __len__(self) -> int:
         """Return the number of Jobs with a refused write."""
         return len(self._by_key)
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: JobKey) -> None:
         """Drop the refusals of a deleted Job."""
         self._by_key.pop(key, None)
 
-    def with_known_refusal(self, key: Key, snapshot: Snapshot, now: float) -> Snapshot:
+    def with_known_refusal(self, key: JobKey, snapshot: Snapshot, now: float) -> Snapshot:
         """Return the snapshot with the refusal of the DaemonSet if its next try is not due yet.
 
         Other refused writes are tried in every reconcile, because the next one may be about
@@ -70,7 +69,7 @@ class RefusalBackoff:
         )
 
     def record(
-        self, key: Key, write: RefusedWrite, before: Snapshot, after: Snapshot, now: float
+        self, key: JobKey, write: RefusedWrite, before: Snapshot, after: Snapshot, now: float
     ) -> Snapshot:
         """Record a refused write; return `after` with the delay of its next try.
 
@@ -96,7 +95,7 @@ class RefusalBackoff:
         soonest = min(refusal.until for refusal in known.values())
         return replace(after, retry_seconds=max(soonest - now, 0.0))
 
-    def clear_resolved(self, key: Key, snapshot: Snapshot) -> None:
+    def clear_resolved(self, key: JobKey, snapshot: Snapshot) -> None:
         """Drop the refusals that are not in this snapshot, the last one of a reconcile."""
         known = self._by_key.get(key, {})
         for write in list(known):

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from daemonset_job.api.job import JobKey
 from daemonset_job.api.states import NodeState
 from daemonset_job.runtime.clock import Clock
-from job_controller.caches import Key
 from job_controller.core.state.absence import find_tainted
 from job_controller.core.state.first_seen import (
     ObservedObjects,
@@ -18,7 +18,7 @@ from job_controller.core.state.first_seen import (
     shift_sightings,
     update_sightings,
 )
-from job_controller.core.state.node_pods import current_pods, stray_pods
+from job_controller.core.state.node_pods import current_pods, pods_without_node
 from job_controller.core.state.snapshot import Snapshot, merge_records
 
 # Two clocks that differ by less run at slightly different rates; by more, one of them was set.
@@ -31,9 +31,9 @@ class SightingStore:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         # UID, sightings, and the time of the last reconcile by both clocks.
-        self._seen: dict[Key, tuple[str, Sightings, datetime, float]] = {}
+        self._seen: dict[JobKey, tuple[str, Sightings, datetime, float]] = {}
 
-    def with_sightings(self, key: Key, snapshot: Snapshot) -> Snapshot:
+    def with_sightings(self, key: JobKey, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with the sightings: when each timer started in this process."""
         job = snapshot.job
         now, moment = self._clock.now(), self._clock.monotonic()
@@ -50,12 +50,12 @@ class SightingStore:
         before = before if uid == job.uid else {}
         tainted = find_tainted(snapshot, pods)
         observed = ObservedObjects(
-            pods, snapshot.nodes, failed, tainted, job.retry_request, stray_pods(snapshot)
+            pods, snapshot.nodes, failed, tainted, job.retry_request, pods_without_node(snapshot)
         )
         seen = update_sightings(before, observed, now)
         self._seen[key] = job.uid, seen, now, moment
         return replace(snapshot, seen=seen)
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: JobKey) -> None:
         """Forget the sightings of a deleted Job."""
         self._seen.pop(key, None)

@@ -17,6 +17,7 @@ from typing import Any
 
 from loguru import logger
 
+from daemonset_job.api.job import JobKey
 from daemonset_job.kube.cache.pager import Pager
 from daemonset_job.kube.cache.resource_version import is_newer
 from daemonset_job.kube.client.client import KubeClient
@@ -26,7 +27,6 @@ from daemonset_job.kube.client.selection import Selection
 from daemonset_job.kube.client.unreadable import Unreadable
 from daemonset_job.runtime.backoff import exponential_seconds
 from daemonset_job.runtime.clock import Clock
-from job_controller.caches import Key
 from job_controller.core.text.sanitize import REFUSAL_LIMIT, single_line
 
 # Pods take a moment to be created, so the first list is made that long after a cause was found to
@@ -94,21 +94,21 @@ class WarningEvents:
         self._reason = reason
         self._client = client
         self._clock = clock
-        self._searches: dict[Key, _Search] = {}
+        self._searches: dict[JobKey, _Search] = {}
         self._paces: dict[str, _Pace] = {}
 
     def __len__(self) -> int:
         """Return the number of Jobs whose events are read."""
         return len(self._searches)
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: JobKey) -> None:
         """Drop what is known of a Job that is gone, or that lacks no cause."""
         if self._searches.pop(key, None) is None:
             return
         if not any(namespace == key[0] for namespace, _ in self._searches):
             self._paces.pop(key[0], None)
 
-    def message(self, key: Key, uid: str) -> str | None:
+    def message(self, key: JobKey, uid: str) -> str | None:
         """Return the newest message about the object of that UID.
 
         "" if there is none, None before the events were listed.
@@ -116,17 +116,17 @@ class WarningEvents:
         known = self._searches.get(key)
         return known.message if known is not None and known.uid == uid else None
 
-    def newest(self, key: Key) -> tuple[str, str]:
+    def newest(self, key: JobKey) -> tuple[str, str]:
         """Return the UID of the Job's object and the newest message about it, "" without any."""
         known = self._searches.get(key)
         return (known.uid, known.message or "") if known is not None else ("", "")
 
-    def completed(self, key: Key, uid: str) -> int:
+    def completed(self, key: JobKey, uid: str) -> int:
         """Return how often all events about the object of that UID were read."""
         known = self._searches.get(key)
         return known.completed if known is not None and known.uid == uid else 0
 
-    async def look(self, key: Key, uid: str) -> float:
+    async def look(self, key: JobKey, uid: str) -> float:
         """List the events about an object if it is time; return the seconds until the next look.
 
         That is 0 if `message` has changed. A list that fails leaves it as it was.

@@ -13,7 +13,7 @@ from daemonset_job.api.compact import (
     expand_job_placement,
 )
 from daemonset_job.api.daemon_set import DaemonSet
-from daemonset_job.api.job import Job, parse_job
+from daemonset_job.api.job import Job, JobKey, parse_job
 from daemonset_job.api.node import Node
 from daemonset_job.api.pod import Pod, parse_pod
 from daemonset_job.api.report import JobReport
@@ -23,13 +23,11 @@ from daemonset_job.informers.daemon_sets import (
     owners_of_pod,
     selecting_by_changed_label,
 )
-from daemonset_job.informers.full_reports import RUN_INDEX, FullReports, parse_cached_report
 from daemonset_job.informers.informers import CachedKind, SharedInformers
+from daemonset_job.informers.whole_reports import RUN_INDEX, WholeReports, parse_cached_report
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, PODS
 from daemonset_job.runtime.clock import Clock
-
-JobKey = tuple[str, str]
 
 
 class Listener(Protocol):
@@ -47,7 +45,7 @@ class Listener(Protocol):
         """Handle the deletion of a Job; another one of its name may exist."""
         ...
 
-    def needs_records(self, job_uid: str) -> bool:
+    def needs_whole_reports(self, job_uid: str) -> bool:
         """Return whether evidence of that run, whose Job may be deleted, is still pending."""
         ...
 
@@ -91,14 +89,16 @@ class Caches(SharedInformers):
         self._reports = self._watch(
             CachedKind(
                 JOB_REPORTS,
-                lambda raw: parse_cached_report(raw, self._needs_records),
+                lambda raw: parse_cached_report(raw, self._needs_whole_reports),
                 RUN_INDEX,
             ),
             self._report_changed,
             # The Jobs decide which reports are cached whole.
             after=self._jobs,
         )
-        self.full_reports = FullReports(client, self._reports.store, is_needed=self._needs_records)
+        self.whole_reports = WholeReports(
+            client, self._reports.store, is_needed=self._needs_whole_reports
+        )
 
     # --- reading -------------------------------------------------------------------------
 
@@ -137,8 +137,8 @@ class Caches(SharedInformers):
         found = self._reports.store.by_index("run", job.uid)
         return [report for report in found if report.namespace == job.namespace]
 
-    def _needs_records(self, uid: str) -> bool:
-        return self.has_job(uid) or self._listener.needs_records(uid)
+    def _needs_whole_reports(self, uid: str) -> bool:
+        return self.has_job(uid) or self._listener.needs_whole_reports(uid)
 
     # --- changes -------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class Caches(SharedInformers):
         assert job is not None
         if new is None:
             self._listener.job_deleted(job)
-            self.full_reports.release(job.uid)
+            self.whole_reports.release(job.uid)
         self._listener.job_affected((job.namespace, job.name), debounced=False)
 
     def _daemon_set_changed(self, old: DaemonSet | None, new: DaemonSet | None) -> None:
@@ -169,7 +169,7 @@ class Caches(SharedInformers):
         report = new or old
         assert report is not None
         self._listener.report_changed(report)
-        self.full_reports.release(report.job_uid)
+        self.whole_reports.release(report.job_uid)
         # A complete Job waits for its record only, so no burst of changes follows.
         key = (report.namespace, report.job_name)
         job = self._jobs.store.get(key)  # its conditions are there without unpacking its spec

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from daemonset_job.api import names
-from daemonset_job.process.place import place_settings
+from daemonset_job.process.process_options import process_settings
 from daemonset_job.process.readers import (
     duration,
     line,
@@ -54,7 +54,7 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Where the process runs: cluster, lease, probes, configuration file. Fixed while it runs."""
+    """The options of the process: `ProcessOptions`, and the configuration file to follow."""
 
     kubeconfig: str | None = None
     context: str | None = None
@@ -97,7 +97,7 @@ SETTINGS = (
     Setting("log_format", read_log_format, "human", variable="LOG_FORMAT", key="logFormat"),
 )
 OPTIONS = (
-    *place_settings(probe_port=8081),
+    *process_settings(probe_port=8081),
     Setting(
         "path",
         lambda raw: Path(read_text(raw)),

@@ -1,7 +1,6 @@
 """Remembers one time for each Job, which is forgotten when another Job has its name."""
 
-from daemonset_job.api.job import Job
-from terminator.caches import JobKey
+from daemonset_job.api.job import Job, JobKey
 
 
 class JobTimes:

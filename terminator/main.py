@@ -4,9 +4,10 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable
 from functools import partial
 
+from daemonset_job.api.job import JobKey
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.process.config_watch import read_text
 from daemonset_job.process.leadership import lead_when_elected
@@ -16,7 +17,7 @@ from daemonset_job.process.reload import Reloader
 from daemonset_job.runtime.clock import Clock, SystemClock
 from daemonset_job.runtime.sizes import Size, process_sizes
 from daemonset_job.runtime.workqueue import WorkQueue
-from terminator.caches import Caches, JobKey
+from terminator.caches import Caches
 from terminator.config import OPTIONS, SETTINGS, Config, Options, load_config, parse_options
 from terminator.metrics import Metrics
 from terminator.scope import NamespaceScope
@@ -117,16 +118,18 @@ class Terminator:
         )
 
 
-async def run(options: Options, environ: Mapping[str, str], text: str | None) -> None:
+async def run(
+    options: Options, config: Config, text: str | None, load: Callable[[str | None], Config]
+) -> None:
     """Connect and run until SIGTERM or SIGINT; raises OperatorError if that is impossible.
 
-    `text` is the content of the configuration file at start, which is valid.
+    `text` is the content of the configuration file at start, and `load` reads a later one.
     """
     metrics = Metrics()
 
     def create(client: KubeClient) -> Parts:
-        terminator = Terminator(client, options, load_config(environ, text), metrics, SystemClock())
-        reloader = Reloader(partial(load_config, environ), terminator.apply, metrics.reloads)
+        terminator = Terminator(client, options, config, metrics, SystemClock())
+        reloader = Reloader(load, terminator.apply, metrics.reloads)
         return Parts(
             terminator.run(),
             is_ready=lambda: terminator.is_ready,
@@ -145,7 +148,8 @@ def main() -> None:
 def _prepare() -> Task:
     options = parse_options(sys.argv[1:], os.environ, socket.gethostname())
     text = read_text(options.path)
-    config = load_config(os.environ, text)
+    load = partial(load_config, os.environ)
+    config = load(text)
     configure_logging(config.log_level, config.log_json)
     warn_of_renamed((*OPTIONS, *SETTINGS), os.environ)
-    return run(options, os.environ, text)
+    return run(options, config, text, load)

@@ -50,8 +50,9 @@ class Count:
         completed: Desired nodes with a completion in the ledger under their UID.
         failed: Other desired nodes that the controller recorded as failed.
         recorded: Desired nodes that the controller recorded as completed or failed.
-        absent: Other nodes that match and have completed or failed, without a pod. They are desired
-            unless an administrator's taint keeps pods off them. Taints are not known here.
+        ended_without_pod: Other nodes that match, have no pod, and have completed or failed. They
+            are desired unless an administrator's taint keeps pods off them. Taints are not known
+            here.
         running: Desired nodes that have neither completed nor failed, whose pod runs the task or is
             about to restart it, and which are not recorded as unreachable.
         has_failures: Whether any node is recorded as failed, desired or not.
@@ -63,14 +64,14 @@ class Count:
     completed: frozenset[str]
     failed: frozenset[str]
     recorded: frozenset[str]
-    absent: frozenset[str]
+    ended_without_pod: frozenset[str]
     running: frozenset[str]
     has_failures: bool
     has_completions: bool
     inexact: str
 
     @property
-    def active(self) -> frozenset[str]:
+    def unfinished(self) -> frozenset[str]:
         """Return the desired nodes that have neither completed nor failed."""
         return self.desired - self.completed - self.failed
 
@@ -131,24 +132,24 @@ def count_nodes(snapshot: Snapshot) -> Count:
     )
     completed = frozenset(name for name in desired if _is_completed(name, snapshot))
     failed = _recorded_as(desired - completed, snapshot, {NodeState.FAILED})
-    absent, unfinished = _absent_nodes(snapshot, desired)
+    ended_without_pod, begun_without_pod = _nodes_without_pod(snapshot, desired)
     return Count(
         desired=desired,
         completed=completed,
         failed=failed,
         recorded=_recorded_as(desired, snapshot, {NodeState.COMPLETED, NodeState.FAILED}),
-        absent=absent,
+        ended_without_pod=ended_without_pod,
         running=_running_nodes(pods, desired - completed - failed, snapshot),
         has_failures=any(r.has_failed(job.retry_request) for r in snapshot.records.values()),
         has_completions=any(entry.is_completed for entry in snapshot.ledger.values()),
-        inexact=_find_inexactness(snapshot, desired, leaving - desired) or unfinished,
+        inexact=_find_inexactness(snapshot, desired, leaving - desired) or begun_without_pod,
     )
 
 
 def _running_nodes(
-    pods: Iterable[Pod], active: AbstractSet[str], snapshot: Snapshot
+    pods: Iterable[Pod], unfinished: AbstractSet[str], snapshot: Snapshot
 ) -> frozenset[str]:
-    """Return those of the `active` nodes whose task is starting, running or about to be restarted.
+    """Return those of the `unfinished` nodes whose task starts, runs or is about to be restarted.
 
     A task that never starts fails after a timeout.
     """
@@ -157,7 +158,7 @@ def _running_nodes(
         for pod in pods
         if pod.is_scheduled and not pod.is_terminating and not pod.is_terminal
     )
-    return (bound & active) - _recorded_as(active, snapshot, {NodeState.UNREACHABLE})
+    return (bound & unfinished) - _recorded_as(unfinished, snapshot, {NodeState.UNREACHABLE})
 
 
 def _recorded_as(
@@ -215,8 +216,8 @@ def _find_inexactness(snapshot: Snapshot, desired: frozenset[str], leaving: froz
     return _find_mismatch(snapshot, found, desired, leaving)
 
 
-def _absent_nodes(snapshot: Snapshot, desired: frozenset[str]) -> tuple[frozenset[str], str]:
-    """Return the ended nodes without a pod, and a message about an unfinished one, "" for none.
+def _nodes_without_pod(snapshot: Snapshot, desired: frozenset[str]) -> tuple[frozenset[str], str]:
+    """Return the ended nodes without a pod, and a message about one that has not ended.
 
     A node that is not Ready leaves the DaemonSet's counters once its pod is deleted, perhaps before
     its task has completed. The controller's report shows which nodes have started, and records
@@ -227,16 +228,16 @@ def _absent_nodes(snapshot: Snapshot, desired: frozenset[str]) -> tuple[frozense
         return frozenset(), ""
     affinity = NodeAffinity(found.pod_spec)
     ended: set[str] = set()
-    unfinished = ""
+    begun = ""
     for name in sorted((snapshot.records.keys() | snapshot.ledger.keys()) - desired):
         node = snapshot.nodes.get(name)
         if node is None or not affinity.matches(name, node.labels):
             continue
         if _is_completed(name, snapshot) or _is_recorded(name, snapshot, {NodeState.FAILED}):
             ended.add(name)
-        elif not unfinished and _has_begun(name, snapshot):
-            unfinished = f"node {name} has begun, has not finished and has no pod"
-    return frozenset(ended), unfinished
+        elif not begun and _has_begun(name, snapshot):
+            begun = f"node {name} has begun, has not finished and has no pod"
+    return frozenset(ended), begun
 
 
 def _has_begun(name: str, snapshot: Snapshot) -> bool:

@@ -1,6 +1,6 @@
 """Reconciles one Job at a time: which pods to read, and whether the Job may be deleted.
 
-Shell: the scanner reads, the ledger writes, and ``deletion`` deletes. Reconciling is
+Shell: the scanner reads, the ledger writes, and ``deleter`` deletes. Reconciling is
 level-triggered: it starts from the caches, whichever events arrived, and however often.
 """
 
@@ -11,14 +11,12 @@ from loguru import logger
 
 from daemonset_job.api.choices import CompletionMode
 from daemonset_job.api.evidence import Evidence
-from daemonset_job.api.job import Job
+from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.pod import Pod
-from daemonset_job.informers.full_reports import INCOMPLETE_RETRY_SECONDS
+from daemonset_job.informers.whole_reports import SUMMARY_RETRY_SECONDS
 from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
-from daemonset_job.kube.client.client import KubeClient
-from daemonset_job.runtime.clock import Clock
-from terminator.caches import Caches, JobKey
-from terminator.deletion import Deletion
+from terminator.caches import Caches
+from terminator.deleter import Deleter
 from terminator.early_flush import EarlyFlush
 from terminator.ledger.evidence import (
     exit_evidence,
@@ -29,34 +27,36 @@ from terminator.ledger.evidence import (
 )
 from terminator.ledger.writer import Ledger
 from terminator.logs.findings import Findings
+from terminator.logs.findings_report import OnFindings
 from terminator.logs.matchers import Matchers
 from terminator.logs.report_limits import bounded_results
 from terminator.logs.scanner import Scanner
 from terminator.logs.targets import Target
-from terminator.metrics import Metrics
 from terminator.node_count import owned_pods, pod_belongs_to_node
 
 
 class Reconciler:
-    """Acts on one Job per call."""
+    """Acts on one Job per call.
+
+    `default_token` returns the token of Jobs that name none. `new_scanner` returns the scanner that
+    reads the logs, and calls what it is given with its findings.
+    """
 
     def __init__(
         self,
-        client: KubeClient,
-        clock: Clock,
         caches: Caches,
         ledger: Ledger,
-        metrics: Metrics,
+        deleter: Deleter,
         *,
         default_token: Callable[[], str],
+        new_scanner: Callable[[OnFindings], Scanner],
     ) -> None:
         self._caches = caches
         self._ledger = ledger
         self._matchers = Matchers(default_token)
         self._early_flush = EarlyFlush(caches, ledger)
-        self._deletion = Deletion(client, clock, caches, ledger, metrics)
-        # Set right after: the scanner needs `on_findings`, and the reconciler needs the scanner.
-        self.scanner: Scanner
+        self._deleter = deleter
+        self.scanner = new_scanner(self.on_findings)
 
     async def reconcile(self, key: JobKey) -> float | None:
         """Update the targets of the scanner, and delete the Job if it may be; raises KubeError.
@@ -67,14 +67,14 @@ class Reconciler:
             return UNSYNCED_SECONDS
         job = self._caches.job(key)
         if job is None:
-            self._deletion.forget(key)
+            self._deleter.forget(key)
             self.scanner.set_targets(key, ())
             return None
-        if not self._caches.full_reports.is_complete(job.uid):
-            await self._caches.full_reports.complete(job.uid)
+        if not self._caches.whole_reports.are_whole(job.uid):
+            await self._caches.whole_reports.read_whole(job.uid)
             job = self._caches.job(key)
-            if job is None or not self._caches.full_reports.is_complete(job.uid):
-                return INCOMPLETE_RETRY_SECONDS
+            if job is None or not self._caches.whole_reports.are_whole(job.uid):
+                return SUMMARY_RETRY_SECONDS
         daemon_set = self._caches.daemon_set_of(job)
         pods = owned_pods(
             job, daemon_set, self._caches.pods_of(daemon_set) if daemon_set is not None else ()
@@ -82,7 +82,7 @@ class Reconciler:
         self.scanner.set_targets(key, self._targets(job, pods))
         self._early_flush.flush_if_last(job, self.scanner)
         self._early_flush.flush_for_ended_pods(job, pods)
-        return await self._deletion.delete_if_allowed(job, daemon_set, pods, self.scanner)
+        return await self._deleter.delete_if_allowed(job, daemon_set, pods, self.scanner)
 
     def _targets(self, job: Job, pods: list[Pod]) -> list[Target]:
         """Return the pods to read; evidence in a pod's status is recorded at once."""

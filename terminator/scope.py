@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from loguru import logger
 
-from daemonset_job.api.job import Job
+from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.report import JobReport
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.process.reconcile_results import ReconcileResults
@@ -18,9 +18,11 @@ from daemonset_job.runtime.clock import Clock
 from daemonset_job.runtime.debounce import Debouncer
 from daemonset_job.runtime.worker import run_workers
 from daemonset_job.runtime.workqueue import WorkQueue, namespace_of
-from terminator.caches import Caches, JobKey
+from terminator.caches import Caches
 from terminator.config import Config
+from terminator.deleter import Deleter
 from terminator.ledger.writer import Ledger
+from terminator.logs.findings_report import OnFindings
 from terminator.logs.scanner import Limits, Scanner
 from terminator.metrics import Metrics
 from terminator.reconciler import Reconciler
@@ -73,14 +75,13 @@ class NamespaceScope:
         """
         ledger = self._ledger = self._create_ledger()
         reconciler = Reconciler(
-            self._client,
-            self._clock,
             self.caches,
             ledger,
-            self._metrics,
+            Deleter(self._client, self._clock, self.caches, ledger, self._metrics),
             default_token=lambda: self._config().termination_word,
+            new_scanner=self._create_scanner,
         )
-        scanner = reconciler.scanner = self._scanner = self._create_scanner(reconciler)
+        scanner = self._scanner = reconciler.scanner
         results = ReconcileResults(self._metrics.reconciles)
         self.enqueue_all()
         try:
@@ -98,7 +99,7 @@ class NamespaceScope:
                 )
         finally:
             self._scanner = self._ledger = None
-            self.caches.full_reports.release_all()
+            self.caches.whole_reports.release_all()
             if self.is_stopping:
                 await self._final_flush(ledger)
 
@@ -108,17 +109,17 @@ class NamespaceScope:
             self._metrics,
             reports_of=self.caches.reports_of,
             has_job=self.caches.has_job,
-            read_records=lambda job: self.caches.full_reports.complete(job.uid),
+            read_whole_reports=lambda job: self.caches.whole_reports.read_whole(job.uid),
             flush_seconds=self._config().flush_interval,
         )
 
-    def _create_scanner(self, reconciler: Reconciler) -> Scanner:
+    def _create_scanner(self, on_findings: OnFindings) -> Scanner:
         return Scanner(
             self._client,
             self._clock,
             self._metrics,
             limits=_limits(self._config()),
-            on_findings=reconciler.on_findings,
+            on_findings=on_findings,
         )
 
     def enqueue_all(self) -> None:
@@ -154,7 +155,7 @@ class NamespaceScope:
         if self._ledger is not None and not self.caches.reports_of(job):
             self._ledger.drop_run(job.uid)
 
-    def needs_records(self, job_uid: str) -> bool:
+    def needs_whole_reports(self, job_uid: str) -> bool:
         """Return whether the ledger has a buffer of that run."""
         return self._ledger is not None and job_uid in self._ledger
 
@@ -176,7 +177,7 @@ class NamespaceScope:
             await asyncio.sleep(self._config().resync_period)
             if self._ledger is not None:
                 self._ledger.drop_idle_runs()
-            self.caches.full_reports.release_all()
+            self.caches.whole_reports.release_all()
             self.enqueue_all()
 
     async def _final_flush(self, ledger: Ledger) -> None:

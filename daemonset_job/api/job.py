@@ -25,6 +25,9 @@ from daemonset_job.api.times import parse_time
 # wherever it is compared, merged or written as JSON.
 DEPTH_LIMIT: Final = 64
 
+JobKey = tuple[str, str]
+"""Namespace and name of a Job, by which it is reconciled. Only its UID identifies it."""
+
 _JOB: Final = fields(metadata=METADATA, spec=OBJECT, status=OBJECT)
 # Checked after the depth of the spec.
 _JOB_SPEC: Final = fields(spec=SPEC_SHAPE)

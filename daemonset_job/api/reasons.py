@@ -61,7 +61,7 @@ class ProgressingReason(Reason):
     POD_CHANGE_REFUSED = (
         "PodChangeRefused",
         (
-            "The API server does not let the controller open a scheduling gate, or delete pods; "
+            "The API server does not let the controller remove a scheduling gate, or delete pods; "
             "one does not hold up the other."
         ),
     )

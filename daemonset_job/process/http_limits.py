@@ -20,23 +20,13 @@ ProtocolFactory = Callable[[], asyncio.Protocol]
 class ConnectionGuard:
     """Makes guarded protocols of those of `inner`, for ``loop.create_server``.
 
-    A connection lives for `life_seconds` at most. Beyond `limit` connections the oldest is closed,
-    and the new one is accepted. Otherwise a client that holds all of them would keep the kubelet
-    out, and the container would be restarted.
+    A connection lives for CONNECTION_LIFETIME_SECONDS at most. Beyond CONNECTIONS_LIMIT the oldest
+    is closed, and the new one is accepted. Otherwise a client that holds all of them would keep the
+    kubelet out, and the container would be restarted.
     """
 
-    def __init__(
-        self,
-        inner: ProtocolFactory,
-        *,
-        limit: int = CONNECTIONS_LIMIT,
-        life_seconds: float = CONNECTION_LIFETIME_SECONDS,
-        request_bytes: int = REQUEST_LIMIT_BYTES,
-    ) -> None:
+    def __init__(self, inner: ProtocolFactory) -> None:
         self._inner = inner
-        self._limit = limit
-        self.life_seconds = life_seconds
-        self.request_bytes = request_bytes
         # A dict as an ordered set: the oldest comes first.
         self._open: dict[GuardedConnection, None] = {}
 
@@ -51,7 +41,7 @@ class ConnectionGuard:
     def opened(self, connection: "GuardedConnection") -> None:
         """Take note of a connection, and close the oldest if there are too many."""
         self._open[connection] = None
-        if len(self._open) > self._limit:
+        if len(self._open) > CONNECTIONS_LIMIT:
             oldest = next(iter(self._open))
             del self._open[oldest]
             oldest.abort()
@@ -79,7 +69,7 @@ class GuardedConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin; see asyncio.Protocol for this and what follows."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's has no base class
-        self._end = asyncio.get_running_loop().call_later(self._guard.life_seconds, self.abort)
+        self._end = asyncio.get_running_loop().call_later(CONNECTION_LIFETIME_SECONDS, self.abort)
         self._inner.connection_made(transport)
         self._guard.opened(self)
 
@@ -93,7 +83,7 @@ class GuardedConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Pass on what belongs to one request."""
         self._received += len(data)
-        if self._received > self._guard.request_bytes:
+        if self._received > REQUEST_LIMIT_BYTES:
             self.abort()
         else:
             self._inner.data_received(data)

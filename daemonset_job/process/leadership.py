@@ -6,13 +6,13 @@ from uuid import uuid4
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.leaderelection.elector import run_leader_election
 from daemonset_job.kube.leaderelection.lease_lock import LeaseLock
-from daemonset_job.process.place import Place
+from daemonset_job.process.process_options import ProcessOptions
 from daemonset_job.runtime.clock import Clock
 
 
 async def lead_when_elected(
     client: KubeClient,
-    place: Place,
+    options: ProcessOptions,
     *,
     clock: Clock,
     wait_synced: Callable[[], Awaitable[object]],
@@ -26,15 +26,15 @@ async def lead_when_elected(
     process leads, for its metric.
     """
     await wait_synced()
-    if not place.lease_namespace:
+    if not options.lease_namespace:
         on_state(True)
         await lead()
         return
 
     def new_lock() -> LeaseLock:
-        identity = f"{place.identity}_{uuid4().hex[:8]}"
+        identity = f"{options.identity}_{uuid4().hex[:8]}"
         return LeaseLock(
-            client, place.lease_namespace, place.lease_name, identity=identity, clock=clock
+            client, options.lease_namespace, options.lease_name, identity=identity, clock=clock
         )
 
     await run_leader_election(new_lock, lead=lead, on_state=on_state)

@@ -15,7 +15,7 @@ from loguru import logger
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import OperatorError
 from daemonset_job.process.healthz import serve_probes
-from daemonset_job.process.place import Place
+from daemonset_job.process.process_options import ProcessOptions
 from daemonset_job.process.program_metrics import ProgramMetrics
 from daemonset_job.process.settings import Table, renamed_variables
 
@@ -38,7 +38,7 @@ class Parts:
 
 
 async def run_program(
-    place: Place,
+    options: ProcessOptions,
     metrics: ProgramMetrics,
     create: Callable[[KubeClient], Parts],
     *,
@@ -53,8 +53,8 @@ async def run_program(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with await KubeClient.connect(
-        kubeconfig=place.kubeconfig,
-        context=place.context,
+        kubeconfig=options.kubeconfig,
+        context=options.context,
         user_agent=user_agent,
         on_request=metrics.count_request,
     ) as client:
@@ -67,8 +67,8 @@ async def run_program(
         ]
         try:
             async with serve_probes(
-                host=place.probe_host,
-                port=place.probe_port,
+                host=options.probe_host,
+                port=options.probe_port,
                 live=lambda: not work.done(),
                 ready=parts.is_ready,
                 registry=metrics.registry,

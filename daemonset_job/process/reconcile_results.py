@@ -14,7 +14,7 @@ from daemonset_job.kube.client.errors import Conflict, Forbidden, KubeError
 from daemonset_job.runtime.worker import Reconcile
 
 Key = tuple[str, str]
-"""Namespace and name of a Job."""
+"""Namespace and name of what is reconciled."""
 
 
 class Failure(NamedTuple):

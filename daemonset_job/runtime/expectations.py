@@ -66,7 +66,7 @@ class VersionExpectations(Generic[K]):
         del self._written[key]
         return True
 
-    def drop(self, key: K) -> None:
+    def forget(self, key: K) -> None:
         """Expect nothing for `key` any more: its object is gone."""
         self._written.pop(key, None)
 

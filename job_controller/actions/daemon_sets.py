@@ -8,12 +8,11 @@ from typing import Any
 
 from daemonset_job.api import names
 from daemonset_job.api.daemon_set import DaemonSet, parse_daemon_set
-from daemonset_job.api.job import Job
+from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.managed_fields import has_own_entry, take_ownership
 from daemonset_job.kube.client.errors import BadRequest, NotFound
 from daemonset_job.kube.client.resource import DAEMON_SETS
-from job_controller.actions.effects import Writer
-from job_controller.caches import Key
+from job_controller.actions.writer import Writer
 from job_controller.core.desired.strategic_merge import diff_merge_patch
 from job_controller.core.plan import ApplyDaemonSet
 
@@ -45,7 +44,7 @@ class DaemonSetActions:
             if _NO_DRY_RUN not in error.message:
                 raise
 
-    async def apply(self, key: Key, job: Job, action: ApplyDaemonSet) -> bool:
+    async def apply(self, key: JobKey, job: Job, action: ApplyDaemonSet) -> bool:
         """Apply the DaemonSet; return False if the Job, its owner, is deleted."""
         body = dict(action.body)
         if action.uid:
@@ -77,7 +76,7 @@ class DaemonSetActions:
             dry_run=dry_run,
         )
 
-    async def _take_ownership(self, key: Key, job: Job, action: ApplyDaemonSet) -> None:
+    async def _take_ownership(self, key: JobKey, job: Job, action: ApplyDaemonSet) -> None:
         """Own all fields of the DaemonSet's spec, so that an apply removes foreign ones.
 
         The patch also removes the annotation of the last apply. If this process ends in between,

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from daemonset_job.api.job import Job
+from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.job_spec import parse_spec
 from daemonset_job.api.job_status import JobStatus, parse_job_status
 from daemonset_job.kube.client.errors import NotFound
 from daemonset_job.kube.client.resource import JOB_STATUS, JOBS
 from daemonset_job.kube.client.unreadable import Unreadable
 from daemonset_job.runtime.clock import Clock
-from job_controller.actions.effects import Writer
-from job_controller.caches import Key
+from job_controller.actions.writer import Writer
 from job_controller.core.desired.strategic_merge import diff_merge_patch
 from job_controller.core.render.job_status import unreadable_status
 from job_controller.metrics import Metrics
@@ -28,7 +27,7 @@ class JobStatusActions:
         self._metrics = metrics
 
     async def write(
-        self, key: Key, job: Job, status: JobStatus, *, metadata_only: bool = False
+        self, key: JobKey, job: Job, status: JobStatus, *, metadata_only: bool = False
     ) -> None:
         """Write the status if the Job has not changed since it was read; Conflict if it has."""
         body = {
@@ -45,7 +44,7 @@ class JobStatusActions:
         self._writer.expect_version(key, JOBS, written)
         self._metrics.count_end(job.status, status)
 
-    async def write_unreadable(self, key: Key, unread: Unreadable) -> None:
+    async def write_unreadable(self, key: JobKey, unread: Unreadable) -> None:
         """Write the status of a Job that cannot be read: it is not run, and why."""
         job = Job(
             namespace=unread.namespace,

@@ -7,14 +7,13 @@ from contextlib import suppress
 from typing import Any
 
 from daemonset_job.api import names
-from daemonset_job.api.job import Job
+from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.report import JobReport, metadata_without_managed_fields
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import Phase
 from daemonset_job.kube.client.errors import AlreadyExists, NotFound
 from daemonset_job.kube.client.resource import JOB_REPORT_STATUS, JOB_REPORTS
-from job_controller.actions.effects import Writer
-from job_controller.caches import Key
+from job_controller.actions.writer import Writer
 from job_controller.core.render.report_status import build_status_patch
 from job_controller.core.state.snapshot import Snapshot
 
@@ -27,7 +26,7 @@ class ReportActions:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
-    def find(self, key: Key, snapshot: Snapshot, name: str) -> JobReport | None:
+    def find(self, key: JobKey, snapshot: Snapshot, name: str) -> JobReport | None:
         """Return the report of that name; that of the snapshot if the cache has only a summary.
 
         The patch is the difference to the current status, so it needs all of it.
@@ -37,7 +36,7 @@ class ReportActions:
             return found
         return next((r for r in snapshot.reports if r.uid == found.uid), None)
 
-    async def create(self, key: Key, job: Job, body: Mapping[str, Any]) -> None:
+    async def create(self, key: JobKey, job: Job, body: Mapping[str, Any]) -> None:
         """Create a report of the run, unless it exists."""
         try:
             written = await self._writer.client.create(JOB_REPORTS, body, job.namespace)
@@ -60,7 +59,7 @@ class ReportActions:
                 )
                 self._writer.expect_version(key, JOB_REPORTS, written)
 
-    async def write_status(self, key: Key, report: JobReport, status: ReportStatus) -> None:
+    async def write_status(self, key: JobKey, report: JobReport, status: ReportStatus) -> None:
         """Write the status of a report, if it exists; Conflict if a closing write comes late."""
         # A closing write must not overwrite the final status of a run that has just ended: a new
         # leader may not have it in its cache yet.

@@ -8,6 +8,7 @@ from daemonset_job.api.reasons import ProgressingReason
 from daemonset_job.api.states import ConditionType, NodeState
 from job_controller.core.desired.daemon_set import build_daemon_set, is_up_to_date
 from job_controller.core.desired.limits import has_too_many_terms
+from job_controller.core.desired.manifest import with_annotation
 from job_controller.core.plan import Action, ApplyDaemonSet, DeleteDaemonSet, RefusedWrite
 from job_controller.core.scheduling_gates import should_gate_new_pods
 from job_controller.core.state.blocker import Blocker
@@ -19,7 +20,7 @@ from job_controller.core.state.snapshot import Snapshot
 def daemon_set_actions(snapshot: Snapshot, counts: NodeCounts, run: RunState) -> list[Action]:
     """Return the action for the DaemonSet: create, change or delete it, or none."""
     found, ours = snapshot.daemon_set, snapshot.owned_daemon_set
-    if run.state == RunOutcome.FAILED:
+    if run.outcome == RunOutcome.FAILED:
         # The objects of a failed run are kept for inspection. Its DaemonSet is not created again,
         # and no node starts any more: see should_gate_new_pods.
         if ours is None:
@@ -65,8 +66,8 @@ def create_again_actions(
     if not is_refused or ours.annotations.get(names.ANNOTATION_CREATE_AGAIN) == reads:
         return []
     body = build_daemon_set(snapshot.job, gated=ours.is_gated, settings=snapshot.settings)
-    body["metadata"]["annotations"][names.ANNOTATION_CREATE_AGAIN] = reads
-    return [ApplyDaemonSet(body, ours.uid)]
+    annotated = with_annotation(body, names.ANNOTATION_CREATE_AGAIN, reads)
+    return [ApplyDaemonSet(annotated, ours.uid)]
 
 
 def _logs_are_recorded(counts: NodeCounts) -> bool:

@@ -42,10 +42,10 @@ from job_controller.core.render.job_status import (
 from job_controller.core.render.messages import with_message
 from job_controller.core.render.report_status import (
     build_report,
-    missing_shards,
     next_report_statuses,
 )
-from job_controller.core.scheduling_gates import pods_to_ungate
+from job_controller.core.render.shards import missing_shards
+from job_controller.core.scheduling_gates import pods_with_removable_gate
 from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.blockers import (
     find_blocker,
@@ -131,7 +131,7 @@ def _ended_at(snapshot: Snapshot, run: RunState) -> datetime | None:
     first, job = snapshot.first_report, snapshot.job
     if first is None or not run.has_ended:
         return None
-    phase = Phase.SUCCEEDED if run.state == RunOutcome.SUCCEEDED else Phase.FAILED
+    phase = Phase.SUCCEEDED if run.outcome == RunOutcome.SUCCEEDED else Phase.FAILED
     if (first.status.phase, first.status.observed_generation) != (phase, job.generation):
         return None
     ended, reopened = first.status.completion_time, _reopened_at(job)
@@ -170,7 +170,7 @@ def _record_actions(
     if ended and not counts.is_exact:
         seen = replace(job.status, observed_generation=job.generation)
         return [] if seen == job.status else [WriteStatus(seen)]
-    if run.state == RunOutcome.SUCCEEDED and report_is_final and not counts.is_exact:
+    if run.outcome == RunOutcome.SUCCEEDED and report_is_final and not counts.is_exact:
         # The report is final; only the Job's status has to follow.
         recorded = first.status.nodes if first is not None else None
         return [WriteStatus(replace(status, nodes=recorded or status.nodes))]
@@ -244,7 +244,7 @@ def _work_actions(
     )
     if over:
         actions.append(DeletePods(over))
-    due = pods_to_ungate(snapshot, counts, run)
+    due = pods_with_removable_gate(snapshot, counts, run)
     if due:
         uids = {pod.node_name: counts.nodes[pod.node_name].uid for pod in due}
         actions.append(RemoveSchedulingGates(due, uids))

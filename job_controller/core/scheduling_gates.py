@@ -11,7 +11,10 @@ from job_controller.core.state.snapshot import Snapshot, merge_evidence
 
 def may_start_nodes(snapshot: Snapshot, run: RunState) -> bool:
     """Return whether nodes may start their work now; started ones continue in any case."""
-    return not snapshot.job.spec.suspend and run.state not in {RunOutcome.PAUSED, RunOutcome.FAILED}
+    return not snapshot.job.spec.suspend and run.outcome not in {
+        RunOutcome.PAUSED,
+        RunOutcome.FAILED,
+    }
 
 
 def should_gate_new_pods(snapshot: Snapshot, counts: NodeCounts, run: RunState) -> bool:
@@ -33,7 +36,9 @@ def should_gate_new_pods(snapshot: Snapshot, counts: NodeCounts, run: RunState) 
     return daemon_set.is_gated or (counts.is_exact and counts.desired > 0)
 
 
-def pods_to_ungate(snapshot: Snapshot, counts: NodeCounts, run: RunState) -> tuple[Pod, ...]:
+def pods_with_removable_gate(
+    snapshot: Snapshot, counts: NodeCounts, run: RunState
+) -> tuple[Pod, ...]:
     """Return the gated pods that may start, in order of node name.
 
     Those are the pods of all nodes that have neither completed nor failed. A node that joins a run

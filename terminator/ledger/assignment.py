@@ -83,9 +83,9 @@ def build_patch(report: JobReport, entries: Mapping[str, Evidence]) -> dict[str,
 
 
 def _raw_entry(old: Evidence | None, new: Evidence) -> dict[str, Any]:
-    raw = combine_evidence(old, new).to_raw()
-    before = old.to_raw() if old is not None else {}
-    if "results" in raw and "results" in before:
+    entry = combine_evidence(old, new)
+    raw, before = entry.to_raw(), old.to_raw() if old is not None else {}
+    if old is not None and old.results and entry.results:
         # The map of results is merged too: names to be removed need their own null.
-        raw["results"] = {**dict.fromkeys(before["results"]), **raw["results"]}
+        raw["results"] = {**dict.fromkeys(old.results), **entry.results}
     return {**dict.fromkeys(before), **raw}

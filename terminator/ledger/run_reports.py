@@ -12,18 +12,21 @@ from terminator.ledger.run_buffer import RunBuffer
 from terminator.node_count import reports_of_run
 
 ReportsOf = Callable[[Job], Iterable[JobReport]]
-ReadRecords = Callable[[Job], Awaitable[None]]
+ReadWholeReports = Callable[[Job], Awaitable[None]]
 
 
 class RunReports:
     """Finds the reports of runs; the parameters are those of `Ledger`."""
 
     def __init__(
-        self, reports_of: ReportsOf, has_job: Callable[[str], bool], read_records: ReadRecords
+        self,
+        reports_of: ReportsOf,
+        has_job: Callable[[str], bool],
+        read_whole_reports: ReadWholeReports,
     ) -> None:
         self._reports_of = reports_of
         self._has_job = has_job
-        self._read_records = read_records
+        self._read_whole_reports = read_whole_reports
 
     def has_job(self, job: Job) -> bool:
         """Return whether the Job is in the caches."""
@@ -37,14 +40,14 @@ class RunReports:
         """Return the run's reports, each from the cache or from our own patch if that is newer."""
         return buffer.written.newest(self.cached(buffer.job), asyncio.get_running_loop().time())
 
-    async def read_summaries(self, buffer: RunBuffer) -> bool:
+    async def make_whole(self, buffer: RunBuffer) -> bool:
         """Read reports again that are summaries; return whether all are whole then.
 
         There are summaries after a Job was missing from the cache and is back. Raises KubeError.
         """
         if self._are_whole(buffer):
             return True
-        await self._read_records(buffer.job)
+        await self._read_whole_reports(buffer.job)
         return self._are_whole(buffer)
 
     def is_gone(self, buffer: RunBuffer) -> bool:

@@ -17,7 +17,7 @@ from daemonset_job.api.report import (
     find_evidence,
     merge_evidence,
 )
-from daemonset_job.informers.full_reports import INCOMPLETE_RETRY_SECONDS
+from daemonset_job.informers.whole_reports import SUMMARY_RETRY_SECONDS
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.runtime.worker import run_workers
 from daemonset_job.runtime.workqueue import WorkQueue
@@ -25,7 +25,7 @@ from terminator.ledger.assignment import Entries, assign_to_shards
 from terminator.ledger.evidence import combine_evidence, is_recorded
 from terminator.ledger.report_patches import ReportPatches
 from terminator.ledger.run_buffer import RunBuffer
-from terminator.ledger.run_reports import ReadRecords, ReportsOf, RunReports
+from terminator.ledger.run_reports import ReadWholeReports, ReportsOf, RunReports
 from terminator.metrics import Metrics
 
 WRITERS = 4
@@ -38,8 +38,8 @@ class Ledger:
     """Collects the evidence of all runs and writes it into their reports.
 
     `reports_of(job)` returns the cached reports of a run, and `has_job(uid)` whether its Job is in
-    the caches. `read_records(job)` reads the reports again of which the cache has only a summary.
-    `flush_seconds` is how long evidence may wait for more; it can be changed at any time.
+    the caches. `read_whole_reports(job)` reads the reports again of which the cache has a summary
+    only. `flush_seconds` is how long evidence may wait for more; it can be changed at any time.
     """
 
     def __init__(
@@ -49,12 +49,12 @@ class Ledger:
         *,
         reports_of: ReportsOf,
         has_job: Callable[[str], bool],
-        read_records: ReadRecords,
+        read_whole_reports: ReadWholeReports,
         flush_seconds: float,
     ) -> None:
         self.flush_seconds = flush_seconds
         self._patches = ReportPatches(client, metrics)
-        self._reports = RunReports(reports_of, has_job, read_records)
+        self._reports = RunReports(reports_of, has_job, read_whole_reports)
         self._buffers: dict[str, RunBuffer] = {}
         self._queue: WorkQueue[str] = WorkQueue(
             base_seconds=BACKOFF_SECONDS[0],
@@ -202,8 +202,8 @@ class Ledger:
 
         Raises the first error after trying all reports.
         """
-        if not await self._reports.read_summaries(buffer):
-            return INCOMPLETE_RETRY_SECONDS
+        if not await self._reports.make_whole(buffer):
+            return SUMMARY_RETRY_SECONDS
         was_urgent, buffer.is_urgent = buffer.is_urgent, False
         loop = asyncio.get_running_loop()
         started = loop.time()

@@ -107,7 +107,7 @@ class BackwardRead:
             self._plan(request.lines - self._covered - 1)
             return
         if not self._is_met:
-            # An empty log is that of another start of the task, which has printed nothing yet.
+            # An empty log is that of another attempt, which has printed nothing yet.
             self.is_elsewhere = self._requests == 1 and not self._bytes
             return
         self._accept(self._values)

@@ -6,11 +6,12 @@ from dataclasses import replace
 from functools import partial
 
 from daemonset_job.api.container import Container
+from daemonset_job.api.job import JobKey
 from terminator.logs.findings import Findings
 from terminator.logs.read_policy import ShortRead
 from terminator.logs.result_search import ResultSearch
 from terminator.logs.tail_read import TailRead
-from terminator.logs.targets import JobKey, ScannedPod, Target
+from terminator.logs.targets import ScannedPod, Target
 from terminator.metrics import Metrics
 
 OnFindings = Callable[[JobKey, Target, Findings], None]

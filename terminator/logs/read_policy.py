@@ -38,7 +38,7 @@ CHECK_SECONDS = 10.0
 RETRY_SECONDS = (0.25, 5.0)
 # Give up after this many consecutive "no such log" answers. A restart of the container or a change
 # of the pod resets the counter.
-ABSENT_LIMIT = 5
+MISSING_LOG_LIMIT = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class LogReadState:
         self._end: _End = self._ended_read
         self._previous_read = -1
         self._failures = 0
-        self._absences = 0
+        self._missing_logs = 0
         self._retry_at = -math.inf
         self._decided: Findings | None = None
         self._reset()
@@ -132,7 +132,7 @@ class LogReadState:
         self.previous_log = self.log if is_next else InstanceLog()
         self.log = InstanceLog()
         self._instance = restart_count
-        self._absences = 0
+        self._missing_logs = 0
         self._reset()
 
     def _reset(self) -> None:
@@ -200,7 +200,7 @@ class LogReadState:
 
         Returns whether it read the complete end of an ended instance.
         """
-        self._failures = self._absences = 0
+        self._failures = self._missing_logs = 0
         if step.previous:
             self._confirm(self.previous_log, unfinished, now)
             if unfinished is None:
@@ -227,14 +227,14 @@ class LogReadState:
         if unfinished is not None:
             self._retry_at = now + RETRY_SECONDS[0]
 
-    def short_read_failed(self, step: ShortRead, now: float, *, is_absent: bool) -> None:
-        """Record a failed short read; `is_absent`: the kubelet found no such log."""
+    def short_read_failed(self, step: ShortRead, now: float, *, is_missing: bool) -> None:
+        """Record a failed short read; `is_missing`: the kubelet found no such log."""
         self._retry_at = now + exponential_seconds(self._failures, *RETRY_SECONDS)
         self._failures += 1
-        self._absences = self._absences + 1 if is_absent else 0
-        if self._absences < ABSENT_LIMIT:
+        self._missing_logs = self._missing_logs + 1 if is_missing else 0
+        if self._missing_logs < MISSING_LOG_LIMIT:
             return
-        self._absences = 0
+        self._missing_logs = 0
         if step.previous:
             self._previous_read = self._instance - 1
         else:

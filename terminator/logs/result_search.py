@@ -45,7 +45,7 @@ class ResultSearch:
     async def _try(
         self, scanned: ScannedPod, findings: Findings, until: str, previous: bool
     ) -> bool:
-        """Search once; return False if another attempt may help."""
+        """Search once; return False if another search may help."""
         try:
             is_elsewhere = await self._read_back(scanned, findings, until, previous)
             if is_elsewhere and not previous:

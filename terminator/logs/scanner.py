@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from daemonset_job.api.job import JobKey
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.runtime.clock import Clock
 from terminator.logs.context import ScannerContext
@@ -23,7 +24,7 @@ from terminator.logs.read_slots import ReadSlots
 from terminator.logs.result_search import ResultSearch
 from terminator.logs.short_reads import ShortReads
 from terminator.logs.tail_read import TailRead
-from terminator.logs.targets import JobKey, ScannedPod, Target
+from terminator.logs.targets import ScannedPod, Target
 from terminator.metrics import Metrics
 
 

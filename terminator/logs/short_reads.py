@@ -52,18 +52,24 @@ class ShortReads:
                 await self._do_short(scanned, step, container)
         except KubeError as error:
             assert isinstance(step, ShortRead)
-            is_absent = isinstance(error, BadRequest | NotFound)
-            read_state.short_read_failed(step, self._context.clock.monotonic(), is_absent=is_absent)
+            is_missing = isinstance(error, BadRequest | NotFound)
+            read_state.short_read_failed(
+                step, self._context.clock.monotonic(), is_missing=is_missing
+            )
             self._context.metrics.short_reads.labels("failed").inc()
             self._context.read_errors.record_error(scanned, error)
         except Exception as error:  # noqa: BLE001 - one log's failure affects no other
             if isinstance(step, ShortRead):
-                read_state.short_read_failed(step, self._context.clock.monotonic(), is_absent=False)
+                read_state.short_read_failed(
+                    step, self._context.clock.monotonic(), is_missing=False
+                )
             self._context.read_errors.record_defect(scanned, error)
         except asyncio.CancelledError:
             # Either everything ends, or there are too many slow reads: then it is read later.
             if isinstance(step, ShortRead):
-                read_state.short_read_failed(step, self._context.clock.monotonic(), is_absent=False)
+                read_state.short_read_failed(
+                    step, self._context.clock.monotonic(), is_missing=False
+                )
             raise
         finally:
             scanned.is_queued = False

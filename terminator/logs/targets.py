@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from daemonset_job.api.container import Container
+from daemonset_job.api.job import JobKey
 from daemonset_job.api.pod import Pod
 from terminator.logs.matcher import Matcher
 from terminator.logs.read_policy import LogReadState
-
-JobKey = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,7 +160,7 @@ class FakeCluster:
                 continue
             keep_pods(self.server, found, partial(self._pod_name, found))
             for pod in owned_pods(found, self.server.list(PODS)):
-                if self.starts_tasks and not gated(pod) and not pod.get("status"):
+                if self.starts_tasks and not gated(pod) and not pod["spec"].get("nodeName"):
                     self._start(pod)
 
     def refuse_pods(self, daemon_set: Raw, message: str, **event: Any) -> None:

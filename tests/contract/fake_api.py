@@ -30,14 +30,11 @@ from daemonset_job.kube.client.resource import Resource
 from daemonset_job.runtime.clock import Clock
 from tests.clocks import LoopClock
 from tests.contract.fake_logs import FakeLog, format_entry
-from tests.contract.fake_storage import (
-    ApiError,
-    Event,
-    Raw,
-    Storage,
-    merge_patch,
-    selects,
-)
+from tests.contract.fake_storage import Event, Raw, Storage, Write, rules_of
+from tests.fakekube.apply import Apply
+from tests.fakekube.patches import merge_patch
+from tests.fakekube.refusals import Refused
+from tests.fakekube.selectors import Selector, parse_selector
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 KNOWN = [value for value in vars(resources).values() if isinstance(value, Resource)]
@@ -79,8 +76,7 @@ class Watch:
 
     resource: Resource
     namespace: str
-    labels: str | None
-    fields: str | None
+    selector: Selector
     partial: bool
     outbox: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
     silent: bool = False
@@ -90,8 +86,8 @@ class Watch:
             return
         if self.namespace and event.new["metadata"].get("namespace") != self.namespace:
             return
-        is_in = event.type != "DELETED" and selects(event.new, self.labels, self.fields)
-        was_in = event.old is not None and selects(event.old, self.labels, self.fields)
+        is_in = event.type != "DELETED" and self.selector.selects(event.new)
+        was_in = event.old is not None and self.selector.selects(event.old)
         if is_in:
             self.send("MODIFIED" if was_in else "ADDED", event.new)
         elif was_in:
@@ -165,18 +161,13 @@ class FakeApiServer:
         status = body.pop("status", None)
         metadata.pop("resourceVersion", None)
         if key in self.storage.all(kind):
-            metadata.pop("uid", None)
-            stored = self.storage.update(resource, key, body, None)
+            stored = self.storage.update(resource, key, body)
         else:
-            wanted_uid = metadata.get("uid")
             stored = self.storage.create(resource, body, key[0])
-            if wanted_uid:
-                stored["metadata"]["uid"] = wanted_uid
-                self.storage.history[-1].new["metadata"]["uid"] = wanted_uid
         if status is not None:
             changed = {**stored, "status": status}
             if changed != stored:
-                stored = self.storage.commit(kind, "MODIFIED", copy.deepcopy(changed), stored)
+                stored = self.storage.commit(kind, "MODIFIED", changed, stored)
         return copy.deepcopy(stored)
 
     def patch(self, resource: Resource, name: str, body: Raw, namespace: str = "default") -> Raw:
@@ -189,10 +180,10 @@ class FakeApiServer:
         key = self._key(resource, namespace, name)
         kind = (resource.group, resource.plural)
         old = self.storage.find(kind, key)
-        self.storage.commit(kind, "DELETED", copy.deepcopy(old), old)
+        self.storage.commit(kind, "DELETED", old, old)
 
     def get(self, resource: Resource, name: str, namespace: str = "default") -> Raw:
-        """Return a copy of an object; ApiError 404 if it is not there."""
+        """Return a copy of an object; Refused 404 if it is not there."""
         key = self._key(resource, namespace, name)
         return copy.deepcopy(self.storage.find((resource.group, resource.plural), key))
 
@@ -205,7 +196,8 @@ class FakeApiServer:
     def list(self, resource: Resource, label_selector: str | None = None) -> list[Raw]:
         """Return copies of all objects of a type, sorted by key."""
         items = sorted(self.storage.all((resource.group, resource.plural)).items())
-        return [copy.deepcopy(raw) for _, raw in items if selects(raw, label_selector, None)]
+        selector = parse_selector(rules_of(resource), label_selector, None)
+        return [copy.deepcopy(raw) for _, raw in items if selector.selects(raw)]
 
     def collect_garbage(self) -> int:
         """Delete what has owners of which none exists any more; returns how many objects went."""
@@ -226,7 +218,7 @@ class FakeApiServer:
             if not orphans:
                 return removed
             for kind, raw in orphans:
-                self.storage.commit(kind, "DELETED", copy.deepcopy(raw), raw)
+                self.storage.commit(kind, "DELETED", raw, raw)
                 removed += 1
 
     def log(
@@ -346,7 +338,7 @@ class FakeApiServer:
                 response = web.Response(body=fault.body, content_type="application/json")
             else:
                 response = await self._route(http, request)
-        except ApiError as error:
+        except Refused as error:
             response = _status(error, fault.retry_after if fault else None)
         except ConnectionError:
             raise  # the client went away
@@ -360,10 +352,10 @@ class FakeApiServer:
 
     def _check(self, request: Request, fault: Fault | None) -> None:
         if fault is not None and fault.status:
-            raise ApiError(fault.status, fault.reason, fault.message or "scripted fault")
+            raise Refused(fault.status, fault.reason, fault.message or "scripted fault")
         wanted = f"Bearer {self.token}"
         if self.token is not None and request.headers.get("Authorization") != wanted:
-            raise ApiError(401, "Unauthorized")
+            raise Refused(401, "Unauthorized")
 
     def _fault(self, request: Request) -> Fault | None:
         for fault in self.faults:
@@ -410,8 +402,12 @@ class FakeApiServer:
         if http.method == "GET":
             return self._list(http, resource, namespace)
         if http.method == "POST":
-            return _answer(self.storage.create(resource, request.body, namespace), 201)
-        raise ApiError(405, "MethodNotAllowed")
+            write = Write(_manager(http))
+            return _answer(
+                self.storage.create(resource, _without_uid(request.body), namespace, write.owner),
+                201,
+            )
+        raise Refused(405, "MethodNotAllowed")
 
     async def _route_object(
         self,
@@ -430,13 +426,14 @@ class FakeApiServer:
             case ("GET", "" | "status"):
                 answer = _answer(self.storage.find((resource.group, resource.plural), key))
             case ("PUT", "" | "status"):
-                answer = _answer(self.storage.update(resource, key, request.body, subresource))
+                write = Write(_manager(http), subresource)
+                answer = _answer(self.storage.replace(resource, key, request.body, write))
             case ("PATCH", "" | "status"):
                 answer = self._patch(http, request, resource, key, subresource)
             case ("DELETE", ""):
                 answer = _answer(self.storage.delete(resource, key, request.body or {}))
             case _:
-                raise ApiError(404, "NotFound", "the server could not find the resource")
+                raise Refused(404, "NotFound", "the server could not find the resource")
         return answer
 
     def _parse(self, path: str) -> tuple[Resource, str, str, str]:
@@ -449,7 +446,7 @@ class FakeApiServer:
             if (resource.group, resource.plural) == (group, rest[0]):
                 name, subresource = [*rest[1:], "", ""][:2]
                 return resource, namespace, name, subresource
-        raise ApiError(404, "NotFound", "the server could not find the requested resource")
+        raise Refused(404, "NotFound", "the server could not find the requested resource")
 
     def _patch(
         self,
@@ -459,47 +456,29 @@ class FakeApiServer:
         key: tuple[str, str],
         subresource: str,
     ) -> web.Response:
-        kind = (resource.group, resource.plural)
-        match http.content_type:
-            case "application/merge-patch+json":
-                new = merge_patch(self.storage.find(kind, key), request.body)
-            case "application/apply-patch+yaml":
-                existed = key in self.storage.all(kind)
-                if http.query.get("dryRun") == "All":
-                    return _answer(request.body, 200 if existed else 201)
-                result = self.storage.apply(
-                    resource,
-                    key,
-                    request.body,
-                    http.query["fieldManager"],
-                    force=http.query.get("force") == "true",
-                    subresource=subresource,
-                )
-                return _answer(result, 200 if existed else 201)
-            case other:
-                raise ApiError(415, "UnsupportedMediaType", other)
-        old_version = self.storage.find(kind, key)["metadata"]["resourceVersion"]
-        if new["metadata"].get("resourceVersion") != old_version:
-            # Only a version the patch itself names is a precondition.
-            named = (request.body.get("metadata") or {}).get("resourceVersion")
-            new["metadata"]["resourceVersion"] = named or old_version
-        stored = self.storage.update(resource, key, new, subresource)
+        if http.content_type == "application/apply-patch+yaml":
+            existed = key in self.storage.all((resource.group, resource.plural))
+            how = Apply(http.query["fieldManager"], http.query.get("force") == "true", subresource)
+            is_dry_run = http.query.get("dryRun") == "All"
+            result = self.storage.apply(resource, key, request.body, how, is_dry_run=is_dry_run)
+            return _answer(result, 200 if existed else 201)
+        write = Write(_manager(http), subresource)
+        stored = self.storage.patch(resource, key, request.body, http.content_type, write)
         return _answer(partial(stored) if "PartialObject" in http.headers["Accept"] else stored)
 
     def _list(self, http: web.Request, resource: Resource, namespace: str) -> web.Response:
         query = http.query
         version, after = str(self.storage.version), ("", "")
+        selector = _selector(http, resource)
         if token := query.get("continue"):
             if self.continue_expired:
-                raise ApiError(410, "Expired", "The provided continue parameter is too old")
+                raise Refused(410, "Expired", "The provided continue parameter is too old")
             version, *key = json.loads(base64.b64decode(token))
             after = (key[0], key[1])
         items = [
             (key, raw)
             for key, raw in sorted(self.storage.all((resource.group, resource.plural)).items())
-            if (not namespace or key[0] == namespace)
-            and key > after
-            and selects(raw, query.get("labelSelector"), query.get("fieldSelector"))
+            if (not namespace or key[0] == namespace) and key > after and selector.selects(raw)
         ]
         metadata: Raw = {"resourceVersion": version}
         limit = int(query.get("limit") or 0)
@@ -543,13 +522,12 @@ class FakeApiServer:
         watch = Watch(
             resource,
             namespace,
-            query.get("labelSelector"),
-            query.get("fieldSelector"),
+            _selector(http, resource),
             "PartialObjectMetadata" in http.headers.get("Accept", ""),
         )
         since = int(query.get("resourceVersion") or 0)
         if since and since < self.storage.oldest:
-            gone = ApiError(410, "Expired", f"too old resource version: {since}")
+            gone = Refused(410, "Expired", f"too old resource version: {since}")
             if not self.expired_as_event:
                 raise gone
             watch.outbox.put_nowait(event_line("ERROR", _status_body(gone)))
@@ -598,14 +576,14 @@ class FakeApiServer:
         log = self.logs.get((namespace, pod, container, query.get("previous") == "true"))
         if log is None:
             if not self.exists(resources.PODS, pod, namespace):
-                raise ApiError(404, "NotFound", f'pods "{pod}" not found')
+                raise Refused(404, "NotFound", f'pods "{pod}" not found')
             if query.get("previous") == "true":
                 message = f'previous terminated container "{container}" in pod "{pod}" not found'
             else:
                 message = (
                     f'container "{container}" in pod "{pod}" is waiting to start: ContainerCreating'
                 )
-            raise ApiError(400, "BadRequest", message)
+            raise Refused(400, "BadRequest", message)
         start = _log_start(log, query.get("sinceTime"), query.get("tailLines"))
         return await self._serve_log(http, log, start)
 
@@ -681,6 +659,24 @@ def _log_start(log: FakeLog, since: str | None, tail: str | None) -> int:
     return max(start, len(log.entries) - int(tail)) if tail is not None else start
 
 
+def _manager(http: web.Request) -> str:
+    """Return the name of the field manager of a request: by default how its client calls itself."""
+    return http.query.get("fieldManager") or http.headers.get("User-Agent", "").split("/")[0]
+
+
+def _selector(http: web.Request, resource: Resource) -> Selector:
+    query = http.query
+    return parse_selector(
+        rules_of(resource), query.get("labelSelector"), query.get("fieldSelector")
+    )
+
+
+def _without_uid(body: Raw) -> Raw:
+    """Return the body of a create without a UID: the server makes it."""
+    meta = {key: value for key, value in (body.get("metadata") or {}).items() if key != "uid"}
+    return {**body, "metadata": meta}
+
+
 def _decode(body: bytes) -> Any:
     try:
         return json.loads(body) if body else None
@@ -694,7 +690,7 @@ def _answer(raw: Raw, status: int = 200) -> web.Response:
     return web.Response(body=body, status=status, content_type="application/json")
 
 
-def _status_body(error: ApiError) -> Raw:
+def _status_body(error: Refused) -> Raw:
     return {
         "kind": "Status",
         "apiVersion": "v1",
@@ -702,10 +698,11 @@ def _status_body(error: ApiError) -> Raw:
         "code": error.status,
         "reason": error.reason,
         "message": error.message,
+        "details": {"causes": [{"field": error.field}] if error.field else []},
     }
 
 
-def _status(error: ApiError, retry_after: int | None) -> web.Response:
+def _status(error: Refused, retry_after: int | None) -> web.Response:
     headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
     return web.Response(
         body=json.dumps(_status_body(error)),

@@ -1,4 +1,4 @@
-"""What one namespace's trouble costs another one."""
+"""What one namespace's faults cost another one."""
 
 import asyncio
 import re

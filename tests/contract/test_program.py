@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(30)
 
 
 @pytest.fixture
-def place(server, tmp_path):
+def options(server, tmp_path):
     path = tmp_path / "kubeconfig"
     path.write_text(
         json.dumps(
@@ -50,39 +50,39 @@ async def fail(text="boom"):
     raise RuntimeError(text)
 
 
-def run(place, work, *others):
+def run(options, work, *others):
     def create(_client):
         return Parts(work, is_ready=lambda: True, others=others)
 
-    return run_program(place, ProgramMetrics("it"), create, user_agent="it")
+    return run_program(options, ProgramMetrics("it"), create, user_agent="it")
 
 
-async def test_a_failure_of_the_work_ends_the_other_tasks_and_is_raised(place):
+async def test_a_failure_of_the_work_ends_the_other_tasks_and_is_raised(options):
     other = Endless()
     with pytest.raises(RuntimeError, match="boom"):
-        await run(place, fail(), other.run())
+        await run(options, fail(), other.run())
     assert other.is_over
 
 
-async def test_a_failure_of_another_task_ends_the_work_and_is_raised(place):
+async def test_a_failure_of_another_task_ends_the_work_and_is_raised(options):
     work = Endless()
     with pytest.raises(RuntimeError, match="boom"):
-        await run(place, work.run(), fail())
+        await run(options, work.run(), fail())
     assert work.is_over
 
 
-async def test_of_two_failures_one_is_raised_and_the_other_logged(place):
+async def test_of_two_failures_one_is_raised_and_the_other_logged(options):
     lines = []
     sink = logger.add(lines.append, format="{message} {exception}")
     with pytest.raises(RuntimeError, match="first"):
-        await run(place, fail("first"), fail("second"))
+        await run(options, fail("first"), fail("second"))
     logger.remove(sink)
     assert any("another task failed" in line and "second" in line for line in lines)
 
 
-async def test_a_cancelled_program_ends_its_tasks(place):
+async def test_a_cancelled_program_ends_its_tasks(options):
     work, other = Endless(), Endless()
-    program = asyncio.create_task(run(place, work.run(), other.run()))
+    program = asyncio.create_task(run(options, work.run(), other.run()))
     await asyncio.sleep(0.2)
     program.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -91,11 +91,11 @@ async def test_a_cancelled_program_ends_its_tasks(place):
     assert other.is_over
 
 
-async def test_probes_that_cannot_be_served_end_the_tasks_too(place):
-    place.probe_host = "192.0.2.1"
+async def test_probes_that_cannot_be_served_end_the_tasks_too(options):
+    options.probe_host = "192.0.2.1"
     work = Endless()
     with pytest.raises(ConfigurationError, match="cannot serve probes"):
-        await run(place, work.run())
+        await run(options, work.run())
 
 
 class TwoProblemsError(ValueError):

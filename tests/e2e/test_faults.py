@@ -1,4 +1,4 @@
-"""Bad input and trouble: what goes wrong is said, nothing is counted that is not true, and
+"""Bad input and faults: what goes wrong is said, nothing is counted that is not true, and
 whatever dies, the work goes on where it was."""
 
 import json

@@ -286,7 +286,7 @@ def test_of_a_gibibyte_of_log_only_a_bounded_part_is_read(
     assert after_pid == pid, "the terminator was restarted meanwhile"
     assert figures["seconds_from_token_to_gone"] < 20
     assert after_peak - peak < 30 * 1024
-    # What there is to spare, however long the log: 32 MiB at once and 1 MiB a second (see
+    # The shared budget, however long the log: 32 MiB at once and 1 MiB a second (see
     # terminator/logs/read_budget.py), and the short reads.
     assert figures["log_bytes_read"] < (40 + gone - began) * MIB
 

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tests.fakekube.selectors import matches
+
 Raw = Mapping[str, Any]
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -87,25 +89,6 @@ def fits(spec: Raw, node: Raw) -> bool:
         and all(matches(rule, fields) for rule in term.get("matchFields") or ())
         for term in required.get("nodeSelectorTerms") or ()
     )
-
-
-def matches(rule: Raw, values: Mapping[str, str]) -> bool:
-    """Return whether one requirement (key, operator, values) holds for these labels or fields."""
-    key, allowed = rule["key"], list(rule.get("values") or [])
-    match rule["operator"]:
-        case "In":
-            return values.get(key) in allowed
-        case "NotIn":
-            return values.get(key) not in allowed
-        case "Exists":
-            return key in values
-        case "DoesNotExist":
-            return key not in values
-        case "Gt":
-            return key in values and int(values[key]) > int(allowed[0])
-        case "Lt":
-            return key in values and int(values[key]) < int(allowed[0])
-    raise ValueError(f"unknown operator {rule['operator']!r}")
 
 
 def sync(daemon_set: Raw, nodes: Sequence[Raw], pods: Iterable[Raw]) -> Sync:

@@ -23,7 +23,7 @@ class _Listener:
     def job_deleted(self, job: Any) -> None:
         hash(job.uid)
 
-    def needs_records(self, job_uid: str) -> bool:
+    def needs_whole_reports(self, job_uid: str) -> bool:
         return False
 
 

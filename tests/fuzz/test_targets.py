@@ -1,6 +1,6 @@
-"""Each target with some hundred inputs, always the same ones, and with all that was ever found.
+"""Each target with a few hundred inputs, always the same ones, and with all that was ever found.
 
-`make fuzz` goes on where this ends: guided by coverage, for as long as it is told.
+`make fuzz` goes on where this ends: guided by coverage, for `SECONDS`.
 """
 
 import pytest

@@ -141,14 +141,19 @@ class KubeEnv:
         return _parse_object(out)
 
     def request(
-        self, method: str, path: str, body: Any = None, user: User | None = None
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        user: User | None = None,
+        content_type: str = "",
     ) -> tuple[int, dict[str, Any]]:
-        """Send one request; return HTTP status and JSON. PATCH is a merge patch.
+        """Send one request; return HTTP status and JSON. PATCH is by default a merge patch.
 
         For what kubectl cannot say (it reads what it patches, and the system may not), and for
         hundreds of questions in a second. Without `user` as administrator.
         """
-        kind = "merge-patch+json" if method == "PATCH" else "json"
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         connection = self._connection
         if time.monotonic() > self._requested_at + IDLE_SECONDS:
             connection.close()  # the next request opens it again
@@ -160,7 +165,7 @@ class KubeEnv:
             for group in user.groups:
                 connection.putheader("Impersonate-Group", group)
         data = b"" if body is None else json.dumps(body).encode()
-        connection.putheader("Content-Type", f"application/{kind}")
+        connection.putheader("Content-Type", content_type or kind)
         connection.putheader("Content-Length", str(len(data)))
         connection.endheaders(data)
         answer = connection.getresponse()

@@ -63,7 +63,7 @@ class Client:
         self._process = process
         self._name = process.name
         self.is_dead = False
-        # When the ledger was last read afresh, by UID of the Job: gates are opened on it.
+        # When the ledger was last read afresh, by UID of the Job: gates are removed on it.
         self.ledger_read_at: dict[str, float] = {}
         # Evidence that this process has written and got an answer for, by name of the report.
         self._entered: dict[str, dict[str, Evidence]] = {}

@@ -1,25 +1,25 @@
 """What clusters do to a run, each with a defect that nothing else makes visible.
 
-| what clusters do                      | switched off by   | the mutant that needs it    |
-|---------------------------------------|-------------------|-----------------------------|
-| taints that come and go               | `taints`          | `knows_no_taints`           |
-| cordons                               | `cordons`         | `minds_cordons`             |
-| numberMisscheduled                    | `taints`          | `ignores_misscheduled`      |
-| tasks that end with 0 on TERM         | `endings`         | `believes_any_success`      |
-| evictions and drains                  | `evictions`       | `blames_evictions`          |
-| clocks of nodes                       | `node_clocks`     | `believes_node_clocks`      |
-| clocks of two API servers             | `api_clocks`      | `believes_api_clocks`       |
-| volumes that cannot be mounted        | `volumes`         | `never_gives_up`            |
-| init containers that do not end       | `init_containers` | `never_gives_up`            |
-| pods that the kubelet rejects         | `rejections`      | `never_gives_up`            |
-| refused writes                        | `refusals`        | `hides_refusals`            |
-| writes that are refused as too large  | `refusals`        | `repeats_what_is_too_large` |
-| spec edits: wider, narrower, and back | `edits`           | `ignores_edits`             |
-| a controller that is away             | `absences`        | `leaves_what_runs`          |
-| watches that lag one at a time        | `lags`            | `believes_its_caches`       |
-| node reboots                          | `reboots`         | `reopens_rebooted`          |
-| late answers of an old revision       | `old_lists`       | `believes_its_caches`       |
-| objects near their size limit         | `sizes`           | `overfills_shards`          |
+| what clusters do                      | switched off by   | the mutant that needs it       |
+|---------------------------------------|-------------------|--------------------------------|
+| taints that come and go               | `taints`          | `ignores_taints`               |
+| cordons                               | `cordons`         | `excludes_cordoned_nodes`      |
+| numberMisscheduled                    | `taints`          | `ignores_misscheduled`         |
+| tasks that end with 0 on TERM         | `endings`         | `completes_at_exit_after_term` |
+| evictions and drains                  | `evictions`       | `fails_nodes_by_eviction`      |
+| clocks of nodes                       | `node_clocks`     | `uses_node_clocks`             |
+| clocks of two API servers             | `api_clocks`      | `uses_api_clocks`              |
+| volumes that cannot be mounted        | `volumes`         | `never_fails_unstarted_tasks`  |
+| init containers that do not end       | `init_containers` | `never_fails_unstarted_tasks`  |
+| pods that the kubelet rejects         | `rejections`      | `never_fails_unstarted_tasks`  |
+| refused writes                        | `refusals`        | `hides_refusals`               |
+| writes that are refused as too large  | `refusals`        | `repeats_too_large_writes`     |
+| spec edits: wider, narrower, and back | `edits`           | `ignores_edits`                |
+| a controller that is away             | `absences`        | `skips_started_jobs`           |
+| watches that lag one at a time        | `lags`            | `waits_for_no_cache`           |
+| node reboots                          | `reboots`         | `resets_rebooted_nodes`        |
+| late answers of an old revision       | `old_lists`       | `waits_for_no_cache`           |
+| objects near their size limit         | `sizes`           | `fills_first_shard_only`       |
 
 A mutant is a context manager that breaks the code under test in one place, as in `mutants`; the
 switches are in `switches`. `DEFECTS` names for each line some schedules that show both: the mutant
@@ -40,7 +40,7 @@ from unittest.mock import patch
 from daemonset_job.api import daemon_set, node, pod
 from daemonset_job.api import job as jobs
 from daemonset_job.api.evidence import Evidence
-from daemonset_job.api.job import Job
+from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.report import NODES_PER_SHARD, JobReport
@@ -51,7 +51,7 @@ from daemonset_job.runtime.worker import Reconcile
 from daemonset_job.runtime.workqueue import WorkQueue
 from job_controller import main, reconciler
 from job_controller.actions import errors
-from job_controller.caches import Caches, Key
+from job_controller.caches import Caches
 from job_controller.core import decide as decision
 from job_controller.core.state import counting as tally
 from job_controller.core.state import desired_count, node_state
@@ -90,14 +90,14 @@ def _parsed(
 
 
 @contextmanager
-def knows_no_taints() -> Iterator[None]:
+def ignores_taints() -> Iterator[None]:
     """Taints of nodes are not read."""
     with patch.object(node, "parse_taints", lambda _: ()):
         yield
 
 
 @contextmanager
-def minds_cordons() -> Iterator[None]:
+def excludes_cordoned_nodes() -> Iterator[None]:
     """A node that is cordoned is taken for one that no pod may run on."""
     real = tally.count_nodes
 
@@ -117,7 +117,7 @@ def ignores_misscheduled() -> Iterator[None]:
 
 
 @contextmanager
-def believes_any_success() -> Iterator[None]:
+def completes_at_exit_after_term() -> Iterator[None]:
     """A task that ended with 0 has done its work, even in a pod that was being deleted."""
 
     def has_succeeded(pod: Pod) -> bool:
@@ -131,14 +131,14 @@ def believes_any_success() -> Iterator[None]:
 
 
 @contextmanager
-def blames_evictions() -> Iterator[None]:
+def fails_nodes_by_eviction() -> Iterator[None]:
     """A task whose pod was ended because of its node is judged by its exit code."""
     with patch.object(pod.Pod, "is_disrupted", property(lambda _: False)):
         yield
 
 
 @contextmanager
-def believes_node_clocks() -> Iterator[None]:
+def uses_node_clocks() -> Iterator[None]:
     """A node's deadline counts from the time that its kubelet wrote."""
     real = observed._active_since
 
@@ -152,7 +152,7 @@ def believes_node_clocks() -> Iterator[None]:
 
 
 @contextmanager
-def believes_api_clocks() -> Iterator[None]:
+def uses_api_clocks() -> Iterator[None]:
     """A run's deadline counts from when the API server says that the Job was created."""
     real = verdict.deadline
 
@@ -174,7 +174,7 @@ def hides_refusals() -> Iterator[None]:
 
 
 @contextmanager
-def repeats_what_is_too_large() -> Iterator[None]:
+def repeats_too_large_writes() -> Iterator[None]:
     """A write that is refused as too large is tried again and again."""
     real = errors.is_refusal
 
@@ -196,16 +196,16 @@ def ignores_edits() -> Iterator[None]:
 
 
 @contextmanager
-def leaves_what_runs() -> Iterator[None]:
+def skips_started_jobs() -> Iterator[None]:
     """A controller that starts looks at no Job that has been started, until something changes."""
     real_run = worker.run_workers
 
-    async def run(queue: WorkQueue[Key], reconcile: Reconcile[Key], **more: Any) -> None:
+    async def run(queue: WorkQueue[JobKey], reconcile: Reconcile[JobKey], **more: Any) -> None:
         loop = asyncio.get_running_loop()
         started = loop.time()
         old = {job.uid for job in caches[-1].jobs() if job.status.start_time is not None}
 
-        async def one(key: Key) -> float | None:
+        async def one(key: JobKey) -> float | None:
             # What a restart looks at by itself is due within the time that changes are gathered.
             job = caches[-1].job(key)
             if loop.time() - started < 1.0 and job is not None and job.uid in old:
@@ -226,7 +226,7 @@ def leaves_what_runs() -> Iterator[None]:
 
 
 @contextmanager
-def reopens_rebooted() -> Iterator[None]:
+def resets_rebooted_nodes() -> Iterator[None]:
     """A completed node whose task is at work again has not completed."""
     real = node_state.assess_node
 
@@ -242,19 +242,22 @@ def reopens_rebooted() -> Iterator[None]:
 
 
 @contextmanager
-def believes_its_caches() -> Iterator[None]:
-    """A pass waits for no cache, and gates are opened on the ledger that is cached."""
+def waits_for_no_cache() -> Iterator[None]:
+    """A pass waits for no cache, and gates are removed on the ledger that is cached."""
 
-    def is_ready(self: VersionExpectations[Key], key: Key) -> bool:
-        self.drop(key)
+    def is_ready(self: VersionExpectations[JobKey], key: JobKey) -> bool:
+        self.forget(key)
         return True
 
-    with patch.object(VersionExpectations, "is_ready", is_ready), mutants.trusts_the_cache():
+    with (
+        patch.object(VersionExpectations, "is_ready", is_ready),
+        mutants.removes_gates_by_cached_ledger(),
+    ):
         yield
 
 
 @contextmanager
-def overfills_shards() -> Iterator[None]:
+def fills_first_shard_only() -> Iterator[None]:
     """All evidence goes to the first shard, whatever it holds already."""
     real = assignment.assign_to_shards
 
@@ -317,22 +320,22 @@ LONG_ABSENCE = Schedule(
 )
 
 DEFECTS = (
-    Defect(knows_no_taints, switches.taints, (1191,)),
-    Defect(minds_cordons, switches.cordons, (12, 70, 79)),
+    Defect(ignores_taints, switches.taints, (1191,)),
+    Defect(excludes_cordoned_nodes, switches.cordons, (12, 70, 79)),
     Defect(ignores_misscheduled, switches.taints, (9, 14, 47)),
-    Defect(believes_any_success, switches.endings, (48, 54, 199)),
-    Defect(blames_evictions, switches.evictions, (2236,)),
-    Defect(believes_node_clocks, switches.node_clocks, (37, 170, 182)),
-    Defect(believes_api_clocks, switches.api_clocks, (152,)),
-    Defect(mutants.never_gives_up, switches.volumes, (72, 138, 402)),
-    Defect(mutants.never_gives_up, switches.init_containers, (508, 795, 867)),
-    Defect(mutants.never_gives_up, switches.rejections, (426, 690, 775)),
+    Defect(completes_at_exit_after_term, switches.endings, (48, 54, 199)),
+    Defect(fails_nodes_by_eviction, switches.evictions, (2236,)),
+    Defect(uses_node_clocks, switches.node_clocks, (37, 170, 182)),
+    Defect(uses_api_clocks, switches.api_clocks, (152,)),
+    Defect(mutants.never_fails_unstarted_tasks, switches.volumes, (72, 138, 402)),
+    Defect(mutants.never_fails_unstarted_tasks, switches.init_containers, (508, 795, 867)),
+    Defect(mutants.never_fails_unstarted_tasks, switches.rejections, (426, 690, 775)),
     Defect(hides_refusals, switches.refusals, (188, 340, 436, 503)),
-    Defect(repeats_what_is_too_large, switches.refusals, (188, 515, 527, 858)),
+    Defect(repeats_too_large_writes, switches.refusals, (188, 515, 527, 858)),
     Defect(ignores_edits, switches.edits, (947, 1096, 1340)),
-    Defect(leaves_what_runs, switches.absences, (LONG_ABSENCE,)),
-    Defect(believes_its_caches, switches.lags, (LATE_LEDGER,)),
-    Defect(believes_its_caches, switches.old_lists, (OLD_LEDGER,)),
-    Defect(reopens_rebooted, switches.reboots, (566, 1233, 1782)),
-    Defect(overfills_shards, switches.sizes, (5, 11, 31)),
+    Defect(skips_started_jobs, switches.absences, (LONG_ABSENCE,)),
+    Defect(waits_for_no_cache, switches.lags, (LATE_LEDGER,)),
+    Defect(waits_for_no_cache, switches.old_lists, (OLD_LEDGER,)),
+    Defect(resets_rebooted_nodes, switches.reboots, (566, 1233, 1782)),
+    Defect(fills_first_shard_only, switches.sizes, (5, 11, 31)),
 )

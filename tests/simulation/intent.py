@@ -7,7 +7,7 @@ of the DaemonSet controller (`tests.fakekube.daemon_sets`).
 
 from collections.abc import Collection, Iterable
 
-from tests.fakekube import daemon_sets
+from tests.fakekube import daemon_sets, selectors
 from tests.fakekube.daemon_sets import Placement
 from tests.simulation.server import Raw
 
@@ -25,7 +25,7 @@ def selects(selection: Raw, node: Raw) -> bool:
     selector = selection.get("selector") or {}
     if not (selector.get("matchLabels") or {}).items() <= labels.items():
         return False
-    return all(daemon_sets.matches(r, labels) for r in selector.get("matchExpressions") or ())
+    return all(selectors.matches(r, labels) for r in selector.get("matchExpressions") or ())
 
 
 def placement(spec: Raw, node: Raw) -> Placement:

@@ -41,7 +41,7 @@ from job_controller.core.state.node_exits import task_failure
 from job_controller.core.state.node_state import NodeAssessment
 from job_controller.core.state.run_state import RunOutcome, RunState
 from job_controller.core.state.snapshot import Snapshot, merge_evidence
-from terminator import completion, node_count
+from terminator import deletion_decision, node_count
 from terminator import reconciler as terminator
 from terminator.caches import Caches
 from terminator.ledger import report_patches, writer
@@ -64,8 +64,8 @@ _LEDGER: dict[str, Evidence] = {}
 
 
 @contextmanager
-def opens_completed() -> Iterator[None]:
-    """Gates are opened for completed nodes too, whatever the ledger says."""
+def removes_gates_of_completed_nodes() -> Iterator[None]:
+    """Gates are removed for completed nodes too, whatever the ledger says."""
 
     def due(snapshot: Snapshot, tally_: NodeCounts, run: RunState) -> tuple[Pod, ...]:
         return tuple(n.pod for n in tally_.nodes.values() if n.pod.is_gated)
@@ -74,15 +74,15 @@ def opens_completed() -> Iterator[None]:
         return {}
 
     with (
-        patch.object(decision, "pods_to_ungate", due),
+        patch.object(decision, "pods_with_removable_gate", due),
         patch.object(PodActions, "_completed_nodes", unread),
     ):
         yield
 
 
 @contextmanager
-def trusts_the_cache() -> Iterator[None]:
-    """Gates are opened on the cached ledger, without reading it afresh."""
+def removes_gates_by_cached_ledger() -> Iterator[None]:
+    """Gates are removed on the cached ledger, without reading it afresh."""
 
     async def unread(self: PodActions, job: Job) -> dict[str, str]:
         return {}
@@ -92,7 +92,7 @@ def trusts_the_cache() -> Iterator[None]:
 
 
 @contextmanager
-def complete_early() -> Iterator[None]:
+def completes_early() -> Iterator[None]:
     """The run is complete when one node is still at work."""
     real = verdict.evaluate_run
 
@@ -106,7 +106,7 @@ def complete_early() -> Iterator[None]:
 
 
 @contextmanager
-def never_gates() -> Iterator[None]:
+def never_adds_gates() -> Iterator[None]:
     """The gate never goes up."""
     with patch.object(decision, "should_gate_new_pods", lambda *_: False):
         yield
@@ -142,7 +142,7 @@ def counts_by_name() -> Iterator[None]:
 
 
 @contextmanager
-def no_grace() -> Iterator[None]:
+def judges_exits_at_once() -> Iterator[None]:
     """A task that ends is judged by its exit at once, and at its first."""
 
     def failure(context: RunContext, record: NodeRecord, inputs: NodeInputs) -> NodeFailure:
@@ -158,7 +158,7 @@ def no_grace() -> Iterator[None]:
 
 
 @contextmanager
-def always_moves() -> Iterator[None]:
+def changes_every_transition_time() -> Iterator[None]:
     """lastTransitionTime moves with every write, and there is always something to write."""
     real = status.set_conditions
 
@@ -171,7 +171,7 @@ def always_moves() -> Iterator[None]:
 
 
 @contextmanager
-def writes_idly() -> Iterator[None]:
+def writes_unchanged_status() -> Iterator[None]:
     """Every pass writes the status, changed or not."""
     real = decision.decide
 
@@ -186,7 +186,7 @@ def writes_idly() -> Iterator[None]:
 
 
 @contextmanager
-def forgets_evidence() -> Iterator[None]:
+def drops_unwritten_evidence() -> Iterator[None]:
     """What could not be written is forgotten."""
     real = ReportPatches.write
 
@@ -207,7 +207,7 @@ def forgets_evidence() -> Iterator[None]:
 
 
 @contextmanager
-def believes_labels() -> Iterator[None]:
+def counts_pods_by_label() -> Iterator[None]:
     """Pods count by their labels: a forged one's token is taken for its node's."""
 
     def owned(job: Job, daemon_set: DaemonSet | None, pods: Iterable[Pod]) -> list[Pod]:
@@ -224,7 +224,7 @@ def believes_labels() -> Iterator[None]:
 
 
 @contextmanager
-def no_timers() -> Iterator[None]:
+def sets_no_timers() -> Iterator[None]:
     """Nothing is looked at again because time has passed."""
     real = decision.decide
 
@@ -236,7 +236,7 @@ def no_timers() -> Iterator[None]:
 
 
 @contextmanager
-def ignores_the_past() -> Iterator[None]:
+def reads_no_previous_log() -> Iterator[None]:
     """The log of the instance before a restart is never read."""
     real = read_policy.LogReadState._step_running
 
@@ -249,8 +249,8 @@ def ignores_the_past() -> Iterator[None]:
 
 
 @contextmanager
-def never_opens() -> Iterator[None]:
-    """No gate is ever opened."""
+def never_removes_gates() -> Iterator[None]:
+    """No gate is ever removed."""
     real = decision.decide
 
     def decide(snapshot: Snapshot, now: datetime) -> Plan:
@@ -263,7 +263,7 @@ def never_opens() -> Iterator[None]:
 
 
 @contextmanager
-def exits_anyhow() -> Iterator[None]:
+def completes_at_any_exit_code() -> Iterator[None]:
     """In mode Exit a task that has ended completes its node, whatever its exit code."""
 
     def has_ended(pod: Pod) -> bool:
@@ -274,7 +274,7 @@ def exits_anyhow() -> Iterator[None]:
 
 
 @contextmanager
-def mixes_results() -> Iterator[None]:
+def records_results_of_first_node() -> Iterator[None]:
     """All nodes that are entered together get the results of the first of them."""
     real = build_patch
 
@@ -287,7 +287,7 @@ def mixes_results() -> Iterator[None]:
 
 
 @contextmanager
-def forgets_results() -> Iterator[None]:
+def records_no_results() -> Iterator[None]:
     """A node's results are left behind when it is entered."""
     real = log_evidence
 
@@ -300,7 +300,7 @@ def forgets_results() -> Iterator[None]:
 
 
 @contextmanager
-def overlooks_gaps() -> Iterator[None]:
+def keeps_results_after_gaps() -> Iterator[None]:
     """A result is kept though lines that were printed after it were not seen."""
 
     def keep(self: Findings, timestamp: str) -> None:
@@ -314,7 +314,7 @@ def overlooks_gaps() -> Iterator[None]:
 
 
 @contextmanager
-def mixes_starts() -> Iterator[None]:
+def keeps_findings_of_earlier_attempts() -> Iterator[None]:
     """What a start of the task has printed counts for the next one too."""
     real = read_policy.LogReadState._new_instance
 
@@ -327,7 +327,7 @@ def mixes_starts() -> Iterator[None]:
 
 
 @contextmanager
-def enters_twice() -> Iterator[None]:
+def records_in_every_shard() -> Iterator[None]:
     """Evidence is entered in every shard that lacks it."""
 
     def assign_to_shards(
@@ -344,7 +344,7 @@ def enters_twice() -> Iterator[None]:
 
 
 @contextmanager
-def believes_names() -> Iterator[None]:
+def finds_daemon_set_by_name() -> Iterator[None]:
     """The DaemonSet of a Job is any of its name, whatever its namespace and owner."""
 
     def daemon_set_of(self: Caches, job: Job) -> DaemonSet | None:
@@ -362,7 +362,7 @@ def believes_names() -> Iterator[None]:
 
 
 @contextmanager
-def ignores_refusals() -> Iterator[None]:
+def ignores_failure_tokens() -> Iterator[None]:
     """A node that printed the failure token is given more time."""
 
     def failure(context: RunContext, record: NodeRecord, inputs: NodeInputs) -> NodeFailure:
@@ -377,7 +377,7 @@ def ignores_refusals() -> Iterator[None]:
 
 
 @contextmanager
-def pauses_early() -> Iterator[None]:
+def reports_pause_early() -> Iterator[None]:
     """A run is called paused as soon as it should be."""
 
     def take(snapshot: Snapshot, now: datetime) -> NodeCounts:
@@ -396,14 +396,15 @@ def ignores_deadlines() -> Iterator[None]:
 
 
 @contextmanager
-def ignores_lifetimes() -> Iterator[None]:
+def ignores_ttl() -> Iterator[None]:
     """A Job that has ended goes at once, whatever its time to live."""
-    with patch.object(completion, "_decide_by_ttl", lambda *_: completion.DeletionDecision()):
+    at_once = deletion_decision.DeletionDecision()
+    with patch.object(deletion_decision, "_decide_by_ttl", lambda *_: at_once):
         yield
 
 
 @contextmanager
-def forgets_generations() -> Iterator[None]:
+def observes_first_generation_only() -> Iterator[None]:
     """The status always says that the first spec was observed."""
     real = status.next_status
 
@@ -416,7 +417,7 @@ def forgets_generations() -> Iterator[None]:
 
 
 @contextmanager
-def never_gives_up() -> Iterator[None]:
+def never_fails_unstarted_tasks() -> Iterator[None]:
     """A task that cannot be started is given all the time there is."""
     real = timeouts.timeout_failure
 
@@ -432,17 +433,17 @@ def never_gives_up() -> Iterator[None]:
 
 
 @contextmanager
-def forgets_the_absent() -> Iterator[None]:
+def ignores_nodes_without_pod() -> Iterator[None]:
     """A node whose pod has gone is desired only if the DaemonSet controller counts it."""
     with (
         patch.object(tally, "find_absence", lambda *_: Absence()),
-        patch.object(node_count, "_absent_nodes", lambda *_: (frozenset(), "")),
+        patch.object(node_count, "_nodes_without_pod", lambda *_: (frozenset(), "")),
     ):
         yield
 
 
 @contextmanager
-def waits_for_restarts() -> Iterator[None]:
+def expects_every_restart() -> Iterator[None]:
     """A task that has been started is started again, whatever its container waits for."""
 
     def is_start_pending(pod: Pod) -> bool:
@@ -456,7 +457,7 @@ def waits_for_restarts() -> Iterator[None]:
 
 
 @contextmanager
-def counts_slow_pulls() -> Iterator[None]:
+def counts_time_before_cause() -> Iterator[None]:
     """What keeps a task from starting has done so from when its pod was silent."""
     real = sightings.update_sightings
 
@@ -488,21 +489,21 @@ def _not_starting(adapt: Callable[..., tuple[Any, ...]]) -> Iterator[None]:
 
 
 @contextmanager
-def counts_absences() -> Iterator[None]:
+def counts_time_not_ready() -> Iterator[None]:
     """The time counts in which a node is not Ready."""
     with _not_starting(lambda node, *rest: (replace(node, ready=True), *rest)):
         yield
 
 
 @contextmanager
-def counts_former_tries() -> Iterator[None]:
+def counts_time_before_retry() -> Iterator[None]:
     """The time before a retry counts."""
     with _not_starting(lambda node, pod, _retry, seen: (node, pod, "", seen)):
         yield
 
 
 @contextmanager
-def pardons_rejections() -> Iterator[None]:
+def forgets_rejections_at_gate() -> Iterator[None]:
     """Rejections are forgotten with each pod that waits at its gate."""
     real = sightings.update_sightings
 
@@ -517,7 +518,7 @@ def pardons_rejections() -> Iterator[None]:
 
 
 @contextmanager
-def forgets_versions() -> Iterator[None]:
+def deletes_without_version() -> Iterator[None]:
     """A Job's deletion names its UID alone, and not the version that was counted.
 
     A schedule of its own shows it, see test_simulation: drawn ones do so too rarely.
@@ -541,38 +542,38 @@ def forgets_versions() -> Iterator[None]:
 MUTANTS: dict[str, Mutant] = {
     mutant.__name__: mutant
     for mutant in (
-        opens_completed,
-        trusts_the_cache,
-        ignores_the_past,
-        complete_early,
-        never_gates,
+        removes_gates_of_completed_nodes,
+        removes_gates_by_cached_ledger,
+        reads_no_previous_log,
+        completes_early,
+        never_adds_gates,
         counts_by_name,
-        no_grace,
-        always_moves,
-        writes_idly,
-        forgets_evidence,
-        believes_labels,
-        no_timers,
-        never_opens,
-        exits_anyhow,
-        mixes_results,
-        forgets_results,
-        overlooks_gaps,
-        mixes_starts,
-        enters_twice,
-        believes_names,
-        ignores_refusals,
-        pauses_early,
+        judges_exits_at_once,
+        changes_every_transition_time,
+        writes_unchanged_status,
+        drops_unwritten_evidence,
+        counts_pods_by_label,
+        sets_no_timers,
+        never_removes_gates,
+        completes_at_any_exit_code,
+        records_results_of_first_node,
+        records_no_results,
+        keeps_results_after_gaps,
+        keeps_findings_of_earlier_attempts,
+        records_in_every_shard,
+        finds_daemon_set_by_name,
+        ignores_failure_tokens,
+        reports_pause_early,
         ignores_deadlines,
-        ignores_lifetimes,
-        forgets_generations,
-        never_gives_up,
-        forgets_the_absent,
-        waits_for_restarts,
-        counts_slow_pulls,
-        counts_absences,
-        counts_former_tries,
-        pardons_rejections,
+        ignores_ttl,
+        observes_first_generation_only,
+        never_fails_unstarted_tasks,
+        ignores_nodes_without_pod,
+        expects_every_restart,
+        counts_time_before_cause,
+        counts_time_not_ready,
+        counts_time_before_retry,
+        forgets_rejections_at_gate,
         *RECORD_MUTANTS,
     )
 }

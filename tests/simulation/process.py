@@ -21,7 +21,7 @@ from daemonset_job.informers.informers import SharedInformers
 from job_controller import main, reconciler
 from job_controller.config import Config as ControllerConfig
 from job_controller.core.plan import Plan, RefusedWrite, WriteReportStatus, WriteStatus
-from job_controller.core.render import report_status as report
+from job_controller.core.render import shards
 from job_controller.core.state.snapshot import Snapshot
 from terminator.config import Config as TerminatorConfig
 from terminator.ledger import writer
@@ -222,7 +222,7 @@ def virtual(world: World, decide: Decide) -> Iterator[None]:
     size = world.schedule.shard_nodes
     with (
         fast_run(),
-        patch.object(report, "NODES_PER_SHARD", size),
+        patch.object(shards, "NODES_PER_SHARD", size),
         patch.object(writer, "NODES_PER_SHARD", size),
         patch.object(reconciler, "decide", deciding),
     ):

@@ -35,14 +35,14 @@ def deletes_running_pods() -> Iterator[None]:
 
 
 @contextmanager
-def keeps_former_pods() -> Iterator[None]:
+def counts_pods_of_former_nodes() -> Iterator[None]:
     """A pod that is older than its node is taken for one of that node."""
     with patch.object(tally, "is_older_than_node", lambda *_: False):
         yield
 
 
 @contextmanager
-def leaves_reports_open() -> Iterator[None]:
+def closes_no_reports() -> Iterator[None]:
     """The report of a run whose Job is deleted is not closed."""
     with patch.object(history, "closed_status", lambda _: None):
         yield
@@ -56,7 +56,7 @@ def repeats_last_lines() -> Iterator[None]:
 
 
 @contextmanager
-def terminator_ends() -> Iterator[None]:
+def ends_terminator() -> Iterator[None]:
     """The terminator ends by an error as soon as it leads."""
 
     async def lead(_scope: NamespaceScope) -> None:
@@ -67,7 +67,7 @@ def terminator_ends() -> Iterator[None]:
 
 
 @contextmanager
-def names_no_lost_node() -> Iterator[None]:
+def reports_no_unreachable_node() -> Iterator[None]:
     """What keeps a run is never that nodes are unreachable, or their pods cannot end."""
     with (
         patch.object(blockers, "_node_blocker", lambda _: None),
@@ -78,9 +78,9 @@ def names_no_lost_node() -> Iterator[None]:
 
 RECORD_MUTANTS: tuple[Mutant, ...] = (
     deletes_running_pods,
-    keeps_former_pods,
-    leaves_reports_open,
+    counts_pods_of_former_nodes,
+    closes_no_reports,
     repeats_last_lines,
-    terminator_ends,
-    names_no_lost_node,
+    ends_terminator,
+    reports_no_unreachable_node,
 )

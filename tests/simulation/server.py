@@ -1,10 +1,9 @@
 """The model of the API server: its objects, and the effect of every write.
 
-Modelled: UIDs, resourceVersions (one counter for everything, as in etcd), generations, the status
-subresource, merge patches, preconditions, and graceful deletion of pods that have a node. Also
-server-side apply (our manager owns labels, owners and the whole spec), writes without a change (not
-stored, no event), and an immutable selector. Not modelled: admission and CEL rules, field managers,
-foreground deletion, finalizers, pages of lists.
+The rules are those of tests/fakekube: metadata of new objects, patches, server-side apply, the
+status subresource, generations, preconditions, deletion. Here are UIDs, resourceVersions (one
+counter for everything, as in etcd), who wrote, and whose clock is wrong. Not modelled: admission
+and CEL rules, foreground deletion, pages of lists, owners of fields other than by apply.
 
 A stored object never changes: a write makes a new dict that shares the unchanged parts.
 """
@@ -13,10 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from zlib import crc32
 
-from daemonset_job.kube.client.errors import AlreadyExists, Conflict, Invalid, NotFound
+from daemonset_job.api.names import FIELD_MANAGER
+from daemonset_job.kube.client.errors import AlreadyExists, NotFound
+from daemonset_job.kube.client.resource import GROUP
+from daemonset_job.kube.client.status_errors import error_from_status
+from tests.fakekube import objects
+from tests.fakekube.apply import Apply, Owners, applied, body_of_new, first_owners
+from tests.fakekube.deletion import deleted, is_gone
+from tests.fakekube.kinds import STATUS, kind_of
+from tests.fakekube.patches import merge_patch
+from tests.fakekube.refusals import Refused
+from tests.fakekube.selectors import carries
 
 if TYPE_CHECKING:
     from tests.simulation.loop import SimClock
@@ -27,9 +36,18 @@ Raw = Mapping[str, Any]
 
 PODS, NODES, EVENTS = "pods", "nodes", "events"
 JOBS, REPORTS, DAEMON_SETS = "jobs", "jobreports", "daemonsets"
-# What Kubernetes gives a pod that names none.
-GRACE_SECONDS = 30
-_GENERATED = {JOBS: ("spec",), DAEMON_SETS: ("spec",), REPORTS: ("spec", "evidence")}
+_KINDS = {
+    PODS: kind_of("", PODS),
+    NODES: kind_of("", NODES),
+    EVENTS: kind_of("", EVENTS),
+    JOBS: kind_of(GROUP, JOBS),
+    REPORTS: kind_of(GROUP, REPORTS),
+    DAEMON_SETS: kind_of("apps", DAEMON_SETS),
+}
+_APPLIED_METADATA = ("labels", "annotations", "ownerReferences", "uid")
+
+Given = ParamSpec("Given")
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +87,10 @@ class Server:
         self._on_write = on_write
         self.version = 100
         self._uids = 0
-        plurals = (PODS, NODES, EVENTS, JOBS, REPORTS, DAEMON_SETS)
-        self.objects: dict[str, dict[tuple[str, str], Raw]] = {plural: {} for plural in plurals}
-        self.watches: dict[str, list[Watch]] = {plural: [] for plural in plurals}
+        self.objects: dict[str, dict[tuple[str, str], Raw]] = {plural: {} for plural in _KINDS}
+        self.watches: dict[str, list[Watch]] = {plural: [] for plural in _KINDS}
+        # Who owns which fields of a DaemonSet, by its UID.
+        self._owners: dict[str, Owners] = {}
 
     # --- reading -------------------------------------------------------------------------
 
@@ -100,14 +119,11 @@ class Server:
         name: str | None = None,
     ) -> list[Raw]:
         """Return the objects that carry all `labels` (a dict), and have that namespace and name."""
-        found = self.all(plural)
-        if labels:
-            wanted = labels.items()
-            found = [raw for raw in found if wanted <= raw["metadata"].get("labels", {}).items()]
         return [
             raw
-            for raw in found
-            if namespace in {None, raw["metadata"]["namespace"]}
+            for raw in self.objects[plural].values()
+            if carries(raw, labels)
+            and namespace in {None, raw["metadata"]["namespace"]}
             and name in {None, raw["metadata"]["name"]}
         ]
 
@@ -120,51 +136,48 @@ class Server:
         if key in self.objects[plural]:
             raise AlreadyExists(f"{plural} {meta['name']} exists")
         self._uids += 1
-        full = {
-            **meta,
-            "namespace": namespace,
-            "uid": f"{self._uids:08x}-{plural}",
-            "creationTimestamp": self._clock.stamp(self.skew(actor)),
-            "generation": 1,
-        }
-        return self._store(actor, plural, key, None, {**body, "metadata": full})
+        uid, stamp = f"{self._uids:08x}-{plural}", self._clock.stamp(self.skew(actor))
+        kind = _KINDS[plural]
+        new = _ask(objects.created, kind, body, namespace=namespace, uid=uid, stamp=stamp)
+        new["metadata"].setdefault("namespace", "")
+        return self._store(actor, plural, key, None, new)
 
     def patch(
         self, actor: str, plural: str, name: str, body: Raw, *, namespace: str, status: bool = False
     ) -> tuple[Raw, bool]:
         """Apply a merge patch to the object or to its status; returns (object, changed)."""
         old = self._existing(plural, name, namespace)
-        meta = body.get("metadata") or {}
-        self._check(old, meta.get("uid"), meta.get("resourceVersion"))
-        taken = {"status"} if status else set(body) - {"status", "metadata"}
-        new = merge(old, {field: body[field] for field in taken if field in body})
-        extra = {k: v for k, v in meta.items() if k in {"labels", "annotations"}}
-        if extra and not status:
-            new["metadata"] = merge(old["metadata"], extra)
+        wanted = merge_patch(old, body)
+        new = _ask(objects.patched, _KINDS[plural], old, wanted, STATUS if status else "")
         return self._changed(actor, plural, (namespace, name), old, new)
 
     def check_apply(self, name: str, body: Raw, namespace: str) -> None:
         """Raise what `apply` would raise."""
-        old = self.get(DAEMON_SETS, name, namespace)
-        if old is not None and old["spec"]["selector"] != body["spec"]["selector"]:
-            raise Invalid("spec.selector: field is immutable")
+        self._applied(name, body, namespace)
 
     def apply(self, actor: str, name: str, body: Raw, namespace: str) -> tuple[Raw, bool]:
         """Server-side apply of a DaemonSet; returns (object, changed)."""
-        wanted, old = body["metadata"], self.get(DAEMON_SETS, name, namespace)
-        spec = {"revisionHistoryLimit": 10, **body["spec"]}
-        meta = {key: wanted[key] for key in ("labels", "annotations", "ownerReferences")}
+        old = self.get(DAEMON_SETS, name, namespace)
+        new, owners = self._applied(name, body, namespace)
         if old is None:
-            if wanted.get("uid"):
-                raise Conflict("uid mismatch: no existing object was found")
-            return self.create(
-                actor, DAEMON_SETS, {"metadata": {"name": name, **meta}, "spec": spec}, namespace
-            ), True
-        self._check(old, wanted.get("uid"), None)
-        if old["spec"]["selector"] != spec["selector"]:
-            raise Invalid("spec.selector: field is immutable")
-        new = {**old, "spec": spec, "metadata": {**old["metadata"], **meta}}
+            stored = self.create(actor, DAEMON_SETS, new, namespace)
+            self._owners[stored["metadata"]["uid"]] = owners
+            return stored, True
+        self._owners[old["metadata"]["uid"]] = owners
         return self._changed(actor, DAEMON_SETS, (namespace, name), old, new)
+
+    def _applied(self, name: str, body: Raw, namespace: str) -> tuple[Raw, Owners]:
+        """Return what an apply of a DaemonSet makes of it, or what it creates."""
+        meta = {key: value for key, value in body["metadata"].items() if key in _APPLIED_METADATA}
+        wanted = {
+            "metadata": {"name": name, **meta},
+            "spec": {"revisionHistoryLimit": 10, **body["spec"]},
+        }
+        kind, how = _KINDS[DAEMON_SETS], Apply(FIELD_MANAGER, force=True)
+        old = self.get(DAEMON_SETS, name, namespace)
+        if old is None:
+            return _ask(body_of_new, wanted, name), first_owners(kind, wanted, how.owner)
+        return _ask(applied, kind, old, self._owners[old["metadata"]["uid"]], wanted, how)
 
     def check(
         self,
@@ -176,29 +189,22 @@ class Server:
         version: str | None = None,
     ) -> None:
         """Check the preconditions of a write; NotFound, Conflict."""
-        self._check(self._existing(plural, name, namespace), uid, version)
+        _ask(objects.check_preconditions, self._existing(plural, name, namespace), uid, version)
 
     def delete(self, actor: str, plural: str, name: str, *, namespace: str) -> None:
         """Delete the object; a pod with a node lives on until its kubelet has ended it."""
         old = self._existing(plural, name, namespace)
-        if plural == PODS and old["spec"].get("nodeName"):
-            phase = old.get("status", {}).get("phase")
-            if phase not in {"Failed", "Succeeded"}:
-                if "deletionTimestamp" not in old["metadata"]:
-                    grace = old["spec"].get("terminationGracePeriodSeconds", GRACE_SECONDS)
-                    meta = {
-                        **old["metadata"],
-                        "deletionTimestamp": self._clock.stamp(self.skew(actor) + grace),
-                        "deletionGracePeriodSeconds": grace,
-                    }
-                    self._store(actor, plural, (namespace, name), old, {**old, "metadata": meta})
-                return
-        self.remove(actor, plural, name, namespace)
+        new = deleted(_KINDS[plural], old, {}, self._clock.stamp(self.skew(actor)))
+        if new is None:
+            self.remove(actor, plural, name, namespace)
+        else:
+            self._changed(actor, plural, (namespace, name), old, new)
 
     def remove(self, actor: str, plural: str, name: str, namespace: str) -> None:
         """Take the object away at once."""
         key = (namespace, name)
         old = self.objects[plural].pop(key)
+        self._owners.pop(old["metadata"]["uid"], None)
         self.version += 1
         meta = {**old["metadata"], "resourceVersion": str(self.version)}
         self._on_write(Write(actor, plural, old, None))
@@ -209,14 +215,17 @@ class Server:
         old = self.now(plural, raw)
         if old is not None:
             key = (old["metadata"]["namespace"], old["metadata"]["name"])
-            self._changed(actor, plural, key, old, {**old, "status": status})
+            wanted = {"metadata": old["metadata"], "status": status}
+            new = objects.updated(_KINDS[plural], old, wanted, STATUS)
+            self._changed(actor, plural, key, old, new)
 
     def set_spec(self, actor: str, plural: str, raw: Raw, spec: Raw) -> None:
         """Replace the spec of the object as it is now, if it still exists (UID)."""
         old = self.now(plural, raw)
         if old is not None:
             key = (old["metadata"]["namespace"], old["metadata"]["name"])
-            self._changed(actor, plural, key, old, {**old, "spec": spec})
+            new = objects.updated(_KINDS[plural], old, {**old, "spec": spec})
+            self._changed(actor, plural, key, old, new)
 
     def drop(self, actor: str, plural: str, raw: Raw) -> None:
         """Delete the object as a user or a controller does, if it still exists."""
@@ -236,18 +245,14 @@ class Server:
             raise NotFound(f"{plural} {name} not found")
         return old
 
-    def _check(self, old: Raw, uid: str | None, version: str | None) -> None:
-        meta = old["metadata"]
-        if uid and uid != meta["uid"]:
-            raise Conflict(f"the UID in the precondition ({uid}) does not match ({meta['uid']})")
-        if version and version != meta["resourceVersion"]:
-            raise Conflict("the object has been modified")
-
     def _changed(
         self, actor: str, plural: str, key: tuple[str, str], old: Raw, new: Raw
     ) -> tuple[Raw, bool]:
-        if new == old:
+        if new is old:
             return old, False
+        if is_gone(new):
+            self.remove(actor, plural, key[1], key[0])
+            return new, True
         return self._store(actor, plural, key, old, new), True
 
     def _store(
@@ -255,10 +260,6 @@ class Server:
     ) -> Raw:
         self.version += 1
         meta = {**new["metadata"], "resourceVersion": str(self.version)}
-        if old is not None and any(
-            new.get(part) != old.get(part) for part in _GENERATED.get(plural, ())
-        ):
-            meta["generation"] = old["metadata"]["generation"] + 1
         stored = {**new, "metadata": meta}
         self.objects[plural][key] = stored
         self._on_write(Write(actor, plural, old, stored))
@@ -270,18 +271,14 @@ class Server:
             watch.push(kind, raw)
 
 
-def merge(old: Raw, patch: Raw) -> dict[str, Any]:
-    """Return `old` with an RFC 7386 merge patch applied; neither is changed."""
-    new = dict(old)
-    for key, value in patch.items():
-        if value is None:
-            new.pop(key, None)
-        elif isinstance(value, dict):
-            before = new.get(key)
-            new[key] = merge(before if isinstance(before, dict) else {}, value)
-        else:
-            new[key] = value
-    return new
+def _ask(rule: Callable[Given, Answer], *args: Given.args, **kwargs: Given.kwargs) -> Answer:
+    """Return the answer of a rule of tests/fakekube; a refusal is the client's error."""
+    try:
+        return rule(*args, **kwargs)
+    except Refused as refused:
+        causes = [{"field": refused.field}] if refused.field else []
+        status = {"code": refused.status, "reason": refused.reason, "message": refused.message}
+        raise error_from_status({**status, "details": {"causes": causes}}) from refused
 
 
 def controller_of(raw: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from job_controller.core.render import job_status
 from job_controller.core.state import node_pods
 from terminator.logs import result_search
 from tests.simulation.defects import hides_refusals
-from tests.simulation.mutants import forgets_the_absent, never_gives_up
+from tests.simulation.mutants import ignores_nodes_without_pod, never_fails_unstarted_tasks
 from tests.simulation.run import simulate
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
 
@@ -160,7 +160,7 @@ STUCK = NodePlan("n1", (Task("pull", 0.0),)), NodePlan("n2", (Task("done", 30.0)
 def test_the_timeout_counts_from_when_the_controller_has_seen_it(kind, seconds):
     behind = schedule(STUCK, SPEC, Disturbance(0.3, kind, "controller", "pods", seconds=seconds))
     assert not simulate(behind).violations
-    with never_gives_up():
+    with never_fails_unstarted_tasks():
         assert "not reported" in simulate(behind).kinds
 
 
@@ -208,7 +208,7 @@ def test_a_taint_keeps_a_node_out_until_its_end_is_delivered():
     )
     late = Disturbance(42.9, "stall", "controller", "nodes", seconds=2.0)
     assert not simulate(schedule(nodes, WAITS, *changes, late)).violations
-    with forgets_the_absent():
+    with ignores_nodes_without_pod():
         assert "complete" in simulate(schedule(nodes, WAITS, *changes)).kinds
 
 

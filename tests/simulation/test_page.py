@@ -31,5 +31,5 @@ def test_the_lines_of_the_page_are_in_the_trace_in_their_order():
 
 
 def test_the_violation_of_the_page_is_found():
-    with MUTANTS["complete_early"]():
+    with MUTANTS["completes_early"]():
         assert "complete" in simulate(generate_schedule(100)).kinds

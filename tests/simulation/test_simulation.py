@@ -11,7 +11,7 @@ import pytest
 
 from job_controller.core.state import counting as tally
 from tests.simulation.generator import generate_schedule
-from tests.simulation.mutants import DECIDE, MUTANTS, forgets_versions
+from tests.simulation.mutants import DECIDE, MUTANTS, deletes_without_version
 from tests.simulation.oracle import INVARIANTS
 from tests.simulation.parallel_runs import Findings, run_many
 from tests.simulation.run import simulate
@@ -56,15 +56,15 @@ OTHER_MUTANTS = MUTANTS.keys() - {each.mutant for each in INVARIANTS.values()}
 # Each mutant is caught within so many schedules; these need a rare one, and begin near it.
 MUTANT_SEEDS = 300
 RARE = {
-    "trusts_the_cache": 730,
-    "ignores_the_past": 430,
+    "removes_gates_by_cached_ledger": 730,
+    "reads_no_previous_log": 430,
     "counts_by_name": 260,
-    "pauses_early": 2800,
-    "waits_for_restarts": 100,
-    "counts_slow_pulls": 30,
-    "counts_absences": 1190,
-    "counts_former_tries": 430,
-    "pardons_rejections": 420,
+    "reports_pause_early": 2800,
+    "expects_every_restart": 100,
+    "counts_time_before_cause": 30,
+    "counts_time_not_ready": 1190,
+    "counts_time_before_retry": 430,
+    "forgets_rejections_at_gate": 420,
 }
 
 
@@ -120,7 +120,7 @@ def test_deleted_node_with_a_gated_pod_is_not_counted():
         calm=True,
     )
     assert not simulate(schedule).violations
-    with patch.object(tally, "find_orphans", lambda *_: ([], None)):
+    with patch.object(tally, "find_pods_of_deleted_nodes", lambda *_: ([], None)):
         assert simulate(schedule).kinds & {"counts", "stuck", "lifetime"}
 
 
@@ -135,7 +135,7 @@ def test_a_node_that_is_away_and_has_no_pod_stays_desired(found, seconds):
     kind, *more = found
     schedule = away(kind, seconds, *more)
     assert not simulate(schedule).violations
-    with MUTANTS["forgets_the_absent"]():
+    with MUTANTS["ignores_nodes_without_pod"]():
         assert simulate(schedule).kinds & {"complete", "counts", "stuck"}
 
 
@@ -166,7 +166,7 @@ def widened_at_the_last_moment():
 
 def test_job_widened_during_the_count_is_not_deleted():
     assert not simulate(widened_at_the_last_moment()).violations
-    with forgets_versions():
+    with deletes_without_version():
         (found,) = simulate(widened_at_the_last_moment()).violations
     assert found[1:] == ("deletion", "n2 has not completed, spec.nodes was changed")
 
@@ -244,7 +244,7 @@ def test_a_defect_is_caught(name):
 
 
 def test_a_failure_shrinks_to_a_readable_trace():
-    with MUTANTS["complete_early"]():
+    with MUTANTS["completes_early"]():
         seed = _first_failure(start=100)
         schedule = generate_schedule(seed)
         outcome = simulate(schedule)

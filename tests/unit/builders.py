@@ -21,7 +21,7 @@ from job_controller.core.render.report_status import build_report
 from job_controller.core.settings import Settings
 from job_controller.core.state.absence import find_tainted
 from job_controller.core.state.first_seen import ObservedObjects, update_sightings
-from job_controller.core.state.node_pods import current_pods, stray_pods
+from job_controller.core.state.node_pods import current_pods, pods_without_node
 from job_controller.core.state.snapshot import Snapshot, merge_records
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -164,7 +164,12 @@ def seen_before(snapshot: Snapshot, since: timedelta, now: datetime = NOW) -> Sn
     pods = current_pods(snapshot)
     tainted = find_tainted(snapshot, pods)
     scene = ObservedObjects(
-        pods, snapshot.nodes, failed, tainted, snapshot.job.retry_request, stray_pods(snapshot)
+        pods,
+        snapshot.nodes,
+        failed,
+        tainted,
+        snapshot.job.retry_request,
+        pods_without_node(snapshot),
     )
     return replace(snapshot, seen=update_sightings({}, scene, now - since))
 

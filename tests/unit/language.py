@@ -1,7 +1,7 @@
 """The prose of the project against its rules: words to avoid, and sentences that are too long.
 
-Prose is the documentation, docstrings and comments of the product, texts that users see, and the
-libraries of the tests.
+Prose is the documentation, docstrings and comments of the product and of the tests, and texts that
+users see. In `test_*.py` sentences may be longer, and some words are not looked for.
 `python -m tests.unit.language [FILE...]` lists violations, of all files if none is named.
 """
 
@@ -11,7 +11,7 @@ import inspect
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +23,7 @@ PAGES = ("*.md", "docs/**/*.md", "examples/**/*.md", "hack/**/*.md", "benchmarks
 MODULES = (
     *("daemonset_job/**/*.py", "job_controller/**/*.py", "terminator/**/*.py"),
     *("crds/*.py", "hack/**/*.py", "benchmarks/*.py"),
-    # Libraries of the tests, and programs that find defects; see `checked_files`.
+    # Tests, their libraries, and programs that find defects.
     "tests/**/*.py",
 )
 # Files of which the comments are prose, and in crds/ the descriptions.
@@ -54,26 +54,35 @@ class Violation:
 # --- the rules ---------------------------------------------------------------------------
 
 
-def read_words() -> list[tuple[re.Pattern[str], str]]:
-    """Return the words to avoid, as patterns, each with what to write instead."""
-    words = tomllib.loads(WORDS_FILE.read_text(encoding="utf-8"))["words"]
-    return [
-        (re.compile(rf"\b(?:{word})\b", re.IGNORECASE), instead) for word, instead in words.items()
-    ]
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What holds for a file: words to avoid, each with what to write instead, and a length."""
+
+    words: Sequence[tuple[re.Pattern[str], str]]
+    limits_sentences: bool = True
 
 
-_WORDS = read_words()
-_ANY_WORD = re.compile("|".join(pattern.pattern for pattern, _ in _WORDS), re.IGNORECASE)
+def read_rules() -> tuple[Rules, Rules]:
+    """Return the rules for all files, and those for the files of the tests themselves."""
+    listed = tomllib.loads(WORDS_FILE.read_text(encoding="utf-8"))
+    words = {
+        word: (re.compile(rf"\b(?:{word})\b", re.IGNORECASE), instead)
+        for word, instead in listed["words"].items()
+    }
+    kept = [words[word] for word in words.keys() - set(listed["not_in_tests"])]
+    return Rules(list(words.values())), Rules(kept, limits_sentences=False)
 
 
-def check(line: int, paragraph: str) -> Iterator[Violation]:
+RULES, TEST_RULES = read_rules()
+
+
+def check(line: int, paragraph: str, rules: Rules = RULES) -> Iterator[Violation]:
     """Yield the violations of one paragraph that begins in a line."""
     text = _CODE.sub("X", _LINK.sub(r"\1", paragraph))
-    if _ANY_WORD.search(text):
-        for pattern, instead in _WORDS:
-            for match in pattern.finditer(text):
-                yield Violation(line, f'"{match[0]}": write {instead}')
-    if text.lstrip().startswith("|"):
+    for pattern, instead in rules.words:
+        for match in pattern.finditer(text):
+            yield Violation(line, f'"{match[0]}": write {instead}')
+    if text.lstrip().startswith("|") or not rules.limits_sentences:
         return  # a row of a table is no sentence
     for sentence in _END.split(text):
         count = len(re.findall(r"[\w'/.,-]*\w[\w'/.,-]*", sentence))
@@ -202,20 +211,17 @@ def violations(path: Path) -> list[Violation]:
     text = path.read_text(encoding="utf-8")
     readers = {".md": of_page, ".py": of_module, ".yaml": of_manifest}
     found = readers.get(path.suffix, of_comments)(text)
+    rules = TEST_RULES if path.name.startswith("test_") else RULES
     return sorted(
-        (each for line, words in found for each in check(line, words)), key=lambda v: v.line
+        (each for line, words in found for each in check(line, words, rules)), key=lambda v: v.line
     )
 
 
 def checked_files() -> list[Path]:
-    """Return the files that the rules hold for: of the tests their libraries only."""
+    """Return the files that the rules hold for."""
     globs = (*PAGES, *MODULES, *OTHERS)
     found = {path for glob in globs for path in ROOT.glob(glob) if path.is_file()}
-    return sorted(
-        path
-        for path in found
-        if "__pycache__" not in path.parts and not path.name.startswith("test_")
-    )
+    return sorted(path for path in found if "__pycache__" not in path.parts)
 
 
 def name_of(path: Path) -> str:

@@ -30,7 +30,7 @@ ENUMS = ("choices", "reasons", "states")
 # Words of a status that code writes by itself: a condition's reason, an event's, a node's state.
 CAMEL_CASE = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z]*)*")
 # CamelCase in core that no user reads: kinds and enums of Kubernetes, suffixes of quantities,
-# what containers are in, the inner names of a verdict.
+# what containers are in, the inner names of a decision.
 NOT_FOR_USERS = {
     *("DaemonSet", "Error", "CrashLoopBackOff", "Evicted", "NodeShutdown", "Preempting"),
     *("Terminated", "Unknown", "ContainerStatusUnknown", "ContainerCreating"),
@@ -57,7 +57,7 @@ def prose(text: str) -> str:
 
 
 def anchors(text: str) -> set[str]:
-    """Return the anchors that a page's headings get on GitHub."""
+    """Return the anchors that GitHub gives to a page's headings."""
     found = re.findall(r"(?m)^#+ (.+)$", prose(text))
     return {re.sub(r"[^\w\- ]", "", each.lower()).strip().replace(" ", "-") for each in found}
 

@@ -30,6 +30,12 @@ def test_a_word_to_avoid_is_found_with_its_replacement_but_not_in_code():
     assert messages("It runs `anew`, see [this](anew.md).") == []
 
 
+def test_a_word_that_all_tests_avoid_is_found_in_a_test(tmp_path):
+    path = tmp_path / "test_it.py"
+    path.write_text(f'"""The verdict.\n\nIt was told. {"word " * 40}"""\n')
+    assert [(each.line, each.message[:9]) for each in violations(path)] == [(1, '"verdict"')]
+
+
 def test_a_long_sentence_is_found_but_not_in_a_table():
     words = " ".join(["word"] * MAX_WORDS)
     assert messages(f"{words}. {words}!") == []

@@ -30,16 +30,26 @@ def pure_modules():
 
 
 def raw_lookups(text):
-    """Return the literal keys that a module looks up with `get`, each with its line."""
-    return [
-        (node.lineno, node.args[0].value)
+    """Return the literal keys that a module looks up, each with its line.
+
+    A lookup is `raw.get("x")`, or `raw["x"]` that is read. An assignment to `raw["x"]` builds JSON.
+    """
+    return sorted(
+        (node.lineno, key.value)
         for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "get"
-        and node.args
-        and isinstance(node.args[0], ast.Constant)
-    ]
+        if isinstance(key := key_of_lookup(node), ast.Constant)
+        and (isinstance(key.value, str) or isinstance(node, ast.Call))
+    )
+
+
+def key_of_lookup(node):
+    """Return the expression of the key that a node of the syntax tree looks up, None if none."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr="get"), args=[key, *_]):
+            return key
+        case ast.Subscript(slice=key, ctx=ast.Load()):
+            return key
+    return None
 
 
 MODULES = pure_modules()
@@ -52,3 +62,8 @@ def test_no_field_of_raw_json_is_looked_up(module):
 
 def test_a_lookup_is_found():
     assert raw_lookups('a = raw.get("phase") or seen.get(name, "")') == [(1, "phase")]
+    assert raw_lookups('a = raw["phase"] or seen[name] or pair[0]') == [(1, "phase")]
+
+
+def test_what_builds_json_is_no_lookup():
+    assert raw_lookups('raw["phase"] = {"nodes": total}') == []

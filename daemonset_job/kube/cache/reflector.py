@@ -171,7 +171,7 @@ class Reflector(Generic[T]):
         async with self._client.watch(
             self.writer.what,
             resource_version=self.writer.resource_version,
-            server_timeout_seconds=low + int((high - low) * random.random()),  # noqa: S311
+            server_timeout_seconds=low + int((high - low) * random.random()),  # noqa: S311 - no secret
         ) as events:
             opened = self._watch_opened = self._clock.monotonic()
             try:

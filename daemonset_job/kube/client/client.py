@@ -32,7 +32,6 @@ class KubeClient(Reads, Writes, PodLogs):
         connection: Connection | None = None,
         user_agent: str = "daemonset-job",
         connections: int = 64,
-        stream_connections: int = STREAM_CONNECTIONS,
         on_request: OnRequest | None = None,
     ) -> None:
         """Make a client for `connection`, or for a plain URL without credentials."""
@@ -40,7 +39,7 @@ class KubeClient(Reads, Writes, PodLogs):
             connection or Connection(base_url=base_url, credentials=Anonymous()),
             user_agent=user_agent,
             connections=connections,
-            stream_connections=stream_connections,
+            stream_connections=STREAM_CONNECTIONS,
             on_request=on_request,
         )
 
@@ -51,8 +50,6 @@ class KubeClient(Reads, Writes, PodLogs):
         kubeconfig: str | None = None,
         context: str | None = None,
         user_agent: str,
-        connections: int = 64,
-        stream_connections: int = STREAM_CONNECTIONS,
         on_request: OnRequest | None = None,
     ) -> Self:
         """Return a client for the cluster that `connection.discover` finds.
@@ -62,8 +59,6 @@ class KubeClient(Reads, Writes, PodLogs):
         return cls(
             connection=await discover(kubeconfig, context),
             user_agent=user_agent,
-            connections=connections,
-            stream_connections=stream_connections,
             on_request=on_request,
         )
 

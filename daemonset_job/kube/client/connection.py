@@ -211,14 +211,12 @@ class Connection:
         return self.tls if self.authority is None else self.authority.context()
 
 
-async def discover(
-    kubeconfig: str | None, context: str | None = None, *, clock: Clock | None = None
-) -> Connection:
+async def discover(kubeconfig: str | None, context: str | None = None) -> Connection:
     """Return the connection to use: the named kubeconfig, else the pod's own, else the user's.
 
     `kubeconfig` may be a list of paths as in ``$KUBECONFIG``. ConfigurationError if nothing fits.
     """
-    clock = clock or SystemClock()
+    clock = SystemClock()
     if kubeconfig is None and context is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
         return in_cluster(clock)
     path = kubeconfig or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")

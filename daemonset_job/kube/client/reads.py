@@ -120,14 +120,13 @@ class Reads:
         resource_version: str,
         server_timeout_seconds: int | None = None,
         idle_timeout_seconds: float | None = WATCH_IDLE_SECONDS,
-        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> AsyncIterator[EventStream]:
         """Open a watch and yield its events as raw dicts, bookmarks and ERROR events included.
 
         The object of an event is Unreadable if it cannot be parsed. It ends normally when the
-        server ends it. `timeout_seconds` bounds opening it,
-        `idle_timeout_seconds` every silence. Raises Gone for an expired `resource_version` if the
-        server says so at once; it may also say it in an ERROR event.
+        server ends it. `idle_timeout_seconds` bounds every silence, DEFAULT_TIMEOUT_SECONDS the
+        opening. Raises Gone for an expired `resource_version` if the server says so at once; it may
+        also say it in an ERROR event.
         """
         request = Request(
             "watch",
@@ -140,7 +139,6 @@ class Reads:
                 timeoutSeconds=server_timeout_seconds,
             ),
             accept=METADATA_TYPE if what.metadata_only else JSON_TYPE,
-            timeout_seconds=timeout_seconds,
         )
         async with self._transport.stream(
             request, idle_timeout_seconds=idle_timeout_seconds

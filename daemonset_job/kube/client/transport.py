@@ -25,7 +25,7 @@ RETRY_AFTER_LIMIT_SECONDS = 5.0
 RETRY_AFTER_ATTEMPTS = 3
 CONNECT_TIMEOUT_SECONDS = 10.0
 OnRequest = Callable[[str, str, int, float], None]
-"""Called after each attempt with (verb, resource, HTTP status or 0, seconds)."""
+"""Called after each request that was sent with (verb, resource, HTTP status or 0, seconds)."""
 
 
 class Transport:

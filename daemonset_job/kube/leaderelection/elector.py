@@ -138,7 +138,7 @@ async def _acquire(lock: LeaseLock, config: LeaderElectionConfig) -> None:
                 return
         except KubeError as error:
             logger.bind(lease=str(lock), error=str(error)).warning("cannot reach the lease")
-        await asyncio.sleep(config.retry_period_seconds * (1 + _JITTER * random.random()))  # noqa: S311
+        await asyncio.sleep(config.retry_period_seconds * (1 + _JITTER * random.random()))  # noqa: S311 - no secret
 
 
 async def _renew_until_lost(lock: LeaseLock, config: LeaderElectionConfig) -> None:

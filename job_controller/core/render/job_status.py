@@ -19,7 +19,7 @@ from daemonset_job.api.reasons import (
 )
 from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import whole_seconds
-from job_controller.core.render.messages import progress_message
+from job_controller.core.render.messages import completed_message, progress_message
 from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.run_state import RunOutcome, RunState
@@ -159,7 +159,7 @@ def _has_ended_again(job: Job, run: RunState) -> bool:
     """
     if not job.is_true(ConditionType.FAILED):
         return False
-    return run.state == RunOutcome.SUCCEEDED or job.status.observed_retry != job.retry_request
+    return run.outcome == RunOutcome.SUCCEEDED or job.status.observed_retry != job.retry_request
 
 
 def _altered_conditions(alteration: str) -> list[Condition]:
@@ -181,12 +181,12 @@ def _conditions(
     job: Job, counts: NodeCounts, run: RunState, blocker: Blocker | None
 ) -> list[Condition]:
     changes = [_progressing(job, counts, run, blocker)]
-    if run.state == RunOutcome.SUCCEEDED:
+    if run.outcome == RunOutcome.SUCCEEDED:
         changes.append(Condition(ConditionType.COMPLETE, True, run.reason, run.message))
     elif job.is_true(ConditionType.COMPLETE):
         words = "spec.nodes was changed after the run had completed, and nodes were added"
         changes.append(Condition(ConditionType.COMPLETE, False, CompleteReason.NODES_ADDED, words))
-    if run.state == RunOutcome.FAILED:
+    if run.outcome == RunOutcome.FAILED:
         changes.append(Condition(ConditionType.FAILED, True, run.reason, run.message))
     elif job.is_true(ConditionType.FAILED):
         words = "retrying failed nodes"
@@ -205,11 +205,10 @@ def _conditions(
 
 def _progressing(job: Job, counts: NodeCounts, run: RunState, blocker: Blocker | None) -> Condition:
     type_ = ConditionType.PROGRESSING
-    if run.state == RunOutcome.SUCCEEDED:
-        return Condition(
-            type_, False, ProgressingReason.COMPLETED, _completed_words(counts, run, blocker)
-        )
-    if run.state == RunOutcome.FAILED:
+    if run.outcome == RunOutcome.SUCCEEDED:
+        words = completed_message(counts, run, blocker.message if blocker else "")
+        return Condition(type_, False, ProgressingReason.COMPLETED, words)
+    if run.outcome == RunOutcome.FAILED:
         is_refused = blocker is not None and blocker.reason == ProgressingReason.POD_CHANGE_REFUSED
         words = f"{run.message}; {blocker.message}" if blocker and is_refused else run.message
         return Condition(type_, False, ProgressingReason.FAILED, words)
@@ -220,17 +219,6 @@ def _progressing(job: Job, counts: NodeCounts, run: RunState, blocker: Blocker |
     if not counts.desired_is_known:
         return Condition(type_, True, ProgressingReason.STARTING, "creating the DaemonSet")
     return Condition(type_, True, ProgressingReason.NODES_ACTIVE, progress_message(counts))
-
-
-def _completed_words(counts: NodeCounts, run: RunState, blocker: Blocker | None) -> str:
-    """Return the message of a run that has succeeded: the counts as they are now.
-
-    A Job that is kept serves nodes that join later. `Complete` says how the run ended.
-    """
-    if not counts.is_exact:
-        return run.message
-    words = progress_message(counts)
-    return f"{words}; {blocker.message}" if blocker and not counts.is_complete else words
 
 
 def _reported_nodes(job: Job, counts: NodeCounts) -> NodeTotals:
@@ -284,15 +272,15 @@ def _is_paused(job: Job, counts: NodeCounts, run: RunState) -> bool:
     Users may add nodes once they read it. Until the DaemonSet controller has observed the gate, a
     new node would start its work.
     """
-    if run.has_ended or (not job.spec.suspend and run.state != RunOutcome.PAUSED):
+    if run.has_ended or (not job.spec.suspend and run.outcome != RunOutcome.PAUSED):
         return False
     return counts.new_pods_are_gated or job.is_true(ConditionType.SUSPENDED)
 
 
 def _phase(job: Job, counts: NodeCounts, run: RunState) -> Phase:
-    if run.state == RunOutcome.SUCCEEDED:
+    if run.outcome == RunOutcome.SUCCEEDED:
         return Phase.SUCCEEDED
-    if run.state == RunOutcome.FAILED:
+    if run.outcome == RunOutcome.FAILED:
         return Phase.FAILED
     if _is_paused(job, counts, run):
         return Phase.PAUSED

@@ -38,6 +38,18 @@ def progress_message(counts: NodeCounts) -> str:
     return text + _problem_suffix(counts) + skipped
 
 
+def completed_message(counts: NodeCounts, run: RunState, blocker: str) -> str:
+    """Return the message of a run that has succeeded: the counts as they are now.
+
+    A Job that is kept serves nodes that join later. Its condition `Complete` says how the run
+    ended. `blocker` is what keeps a later node from its work, "" for nothing.
+    """
+    if not counts.is_exact:
+        return run.message
+    words = progress_message(counts)
+    return f"{words}; {blocker}" if blocker and not counts.is_complete else words
+
+
 def failure_message(counts: NodeCounts, allowed: int) -> str:
     """Return the message of a run that failed or is paused because of its nodes."""
     failed, unreachable = counts.names(NodeState.FAILED), counts.names(NodeState.UNREACHABLE)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 from daemonset_job.api.evidence import Evidence
@@ -12,15 +11,14 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import Condition, JobStatus
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.node_row import NodeRow
-from daemonset_job.api.reasons import CancelledReason, NodeReason
-from daemonset_job.api.report import NODES_PER_SHARD, JobReport, new_report
+from daemonset_job.api.reasons import NodeReason
+from daemonset_job.api.report import JobReport, new_report
 from daemonset_job.api.report_status import ReportStatus
-from daemonset_job.api.report_summary import FINAL_REPORT_PHASES
-from daemonset_job.api.states import FINAL_PHASES, ConditionType, NodeState, Phase
-from daemonset_job.api.times import add_seconds, whole_seconds
+from daemonset_job.api.states import FINAL_PHASES, ConditionType, NodeState
 from job_controller.core.desired.strategic_merge import diff_merge_patch
 from job_controller.core.render.node_list import build_node_list
-from job_controller.core.render.timeline import build_timeline, drop_current_lines
+from job_controller.core.render.shards import assign_to_shards
+from job_controller.core.render.timeline import build_timeline
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
@@ -52,16 +50,6 @@ def _size(words: tuple[str, ...]) -> int:
     return sum(len(word.encode()) for word in words)
 
 
-def missing_shards(snapshot: Snapshot, counts: NodeCounts) -> list[int]:
-    """Return the numbers of the shards that are needed and do not exist."""
-    known = set(merge_records(snapshot)) | set(merge_evidence(snapshot)) | set(counts.nodes)
-    # The DaemonSet's count may be forged: there cannot be more nodes than exist.
-    count = max(min(counts.desired, len(snapshot.nodes)), len(known), 1)
-    needed = range((count + NODES_PER_SHARD - 1) // NODES_PER_SHARD)
-    there = {report.shard for report in snapshot.reports}
-    return [shard for shard in needed if shard not in there]
-
-
 def next_report_statuses(
     snapshot: Snapshot, counts: NodeCounts, job_status: JobStatus
 ) -> list[tuple[JobReport, ReportStatus]]:
@@ -73,7 +61,7 @@ def next_report_statuses(
     records = _next_records(snapshot, counts)
     if job_status.phase not in FINAL_PHASES:
         records = {name: record for name, record in records.items() if _is_informative(record)}
-    shares = _assign_to_shards(reports, records)
+    shares = assign_to_shards(reports, records)
     first = snapshot.first_report
     summary = _summary(job_status, records, first.status.conditions if first is not None else ())
     ledger = merge_evidence(snapshot) if job_status.phase in FINAL_PHASES else None
@@ -138,39 +126,6 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
 
 def _removed(record: NodeRecord, message: str) -> NodeRecord:
     return replace(record, state=NodeState.REMOVED, reason=NodeReason.NODE_REMOVED, message=message)
-
-
-def _assign_to_shards(
-    reports: list[JobReport], records: Mapping[str, NodeRecord]
-) -> dict[int, dict[str, NodeRecord]]:
-    """Return the records by shard, at most NODES_PER_SHARD in each.
-
-    A record stays in its shard. A new one goes to the shard of the node's evidence if that has
-    room, else to the first shard with room.
-    """
-    shares: dict[int, dict[str, NodeRecord]] = {report.shard: {} for report in reports}
-    record_shard: dict[str, int] = {}
-    evidence_shard: dict[str, int] = {}
-    for report in reports:
-        for name in report.records:
-            record_shard.setdefault(name, report.shard)
-        for name in report.evidence:
-            evidence_shard.setdefault(name, report.shard)
-
-    def has_room(shard: int | None) -> bool:
-        return shard is not None and len(shares[shard]) < NODES_PER_SHARD
-
-    for name in sorted(
-        records, key=lambda name: (name not in record_shard, name not in evidence_shard, name)
-    ):
-        place = record_shard.get(name)
-        if place is None or not has_room(place):
-            place = evidence_shard.get(name)
-        if place is None or not has_room(place):
-            place = next(filter(has_room, shares), None)
-        if place is not None:
-            shares[place][name] = records[name]
-    return shares
 
 
 def _summary(
@@ -239,87 +194,3 @@ def build_status_patch(old: ReportStatus, new: ReportStatus) -> dict[str, Any]:
     if nodes:
         patch["nodeStates"] = nodes if new.node_states else None
     return patch
-
-
-def closed_status(report: JobReport, now: datetime) -> ReportStatus | None:
-    """Return the last status of a report whose Job is deleted, None when it is closed already.
-
-    A report without a phase was put back from a backup: `kubectl apply` writes no status. It is
-    left as it is. The controller gives each report that it creates a phase at once.
-    """
-    phase = report.status.phase
-    if report.shard or phase is None or phase in FINAL_REPORT_PHASES:
-        return None
-    message = "the Job was deleted before the run had ended"
-    cancelled = Condition(
-        ConditionType.CANCELLED,
-        True,
-        CancelledReason.JOB_DELETED,
-        message,
-        last_transition_time=whole_seconds(now),
-    )
-    return replace(
-        report.status,
-        phase=Phase.CANCELLED,
-        completion_time=whole_seconds(now),
-        message=message,
-        conditions=(*report.status.conditions, cancelled),
-        timeline=(*drop_current_lines(report.status.timeline), message),
-    )
-
-
-def expired_reports(
-    reports: list[JobReport],
-    *,
-    current_uid: str,
-    limit: int,
-    max_age_seconds: float | None,
-    now: datetime,
-) -> tuple[list[JobReport], datetime | None]:
-    """Return the reports of one Job name beyond the history limits, and when the next one expires.
-
-    Of the finished runs, the newest `limit` are kept, none longer than `max_age_seconds`. A run
-    counts as one however many shards it has. The report of the current Job always stays.
-    """
-    runs: dict[str, list[JobReport]] = {}
-    for report in reports:
-        if report.job_uid != current_uid:
-            runs.setdefault(report.job_uid, []).append(report)
-    by_age = sorted(runs.values(), key=_created, reverse=True)
-    expired = [report for run in by_age[limit:] for report in run]
-    wakes: list[datetime] = []
-    for run in by_age[:limit]:
-        if max_age_seconds is None:
-            break
-        end = add_seconds(_ended(run), max_age_seconds)
-        if end <= now:
-            expired.extend(run)
-        else:
-            wakes.append(end)
-    return expired, min(wakes, default=None)
-
-
-def excess_reports(reports: Iterable[JobReport], count: int) -> list[JobReport]:
-    """Return at least `count` reports, of the runs that ended first; all shards of a run."""
-    if count <= 0:
-        return []
-    runs: dict[str, list[JobReport]] = {}
-    for report in reports:
-        runs.setdefault(report.job_uid, []).append(report)
-    excess: list[JobReport] = []
-    for run in sorted(runs.values(), key=_ended):
-        if len(excess) >= count:
-            break
-        excess.extend(run)
-    return excess
-
-
-def _ended(run: list[JobReport]) -> datetime:
-    """Return when a run ended, or when it was created if its report has no end."""
-    ends = [end for report in run if (end := report.status.completion_time)]
-    return max(ends, default=_created(run))
-
-
-def _created(run: list[JobReport]) -> datetime:
-    first = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
-    return min((report.created_at or first for report in run), default=first)

@@ -7,6 +7,7 @@ crash in between loses nothing. Once the DaemonSet has the new selection, only t
 from __future__ import annotations
 
 from daemonset_job.api.affinity import NodeAffinity
+from daemonset_job.api.daemon_set import pod_spec_of
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.taints import untolerated
 from job_controller.core.desired.daemon_set import build_pod_template
@@ -26,7 +27,8 @@ def find_added_nodes(snapshot: Snapshot) -> list[str]:
         return []
     if RefusedWrite.DAEMON_SET in snapshot.refusals or has_too_many_terms(job):
         return []
-    spec = build_pod_template(job, gated=True, settings=snapshot.settings)["spec"]
+    template = build_pod_template(job, gated=True, settings=snapshot.settings)
+    spec = pod_spec_of({"template": template})
     affinity = NodeAffinity(spec)
     ended = _ended_nodes(snapshot)
     return sorted(

@@ -34,7 +34,7 @@ from job_controller.core.state.node_counts import DesiredNode, NodeCounts
 from job_controller.core.state.node_observed import record_from_pod
 from job_controller.core.state.node_pods import (
     current_pods,
-    find_orphans,
+    find_pods_of_deleted_nodes,
     is_kept_off_by_taint,
     is_older_than_node,
     terminating_nodes,
@@ -85,14 +85,16 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
     facts = _gather(snapshot, now)
     ledger, records, daemon_set = facts.ledger, facts.records, snapshot.owned_daemon_set
     found = _assess_nodes_with_pod(facts)
-    orphans, stray_at = find_orphans(snapshot, ledger.keys() | records.keys(), now)
-    surplus_pods = (*found.surplus_pods, *orphans)
+    of_deleted_nodes, wake_at = find_pods_of_deleted_nodes(
+        snapshot, ledger.keys() | records.keys(), now
+    )
+    surplus_pods = (*found.surplus_pods, *of_deleted_nodes)
     absence = find_absence(snapshot, facts.pods_by_node, ledger, records)
     absent, absent_wakes = _assess_absent_nodes(facts, absence)
     ending = _record_starts_of_ending_pods(facts)
     skipped = find_skipped(snapshot, ledger, found.nodes.keys() | absent.keys() | ending.keys())
     placement = _find_placement(facts, absence)
-    wakes = (*found.wakes, *absent_wakes, *((stray_at,) if stray_at is not None else ()))
+    wakes = (*found.wakes, *absent_wakes, *((wake_at,) if wake_at is not None else ()))
     return NodeCounts(
         nodes=found.nodes,
         desired=placement.desired,

@@ -26,7 +26,7 @@ from job_controller.core.state.causes import (
 _NOT_READY: Final = "not ready"
 _FAILED: Final = "failed"
 _ENDED: Final = "ended"
-_STRAY: Final = "stray"
+_WITHOUT_NODE: Final = "without node"
 BLOCKED: Final = "blocked"
 UNEXPLAINED: Final = "unexplained"
 REJECTED: Final = "rejected"
@@ -39,7 +39,7 @@ _KINDS: Final = {
     NodeReason.UNSCHEDULABLE: UNSCHEDULABLE,
 }
 # A cause that keeps a task from starting may be absent for a moment. Examples: between a rejected
-# pod and the next one, between two tries of a failed init container, while a node is not Ready. A
+# pod and the next one, between two starts of a failed init container, while a node is not Ready. A
 # gap up to this length is subtracted; after a longer one the timer starts again.
 _GAP: Final = timedelta(seconds=60)
 
@@ -96,7 +96,7 @@ def node_not_ready(node: Node, retry: str) -> Fact:
 
 def pod_without_node(pod: Pod) -> Fact:
     """Return the fact that the pod waits to be scheduled to a node that does not exist."""
-    return Fact(pod.uid, _STRAY)
+    return Fact(pod.uid, _WITHOUT_NODE)
 
 
 def pods_rejected(node: Node, retry: str) -> Fact:
@@ -147,8 +147,8 @@ class ObservedObjects:
     """The pods and nodes of a Job at one moment, each by the node's name.
 
     `failed` are the names of nodes that are recorded as failed. `tainted` are those whose
-    condition keeps their pod off. `retry` is the Job's retry request. `strays` are pods that wait
-    to be scheduled to nodes that do not exist.
+    condition keeps their pod off. `retry` is the Job's retry request. `without_node` are pods that
+    wait to be scheduled to nodes that do not exist.
     """
 
     pods: Mapping[str, Pod]
@@ -156,7 +156,7 @@ class ObservedObjects:
     failed: Collection[str] = ()
     tainted: Collection[str] = ()
     retry: str = ""
-    strays: Collection[Pod] = ()
+    without_node: Collection[Pod] = ()
 
 
 def update_sightings(
@@ -168,7 +168,7 @@ def update_sightings(
     from starting is dropped only after a gap, see `_GAP`.
     """
     holding = {node_not_ready(observed.nodes[name], observed.retry) for name in observed.tainted}
-    holding |= {pod_without_node(pod) for pod in observed.strays}
+    holding |= {pod_without_node(pod) for pod in observed.without_node}
     settled: set[Fact] = set()
     ends = {fact.uid: fact for fact in before if fact.kind == _ENDED}
     for name, pod in observed.pods.items():

@@ -127,18 +127,18 @@ def end_message(container: Container) -> str:
     if container.state == "terminated":
         reason, message = container.reason, container.message
     attempts = ended_count(container)
-    tries = f"after {attempts} attempts" if attempts > 1 else "at the first attempt"
+    when = f"after {attempts} attempts" if attempts > 1 else "at the first attempt"
     cause = (
         f" ({single_line(reason, REASON_LIMIT)})"
         if reason not in {"", "Error", "Completed"}
         else ""
     )
     if code == 0:
-        return f"exit 0 without the token {tries} ({_MODE_HINT})"
+        return f"exit 0 without the token {when} ({_MODE_HINT})"
     detail = f": {single_line(message, MESSAGE_LIMIT)}" if message else ""
-    return f"exit {code}{cause} {tries}{detail}"
+    return f"exit {code}{cause} {when}{detail}"
 
 
 def last_code(container: Container) -> int | None:
-    """Return the exit code of the newest start that has ended, None without one."""
+    """Return the exit code of the newest attempt that has ended, None without one."""
     return container.exit_code if container.exit_code is not None else container.last_exit_code

@@ -32,7 +32,7 @@ def current_pods(snapshot: Snapshot) -> dict[str, Pod]:
     }
 
 
-def stray_pods(snapshot: Snapshot) -> list[Pod]:
+def pods_without_node(snapshot: Snapshot) -> list[Pod]:
     """Return the pods that wait to be scheduled to a node that does not exist."""
     return [
         pod
@@ -43,7 +43,7 @@ def stray_pods(snapshot: Snapshot) -> list[Pod]:
     ]
 
 
-def find_orphans(
+def find_pods_of_deleted_nodes(
     snapshot: Snapshot, known: AbstractSet[str], now: datetime
 ) -> tuple[list[Pod], datetime | None]:
     """Return the pods that wait for a deleted node, and when there may be more.
@@ -53,16 +53,16 @@ def find_orphans(
     node without a record, not in `known`, may be too new for the cache of nodes, so it gets some
     time. It may also have been deleted while this process was not running.
     """
-    orphans: list[Pod] = []
+    found: list[Pod] = []
     later: list[datetime] = []
-    for pod in stray_pods(snapshot):
+    for pod in pods_without_node(snapshot):
         sighting = snapshot.seen.get(pod_without_node(pod))
         decidable_at = (sighting.first if sighting is not None else now) + NODE_GONE_AFTER
         if pod.node_name in known or now >= decidable_at:
-            orphans.append(pod)
+            found.append(pod)
         else:
             later.append(decidable_at)
-    return orphans, min(later, default=None)
+    return found, min(later, default=None)
 
 
 def terminating_nodes(snapshot: Snapshot, pods_by_node: Mapping[str, Pod]) -> frozenset[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import StrEnum
+from enum import Enum, auto
 from typing import Final
 
 from daemonset_job.api.choices import FailureAction
@@ -23,13 +23,17 @@ _STOPS_THE_CLOCK: Final = frozenset(
 )
 
 
-class RunOutcome(StrEnum):
-    """What has become of the run so far."""
+class RunOutcome(Enum):
+    """What nodes, limits and deadline decide about the run.
 
-    IN_PROGRESS = "Running"
-    PAUSED = "Paused"
-    SUCCEEDED = "Succeeded"
-    FAILED = "Failed"
+    It is not the phase that the status shows. `PAUSED` is by `failurePolicy` only, not by
+    suspension. A run in progress is shown as Pending, Running or Paused.
+    """
+
+    IN_PROGRESS = auto()
+    PAUSED = auto()
+    SUCCEEDED = auto()
+    FAILED = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ class RunState:
     nodes may fail. `wake_at` is when the state may change without an event.
     """
 
-    state: RunOutcome
+    outcome: RunOutcome
     reason: str = ""
     message: str = ""
     allowed: int = 0
@@ -49,7 +53,7 @@ class RunState:
     @property
     def has_ended(self) -> bool:
         """Whether the run has succeeded or failed."""
-        return self.state in {RunOutcome.SUCCEEDED, RunOutcome.FAILED}
+        return self.outcome in {RunOutcome.SUCCEEDED, RunOutcome.FAILED}
 
 
 def evaluate_run(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> RunState:
@@ -68,7 +72,7 @@ def evaluate_run(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> RunSt
         recorded = _recorded_state(job, ConditionType.FAILED, RunOutcome.FAILED)
         return _by_nodes_since(recorded, job, counts)
     run = _evaluate_unfinished(snapshot, counts, now)
-    if run.state == RunOutcome.SUCCEEDED and RefusedWrite.REPORT in snapshot.refusals:
+    if run.outcome == RunOutcome.SUCCEEDED and RefusedWrite.REPORT in snapshot.refusals:
         # The report outlives the Job, so it has to be complete before the Job is.
         return RunState(RunOutcome.IN_PROGRESS)
     return run
@@ -87,10 +91,10 @@ def _evaluate_unfinished(snapshot: Snapshot, counts: NodeCounts, now: datetime) 
     )
 
 
-def _recorded_state(job: Job, type_: ConditionType, state: RunOutcome) -> RunState:
+def _recorded_state(job: Job, type_: ConditionType, outcome: RunOutcome) -> RunState:
     condition = job.condition(type_)
     assert condition is not None
-    return RunState(state, condition.reason, condition.message)
+    return RunState(outcome, condition.reason, condition.message)
 
 
 def _by_nodes_since(recorded: RunState, job: Job, counts: NodeCounts) -> RunState:

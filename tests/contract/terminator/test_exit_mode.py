@@ -35,10 +35,8 @@ async def test_task_stopped_by_a_drain_has_not_completed(cluster, server):
     for node in run.nodes:
         run.set_container(node, running(), "initContainerStatuses")
         target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
-        body = {
-            "metadata": {"deletionTimestamp": "2030-01-01T00:00:30Z"},
-            "status": {"conditions": [target], "containerStatuses": []},
-        }
+        server.storage.delete(PODS, (run.namespace, run.pod(node)), {})
+        body = {"status": {"conditions": [target], "containerStatuses": []}}
         server.patch(PODS, run.pod(node), body)
     pause = {"name": names.PAUSE_CONTAINER_NAME, "state": {"running": {}}}
     server.patch(PODS, run.pod("b"), {"status": {"containerStatuses": [pause]}})

@@ -19,7 +19,7 @@ INVARIANTS = (
     Invariant(
         "falling count",
         "While no node joins, leaves or changes, the number of completed nodes never goes down.",
-        mutant="minds_cordons",
+        mutant="excludes_cordoned_nodes",
         seed=70,
         excuses={
             "stale": "The controller decided without the newest DaemonSet or pods of the Job, "

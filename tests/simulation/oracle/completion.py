@@ -38,14 +38,14 @@ INVARIANTS = (
         "complete",
         "A Job is called Complete only when every node that its user asked for is completed, or "
         "failed as far as maxFailedNodes allows.",
-        mutant="complete_early",
+        mutant="completes_early",
         seed=2,
     ),
     Invariant(
         "deletion",
         "Only the terminator deletes a Job, and only when every desired node is completed. With "
         "failures it does so only if the Job has a time to live.",
-        mutant="forgets_the_absent",
+        mutant="ignores_nodes_without_pod",
         seed=23,
         excuses={
             "a node joined after the end": "After Complete, when the time to live is over, a Job "

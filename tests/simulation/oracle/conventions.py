@@ -10,7 +10,7 @@ INVARIANTS = (
         "conventions",
         "Conditions and times of a Job's status follow the conventions of the Kubernetes API. An "
         "end is final until a retry, or until a change of spec.nodes adds nodes.",
-        mutant="always_moves",
+        mutant="changes_every_transition_time",
         seed=1,
     ),
 )

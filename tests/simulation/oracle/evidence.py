@@ -20,7 +20,7 @@ INVARIANTS = (
         "evidence",
         "Evidence of a completion is true, never changes except that results are added, and is "
         "never lost.",
-        mutant="exits_anyhow",
+        mutant="completes_at_any_exit_code",
         seed=21,
         excuses={
             "former node": "The token of a recreated node is recorded for the former node, while "

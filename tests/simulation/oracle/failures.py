@@ -18,7 +18,7 @@ INVARIANTS = (
         "false failure",
         "Only a node on which something failed is recorded as failed, and only a run with such a "
         "node fails.",
-        mutant="no_grace",
+        mutant="judges_exits_at_once",
         seed=31,
         excuses={
             "grace": "The terminator could not read a token within the controller's grace period: "

@@ -24,37 +24,37 @@ INVARIANTS = (
         "stuck",
         "A run that waits names a true reason, and each node that is not done is kept by something "
         "that the product cannot change. A Job with every node completed is deleted.",
-        mutant="never_opens",
+        mutant="never_removes_gates",
         seed=3,
     ),
     Invariant(
         "counts",
         "The counts of the status are those of the model's own nodes, ledger and containers.",
-        mutant="knows_no_taints",
+        mutant="ignores_taints",
         seed=1191,
     ),
     Invariant(
         "observed",
         "observedGeneration of the status is the generation of the Job.",
-        mutant="forgets_generations",
+        mutant="observes_first_generation_only",
         seed=3,
     ),
     Invariant(
         "former pod",
         "No pod of a deleted node stays in the way of the node that has its name now.",
-        mutant="keeps_former_pods",
+        mutant="counts_pods_of_former_nodes",
         seed=48,
     ),
     Invariant(
         "ending pod",
         "If a pod cannot end because its machine is down, the Job says NodesUnreachable.",
-        mutant="names_no_lost_node",
+        mutant="reports_no_unreachable_node",
         seed=544,
     ),
     Invariant(
         "report",
         "The report of a Job that is gone is closed, and says how the run ended.",
-        mutant="leaves_reports_open",
+        mutant="closes_no_reports",
         seed=0,
         excuses={
             "superseded": "A node joined after the end: the Job was deleted without it, and its "

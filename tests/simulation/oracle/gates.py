@@ -25,7 +25,7 @@ INVARIANTS = (
     Invariant(
         "gate",
         "The template of a DaemonSet has the gate soon after every desired node has its first pod.",
-        mutant="never_gates",
+        mutant="never_adds_gates",
         seed=2,
     ),
 )
@@ -47,7 +47,7 @@ class Gates:
         self._counted: dict[str, dict[str, str]] = {}
 
     def pod_written(self, write: Write, read_at: Mapping[str, float]) -> None:
-        """Note the birth of a pod, the opening of its gate, and what ends exactness."""
+        """Note the birth of a pod, the removal of its gate, and what ends exactness."""
         old, new, raw = write.old, write.new, write.raw
         uid = raw["metadata"]["uid"]
         owner = controller_of(raw)
@@ -66,8 +66,12 @@ class Gates:
             return excuse, "its DaemonSet was made without the gate, with work on record"
         read_at = self._read_at.get(pod_uid, {}).get(job_uid, -1.0)
         if read_at < entered_at:
-            return ("stale read", "") if read_at >= 0 else ("", "its gate opened without a reading")
-        return "", f"its gate was opened on a ledger read at {read_at:.3f} that had the node"
+            return (
+                ("stale read", "")
+                if read_at >= 0
+                else ("", "its gate was removed without a reading")
+            )
+        return "", f"its gate was removed on a ledger read at {read_at:.3f} that had the node"
 
     def daemon_set_made(self, raw: Raw) -> None:
         """Note why pods of a new DaemonSet may be made without the gate, "" if they may not."""

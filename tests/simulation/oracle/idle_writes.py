@@ -18,7 +18,7 @@ INVARIANTS = (
     Invariant(
         "idle write",
         "A program writes only what changes something, as far as its caches can show.",
-        mutant="writes_idly",
+        mutant="writes_unchanged_status",
         seed=3,
     ),
 )

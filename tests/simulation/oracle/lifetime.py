@@ -23,7 +23,7 @@ INVARIANTS = (
     Invariant(
         "lifetime",
         "A Job that has ended is deleted when its time to live has passed, and not before.",
-        mutant="ignores_lifetimes",
+        mutant="ignores_ttl",
         seed=22,
     ),
 )

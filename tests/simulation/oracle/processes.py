@@ -14,7 +14,7 @@ INVARIANTS = (
     Invariant(
         "process",
         "Neither program ends by an error.",
-        mutant="terminator_ends",
+        mutant="ends_terminator",
         seed=0,
     ),
 )

@@ -23,7 +23,7 @@ INVARIANTS = (
         "results",
         "The results of a node are the last values that one start of the task printed which "
         "completed the node, under names that the Job allows. At the end all of them are there.",
-        mutant="forgets_results",
+        mutant="records_no_results",
         seed=49,
         excuses={
             "lines lost": "The follow streams of the node lost lines. No later read looks for them "

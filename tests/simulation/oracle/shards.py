@@ -22,7 +22,7 @@ INVARIANTS = (
         "shards",
         "Each node is in one shard of its run's report. No shard has more nodes than it may hold, "
         "and none has a node or pod of another Job.",
-        mutant="overfills_shards",
+        mutant="fills_first_shard_only",
         seed=5,
     ),
 )

@@ -26,7 +26,7 @@ INVARIANTS = (
         "not reported",
         "What keeps a task from starting is on record in time and then fails its node, and a Job "
         "says when one of its writes is refused.",
-        mutant="never_gives_up",
+        mutant="never_fails_unstarted_tasks",
         seed=12,
     ),
 )

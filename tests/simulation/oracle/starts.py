@@ -17,7 +17,7 @@ INVARIANTS = (
     Invariant(
         "started again",
         "Once the completion of a node is in the ledger, no other pod starts its task.",
-        mutant="opens_completed",
+        mutant="removes_gates_of_completed_nodes",
         seed=14,
         excuses={
             "window": "The pod was created without the gate before the gate was due (`gates`).",
@@ -29,7 +29,7 @@ INVARIANTS = (
     Invariant(
         "suspended",
         "While the status of a Job says that it is suspended, no pod is created without the gate.",
-        mutant="pauses_early",
+        mutant="reports_pause_early",
         seed=2953,
     ),
 )

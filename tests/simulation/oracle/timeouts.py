@@ -28,7 +28,7 @@ INVARIANTS = (
         "too early",
         "A node fails by time, or becomes unreachable, only when that time has passed by the "
         "programs' own clock.",
-        mutant="believes_node_clocks",
+        mutant="uses_node_clocks",
         seed=37,
     ),
 )
@@ -67,7 +67,7 @@ class Timeouts:
         self.start_problems = StartProblems(self.world, self.oracle)
 
     def pod_written(self, old: Raw | None, new: Raw | None) -> None:
-        """Note a pod that may start from now on: made without the gate, or opened."""
+        """Note a pod that may start from now on: it has no gate, or has it no longer."""
         if old is not None and (new is None or "deletionTimestamp" in new["metadata"]):
             meta, machine = old["metadata"], self.world.machines.get(old["spec"]["meant_for"])
             if machine is not None:

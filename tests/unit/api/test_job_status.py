@@ -12,7 +12,7 @@ from hypothesis import given
 from daemonset_job.api.job_status import Condition, JobStatus, parse_job_status
 from daemonset_job.api.node_totals import NodeTotals
 from job_controller.core.desired.strategic_merge import diff_merge_patch
-from tests.contract.fake_storage import merge_patch
+from tests.fakekube.patches import merge_patch
 from tests.mutation.schema import part, problems
 from tests.unit.api.crd_values import values
 

@@ -14,7 +14,7 @@ from daemonset_job.api.node_record import COUNT_LIMIT, NodeRecord, parse_record
 from daemonset_job.api.report_status import ReportStatus, parse_report_status
 from job_controller.core.desired.strategic_merge import diff_merge_patch
 from job_controller.core.render.report_status import build_status_patch
-from tests.contract.fake_storage import merge_patch
+from tests.fakekube.patches import merge_patch
 from tests.mutation.schema import part, problems
 from tests.unit.api.crd_values import values
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from daemonset_job.api.report import JobReport
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import parse_phase
-from job_controller.core.render.report_status import closed_status, excess_reports, expired_reports
+from job_controller.core.history import closed_status, excess_reports, expired_reports
 from tests.unit.builders import NOW
 
 

@@ -1,4 +1,4 @@
-"""What of a plan may wait: records that only tell that the run gets on."""
+"""What of a plan may wait: records of nothing but progress."""
 
 from dataclasses import replace
 

@@ -252,7 +252,7 @@ def test_continue_waits_for_unreachable_nodes_and_says_so():
     assert "Failed" not in conditions(cluster)
 
 
-def test_failed_run_ungates_no_pods_and_recreates_no_daemon_set():
+def test_failed_run_removes_no_gates_and_recreates_no_daemon_set():
     cluster = three_nodes()
     run(cluster)
     cluster.nodes["d"] = make_node("d")
@@ -311,7 +311,7 @@ def retried(cluster):
     return cluster
 
 
-def test_refused_pod_deletion_and_refused_ungating_do_not_block_each_other():
+def test_refused_pod_deletion_and_refused_gate_removal_do_not_block_each_other():
     cluster = retried(three_nodes("Continue"))
     cluster.nodes["d"] = make_node("d")
     cluster.pods.append(replace(failing("d"), is_terminating=False))
@@ -624,7 +624,7 @@ def test_evidence_of_nodes_that_left_needs_room_as_well():
 
 
 def test_no_shard_takes_more_records_than_its_share(monkeypatch):
-    monkeypatch.setattr("job_controller.core.render.report_status.NODES_PER_SHARD", 2)
+    monkeypatch.setattr("job_controller.core.render.shards.NODES_PER_SHARD", 2)
     cluster = make_cluster("a", "b", "c", "d", gated=True)
     active = NodeRecord(uid="u", state="Active")
     first = replace(cluster.report(), status=ReportStatus(node_states={"a": active, "b": active}))

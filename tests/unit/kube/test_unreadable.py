@@ -70,7 +70,7 @@ KEYS = st.sampled_from(["metadata", "name", "status", '"]}', "\\", ""]) | ODD
 
 @st.composite
 def raw_json(draw, levels=4):
-    """Any JSON with keys that come twice, blanks between, and now and then many levels."""
+    """Any JSON with keys that come twice, blanks between, and sometimes many levels."""
     blank = draw(st.sampled_from(["", "", " ", "\n\t"]))
     kind = draw(st.integers(0, 5 if levels else 1))
     if kind <= 1:

@@ -58,8 +58,8 @@ def test_expectation_expires(water, clock):
 
 def test_dropped_key_expects_nothing(water):
     water.wrote("job", "pods", "9")
-    water.drop("job")
-    water.drop("job")
+    water.forget("job")
+    water.forget("job")
     assert water.is_ready("job")
 
 

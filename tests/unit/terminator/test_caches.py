@@ -34,7 +34,7 @@ class Listener:
     def job_deleted(self, job):
         pass
 
-    def needs_records(self, job_uid):
+    def needs_whole_reports(self, job_uid):
         return job_uid in self.entering
 
 

@@ -1,4 +1,4 @@
-"""Turns: a number at a time, and no group waits for another one's crowd."""
+"""Turns: a number at a time, and no group waits for another one's burst."""
 
 import asyncio
 

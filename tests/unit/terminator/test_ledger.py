@@ -44,11 +44,11 @@ class Cluster:
             Metrics(),
             reports_of=lambda _job: list(self.reports),
             has_job=lambda _uid: self.has_job,
-            read_records=self.read_records,
+            read_whole_reports=self.read_whole_reports,
             flush_seconds=0.5,
         )
 
-    async def read_records(self, _job):
+    async def read_whole_reports(self, _job):
         self.reports = self.whole or self.reports
 
     async def merge_patch(self, _resource, name, body, namespace):

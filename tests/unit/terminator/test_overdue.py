@@ -7,6 +7,7 @@ from unittest.mock import AsyncMock, MagicMock
 import pytest
 
 from daemonset_job.api.report_status import parse_report_status
+from terminator.deleter import Deleter
 from terminator.reconciler import Reconciler
 from tests.clocks import FakeClock
 from tests.unit.terminator.builders import (
@@ -39,9 +40,12 @@ class Cluster:
         self.set_job(make_job(COMPLETE, spec=spec, status=TOLD))
         ledger = MagicMock(**{"has_pending.return_value": False, "pending.return_value": {}})
         self.reconciler = Reconciler(
-            self.client, self.clock, self.caches, ledger, MagicMock(), default_token=lambda: "done"
+            self.caches,
+            ledger,
+            Deleter(self.client, self.clock, self.caches, ledger, MagicMock()),
+            default_token=lambda: "done",
+            new_scanner=lambda _on_findings: MagicMock(),
         )
-        self.reconciler.scanner = MagicMock()
         self.set_pods(make_pod("a"), scheduled=1)
 
     def set_job(self, job):

@@ -13,8 +13,8 @@ from terminator.logs.log_parser import Cursor, Line, Span
 from terminator.logs.matcher import Matcher
 from terminator.logs.read_budget import BUDGET_BYTES, ReadBudget
 from terminator.logs.read_policy import (
-    ABSENT_LIMIT,
     CHECK_SECONDS,
+    MISSING_LOG_LIMIT,
     POLL_SECONDS,
     RETRY_SECONDS,
     LogReadState,
@@ -316,7 +316,7 @@ def test_failures_are_retried_ever_more_slowly_and_then_forgotten():
     for _ in range(10):
         step = reading.next_step(RUNNING, now)
         assert step == ShortRead()
-        reading.short_read_failed(step, now, is_absent=False)
+        reading.short_read_failed(step, now, is_missing=False)
         wait = reading.next_step(RUNNING, now)
         assert isinstance(wait, Wait)
         pauses.append(wait.until - now)
@@ -333,10 +333,10 @@ def test_failures_are_retried_ever_more_slowly_and_then_forgotten():
 )
 def test_a_log_that_does_not_exist_is_given_up(container, after):
     reading, now = LogReadState(), 0.0
-    for _ in range(ABSENT_LIMIT):
+    for _ in range(MISSING_LOG_LIMIT):
         step = reading.next_step(container, now)
         assert isinstance(step, ShortRead)
-        reading.short_read_failed(step, now, is_absent=True)
+        reading.short_read_failed(step, now, is_missing=True)
         now += RETRY_SECONDS[1]
     assert reading.next_step(container, now) == after
 
@@ -373,7 +373,7 @@ def test_whatever_happens_the_next_step_is_sound(events):
             if what == "d":
                 reading.short_read_done(step, container, SOME, None, now)
             else:
-                reading.short_read_failed(step, now, is_absent=what == "a")
+                reading.short_read_failed(step, now, is_missing=what == "a")
         if reading.is_streaming and what == "s":
             reading.stream_ended(now, failed=False)
         if reading.is_streaming and what == "b":

@@ -16,7 +16,7 @@ from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
 from daemonset_job.api.node import Node
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.report_status import parse_report_status
-from terminator.completion import decide_deletion
+from terminator.deletion_decision import decide_deletion
 from terminator.node_count import (
     Snapshot,
     count_nodes,
@@ -380,7 +380,7 @@ def test_nodes_that_have_ended_and_lost_their_pods_may_be_counted(told):
     """Whether they are desired, taints say, of which this count knows nothing."""
     job = make_job(COMPLETE, status={"nodes": {"desired": told}})
     snapshot = world(pods=[make_pod("a"), make_pod("b")], job=job, daemon_set=make_daemon_set(2))
-    assert count_nodes(snapshot).absent == {"c"}
+    assert count_nodes(snapshot).ended_without_pod == {"c"}
     assert bool(blocked_by(snapshot)) == (told == 4)
 
 

@@ -103,7 +103,7 @@ def _find_disagreement(job: Job, count: Count) -> str:
     """Return why this count does not agree that the Job is complete, "" if it does."""
     if count.inexact:
         return count.inexact
-    if count.active:
+    if count.unfinished:
         done, desired = len(count.completed), len(count.desired)
         return f"{done} of {desired} nodes are completed"
     if not (count.desired or count.has_completions or count.has_failures):
@@ -118,10 +118,10 @@ def _record_incomplete(job: Job, count: Count) -> str:
         return f"the JobReport lacks the final state of {missing} nodes"
     totals = job.status.nodes
     if totals is not None and (unfinished := totals.waiting + totals.active + totals.unreachable):
-        # These have left since. The numbers may agree, because as many nodes are absent.
+        # These have left since. The numbers may agree, because as many nodes ended without a pod.
         return f"status reports {unfinished} nodes that have not finished"
     reported, least = job.reported_desired, len(count.desired)
-    if reported is not None and not least <= reported <= least + len(count.absent):
+    if reported is not None and not least <= reported <= least + len(count.ended_without_pod):
         # Nodes joined or left since the controller's last count, which is also the report's.
         return f"status reports {reported} desired nodes, but there are {least}"
     return ""

@@ -1,7 +1,7 @@
 """Whose reports are whole in memory: those of living Jobs, in whatever order things are heard."""
 
 from daemonset_job.api.report import parse_report
-from daemonset_job.informers.full_reports import RUN_INDEX, FullReports, parse_cached_report
+from daemonset_job.informers.whole_reports import RUN_INDEX, WholeReports, parse_cached_report
 from daemonset_job.kube.cache.store import Store
 from daemonset_job.kube.client.answers import Found
 
@@ -46,7 +46,7 @@ class Kept:
         self.needed = set()
         self.store = Store(RUN_INDEX)
         self.server = Server(*reports)
-        self.keeper = FullReports(self.server, self.store, is_needed=self.is_needed)
+        self.keeper = WholeReports(self.server, self.store, is_needed=self.is_needed)
 
     def is_needed(self, uid):
         return uid in self.needed
@@ -61,7 +61,7 @@ def test_the_report_of_a_living_job_is_whole():
     kept.hear(raw_report())
     assert kept.store.values() == [parse_report(raw_report())]
     kept.keeper.release(UID)
-    assert kept.keeper.is_complete(UID)
+    assert kept.keeper.are_whole(UID)
     assert kept.store.values()[0].evidence
 
 
@@ -92,12 +92,12 @@ def test_a_report_that_is_not_closed_yet_keeps_its_timeline():
 async def test_a_report_that_came_before_its_job_is_read_again():
     kept = Kept(raw_report())
     kept.hear(raw_report())
-    assert not kept.keeper.is_complete(UID)
+    assert not kept.keeper.are_whole(UID)
     kept.needed.add(UID)
-    await kept.keeper.complete(UID)
-    assert kept.keeper.is_complete(UID)
+    await kept.keeper.read_whole(UID)
+    assert kept.keeper.are_whole(UID)
     assert kept.store.values() == [parse_report(raw_report())]
-    await kept.keeper.complete(UID)
+    await kept.keeper.read_whole(UID)
     assert kept.server.asked == 1
 
 
@@ -106,18 +106,18 @@ async def test_a_report_that_has_changed_is_left_to_the_watch():
     kept = Kept(raw_report(version="6"))
     kept.hear(raw_report())
     kept.needed.add(UID)
-    await kept.keeper.complete(UID)
-    assert not kept.keeper.is_complete(UID)
+    await kept.keeper.read_whole(UID)
+    assert not kept.keeper.are_whole(UID)
     kept.hear(raw_report(version="6"))
-    assert kept.keeper.is_complete(UID)
+    assert kept.keeper.are_whole(UID)
 
 
 async def test_a_report_that_is_gone_is_not_brought_back():
     kept = Kept()
     kept.hear(raw_report())
     kept.needed.add(UID)
-    await kept.keeper.complete(UID)
-    assert not kept.keeper.is_complete(UID)
+    await kept.keeper.read_whole(UID)
+    assert not kept.keeper.are_whole(UID)
 
 
 def test_all_slots_that_are_not_needed_are_released():

@@ -1,31 +1,17 @@
-"""The dependencies of the reconciler and of its actions."""
+"""What the actions write with: the client, and the writes that the caches do not have yet."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from daemonset_job.api.job import JobKey
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import NotFound
 from daemonset_job.kube.client.resource import JOBS, Resource
-from daemonset_job.kube.recorder import EventRecorder
-from daemonset_job.runtime.clock import Clock
 from daemonset_job.runtime.expectations import VersionExpectations
-from job_controller.caches import Caches, Key, watch_id
-from job_controller.core.settings import Settings
-from job_controller.metrics import Metrics
-
-
-@dataclass(frozen=True, slots=True)
-class Effects:
-    """The dependencies of a reconciler."""
-
-    client: KubeClient
-    events: EventRecorder
-    clock: Clock
-    metrics: Metrics
-    settings: Callable[[], Settings]
+from job_controller.caches import Caches, watch_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +20,9 @@ class Writer:
 
     client: KubeClient
     caches: Caches
-    written: VersionExpectations[Key]
+    written: VersionExpectations[JobKey]
 
-    def expect_version(self, key: Key, resource: Resource, written: Mapping[str, Any]) -> None:
+    def expect_version(self, key: JobKey, resource: Resource, written: Mapping[str, Any]) -> None:
         """Make reconciles of a Job wait until its caches have the version that a write returned."""
         watch = watch_id(resource.plural, self.caches.watch_namespace(key[0]))
         # A deletion answers with the terminating object, or else with a Status,
@@ -44,7 +30,7 @@ class Writer:
         version = (written.get("metadata") or {}).get("resourceVersion") or ""
         self.written.wrote(key, watch, version)
 
-    async def find_job(self, key: Key) -> Mapping[str, Any] | None:
+    async def find_job(self, key: JobKey) -> Mapping[str, Any] | None:
         """Return the metadata of that Job, read from the server, None if it is deleted."""
         try:
             found = await self.client.get(JOBS, key[1], key[0])

@@ -1,6 +1,6 @@
 """Deletes Jobs that may be deleted, each once, and after the results of its last node are read.
 
-``completion`` decides whether a Job may be deleted, ``node_count`` counts.
+``deletion_decision`` decides whether a Job may be deleted, ``node_count`` counts.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,14 +10,14 @@ from loguru import logger
 
 from daemonset_job.api.choices import CompletionMode
 from daemonset_job.api.daemon_set import DaemonSet
-from daemonset_job.api.job import Job
+from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.pod import Pod
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import Conflict, KubeError, NotFound
 from daemonset_job.kube.client.resource import JOBS
 from daemonset_job.runtime.clock import Clock
-from terminator.caches import Caches, JobKey
-from terminator.completion import DeletionDecision, decide_deletion
+from terminator.caches import Caches
+from terminator.deletion_decision import DeletionDecision, decide_deletion
 from terminator.job_times import JobTimes
 from terminator.ledger.writer import Ledger
 from terminator.logs.scanner import Scanner
@@ -33,7 +33,7 @@ RESULTS_CHECK_SECONDS = 0.25
 DELETED_CACHED_SECONDS = 120.0
 
 
-class Deletion:
+class Deleter:
     """Deletes one Job per call if it may be deleted."""
 
     def __init__(

@@ -19,7 +19,7 @@ from daemonset_job.kube.client.resource import JOB_REPORTS
 # The index that a store of reports needs: the UID of the run's Job.
 RUN_INDEX: Final[Mapping[str, Indexer[JobReport]]] = {"run": lambda report: (report.job_uid,)}
 # A report that changed after it was cached comes with the watch, which causes the next reconcile.
-INCOMPLETE_RETRY_SECONDS = 1.0
+SUMMARY_RETRY_SECONDS = 1.0
 
 IsNeeded = Callable[[str], bool]
 
@@ -30,7 +30,7 @@ def parse_cached_report(raw: Mapping[str, Any], is_needed: IsNeeded) -> JobRepor
     return report if is_needed(report.job_uid) else summarize(report)
 
 
-class FullReports:
+class WholeReports:
     """Makes summaries of reports that are not needed whole, and whole reports of summaries.
 
     `is_needed(uid)` returns whether the reports of the Job of that UID are needed whole.
@@ -54,11 +54,11 @@ class FullReports:
         for uid in {report.job_uid for report in self._store if report.is_whole}:
             self.release(uid)
 
-    def is_complete(self, uid: str) -> bool:
+    def are_whole(self, uid: str) -> bool:
         """Return whether all cached reports of a run are whole."""
         return all(report.is_whole for report in self._store.by_index("run", uid))
 
-    async def complete(self, uid: str) -> None:
+    async def read_whole(self, uid: str) -> None:
         """Read the reports of a run again of which there is a summary only; raises KubeError.
 
         What has changed since it was cached is left to the watch: the answer may be ahead of it.

@@ -1,4 +1,4 @@
-"""Where a process runs: its cluster, its Lease and its probes. The settings of every program."""
+"""The options that every program has: its cluster, its Lease and its probes."""
 
 from typing import Protocol
 
@@ -6,8 +6,8 @@ from daemonset_job.process.readers import read_optional_text, read_port, read_te
 from daemonset_job.process.settings import Setting
 
 
-class Place(Protocol):
-    """Where a process runs. It cannot change while the process runs."""
+class ProcessOptions(Protocol):
+    """Options of a process, which cannot change while it runs."""
 
     @property
     def kubeconfig(self) -> str | None:
@@ -45,8 +45,8 @@ class Place(Protocol):
         ...
 
 
-def place_settings(probe_port: int) -> tuple[Setting, ...]:
-    """Return the settings of a Place, except the Lease's name; `probe_port` is the default."""
+def process_settings(probe_port: int) -> tuple[Setting, ...]:
+    """Return these options as settings, the Lease's name aside; `probe_port` is the default."""
     return (
         Setting(
             "kubeconfig",

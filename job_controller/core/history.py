@@ -1,0 +1,100 @@
+"""How the report of a run ends whose Job is deleted, and which reports of past runs are deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+
+from daemonset_job.api.job_status import Condition
+from daemonset_job.api.reasons import CancelledReason
+from daemonset_job.api.report import JobReport
+from daemonset_job.api.report_status import ReportStatus
+from daemonset_job.api.report_summary import FINAL_REPORT_PHASES
+from daemonset_job.api.states import ConditionType, Phase
+from daemonset_job.api.times import add_seconds, whole_seconds
+from job_controller.core.render.timeline import drop_current_lines
+
+
+def closed_status(report: JobReport, now: datetime) -> ReportStatus | None:
+    """Return the last status of a report whose Job is deleted, None when it is closed already.
+
+    A report without a phase was put back from a backup: `kubectl apply` writes no status. It is
+    left as it is. The controller gives each report that it creates a phase at once.
+    """
+    phase = report.status.phase
+    if report.shard or phase is None or phase in FINAL_REPORT_PHASES:
+        return None
+    message = "the Job was deleted before the run had ended"
+    cancelled = Condition(
+        ConditionType.CANCELLED,
+        True,
+        CancelledReason.JOB_DELETED,
+        message,
+        last_transition_time=whole_seconds(now),
+    )
+    return replace(
+        report.status,
+        phase=Phase.CANCELLED,
+        completion_time=whole_seconds(now),
+        message=message,
+        conditions=(*report.status.conditions, cancelled),
+        timeline=(*drop_current_lines(report.status.timeline), message),
+    )
+
+
+def expired_reports(
+    reports: list[JobReport],
+    *,
+    current_uid: str,
+    limit: int,
+    max_age_seconds: float | None,
+    now: datetime,
+) -> tuple[list[JobReport], datetime | None]:
+    """Return the reports of one Job name beyond the history limits, and when the next one expires.
+
+    Of the finished runs, the newest `limit` are kept, none longer than `max_age_seconds`. A run
+    counts as one however many shards it has. The report of the current Job always stays.
+    """
+    runs: dict[str, list[JobReport]] = {}
+    for report in reports:
+        if report.job_uid != current_uid:
+            runs.setdefault(report.job_uid, []).append(report)
+    by_age = sorted(runs.values(), key=_created, reverse=True)
+    expired = [report for run in by_age[limit:] for report in run]
+    wakes: list[datetime] = []
+    for run in by_age[:limit]:
+        if max_age_seconds is None:
+            break
+        end = add_seconds(_ended(run), max_age_seconds)
+        if end <= now:
+            expired.extend(run)
+        else:
+            wakes.append(end)
+    return expired, min(wakes, default=None)
+
+
+def excess_reports(reports: Iterable[JobReport], count: int) -> list[JobReport]:
+    """Return at least `count` reports, of the runs that ended first; all shards of a run."""
+    if count <= 0:
+        return []
+    runs: dict[str, list[JobReport]] = {}
+    for report in reports:
+        runs.setdefault(report.job_uid, []).append(report)
+    excess: list[JobReport] = []
+    for run in sorted(runs.values(), key=_ended):
+        if len(excess) >= count:
+            break
+        excess.extend(run)
+    return excess
+
+
+def _ended(run: list[JobReport]) -> datetime:
+    """Return when a run ended, or when it was created if its report has no end."""
+    ends = [end for report in run if (end := report.status.completion_time)]
+    return max(ends, default=_created(run))
+
+
+def _created(run: list[JobReport]) -> datetime:
+    first = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+    return min((report.created_at or first for report in run), default=first)

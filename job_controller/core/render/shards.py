@@ -1,0 +1,53 @@
+"""Which shards the report of a run needs, and which shard has which node's record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.report import NODES_PER_SHARD, JobReport
+from job_controller.core.state.node_counts import NodeCounts
+from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
+
+
+def missing_shards(snapshot: Snapshot, counts: NodeCounts) -> list[int]:
+    """Return the numbers of the shards that are needed and do not exist."""
+    known = set(merge_records(snapshot)) | set(merge_evidence(snapshot)) | set(counts.nodes)
+    # The DaemonSet's count may be forged: there cannot be more nodes than exist.
+    count = max(min(counts.desired, len(snapshot.nodes)), len(known), 1)
+    needed = range((count + NODES_PER_SHARD - 1) // NODES_PER_SHARD)
+    there = {report.shard for report in snapshot.reports}
+    return [shard for shard in needed if shard not in there]
+
+
+def assign_to_shards(
+    reports: list[JobReport], records: Mapping[str, NodeRecord]
+) -> dict[int, dict[str, NodeRecord]]:
+    """Return the records by shard, at most NODES_PER_SHARD in each.
+
+    A record stays in its shard. A new one goes to the shard of the node's evidence if that has
+    room, else to the first shard with room.
+    """
+    shares: dict[int, dict[str, NodeRecord]] = {report.shard: {} for report in reports}
+    record_shard: dict[str, int] = {}
+    evidence_shard: dict[str, int] = {}
+    for report in reports:
+        for name in report.records:
+            record_shard.setdefault(name, report.shard)
+        for name in report.evidence:
+            evidence_shard.setdefault(name, report.shard)
+
+    def has_room(shard: int | None) -> bool:
+        return shard is not None and len(shares[shard]) < NODES_PER_SHARD
+
+    for name in sorted(
+        records, key=lambda name: (name not in record_shard, name not in evidence_shard, name)
+    ):
+        place = record_shard.get(name)
+        if place is None or not has_room(place):
+            place = evidence_shard.get(name)
+        if place is None or not has_room(place):
+            place = next(filter(has_room, shares), None)
+        if place is not None:
+            shares[place][name] = records[name]
+    return shares
