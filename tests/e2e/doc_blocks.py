@@ -58,6 +58,11 @@ class Command:
     output: tuple[str, ...] | None
 
     @property
+    def must_succeed(self) -> bool:
+        """Return whether nothing is printed that could show a failure."""
+        return self.output is None or set(self.output) <= {"..."}
+
+    @property
     def is_watch(self) -> bool:
         """Return whether it runs until a user ends it."""
         return self.output is not None and bool(re.search(r" (?:-w|--watch)\b", self.text))
@@ -66,7 +71,7 @@ class Command:
     def is_read(self) -> bool:
         """Return whether it only shows what is there, so that it can be repeated."""
         return self.output is not None and bool(
-            re.match(r"kubectl (?:get|describe|logs)\b", self.text)
+            re.fullmatch(r"kubectl (?:get|describe|logs)\b[^|;&>]*", self.text)
         )
 
 

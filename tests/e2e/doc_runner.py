@@ -58,10 +58,9 @@ class PageRunner:
         deadline = time.monotonic() + READ_SECONDS
         while True:
             code, printed = shell.run(text, stops_at_error=step.output is None)
-            if step.output is None:
+            if step.must_succeed:
                 assert code == 0, f"line {step.line}: exit code {code}\n{step.text}\n{printed}"
-                return
-            if is_same("\n".join(step.output), printed, self._prefix):
+            if step.output is None or is_same("\n".join(step.output), printed, self._prefix):
                 return
             if not step.is_read or time.monotonic() > deadline:
                 raise AssertionError(self._difference(step, printed))

@@ -150,6 +150,15 @@ def facts(cluster: RealCluster) -> Iterator[None]:
 
 
 @contextmanager
+def permit(cluster: RealCluster) -> Iterator[None]:
+    """The page makes a file on one node, without which its task fails there."""
+    try:
+        yield
+    finally:
+        cluster.on_all_nodes("rm -f /var/tmp/permit-retry")
+
+
+@contextmanager
 def team_a(cluster: RealCluster) -> Iterator[None]:
     """The namespace that the page names."""
     cluster.kubectl("create", "namespace", "team-a")
@@ -167,6 +176,7 @@ SURROUNDINGS: dict[str, Surroundings] = {
     "docs/how-to/gitops.md": two_versions,
     "docs/how-to/nodes-that-join.md": two_workers,
     "docs/how-to/one-node-first.md": first_and_rest,
+    "docs/how-to/retry-and-rerun.md": permit,
     "docs/how-to/run-on-the-host.md": journal,
     "docs/how-to/script-from-a-configmap.md": app_logs,
     "docs/how-to/set-a-sysctl.md": max_map_count,

@@ -155,6 +155,15 @@ def test_only_what_reads_is_repeated_and_only_a_watch_is_ended():
     assert [c.is_read for c in (read, watch, write)] == [True, True, False]
     assert [c.is_watch for c in (read, watch, write)] == [False, True, False]
     assert not Command(1, "kubectl get dsj\n", None).is_read
+    assert not Command(1, "kubectl get dsj -o json | kubectl create -f -", ()).is_read
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [(None, True), ((), True), (("...",), True), (("error",), False), (("...", "error"), False)],
+)
+def test_what_prints_nothing_that_is_compared_must_succeed(output, expected):
+    assert Command(1, "kubectl wait --for=delete dsj/a", output).must_succeed is expected
 
 
 # --- output ------------------------------------------------------------------------------
