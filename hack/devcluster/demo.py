@@ -75,7 +75,7 @@ def _say_next(paths: Paths) -> None:
     if os.environ.get("DEVCLUSTER_STAYS", "1") == "1":
         say(f"\nThe cluster keeps running. Try:\n  export KUBECONFIG={paths.kubeconfig}")
         say("  kubectl explain dsj.spec")
-        say("  kubectl apply -f examples/03-selected-nodes/job.yaml && kubectl get dsj,dsjr -w")
+        say("  kubectl apply -f examples/03-selected-nodes/job.yaml && kubectl get dsj -w")
         say("  make cluster-down      # when you have seen enough")
     else:
         say("\nTry `make demo KEEP=1` to keep the cluster, then examples/ and docs/tutorial/.")

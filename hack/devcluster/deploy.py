@@ -17,6 +17,7 @@ DEPLOYMENT = "daemonset-job-controller"
 CRDS = ("jobs", "jobreports")
 GROUP = "daemonset.darkowlzz.space"
 WAIT_SECONDS = 120
+FIRST_EXAMPLE = "examples/01-cleanup/job.yaml"
 LAST = ("CustomResourceDefinition", "Namespace")
 """Deleted after everything else, in this order: with the CRDs go the Jobs."""
 
@@ -39,7 +40,9 @@ def deploy(paths: Paths) -> None:
             pods = kubectl("describe", "pods", "-n", NAMESPACE)
             raise StepFailedError(f"{failure}\n{pods[-4000:]}") from failure
     _remember(paths)
-    say("deployed; try `kubectl apply -f examples/`")
+    say(f"deployed; try `kubectl apply -f {FIRST_EXAMPLE} && kubectl get dsj -w`")
+    if "KUBECONFIG" not in os.environ:
+        say('first, for this shell: eval "$(python3 -m hack.devcluster env)"')
 
 
 def undeploy(paths: Paths) -> None:

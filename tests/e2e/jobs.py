@@ -1,8 +1,11 @@
 """Tasks with a known behaviour, and what a test asks of their Jobs and of the nodes."""
 
+import fcntl
 import secrets
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from tests.e2e.cluster import WAIT, RealCluster, eventually
@@ -124,6 +127,14 @@ def assert_succeeded(
 
 
 # --- nodes ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def one_at_a_time(what: str) -> Iterator[None]:
+    """Keep tests apart that change the same path of the nodes, also those of other workers."""
+    with Path(tempfile.gettempdir(), f"daemonset-job-e2e-{what}").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @contextmanager

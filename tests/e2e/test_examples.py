@@ -1,4 +1,4 @@
-"""The examples, as their READMEs tell people to use them. The first one is in test_main_job."""
+"""The examples that no page runs. The first one is in test_main_job, all others in test_pages."""
 
 import subprocess
 import sys
@@ -6,6 +6,7 @@ import sys
 import yaml
 
 from tests.e2e.cluster import RealCluster
+from tests.e2e.doc_surroundings import facts
 
 
 def example(cluster: RealCluster, name: str) -> dict:
@@ -25,21 +26,13 @@ def devcluster(cluster: RealCluster, *words: str) -> str:
 def test_an_image_made_of_scripts_writes_its_facts_on_every_node(cluster, namespace):
     job = example(cluster, "02-script-image")
     archive = devcluster(cluster, "build", "examples/02-script-image", job["spec"]["image"])
-    devcluster(cluster, "load", archive)
-    try:
+    with facts(cluster):
+        devcluster(cluster, "load", archive)
         job["metadata"]["namespace"] = namespace
         cluster.apply(job)
         cluster.wait_gone(namespace, "node-facts")
 
         assert cluster.completed(namespace, "node-facts") == set(cluster.nodes)
-        kernels = cluster.on_all_nodes("uname -r")
-        for node, facts in cluster.on_all_nodes("cat /var/tmp/facts/node-facts").items():
-            found = dict(line.split("=", 1) for line in facts.splitlines())
-            assert found["node"] == node
-            assert found["kernel"] == kernels[node].strip()
-            assert int(found["cpus"]) >= 1
-    finally:
-        cluster.on_all_nodes("rm -rf /var/tmp/facts")
 
 
 def test_selected_nodes_are_cleaned_and_no_others(cluster, namespace, folder):

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from tests.e2e.cluster import TASK_IMAGE, WAIT, consistently, counting, eventually, make_job
+from tests.e2e.jobs import one_at_a_time
 
 
 def test_seed_manifest_cleans_every_node_and_is_deleted(cluster, namespace):
@@ -21,21 +22,22 @@ def test_seed_manifest_cleans_every_node_and_is_deleted(cluster, namespace):
         },
     }
     assert len(cluster.nodes) >= 3
-    cluster.on_all_nodes(
-        "mkdir -p /tmp/foo/deep /tmp/foobar && echo x > /tmp/foo/deep/file"
-        " && echo keep > /tmp/foobar/kept && echo keep > /tmp/kept"
-    )
+    with one_at_a_time("tmp-foo"):
+        cluster.on_all_nodes(
+            "mkdir -p /tmp/foo/deep /tmp/foobar && echo x > /tmp/foo/deep/file"
+            " && echo keep > /tmp/foobar/kept && echo keep > /tmp/kept"
+        )
 
-    cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=manifest)
+        cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=manifest)
 
-    cluster.wait_gone(namespace, "job-sample")
-    left = cluster.on_all_nodes("ls -d /tmp/foo /tmp/foobar/kept /tmp/kept 2>/dev/null; true")
-    assert set(left.values()) == {"/tmp/foobar/kept\n/tmp/kept\n"}
-    report = cluster.report(namespace, "job-sample")
-    assert set(report["evidence"]) == set(cluster.nodes)
-    assert report["status"]["phase"] == "Succeeded"
-    assert report["status"]["nodes"]["completed"] == len(cluster.nodes)
-    cluster.on_all_nodes("rm -rf /tmp/foobar /tmp/kept")
+        cluster.wait_gone(namespace, "job-sample")
+        left = cluster.on_all_nodes("ls -d /tmp/foo /tmp/foobar/kept /tmp/kept 2>/dev/null; true")
+        assert set(left.values()) == {"/tmp/foobar/kept\n/tmp/kept\n"}
+        report = cluster.report(namespace, "job-sample")
+        assert set(report["evidence"]) == set(cluster.nodes)
+        assert report["status"]["phase"] == "Succeeded"
+        assert report["status"]["nodes"]["completed"] == len(cluster.nodes)
+        cluster.on_all_nodes("rm -rf /tmp/foobar /tmp/kept")
 
 
 def test_five_jobs_at_once_in_three_namespaces_two_of_one_name(

@@ -1,11 +1,14 @@
 """The text devcluster writes for others: kind, kubeadm, containerd, systemd, apt."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
-from hack.devcluster import debian, deploy, fakenodes, kindconfig
+from hack.devcluster import debian, demo, deploy, fakenodes, kindconfig
 from hack.devcluster.nodeimage import components, rootfs
+from tests.unit.language import ROOT
 
 
 def patches(text: str) -> dict[str, dict]:
@@ -116,3 +119,14 @@ def test_simulated_nodes_keep_the_clusters_own_daemonsets_off():
 def test_manifests_are_split_by_kind():
     text = "apiVersion: v1\nkind: Namespace\n---\n# nothing\n---\nkind: Service\nspec: {}\n"
     assert [deploy.kind(document) for document in deploy.split(text)] == ["Namespace", "Service"]
+
+
+@pytest.mark.parametrize("module", [deploy, demo], ids=["deploy", "demo"])
+def test_what_is_shown_to_try_next_is_a_command_that_works(module):
+    """`kubectl apply` takes files; `kubectl get -w` takes one kind."""
+    source = Path(module.__file__).read_text(encoding="utf-8")
+    shown = source.replace("{FIRST_EXAMPLE}", deploy.FIRST_EXAMPLE).replace("{SAMPLE}", demo.SAMPLE)
+    applied = re.findall(r"kubectl apply -f ([\w./-]+)", shown)
+    assert applied
+    assert [name for name in applied if not (ROOT / name).is_file()] == []
+    assert re.findall(r"kubectl get \w+,\S* -w", shown) == []

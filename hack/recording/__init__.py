@@ -1,0 +1,1 @@
+"""The picture of a run in README: recorded on a real cluster, drawn from the recording."""
