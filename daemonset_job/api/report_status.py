@@ -20,7 +20,7 @@ from daemonset_job.api.times import format_time, parse_whole_seconds
 
 REPORT_STATUS_SHAPE: Final = fields(
     phase=STRING,
-    observedGeneration=NUMBER,
+    jobGeneration=NUMBER,
     startTime=TIME,
     completionTime=TIME,
     nodes=TOTALS_SHAPE,
@@ -37,13 +37,13 @@ REPORT_STATUS_SHAPE: Final = fields(
 class ReportStatus:
     """The record of a run, or of one shard's part of it.
 
-    Only the first shard has more than `node_states` and `node_list`. `observed_generation` is that
-    of the Job; None in a report that does not say it. `node_list` is that of an ended run, for
-    tables. Times have whole seconds.
+    Only the first shard has more than `node_states` and `node_list`. `job_generation` is None in a
+    report that does not say it. `node_list` is that of an ended run, for tables. Times have whole
+    seconds.
     """
 
     phase: Phase | None = None
-    observed_generation: int | None = None
+    job_generation: int | None = None
     start_time: datetime | None = None
     completion_time: datetime | None = None
     nodes: NodeTotals | None = None
@@ -64,7 +64,7 @@ class ReportStatus:
         """Return the JSON form; what is unknown is left out, nodes are in order of their names."""
         raw = {
             "phase": self.phase,
-            "observedGeneration": self.observed_generation,
+            "jobGeneration": self.job_generation,
             "startTime": self.start_time and format_time(self.start_time),
             "completionTime": self.completion_time and format_time(self.completion_time),
             "nodes": self.nodes and self.nodes.to_raw(),
@@ -89,7 +89,7 @@ def parse_report_status(raw: Mapping[str, Any]) -> ReportStatus:
     REPORT_STATUS_SHAPE(raw)
     return ReportStatus(
         phase=parse_phase(raw.get("phase")),
-        observed_generation=raw.get("observedGeneration"),
+        job_generation=raw.get("jobGeneration"),
         start_time=parse_whole_seconds(raw.get("startTime")),
         completion_time=parse_whole_seconds(raw.get("completionTime")),
         nodes=parse_totals(raw.get("nodes")),

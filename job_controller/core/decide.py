@@ -132,7 +132,7 @@ def _ended_at(snapshot: Snapshot, run: RunState) -> datetime | None:
     if first is None or not run.has_ended:
         return None
     phase = Phase.SUCCEEDED if run.outcome == RunOutcome.SUCCEEDED else Phase.FAILED
-    if (first.status.phase, first.status.observed_generation) != (phase, job.generation):
+    if (first.status.phase, first.status.job_generation) != (phase, job.generation):
         return None
     ended, reopened = first.status.completion_time, _reopened_at(job)
     if ended is None or (reopened is not None and ended <= reopened):

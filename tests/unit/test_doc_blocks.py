@@ -82,7 +82,7 @@ PAGE = """# Page
 make cluster
 ```
 
-Text, `job.yaml`:
+Text, `hello.yaml`:
 
 ```yaml
 kind: Job
@@ -97,7 +97,7 @@ kind: Job
 - item
 
   ```console
-  $ kubectl apply -f job.yaml
+  $ kubectl apply -f hello.yaml
   created
   $ cat <<END
   > a
@@ -114,7 +114,7 @@ spec: {}
 def test_blocks_have_their_reason_their_file_and_their_line():
     assert blocks(PAGE)[:3] == [
         Block("sh", "make cluster\n", 5, "makes a cluster"),
-        Block("yaml", "kind: Job\n", 11, "", "job.yaml"),
+        Block("yaml", "kind: Job\n", 11, "", "hello.yaml"),
         Block("yaml", "kind: Job\n", 17, "", "examples/01/job.yaml"),
     ]
     assert [block.language for block in blocks(PAGE)[3:]] == ["console", "yaml"]
@@ -122,8 +122,8 @@ def test_blocks_have_their_reason_their_file_and_their_line():
 
 def test_steps_are_files_and_commands_with_their_output():
     assert steps(PAGE) == [
-        File(11, "job.yaml", "kind: Job\n"),
-        Command(24, "kubectl apply -f job.yaml", ("created",)),
+        File(11, "hello.yaml", "kind: Job\n"),
+        Command(24, "kubectl apply -f hello.yaml", ("created",)),
         Command(26, "cat <<END\na\nEND", ("a",)),
     ]
 

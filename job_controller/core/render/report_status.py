@@ -134,7 +134,7 @@ def _summary(
     """Return the status of the first shard without its nodes; it has the conditions `known`."""
     summary = ReportStatus(
         phase=job_status.phase,
-        observed_generation=job_status.observed_generation,
+        job_generation=job_status.observed_generation,
         start_time=job_status.start_time,
         completion_time=job_status.completion_time,
         nodes=job_status.nodes,
@@ -150,13 +150,15 @@ def _reported_conditions(
 ) -> tuple[Condition, ...]:
     """Return how the run ended, as conditions.
 
-    One that is recorded keeps its time. While the API server refuses the status of the Job, each
+    They say nothing of a generation: `kubectl wait` would compare that of the Job with that of the
+    report. One that is recorded keeps its time. While the API server refuses the status of the Job, each
     reconcile gives its conditions another one.
     """
     times = {(each.type, each.status): each.last_transition_time for each in known}
     return tuple(
         replace(
             each,
+            observed_generation=0,
             last_transition_time=times.get((each.type, each.status), each.last_transition_time),
         )
         for each in job_status.conditions

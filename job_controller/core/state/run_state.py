@@ -118,7 +118,7 @@ def _by_report(snapshot: Snapshot) -> RunState | None:
     first = snapshot.first_report
     if first is None or first.status.phase != Phase.SUCCEEDED:
         return None
-    if first.status.observed_generation not in {None, snapshot.job.generation}:
+    if first.status.job_generation not in {None, snapshot.job.generation}:
         return None
     has_failures = first.status.nodes is not None and first.status.nodes.failed > 0
     reason = (

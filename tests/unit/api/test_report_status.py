@@ -71,7 +71,7 @@ def test_every_field_of_the_crd_is_read_and_written():
     }
     raw = {
         "phase": "Failed",
-        "observedGeneration": 3,
+        "jobGeneration": 3,
         "startTime": "2026-01-01T00:00:00Z",
         "completionTime": "2026-01-01T00:01:00Z",
         "nodes": dict.fromkeys(
@@ -86,7 +86,6 @@ def test_every_field_of_the_crd_is_read_and_written():
                 "status": "True",
                 "reason": "JobDeleted",
                 "message": "m",
-                "observedGeneration": 3,
                 "lastTransitionTime": "2026-01-01T00:01:00Z",
             }
         ],
