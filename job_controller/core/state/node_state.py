@@ -13,6 +13,7 @@ from typing import Final
 
 from daemonset_job.api.choices import PodPolicy
 from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import whole_seconds
@@ -84,7 +85,7 @@ def _assess_unfinished(
     context: RunContext, record: NodeRecord, inputs: NodeInputs
 ) -> NodeAssessment:
     """Return the state of a node that neither completed nor failed before."""
-    if context.predates_retry(inputs) and waits_to_be_tried_again(inputs.pod):
+    if context.predates_retry(inputs) and _waits_to_be_tried_again(context, inputs.pod):
         # A new pod is tried at once, without the kubelet's back-off. Nothing runs in this one.
         moment = decidable_at(context, record, inputs)
         is_due = context.now >= moment
@@ -109,6 +110,14 @@ def _assess_unfinished(
         return NodeAssessment(_record_before_retry(record, inputs), replace_pod=True)
     moments = [moment for moment in (failed_at, lost_at, late_at) if moment is not None]
     return NodeAssessment(late or record, wake_at=min(moments, default=None))
+
+
+def _waits_to_be_tried_again(context: RunContext, pod: Pod) -> bool:
+    """Return whether nothing of the task runs in the pod, and the kubelet is to start it again."""
+    container = pod.container
+    if container is not None and container.state == "terminated" and not pod.is_disrupted:
+        return not context.is_success(container.exit_code)
+    return waits_to_be_tried_again(pod)
 
 
 def _record_before_retry(record: NodeRecord, inputs: NodeInputs) -> NodeRecord:

@@ -617,8 +617,15 @@ def test_a_retry_replaces_a_pod_that_fails_to_start_at_once(reason):
     assert (fresh.replace_pod, fresh.record.retry) == (False, "again")
 
 
-def test_a_retry_replaces_a_pod_in_back_off_once_its_log_is_read():
-    pod = crashed(restarts=1)
+def test_a_retry_leaves_a_pod_alone_whose_exit_completes_its_node():
+    spec = replace(SPEC, completion=Completion(mode="Exit"))
+    active = assess(make_pod("a"), spec=spec).record
+    assessment = assess(ended(0), spec=spec, record=active, retry="again")
+    assert (assessment.replace_pod, assessment.awaits_retry) == (False, False)
+
+
+@pytest.mark.parametrize("pod", [crashed(restarts=1), ended(2, restarts=1)])
+def test_a_retry_replaces_a_pod_in_back_off_once_its_log_is_read(pod):
     spec = replace(SPEC, backoff_limit=9)
     waiting = assess(pod, spec=spec).record
     assert (waiting.state, waiting.reason) == ("Active", "Restarting")
