@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from daemonset_job.api import names
+from tests.fakekube.node_lifecycle import replace_taints, taints_of
+from tests.fakekube.pod_endings import disrupted
 from tests.simulation.cordons import KEY
 from tests.simulation.edits import edited
 from tests.simulation.machine import TURNS_UNKNOWN_SECONDS
@@ -213,10 +215,7 @@ def _disrupt(world: World, d: Disturbance) -> None:
     """Delete the pods of a node by way of the eviction API, or to make room for others."""
     for pod in world.server.all(PODS):
         if pod["spec"].get("nodeName") == d.what and "deletionTimestamp" not in pod["metadata"]:
-            condition = {"type": "DisruptionTarget", "status": "True", "reason": d.mode}
-            told = pod.get("status") or {}
-            kept = [c for c in told.get("conditions") or () if c["type"] != "DisruptionTarget"]
-            status = {**told, "conditions": [*kept, condition]}
+            status = disrupted(pod.get("status") or {}, d.mode)
             world.server.set_status("scheduler", PODS, pod, status)
             world.server.drop("scheduler", PODS, pod)
 
@@ -236,7 +235,7 @@ def _taint(world: World, d: Disturbance) -> None:
     def change(taints: list[Raw]) -> None:
         raw = world.server.get(NODES, d.what, "")
         if raw is not None:
-            world.put_taints(USER, raw, key, taints)
+            world.put_taints(USER, raw, {key}, taints)
 
     key = f"sim/{d.mode}"
     change([{"key": key, "effect": d.mode}])
@@ -250,9 +249,9 @@ def _cordon(world: World, d: Disturbance) -> None:
     def change(is_cordoned: bool) -> None:
         raw = world.server.get(NODES, d.what, "")
         if raw is not None:
-            others = [t for t in raw.get("spec", {}).get("taints") or () if t["key"] != KEY]
             taint = [{"key": KEY, "effect": "NoSchedule"}] if is_cordoned else []
-            spec = {"unschedulable": is_cordoned or None, "taints": [*others, *taint] or None}
+            taints = replace_taints(taints_of(raw), {KEY}, taint)
+            spec = {"unschedulable": is_cordoned or None, "taints": taints or None}
             world.server.patch(USER, NODES, d.what, {"spec": spec}, namespace="")
 
     change(True)
@@ -394,7 +393,9 @@ def _containers(world: World, d: Disturbance) -> Raw:
     """Return what of a forged pod's spec says how it is to complete its node."""
     task = [{"name": names.CONTAINER_NAME}]
     plan = world.schedule.job(d.who)
-    return {"initContainers": task} if plan is not None and plan.is_exit else {"containers": task}
+    if plan is None or not plan.is_exit:
+        return {"containers": task}
+    return {"initContainers": task, "containers": [{"name": names.PAUSE_CONTAINER_NAME}]}
 
 
 _KINDS = {
