@@ -1,9 +1,8 @@
 """Conditions and taints of nodes: what kubelet, node lifecycle controller and cloud write."""
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable
 
-from tests.fakekube.conditions import condition, find_condition, with_condition
+from tests.fakekube.conditions import condition, find_condition
 from tests.fakekube.daemon_sets import Raw
 
 NOT_READY = "node.kubernetes.io/not-ready"
@@ -46,14 +45,3 @@ def ready_taints(status: str) -> list[Raw]:
 def replace_taints(taints: Iterable[Raw], keys: Collection[str], new: Iterable[Raw]) -> list[Raw]:
     """Return the taints with those of these keys replaced by others."""
     return [*(taint for taint in taints if taint["key"] not in keys), *new]
-
-
-def without_ready(status: Raw | None) -> Mapping[str, Any] | None:
-    """Return the status of a pod on a node that is no longer Ready, None if it stays as it is.
-
-    MarkPodsNotReady in pkg/controller/util/node/controller_utils.go: only a pod that is Ready.
-    """
-    if status is None or find_condition(status, "Ready").get("status") != "True":
-        return None
-    new = condition("Ready", "False")
-    return {**status, "conditions": with_condition(status["conditions"], new)}
