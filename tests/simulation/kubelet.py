@@ -31,7 +31,7 @@ from tests.fakekube.containers import (
     terminated,
     waiting,
 )
-from tests.fakekube.pod_endings import ended_by_kubelet, rejected
+from tests.fakekube.pod_endings import ended_by_kubelet, final_status, rejected
 from tests.fakekube.pod_status import INITIALIZING, default_waiting_reason
 from tests.simulation.oracle.start_problems import BLOCKED, REJECTED, UNEXPLAINED
 from tests.simulation.pod_status import has_init_task, task_status, with_containers, with_init
@@ -354,7 +354,7 @@ class PodRun:
             self.wake()
             if code == 0:
                 self.world.oracle.evidence.ended_on_term.add(self.pod_uid)
-            self.write(terminated(code, began, stamp))
+            self.write(terminated(code, began, stamp), is_final=True)
             self.machine.call_later(self.machine.lag(0.01, 0.3), self.remove)
         else:
             self.remove()
@@ -407,7 +407,14 @@ class PodRun:
         task = Container(self.state, last, self.instance)
         return with_containers(self.shape, status, task, self.hold, self.inits)
 
-    def write(self, state: Raw, *, last: Raw | None = None, started: bool = False) -> None:
+    def write(
+        self,
+        state: Raw,
+        *,
+        last: Raw | None = None,
+        started: bool = False,
+        is_final: bool = False,
+    ) -> None:
         """Write the container's state to the API."""
         pod = self.pod()
         if pod is None:
@@ -417,4 +424,7 @@ class PodRun:
         if started:
             status.setdefault("startTime", self.machine.stamp())
         before = last if last is not None else (self.last if "terminated" not in state else {})
-        self.world.server.set_status("kubelet", PODS, pod, self.shown(status, before))
+        shown = self.shown(status, before)
+        if is_final:
+            shown = final_status(pod, shown)
+        self.world.server.set_status("kubelet", PODS, pod, shown)
