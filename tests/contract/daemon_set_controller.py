@@ -13,6 +13,7 @@ from tests.fakekube.daemon_set_objects import (
 )
 from tests.fakekube.daemon_sets import sync
 from tests.fakekube.garbage_collector import has_lost_node
+from tests.fakekube.pod_endings import collected
 
 
 def write_status(server: FakeApiServer, daemon_set: Raw) -> None:
@@ -46,4 +47,6 @@ def collect_pods(server: FakeApiServer) -> None:
     known = {raw["metadata"]["name"] for raw in server.list(NODES)}
     for pod in server.list(PODS):
         if has_lost_node(pod, known.__contains__):
-            server.remove(PODS, pod["metadata"]["name"], pod["metadata"]["namespace"])
+            name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+            server.patch(PODS, name, {"status": collected(pod)}, namespace)
+            server.remove(PODS, name, namespace)

@@ -46,6 +46,7 @@ from tests.fakekube.node_lifecycle import (
     replace_taints,
     taints_of,
 )
+from tests.fakekube.pod_endings import collected
 from tests.fakekube.scheduler import may_bind
 from tests.integration.kubelet import Behaviour, NodeClock, TaskRun, done, now, stamp
 from tests.integration.kubelet_logs import Logs
@@ -249,6 +250,14 @@ class SimulatedNodes:
             if is_orphan(raw, owners.__contains__) and not is_deleting(raw):
                 await self.delete(resource, raw)
 
+    async def _collect_pod(self, pod: Raw) -> None:
+        """Fail and remove a pod whose node has gone; in Kubernetes that takes a while."""
+        meta = pod["metadata"]
+        body = {"metadata": {"uid": meta["uid"]}, "status": collected(pod)}
+        status = PODS.with_subresource("status")
+        await self.admin.merge_patch(status, meta["name"], body, meta["namespace"])
+        await self.delete(PODS, pod, grace=0)
+
     async def delete(
         self, resource: Resource, raw: Mapping[str, Any], grace: int | None = None
     ) -> None:
@@ -304,8 +313,7 @@ class SimulatedNodes:
         if not owner_uid(pod):
             return
         if has_lost_node(pod, nodes.__contains__):
-            # The pod garbage collector does so after a while; no kubelet is left to do it.
-            await self.delete(PODS, pod, grace=0)
+            await self._collect_pod(pod)
         elif self.short(node) in self.frozen:
             return
         elif is_deleting(pod):

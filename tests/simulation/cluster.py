@@ -17,6 +17,7 @@ from tests.fakekube.conditions import with_condition
 from tests.fakekube.daemon_set_objects import build_pod, owned_pods
 from tests.fakekube.daemon_sets import has_failed
 from tests.fakekube.garbage_collector import has_lost_node, is_orphan
+from tests.fakekube.pod_endings import collected
 from tests.simulation.server import (
     DAEMON_SETS,
     EVENTS,
@@ -281,6 +282,7 @@ class ClusterModel:
         for pod in self._server.all(PODS):
             if has_lost_node(pod, node.__ne__):
                 meta = pod["metadata"]
+                self._server.set_status("pod-gc", PODS, pod, collected(pod))
                 self._server.remove("pod-gc", PODS, meta["name"], meta["namespace"])
 
     def _later(
