@@ -16,6 +16,7 @@ from tests.fakekube import daemon_sets, scheduler
 from tests.fakekube.conditions import with_condition
 from tests.fakekube.daemon_set_objects import build_pod, owned_pods
 from tests.fakekube.daemon_sets import has_failed
+from tests.fakekube.failed_pods import FailedPods
 from tests.fakekube.garbage_collector import has_lost_node, is_orphan
 from tests.fakekube.pod_endings import collected
 from tests.simulation.server import (
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 Ts = TypeVarTuple("Ts")
-# The DaemonSet controller's back-off for failed pods.
-FIRST_PAUSE_SECONDS = 1.0
-LONGEST_PAUSE_SECONDS = 900.0
 # How long the scheduler waits before it looks again at a pod that no node would take.
 RETRY_SECONDS = 2.0
 # The pod garbage collector's quarantine of nodes, shortened (40 s in Kubernetes).
@@ -58,8 +56,7 @@ class ClusterModel:
         self._told: dict[str, int] = {}
         # UIDs of DaemonSets that were not looked at since a node went that could have their pod.
         self._unheard: set[str] = set()
-        # By DaemonSet and node: the pause for a failed pod, until when, and the pod's UID.
-        self._pauses: dict[tuple[str, str], tuple[float, float, str]] = {}
+        self._failed_pods = FailedPods()
 
     def changed(self, write: Write) -> None:
         """React to a write."""
@@ -138,7 +135,7 @@ class ClusterModel:
         self._syncs += 1
         nodes = [self._view[name] for name in sorted(self._view)]
         pods = owned_pods(daemon_set, self._server.all(PODS))
-        found = daemon_sets.sync(daemon_set, nodes, pods, partial(self._waits, daemon_set))
+        found = daemon_sets.sync(daemon_set, nodes, pods, partial(self._stays, daemon_set))
         for pod in found.delete:
             self._server.drop("daemonset-controller", PODS, pod)
         for node in found.create:
@@ -152,16 +149,12 @@ class ClusterModel:
             (self._syncs, daemon_set, self._view, found.counts),
         )
 
-    def _waits(self, daemon_set: Raw, pod: Raw) -> bool:
-        """Return whether it is too early to remove a failed pod: the pause doubles each time."""
-        now, key = self._world.loop.moment, (daemon_set["metadata"]["uid"], node_of(pod))
-        pause, until, about = self._pauses.get(key, (FIRST_PAUSE_SECONDS / 2, 0.0, ""))
-        if about != pod["metadata"]["uid"]:
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-            until = now + pause
-            self._pauses[key] = pause, until, pod["metadata"]["uid"]
-            self._world.loop.call_at(until, self._touch, daemon_set)
-        return now < until
+    def _stays(self, daemon_set: Raw, pod: Raw) -> bool:
+        """Return whether it is too early to remove a failed pod; if so, look again later."""
+        pause = self._failed_pods.pause(daemon_set, pod, self._world.loop.moment)
+        if pause:
+            self._world.loop.call_later(pause, self._touch, daemon_set)
+        return pause > 0
 
     def _create(self, daemon_set: Raw, node: str) -> None:
         if (daemon_set["metadata"]["uid"], node) in self._creating:

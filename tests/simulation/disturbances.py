@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 USER = "user"
+# How long after the start of a machine's shutdown its pods have ended.
+PODS_END_SECONDS = 1.0
 
 
 def apply_disturbance(world: World, disturbance: Disturbance) -> None:
@@ -140,12 +142,22 @@ def _down(world: World, d: Disturbance) -> None:
 
 
 def _shutdown(world: World, d: Disturbance) -> None:
-    """Have a machine shut down gracefully: its kubelet ends the pods first."""
+    """Have a machine shut down gracefully: its kubelet says so, and then ends the pods.
+
+    It sets Ready to False first (syncNodeStatus in nodeshutdown_manager.go), so the node has its
+    taint by the time that its pods have failed.
+    """
     machine = world.machines.get(d.what)
-    if machine is not None and machine.is_up:
-        world.set_ready(d.what, "False")
-        machine.shut_down()
-        _down(world, d)
+    if machine is None or not machine.is_up:
+        return
+
+    def end() -> None:
+        if machine.is_up and not machine.is_gone:
+            machine.shut_down()
+            _down(world, d)
+
+    world.set_ready(d.what, "False")
+    world.loop.call_later(PODS_END_SECONDS, end)
 
 
 def _force_delete(world: World, d: Disturbance) -> None:
