@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from daemonset_job.api import names
 from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.report import JobReport, metadata_without_managed_fields
 from daemonset_job.api.report_status import ReportStatus
@@ -16,8 +15,6 @@ from daemonset_job.kube.client.resource import JOB_REPORT_STATUS, JOB_REPORTS
 from job_controller.actions.writer import Writer
 from job_controller.core.render.report_status import build_status_patch
 from job_controller.core.state.snapshot import Snapshot
-
-FIRST_SHARD = "0"
 
 
 class ReportActions:
@@ -51,13 +48,6 @@ class ReportActions:
                 JOB_REPORTS, name, {"metadata": metadata_without_managed_fields(uid)}, job.namespace
             )
             self._writer.expect_version(key, JOB_REPORTS, written)
-            if body["metadata"]["labels"][names.LABEL_SHARD] == FIRST_SHARD:
-                # A report without a phase looks like one that was put back from a backup.
-                phase = {"metadata": {"uid": uid}, "status": {"phase": str(Phase.PENDING)}}
-                written = await self._writer.client.merge_patch(
-                    JOB_REPORT_STATUS, name, phase, job.namespace
-                )
-                self._writer.expect_version(key, JOB_REPORTS, written)
 
     async def write_status(self, key: JobKey, report: JobReport, status: ReportStatus) -> None:
         """Write the status of a report, if it exists; Conflict if a closing write comes late."""

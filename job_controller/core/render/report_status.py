@@ -151,8 +151,8 @@ def _reported_conditions(
     """Return how the run ended, as conditions.
 
     They say nothing of a generation: `kubectl wait` would compare that of the Job with that of the
-    report. One that is recorded keeps its time. While the API server refuses the status of the Job, each
-    reconcile gives its conditions another one.
+    report. One that is recorded keeps its time. While the API server refuses the status of the Job,
+    each reconcile gives its conditions another one.
     """
     times = {(each.type, each.status): each.last_transition_time for each in known}
     return tuple(
