@@ -167,8 +167,8 @@ def widened_at_the_last_moment():
 def test_job_widened_during_the_count_is_not_deleted():
     assert not simulate(widened_at_the_last_moment()).violations
     with deletes_without_version():
-        (found,) = simulate(widened_at_the_last_moment()).violations
-    assert found[1:] == ("deletion", "n2 has not completed, spec.nodes was changed")
+        found = simulate(widened_at_the_last_moment()).violations
+    assert ("deletion", "n2 has not completed, spec.nodes was changed") in {v[1:] for v in found}
 
 
 def test_each_feature_is_in_many_of_the_schedules():
