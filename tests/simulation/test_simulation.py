@@ -60,7 +60,7 @@ RARE = {
     "reads_no_previous_log": 430,
     "counts_by_name": 260,
     "reports_pause_early": 2800,
-    "expects_every_restart": 100,
+    "expects_every_restart": 800,
     "counts_time_before_cause": 30,
     "counts_time_not_ready": 1190,
     "counts_time_before_retry": 430,
