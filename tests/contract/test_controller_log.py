@@ -7,9 +7,9 @@ import pytest
 from loguru import logger
 
 from daemonset_job.api import names
-from daemonset_job.kube.client.resource import JOBS
+from daemonset_job.kube.client.resource import DAEMON_SETS, JOBS, PODS
 from job_controller.metrics import Metrics
-from tests.contract.controller_cluster import FakeCluster, running, until, virtual_clock
+from tests.contract.controller_cluster import DAEMON_SET, FakeCluster, running, until, virtual_clock
 
 __all__ = ["virtual_clock"]
 
@@ -96,6 +96,8 @@ async def test_a_run_that_fails_and_whose_retry_succeeds(server, cluster, lines)
         await asyncio.sleep(600)
         retry = {"metadata": {"annotations": {names.ANNOTATION_RETRY: "1"}}}
         server.patch(JOBS, "sample", retry)
+        await until(lambda: server.get(PODS, pod)["metadata"].get("deletionTimestamp"))
+        server.remove(PODS, pod)
         await until(lambda: cluster.condition("Failed").get("status") == "False")
         await asyncio.sleep(30)
         cluster.complete("b")
@@ -164,6 +166,41 @@ async def test_a_blocked_run_has_one_warning_and_then_a_line_that_it_goes_on(
     assert len(blocked) < 1500
     assert gated == GATED
     assert goes_on == f"INFO the run progresses: {ACTIVE}"
+
+
+async def test_why_a_daemon_set_is_changed_or_created_again(server, cluster, lines):
+    async with running(server):
+        cluster.apply()
+        await until(cluster.is_settled)
+        await asyncio.sleep(30)
+        del lines[:]
+        cluster.apply(nodes={"include": ["a"]})
+        await asyncio.sleep(30)
+        body = {"spec": {"template": {"spec": {"hostPID": True}}}}
+        server.patch(DAEMON_SETS, DAEMON_SET, body)
+        await asyncio.sleep(30)
+        server.remove(DAEMON_SETS, DAEMON_SET)
+        await asyncio.sleep(30)
+    told = [line.partition("why=")[2] for line in lines if " the DaemonSet: daemon_set=" in line]
+    assert told == [
+        "spec.nodes was changed",
+        "it was deleted during the run",
+    ]
+
+
+async def test_reports_beyond_the_history_are_deleted_with_a_line(server, cluster, lines):
+    async with running(server, history_limit=0):
+        cluster.apply()
+        await until(cluster.is_settled)
+        report = cluster.status()["report"]
+        await asyncio.sleep(30)
+        del lines[:]
+        server.remove(JOBS, "sample")
+        await asyncio.sleep(60)
+    assert lines[-1] == (
+        f"INFO deleted the JobReport: report={report}; "
+        "why=more runs, or older ones, than the history keeps"
+    )
 
 
 async def test_a_run_whose_job_is_deleted_before_its_end(server, cluster, lines):
