@@ -54,7 +54,8 @@ class Reports:
             "default", each.name, each.uid, "2", each.job_name, each.job_uid, status=status
         )
 
-    async def delete(self, each):
+    async def delete(self, each, why):
+        assert why
         self._change(each)
         del self.kept[each.name]
 
