@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.e2e.cluster import TASK_IMAGE
 from tests.e2e.doc_blocks import (
     ROOT,
     RUN_LANGUAGES,
@@ -15,6 +16,7 @@ from tests.e2e.doc_blocks import (
     steps,
 )
 from tests.e2e.doc_output import is_same, normalise
+from tests.e2e.doc_runner import real_names
 from tests.e2e.doc_surroundings import ALONE, SURROUNDINGS
 
 PAGES = doc_pages()
@@ -214,3 +216,8 @@ def test_everything_else_is(printed, real):
 
 def test_columns_of_numbers_are_masked_by_their_header_until_a_blank_line():
     assert normalise("NAME   SECONDS\na      3\n\na      3") == ["NAME SECONDS", "a N", "a 3"]
+
+
+def test_a_page_names_nodes_and_images_that_the_cluster_has():
+    text = "exec dsj-f2af6c-worker; image: busybox:1.37"
+    assert real_names(text, "dsj-abcdef") == f"exec dsj-abcdef-worker; image: {TASK_IMAGE}"
