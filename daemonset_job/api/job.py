@@ -94,6 +94,18 @@ class Job:
         return nodes_hash(self.raw_spec)
 
     @property
+    def report_name(self) -> str:
+        """The name of the first JobReport of this Job's run.
+
+        A run that version 0.1.0 started has the name of that version, as its status says. No other
+        text in the status is taken for the name: reports of other runs are never written.
+        """
+        earlier = names.first_version_report_name(self.name, self.uid)
+        if self.created_at is None or self.status.report == earlier:
+            return earlier
+        return names.report_name(self.name, self.uid, self.created_at)
+
+    @property
     def daemon_set_name(self) -> str:
         """The name of this Job's DaemonSet."""
         return names.daemon_set_name(self.name)

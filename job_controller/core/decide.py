@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from daemonset_job.api import names
 from daemonset_job.api.choices import CompletionMode
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import JobStatus
@@ -206,11 +205,14 @@ def _plan_start(snapshot: Snapshot, now: datetime) -> Plan:
     if not snapshot.is_dry_run_done:
         desired = build_daemon_set(job, gated=False, settings=snapshot.settings)
         return Plan(actions=(DryRunDaemonSet(desired),))
-    report = names.report_name(job.name, job.uid)
     return Plan(
         actions=(WriteStatus(first_status(job, now, _configured_token(snapshot))),),
         events=(
-            Event("Normal", EventReason.STARTED, f"the run is recorded in JobReport {report}"),
+            Event(
+                "Normal",
+                EventReason.STARTED,
+                f"the run is recorded in JobReport {job.report_name}",
+            ),
         ),
     )
 

@@ -42,7 +42,12 @@ def build_report(job: Job, shard: int = 0) -> dict[str, Any]:
     if spec.mount_path:
         recorded["mountPath"] = spec.mount_path
     return new_report(
-        namespace=job.namespace, job_name=job.name, job_uid=job.uid, shard=shard, spec=recorded
+        namespace=job.namespace,
+        name=job.report_name,
+        job_name=job.name,
+        job_uid=job.uid,
+        shard=shard,
+        spec=recorded,
     )
 
 
@@ -151,8 +156,8 @@ def _reported_conditions(
     """Return how the run ended, as conditions.
 
     They say nothing of a generation: `kubectl wait` would compare that of the Job with that of the
-    report. One that is recorded keeps its time. While the API server refuses the status of the Job, each
-    reconcile gives its conditions another one.
+    report. One that is recorded keeps its time. While the API server refuses the status of the Job,
+    each reconcile gives its conditions another one.
     """
     times = {(each.type, each.status): each.last_transition_time for each in known}
     return tuple(
