@@ -68,7 +68,7 @@ class History:
                 await self._close(key, report, closing[report.name])
         for report in expired:
             if report.job_uid != uncached_uid:
-                await self._delete(report)
+                await self._delete(report, "more runs, or older ones, than the history keeps")
         waits = (
             await self._prune_namespace(key[0], settings.history_namespace_limit),
             UNSYNCED_SECONDS if is_late else None,
@@ -93,7 +93,7 @@ class History:
             # All shards of a run are deleted together.
             if tried >= EXCESS_AT_ONCE and report.job_uid != run:
                 return EXCESS_SECONDS
-            if await self._delete(report):
+            if await self._delete(report, "the namespace has more reports than its limit"):
                 tried, run = tried + 1, report.job_uid
         return HISTORY_RETRY_SECONDS if any(map(self._was_refused, past)) else None
 
@@ -101,11 +101,11 @@ class History:
         if (_CLOSE, report.uid) not in self._refused:
             await self._try(_CLOSE, report, self._reports.write_status(key, report, status))
 
-    async def _delete(self, report: JobReport) -> bool:
+    async def _delete(self, report: JobReport, why: str) -> bool:
         """Delete a report; return whether that was tried, which it is not soon after a refusal."""
         if (_DELETE, report.uid) in self._refused:
             return False
-        await self._try(_DELETE, report, self._reports.delete(report))
+        await self._try(_DELETE, report, self._reports.delete(report, why))
         return True
 
     async def _try(self, verb: str, report: JobReport, change: Awaitable[None]) -> None:
@@ -117,7 +117,11 @@ class History:
                 raise
             self._refused[verb, report.uid] = self._dependencies.clock.monotonic()
             logger.warning(
-                "cannot close or delete the JobReport of an earlier run, retrying", error=str(error)
+                "cannot change the JobReport of an earlier run, retrying",
+                job=report.job_name,
+                report=report.name,
+                change=verb,
+                error=str(error),
             )
 
     def _was_refused(self, report: JobReport) -> bool:

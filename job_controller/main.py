@@ -60,7 +60,7 @@ class Controller:
             wake=self._queue.add_after,
             progress=self._advanced,
         )
-        metrics.watch_jobs(self.caches.jobs)
+        metrics.watch_jobs(self.caches.jobs, clock.monotonic)
         metrics.watch_sizes(self.sizes())
 
     def sizes(self) -> list[Size]:

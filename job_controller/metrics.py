@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 
-from prometheus_client import Gauge, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import JobStatus
 from daemonset_job.api.node_totals import NodeTotals
-from daemonset_job.api.states import FINAL_PHASES, Phase
+from daemonset_job.api.reasons import CancelledReason, CompleteReason, FailedReason, NodeReason
+from daemonset_job.api.states import FINAL_PHASES, ConditionType, Phase
 from daemonset_job.process.program_metrics import ProgramMetrics
+from job_controller.progress_metrics import ProgressCollector
 
 _PHASES = (
     Phase.PENDING,
@@ -22,6 +24,26 @@ _PHASES = (
     Phase.SUCCEEDED,
     Phase.FAILED,
 )
+# How a run can end: its phase, and the reason of the condition that says so.
+_ENDS = (
+    (Phase.SUCCEEDED, CompleteReason.ALL_NODES_COMPLETED),
+    (Phase.SUCCEEDED, CompleteReason.COMPLETED_WITHIN_FAILURE_LIMIT),
+    (Phase.FAILED, FailedReason.MAX_FAILED_NODES_EXCEEDED),
+    (Phase.FAILED, FailedReason.DEADLINE_EXCEEDED),
+    (Phase.CANCELLED, CancelledReason.JOB_DELETED),
+)
+# Why a node can fail.
+_NODE_REASONS = (
+    NodeReason.BACKOFF_LIMIT_EXCEEDED,
+    NodeReason.FAILURE_POLICY_RULE,
+    NodeReason.FAILURE_TOKEN,
+    NodeReason.DEADLINE_EXCEEDED,
+    NodeReason.IMAGE_PULL_FAILED,
+    NodeReason.CONTAINER_START_FAILED,
+    NodeReason.POD_REJECTED,
+    NodeReason.UNSCHEDULABLE,
+)
+_OTHER = "Other"
 _STATES = ("waiting", "active", "completed", "failed", "unreachable")
 # Jobs of which the nodes are given one by one; the sums are of all of them.
 JOBS_LIMIT = 100
@@ -55,6 +77,22 @@ class Metrics(ProgramMetrics):
         )
         for phase in FINAL_PHASES:
             self.run_seconds.labels(phase)
+        self._runs_ended = Counter(
+            "dsj_runs_ended",
+            "Runs that ended, by how and why.",
+            ["phase", "reason"],
+            registry=self.registry,
+        )
+        for phase, reason in _ENDS:
+            self._runs_ended.labels(phase, reason)
+        self._nodes_failed = Counter(
+            "dsj_nodes_failed",
+            "Nodes that failed, by reason.",
+            ["reason"],
+            registry=self.registry,
+        )
+        for node_reason in (*_NODE_REASONS, _OTHER):
+            self._nodes_failed.labels(node_reason)
         self.policies_missing = Gauge(
             "dsj_admission_policies_missing",
             "Admission policies of deploy/ that are not in force; NaN: not known.",
@@ -66,14 +104,29 @@ class Metrics(ProgramMetrics):
         """Count a run whose written status says, other than before, that it has ended."""
         if after.phase not in FINAL_PHASES or before.phase == after.phase:
             return
+        is_success = after.phase == Phase.SUCCEEDED
+        type_ = ConditionType.COMPLETE if is_success else ConditionType.FAILED
+        condition = after.condition(type_)
+        end = after.phase, condition.reason if condition is not None else ""
+        self._runs_ended.labels(*(end if end in _ENDS else (after.phase, _OTHER))).inc()
         began, ended = after.start_time, after.completion_time
         if began is not None and ended is not None:
             seconds = max((ended - began).total_seconds(), 0.0)
             self.run_seconds.labels(after.phase).observe(seconds)
 
-    def watch_jobs(self, jobs: Callable[[], Iterable[Job]]) -> None:
+    def count_cancelled(self) -> None:
+        """Count a run whose Job was deleted before it had ended."""
+        self._runs_ended.labels(Phase.CANCELLED, CancelledReason.JOB_DELETED).inc()
+
+    def count_failed_nodes(self, reasons: Iterable[str]) -> None:
+        """Count nodes that are recorded as failed and were not before, each by its reason."""
+        for reason in reasons:
+            self._nodes_failed.labels(reason if reason in _NODE_REASONS else _OTHER).inc()
+
+    def watch_jobs(self, jobs: Callable[[], Iterable[Job]], monotonic: Callable[[], float]) -> None:
         """Export Jobs and nodes by state, read from the cache at each scrape."""
         self.registry.register(_JobCollector(jobs))
+        self.registry.register(ProgressCollector(jobs, monotonic))
 
 
 class _JobCollector(Collector):

@@ -74,7 +74,7 @@ class Reconciler:
         self._caches = caches
         writer = Writer(dependencies.client, caches, written)
         self._job_status = JobStatusActions(writer, dependencies.clock, dependencies.metrics)
-        self._reports = ReportActions(writer)
+        self._reports = ReportActions(writer, dependencies.metrics)
         self._daemon_sets = DaemonSetActions(writer)
         self._pods = PodActions(writer)
         self._history = History(dependencies, writer, self._reports)
@@ -217,7 +217,7 @@ class Reconciler:
         clock, job = self._dependencies.clock, snapshot.job
         recording = 0.0
         for action in plan.actions:
-            logger.info("executing", action=type(action).__name__)
+            logger.debug("executing", action=type(action).__name__)
             started = clock.monotonic()
             try:
                 await self._execute_action(key, snapshot, action)
@@ -254,7 +254,7 @@ class Reconciler:
             case RemoveSchedulingGates():
                 await self._pods.remove_gates(key, job, action)
             case DeletePods():
-                await self._pods.delete(key, action.pods)
+                await self._pods.delete(key, action)
             case DeleteDaemonSet():
                 await self._daemon_sets.delete(job, action.uid)
             case _ as unreachable:

@@ -12,6 +12,7 @@ from daemonset_job.api.choices import CompletionMode
 from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.pod import Pod
+from daemonset_job.api.states import ConditionType
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import Conflict, KubeError, NotFound
 from daemonset_job.kube.client.resource import JOBS
@@ -145,8 +146,18 @@ class Deleter:
             self._metrics.deletions.labels("done").inc()
             logger.info(
                 "deleted the Job",
+                why=_why(job),
                 desired=len(count.desired),
                 completed=len(count.completed),
                 failed=len(count.failed),
             )
         self._deleted_at.set(job, self._clock.monotonic())
+
+
+def _why(job: Job) -> str:
+    """Return why the Job is deleted, for the log."""
+    if job.is_true(ConditionType.FAILED):
+        return "the run failed, and ttlSecondsAfterFinished have passed"
+    if job.spec.ttl_seconds_after_finished:
+        return "the run is complete, and ttlSecondsAfterFinished have passed"
+    return "the run is complete"

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
+from daemonset_job.api import names
 from daemonset_job.api.job import JobKey
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.process.config_watch import read_text
@@ -137,7 +138,7 @@ async def run(
             fields={"config": str(options.path)},
         )
 
-    await run_program(options, metrics, create, user_agent="daemonset-job-terminator")
+    await run_program(options, metrics, create, user_agent=names.TERMINATOR_FIELD_MANAGER)
 
 
 def main() -> None:

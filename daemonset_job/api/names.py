@@ -20,6 +20,8 @@ REPORT_KIND: Final = "JobReport"
 
 # Field manager of everything the controller applies.
 FIELD_MANAGER: Final = "daemonset-job-controller"
+# Field manager of what the terminator writes: its user agent.
+TERMINATOR_FIELD_MANAGER: Final = "daemonset-job-terminator"
 
 # --- generated objects -----------------------------------------------------------------
 DAEMON_SET_SUFFIX: Final = "-daemonset-job"

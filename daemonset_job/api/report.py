@@ -35,11 +35,15 @@ _REPORT: Final = fields(
 )
 
 
+_OUR_MANAGERS: Final = frozenset({names.FIELD_MANAGER, names.TERMINATOR_FIELD_MANAGER})
+
+
 @dataclass(frozen=True, slots=True)
 class JobReport:
     """A JobReport, or one shard of it.
 
-    Not `is_whole`: a summary (see `summarize`), without evidence and records.
+    Not `is_whole`: a summary (see `summarize`), without evidence and records. `is_restored`:
+    another client created it, as from a backup.
     """
 
     namespace: str
@@ -53,6 +57,7 @@ class JobReport:
     status: ReportStatus = field(default_factory=ReportStatus)
     created_at: datetime | None = None
     is_whole: bool = True
+    is_restored: bool = False
 
     @property
     def records(self) -> Mapping[str, NodeRecord]:
@@ -84,6 +89,9 @@ def parse_report(raw: Mapping[str, Any]) -> JobReport:
         },
         status=parse_at("status", parse_report_status, raw.get("status") or {}),
         created_at=parse_time(meta.get("creationTimestamp")),
+        is_restored=any(
+            entry.get("manager") not in _OUR_MANAGERS for entry in meta.get("managedFields") or ()
+        ),
     )
 
 

@@ -23,6 +23,8 @@ LEVELS = ("TRACE", "DEBUG", "INFO", "SUCCESS", "WARNING", "ERROR", "CRITICAL")
 CONTEXT_FIELDS = ("namespace", "job", "reconcile_id")
 # What a log of a task, a server or a user wrote may end in a field; this bounds one of them.
 FIELD_LIMIT = 2048
+# Of an exception, whose text may come from outside. The end says what it was.
+TRACEBACK_LIMIT = 16 * 1024
 
 
 def configure_logging(level: str, json: bool, stream: TextIO | None = None) -> None:
@@ -63,14 +65,16 @@ def _json_line(record: "Record") -> str:
     line: dict[str, Any] = {
         "time": record["time"].isoformat(timespec="milliseconds"),
         "level": record["level"].name,
-        "message": record["message"],
+        "message": _bounded(record["message"]),
         "module": record["name"],
     }
     # A field never replaces one of the four above, whatever it is called.
     line = dict(_fields(record["extra"])) | line
     if record["exception"] is not None:
         line["exception"] = _traceback(record)
-    return dumps(line, ensure_ascii=False, default=str) + "\n"
+    text = dumps(line, ensure_ascii=False, default=str)
+    # Some readers also end a line at a character such as U+2028, or obey it.
+    return (text if text.isprintable() else dumps(line, default=str)) + "\n"
 
 
 def _human_line(record: "Record") -> str:
@@ -78,8 +82,12 @@ def _human_line(record: "Record") -> str:
         f" {key}={_readable(value)}" for key, value in _fields(record["extra"]).items()
     )
     # The message too is kept on one line: it can come from a library.
-    message = record["message"].replace("\r", "\\r").replace("\n", "\\n")
+    message = str(_bounded(record["message"]))
+    if not message.isprintable():
+        message = dumps(message)[1:-1]
+    # Indented, so that no line of a text from outside looks like a record.
     trace = _traceback(record) if record["exception"] is not None else ""
+    trace = "".join(f"  {_readable_line(line)}\n" for line in trace.splitlines())
     return (
         f"{record['time']:YYYY-MM-DD HH:mm:ss.SSS} {record['level'].name:<8} {message}{fields}\n"
         f"{trace}"
@@ -105,14 +113,16 @@ def _readable(value: object) -> str:
     return text if plain else dumps(text, ensure_ascii=not text.isprintable())
 
 
+def _readable_line(line: str) -> str:
+    return line if line.isprintable() else dumps(line)[1:-1]
+
+
 def _traceback(record: "Record") -> str:
     exception = record["exception"]
     if exception is None or exception.value is None:
         return ""
     formatter = logging.Formatter()
-    return (
-        formatter.formatException(
-            (type(exception.value), exception.value, exception.value.__traceback__)
-        )
-        + "\n"
+    text = formatter.formatException(
+        (type(exception.value), exception.value, exception.value.__traceback__)
     )
+    return text if len(text) <= TRACEBACK_LIMIT else f"…{text[1 - TRACEBACK_LIMIT :]}"

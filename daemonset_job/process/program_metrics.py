@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from daemonset_job.process.reload import ReloadMetrics
 from daemonset_job.runtime.sizes import Size, SizeCollector
 
-_RESULTS = ("done", "retried", "failed")
+_RESULTS = ("done", "retried", "forbidden", "failed")
 
 
 class ProgramMetrics:

@@ -10,7 +10,7 @@ from uuid import uuid4
 from loguru import logger
 from prometheus_client import Counter
 
-from daemonset_job.kube.client.errors import Conflict, Forbidden, KubeError
+from daemonset_job.kube.client.errors import Conflict, Forbidden, KubeError, Unauthorized
 from daemonset_job.runtime.worker import Reconcile
 
 Key = tuple[str, str]
@@ -29,7 +29,12 @@ class Failure(NamedTuple):
 
 
 def classify_error(error: BaseException) -> Failure:
-    """Return how an exception is shown: any KubeError is `retried`, all else is `failed`."""
+    """Return how an exception is shown.
+
+    `failed` is a defect. `forbidden` is a right that this program lacks, or credentials that the
+    API server does not take: it lasts until an administrator acts. Any other KubeError is
+    `retried`.
+    """
     if not isinstance(error, KubeError):
         return Failure("failed", "ERROR", "reconcile failed, retrying")
     # Both happen while nothing is wrong, so that a warning would hide the others.
@@ -39,6 +44,8 @@ def classify_error(error: BaseException) -> Failure:
     if isinstance(error, Forbidden) and error.is_namespace_ending:
         # The Job is about to be deleted as well.
         return Failure("retried", "DEBUG", "the namespace is being deleted")
+    if isinstance(error, Forbidden | Unauthorized):
+        return Failure("forbidden", "WARNING", "the API server forbids a request, retrying")
     return Failure("retried", "WARNING", "API request failed, retrying")
 
 

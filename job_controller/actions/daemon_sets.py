@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from loguru import logger
+
 from daemonset_job.api import names
 from daemonset_job.api.daemon_set import DaemonSet, parse_daemon_set
 from daemonset_job.api.job import Job, JobKey
@@ -55,6 +57,12 @@ class DaemonSetActions:
             await self._take_ownership(key, job, action)
         written = await self._send(job, body)
         self._writer.expect_version(key, DAEMON_SETS, written)
+        logger.log(
+            "INFO" if action.why else "DEBUG",
+            "changed the DaemonSet" if action.uid else "created the DaemonSet",
+            daemon_set=job.daemon_set_name,
+            why=action.why,
+        )
         return True
 
     async def delete(self, job: Job, uid: str) -> None:
@@ -62,6 +70,11 @@ class DaemonSetActions:
         with suppress(NotFound):
             await self._writer.client.delete(
                 DAEMON_SETS, job.daemon_set_name, job.namespace, uid=uid
+            )
+            logger.info(
+                "deleted the DaemonSet",
+                daemon_set=job.daemon_set_name,
+                why="the run failed, and failurePolicy.pods is Delete",
             )
 
     async def _send(

@@ -12,6 +12,7 @@ from daemonset_job.kube.client.errors import NotFound
 from daemonset_job.kube.client.resource import JOB_STATUS, JOBS
 from daemonset_job.kube.client.unreadable import Unreadable
 from daemonset_job.runtime.clock import Clock
+from job_controller.actions.status_log import log_conditions
 from job_controller.actions.writer import Writer
 from job_controller.core.desired.strategic_merge import diff_merge_patch
 from job_controller.core.render.job_status import unreadable_status
@@ -43,6 +44,7 @@ class JobStatusActions:
             return
         self._writer.expect_version(key, JOBS, written)
         self._metrics.count_end(job.status, status)
+        log_conditions(job.status, status)
 
     async def write_unreadable(self, key: JobKey, unread: Unreadable) -> None:
         """Write the status of a Job that cannot be read: it is not run, and why."""

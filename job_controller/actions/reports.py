@@ -6,25 +6,30 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from loguru import logger
+
 from daemonset_job.api import names
 from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.report import JobReport, metadata_without_managed_fields
 from daemonset_job.api.report_status import ReportStatus
-from daemonset_job.api.states import Phase
+from daemonset_job.api.states import NodeState, Phase
 from daemonset_job.kube.client.errors import AlreadyExists, NotFound
 from daemonset_job.kube.client.resource import JOB_REPORT_STATUS, JOB_REPORTS
+from job_controller.actions.status_log import log_failed_nodes
 from job_controller.actions.writer import Writer
 from job_controller.core.render.report_status import build_status_patch
 from job_controller.core.state.snapshot import Snapshot
+from job_controller.metrics import Metrics
 
-FIRST_SHARD = "0"
+_FIRST_SHARD = "0"
 
 
 class ReportActions:
     """Acts on the reports of one Job at a time."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, metrics: Metrics) -> None:
         self._writer = writer
+        self._metrics = metrics
 
     def find(self, key: JobKey, snapshot: Snapshot, name: str) -> JobReport | None:
         """Return the report of that name; that of the snapshot if the cache has only a summary.
@@ -46,18 +51,13 @@ class ReportActions:
             return
         self._writer.expect_version(key, JOB_REPORTS, written)
         name, uid = written["metadata"]["name"], written["metadata"]["uid"]
+        shard = body["metadata"]["labels"][names.LABEL_SHARD]
+        logger.info("created the JobReport", report=name, why=_why_created(job, shard))
         with suppress(NotFound):
             written = await self._writer.client.merge_patch(
                 JOB_REPORTS, name, {"metadata": metadata_without_managed_fields(uid)}, job.namespace
             )
             self._writer.expect_version(key, JOB_REPORTS, written)
-            if body["metadata"]["labels"][names.LABEL_SHARD] == FIRST_SHARD:
-                # A report without a phase looks like one that was put back from a backup.
-                phase = {"metadata": {"uid": uid}, "status": {"phase": str(Phase.PENDING)}}
-                written = await self._writer.client.merge_patch(
-                    JOB_REPORT_STATUS, name, phase, job.namespace
-                )
-                self._writer.expect_version(key, JOB_REPORTS, written)
 
     async def write_status(self, key: JobKey, report: JobReport, status: ReportStatus) -> None:
         """Write the status of a report, if it exists; Conflict if a closing write comes late."""
@@ -78,10 +78,38 @@ class ReportActions:
             # The report was deleted; the run continues and CreateReport creates a new one.
             return
         self._writer.expect_version(key, JOB_REPORTS, written)
+        self._tell_written(report, status, body["status"].get("nodeStates") or {})
 
-    async def delete(self, report: JobReport) -> None:
-        """Delete a report, if it exists."""
+    async def delete(self, report: JobReport, why: str) -> None:
+        """Delete a report, if it exists; `why` is for the log."""
         with suppress(NotFound):
             await self._writer.client.delete(
                 JOB_REPORTS, report.name, report.namespace, uid=report.uid
             )
+            logger.info("deleted the JobReport", job=report.job_name, report=report.name, why=why)
+
+    def _tell_written(
+        self, report: JobReport, status: ReportStatus, changed: Mapping[str, Any]
+    ) -> None:
+        """Count and log the nodes that a write shows as failed, and the end of a cancelled run.
+
+        `changed` has the nodes of the patch, so that this costs nothing for the others.
+        """
+        failed = {
+            name: status.node_states[name]
+            for name, change in changed.items()
+            if change and change.get("state") == NodeState.FAILED
+        }
+        self._metrics.count_failed_nodes(record.reason for record in failed.values())
+        log_failed_nodes(failed.items())
+        if status.phase == Phase.CANCELLED:
+            self._metrics.count_cancelled()
+            logger.info("closed the JobReport", report=report.name, why=status.message)
+
+
+def _why_created(job: Job, shard: str) -> str:
+    if shard != _FIRST_SHARD:
+        return "the run has more nodes than its other reports have room for"
+    if job.reported_desired:
+        return "the report was deleted during the run"
+    return "the run starts"

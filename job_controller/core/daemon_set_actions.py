@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from daemonset_job.api import names
 from daemonset_job.api.choices import PodPolicy
+from daemonset_job.api.daemon_set import DaemonSet
+from daemonset_job.api.job import Job
 from daemonset_job.api.reasons import ProgressingReason
 from daemonset_job.api.states import ConditionType, NodeState
 from job_controller.core.desired.daemon_set import build_daemon_set, is_up_to_date
@@ -15,6 +17,7 @@ from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.run_state import RunOutcome, RunState
 from job_controller.core.state.snapshot import Snapshot
+from job_controller.core.text.sanitize import single_line
 
 
 def daemon_set_actions(snapshot: Snapshot, counts: NodeCounts, run: RunState) -> list[Action]:
@@ -41,13 +44,25 @@ def daemon_set_actions(snapshot: Snapshot, counts: NodeCounts, run: RunState) ->
     if RefusedWrite.REPORT in snapshot.refusals and not snapshot.reports:
         # No work without a place to record it.
         return []
-    desired = build_daemon_set(
-        snapshot.job, gated=should_gate_new_pods(snapshot, counts, run), settings=snapshot.settings
-    )
+    gated = should_gate_new_pods(snapshot, counts, run)
+    desired = build_daemon_set(snapshot.job, gated=gated, settings=snapshot.settings)
     if ours is None:
-        return [ApplyDaemonSet(desired)]
-    repair = ApplyDaemonSet(desired, ours.uid, takes_ownership=bool(ours.alteration))
-    return [] if is_up_to_date(ours, desired) else [repair]
+        was_there = bool(snapshot.job.reported_desired)
+        why = "it was deleted during the run" if was_there else "the run starts"
+        return [ApplyDaemonSet(desired, why=why)]
+    why = _why_changed(ours, snapshot.job, gated=gated)
+    change = ApplyDaemonSet(desired, ours.uid, takes_ownership=bool(ours.alteration), why=why)
+    return [] if is_up_to_date(ours, desired) else [change]
+
+
+def _why_changed(ours: DaemonSet, job: Job, *, gated: bool) -> str:
+    if ours.alteration:
+        return f"another client changed it: {single_line(ours.alteration)}"
+    if ours.nodes_hash != job.nodes_hash:
+        return "spec.nodes was changed"
+    if gated and not ours.is_gated:
+        return "from now on new pods wait until they may start"
+    return "it is not what the Job asks for"
 
 
 def create_again_actions(

@@ -52,7 +52,7 @@ from job_controller.core.state.blockers import (
     find_unexplained_pod,
 )
 from job_controller.core.state.counting import count_nodes
-from job_controller.core.state.node_counts import NodeCounts
+from job_controller.core.state.node_counts import DesiredNode, NodeCounts
 from job_controller.core.state.placement_blockers import count_unexplained
 from job_controller.core.state.run_state import RunOutcome, RunState, evaluate_run
 from job_controller.core.state.snapshot import Snapshot, merge_records
@@ -234,20 +234,28 @@ def _work_actions(
     actions.extend(
         daemon_set_actions(snapshot, counts, run) or create_again_actions(snapshot, run, blocker)
     )
-    over = (
-        *counts.surplus_pods,
-        *(
-            node.pod
-            for _, node in sorted(counts.nodes.items())
-            if node.replace_pod
-            or node.delete_pod
-            or (node.repeats_task and counts.new_pods_are_gated)
-        ),
-    )
+    over = [(pod, "its node does not have to run it") for pod in counts.surplus_pods]
+    over += [
+        (node.pod, why)
+        for _, node in sorted(counts.nodes.items())
+        if (why := _why_deleted(node, counts))
+    ]
     if over:
-        actions.append(DeletePods(over))
+        pods = tuple(pod for pod, _ in over)
+        actions.append(DeletePods(pods, {pod.uid: why for pod, why in over}))
     due = pods_with_removable_gate(snapshot, counts, run)
     if due:
         uids = {pod.node_name: counts.nodes[pod.node_name].uid for pod in due}
         actions.append(RemoveSchedulingGates(due, uids))
     return actions
+
+
+def _why_deleted(node: DesiredNode, counts: NodeCounts) -> str:
+    """Return why the pod of a node is deleted, "" if it stays."""
+    if node.replace_pod:
+        return "its node is tried again"
+    if node.delete_pod:
+        return "its node has failed, and failurePolicy.pods is Delete"
+    if node.repeats_task and counts.new_pods_are_gated:
+        return "its node is completed, and the kubelet starts the task again"
+    return ""

@@ -19,11 +19,11 @@ from job_controller.core.render.timeline import drop_current_lines
 def closed_status(report: JobReport, now: datetime) -> ReportStatus | None:
     """Return the last status of a report whose Job is deleted, None when it is closed already.
 
-    A report without a phase was put back from a backup: `kubectl apply` writes no status. It is
-    left as it is. The controller gives each report that it creates a phase at once.
+    A report without a phase that another client created was put back from a backup: `kubectl apply`
+    writes no status. It is left as it is.
     """
     phase = report.status.phase
-    if report.shard or phase is None or phase in FINAL_REPORT_PHASES:
+    if report.shard or phase in FINAL_REPORT_PHASES or (phase is None and report.is_restored):
         return None
     message = "the Job was deleted before the run had ended"
     cancelled = Condition(

@@ -8,7 +8,7 @@ why the order of actions matters.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any, Final, Literal, assert_never
 
@@ -53,12 +53,14 @@ class DryRunDaemonSet:
 class ApplyDaemonSet:
     """Apply the DaemonSet; `uid` is that of the one to change, "" to create one.
 
-    `takes_ownership`: fields that other clients added to its spec are removed.
+    `takes_ownership`: fields that other clients added to its spec are removed. `why` is for the
+    log, "" for what is repeated again and again.
     """
 
     body: Mapping[str, Any]
     uid: str = ""
     takes_ownership: bool = False
+    why: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +79,11 @@ class RemoveSchedulingGates:
 class DeletePods:
     """Delete pods that must not stay: of an earlier try, of a failed node, or surplus.
 
-    Only pods that are still the same ones (UID) are deleted.
+    Only pods that are still the same ones (UID) are deleted. `why` is for the log, by UID.
     """
 
     pods: tuple[Pod, ...]
+    why: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ from terminator.metrics import Metrics
 # A refused patch is sent again in two halves. After this many refusals, four times those needed to
 # find one node among a thousand, the rest of the patch is postponed.
 REFUSALS_LIMIT = 40
+# Names of nodes in a line of the log; a name has 253 characters at most.
+_NAMES_LIMIT = 5
 
 
 class ReportPatches:
@@ -86,7 +88,12 @@ class ReportPatches:
             buffer.unconfirmed.pop(node, None)
             if buffer.pending.get(node) == evidence:
                 del buffer.pending[node]
-        log.info("evidence recorded", nodes=len(entries), first=min(entries))
+        log.info(
+            "recorded evidence",
+            completed=sum(each.is_completed for each in entries.values()),
+            failed=sum(bool(each.failed_at) for each in entries.values()),
+            nodes=_some(entries),
+        )
         return None
 
 
@@ -99,6 +106,13 @@ def _postpone(buffer: RunBuffer, report: JobReport, nodes: Sequence[str], error:
         )
     now = asyncio.get_running_loop().time()
     buffer.postpone(nodes, report, now, is_full=isinstance(error, TooLarge))
+
+
+def _some(nodes: Mapping[str, Evidence]) -> str:
+    """Return the names of the first nodes, for the log."""
+    first = sorted(nodes)[:_NAMES_LIMIT]
+    more = len(nodes) - len(first)
+    return ",".join(first) + (f" and {more} more" if more else "")
 
 
 def _is_about_content(error: KubeError) -> bool:

@@ -45,7 +45,12 @@ class Matchers:
         try:
             matcher = Matcher.of(job.spec, default)
         except ValueError as error:
-            logger.warning("the completion token cannot be used", error=str(error))
+            logger.warning(
+                "the completion token cannot be used",
+                namespace=job.namespace,
+                job=job.name,
+                error=str(error),
+            )
             matcher = None
         self._matchers[key] = matcher
         return matcher

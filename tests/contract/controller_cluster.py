@@ -31,8 +31,12 @@ from tests.clocks import LoopClock
 from tests.contract.daemon_set_controller import collect_pods, keep_pods, write_status
 from tests.contract.fake_api import START, FakeApiServer, Request
 from tests.contract.fake_storage import Raw
+from tests.fakekube.containers import terminated
 from tests.fakekube.daemon_set_objects import owned_pods
 from tests.fakekube.daemon_sets import node_of
+from tests.fakekube.node_lifecycle import ready
+from tests.fakekube.pod_status import container_statuses, phase_of, ready_condition
+from tests.fakekube.scheduler import may_bind
 
 DAEMON_SET = "sample-daemonset-job"
 WRITES = {"POST", "PUT", "PATCH", "DELETE"}
@@ -59,8 +63,8 @@ class FakeCluster:
 
     def join(self, node: str) -> None:
         """Have a node join."""
-        ready = {"type": "Ready", "status": "True", "lastTransitionTime": self.stamp()}
-        self.server.put(NODES, {"metadata": {"name": node}, "status": {"conditions": [ready]}})
+        status = {"conditions": [ready("True", self.stamp())]}
+        self.server.put(NODES, {"metadata": {"name": node}, "status": status})
 
     def apply(self, name: str = "sample", namespace: str = "default", **spec: Any) -> Raw:
         """Create or change a Job."""
@@ -90,7 +94,7 @@ class FakeCluster:
         """Have the task on a node end with exit code 1."""
         pod = self.pod(node)
         (task,) = pod["status"]["containerStatuses"]
-        ended = {"terminated": {"exitCode": 1, "finishedAt": self.stamp()}}
+        ended = terminated(1, ended=self.stamp())
         body = {"status": {"containerStatuses": [{**task, "state": ended}]}}
         self.server.patch(PODS, pod["metadata"]["name"], body)
 
@@ -160,7 +164,7 @@ class FakeCluster:
                 continue
             keep_pods(self.server, found, partial(self._pod_name, found))
             for pod in owned_pods(found, self.server.list(PODS)):
-                if self.starts_tasks and not gated(pod) and not pod["spec"].get("nodeName"):
+                if self.starts_tasks and may_bind(pod):
                     self._start(pod)
 
     def refuse_pods(self, daemon_set: Raw, message: str, **event: Any) -> None:
@@ -199,19 +203,13 @@ class FakeCluster:
         self.server.patch(PODS, meta["name"], body, meta["namespace"])
 
     def _start(self, pod: Raw) -> None:
-        task = {
-            "name": names.CONTAINER_NAME,
-            "state": {"running": {"startedAt": self.stamp()}},
-            "restartCount": 0,
-        }
+        since = self.stamp()
+        status = {"startTime": since, **container_statuses(pod, {}, since)}
+        phase = phase_of(pod, status)
+        conditions = [ready_condition(pod, status, phase)]
         body = {
             "spec": {"nodeName": node_of(pod)},
-            "status": {
-                "phase": "Running",
-                "startTime": self.stamp(),
-                "conditions": [{"type": "Ready", "status": "True"}],
-                "containerStatuses": [task],
-            },
+            "status": {**status, "phase": phase, "conditions": conditions},
         }
         self.server.patch(PODS, pod["metadata"]["name"], body, pod["metadata"]["namespace"])
 

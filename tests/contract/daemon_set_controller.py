@@ -12,6 +12,8 @@ from tests.fakekube.daemon_set_objects import (
     owned_pods,
 )
 from tests.fakekube.daemon_sets import sync
+from tests.fakekube.garbage_collector import has_lost_node
+from tests.fakekube.pod_endings import collected
 
 
 def write_status(server: FakeApiServer, daemon_set: Raw) -> None:
@@ -26,7 +28,7 @@ def write_status(server: FakeApiServer, daemon_set: Raw) -> None:
 def keep_pods(server: FakeApiServer, daemon_set: Raw, name_pod: Callable[[], str]) -> None:
     """Create and delete pods as the DaemonSet wants; `name_pod` returns the name of a new one.
 
-    The status follows first: it counts the pods as they were before.
+    The status follows first: it counts the pods as they were before. A failed pod goes at once.
     """
     meta = daemon_set["metadata"]
     pods = owned_pods(daemon_set, server.list(PODS))
@@ -44,5 +46,7 @@ def collect_pods(server: FakeApiServer) -> None:
     """Delete the pods that are bound to nodes which do not exist (the pod garbage collector)."""
     known = {raw["metadata"]["name"] for raw in server.list(NODES)}
     for pod in server.list(PODS):
-        if pod["spec"].get("nodeName") and pod["spec"]["nodeName"] not in known:
-            server.remove(PODS, pod["metadata"]["name"], pod["metadata"]["namespace"])
+        if has_lost_node(pod, known.__contains__):
+            name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+            server.patch(PODS, name, {"status": collected(pod)}, namespace)
+            server.remove(PODS, name, namespace)

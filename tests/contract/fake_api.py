@@ -32,6 +32,7 @@ from tests.clocks import LoopClock
 from tests.contract.fake_logs import FakeLog, format_entry
 from tests.contract.fake_storage import Event, Raw, Storage, Write, rules_of
 from tests.fakekube.apply import Apply
+from tests.fakekube.garbage_collector import is_orphan
 from tests.fakekube.patches import merge_patch
 from tests.fakekube.refusals import Refused
 from tests.fakekube.selectors import Selector, parse_selector
@@ -212,8 +213,7 @@ class FakeApiServer:
                 (kind, raw)
                 for kind, each in self.storage.objects.items()
                 for raw in each.values()
-                if (owners := raw["metadata"].get("ownerReferences"))
-                and not any(owner["uid"] in uids for owner in owners)
+                if is_orphan(raw, uids.__contains__)
             ]
             if not orphans:
                 return removed

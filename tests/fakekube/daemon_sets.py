@@ -4,12 +4,11 @@ Every ring that needs a DaemonSet controller takes its decisions from here and c
 its own way. The rules are those of Kubernetes 1.34 (pkg/controller/daemon/daemon_controller.go and
 pkg/controller/daemon/util/daemonset_util.go); each function names the one that it follows.
 
-Not modelled: rolling updates (the product uses OnDelete), the back-off of failed pods, surge, and
-minReadySeconds.
+Not modelled: rolling updates (the product uses OnDelete), surge, and minReadySeconds.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,10 +90,16 @@ def fits(spec: Raw, node: Raw) -> bool:
     )
 
 
-def sync(daemon_set: Raw, nodes: Sequence[Raw], pods: Iterable[Raw]) -> Sync:
+def sync(
+    daemon_set: Raw,
+    nodes: Sequence[Raw],
+    pods: Iterable[Raw],
+    stays: Callable[[Raw], bool] = lambda _pod: False,
+) -> Sync:
     """Return what the DaemonSet controller does for a raw DaemonSet, and what its status counts.
 
-    `pods` are those that the DaemonSet controls. The order of the results follows `nodes`.
+    `pods` are those that the DaemonSet controls. The order of the results follows `nodes`. `stays`
+    is asked of each failed pod on a node where pods may stay: whether its back-off keeps it.
     """
     template = daemon_set["spec"]["template"]
     by_node: dict[str, list[Raw]] = defaultdict(list)
@@ -115,7 +120,7 @@ def sync(daemon_set: Raw, nodes: Sequence[Raw], pods: Iterable[Raw]) -> Sync:
         if wish.should_run and not there:
             create.append(name)
         elif wish.should_continue:
-            delete += _surplus(there)
+            delete += _surplus(there, stays)
         else:
             delete += [pod for pod in there if not is_deleting(pod)]
     known = {node["metadata"]["name"] for node in nodes}
@@ -159,15 +164,20 @@ def is_terminal(pod: Raw) -> bool:
     return (pod.get("status") or {}).get("phase") in _TERMINAL
 
 
+def has_failed(pod: Raw) -> bool:
+    """Return whether the phase of a raw pod is Failed."""
+    return bool((pod.get("status") or {}).get("phase") == "Failed")
+
+
 def is_deleting(pod: Raw) -> bool:
     """Return whether a raw pod has a deletionTimestamp."""
     return bool(pod["metadata"].get("deletionTimestamp"))
 
 
-def _surplus(pods: Sequence[Raw]) -> list[Raw]:
+def _surplus(pods: Sequence[Raw], stays: Callable[[Raw], bool]) -> list[Raw]:
     """Return the pods of one node that go: ended ones, and all but the oldest of the rest."""
     living = [pod for pod in pods if not is_deleting(pod)]
-    ended = [pod for pod in living if is_terminal(pod)]
+    ended = [pod for pod in living if is_terminal(pod) and not (has_failed(pod) and stays(pod))]
     running = sorted(
         (pod for pod in living if not is_terminal(pod)),
         key=lambda pod: (not pod["spec"].get("nodeName"), pod["metadata"]["creationTimestamp"]),

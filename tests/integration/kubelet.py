@@ -1,11 +1,12 @@
 """A simulated kubelet: what one start of a task does, and what the kubelet writes about its pod.
 
-Statuses are applied under a field manager of the kubelet's own, so that conditions that others set
-(PodScheduled, DisruptionTarget) stay.
+What follows from the state of the task is that of tests/fakekube: the other containers, the phase,
+whether the pod is Ready, and its last status. Statuses are applied under a field manager of the
+kubelet's own, so that conditions that others set (PodScheduled, DisruptionTarget) stay.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,6 +15,14 @@ from daemonset_job.api import names
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.resource import PODS
 from daemonset_job.runtime.clock import SystemClock
+from tests.fakekube.containers import Container, backs_off, running, terminated, waiting
+from tests.fakekube.pod_endings import final_status, rejected
+from tests.fakekube.pod_status import (
+    container_statuses,
+    default_waiting_reason,
+    phase_of,
+    ready_condition,
+)
 
 Raw = dict[str, Any]
 
@@ -24,7 +33,6 @@ INIT_BACK_OFF_SECONDS = 1.0
 # The time in which a kubelet takes a pod down whose containers have ended. The status with their
 # ends is there to be seen meanwhile (a real one looks at its containers once a second).
 TEARDOWN_SECONDS = 0.5
-KILLED_EXIT_CODE = 137
 # How long ago a simulated kubelet says that a task ended.
 LATE = timedelta(0)
 
@@ -97,9 +105,9 @@ class Kubelet:
     is_over: bool = False
     running: TaskRun | None = None
     idle: asyncio.Event = field(default_factory=asyncio.Event)
-    _init: Raw = field(default_factory=dict)
-    _last: Raw = field(default_factory=dict)
-    _waiting: Raw = field(default_factory=dict)
+    _init: Container | None = None
+    _last: Mapping[str, Any] = field(default_factory=dict)
+    _waiting: Mapping[str, Any] = field(default_factory=dict)
     _began: datetime = field(default_factory=now)
 
     @property
@@ -109,134 +117,103 @@ class Kubelet:
 
     async def waits(self, run: TaskRun) -> None:
         """Say why the task cannot be started, once."""
-        state = {"waiting": {"reason": run.waiting, "message": run.message}}
+        state = waiting(run.waiting, run.message)
         if state != self._waiting:
             self._waiting = state
-            await self._say(state, "Pending", began=self.clock.now() - run.since)
+            await self._say(state, began=self.clock.now() - run.since)
 
     async def fails_to_initialize(self, run: TaskRun) -> None:
         """Say that the first init container has ended once more, and wait a while."""
+        assert run.init_exit_code is not None
         moment = stamp(self.clock.now())
-        ended = {"exitCode": run.init_exit_code, "reason": "Error"}
-        ended |= {"startedAt": moment, "finishedAt": moment}
-        if not self._init:
-            self._init = {"state": {"terminated": ended}, "restartCount": 0}
+        ended = terminated(run.init_exit_code, moment, moment)
+        if self._init is None:
+            self._init = Container(ended)
         else:
-            message = "back-off restarting failed container"
-            self._init = {
-                "state": {"waiting": {"reason": "CrashLoopBackOff", "message": message}},
-                "lastState": {"terminated": ended},
-                "restartCount": self._init["restartCount"] + 1,
-            }
-        await self._say({"waiting": {"reason": "PodInitializing"}}, "Pending")
+            state = backs_off("back-off restarting failed container")
+            self._init = Container(state, ended, self._init.restarts + 1)
+        await self._say(waiting(default_waiting_reason(self.pod)))
         await asyncio.sleep(INIT_BACK_OFF_SECONDS)
 
     async def rejects(self, run: TaskRun) -> None:
         """Say that the node does not take the pod: it is over before anything was started."""
-        meta = self.pod["metadata"]
-        status = {
-            "phase": "Failed",
-            "reason": run.rejected,
-            "message": f"Pod was rejected: {run.message}",
-            "startTime": stamp(self.clock.now()),
-        }
-        await self._apply(meta, status)
+        await self._apply(rejected(run.rejected, run.message, stamp(self.clock.now())))
 
     async def started(self, run: TaskRun) -> None:
         """Say that the task runs."""
         self.running = run
         self.idle.clear()
         self._began = self.clock.now()
-        self._init = {}
-        phase = "Pending" if self.is_init else "Running"
-        await self._say({"running": {"startedAt": stamp(self._began)}}, phase)
+        self._init = None
+        await self._say(running(stamp(self._began)))
 
     async def ended(self, run: TaskRun) -> None:
         """Say how the task ended by itself."""
         self.running = None
         self.idle.set()
         assert run.exit_code is not None
-        terminated = self._terminated(run.exit_code, run.late)
+        ended = self._terminated(run.exit_code, run.late)
         self.is_over = self.is_init and run.exit_code == 0
-        phase = "Running" if self.is_over or not self.is_init else "Pending"
-        await self._say({"terminated": terminated}, phase)
-        self._last = {"terminated": terminated}
+        await self._say(ended)
+        self._last = ended
 
     async def stopped(self, exit_code: int) -> None:
         """Say how the task ended when its pod was deleted, and take the pod down.
 
-        Since Kubernetes 1.27 the phase of a deleted pod is final before the pod goes (KEP-3329). A
-        container that never started, as the one behind the task in mode Exit, makes it Failed.
+        The kubelet ends the other containers without a word.
         """
         self.running = None
         self.idle.set()
-        succeeded = exit_code == 0 and not self.is_init
-        terminated = self._terminated(exit_code, timedelta(0))
-        await self._say({"terminated": terminated}, "Succeeded" if succeeded else "Failed")
+        await self._say(self._terminated(exit_code, timedelta(0)), is_final=True)
         await asyncio.sleep(TEARDOWN_SECONDS)
 
-    def _terminated(self, exit_code: int, late: timedelta) -> Raw:
-        return {
-            "exitCode": exit_code,
-            "reason": "Error" if exit_code else "Completed",
-            "startedAt": stamp(self._began - late),
-            "finishedAt": stamp(self.clock.now() - late),
-        }
+    def _terminated(self, exit_code: int, late: timedelta) -> Mapping[str, Any]:
+        began, ended = self._began - late, self.clock.now() - late
+        return terminated(exit_code, stamp(began), stamp(ended))
 
-    async def _say(self, state: Raw, phase: str, *, began: datetime | None = None) -> None:
-        meta = self.pod["metadata"]
+    async def _say(
+        self,
+        state: Mapping[str, Any],
+        *,
+        began: datetime | None = None,
+        is_final: bool = False,
+    ) -> None:
         start = (self.pod.get("status") or {}).get("startTime")
         if began is not None or start is None:
             start = stamp(began or self.clock.now())
             self.pod = {**self.pod, "status": {"startTime": start}}
-        is_ready = phase == "Running" and ("running" in state or self.is_over)
-        ready = {"type": "Ready", "status": "True" if is_ready else "False"}
-        if not is_ready:
-            ready["reason"] = "PodCompleted" if phase == "Succeeded" else "ContainersNotReady"
-        status: Raw = {
-            "phase": phase,
-            "hostIP": "127.0.0.1",
-            "startTime": start,
-            "conditions": [ready],
-            "containerStatuses": self._statuses("containers", state),
-        }
-        if _names(self.pod, "initContainers"):
-            status["initContainerStatuses"] = self._statuses("initContainers", state)
-        await self._apply(meta, status)
+        status: Raw = {**container_statuses(self.pod, self._known(state), stamp(self._began))}
+        status = {**status, "phase": phase_of(self.pod, status)}
+        if is_final:
+            status = final_status(self.pod, status)
+        status["conditions"] = [ready_condition(self.pod, status, status["phase"])]
+        for group in ("initContainerStatuses", "containerStatuses"):
+            if group in status:
+                status[group] = [self._with_image(row) for row in status[group]]
+        await self._apply({**status, "hostIP": "127.0.0.1", "startTime": start})
 
-    def _statuses(self, group: str, task_state: Raw) -> list[Raw]:
-        return [
-            self._status(container, task_state, is_init=group == "initContainers")
-            for container in self.pod["spec"].get(group) or ()
-        ]
+    def _known(self, state: Mapping[str, Any]) -> dict[str, Container]:
+        """Return what the containers do that a test has a say in: the task, and an init one."""
+        task = {names.CONTAINER_NAME: Container(state, self._last, self.restarts)}
+        if self._init is None:
+            return task
+        inits = _names(self.pod, "initContainers")
+        first = next(name for name in inits if name != names.CONTAINER_NAME)
+        return {first: self._init, **task}
 
-    def _status(self, container: Raw, task_state: Raw, *, is_init: bool) -> Raw:
-        """Return the status of one container of the pod, the task or one beside it."""
-        name = container["name"]
-        own: Raw = {"restartCount": 0}
-        if name == names.CONTAINER_NAME:
-            own = {"state": task_state, "lastState": self._last, "restartCount": self.restarts}
-        elif is_init and self._init:
-            own = self._init
-        elif "waiting" in task_state or (self.is_init and not is_init and not self.is_over):
-            own["state"] = {"waiting": {"reason": "PodInitializing"}}
-        elif is_init:
-            own["state"] = {"terminated": {"exitCode": 0, "reason": "Completed"}}
-        else:
-            own["state"] = {"running": {"startedAt": stamp(self._began)}}
+    def _with_image(self, row: Mapping[str, Any]) -> Raw:
+        """Return the status of a container with the fields that the API server asks for."""
+        spec = self.pod["spec"]
+        containers = (*(spec.get("initContainers") or ()), *spec["containers"])
+        image = next(found["image"] for found in containers if found["name"] == row["name"])
         uid = self.pod["metadata"]["uid"]
-        state = own["state"]
-        has_passed = is_init and state.get("terminated", {}).get("exitCode") == 0
-        return {
-            "name": name,
-            "image": container["image"],
-            "imageID": "",
-            "ready": "running" in state or has_passed,
-            **({} if "waiting" in state else {"containerID": f"played://{uid}/{self.restarts}"}),
-            **own,
-        }
+        ran = (
+            {} if "waiting" in row["state"] else {"containerID": f"played://{uid}/{self.restarts}"}
+        )
+        return {**row, "image": image, "imageID": "", **ran}
 
-    async def _apply(self, meta: Raw, status: Raw) -> None:
+    async def _apply(self, status: Mapping[str, Any]) -> None:
+        meta = self.pod["metadata"]
         await self.admin.apply(
             PODS.with_subresource("status"),
             meta["name"],
@@ -246,5 +223,5 @@ class Kubelet:
         )
 
 
-def _names(pod: Raw, group: str) -> set[str]:
-    return {container["name"] for container in pod["spec"].get(group) or ()}
+def _names(pod: Raw, group: str) -> list[str]:
+    return [container["name"] for container in pod["spec"].get(group) or ()]

@@ -4,13 +4,13 @@ They run beside a real API server, the real controller and the real terminator, 
 objects with the rights of an administrator. Every step lists the whole cluster again. Between steps
 only the state of nodes is kept: how often each task was started, and what it wrote.
 
-The rules of the DaemonSet controller are those of tests/fakekube.
+What each of them decides and writes is that of tests/fakekube.
 """
 
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -28,7 +28,6 @@ from daemonset_job.kube.client.resource import (
 )
 from daemonset_job.kube.client.selection import Selection
 from daemonset_job.kube.client.writes import DeleteOptions
-from tests.contract.fake_logs import FakeLog
 from tests.fakekube.daemon_set_objects import (
     build_pod,
     build_status,
@@ -38,18 +37,20 @@ from tests.fakekube.daemon_set_objects import (
 from tests.fakekube.daemon_set_objects import controller_uid as owner_uid
 from tests.fakekube.daemon_sets import is_deleting, sync
 from tests.fakekube.daemon_sets import node_of as target_node
-from tests.integration.kubelet import (
-    BACK_OFF_SECONDS,
-    KILLED_EXIT_CODE,
-    Behaviour,
-    Kubelet,
-    NodeClock,
-    TaskRun,
-    done,
-    now,
-    stamp,
+from tests.fakekube.failed_pods import FailedPods
+from tests.fakekube.garbage_collector import has_lost_node, is_orphan
+from tests.fakekube.node_lifecycle import (
+    READY_KEYS,
+    ready,
+    ready_taints,
+    replace_taints,
+    taints_of,
 )
+from tests.fakekube.pod_endings import collected
+from tests.fakekube.scheduler import may_bind
+from tests.integration.kubelet import Behaviour, NodeClock, TaskRun, done, now, stamp
 from tests.integration.kubelet_logs import Logs
+from tests.integration.pod_life import Life
 
 __all__ = [
     "OWNER_LABEL",
@@ -68,12 +69,6 @@ Raw = dict[str, Any]
 
 OWNER_LABEL = "example.com/world"
 MAINTENANCE = "example.com/maintenance"
-NOT_READY = "node.kubernetes.io/not-ready"
-UNREACHABLE = "node.kubernetes.io/unreachable"
-# failedPodsBackoff of the DaemonSet controller: the first failed pod of a node goes at once, the
-# next ones after a second, two, four (daemon_controller.go).
-FAILED_POD_BACK_OFF_SECONDS = 1.0
-FAILED_POD_BACK_OFF_MAX_SECONDS = 900.0
 
 
 @dataclass(eq=False)
@@ -97,8 +92,8 @@ class SimulatedNodes:
     executions: Counter[str] = field(default_factory=Counter)
     id: str = field(default_factory=lambda: uuid4().hex[:6])
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
-    _lives: dict[str, "Life"] = field(default_factory=dict)
-    _back_offs: dict[tuple[str, str], "BackOff"] = field(default_factory=dict)
+    _lives: dict[str, Life] = field(default_factory=dict)
+    _failed_pods: FailedPods = field(default_factory=FailedPods)
 
     # --- nodes ---------------------------------------------------------------------------
 
@@ -126,7 +121,7 @@ class SimulatedNodes:
                 "status": {
                     "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
                     "daemonEndpoints": {"kubeletEndpoint": {"Port": self.logs.port}},
-                    "conditions": [_ready("True", self.clock(node).now())],
+                    "conditions": [ready("True", stamp(self.clock(node).now()))],
                 },
             }
             await self.admin.create(NODES, body)
@@ -149,11 +144,13 @@ class SimulatedNodes:
         """Take the taints of that key from a node."""
         await self._set_taints(node, remove={key}, add=[])
 
-    async def _set_taints(self, node: str, *, remove: set[str], add: list[Raw]) -> None:
+    async def _set_taints(
+        self, node: str, *, remove: Collection[str], add: Sequence[Mapping[str, Any]]
+    ) -> None:
         found = await self.admin.get(NODES, self.name(node))
-        standing = found["spec"].get("taints") or []
-        taints = [taint for taint in standing if taint["key"] not in remove and taint not in add]
-        await self.admin.merge_patch(NODES, self.name(node), {"spec": {"taints": [*taints, *add]}})
+        standing = [taint for taint in taints_of(found) if taint not in add]
+        taints = replace_taints(standing, remove, add)
+        await self.admin.merge_patch(NODES, self.name(node), {"spec": {"taints": taints}})
         self._changed.set()
 
     async def lose(self, node: str, *, since: timedelta) -> None:
@@ -162,27 +159,25 @@ class SimulatedNodes:
         The node lifecycle controller says so, by the clock of the control plane.
         """
         self.frozen.add(node)
-        await self._set_ready(node, _ready("Unknown", now() - since), UNREACHABLE)
+        await self._set_ready(node, "Unknown", now() - since)
 
     async def unready(self, node: str) -> None:
         """Have a node's kubelet say that it is not Ready; its tasks go on."""
-        await self._set_ready(node, _ready("False", self.clock(node).now()), NOT_READY)
+        await self._set_ready(node, "False", self.clock(node).now())
 
     async def recover(self, node: str) -> None:
         """Have a node be Ready again."""
         self.frozen.discard(node)
-        await self._set_ready(node, _ready("True", self.clock(node).now()))
+        await self._set_ready(node, "True", self.clock(node).now())
 
-    async def _set_ready(self, node: str, condition: Raw, *taints: str) -> None:
+    async def _set_ready(self, node: str, status: str, since: datetime) -> None:
         """Write the Ready condition, and the taints that the node lifecycle controller has for it.
 
-        Daemon pods tolerate these with NoExecute only: while a node is not Ready, the DaemonSet
-        controller counts its pod as misscheduled.
+        While a node is not Ready, the DaemonSet controller counts its pod as misscheduled.
         """
-        body = {"status": {"conditions": [condition]}}
+        body = {"status": {"conditions": [ready(status, stamp(since))]}}
         await self.admin.merge_patch(NODES.with_subresource("status"), self.name(node), body)
-        add = [{"key": key, "effect": e} for key in taints for e in ("NoSchedule", "NoExecute")]
-        await self._set_taints(node, remove={NOT_READY, UNREACHABLE}, add=add)
+        await self._set_taints(node, remove=READY_KEYS, add=ready_taints(status))
 
     # --- running -------------------------------------------------------------------------
 
@@ -252,13 +247,21 @@ class SimulatedNodes:
 
     async def _collect(self, resource: Resource, items: list[Raw], owners: set[str]) -> None:
         for raw in items:
-            orphan = owner_uid(raw) and owner_uid(raw) not in owners
-            if orphan and not is_deleting(raw):
-                await self._delete(resource, raw)
+            if is_orphan(raw, owners.__contains__) and not is_deleting(raw):
+                await self.delete(resource, raw)
 
-    async def _delete(
+    async def _collect_pod(self, pod: Raw) -> None:
+        """Fail and remove a pod whose node has gone; in Kubernetes that takes a while."""
+        meta = pod["metadata"]
+        body = {"metadata": {"uid": meta["uid"]}, "status": collected(pod)}
+        status = PODS.with_subresource("status")
+        await self.admin.merge_patch(status, meta["name"], body, meta["namespace"])
+        await self.delete(PODS, pod, grace=0)
+
+    async def delete(
         self, resource: Resource, raw: Mapping[str, Any], grace: int | None = None
     ) -> None:
+        """Delete an object, unless it is another one by now (UID)."""
         meta = raw["metadata"]
         with contextlib.suppress(NotFound, Conflict):
             await self.admin.delete(
@@ -276,12 +279,11 @@ class SimulatedNodes:
         if is_deleting(found):
             await self._finish_foreground_deletion(found, pods)
             return
-        outcome = sync(found, nodes, pods)
+        outcome = sync(found, nodes, pods, partial(self._stays, found))
         for node in outcome.create:
             await self.admin.create(PODS, build_pod(found, node), meta["namespace"])
         for pod in outcome.delete:
-            if not self._is_held_back(found, pod):
-                await self._delete(PODS, pod)
+            await self.delete(PODS, pod)
         status = build_status(found, nodes, pods)
         if not has_status(found, status):
             await self.admin.merge_patch(
@@ -291,16 +293,13 @@ class SimulatedNodes:
                 meta["namespace"],
             )
 
-    def _is_held_back(self, found: Raw, pod: Mapping[str, Any]) -> bool:
+    def _stays(self, found: Raw, pod: Mapping[str, Any]) -> bool:
         """Return whether a failed pod stays for now, so that its node gets no other one."""
-        if (pod.get("status") or {}).get("phase") != "Failed":
-            return False
-        back_off = self._back_offs.setdefault((uid(found), target_node(pod)), BackOff())
-        return not back_off.passes(asyncio.get_running_loop().time())
+        return self._failed_pods.pause(found, pod, asyncio.get_running_loop().time()) > 0
 
     async def _finish_foreground_deletion(self, found: Raw, pods: list[Raw]) -> None:
         for pod in pods:
-            await self._delete(PODS, pod)
+            await self.delete(PODS, pod)
         meta = found["metadata"]
         if not pods and meta.get("finalizers") == ["foregroundDeletion"]:
             body = {"metadata": {"uid": meta["uid"], "finalizers": None}}
@@ -313,9 +312,8 @@ class SimulatedNodes:
         node = target_node(pod)
         if not owner_uid(pod):
             return
-        if spec.get("nodeName") and node not in nodes:
-            # The pod garbage collector does so after a while; no kubelet is left to do it.
-            await self._delete(PODS, pod, grace=0)
+        if has_lost_node(pod, nodes.__contains__):
+            await self._collect_pod(pod)
         elif self.short(node) in self.frozen:
             return
         elif is_deleting(pod):
@@ -325,7 +323,7 @@ class SimulatedNodes:
                 life = Life(self, pod)
                 self._lives[meta["uid"]] = life
                 life.begin()
-        elif node in nodes and not spec.get("schedulingGates"):
+        elif node in nodes and may_bind(pod):
             body = {
                 "apiVersion": "v1",
                 "kind": "Binding",
@@ -340,7 +338,7 @@ class SimulatedNodes:
         """Do as the kubelet does with a pod that is being deleted."""
         life = self._lives.get(uid(pod))
         if life is None or not life.takes_time(keeps_grace=self.keeps_grace):
-            await self._delete(PODS, pod, grace=0)
+            await self.delete(PODS, pod, grace=0)
         else:
             life.end(pod)
 
@@ -353,122 +351,8 @@ class SimulatedNodes:
                 del self._lives[pod_uid]
 
 
-@dataclass(eq=False)
-class Life:
-    """One pod on its node, from its binding to its end."""
-
-    nodes: SimulatedNodes
-    pod: Raw
-    tasks: list[asyncio.Task[None]] = field(default_factory=list)
-    _is_ending: bool = False
-
-    def __post_init__(self) -> None:
-        self.node = self.nodes.short(self.pod["spec"]["nodeName"])
-        self.namespace: str = self.pod["metadata"]["namespace"]
-        self.kubelet = Kubelet(self.nodes.admin, self.pod, self.nodes.clock(self.node))
-
-    def begin(self) -> None:
-        """Start the pod's containers."""
-        self.tasks.append(asyncio.create_task(self._live()))
-
-    def takes_time(self, *, keeps_grace: bool) -> bool:
-        """Return whether the pod's end takes time: its task stops in order, or does not stop."""
-        run = self.kubelet.running
-        return self._is_ending or (
-            run is not None and (keeps_grace or run.exit_on_term is not None)
-        )
-
-    def end(self, pod: Raw) -> None:
-        """Stop the task, once, and delete the pod after that."""
-        if not self._is_ending:
-            self._is_ending = True
-            self.tasks.append(asyncio.create_task(self._stop(pod)))
-
-    async def _stop(self, pod: Raw) -> None:
-        run = self.kubelet.running
-        exit_code = run.exit_on_term if run is not None else None
-        if exit_code is None:
-            end = datetime.fromisoformat(pod["metadata"]["deletionTimestamp"])
-            # What the task does within its grace period counts as ever; then it is killed.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max((end - now()).total_seconds(), 0)):
-                    await self.kubelet.idle.wait()
-            exit_code = KILLED_EXIT_CODE
-        self.tasks[0].cancel()
-        with contextlib.suppress(NotFound):
-            if self.kubelet.running is not None:
-                await self.kubelet.stopped(exit_code)
-        await self.nodes._delete(PODS, self.pod, grace=0)
-
-    async def _live(self) -> None:
-        nodes, kubelet = self.nodes, self.kubelet
-        log: FakeLog | None = None
-        try:
-            while True:
-                run = nodes.behaviour(self.node, nodes.executions[self.node] + 1)
-                if run.rejected:
-                    await kubelet.rejects(run)
-                    return
-                if run.waiting:
-                    await kubelet.waits(run)
-                    await asyncio.sleep(BACK_OFF_SECONDS)
-                    continue
-                if run.init_exit_code is not None:
-                    await kubelet.fails_to_initialize(run)
-                    continue
-                nodes.executions[self.node] += 1
-                log = nodes.logs.begin(self.namespace, self.pod["metadata"]["name"], kubelet.clock)
-                await kubelet.started(run)
-                if run.after is not None:
-                    await run.after.wait()
-                log.write(*run.lines)
-                if run.exit_code is None:
-                    await asyncio.get_running_loop().create_future()
-                log.end()
-                await kubelet.ended(run)
-                # The kubelet starts nothing again in a pod that is being deleted.
-                if kubelet.is_over or self._is_ending:
-                    return
-                await asyncio.sleep(run.back_off)
-                kubelet.restarts += 1
-        except NotFound:
-            return  # deleted meanwhile
-        finally:
-            if log is not None:
-                log.end()
-
-
-@dataclass(eq=False)
-class BackOff:
-    """How long the DaemonSet controller waits before it deletes the next failed pod of a node."""
-
-    seconds: float = 0.0
-    since: float = 0.0
-
-    def passes(self, moment: float) -> bool:
-        """Return whether the wait is over; if so, the next one begins and is twice as long."""
-        if self.seconds and moment - self.since < self.seconds:
-            return False
-        self.seconds = min(
-            self.seconds * 2 or FAILED_POD_BACK_OFF_SECONDS, FAILED_POD_BACK_OFF_MAX_SECONDS
-        )
-        self.since = moment
-        return True
-
-
 def uid(raw: Mapping[str, Any]) -> str:
     return str(raw["metadata"]["uid"])
-
-
-def _ready(status: str, since: datetime) -> Raw:
-    return {
-        "type": "Ready",
-        "status": status,
-        "reason": "Played",
-        "message": "",
-        "lastHeartbeatTime": stamp(since),
-        "lastTransitionTime": stamp(since),
-    }
 
 
 def is_gated(pod_or_template: Mapping[str, Any]) -> bool:

@@ -165,7 +165,7 @@ async def _outcome(found: Harness) -> Outcome:
 # What differs from run to run; that it is there is compared all the same.
 _VARIABLE = {
     "uid", "nodeUID", "podUID", "pod", "completedAt", "startedAt", "finishedAt", "startTime",
-    "completionTime", "timeline",
+    "completionTime", "lastTransitionTime", "timeline",
 }  # fmt: skip
 # Left out when it is 0.
 _DURATIONS = {"durationSeconds"}

@@ -514,7 +514,7 @@ def test_every_example_is_accepted(kube_env: KubeEnv, namespace):
     manifests = sorted((ROOT / "examples").glob("*/job.yaml"))
     assert manifests
     for manifest in manifests:
-        kube_env.kubectl("apply", "--dry-run=server", "-n", namespace, "-f", str(manifest))
+        kube_env.kubectl("create", "--dry-run=server", "-n", namespace, "-f", str(manifest))
 
 
 def test_crds_can_be_installed_alone_and_again(kube_env: KubeEnv, tmp_path: Path):

@@ -9,9 +9,16 @@ tolerates. Not modelled: crashes of the DaemonSet controller, history of revisio
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVarTuple
 
-from tests.fakekube import daemon_sets
+from tests.fakekube import daemon_sets, scheduler
+from tests.fakekube.conditions import with_condition
+from tests.fakekube.daemon_set_objects import build_pod, owned_pods
+from tests.fakekube.daemon_sets import has_failed
+from tests.fakekube.failed_pods import FailedPods
+from tests.fakekube.garbage_collector import has_lost_node, is_orphan
+from tests.fakekube.pod_endings import collected
 from tests.simulation.server import (
     DAEMON_SETS,
     EVENTS,
@@ -28,27 +35,10 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 Ts = TypeVarTuple("Ts")
-# What the DaemonSet controller takes over from the template; its affinity it makes itself.
-_OF_TEMPLATE = (
-    "schedulingGates",
-    "initContainers",
-    "containers",
-    "nodeSelector",
-    "tolerations",
-    "hostNetwork",
-    "terminationGracePeriodSeconds",
-)
-# The DaemonSet controller's back-off for failed pods.
-FIRST_PAUSE_SECONDS = 1.0
-LONGEST_PAUSE_SECONDS = 900.0
 # How long the scheduler waits before it looks again at a pod that no node would take.
 RETRY_SECONDS = 2.0
 # The pod garbage collector's quarantine of nodes, shortened (40 s in Kubernetes).
 QUARANTINE_SECONDS = 20.0
-# What the scheduler says of a pod that no node takes. It says it as well of one whose node has
-# gone. The DaemonSet controller receives that change of its pod, and counts again.
-TAINTED_NODE = "0/1 nodes are available: 1 node(s) had untolerated taint(s)"
-NO_NODE = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector"
 _NOWHERE = daemon_sets.Placement(should_run=False, should_continue=False)
 
 
@@ -66,8 +56,7 @@ class ClusterModel:
         self._told: dict[str, int] = {}
         # UIDs of DaemonSets that were not looked at since a node went that could have their pod.
         self._unheard: set[str] = set()
-        # By DaemonSet and node: the pause for a failed pod, until when, and the pod's UID.
-        self._pauses: dict[tuple[str, str], tuple[float, float, str]] = {}
+        self._failed_pods = FailedPods()
 
     def changed(self, write: Write) -> None:
         """React to a write."""
@@ -75,9 +64,8 @@ class ClusterModel:
         if plural == PODS:
             self._pod_changed(raw, new)
         elif plural == DAEMON_SETS:
-            owner = controller_of(raw)
-            if old is None and not self._is_there(JOBS, owner):
-                self._collect(DAEMON_SETS, owner)  # made for an owner that is gone
+            if old is None and is_orphan(raw, self._has_job):
+                self._collect(DAEMON_SETS, controller_of(raw))  # made for an owner that is gone
             if new is None:
                 self._collect(PODS, raw["metadata"]["uid"])
             elif old is None or old["spec"] is not new["spec"]:
@@ -146,11 +134,10 @@ class ClusterModel:
             return
         self._syncs += 1
         nodes = [self._view[name] for name in sorted(self._view)]
-        pods = [pod for pod in self._server.all(PODS) if controller_of(pod) == uid]
-        found = daemon_sets.sync(daemon_set, nodes, pods)
+        pods = owned_pods(daemon_set, self._server.all(PODS))
+        found = daemon_sets.sync(daemon_set, nodes, pods, partial(self._stays, daemon_set))
         for pod in found.delete:
-            if not self._waits(daemon_set, pod):
-                self._server.drop("daemonset-controller", PODS, pod)
+            self._server.drop("daemonset-controller", PODS, pod)
         for node in found.create:
             self._create(daemon_set, node)
         self._later(
@@ -162,24 +149,12 @@ class ClusterModel:
             (self._syncs, daemon_set, self._view, found.counts),
         )
 
-    def _waits(self, daemon_set: Raw, pod: Raw) -> bool:
-        """Return whether it is too early to remove a failed pod: the pause doubles each time.
-
-        As in `podsShouldBeOnNode`, there is a pause only where a pod may stay.
-        """
-        node = self._view.get(node_of(pod))
-        if not self._is_failed(pod) or node is None:
-            return False
-        if not daemon_sets.placement(daemon_set["spec"]["template"], node).should_continue:
-            return False
-        now, key = self._world.loop.moment, (daemon_set["metadata"]["uid"], node_of(pod))
-        pause, until, about = self._pauses.get(key, (FIRST_PAUSE_SECONDS / 2, 0.0, ""))
-        if about != pod["metadata"]["uid"]:
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-            until = now + pause
-            self._pauses[key] = pause, until, pod["metadata"]["uid"]
-            self._world.loop.call_at(until, self._touch, daemon_set)
-        return now < until
+    def _stays(self, daemon_set: Raw, pod: Raw) -> bool:
+        """Return whether it is too early to remove a failed pod; if so, look again later."""
+        pause = self._failed_pods.pause(daemon_set, pod, self._world.loop.moment)
+        if pause:
+            self._world.loop.call_later(pause, self._touch, daemon_set)
+        return pause > 0
 
     def _create(self, daemon_set: Raw, node: str) -> None:
         if (daemon_set["metadata"]["uid"], node) in self._creating:
@@ -197,21 +172,11 @@ class ClusterModel:
             world.loop.call_later(1.0, self._touch, daemon_set)
             return
         self._serial += 1
-        template = daemon_set["spec"]["template"]
-        field = {"key": "metadata.name", "operator": "In", "values": [node]}
-        terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
-        spec = {"affinity": {"nodeAffinity": {daemon_sets.REQUIRED: terms}}, "meant_for": node}
-        for part in _OF_TEMPLATE:
-            if found := template["spec"].get(part):
-                spec[part] = found
-        owner = {"kind": "DaemonSet", "name": meta["name"], "uid": meta["uid"], "controller": True}
+        pod = build_pod(daemon_set, node)
+        name = f"{meta['name']}-{node}-{self._serial}"
         body = {
-            "metadata": {
-                "name": f"{meta['name']}-{node}-{self._serial}",
-                "labels": template["metadata"]["labels"],
-                "ownerReferences": [owner],
-            },
-            "spec": spec,
+            "metadata": {**pod["metadata"], "name": name},
+            "spec": {**pod["spec"], "meant_for": node},
             "status": {"phase": "Pending"},
         }
         self._server.create("daemonset-controller", PODS, body, meta["namespace"])
@@ -256,15 +221,11 @@ class ClusterModel:
                 self._touch(daemon_set)
         if new is None:
             return
-        node = new["spec"].get("nodeName")
-        if node is None:
-            if not new["spec"].get("schedulingGates"):
-                self._later("scheduler", "slow_scheduler", 0.01, 0.2, self._bind, new)
-        elif (machine := world.machines.get(node)) and not self._is_failed(new):
+        if scheduler.may_bind(new):
+            self._later("scheduler", "slow_scheduler", 0.01, 0.2, self._bind, new)
+        machine = world.machines.get(new["spec"].get("nodeName", ""))
+        if machine is not None and not has_failed(new):
             machine.pod_changed(new)
-
-    def _is_failed(self, pod: Raw) -> bool:
-        return bool((pod.get("status") or {}).get("phase") == "Failed")
 
     def _bind(self, unbound: Raw) -> None:
         pod = self._server.now(PODS, unbound)
@@ -274,56 +235,47 @@ class ClusterModel:
         if (
             node is not None
             and self._world.has_room(node["metadata"]["name"])
-            and daemon_sets.placement(pod, node).should_run
+            and scheduler.fits(pod, node)
         ):
             body: dict[str, Any] = {"spec": {"nodeName": node["metadata"]["name"]}}
-            if (pod.get("status") or {}).get("conditions"):
-                scheduled = [{"type": "PodScheduled", "status": "True"}]
-                body["status"] = {"conditions": scheduled}
+            if found := (pod.get("status") or {}).get("conditions"):
+                body["status"] = {"conditions": with_condition(found, scheduler.scheduled())}
             self._server.patch("scheduler", PODS, meta["name"], body, namespace=meta["namespace"])
             return
         if node is None:
-            self._mark_unschedulable(pod, NO_NODE)
+            self._mark_unschedulable(pod, scheduler.NO_NODE)
         else:
             oracle = self._world.oracle
             oracle.failures.allow_failure(node_of(pod), oracle.job_of.get(pod["metadata"]["uid"]))
-            self._mark_unschedulable(pod, TAINTED_NODE)
+            self._mark_unschedulable(pod, scheduler.TAINTED_NODE)
         self._world.loop.call_later(RETRY_SECONDS, self._bind, pod)
 
     def _mark_unschedulable(self, pod: Raw, message: str) -> None:
         """Report that no node takes the pod, once for each reason."""
-        conditions = (pod.get("status") or {}).get("conditions") or ()
-        if any(condition.get("message") == message for condition in conditions):
-            return
-        condition = {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": "Unschedulable",
-            "message": message,
-            "lastTransitionTime": self._world.clock.stamp(),
-        }
-        status = {**(pod.get("status") or {}), "conditions": [condition]}
-        self._server.set_status("scheduler", PODS, pod, status)
+        status = scheduler.unschedulable(pod.get("status"), message, self._world.clock.stamp())
+        if status is not None:
+            self._server.set_status("scheduler", PODS, pod, status)
 
     # --- garbage -------------------------------------------------------------------------
 
     def _collect(self, plural: str, owner_uid: str) -> None:
         self._later("garbage-collector", "slow_gc", 0.05, 1.0, self._collect_now, plural, owner_uid)
 
-    def _is_there(self, plural: str, uid: str) -> bool:
-        return any(raw["metadata"]["uid"] == uid for raw in self._server.all(plural))
+    def _has_job(self, uid: str) -> bool:
+        return any(raw["metadata"]["uid"] == uid for raw in self._server.all(JOBS))
 
     def _collect_now(self, plural: str, owner_uid: str) -> None:
         for raw in self._server.all(plural):
-            if controller_of(raw) == owner_uid:
+            if is_orphan(raw, owner_uid.__ne__):
                 self._server.drop("garbage-collector", plural, raw)
 
     def _collect_pods_of(self, node: str) -> None:
         if self._server.get(NODES, node, "") is not None:
             return
         for pod in self._server.all(PODS):
-            if pod["spec"].get("nodeName") == node:
+            if has_lost_node(pod, node.__ne__):
                 meta = pod["metadata"]
+                self._server.set_status("pod-gc", PODS, pod, collected(pod))
                 self._server.remove("pod-gc", PODS, meta["name"], meta["namespace"])
 
     def _later(

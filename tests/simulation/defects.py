@@ -318,13 +318,29 @@ LATE_LEDGER, OLD_LEDGER = (
 LONG_ABSENCE = Schedule(
     0, _TWO_NODES, (JobPlan(),), (Disturbance(0.8, "crash", "controller", seconds=60.0),), calm=True
 )
+# The DaemonSet controller removes the first evicted pod of a node at once. Later ones stay longer.
+THREE_EVICTIONS = Schedule(
+    0,
+    (NodePlan("n1", (Task("done", 40.0),)), NodePlan("n2", (Task("done", 3.0),))),
+    (
+        JobPlan(
+            spec={
+                "image": "example/task:1",
+                "backoffLimit": 0,
+                "completion": {"mode": "Exit"},
+            }
+        ),
+    ),
+    tuple(Disturbance(at, "evict", what="n1") for at in (3.0, 4.5, 6.0)),
+    calm=True,
+)
 
 DEFECTS = (
     Defect(ignores_taints, switches.taints, (1191,)),
     Defect(excludes_cordoned_nodes, switches.cordons, (12, 70, 79)),
     Defect(ignores_misscheduled, switches.taints, (9, 14, 47)),
     Defect(completes_at_exit_after_term, switches.endings, (48, 54, 199)),
-    Defect(fails_nodes_by_eviction, switches.evictions, (2236,)),
+    Defect(fails_nodes_by_eviction, switches.evictions, (THREE_EVICTIONS,)),
     Defect(uses_node_clocks, switches.node_clocks, (37, 170, 182)),
     Defect(uses_api_clocks, switches.api_clocks, (152,)),
     Defect(mutants.never_fails_unstarted_tasks, switches.volumes, (72, 138, 402)),

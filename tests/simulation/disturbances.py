@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from daemonset_job.api import names
+from tests.fakekube.node_lifecycle import replace_taints, taints_of
+from tests.fakekube.pod_endings import disrupted
 from tests.simulation.cordons import KEY
 from tests.simulation.edits import edited
 from tests.simulation.machine import TURNS_UNKNOWN_SECONDS
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 USER = "user"
+# How long after the start of a machine's shutdown its pods have ended.
+PODS_END_SECONDS = 1.0
 
 
 def apply_disturbance(world: World, disturbance: Disturbance) -> None:
@@ -138,12 +142,22 @@ def _down(world: World, d: Disturbance) -> None:
 
 
 def _shutdown(world: World, d: Disturbance) -> None:
-    """Have a machine shut down gracefully: its kubelet ends the pods first."""
+    """Have a machine shut down gracefully: its kubelet says so, and then ends the pods.
+
+    It sets Ready to False first (syncNodeStatus in nodeshutdown_manager.go), so the node has its
+    taint by the time that its pods have failed.
+    """
     machine = world.machines.get(d.what)
-    if machine is not None and machine.is_up:
-        world.set_ready(d.what, "False")
-        machine.shut_down()
-        _down(world, d)
+    if machine is None or not machine.is_up:
+        return
+
+    def end() -> None:
+        if machine.is_up and not machine.is_gone:
+            machine.shut_down()
+            _down(world, d)
+
+    world.set_ready(d.what, "False")
+    world.loop.call_later(PODS_END_SECONDS, end)
 
 
 def _force_delete(world: World, d: Disturbance) -> None:
@@ -213,10 +227,7 @@ def _disrupt(world: World, d: Disturbance) -> None:
     """Delete the pods of a node by way of the eviction API, or to make room for others."""
     for pod in world.server.all(PODS):
         if pod["spec"].get("nodeName") == d.what and "deletionTimestamp" not in pod["metadata"]:
-            condition = {"type": "DisruptionTarget", "status": "True", "reason": d.mode}
-            told = pod.get("status") or {}
-            kept = [c for c in told.get("conditions") or () if c["type"] != "DisruptionTarget"]
-            status = {**told, "conditions": [*kept, condition]}
+            status = disrupted(pod.get("status") or {}, d.mode)
             world.server.set_status("scheduler", PODS, pod, status)
             world.server.drop("scheduler", PODS, pod)
 
@@ -236,7 +247,7 @@ def _taint(world: World, d: Disturbance) -> None:
     def change(taints: list[Raw]) -> None:
         raw = world.server.get(NODES, d.what, "")
         if raw is not None:
-            world.put_taints(USER, raw, key, taints)
+            world.put_taints(USER, raw, {key}, taints)
 
     key = f"sim/{d.mode}"
     change([{"key": key, "effect": d.mode}])
@@ -250,9 +261,9 @@ def _cordon(world: World, d: Disturbance) -> None:
     def change(is_cordoned: bool) -> None:
         raw = world.server.get(NODES, d.what, "")
         if raw is not None:
-            others = [t for t in raw.get("spec", {}).get("taints") or () if t["key"] != KEY]
             taint = [{"key": KEY, "effect": "NoSchedule"}] if is_cordoned else []
-            spec = {"unschedulable": is_cordoned or None, "taints": [*others, *taint] or None}
+            taints = replace_taints(taints_of(raw), {KEY}, taint)
+            spec = {"unschedulable": is_cordoned or None, "taints": taints or None}
             world.server.patch(USER, NODES, d.what, {"spec": spec}, namespace="")
 
     change(True)
@@ -394,7 +405,9 @@ def _containers(world: World, d: Disturbance) -> Raw:
     """Return what of a forged pod's spec says how it is to complete its node."""
     task = [{"name": names.CONTAINER_NAME}]
     plan = world.schedule.job(d.who)
-    return {"initContainers": task} if plan is not None and plan.is_exit else {"containers": task}
+    if plan is None or not plan.is_exit:
+        return {"containers": task}
+    return {"initContainers": task, "containers": [{"name": names.PAUSE_CONTAINER_NAME}]}
 
 
 _KINDS = {

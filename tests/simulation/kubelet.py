@@ -17,11 +17,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from daemonset_job.api.names import CONTAINER_NAME
+from tests.fakekube.containers import (
+    KILLED_EXIT_CODE,
+    TERMINATED_EXIT_CODE,
+    Container,
+    backs_off,
+    died_with_machine,
+    is_success,
+    restart_back_off,
+    running,
+    terminated,
+    waiting,
+)
+from tests.fakekube.pod_endings import ended_by_kubelet, final_status, rejected
+from tests.fakekube.pod_status import INITIALIZING, default_waiting_reason
 from tests.simulation.oracle.start_problems import BLOCKED, REJECTED, UNEXPLAINED
-from tests.simulation.pod_status import has_init_task, sidecars, task_status, with_containers
+from tests.simulation.pod_status import has_init_task, task_status, with_containers, with_init
 from tests.simulation.schedule import Task
 from tests.simulation.script import LAST_WORDS_SECONDS, Script, write_script
 from tests.simulation.server import PODS, Raw, controller_of
@@ -31,7 +44,7 @@ if TYPE_CHECKING:
 
 # The kubelet's back-off, sped up. After the limit of restarts it is as long as the run: a task that
 # always fails must not keep a run from becoming quiet.
-BACKOFF_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0)
+FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 1.0, 16.0
 RESTARTS_LIMIT = 7
 # What follows from the start of a task is on record by then.
 FOLLOW_UP_SECONDS = 30.0
@@ -39,6 +52,8 @@ FOLLOW_UP_SECONDS = 30.0
 # the end of the container, hides that no more.
 AGAIN = ("ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError", "CreateContainerError")
 AGAIN_LIMIT = 8
+# Another init container that is at work before the task.
+PREPARE = "prepare"
 # The log of an instance: from when a line is visible, its timestamp, and the line.
 Log = list[tuple[float, str, bytes]]
 
@@ -57,7 +72,8 @@ class PodRun:
         self.is_init = has_init_task(pod)
         self.namespace = pod["metadata"]["namespace"]
         self.pod_name = pod["metadata"]["name"]
-        self.raw = pod
+        # `shape`: with an init container that only this node's pod has.
+        self.raw = self.shape = pod
         self.pod_uid = pod["metadata"]["uid"]
         self.is_ending = False
         self.is_over = False
@@ -68,7 +84,7 @@ class PodRun:
         self.logs: dict[int, Log] = {}
         self.state: Raw = {}
         self.last: Raw = {}
-        self.hold: Raw = {"waiting": {"reason": "PodInitializing"}}
+        self.hold = waiting(INITIALIZING)
         # The states of other init containers, by name.
         self.inits: dict[str, Raw] = {}
         self.is_at_work_for_ever = False
@@ -86,19 +102,20 @@ class PodRun:
             return
         task, records = self.task, self.world.oracle.failures
         self.world.oracle.timeouts.admitted(self)
-        has_inits = self.is_init or task.kind in {"init", "work"}
-        reason = "PodInitializing" if has_inits else "ContainerCreating"
         if task.kind == "reject" and self.machine.rejects(self):
             self.reject()
             return
-        self.inits = {name: {"running": {}} for name in sidecars(self.raw)}
-        self.world.oracle.timeouts.shows(self, UNEXPLAINED)
-        self.write({"waiting": {"reason": reason}}, started=True)
         if task.kind == "work" and self.attempts == 0:
-            self.work(reason)
+            self.shape = with_init(self.raw, PREPARE)
+            self.inits = {PREPARE: waiting(INITIALIZING)}
+        self.world.oracle.timeouts.shows(self, UNEXPLAINED)
+        reason = INITIALIZING if task.kind == "init" else default_waiting_reason(self.shape)
+        self.write(waiting(reason), started=True)
+        if self.inits:
+            self.work()
             return
         if task.kind == "slow" and self.attempts == 0:
-            self.machine.call_later(task.after, self.show, {"reason": "ErrImagePull"}, BLOCKED)
+            self.machine.call_later(task.after, self.show, waiting("ErrImagePull"), BLOCKED)
             self.start_later(task.after + 2.0)
             return
         if task.kind in {"mount", "init"} and self.attempts == 0:
@@ -114,28 +131,27 @@ class PodRun:
             return
         self.machine.call_later(self.machine.lag(0.05, 1.0), self.start)
 
-    def work(self, reason: str) -> None:
+    def work(self) -> None:
         """Have another init container at work: it fails once, and succeeds then."""
-        waiting, failed = {"reason": reason}, {"terminated": {"exitCode": 1, "reason": "Error"}}
         steps: tuple[tuple[float, Raw, str], ...] = (
             (0.3, {"running": {}}, ""),
-            (self.task.after, failed, BLOCKED),
+            (self.task.after, terminated(1), BLOCKED),
             (2.0, {"running": {}}, ""),
-            (3.0, {"terminated": {"exitCode": 0, "reason": "Completed"}}, UNEXPLAINED),
+            (3.0, terminated(0), UNEXPLAINED),
         )
-        at = 0.0
-        for seconds, state, kind in steps:
+        at, state = 0.0, waiting(INITIALIZING)
+        for seconds, init, kind in steps:
             at += seconds
-            self.machine.call_later(at, self.show, waiting, kind, {"prepare": state})
+            self.machine.call_later(at, self.show, state, kind, {PREPARE: init})
         self.start_later(at + 0.5)
 
-    def show(self, waiting: Raw, kind: str, inits: Mapping[str, Raw] | None = None) -> None:
+    def show(self, state: Raw, kind: str, inits: Mapping[str, Raw] | None = None) -> None:
         """Report what the task waits for, and in which states other init containers are."""
         if "running" in self.state or self.pod() is None or self.is_ending:
             return
         self.inits.update(inits or {})
         self.world.oracle.timeouts.shows(self, kind)
-        self.write({"waiting": waiting}, last=self.last)
+        self.write(state, last=self.last)
 
     def create_again(self, instance: int, count: int = 0) -> None:
         """Fail to create the container again; between the attempts the kubelet backs off."""
@@ -144,10 +160,9 @@ class PodRun:
         if self.attempts > 1 or "running" in self.state:
             return
         reason = AGAIN[self.world.schedule.seed % len(AGAIN)]
-        hidden = {"reason": "CrashLoopBackOff"}
-        self.show({"reason": reason, "message": "not created again"}, BLOCKED)
+        self.show(waiting(reason, "not created again"), BLOCKED)
         if count < AGAIN_LIMIT:
-            self.machine.call_later(1.5, self.show, hidden, BLOCKED)
+            self.machine.call_later(1.5, self.show, backs_off(), BLOCKED)
             self.machine.call_later(3.0 + count, self.create_again, instance, count + 1)
 
     def start_later(self, seconds: float) -> None:
@@ -161,12 +176,8 @@ class PodRun:
         pod = self.pod()
         self.over()
         self.world.oracle.timeouts.shows(self, REJECTED)
-        status = {
-            "phase": "Failed",
-            "reason": "SysctlForbidden",
-            "message": 'forbidden sysctl: "net.core.somaxconn" not allowlisted',
-            "startTime": self.machine.stamp(),
-        }
+        message = 'forbidden sysctl: "net.core.somaxconn" not allowlisted'
+        status = rejected("SysctlForbidden", message, self.machine.stamp())
         if pod is not None:
             self.world.server.set_status("kubelet", PODS, pod, status)
 
@@ -175,7 +186,7 @@ class PodRun:
             return
         self.world.oracle.failures.allow_failure_of(self)
         self.world.oracle.timeouts.shows(self, BLOCKED)
-        self.write({"waiting": {"reason": reason, "message": "no such image"}})
+        self.write(waiting(reason, "no such image"))
         if reason == "ErrImagePull":
             self.machine.call_later(1.0, self.pull_fails, "ImagePullBackOff")
 
@@ -188,8 +199,7 @@ class PodRun:
         self.world.oracle.timeouts.started(self)
         self.logs[self.instance] = []
         self.world.oracle.starts.task_starts(self)
-        running = {"running": {"startedAt": self.machine.stamp()}}
-        self.write(running, phase="" if self.is_init else "Running")
+        self.write(running(self.machine.stamp()))
         instance = self.instance
         script = write_script(
             self.plan,
@@ -249,16 +259,7 @@ class PodRun:
             return
         self.show_log()
         stamp = self.machine.stamp()
-        reason = "Completed" if code == 0 else "Error"
-        began = self.state["running"]["startedAt"]
-        self.last = {
-            "terminated": {
-                "exitCode": code,
-                "reason": reason,
-                "startedAt": began,
-                "finishedAt": stamp,
-            }
-        }
+        self.last = terminated(code, self.state["running"]["startedAt"], stamp)
         is_success = self.is_init and code == 0
         if is_success:
             self.world.oracle.task_succeeds(self)
@@ -282,7 +283,7 @@ class PodRun:
         if restarts >= RESTARTS_LIMIT:
             self.machine.call_later(1.0, self.back_off, instance)
             return
-        pause = BACKOFF_SECONDS[min(restarts, len(BACKOFF_SECONDS) - 1)]
+        pause = restart_back_off(restarts, FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS)
         if self.machine.lag(0.0, 1.0) < 0.7:  # or the state between is never seen
             self.machine.call_later(0.2, self.back_off, instance)
         self.machine.call_later(pause, self.restart, instance)
@@ -295,8 +296,8 @@ class PodRun:
     def hold_pod(self) -> None:
         """Start the container that holds the pod once its init container has ended well."""
         if self.pod() is not None and not self.is_ending:
-            self.hold = {"running": {"startedAt": self.machine.stamp()}}
-            self.write(self.state, phase="Running", last={})
+            self.hold = running(self.machine.stamp())
+            self.write(self.state, last={})
 
     def rebooted(self) -> None:
         """Report that the container died with its machine, and start it again in a new sandbox."""
@@ -306,11 +307,9 @@ class PodRun:
         if self.is_ending:
             self.remove()
             return
-        has_ended_well = self.is_init and self.state.get("terminated", {}).get("exitCode") == 0
+        has_ended_well = self.is_init and is_success(self.state)
         if "running" in self.state:
-            began = self.state["running"]["startedAt"]
-            ended = {"exitCode": 255, "reason": "Unknown", "startedAt": began}
-            self.last = {"terminated": {**ended, "finishedAt": self.machine.stamp()}}
+            self.last = died_with_machine(self.state, self.machine.stamp())
             self.world.oracle.failures.task_failed(self)
         elif has_ended_well:
             self.world.oracle.evidence.results.starts_again(self)
@@ -319,15 +318,14 @@ class PodRun:
         self.instance += 1
         self.logs.pop(self.instance - 2, None)
         self.logs[self.instance] = []
-        self.hold = {"waiting": {"reason": "PodInitializing"}}
+        self.hold = waiting(INITIALIZING)
         self.wake()
-        reason = "PodInitializing" if self.is_init else "ContainerCreating"
-        self.write({"waiting": {"reason": reason}}, last=self.last)
+        self.write(waiting(default_waiting_reason(self.shape)), last=self.last)
         self.machine.call_later(self.machine.lag(0.1, 1.0), self.start)
 
     def back_off(self, instance: int) -> None:
         if self.instance == instance and self.pod() is not None and not self.is_ending:
-            self.write({"waiting": {"reason": "CrashLoopBackOff"}}, last=self.last)
+            self.write(backs_off(), last=self.last)
 
     def restart(self, instance: int) -> None:
         if self.instance == instance and self.pod() is not None and not self.is_ending:
@@ -342,23 +340,21 @@ class PodRun:
         grace = float(self.raw["spec"].get("terminationGracePeriodSeconds", 30))
         on_term = self.task.on_term if "running" in self.state else ""
         if on_term == "deaf":
-            self.machine.call_later(grace, self.end, 137)
+            self.machine.call_later(grace, self.end, KILLED_EXIT_CODE)
         elif on_term == "clean":
             self.machine.call_later(min(self.machine.lag(0.1, 2.0), grace), self.end, 0)
         else:
-            self.end(143)
+            self.end(TERMINATED_EXIT_CODE)
 
     def end(self, code: int) -> None:
         """End the task's container with that code, report that, and let the object go."""
         if "running" in self.state and self.pod() is not None:
             stamp, began = self.machine.stamp(), self.state["running"]["startedAt"]
             self.show_log()
-            reason = "Completed" if code == 0 else "Error"
-            ended = {"exitCode": code, "reason": reason, "startedAt": began, "finishedAt": stamp}
             self.wake()
             if code == 0:
                 self.world.oracle.evidence.ended_on_term.add(self.pod_uid)
-            self.write({"terminated": ended})
+            self.write(terminated(code, began, stamp), is_final=True)
             self.machine.call_later(self.machine.lag(0.01, 0.3), self.remove)
         else:
             self.remove()
@@ -378,16 +374,12 @@ class PodRun:
         self.over()
         if pod is None:
             return
-        status: dict[str, Any] = {**pod.get("status", {}), "phase": "Failed", "reason": reason}
-        status["conditions"] = [
-            {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
-        ]
-        killed = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed"}}
+        status, killed = ended_by_kubelet(pod.get("status") or {}, reason), terminated(code)
         if not (self.is_init and "terminated" in self.state):
             self.state = killed
         if "containerStatuses" in status:
-            task = self.container_status(self.state, {})
-            status = dict(with_containers(pod, status, task, killed))
+            self.hold = killed
+            status = {**self.shown(status, {}), "phase": status["phase"]}
         self.world.server.set_status("kubelet", PODS, pod, status)
 
     def over(self) -> None:
@@ -410,28 +402,29 @@ class PodRun:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def container_status(self, state: Raw, last: Raw) -> Raw:
-        status = {"name": CONTAINER_NAME, "state": state, "restartCount": self.instance}
-        if last:
-            status["lastState"] = last
-        return status
+    def shown(self, status: Raw, last: Raw) -> Raw:
+        """Return the pod's status with its containers as they are now."""
+        task = Container(self.state, last, self.instance)
+        return with_containers(self.shape, status, task, self.hold, self.inits)
 
     def write(
-        self, state: Raw, *, phase: str = "", last: Raw | None = None, started: bool = False
+        self,
+        state: Raw,
+        *,
+        last: Raw | None = None,
+        started: bool = False,
+        is_final: bool = False,
     ) -> None:
         """Write the container's state to the API."""
         pod = self.pod()
         if pod is None:
             return
         self.state = state
-        old = pod.get("status") or {}
-        status = {**old, "phase": phase or old.get("phase") or "Pending"}
+        status = dict(pod.get("status") or {})
         if started:
             status.setdefault("startTime", self.machine.stamp())
-        shown = last if last is not None else (self.last if "terminated" not in state else {})
-        inits = [
-            {"name": name, "state": found, "restartCount": 0} for name, found in self.inits.items()
-        ]
-        task = self.container_status(state, shown)
-        told = with_containers(pod, status, task, self.hold, inits)
-        self.world.server.set_status("kubelet", PODS, pod, told)
+        before = last if last is not None else (self.last if "terminated" not in state else {})
+        shown = self.shown(status, before)
+        if is_final:
+            shown = final_status(pod, shown)
+        self.world.server.set_status("kubelet", PODS, pod, shown)

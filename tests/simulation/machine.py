@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVarTuple
 
+from tests.fakekube.containers import KILLED_EXIT_CODE, TERMINATED_EXIT_CODE
+from tests.fakekube.pod_endings import EVICTED, SHUT_DOWN
 from tests.simulation.kubelet import PodRun
 from tests.simulation.oracle.start_problems import UNEXPLAINED
 from tests.simulation.schedule import Task
@@ -110,10 +112,11 @@ class Machine:
         """Evict the pods, as for want of memory."""
         for run in list(self.pods.values()):
             if run.pod() is not None and not run.is_ending:
-                run.end_for_node("Evicted", 137)
+                run.end_for_node(EVICTED, KILLED_EXIT_CODE)
 
     def shut_down(self) -> None:
         """End the pods, as the kubelet does before its machine shuts down."""
         for run in list(self.pods.values()):
             if run.pod() is not None and not run.is_ending:
-                run.end_for_node("Terminated", 0 if run.task.on_term == "clean" else 143)
+                is_clean = run.task.on_term == "clean"
+                run.end_for_node(SHUT_DOWN, 0 if is_clean else TERMINATED_EXIT_CODE)

@@ -22,6 +22,7 @@ from daemonset_job.api.times import whole_seconds
 from daemonset_job.kube.client.resource import JOBS, Resource
 from job_controller import sightings as sighting_store
 from job_controller.actions.pods import PodActions
+from job_controller.core import daemon_set_actions
 from job_controller.core import decide as decision
 from job_controller.core.plan import Plan, RemoveSchedulingGates, WriteStatus
 from job_controller.core.render import job_status as status
@@ -108,7 +109,7 @@ def completes_early() -> Iterator[None]:
 @contextmanager
 def never_adds_gates() -> Iterator[None]:
     """The gate never goes up."""
-    with patch.object(decision, "should_gate_new_pods", lambda *_: False):
+    with patch.object(daemon_set_actions, "should_gate_new_pods", lambda *_: False):
         yield
 
 

@@ -1,12 +1,14 @@
-"""The part of a pod's status about its containers, as the kubelet writes it.
+"""The containers of a pod that the simulation plays: its task, and what holds the pod.
 
 A Job of mode Log has the task as its one container. In mode Exit the task is an init container,
 and the pod is Pending until that has ended with 0 and the container that holds the pod runs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from daemonset_job.api.names import CONTAINER_NAME, PAUSE_CONTAINER_NAME
+from tests.fakekube.containers import Container
+from tests.fakekube.pod_status import container_statuses, phase_of
 from tests.simulation.server import Raw
 
 
@@ -23,19 +25,22 @@ def task_status(pod: Raw) -> Raw:
     return next((status for status in found if status["name"] == CONTAINER_NAME), {})
 
 
-def sidecars(pod: Raw) -> list[str]:
-    """Return the names of the pod's init containers that run as long as it does."""
-    containers = pod["spec"].get("initContainers") or ()
-    return [found["name"] for found in containers if found.get("restartPolicy") == "Always"]
+def with_init(pod: Raw, name: str) -> Raw:
+    """Return the pod with another init container, right before the task if that is one as well."""
+    spec, inits = pod["spec"], pod["spec"].get("initContainers") or ()
+    tasks = [container for container in inits if container["name"] == CONTAINER_NAME]
+    others = [container for container in inits if container["name"] != CONTAINER_NAME]
+    return {**pod, "spec": {**spec, "initContainers": [*others, {"name": name}, *tasks]}}
 
 
-def with_containers(pod: Raw, status: Raw, task: Raw, hold: Raw, inits: Sequence[Raw] = ()) -> Raw:
-    """Return a pod's status with that of its task, and of what holds the pod (a state).
+def with_containers(
+    pod: Raw, status: Raw, task: Container, hold: Raw, inits: Mapping[str, Raw]
+) -> dict[str, object]:
+    """Return a pod's status with its containers and its phase.
 
-    `inits` are the statuses of init containers that come before the task.
+    `hold` is the state of what holds the pod, `inits` are those of other init containers by name.
     """
-    if not has_init_task(pod):
-        more = {"initContainerStatuses": list(inits)} if inits else {}
-        return {**status, **more, "containerStatuses": [task]}
-    holding = {"name": PAUSE_CONTAINER_NAME, "state": hold, "restartCount": 0}
-    return {**status, "initContainerStatuses": [*inits, task], "containerStatuses": [holding]}
+    known = {name: Container(state) for name, state in inits.items()}
+    known |= {CONTAINER_NAME: task, PAUSE_CONTAINER_NAME: Container(hold)}
+    shown = {**status, **container_statuses(pod, known, status.get("startTime", ""))}
+    return {**shown, "phase": phase_of(pod, shown)}

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from job_controller import history
 from job_controller.core import decide as decision
-from job_controller.core.state import blockers
+from job_controller.core.state import blockers, placement_blockers
 from job_controller.core.state import counting as tally
 from job_controller.core.state import node_state as judge
 from job_controller.core.state.node_counts import NodeCounts
@@ -71,7 +71,7 @@ def reports_no_unreachable_node() -> Iterator[None]:
     """What keeps a run is never that nodes are unreachable, or their pods cannot end."""
     with (
         patch.object(blockers, "_node_blocker", lambda _: None),
-        patch.object(blockers, "_nodes_with_stuck_pod", lambda *_: []),
+        patch.object(placement_blockers, "_nodes_with_stuck_pod", lambda *_: []),
     ):
         yield
 

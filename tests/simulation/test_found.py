@@ -10,6 +10,7 @@ from job_controller.core.render import job_status
 from job_controller.core.state import node_pods
 from terminator.logs import result_search
 from tests.simulation.defects import hides_refusals
+from tests.simulation.disturbances import PODS_END_SECONDS
 from tests.simulation.mutants import ignores_nodes_without_pod, never_fails_unstarted_tasks
 from tests.simulation.run import simulate
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
@@ -134,10 +135,12 @@ WITH_RESULTS = {**SPEC, "results": [{"name": "a"}, {"name": "b"}]}
 TALKATIVE = NodePlan("n1", (Task("done", 5.0, noise=120),)), NodePlan("n2", (Task("done", 30.0),))
 
 
-@pytest.mark.parametrize("kind", ["shutdown", "log_fails"])
-def test_results_are_not_required_if_the_log_was_deleted_first(kind):
+@pytest.mark.parametrize(
+    ("kind", "at"), [("shutdown", 7.08 - PODS_END_SECONDS), ("log_fails", 7.08)]
+)
+def test_results_are_not_required_if_the_log_was_deleted_first(kind, at):
     """The token is read at 7.06, without a stream, and the results are further back."""
-    gone = Disturbance(7.08, kind, what="n1", seconds=8.0)
+    gone = Disturbance(at, kind, what="n1", seconds=8.0)
     found = simulate(replace(schedule(TALKATIVE, WITH_RESULTS, gone), streams=0))
     assert not found.violations
     assert "results: gone" in found.excused

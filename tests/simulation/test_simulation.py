@@ -60,7 +60,7 @@ RARE = {
     "reads_no_previous_log": 430,
     "counts_by_name": 260,
     "reports_pause_early": 2800,
-    "expects_every_restart": 100,
+    "expects_every_restart": 800,
     "counts_time_before_cause": 30,
     "counts_time_not_ready": 1190,
     "counts_time_before_retry": 430,
@@ -167,8 +167,8 @@ def widened_at_the_last_moment():
 def test_job_widened_during_the_count_is_not_deleted():
     assert not simulate(widened_at_the_last_moment()).violations
     with deletes_without_version():
-        (found,) = simulate(widened_at_the_last_moment()).violations
-    assert found[1:] == ("deletion", "n2 has not completed, spec.nodes was changed")
+        found = simulate(widened_at_the_last_moment()).violations
+    assert ("deletion", "n2 has not completed, spec.nodes was changed") in {v[1:] for v in found}
 
 
 def test_each_feature_is_in_many_of_the_schedules():

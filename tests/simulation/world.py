@@ -4,12 +4,22 @@ Lags are drawn from one stream of random numbers per name, all from the seed. So
 is removed, most lags of the others stay the same.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from random import Random
 from zlib import crc32
 
 from daemonset_job.api.names import LABEL_JOB
 from job_controller.core.decide import decide as real_decide
+from tests.fakekube.conditions import condition, with_condition
+from tests.fakekube.node_lifecycle import (
+    NETWORK_TAINT,
+    READY_KEYS,
+    ready,
+    ready_status,
+    ready_taints,
+    replace_taints,
+    taints_of,
+)
 from tests.simulation.cluster import ClusterModel
 from tests.simulation.logs import Logs
 from tests.simulation.loop import SimClock, VirtualLoop
@@ -25,12 +35,6 @@ ROUGH_FACTOR = 12.0
 FOREVER_SECONDS = 1e6
 # A line of the trace: when, who, and what.
 Step = tuple[float, str, str]
-# What the node lifecycle controller makes of the status of a node's Ready condition.
-READY_TAINTS = {
-    "False": "node.kubernetes.io/not-ready",
-    "Unknown": "node.kubernetes.io/unreachable",
-}
-NETWORK_TAINT = {"key": "node.kubernetes.io/network-unavailable", "effect": "NoSchedule"}
 
 
 class World:
@@ -257,9 +261,7 @@ class World:
         labels = {"zone": zone, "slot": plan.slot, "kubernetes.io/hostname": name}
         body = {
             "metadata": {"name": name, "labels": labels},
-            "status": {
-                "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}]
-            },
+            "status": {"conditions": [ready("True", since)]},
         }
         return self.server.create("kubelet", NODES, body, "")
 
@@ -268,19 +270,18 @@ class World:
         raw = self.server.get(NODES, name, "")
         if raw is None:
             return
-        conditions = raw["status"]["conditions"]
-        if conditions[0]["status"] != status:
+        if ready_status(raw) != status:
             is_ready = status == "True"
             self.oracle.timeouts.node_ready(name, is_ready=is_ready)
-            is_reachable = is_ready and NETWORK_TAINT not in _taints(raw)
+            is_reachable = is_ready and NETWORK_TAINT not in taints_of(raw)
             self.oracle.timeouts.node_reachable(name, is_reachable=is_reachable)
             machine = self.machines.get(name)
             skew = self.schedule.api_skews[0]
             if status != "Unknown" and machine is not None:
                 skew = machine.skew
             since = self.clock.stamp(skew)
-            ready = {"type": "Ready", "status": status, "lastTransitionTime": since}
-            self.server.set_status("node-controller", NODES, raw, {"conditions": [ready]})
+            conditions = [ready(status, since)]
+            self.server.set_status("node-controller", NODES, raw, {"conditions": conditions})
             self._mark_pods(name, status)
             delay = self.lag("node-controller", 0.01, 0.5)
             self.loop.call_later(delay, self._taint_by_condition, name)
@@ -290,27 +291,21 @@ class World:
         raw = self.server.get(NODES, name, "")
         if raw is not None:
             taints = [] if is_there else [NETWORK_TAINT]
-            self.put_taints("cloud", raw, NETWORK_TAINT["key"], taints)
-            is_ready = raw["status"]["conditions"][0]["status"] == "True"
+            self.put_taints("cloud", raw, {NETWORK_TAINT["key"]}, taints)
+            is_ready = ready_status(raw) == "True"
             self.oracle.timeouts.node_reachable(name, is_reachable=is_ready and is_there)
 
     def _taint_by_condition(self, name: str) -> None:
-        """Put the taint on a node that says that it is not Ready, or take it away.
-
-        The node lifecycle controller also puts one of the effect NoExecute, which pods of a
-        DaemonSet tolerate.
-        """
+        """Put the taints on a node that say that it is not Ready, or take them away."""
         raw = self.server.get(NODES, name, "")
         if raw is not None:
-            status = raw["status"]["conditions"][0]["status"]
-            key = READY_TAINTS.get(status)
-            taints = [{"key": key, "effect": "NoSchedule"}] if key else []
-            self.put_taints("node-controller", raw, "|".join(READY_TAINTS.values()), taints)
+            self.put_taints("node-controller", raw, READY_KEYS, ready_taints(ready_status(raw)))
 
-    def put_taints(self, actor: str, raw: Raw, keys: str, taints: Sequence[Raw]) -> None:
-        """Replace the taints of a raw node with these keys ("a|b") by others."""
-        others = [t for t in _taints(raw) if t["key"] not in keys.split("|")]
-        body = {"spec": {"taints": [*others, *taints] or None}}
+    def put_taints(
+        self, actor: str, raw: Raw, keys: Collection[str], taints: Sequence[Raw]
+    ) -> None:
+        """Replace the taints of a raw node with these keys by others."""
+        body = {"spec": {"taints": replace_taints(taints_of(raw), keys, taints) or None}}
         self.server.patch(actor, NODES, raw["metadata"]["name"], body, namespace="")
 
     def _mark_pods(self, node: str, status: str) -> None:
@@ -318,13 +313,9 @@ class World:
         for pod in self.server.all(PODS):
             told = pod.get("status") or {}
             if pod["spec"].get("nodeName") == node and told.get("phase") == "Running":
-                ready = {"type": "Ready", "status": "True" if status == "True" else "False"}
-                told = {**told, "conditions": [ready]}
+                new = condition("Ready", "True" if status == "True" else "False")
+                told = {**told, "conditions": with_condition(told.get("conditions"), new)}
                 self.server.set_status("node-controller", PODS, pod, told)
-
-
-def _taints(node: Raw) -> list[Raw]:
-    return (node.get("spec") or {}).get("taints") or []
 
 
 def _pod_words(pod: Raw) -> str:

@@ -54,7 +54,8 @@ class Reports:
             "default", each.name, each.uid, "2", each.job_name, each.job_uid, status=status
         )
 
-    async def delete(self, each):
+    async def delete(self, each, why):
+        assert why
         self._change(each)
         del self.kept[each.name]
 
@@ -98,14 +99,14 @@ def test_reports_that_cannot_be_deleted_keep_none_of_their_run_name_from_it():
 
 
 def test_a_report_that_cannot_be_closed_keeps_no_other_from_it():
-    reports = Reports(report(0, "Running"), report(1, "Running"), refused=["r0"])
+    reports = Reports(report(0, ""), report(1, "Running"), refused=["r0"])
     keep = history(reports, FakeClock(NOW))
     assert keep() == HISTORY_RETRY_SECONDS
-    assert [each.status.phase for each in reports.kept.values()] == ["Running", "Cancelled"]
+    assert [each.status.phase for each in reports.kept.values()] == [None, "Cancelled"]
 
 
 def test_a_report_that_cannot_be_closed_can_be_deleted():
-    reports = Reports(report(0, "Running"))
+    reports = Reports(report(0, ""))
     attempts = [reports.error, None]
 
     def change(each):

@@ -1,5 +1,6 @@
 """How long reports are kept."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from daemonset_job.api.report import JobReport
@@ -57,8 +58,12 @@ def test_a_report_is_closed_once():
     assert cancelled.last_transition_time == NOW
 
 
-def test_a_report_without_a_phase_was_put_back_and_is_left_as_it_is():
-    assert closed_status(report("a", 1, phase=""), NOW) is None
+def test_a_report_that_was_put_back_without_its_status_is_left_as_it_is():
+    new = report("a", 1, phase="")
+    assert closed_status(new, NOW).phase == "Cancelled"
+    assert closed_status(replace(new, is_restored=True), NOW) is None
+    running = report("a", 1, phase="Running")
+    assert closed_status(replace(running, is_restored=True), NOW).phase == "Cancelled"
 
 
 def test_the_runs_that_ended_first_are_in_excess():

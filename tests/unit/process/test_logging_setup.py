@@ -8,7 +8,11 @@ import pytest
 from loguru import logger
 
 from daemonset_job.kube.client.errors import ConfigurationError
-from daemonset_job.process.logging_setup import FIELD_LIMIT, configure_logging
+from daemonset_job.process.logging_setup import (
+    FIELD_LIMIT,
+    TRACEBACK_LIMIT,
+    configure_logging,
+)
 
 
 @pytest.fixture
@@ -60,6 +64,42 @@ def test_a_long_field_is_bounded(restored):
     record = json.loads(out.getvalue())
     assert len(record["line"]) == FIELD_LIMIT
     assert (record["error"], record["flag"]) == ("no", True)
+
+
+HOSTILE = "a\nb\r\x1b[31m\x85\u2028\u202e{x}\ud800"
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_text_from_outside_ends_no_line_and_commands_no_terminal(restored, as_json):
+    out = io.StringIO()
+    configure_logging("INFO", json=as_json, stream=out)
+    logger.info("read", line=HOSTILE, values=[HOSTILE])
+    logging.getLogger("library").warning("%s", HOSTILE)
+    assert len(lines(out)) == 2
+    assert all(line.isprintable() for line in lines(out))
+    if as_json:
+        assert json.loads(lines(out)[0])["line"] == HOSTILE
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_long_message_of_a_library_is_bounded(restored, as_json):
+    out = io.StringIO()
+    configure_logging("INFO", json=as_json, stream=out)
+    logging.getLogger("library").warning("x" * 100_000)
+    assert len(out.getvalue()) < FIELD_LIMIT + 200
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_the_text_of_an_exception_looks_like_no_record_and_is_bounded(restored, as_json):
+    out = io.StringIO()
+    configure_logging("INFO", json=as_json, stream=out)
+    text = "x" * 100_000 + "\n2030-01-01 00:00:00.000 INFO deleted the Job\x1b[2J"
+    logger.opt(exception=ValueError(text)).error("pass failed")
+    assert len(out.getvalue()) < TRACEBACK_LIMIT + 500
+    assert "deleted the Job" in out.getvalue()
+    first, *rest = lines(out)
+    assert "pass failed" in first
+    assert all(line.startswith("  ") and line.isprintable() for line in rest)
 
 
 @pytest.mark.parametrize("as_json", [True, False])

@@ -56,8 +56,6 @@ def records():
     [
         (Unavailable("no answer"), "WARNING", REQUEST_FAILED),
         (Throttled("slower"), "WARNING", REQUEST_FAILED),
-        (Unauthorized("who"), "WARNING", REQUEST_FAILED),
-        (Forbidden("RBAC"), "WARNING", REQUEST_FAILED),
         (Invalid("status.nodes"), "WARNING", REQUEST_FAILED),
         (NotFound("the CRD"), "WARNING", REQUEST_FAILED),
         (KubeError("teapot", status=418), "WARNING", REQUEST_FAILED),
@@ -74,6 +72,16 @@ def test_error_of_the_api_server_is_retried_without_a_traceback(
     (record,) = records
     assert (record["level"].name, record["message"]) == (level, message)
     assert record["exception"] is None
+    assert record["extra"] == {"namespace": "default", "job": "sample", "error": str(error)}
+
+
+@pytest.mark.parametrize("error", [Unauthorized("who"), Forbidden("RBAC")])
+def test_a_missing_right_has_a_result_of_its_own_and_is_retried(program, records, error):
+    assert program.results.on_error(KEY, error) is None
+    assert program.counts() == {"forbidden": 1}
+    (record,) = records
+    assert record["level"].name == "WARNING"
+    assert record["message"] == "the API server forbids a request, retrying"
     assert record["extra"] == {"namespace": "default", "job": "sample", "error": str(error)}
 
 
