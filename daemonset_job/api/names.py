@@ -95,8 +95,8 @@ RETRY_LIMIT: Final = 256
 LABEL_VALUE_LIMIT: Final = 63
 OBJECT_NAME_LIMIT: Final = 253
 _HASH_CHARACTERS: Final = 8
-# Of the UID, in the name of a report: two Jobs of one name that were created within one second have
-# another name in all but one of a million cases.
+# Characters of the UID in the name of a report. Two Jobs of one name that were created within one
+# second have the same ones in one of a million cases.
 _UID_CHARACTERS: Final = 5
 # "-999": a cluster has 5,000 nodes at most, five shards (Kubernetes, considerations for large
 # clusters).
