@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 from job_controller import history
 from job_controller.core import decide as decision
+from job_controller.core.render import report_status
 from job_controller.core.state import blockers, placement_blockers
 from job_controller.core.state import counting as tally
 from job_controller.core.state import node_state as judge
@@ -76,6 +77,13 @@ def reports_no_unreachable_node() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def forgets_failures() -> Iterator[None]:
+    """The record of a node that is retried has nothing of what failed."""
+    with patch.object(report_status, "keep_failures", lambda _, records: dict(records)):
+        yield
+
+
 RECORD_MUTANTS: tuple[Mutant, ...] = (
     deletes_running_pods,
     counts_pods_of_former_nodes,
@@ -83,4 +91,5 @@ RECORD_MUTANTS: tuple[Mutant, ...] = (
     repeats_last_lines,
     ends_terminator,
     reports_no_unreachable_node,
+    forgets_failures,
 )

@@ -16,7 +16,9 @@ from daemonset_job.api.report import JobReport, new_report
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import FINAL_PHASES, ConditionType, NodeState
 from job_controller.core.desired.strategic_merge import diff_merge_patch
+from job_controller.core.render.node_failures import has_failures, keep_failures
 from job_controller.core.render.node_list import build_node_list
+from job_controller.core.render.shard_size import has_room_for_list
 from job_controller.core.render.shards import assign_to_shards
 from job_controller.core.render.timeline import build_timeline
 from job_controller.core.state.node_counts import NodeCounts
@@ -63,7 +65,7 @@ def next_report_statuses(
     The first shard has the summary and comes last, when all other shards are up to date.
     """
     reports = sorted(snapshot.reports, key=lambda report: report.shard)
-    records = _next_records(snapshot, counts)
+    records = keep_failures(reports, _next_records(snapshot, counts))
     if job_status.phase not in FINAL_PHASES:
         records = {name: record for name, record in records.items() if _is_informative(record)}
     shares = assign_to_shards(reports, records)
@@ -88,12 +90,15 @@ def _node_list(
 ) -> tuple[NodeRow, ...]:
     """Return the list of a shard's nodes, none for a run that has not ended (no `ledger`).
 
-    While a node of an ended run is unfinished, the list stays as it was.
+    While a node of an ended run is unfinished, the list stays as it was. A shard that is nearly as
+    large as the API server takes has none.
     """
     if ledger is None:
         return ()
     found = build_node_list(records, ledger)
-    return report.status.node_list if found is None else found
+    if found is None:
+        return report.status.node_list
+    return found if has_room_for_list(report.evidence, records, found) else ()
 
 
 def _is_informative(record: NodeRecord) -> bool:
@@ -103,7 +108,7 @@ def _is_informative(record: NodeRecord) -> bool:
     at the start of a run half of it would be such nodes. The final report has all nodes.
     """
     return record.state != NodeState.WAITING or bool(
-        record.reason or record.attempts or record.active_since
+        record.reason or record.attempts or record.active_since or has_failures(record)
     )
 
 
@@ -114,9 +119,9 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
         if name in counts.nodes or name in counts.absent or not counts.is_exact:
             continue
         if record.state in {NodeState.ACTIVE, NodeState.UNREACHABLE} or (
-            record.state == NodeState.WAITING and record.attempts
+            record.state == NodeState.WAITING and (record.attempts or has_failures(record))
         ):
-            # It has begun, which still counts when it comes back.
+            # It has begun, which still counts when it comes back, or its failures are kept.
             words = "the node left before its task had finished"
             records[name] = _removed(record, words)
         elif record.state == NodeState.FAILED and not record.has_failed(retry):
