@@ -80,7 +80,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     alteration = ours.alteration if ours is not None else ""
     found = Findings(counts, run, blocker, _ended_at(snapshot, run), alteration)
     status = next_status(job, found, now)
-    record = _record_actions(snapshot, counts, run, status)
+    record = _record_actions(snapshot, counts, run, status, now)
     is_reopened = job.is_true(ConditionType.COMPLETE) and not run.has_ended
     unrecorded = (is_reopened or is_alteration_unrecorded(job, status)) and any(
         isinstance(action, WriteStatus) for action in record
@@ -101,9 +101,23 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
             *exit_events(merge_records(snapshot), counts),
         ),
         requeue_after=min(waits, default=None),
-        is_urgent=counts.has_unrecorded_start or unrecorded,
+        is_urgent=counts.has_unrecorded_start or unrecorded or _adds_history(snapshot, record),
         has_missing_pods=not run.has_ended and count_unexplained(snapshot, counts) > 0,
         unexplained_pod="" if run.has_ended else find_unexplained_pod(counts),
+    )
+
+
+def _adds_history(snapshot: Snapshot, record: list[Action]) -> bool:
+    """Return whether a write adds to the history of the run.
+
+    What it records may be over a moment later, and would then be in no report.
+    """
+    first = snapshot.first_report
+    return first is not None and any(
+        isinstance(action, WriteReportStatus)
+        and action.uid == first.uid
+        and action.status.history != first.status.history
+        for action in record
     )
 
 
@@ -154,7 +168,7 @@ def _reopened_at(job: Job) -> datetime | None:
 
 
 def _record_actions(
-    snapshot: Snapshot, counts: NodeCounts, run: RunState, status: JobStatus
+    snapshot: Snapshot, counts: NodeCounts, run: RunState, status: JobStatus, now: datetime
 ) -> list[Action]:
     """Return the writes of the record: the reports, then the Job's status.
 
@@ -175,7 +189,7 @@ def _record_actions(
         return [WriteStatus(replace(status, nodes=recorded or status.nodes))]
     actions: list[Action] = [
         WriteReportStatus(report.name, report.uid, body)
-        for report, body in next_report_statuses(snapshot, counts, status)
+        for report, body in next_report_statuses(snapshot, counts, status, now)
         if body != report.status
     ]
     if status != job.status:

@@ -21,6 +21,7 @@ from job_controller.core.render.node_failures import (
     FAILURES_LIMIT_BYTES,
     MESSAGE_LIMIT,
 )
+from job_controller.core.render.run_history import FIRST_KEPT, NEWEST_KEPT
 from job_controller.metrics import JOBS_LIMIT
 from terminator.config import Config as TerminatorConfig
 from terminator.logs.backward_read import BACKWARD_BYTES
@@ -81,6 +82,9 @@ QUOTED = (
     Quoted(REPORT, "more than (N) nodes has several", NODES_PER_SHARD),
     Quoted(REPORT, r"The newest (N) are kept\. A node", FAILURES_KEPT),
     Quoted(REPORT, "shortened to (N) bytes", MESSAGE_LIMIT),
+    Quoted(REPORT, "the newest last: the first (N) entries", FIRST_KEPT),
+    Quoted(REPORT, "entries between the first (N) and", FIRST_KEPT),
+    Quoted(REPORT, "entries and the newest (N)", NEWEST_KEPT),
     Quoted(REPORT, "If the failures of a shard have more than (N) KiB", FAILURES_LIMIT_BYTES, KIB),
     Quoted(REPORT, "or the shard more than (N) KiB", shard_size.FAILURES_LIMIT_BYTES, KIB),
     Quoted(REPORT, "would have more than (N) KiB", shard_size.LIST_LIMIT_BYTES, KIB),

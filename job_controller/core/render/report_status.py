@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from daemonset_job.api.evidence import Evidence
@@ -18,6 +19,7 @@ from daemonset_job.api.states import FINAL_PHASES, ConditionType, NodeState
 from job_controller.core.desired.strategic_merge import diff_merge_patch
 from job_controller.core.render.node_failures import has_failures, keep_failures
 from job_controller.core.render.node_list import build_node_list
+from job_controller.core.render.run_history import with_history
 from job_controller.core.render.shard_size import has_room_for_list
 from job_controller.core.render.shards import assign_to_shards
 from job_controller.core.render.timeline import build_timeline
@@ -58,7 +60,7 @@ def _size(words: tuple[str, ...]) -> int:
 
 
 def next_report_statuses(
-    snapshot: Snapshot, counts: NodeCounts, job_status: JobStatus
+    snapshot: Snapshot, counts: NodeCounts, job_status: JobStatus, now: datetime
 ) -> list[tuple[JobReport, ReportStatus]]:
     """Return each shard with the status it should have, in the order in which to write them.
 
@@ -70,7 +72,12 @@ def next_report_statuses(
         records = {name: record for name, record in records.items() if _is_informative(record)}
     shares = assign_to_shards(reports, records)
     first = snapshot.first_report
-    summary = _summary(job_status, records, first.status.conditions if first is not None else ())
+    before = first.status if first is not None else ReportStatus()
+    summary = _summary(job_status, before)
+    summary = with_history(before, summary, snapshot.job, job_status, now)
+    summary = replace(
+        summary, timeline=tuple(build_timeline(summary, records, job_status.conditions, before))
+    )
     ledger = merge_evidence(snapshot) if job_status.phase in FINAL_PHASES else None
     return [
         (
@@ -138,21 +145,17 @@ def _removed(record: NodeRecord, message: str) -> NodeRecord:
     return replace(record, state=NodeState.REMOVED, reason=NodeReason.NODE_REMOVED, message=message)
 
 
-def _summary(
-    job_status: JobStatus, records: Mapping[str, NodeRecord], known: tuple[Condition, ...]
-) -> ReportStatus:
-    """Return the status of the first shard without its nodes; it has the conditions `known`."""
-    summary = ReportStatus(
+def _summary(job_status: JobStatus, before: ReportStatus) -> ReportStatus:
+    """Return the status of the first shard without nodes, history and timeline."""
+    return ReportStatus(
         phase=job_status.phase,
         job_generation=job_status.observed_generation,
         start_time=job_status.start_time,
         completion_time=job_status.completion_time,
         nodes=job_status.nodes,
         message=_message(job_status),
-        conditions=_reported_conditions(job_status, known),
+        conditions=_reported_conditions(job_status, before.conditions),
     )
-    timeline = build_timeline(summary, records, job_status.conditions)
-    return replace(summary, timeline=tuple(timeline))
 
 
 def _reported_conditions(

@@ -1,7 +1,7 @@
-"""What a report has recorded of the past stays in it: failures of nodes.
+"""What a report has recorded of the past stays in it: failures of nodes, and the run's history.
 
 A failure stays while its node, by UID, is in the reports of the run. It may be left out of a list
-that is full, and is counted then.
+that is full, and is counted then. The same holds for the entries of a history.
 """
 
 from __future__ import annotations
@@ -24,7 +24,20 @@ INVARIANTS = (
         mutant="forgets_failures",
         seed=37,
     ),
+    Invariant(
+        "forgotten event",
+        "A retry, a pause or an end of the run that is in the report's history stays there, and "
+        "its times never go back. A run that has ended has that in its history.",
+        mutant="begins_history_again",
+        seed=37,
+    ),
 )
+
+
+# Entries that stay at the beginning of a long history.
+_FIRST = 10
+# The reason of the entry that goes with a phase.
+_ENDS = {"Succeeded": "Completed", "Failed": "Failed", "Cancelled": "Cancelled", "Paused": "Paused"}
 
 
 def judge_history(world: World, oracle: Oracle, old: Raw, new: Raw) -> None:
@@ -35,6 +48,8 @@ def judge_history(world: World, oracle: Oracle, old: Raw, new: Raw) -> None:
     others = [raw for raw in reports_of(world, uid) if raw["metadata"]["name"] != name]
     for words in forgotten_failures(records_of((old, *others)), records_of((new, *others))):
         oracle.violate("forgotten failure", words)
+    for words in forgotten_events(old.get("status") or {}, new.get("status") or {}):
+        oracle.violate("forgotten event", words)
 
 
 def records_of(reports: Iterable[Raw]) -> Raw:
@@ -66,6 +81,23 @@ def forgotten_failures(before: Raw, after: Raw) -> Iterator[str]:
         known = listed[: len(listed) - added] if added else listed
         if known != kept[len(kept) - len(known) :]:
             yield f"earlier failures of {name} were changed"
+
+
+def forgotten_events(before: Raw, after: Raw) -> Iterator[str]:
+    """Yield what is wrong with a report's history that replaces another."""
+    old, new = before.get("history") or [], after.get("history") or []
+    left_out = after.get("omittedHistory", 0) - before.get("omittedHistory", 0)
+    if left_out < 0 or new[:_FIRST] != old[:_FIRST] + new[len(old[:_FIRST]) : _FIRST]:
+        yield "the beginning of the history was changed"
+    rest = old[_FIRST + left_out :]
+    if new[_FIRST:][: len(rest)] != rest:
+        yield "entries of the history are gone"
+    times = [entry["time"] for entry in new]
+    if times != sorted(times):
+        yield f"times of the history go back: {times}"
+    expected = _ENDS.get(after.get("phase", ""))
+    if expected is not None and expected not in {entry["reason"] for entry in new}:
+        yield f"the phase is {after['phase']}, and the history lacks {expected}"
 
 
 def _retry(record: Raw) -> str:

@@ -90,7 +90,12 @@ def test_every_field_of_the_crd_is_read_and_written():
         ),
         "durationSeconds": 60,
         "message": "m",
+        "observedRetry": "1",
         "timeline": ["it ran"],
+        "history": [
+            {"time": "2026-01-01T00:00:30Z", "reason": "Paused", "message": "m", "by": "kubectl"}
+        ],
+        "omittedHistory": 2,
         "conditions": [
             {
                 "type": "Cancelled",

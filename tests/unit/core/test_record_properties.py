@@ -4,7 +4,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.mutation.job_histories import JobHistory
-from tests.simulation.oracle.record_history import forgotten_failures, records_of
+from tests.simulation.oracle.record_history import (
+    forgotten_events,
+    forgotten_failures,
+    records_of,
+)
 
 PASSES = 25
 SPEC = {"image": "example/task:v1", "backoffLimit": 0}
@@ -19,3 +23,5 @@ def test_no_life_of_a_job_makes_its_report_forget(random):
         list(life.step())
         found = forgotten_failures(records_of(before), records_of(life.reports))
         assert list(found) == []
+        for old, new in zip(before, life.reports, strict=False):
+            assert list(forgotten_events(old["status"] or {}, new.get("status") or {})) == []
