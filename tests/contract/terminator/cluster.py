@@ -126,7 +126,7 @@ class FakeRun:
     def add_report(self, shard: int = 0, evidence: Raw | None = None) -> str:
         raw = new_report(
             namespace=self.namespace,
-            name=f"{self.name}-report",
+            name=f"{self.name}-{self.uid[:8]}",
             job_name=self.name,
             job_uid=self.uid,
             shard=shard,
