@@ -25,7 +25,7 @@ class PageRunner:
 
     def __init__(self, cluster: RealCluster, namespace: str, folder: Path) -> None:
         self._prefix = cluster.nodes[0].removesuffix("-control-plane")
-        self._clone = _clone(cluster.root, folder / "clone")
+        self._clone = _clone(cluster.root, folder / "clone", self._prefix)
         scratch = folder / "scratch"
         scratch.mkdir()
         self._environment = {
@@ -44,7 +44,7 @@ class PageRunner:
                         watch = self._watch(following)
                     match step:
                         case File(name=name, text=text):
-                            (self._clone / name).write_text(stand_in(text), encoding="utf-8")
+                            (self._clone / name).write_text(self._real(text), encoding="utf-8")
                         case Command() if step.is_watch:
                             self._follow(step, watch or self._watch(step))
                         case Command():
@@ -80,8 +80,8 @@ class PageRunner:
         finally:
             watch.end()
 
-    def _real(self, command: str) -> str:
-        return stand_in(command).replace(PRINTED_CLUSTER, self._prefix)
+    def _real(self, text: str) -> str:
+        return real_names(text, self._prefix)
 
     def _difference(self, step: Command, printed: str) -> str:
         page = "\n  ".join(normalise("\n".join(step.output or ())))
@@ -89,14 +89,14 @@ class PageRunner:
         return f"line {step.line}: $ {step.text}\npage:\n  {page}\nreal:\n  {real}\nraw:\n{printed}"
 
 
-def stand_in(text: str) -> str:
-    """Return a text with an image in place of each one that cannot be pulled everywhere."""
+def real_names(text: str, prefix: str) -> str:
+    """Return a text with the nodes of this cluster, and images that can be pulled everywhere."""
     for image, instead in STAND_INS.items():
         text = text.replace(image, instead)
-    return text
+    return text.replace(PRINTED_CLUSTER, prefix)
 
 
-def _clone(root: Path, clone: Path) -> Path:
+def _clone(root: Path, clone: Path, prefix: str) -> Path:
     """Return a directory that looks like the clone; what a page writes there is thrown away."""
     clone.mkdir()
     for entry in root.iterdir():
@@ -104,7 +104,8 @@ def _clone(root: Path, clone: Path) -> Path:
             (clone / entry.name).symlink_to(entry)
     shutil.copytree(root / "examples", clone / "examples")
     for manifest in (clone / "examples").rglob("*.yaml"):
-        manifest.write_text(stand_in(manifest.read_text(encoding="utf-8")), encoding="utf-8")
+        text = manifest.read_text(encoding="utf-8")
+        manifest.write_text(real_names(text, prefix), encoding="utf-8")
     return clone
 
 

@@ -29,6 +29,8 @@ REASON_LIMIT: Final = 64
 MESSAGE_LIMIT: Final = 160
 # Ends that the kubelet reports of a container that it did not see end.
 _LOST_REASONS: Final = frozenset({"Unknown", STATUS_UNKNOWN})
+# Exit codes of a process that a signal ended are above this: it did not exit by itself.
+_KILLED_ABOVE: Final = 128
 _EXITED_HINT: Final = (
     "the kubelet starts it again; have it wait after the token, as run-once does, or set "
     "spec.completion.mode to Exit"
@@ -66,7 +68,8 @@ def exited_after_token(context: RunContext, inputs: NodeInputs) -> str:
     """Return the message about a task that printed its token and exited, "" if it did not.
 
     The kubelet starts every container of a DaemonSet again, so such a task does its work again.
-    Both times are the node's. The end of a container that died with its machine is no exit.
+    Both times are the node's. The end of a container that was killed, or died with its machine, is
+    no exit.
     """
     pod, evidence, container = inputs.pod, inputs.evidence, inputs.pod.container
     if context.spec.completion.mode != CompletionMode.LOG or evidence is None or container is None:
@@ -76,11 +79,12 @@ def exited_after_token(context: RunContext, inputs: NodeInputs) -> str:
     if evidence.pod_uid != pod.uid or pod.is_disrupted or ended_at is None or completed_at is None:
         return ""
     reason = container.reason if container.state == "terminated" else container.last_reason
-    if whole_seconds(ended_at) < completed_at or reason in _LOST_REASONS:
+    code = last_code(container)
+    if whole_seconds(ended_at) < completed_at or ended_count(container) <= evidence.attempt:
         return ""
-    if ended_count(container) <= evidence.attempt:
+    if reason in _LOST_REASONS or code is None or code > _KILLED_ABOVE:
         return ""
-    return f"printed the token and ended with exit {last_code(container)}: {_EXITED_HINT}"
+    return f"printed the token and ended with exit {code}: {_EXITED_HINT}"
 
 
 def decidable_at(context: RunContext, record: NodeRecord, inputs: NodeInputs) -> datetime:

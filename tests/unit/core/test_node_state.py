@@ -694,10 +694,11 @@ def test_a_task_that_exits_after_its_token_is_told_and_repeats_its_work(pod):
         (with_container(started_at=START), SPEC),
         (crashed(at=TOKEN_AT - timedelta(seconds=9)), SPEC),
         (ended(255, at=TOKEN_AT, reason="Unknown"), SPEC),
+        (crashed(code=137, at=TOKEN_AT + timedelta(seconds=2)), SPEC),
         (replace(ended(0, at=TOKEN_AT), disruption_reason="EvictionByEvictionAPI"), SPEC),
         (ended(0, at=TOKEN_AT), replace(SPEC, completion=Completion(mode="Exit"))),
     ],
-    ids=["waits", "ended before", "died with its machine", "disrupted", "mode Exit"],
+    ids=["waits", "ended before", "died with its machine", "killed", "disrupted", "mode Exit"],
 )
 def test_other_ends_of_a_completed_task_are_no_exit_after_its_token(pod, spec):
     assessment = assess(pod, evidence=done("a"), spec=spec, now=TOKEN_AT + timedelta(seconds=9))
