@@ -32,6 +32,13 @@ class NodeAffinity:
             else:
                 self._others.append(term)
 
+    @property
+    def requirements(self) -> int:
+        """How many requirements a node is checked against at most, those of its name aside."""
+        return len(self._selector) + sum(
+            len(term.get("matchExpressions") or ()) for term in self._others
+        )
+
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
         """Return whether the pods may run on a node of that name and those labels."""
         if any(labels.get(key) != value for key, value in self._selector.items()):

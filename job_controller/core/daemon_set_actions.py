@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from daemonset_job.api import names
 from daemonset_job.api.choices import PodPolicy
 from daemonset_job.api.daemon_set import DaemonSet
@@ -65,6 +67,12 @@ def _why_changed(ours: DaemonSet, job: Job, *, gated: bool) -> str:
     return "it is not what the Job asks for"
 
 
+# Pods are created again after each of the first reads, those of about ten minutes, and then after
+# every fourth one.
+_OFTEN_READS: Final = 40
+_RARELY: Final = 4
+
+
 def create_again_actions(
     snapshot: Snapshot, run: RunState, blocker: Blocker | None
 ) -> list[Action]:
@@ -76,6 +84,8 @@ def create_again_actions(
     """
     ours, reads = snapshot.owned_daemon_set, str(snapshot.failed_create_reads)
     if ours is None or run.has_ended or blocker is None or not snapshot.failed_create_reads:
+        return []
+    if snapshot.failed_create_reads > _OFTEN_READS and snapshot.failed_create_reads % _RARELY:
         return []
     is_refused = blocker.reason == ProgressingReason.FAILED_CREATE
     if not is_refused or ours.annotations.get(names.ANNOTATION_CREATE_AGAIN) == reads:

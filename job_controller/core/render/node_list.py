@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from daemonset_job.api.evidence import Evidence
+from daemonset_job.api.json_text import json_bytes
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.node_row import NodeRow
 from daemonset_job.api.states import NodeState
@@ -48,7 +49,7 @@ def build_node_list(
 
 def _count_bytes(results: Mapping[str, Mapping[str, str]]) -> int:
     return sum(
-        len(key.encode()) + len(value.encode())
+        json_bytes(key) + json_bytes(value)
         for found in results.values()
         for key, value in found.items()
     )
