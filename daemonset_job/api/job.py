@@ -12,6 +12,7 @@ from daemonset_job.api import names
 from daemonset_job.api.job_spec import SPEC_SHAPE, JobSpec, parse_spec
 from daemonset_job.api.job_status import Condition, JobStatus, parse_job_status
 from daemonset_job.api.json_text import json_hash
+from daemonset_job.api.managed_fields import find_annotation_manager, find_spec_manager
 from daemonset_job.api.shape import (
     METADATA,
     OBJECT,
@@ -48,7 +49,8 @@ class Job:
 
     `raw_spec` is what a record of the run can be run again from; `status` is what was last
     written, compared before a write. `excess_bytes` is the size of a spec that is too large for the
-    Job to be started, and was not kept.
+    Job to be started, and was not kept. `spec_manager` and `retry_manager` are the clients that
+    last wrote the spec and the retry request, "" if they are not known.
     """
 
     namespace: str
@@ -63,6 +65,8 @@ class Job:
     status: JobStatus = field(default_factory=JobStatus)
     raw_spec: Mapping[str, Any] = field(default_factory=dict)
     excess_bytes: int = 0
+    spec_manager: str = ""
+    retry_manager: str = ""
 
     @property
     def reported_desired(self) -> int | None:
@@ -92,6 +96,18 @@ class Job:
     def nodes_hash(self) -> str:
         """The hash of `spec.nodes`, see `nodes_hash`."""
         return nodes_hash(self.raw_spec)
+
+    @property
+    def report_name(self) -> str:
+        """The name of the first JobReport of this Job's run.
+
+        A run that version 0.1.0 started has the name of that version, as its status says. No other
+        text in the status is taken for the name: reports of other runs are never written.
+        """
+        earlier = names.first_version_report_name(self.name, self.uid)
+        if self.created_at is None or self.status.report == earlier:
+            return earlier
+        return names.report_name(self.name, self.uid, self.created_at)
 
     @property
     def daemon_set_name(self) -> str:
@@ -142,6 +158,8 @@ def parse_job(raw: Mapping[str, Any]) -> Job:
         annotations=meta.get("annotations") or {},
         status=parse_at("status", parse_job_status, raw.get("status") or {}),
         raw_spec=raw.get("spec") or {},
+        spec_manager=find_spec_manager(meta),
+        retry_manager=find_annotation_manager(meta, names.ANNOTATION_RETRY),
     )
 
 

@@ -10,7 +10,8 @@ from typing import Any, Final
 _HASH_CHARACTERS: Final = 16
 
 _TWO_BYTES: Final = frozenset('"\\\n\r\t\b\f')
-# Those, and what takes six bytes.
+_HTML: Final = re.compile(r"[<>&\u2028\u2029]")
+# Those of two bytes, and what takes six bytes.
 _ESCAPED: Final = re.compile(r'["\\<>&\u2028\u2029\x00-\x1f]')
 
 
@@ -30,3 +31,10 @@ def json_bytes(text: str) -> int:
     for character in _ESCAPED.findall(text):
         size += 1 if character in _TWO_BYTES else 6 - len(character.encode())
     return size
+
+
+def json_value_bytes(value: Any) -> int:
+    """Return how many bytes a JSON value takes as Go writes it, see `json_bytes`."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    size = len(text.encode("utf-8", "replace"))
+    return size + sum(6 - len(found.encode()) for found in _HTML.findall(text))

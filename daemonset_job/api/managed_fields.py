@@ -7,7 +7,7 @@ another client. Server-side apply removes only fields that its own manager has a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from daemonset_job.api import names
@@ -15,6 +15,7 @@ from daemonset_job.api import names
 # Bounds of the text about fields and clients.
 _FIELDS_LIMIT: Final = 8
 _TEXT_LIMIT: Final = 400
+_MANAGER_LIMIT: Final = 128  # that of the API server
 _SPEC: Final = "f:spec"
 _RESET: Final = "metadata.managedFields"
 
@@ -36,6 +37,38 @@ def find_alteration(meta: Raw) -> str:
     if not words and entries and not any(map(_is_ours, entries)):
         words = [_RESET]
     return "; ".join(words)[:_TEXT_LIMIT]
+
+
+def find_spec_manager(meta: Raw) -> str:
+    """Return which client last wrote fields of an object's spec, "" if none is known."""
+    return _last_manager(meta, lambda entry: bool(_spec_of(entry)))
+
+
+def find_annotation_manager(meta: Raw, annotation: str) -> str:
+    """Return which client last wrote an annotation of an object, "" if none is known."""
+    path = ("f:metadata", "f:annotations", f"f:{annotation}")
+    return _last_manager(meta, lambda entry: _has_path(entry.get("fieldsV1"), path))
+
+
+def _last_manager(meta: Raw, owns: Callable[[Raw], bool]) -> str:
+    """Return the manager of the newest entry that owns a field, shortened.
+
+    Times of entries are in UTC and in whole seconds, so their texts have the order of the times.
+    """
+    found = [
+        (str(entry.get("time") or ""), str(entry.get("manager") or ""))
+        for entry in meta.get("managedFields") or ()
+        if not entry.get("subresource") and owns(entry)
+    ]
+    return max(found, default=("", ""))[1][:_MANAGER_LIMIT]
+
+
+def _has_path(fields: object, path: Sequence[str]) -> bool:
+    for key in path:
+        if not isinstance(fields, Mapping) or key not in fields:
+            return False
+        fields = fields[key]
+    return True
 
 
 def has_own_entry(meta: Raw) -> bool:

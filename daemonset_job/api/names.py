@@ -7,7 +7,10 @@ They are part of the API and never change within v1beta1.
 from __future__ import annotations
 
 import hashlib
+from datetime import datetime
 from typing import Final
+
+from daemonset_job.api.times import format_time
 
 GROUP: Final = "daemonset.darkowlzz.space"
 VERSION: Final = "v1beta1"
@@ -92,6 +95,12 @@ RETRY_LIMIT: Final = 256
 LABEL_VALUE_LIMIT: Final = 63
 OBJECT_NAME_LIMIT: Final = 253
 _HASH_CHARACTERS: Final = 8
+# Characters of the UID in the name of a report. Two Jobs of one name that were created within one
+# second have the same ones in one of a million cases.
+_UID_CHARACTERS: Final = 5
+# "-999": a cluster has 5,000 nodes at most, five shards (Kubernetes, considerations for large
+# clusters).
+_SHARD_CHARACTERS: Final = 4
 
 
 def shorten(name: str, limit: int) -> str:
@@ -111,13 +120,30 @@ def daemon_set_name(job_name: str) -> str:
     return shorten(job_name, LABEL_VALUE_LIMIT - len(DAEMON_SET_SUFFIX)) + DAEMON_SET_SUFFIX
 
 
-def report_name(job_name: str, job_uid: str, shard: int = 0) -> str:
-    """Return the JobReport's name: `<job>-<first 8 of the UID>`, then `-<shard>` from the second.
+def report_name(job_name: str, job_uid: str, created_at: datetime) -> str:
+    """Return the name of a run's first JobReport: `<job>-<yyyymmddhhmmss>-<first 5 of the UID>`.
 
-    The UID keeps the record of one run apart from the next run of a Job of the same name.
+    The time is when the Job was created, in UTC: the reports of one name are listed in the order of
+    their runs. It leaves room for the number of a shard.
     """
-    tail = f"-{job_uid[:8]}" + (f"-{shard}" if shard else "")
+    digits = "".join(filter(str.isdigit, format_time(created_at)))
+    tail = f"-{digits}-{job_uid[:_UID_CHARACTERS]}"
+    return shorten(job_name, OBJECT_NAME_LIMIT - len(tail) - _SHARD_CHARACTERS) + tail
+
+
+def first_version_report_name(job_name: str, job_uid: str) -> str:
+    """Return the name that version 0.1.0 gave to it: `<job>-<first 8 of the UID>`.
+
+    A run that was in progress during the upgrade keeps it.
+    """
+    tail = f"-{job_uid[:8]}"
     return shorten(job_name, OBJECT_NAME_LIMIT - len(tail)) + tail
+
+
+def shard_name(first: str, shard: int) -> str:
+    """Return the name of a shard of the report whose first shard has the name `first`."""
+    tail = f"-{shard}" if shard else ""
+    return shorten(first, OBJECT_NAME_LIMIT - len(tail)) + tail
 
 
 def job_label(job_name: str) -> str:

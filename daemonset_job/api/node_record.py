@@ -7,13 +7,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from daemonset_job.api.shape import NUMBER, STRING, TIME, fields
+from daemonset_job.api.node_failure import FAILURE_SHAPE, NodeFailure, parse_failure
+from daemonset_job.api.shape import NUMBER, STRING, TIME, fields, list_of
 from daemonset_job.api.states import NodeState, parse_node_state
 from daemonset_job.api.times import format_time, parse_whole_seconds
 
 # The CRD's maximum of counts: they are int32.
 COUNT_LIMIT: Final = 2**31 - 1
-_COUNTS: Final = ("attempts", "attempts_in_earlier_pods", "finished_in_pod", "ignored_failures")
+_COUNTS: Final = (
+    "attempts",
+    "attempts_in_earlier_pods",
+    "finished_in_pod",
+    "ignored_failures",
+    "omitted_failures",
+)
 RECORD_SHAPE: Final = fields(
     uid=STRING,
     state=STRING,
@@ -29,6 +36,8 @@ RECORD_SHAPE: Final = fields(
     activeSince=TIME,
     podUID=STRING,
     observedRetry=STRING,
+    failures=list_of(FAILURE_SHAPE),
+    omittedFailures=NUMBER,
 )
 
 
@@ -40,8 +49,9 @@ class NodeRecord:
     Of the starts in that pod `finished_in_pod` have finished, and of these `ignored_failures` had
     an exit code that a rule ignores. `active_since` is from when nodeDeadlineSeconds counts, by the
     controller's clock; the other times are the node's. `retry` is the Job's retry request at the
-    time: a failure recorded under another one no longer holds. Times have whole seconds. Counts are
-    at most COUNT_LIMIT.
+    time: a failure recorded under another one no longer holds. `failures` are the node's earlier
+    ones, the newest last, and `omitted_failures` counts those before them. Times have whole
+    seconds. Counts are at most COUNT_LIMIT.
     """
 
     uid: str
@@ -58,6 +68,8 @@ class NodeRecord:
     active_since: datetime | None = None
     pod_uid: str = ""
     retry: str = ""
+    failures: tuple[NodeFailure, ...] = ()
+    omitted_failures: int = 0
 
     def __post_init__(self) -> None:
         """Limit the counts to what the CRD takes."""
@@ -66,6 +78,7 @@ class NodeRecord:
             and self.attempts_in_earlier_pods <= COUNT_LIMIT
             and self.finished_in_pod <= COUNT_LIMIT
             and self.ignored_failures <= COUNT_LIMIT
+            and self.omitted_failures <= COUNT_LIMIT
         ):
             return
         for name in _COUNTS:
@@ -93,6 +106,8 @@ class NodeRecord:
             "durationSeconds": self.duration_seconds,
             "podUID": self.pod_uid,
             "observedRetry": self.retry,
+            "failures": [failure.to_raw() for failure in self.failures],
+            "omittedFailures": self.omitted_failures,
         }
         kept: dict[str, Any] = {"uid": self.uid, "state": self.state}
         kept.update({key: value for key, value in raw.items() if value})
@@ -125,4 +140,6 @@ def parse_record(raw: Mapping[str, Any]) -> NodeRecord:
         active_since=parse_whole_seconds(raw.get("activeSince")),
         pod_uid=raw.get("podUID") or "",
         retry=raw.get("observedRetry") or "",
+        failures=tuple(parse_failure(each) for each in raw.get("failures") or ()),
+        omitted_failures=raw.get("omittedFailures") or 0,
     )

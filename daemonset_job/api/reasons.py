@@ -183,6 +183,20 @@ class CancelledReason(Reason):
     JOB_DELETED = "JobDeleted", "The Job was deleted before the run had ended."
 
 
+class HistoryReason(Reason):
+    """The reason of an entry in `status.history` of a JobReport."""
+
+    RETRY_REQUESTED = "RetryRequested", "The retry annotation of the Job was changed."
+    SPEC_CHANGED = "SpecChanged", "The spec of the Job was changed; the message has its generation."
+    PAUSED = "Paused", "The phase became `Paused`."
+    RESUMED = "Resumed", "The phase was `Paused`, and the run goes on."
+    NODES_ADDED = "NodesAdded", "A change of `spec.nodes` opened a completed run again."
+    FAILED = "Failed", "The run failed."
+    COMPLETED = "Completed", "The run succeeded."
+    CANCELLED = "Cancelled", "The Job was deleted before the run had ended."
+    DAEMON_SET_ALTERED = "DaemonSetAltered", "Another client changed the spec of the DaemonSet."
+
+
 class NodeReason(Reason):
     """The reason of a node's state, in its record."""
 

@@ -151,17 +151,23 @@ def _by_shard(reports: Iterable[JobReport]) -> list[JobReport]:
 
 
 def new_report(
-    *, namespace: str, job_name: str, job_uid: str, shard: int = 0, spec: Mapping[str, Any]
+    *,
+    namespace: str,
+    name: str,
+    job_name: str,
+    job_uid: str,
+    shard: int = 0,
+    spec: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the raw JobReport to create for a run; `spec` is what of the Job is recorded.
 
-    It has no owner reference on purpose: it outlives its Job.
+    `name` is that of the first shard. It has no owner reference on purpose: it outlives its Job.
     """
     return {
         "apiVersion": names.API_VERSION,
         "kind": names.REPORT_KIND,
         "metadata": {
-            "name": names.report_name(job_name, job_uid, shard),
+            "name": names.shard_name(name, shard),
             "namespace": namespace,
             "labels": {
                 names.LABEL_JOB: names.job_label(job_name),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from daemonset_job.api.history_entry import ENTRY_SHAPE, HistoryEntry, parse_entry
 from daemonset_job.api.job_status import CONDITIONS_SHAPE, Condition, parse_conditions
 from daemonset_job.api.node_record import RECORD_SHAPE, NodeRecord, parse_record
 from daemonset_job.api.node_row import ROW_SHAPE, NodeRow, parse_row
@@ -21,12 +22,15 @@ from daemonset_job.api.times import format_time, parse_whole_seconds
 REPORT_STATUS_SHAPE: Final = fields(
     phase=STRING,
     jobGeneration=NUMBER,
+    observedRetry=STRING,
     startTime=TIME,
     completionTime=TIME,
     nodes=TOTALS_SHAPE,
     durationSeconds=NUMBER,
     message=STRING,
     timeline=list_of(STRING),
+    history=list_of(ENTRY_SHAPE),
+    omittedHistory=NUMBER,
     conditions=CONDITIONS_SHAPE,
     nodeList=list_of(ROW_SHAPE),
     nodeStates=map_of(RECORD_SHAPE),
@@ -38,17 +42,22 @@ class ReportStatus:
     """The record of a run, or of one shard's part of it.
 
     Only the first shard has more than `node_states` and `node_list`. `job_generation` is None in a
-    report that does not say it. `node_list` is that of an ended run, for tables. Times have whole
-    seconds.
+    report that does not say it. `observed_retry` is the Job's last retry request, "" for none.
+    `history` is what happened to the run, the newest last; `omitted_history` counts the entries
+    that were left out of its middle. `node_list` is that of an ended run, for tables. Times have
+    whole seconds.
     """
 
     phase: Phase | None = None
     job_generation: int | None = None
+    observed_retry: str = ""
     start_time: datetime | None = None
     completion_time: datetime | None = None
     nodes: NodeTotals | None = None
     message: str = ""
     timeline: tuple[str, ...] = ()
+    history: tuple[HistoryEntry, ...] = ()
+    omitted_history: int = 0
     conditions: tuple[Condition, ...] = ()
     node_list: tuple[NodeRow, ...] = ()
     node_states: Mapping[str, NodeRecord] = field(default_factory=dict)
@@ -65,12 +74,15 @@ class ReportStatus:
         raw = {
             "phase": self.phase,
             "jobGeneration": self.job_generation,
+            "observedRetry": self.observed_retry or None,
             "startTime": self.start_time and format_time(self.start_time),
             "completionTime": self.completion_time and format_time(self.completion_time),
             "nodes": self.nodes and self.nodes.to_raw(),
             "durationSeconds": self.duration_seconds,
             "message": self.message or None,
             "timeline": list(self.timeline) or None,
+            "history": [entry.to_raw() for entry in self.history] or None,
+            "omittedHistory": self.omitted_history or None,
             "conditions": [condition.to_raw() for condition in self.conditions] or None,
             "nodeList": [row.to_raw() for row in self.node_list] or None,
             "nodeStates": {
@@ -94,7 +106,10 @@ def parse_report_status(raw: Mapping[str, Any]) -> ReportStatus:
         completion_time=parse_whole_seconds(raw.get("completionTime")),
         nodes=parse_totals(raw.get("nodes")),
         message=raw.get("message") or "",
+        observed_retry=raw.get("observedRetry") or "",
         timeline=tuple(raw.get("timeline") or ()),
+        history=tuple(parse_entry(entry) for entry in raw.get("history") or ()),
+        omitted_history=raw.get("omittedHistory") or 0,
         conditions=parse_conditions(raw.get("conditions")),
         node_list=tuple(parse_row(row) for row in raw.get("nodeList") or ()),
         node_states={

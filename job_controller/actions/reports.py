@@ -60,11 +60,15 @@ class ReportActions:
             self._writer.expect_version(key, JOB_REPORTS, written)
 
     async def write_status(self, key: JobKey, report: JobReport, status: ReportStatus) -> None:
-        """Write the status of a report, if it exists; Conflict if a closing write comes late."""
+        """Write the status of a report, if it exists.
+
+        Raises Conflict if it closes the report or adds to its history, and comes late.
+        """
         # A closing write must not overwrite the final status of a run that has just ended: a new
-        # leader may not have it in its cache yet.
+        # leader may not have it in its cache yet. Nor may one replace entries of the history which
+        # a write made that had no answer.
         meta = {"uid": report.uid}
-        if status.phase == Phase.CANCELLED:
+        if status.phase == Phase.CANCELLED or status.history != report.status.history:
             meta["resourceVersion"] = report.resource_version
         body = {
             "metadata": meta,

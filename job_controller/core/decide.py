@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from daemonset_job.api import names
 from daemonset_job.api.choices import CompletionMode
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import JobStatus
@@ -81,7 +80,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     alteration = ours.alteration if ours is not None else ""
     found = Findings(counts, run, blocker, _ended_at(snapshot, run), alteration)
     status = next_status(job, found, now)
-    record = _record_actions(snapshot, counts, run, status)
+    record = _record_actions(snapshot, counts, run, status, now)
     is_reopened = job.is_true(ConditionType.COMPLETE) and not run.has_ended
     unrecorded = (is_reopened or is_alteration_unrecorded(job, status)) and any(
         isinstance(action, WriteStatus) for action in record
@@ -102,9 +101,23 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
             *exit_events(merge_records(snapshot), counts),
         ),
         requeue_after=min(waits, default=None),
-        is_urgent=counts.has_unrecorded_start or unrecorded,
+        is_urgent=counts.has_unrecorded_start or unrecorded or _adds_history(snapshot, record),
         has_missing_pods=not run.has_ended and count_unexplained(snapshot, counts) > 0,
         unexplained_pod="" if run.has_ended else find_unexplained_pod(counts),
+    )
+
+
+def _adds_history(snapshot: Snapshot, record: list[Action]) -> bool:
+    """Return whether a write adds to the history of the run.
+
+    What it records may be over a moment later, and would then be in no report.
+    """
+    first = snapshot.first_report
+    return first is not None and any(
+        isinstance(action, WriteReportStatus)
+        and action.uid == first.uid
+        and action.status.history != first.status.history
+        for action in record
     )
 
 
@@ -155,7 +168,7 @@ def _reopened_at(job: Job) -> datetime | None:
 
 
 def _record_actions(
-    snapshot: Snapshot, counts: NodeCounts, run: RunState, status: JobStatus
+    snapshot: Snapshot, counts: NodeCounts, run: RunState, status: JobStatus, now: datetime
 ) -> list[Action]:
     """Return the writes of the record: the reports, then the Job's status.
 
@@ -176,7 +189,7 @@ def _record_actions(
         return [WriteStatus(replace(status, nodes=recorded or status.nodes))]
     actions: list[Action] = [
         WriteReportStatus(report.name, report.uid, body)
-        for report, body in next_report_statuses(snapshot, counts, status)
+        for report, body in next_report_statuses(snapshot, counts, status, now)
         if body != report.status
     ]
     if status != job.status:
@@ -206,11 +219,14 @@ def _plan_start(snapshot: Snapshot, now: datetime) -> Plan:
     if not snapshot.is_dry_run_done:
         desired = build_daemon_set(job, gated=False, settings=snapshot.settings)
         return Plan(actions=(DryRunDaemonSet(desired),))
-    report = names.report_name(job.name, job.uid)
     return Plan(
         actions=(WriteStatus(first_status(job, now, _configured_token(snapshot))),),
         events=(
-            Event("Normal", EventReason.STARTED, f"the run is recorded in JobReport {report}"),
+            Event(
+                "Normal",
+                EventReason.STARTED,
+                f"the run is recorded in JobReport {job.report_name}",
+            ),
         ),
     )
 

@@ -6,13 +6,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
+from daemonset_job.api.history_entry import HistoryEntry
 from daemonset_job.api.job_status import Condition
-from daemonset_job.api.reasons import CancelledReason
+from daemonset_job.api.reasons import CancelledReason, HistoryReason
 from daemonset_job.api.report import JobReport
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.report_summary import FINAL_REPORT_PHASES
 from daemonset_job.api.states import ConditionType, Phase
 from daemonset_job.api.times import add_seconds, whole_seconds
+from job_controller.core.render.run_history import append_history
 from job_controller.core.render.timeline import drop_current_lines
 
 
@@ -33,8 +35,10 @@ def closed_status(report: JobReport, now: datetime) -> ReportStatus | None:
         message,
         last_transition_time=whole_seconds(now),
     )
+    entry = HistoryEntry(whole_seconds(now), HistoryReason.CANCELLED, message)
+    closed = append_history(report.status, report.status, [entry])
     return replace(
-        report.status,
+        closed,
         phase=Phase.CANCELLED,
         completion_time=whole_seconds(now),
         message=message,

@@ -6,9 +6,11 @@ from datetime import timedelta
 import pytest
 
 from daemonset_job.api import names
+from daemonset_job.api.job import parse_job
 from daemonset_job.api.report import new_report
 from daemonset_job.api.times import parse_time
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, NODES, PODS
+from job_controller.core.render.report_status import build_report
 from tests.contract.controller_cluster import (
     DAEMON_SET,
     START,
@@ -229,8 +231,7 @@ async def test_the_report_of_a_job_that_arrives_late_is_not_closed(server, limit
     async with running(server, history_limit=limit):
         await until(lambda: len(server.open_watches(JOBS)) == 1)
         server.silence_watches(JOBS)
-        uid = cluster.apply()["metadata"]["uid"]
-        body = new_report(namespace="default", job_name="sample", job_uid=uid, spec={"image": "x"})
+        body = build_report(parse_job(cluster.apply()))
         node_uid = server.get(NODES, "a", "")["metadata"]["uid"]
         body["evidence"] = {"a": {"nodeUID": node_uid, "completedAt": "2026-01-02T03:04:05Z"}}
         server.put(JOB_REPORTS, body)
@@ -243,7 +244,7 @@ async def test_the_report_of_a_job_that_arrives_late_is_not_closed(server, limit
 async def test_a_refused_report_of_an_earlier_run_holds_up_no_later_one(server):
     cluster = FakeCluster(server, "a")
     body = new_report(
-        namespace="default", job_name="sample", job_uid="earlier", spec={"image": "x"}
+        namespace="default", name="a", job_name="sample", job_uid="earlier", spec={"image": "x"}
     )
     server.put(JOB_REPORTS, body)
     server.fail_next("PATCH", f"/{body['metadata']['name']}/status", 422, times=1000)
@@ -256,7 +257,11 @@ async def test_excess_reports_that_cannot_be_removed_hold_up_no_job(server):
     cluster = FakeCluster(server, "a")
     for name in ("x", "y"):
         body = new_report(
-            namespace="default", job_name=name, job_uid=f"{name}-uid", spec={"image": "x"}
+            namespace="default",
+            name=name,
+            job_name=name,
+            job_uid=f"{name}-uid",
+            spec={"image": "x"},
         )
         body["status"] = {"phase": "Succeeded"}
         server.put(JOB_REPORTS, body)

@@ -21,7 +21,9 @@ TEMPLATE = {
 OBJECTS = {
     JOBS: {"spec": {"image": "x"}},
     JOB_REPORTS: {
-        "spec": new_report(namespace="", job_name="x", job_uid="u", spec={"image": "x"})["spec"]
+        "spec": new_report(namespace="", name="x", job_name="x", job_uid="u", spec={"image": "x"})[
+            "spec"
+        ]
     },
     DAEMON_SETS: {"spec": {"selector": {"matchLabels": {"app": "x"}}, "template": TEMPLATE}},
     PODS: {"spec": TEMPLATE["spec"]},

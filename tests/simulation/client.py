@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 from daemonset_job.api.evidence import Evidence
-from daemonset_job.api.names import daemon_set_name, report_name
+from daemonset_job.api.job import parse_job
 from daemonset_job.api.report import parse_report
 from daemonset_job.kube.client.answers import Found, Page, RawObject
 from daemonset_job.kube.client.errors import (
@@ -252,12 +252,12 @@ class Client:
         world = self._world
         if raw := world.server.get(plural, name, namespace):
             return world.oracle.job_about(plural, raw)
-        metas = [job["metadata"] for job in world.server.all(JOBS)]
-        metas = [meta for meta in metas if meta["namespace"] == namespace]
+        jobs = [parse_job(raw) for raw in world.server.all(JOBS)]
+        jobs = [job for job in jobs if job.namespace == namespace]
         if plural == DAEMON_SETS:
-            found = (m["uid"] for m in metas if name == daemon_set_name(m["name"]))
+            found = (job.uid for job in jobs if name == job.daemon_set_name)
         elif plural == REPORTS:
-            found = (m["uid"] for m in metas if name.startswith(report_name(m["name"], m["uid"])))
+            found = (job.uid for job in jobs if name.startswith(job.report_name))
         else:
             return ""
         return next(found, "")

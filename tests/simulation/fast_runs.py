@@ -124,9 +124,9 @@ def _remembering() -> list[Replacement]:
             (
                 report,
                 "build_timeline",
-                lambda told, records, conditions: (
+                lambda told, records, conditions, before: (
                     (),
-                    (repr(told), tuple(records.items()), repr(conditions)),
+                    (repr(told), tuple(records.items()), repr(conditions), before.timeline[:1]),
                 ),
             ),
             (jobs, "nodes_hash", lambda raw_spec: ((raw_spec,), ())),

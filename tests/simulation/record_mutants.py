@@ -7,8 +7,11 @@ from dataclasses import replace
 from datetime import datetime
 from unittest.mock import patch
 
+from daemonset_job.api.history_entry import HistoryEntry
+from daemonset_job.api.report_status import ReportStatus
 from job_controller import history
 from job_controller.core import decide as decision
+from job_controller.core.render import report_status, run_history
 from job_controller.core.state import blockers, placement_blockers
 from job_controller.core.state import counting as tally
 from job_controller.core.state import node_state as judge
@@ -76,6 +79,27 @@ def reports_no_unreachable_node() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def forgets_failures() -> Iterator[None]:
+    """The record of a node that is retried has nothing of what failed."""
+    with patch.object(report_status, "keep_failures", lambda _, records: dict(records)):
+        yield
+
+
+@contextmanager
+def begins_history_again() -> Iterator[None]:
+    """Each write of a report has a history of its own: what has happened since the last one."""
+    real = run_history.append_history
+
+    def append(
+        status: ReportStatus, before: ReportStatus, entries: list[HistoryEntry]
+    ) -> ReportStatus:
+        return real(status, replace(before, history=()) if entries else before, entries)
+
+    with patch.object(run_history, "append_history", append):
+        yield
+
+
 RECORD_MUTANTS: tuple[Mutant, ...] = (
     deletes_running_pods,
     counts_pods_of_former_nodes,
@@ -83,4 +107,6 @@ RECORD_MUTANTS: tuple[Mutant, ...] = (
     repeats_last_lines,
     ends_terminator,
     reports_no_unreachable_node,
+    forgets_failures,
+    begins_history_again,
 )

@@ -136,7 +136,7 @@ class Server:
         if key in self.objects[plural]:
             raise AlreadyExists(f"{plural} {meta['name']} exists")
         self._uids += 1
-        uid, stamp = f"{self._uids:08x}-{plural}", self._clock.stamp(self.skew(actor))
+        uid, stamp = f"{self._uids:05x}000-{plural}", self._clock.stamp(self.skew(actor))
         kind = _KINDS[plural]
         new = _ask(objects.created, kind, body, namespace=namespace, uid=uid, stamp=stamp)
         new["metadata"].setdefault("namespace", "")

@@ -264,7 +264,8 @@ REPORT = schema("jobreports")["properties"]
 
 
 def test_a_new_report_has_the_fields_of_the_schema():
-    made = new_report(namespace="a", job_name="b", job_uid="c", spec=dict.fromkeys(FOR_PEOPLE, "x"))
+    spec = dict.fromkeys(FOR_PEOPLE, "x")
+    made = new_report(namespace="a", name="b-1", job_name="b", job_uid="c", spec=spec)
     assert set(made["spec"]) == set(REPORT["spec"]["properties"])
     assert set(made["spec"]["job"]) == set(REPORT["spec"]["properties"]["job"]["properties"])
 

@@ -15,6 +15,13 @@ from daemonset_job.runtime import debounce, write_pacer
 from job_controller.caches import DEBOUNCE_LIMIT_SECONDS
 from job_controller.config import Config as ControllerConfig
 from job_controller.core.desired.limits import SPEC_LIMIT_BYTES, TERMS_LIMIT_BYTES
+from job_controller.core.render import shard_size
+from job_controller.core.render.node_failures import (
+    FAILURES_KEPT,
+    FAILURES_LIMIT_BYTES,
+    MESSAGE_LIMIT,
+)
+from job_controller.core.render.run_history import FIRST_KEPT, NEWEST_KEPT
 from job_controller.metrics import JOBS_LIMIT
 from terminator.config import Config as TerminatorConfig
 from terminator.logs.backward_read import BACKWARD_BYTES
@@ -30,6 +37,7 @@ from tests.unit.language import MAX_WORDS, ROOT
 
 KIB, MIB = 1024, 1024 * 1024
 ARCHITECTURE = "docs/explanation/architecture.md"
+REPORT = "docs/reference/jobreport.md"
 PERFORMANCE = "docs/reference/performance.md"
 
 
@@ -71,7 +79,15 @@ QUOTED = (
     Quoted("docs/reference/status.md", "has more than (N) KiB as JSON", SPEC_LIMIT_BYTES, KIB),
     Quoted("docs/reference/status.md", "of more than (N) KiB", TERMS_LIMIT_BYTES, KIB),
     Quoted("docs/reference/job.md", "may have (N) KiB as JSON", SPEC_LIMIT_BYTES, KIB),
-    Quoted("docs/reference/jobreport.md", "more than (N) nodes has several", NODES_PER_SHARD),
+    Quoted(REPORT, "more than (N) nodes has several", NODES_PER_SHARD),
+    Quoted(REPORT, r"The newest (N) are kept\. A node", FAILURES_KEPT),
+    Quoted(REPORT, "shortened to (N) bytes", MESSAGE_LIMIT),
+    Quoted(REPORT, "the newest last: the first (N) entries", FIRST_KEPT),
+    Quoted(REPORT, "entries between the first (N) and", FIRST_KEPT),
+    Quoted(REPORT, "entries and the newest (N)", NEWEST_KEPT),
+    Quoted(REPORT, "If the failures of a shard have more than (N) KiB", FAILURES_LIMIT_BYTES, KIB),
+    Quoted(REPORT, "or the shard more than (N) KiB", shard_size.FAILURES_LIMIT_BYTES, KIB),
+    Quoted(REPORT, "would have more than (N) KiB", shard_size.LIST_LIMIT_BYTES, KIB),
     Quoted("docs/reference/metrics.md", "of (N) Jobs at most", JOBS_LIMIT),
     Quoted("docs/reference/task-protocol.md", "line of more than (N) KiB", LINE_LIMIT, KIB),
     Quoted(

@@ -13,6 +13,7 @@ from daemonset_job.api.reasons import (
     CompleteReason,
     EventReason,
     FailedReason,
+    HistoryReason,
     NodeReason,
     ProgressingReason,
     Reason,
@@ -30,6 +31,7 @@ SECTIONS = {
     "DaemonSetAltered": AlteredReason,
     "States and reasons of a node": NodeReason,
     "Events": EventReason,
+    "History of a run": HistoryReason,
 }
 ONE_REASON = re.compile(r"`([A-Za-z]+)`")
 

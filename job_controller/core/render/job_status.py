@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from daemonset_job.api import names
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import Condition, JobStatus
 from daemonset_job.api.node_totals import NodeTotals
@@ -47,7 +46,7 @@ def first_status(job: Job, now: datetime, token: str = "") -> JobStatus:
         phase=Phase.PENDING,
         observed_generation=job.generation,
         start_time=whole_seconds(now),
-        report=names.report_name(job.name, job.uid),
+        report=job.report_name,
         completion_token="" if job.spec.completion.token else token,
         conditions=set_conditions(job, changes, now),
     )
@@ -75,7 +74,7 @@ def unstarted_status(job: Job, start_blocker: Blocker | None, now: datetime) -> 
         job.status,
         phase=Phase.PAUSED if is_suspended else Phase.PENDING,
         observed_generation=job.generation,
-        report=names.report_name(job.name, job.uid),
+        report=job.report_name,
         conditions=set_conditions(job, changes, now),
     )
 
@@ -130,7 +129,7 @@ def next_status(job: Job, found: Findings, now: datetime) -> JobStatus:
         phase=_phase(job, counts, run),
         observed_generation=job.generation,
         completion_time=_completion_time(job, found, now),
-        report=names.report_name(job.name, job.uid),
+        report=job.report_name,
         nodes=_reported_nodes(job, counts),
         observed_retry=job.retry_request,
         conditions=set_conditions(job, changes, now),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from daemonset_job.api.evidence import Evidence
@@ -16,7 +17,10 @@ from daemonset_job.api.report import JobReport, new_report
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import FINAL_PHASES, ConditionType, NodeState
 from job_controller.core.desired.strategic_merge import diff_merge_patch
+from job_controller.core.render.node_failures import has_failures, keep_failures
 from job_controller.core.render.node_list import build_node_list
+from job_controller.core.render.run_history import with_history
+from job_controller.core.render.shard_size import has_room_for_list
 from job_controller.core.render.shards import assign_to_shards
 from job_controller.core.render.timeline import build_timeline
 from job_controller.core.state.node_counts import NodeCounts
@@ -42,7 +46,12 @@ def build_report(job: Job, shard: int = 0) -> dict[str, Any]:
     if spec.mount_path:
         recorded["mountPath"] = spec.mount_path
     return new_report(
-        namespace=job.namespace, job_name=job.name, job_uid=job.uid, shard=shard, spec=recorded
+        namespace=job.namespace,
+        name=job.report_name,
+        job_name=job.name,
+        job_uid=job.uid,
+        shard=shard,
+        spec=recorded,
     )
 
 
@@ -51,19 +60,24 @@ def _size(words: tuple[str, ...]) -> int:
 
 
 def next_report_statuses(
-    snapshot: Snapshot, counts: NodeCounts, job_status: JobStatus
+    snapshot: Snapshot, counts: NodeCounts, job_status: JobStatus, now: datetime
 ) -> list[tuple[JobReport, ReportStatus]]:
     """Return each shard with the status it should have, in the order in which to write them.
 
     The first shard has the summary and comes last, when all other shards are up to date.
     """
     reports = sorted(snapshot.reports, key=lambda report: report.shard)
-    records = _next_records(snapshot, counts)
+    records = keep_failures(reports, _next_records(snapshot, counts))
     if job_status.phase not in FINAL_PHASES:
         records = {name: record for name, record in records.items() if _is_informative(record)}
     shares = assign_to_shards(reports, records)
     first = snapshot.first_report
-    summary = _summary(job_status, records, first.status.conditions if first is not None else ())
+    before = first.status if first is not None else ReportStatus()
+    summary = _summary(job_status, before)
+    summary = with_history(before, summary, snapshot.job, job_status, now)
+    summary = replace(
+        summary, timeline=tuple(build_timeline(summary, records, job_status.conditions, before))
+    )
     ledger = merge_evidence(snapshot) if job_status.phase in FINAL_PHASES else None
     return [
         (
@@ -83,12 +97,15 @@ def _node_list(
 ) -> tuple[NodeRow, ...]:
     """Return the list of a shard's nodes, none for a run that has not ended (no `ledger`).
 
-    While a node of an ended run is unfinished, the list stays as it was.
+    While a node of an ended run is unfinished, the list stays as it was. A shard that is nearly as
+    large as the API server takes has none.
     """
     if ledger is None:
         return ()
     found = build_node_list(records, ledger)
-    return report.status.node_list if found is None else found
+    if found is None:
+        return report.status.node_list
+    return found if has_room_for_list(report.evidence, records, found) else ()
 
 
 def _is_informative(record: NodeRecord) -> bool:
@@ -98,7 +115,7 @@ def _is_informative(record: NodeRecord) -> bool:
     at the start of a run half of it would be such nodes. The final report has all nodes.
     """
     return record.state != NodeState.WAITING or bool(
-        record.reason or record.attempts or record.active_since
+        record.reason or record.attempts or record.active_since or has_failures(record)
     )
 
 
@@ -109,9 +126,9 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
         if name in counts.nodes or name in counts.absent or not counts.is_exact:
             continue
         if record.state in {NodeState.ACTIVE, NodeState.UNREACHABLE} or (
-            record.state == NodeState.WAITING and record.attempts
+            record.state == NodeState.WAITING and (record.attempts or has_failures(record))
         ):
-            # It has begun, which still counts when it comes back.
+            # It has begun, which still counts when it comes back, or its failures are kept.
             words = "the node left before its task had finished"
             records[name] = _removed(record, words)
         elif record.state == NodeState.FAILED and not record.has_failed(retry):
@@ -128,21 +145,17 @@ def _removed(record: NodeRecord, message: str) -> NodeRecord:
     return replace(record, state=NodeState.REMOVED, reason=NodeReason.NODE_REMOVED, message=message)
 
 
-def _summary(
-    job_status: JobStatus, records: Mapping[str, NodeRecord], known: tuple[Condition, ...]
-) -> ReportStatus:
-    """Return the status of the first shard without its nodes; it has the conditions `known`."""
-    summary = ReportStatus(
+def _summary(job_status: JobStatus, before: ReportStatus) -> ReportStatus:
+    """Return the status of the first shard without nodes, history and timeline."""
+    return ReportStatus(
         phase=job_status.phase,
         job_generation=job_status.observed_generation,
         start_time=job_status.start_time,
         completion_time=job_status.completion_time,
         nodes=job_status.nodes,
         message=_message(job_status),
-        conditions=_reported_conditions(job_status, known),
+        conditions=_reported_conditions(job_status, before.conditions),
     )
-    timeline = build_timeline(summary, records, job_status.conditions)
-    return replace(summary, timeline=tuple(timeline))
 
 
 def _reported_conditions(

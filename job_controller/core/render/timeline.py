@@ -9,20 +9,31 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from daemonset_job.api.history_entry import HistoryEntry
 from daemonset_job.api.job_status import Condition
+from daemonset_job.api.names import shorten
 from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.reasons import HistoryReason
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import format_time
+from job_controller.core.render.node_failures import RETRY_LIMIT
 from job_controller.core.text.fold_names import fold
 from job_controller.core.text.sanitize import single_line
 
 # Kinds of problems that are listed one by one; `status.nodeStates` has every node.
 _PROBLEMS_LIMIT = 8
+# Entries of the history that are listed; `status.history` has all that are kept.
+_FIRST_ENTRIES, _NEWEST_ENTRIES = 2, 8
 _NAMES_LIMIT = 160
 _LINE_LIMIT = 400
 _NOW = "now: "
+_COMPLETED = "completed"
 _END_WORDS: Mapping[str, str] = {Phase.SUCCEEDED: "succeeded", Phase.FAILED: "failed"}
+_END_VERBS: Mapping[str, str] = {
+    HistoryReason.COMPLETED: "succeeded",
+    HistoryReason.FAILED: "failed",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +48,13 @@ def build_timeline(
     summary: ReportStatus,
     records: Mapping[str, NodeRecord],
     conditions: Iterable[Condition] = (),
+    before: ReportStatus | None = None,
 ) -> list[str]:
     """Return the timeline of a run, a sentence each: "+8s node-7 failed: exit 2 after 4 attempts".
 
-    `summary` is a report's status without its nodes, `conditions` are those of the Job. Times
-    count from the start of the run, whose date is in the first sentence. Clocks of nodes and of the
+    `summary` is a report's status without its nodes, `conditions` are those of the Job. `before` is
+    the report's present status: on how many nodes the run started does not change. Times count
+    from the start of the run, whose date is in the first sentence. Clocks of nodes and of the
     controller differ, so a time before the start is shown as the start. There are about twenty
     sentences at most, each of bounded length.
     """
@@ -54,15 +67,24 @@ def build_timeline(
         for line in (
             *_progress_lines(records),
             *_problem_lines(records),
-            *_alteration_lines(conditions),
+            *_history_lines(summary),
+            *_alteration_lines(summary, conditions),
             *_end_lines(summary),
         )
     ]
     lines.sort(key=lambda line: (line.moment is None, line.moment or began))
-    desired = summary.nodes.desired if summary.nodes is not None else 0
-    where = f" on {_nodes(desired)}" if desired else ""
-    first = f"{format_time(began)} started{where}"
+    first = _first_line(summary, began, before)
     return [first, *(single_line(_with_time(line, began), _LINE_LIMIT) for line in lines)]
+
+
+def _first_line(summary: ReportStatus, began: datetime, before: ReportStatus | None) -> str:
+    """Return when the run started, and on how many nodes; nodes that join later do not count."""
+    start = f"{format_time(began)} started"
+    for line in before.timeline[:1] if before is not None else ():
+        if line.startswith(f"{start} on "):
+            return line
+    desired = summary.nodes.desired if summary.nodes is not None else 0
+    return f"{start} on {_nodes(desired)}" if desired else start
 
 
 def drop_current_lines(timeline: Iterable[str]) -> list[str]:
@@ -100,18 +122,25 @@ def _progress_lines(records: Mapping[str, NodeRecord]) -> list[_Line]:
 
 
 def _problem_lines(records: Mapping[str, NodeRecord]) -> list[_Line]:
-    """Return the problems, nodes with the same outcome together, the earliest first."""
-    groups: dict[tuple[str, str], list[str]] = {}
+    """Return the problems, nodes with the same outcome of one try together, the earliest first."""
+    groups: dict[tuple[str, str, str], list[tuple[str, datetime | None]]] = {}
     for name, record in records.items():
+        for failure in record.failures:
+            key = "failed", failure.message, failure.retry
+            groups.setdefault(key, []).append((name, failure.finished_at))
         if outcome := _outcome(record):
-            groups.setdefault(outcome, []).append(name)
+            has_time = record.state in {NodeState.COMPLETED, NodeState.FAILED}
+            retry = shorten(record.retry, RETRY_LIMIT) if record.state == NodeState.FAILED else ""
+            moment = record.finished_at if has_time else None
+            groups.setdefault((*outcome, retry), []).append((name, moment))
     lines = []
-    for (words, message), found in groups.items():
-        finished = [at for name in found if (at := records[name].finished_at) is not None]
-        has_time = records[found[0]].state in {NodeState.COMPLETED, NodeState.FAILED}
-        moment = min(finished, default=None) if has_time else None
+    for (words, message, _), found in groups.items():
+        times = [at for _, at in found if at is not None]
+        # Nodes fail from the first one on, and have completed with the last one.
+        moment = (max if words.startswith(_COMPLETED) else min)(times, default=None)
         detail = f": {message}" if message else ""
-        lines.append(_Line(moment, f"{fold(found, limit=_NAMES_LIMIT)} {words}{detail}"))
+        nodes = fold((name for name, _ in found), limit=_NAMES_LIMIT)
+        lines.append(_Line(moment, f"{nodes} {words}{detail}"))
     lines.sort(key=lambda line: (line.moment is None, str(line.moment), line.text))
     if len(lines) > _PROBLEMS_LIMIT:
         rest = len(lines) - _PROBLEMS_LIMIT
@@ -121,8 +150,36 @@ def _problem_lines(records: Mapping[str, NodeRecord]) -> list[_Line]:
     return lines
 
 
-def _alteration_lines(conditions: Iterable[Condition]) -> list[_Line]:
-    """Return that another client changed the DaemonSet; the time is that of the first change."""
+def _history_lines(summary: ReportStatus) -> list[_Line]:
+    """Return what happened to the run, but for its present end, which has a line of its own."""
+    entries = list(summary.history)
+    if summary.completion_time is not None:
+        ends = [n for n, entry in enumerate(entries) if entry.reason in _END_VERBS]
+        if ends:
+            del entries[ends[-1]]
+    lines = [_Line(entry.time, _entry_words(entry)) for entry in entries]
+    excess = len(lines) - _FIRST_ENTRIES - _NEWEST_ENTRIES
+    if excess > 0:
+        words = f"{excess + summary.omitted_history} more entries, see history"
+        left_out = slice(_FIRST_ENTRIES, _FIRST_ENTRIES + excess)
+        lines[left_out] = [_Line(lines[_FIRST_ENTRIES].moment, words)]
+    return lines
+
+
+def _entry_words(entry: HistoryEntry) -> str:
+    by = f" (by {entry.by})" if entry.by else ""
+    verb = _END_VERBS.get(entry.reason)
+    if verb is not None:
+        return f"the run {verb}: {entry.message}"
+    if entry.reason == HistoryReason.PAUSED:
+        return f"paused{by}: {entry.message}"
+    return f"{entry.message}{by}"
+
+
+def _alteration_lines(summary: ReportStatus, conditions: Iterable[Condition]) -> list[_Line]:
+    """Return that another client changed the DaemonSet, for a report that had no history then."""
+    if any(entry.reason == HistoryReason.DAEMON_SET_ALTERED for entry in summary.history):
+        return []
     return [
         _Line(condition.last_transition_time, condition.message)
         for condition in conditions
@@ -140,7 +197,9 @@ def _outcome(record: NodeRecord) -> tuple[str, str] | None:
         case NodeState.UNREACHABLE:
             return "unreachable", record.message
         case NodeState.COMPLETED if record.reason or record.attempts > 1:
-            words = f"completed at attempt {record.attempts}" if not record.reason else "completed"
+            words = (
+                f"{_COMPLETED} at attempt {record.attempts}" if not record.reason else _COMPLETED
+            )
             return words, record.message
         case NodeState.WAITING | NodeState.ACTIVE if record.reason:
             return "not completed", record.message

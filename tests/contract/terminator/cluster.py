@@ -125,7 +125,12 @@ class FakeRun:
 
     def add_report(self, shard: int = 0, evidence: Raw | None = None) -> str:
         raw = new_report(
-            namespace=self.namespace, job_name=self.name, job_uid=self.uid, shard=shard, spec={}
+            namespace=self.namespace,
+            name=f"{self.name}-{self.uid[:8]}",
+            job_name=self.name,
+            job_uid=self.uid,
+            shard=shard,
+            spec={},
         )
         self.server.put(JOB_REPORTS, raw | {"evidence": evidence or {}})
         return str(raw["metadata"]["name"])

@@ -15,6 +15,7 @@ from tests.simulation.oracle.facts import is_true
 from tests.simulation.oracle.failures import Failures
 from tests.simulation.oracle.lifetime import Lifetime
 from tests.simulation.oracle.pod_deletions import judge_pod_deletion
+from tests.simulation.oracle.record_history import judge_history
 from tests.simulation.oracle.started_nodes import StartedNodes
 from tests.simulation.oracle.starts import Starts
 from tests.simulation.oracle.timeouts import Timeouts
@@ -134,6 +135,7 @@ class Oracle:
         self.failures.judge(old, new)
         self.started_nodes.judge_record(new)
         self.completion.judge_report(new)
+        judge_history(self._world, self, old, new)
         for words in (
             *shards.evidence_faults(self._world, self.job_of, old, new),
             *shards.record_faults(self._world, self.job_of, old, new),

@@ -3,7 +3,13 @@ import tracemalloc
 import pytest
 
 from daemonset_job.api import names
-from daemonset_job.api.managed_fields import find_alteration, has_own_entry, take_ownership
+from daemonset_job.api.managed_fields import (
+    find_alteration,
+    find_annotation_manager,
+    find_spec_manager,
+    has_own_entry,
+    take_ownership,
+)
 
 OURS = {
     "manager": names.FIELD_MANAGER,
@@ -80,3 +86,38 @@ def test_all_fields_of_the_spec_become_ours_and_no_others():
         {**other, "fieldsV1": {"f:metadata": {"f:annotations": {}}}},
     ]
     assert find_alteration({"managedFields": taken}) == ""
+
+
+def entry(manager, time, fields, **changes):
+    return {"manager": manager, "operation": "Update", "time": time, "fieldsV1": fields, **changes}
+
+
+ANNOTATION = {"f:metadata": {"f:annotations": {".": {}, "f:x/retry": {}}}}
+WRITERS = {
+    "managedFields": [
+        entry("kubectl-create", "2026-01-01T00:00:00Z", {"f:spec": {"f:image": {}}}),
+        entry("argocd", "2026-01-01T00:00:09Z", {"f:spec": {"f:suspend": {}}}),
+        entry("kubectl-annotate", "2026-01-01T00:00:20Z", ANNOTATION),
+        entry("c", "2026-01-01T00:00:30Z", {"f:spec": {}, **ANNOTATION}, subresource="status"),
+    ]
+}
+
+
+def test_the_client_that_last_wrote_spec_or_annotation_is_found():
+    assert find_spec_manager(WRITERS) == "argocd"
+    assert find_annotation_manager(WRITERS, "x/retry") == "kubectl-annotate"
+    assert find_annotation_manager(WRITERS, "y/retry") == ""
+    assert find_spec_manager({}) == ""
+
+
+@pytest.mark.parametrize(
+    "fields", [None, {"f:metadata": None}, {"f:metadata": {"f:annotations": 7}}, {"f:spec": "x"}]
+)
+def test_odd_fields_name_nobody(fields):
+    meta = {"managedFields": [{"manager": "m" * 1000, "fieldsV1": fields}]}
+    assert find_spec_manager(meta) == find_annotation_manager(meta, "x/retry") == ""
+
+
+def test_the_name_of_a_client_is_bounded():
+    meta = {"managedFields": [{"manager": "m" * 1000, "fieldsV1": {"f:spec": {"f:image": {}}}}]}
+    assert find_spec_manager(meta) == "m" * 128

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemonset_job.api.names import daemon_set_name, job_label, report_name, shorten
+from daemonset_job.api.names import (
+    daemon_set_name,
+    first_version_report_name,
+    job_label,
+    report_name,
+    shard_name,
+    shorten,
+)
 from daemonset_job.api.times import add_seconds, format_time, parse_time
 
 LABEL = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
@@ -19,13 +26,16 @@ MOMENTS = st.datetimes(
 )
 
 
-@given(JOB_NAMES)
-def test_every_job_has_names_that_fit(name):
+@given(JOB_NAMES, MOMENTS)
+def test_every_job_has_names_that_fit(name, created):
+    report = report_name(name, "12345678-90ab", created)
+    earlier = first_version_report_name(name, "12345678-90ab")
     for derived, limit in (
         (daemon_set_name(name), 63),
         (job_label(name), 63),
-        (report_name(name, "12345678-90ab"), 253),
-        (report_name(name, "12345678-90ab", 12), 253),
+        (report, 253),
+        (earlier, 253),
+        *((shard_name(first, shard), 253) for first in (report, earlier) for shard in (1, 12)),
     ):
         assert len(derived) <= limit
         assert re.fullmatch(LABEL, derived)
@@ -36,6 +46,22 @@ def test_two_jobs_share_no_name(one, other):
     if one != other:
         assert daemon_set_name(one) != daemon_set_name(other)
         assert job_label(one) != job_label(other)
+
+
+@given(JOB_NAMES, MOMENTS, MOMENTS)
+def test_reports_of_one_name_are_listed_in_the_order_of_their_jobs(name, one, other):
+    before, after = sorted(moment.replace(microsecond=0) for moment in (one, other))
+    first = report_name(name, "ffffffff-90ab", before)
+    assert (first < report_name(name, "00000000-90ab", after)) == (before != after)
+    assert shard_name(first, 0) == first
+    assert shard_name(first, 12) == f"{first}-12"
+
+
+def test_report_name_has_the_time_of_the_job_in_utc():
+    zone = timezone(timedelta(hours=5))
+    created = datetime(2026, 11, 21, 3, 22, 40, 999, tzinfo=zone)
+    assert report_name("a.b", "44b3ca9d-1", created) == "a.b-20261120222240-44b3c"
+    assert first_version_report_name("a.b", "44b3ca9d-1") == "a.b-44b3ca9d"
 
 
 def test_short_names_stay_as_the_seed_has_them():

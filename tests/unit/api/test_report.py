@@ -108,7 +108,11 @@ def test_empty_evidence_completes_no_node():
 def raw_report(**changes):
     return {
         **new_report(
-            namespace="here", job_name="sample", job_uid="12345678-9", spec={"image": "x"}
+            namespace="here",
+            name="sample-12345",
+            job_name="sample",
+            job_uid="12345678-9",
+            spec={"image": "x"},
         ),
         **changes,
     }
@@ -117,15 +121,17 @@ def raw_report(**changes):
 def test_new_report_has_the_name_and_labels_of_its_run_and_no_owner():
     raw = raw_report()
     meta = raw["metadata"]
-    assert meta["name"] == "sample-12345678"
+    assert meta["name"] == "sample-12345"
     assert meta["labels"] == {LABEL_JOB: "sample", LABEL_JOB_UID: "12345678-9", LABEL_SHARD: "0"}
     assert "ownerReferences" not in meta
     assert raw["spec"] == {"job": {"name": "sample", "uid": "12345678-9"}, "shard": 0, "image": "x"}
 
 
 def test_a_further_shard_has_its_number_in_name_label_and_spec():
-    raw = new_report(namespace="here", job_name="sample", job_uid="12345678-9", shard=3, spec={})
-    assert raw["metadata"]["name"] == "sample-12345678-3"
+    raw = new_report(
+        namespace="here", name="sample-12345", job_name="sample", job_uid="12", shard=3, spec={}
+    )
+    assert raw["metadata"]["name"] == "sample-12345-3"
     assert raw["metadata"]["labels"][LABEL_SHARD] == "3"
     assert parse_report(raw).shard == 3
 
@@ -142,7 +148,7 @@ def test_a_report_is_read_with_both_halves():
         "creationTimestamp": "2026-01-01T00:00:00Z",
     }
     report = parse_report(raw)
-    assert (report.namespace, report.name, report.uid) == ("here", "sample-12345678", "r")
+    assert (report.namespace, report.name, report.uid) == ("here", "sample-12345", "r")
     assert (report.job_name, report.job_uid, report.resource_version) == (
         "sample",
         "12345678-9",

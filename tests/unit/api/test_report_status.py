@@ -58,6 +58,17 @@ def test_every_field_of_the_crd_is_read_and_written():
         "durationSeconds": 9,
         "podUID": "p",
         "observedRetry": "1",
+        "failures": [
+            {
+                "finishedAt": "2026-01-01T00:00:03Z",
+                "reason": "R",
+                "message": "m",
+                "exitCode": 0,
+                "attempts": 2,
+                "observedRetry": "0",
+            }
+        ],
+        "omittedFailures": 1,
         "exitCode": 0,
     }
     row = {
@@ -79,7 +90,12 @@ def test_every_field_of_the_crd_is_read_and_written():
         ),
         "durationSeconds": 60,
         "message": "m",
+        "observedRetry": "1",
         "timeline": ["it ran"],
+        "history": [
+            {"time": "2026-01-01T00:00:30Z", "reason": "Paused", "message": "m", "by": "kubectl"}
+        ],
+        "omittedHistory": 2,
         "conditions": [
             {
                 "type": "Cancelled",
@@ -111,7 +127,14 @@ def test_a_run_that_took_no_second_has_a_duration():
 
 
 @pytest.mark.parametrize(
-    "field", ["attempts", "attempts_in_earlier_pods", "finished_in_pod", "ignored_failures"]
+    "field",
+    [
+        "attempts",
+        "attempts_in_earlier_pods",
+        "finished_in_pod",
+        "ignored_failures",
+        "omitted_failures",
+    ],
 )
 def test_counts_stay_within_what_the_crd_takes(field):
     record = replace(NodeRecord("u", "Active"), **{field: COUNT_LIMIT + 1})

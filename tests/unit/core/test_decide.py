@@ -60,8 +60,28 @@ def test_new_job_is_dry_run_and_then_only_recorded_as_started():
     status = status_of(plan)
     assert status["startTime"] == "2026-01-02T03:04:05Z"
     assert status["phase"] == "Pending"
-    assert status["report"] == "sample-12345678"
+    assert status["report"] == "sample-20260102030305-12345"
     assert [e.reason for e in plan.events] == ["Started"]
+
+
+def test_a_run_that_the_first_version_started_keeps_the_name_of_its_report():
+    """An upgrade in mid-run: the report may exist, or be missing because a crash came before it."""
+    earlier = "sample-12345678"
+    cluster = make_cluster("a", gated=True)
+    cluster.job = replace(cluster.job, status=replace(cluster.job.status, report=earlier))
+    assert status_of(decide(cluster.snapshot(), NOW))["report"] == earlier
+    cluster.has_report = False
+    plan = decide(cluster.snapshot(), NOW)
+    (created,) = [action for action in plan.actions if isinstance(action, CreateReport)]
+    assert created.body["metadata"]["name"] == earlier
+
+
+def test_no_other_text_in_the_status_names_the_report():
+    """Whoever can write the status of a Job cannot have another run's report written."""
+    cluster = make_cluster("a", gated=True)
+    status = replace(cluster.job.status, report="other-20260102030305-54321")
+    cluster.job = replace(cluster.job, status=status)
+    assert status_of(decide(cluster.snapshot(), NOW))["report"] == "sample-20260102030305-12345"
 
 
 LARGE = Completion(token="\\pL{900}", match="Regex")

@@ -5,6 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from daemonset_job.api.history_entry import HistoryEntry
+from daemonset_job.api.node_failure import NodeFailure
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.node_totals import NodeTotals
 from daemonset_job.api.report_status import ReportStatus
@@ -82,6 +84,42 @@ def test_timeline_names_restarted_and_blocked_nodes():
         "+5s a completed at attempt 3",
         "now: b not completed: no room",
     ]
+
+
+def test_nodes_that_completed_late_have_the_time_of_the_last_one():
+    records = {name: record(end=end, attempts=4) for name, end in (("a", 41), ("b", 44), ("c", 48))}
+    assert tell(records)[1:] == [
+        "+41s a completed, the first",
+        "+48s c completed, the last of 3; the slowest was c, 48s",
+        "+48s a,b,c completed at attempt 4",
+    ]
+
+
+def test_each_try_that_failed_is_a_line_of_its_own():
+    tries = tuple(
+        NodeFailure(at(end), "R", "exit 2", retry=retry) for end, retry in ((3, ""), (20, "1"))
+    )
+    records = {"a": record(end=40, failures=tries), "b": record(end=30, failures=tries[:1])}
+    assert tell(records)[1:] == [
+        "+3s a,b failed: exit 2",
+        "+20s a failed: exit 2",
+        "+30s b completed, the first",
+        "+40s a completed, the last of 2; the slowest was a, 40s",
+    ]
+
+
+def test_a_long_history_is_summed_up_and_the_timeline_fits_the_crd():
+    entries = tuple(HistoryEntry(at(n), "Paused", f"pause {n} " + "x" * 400) for n in range(50))
+    failed = {f"n{n}": record("Failed", end=n, message=f"exit {n}") for n in range(99)}
+    story = tell(
+        {**failed, "a": record(end=9), "b": record(end=8)},
+        history=entries,
+        omitted_history=7,
+        **ended("Failed", "99 of 101 nodes failed", 99),
+    )
+    assert "+2s 47 more entries, see history" in story
+    assert sum("pause" in line for line in story) == 10
+    assert len(story) <= 32
 
 
 def test_a_moment_before_the_start_is_shown_as_the_start():

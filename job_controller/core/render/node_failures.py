@@ -1,0 +1,121 @@
+"""The earlier failures of each node: kept in its record when a retry or a token replaces one.
+
+This is the only place that adds to them. They are only appended to, and a list that becomes too
+long loses its oldest entries, which stay counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from daemonset_job.api import names
+from daemonset_job.api.json_text import json_value_bytes
+from daemonset_job.api.node_failure import NodeFailure
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.report import JobReport, merge_records
+from daemonset_job.api.states import NodeState
+from job_controller.core.render import shard_size
+from job_controller.core.render.shard_size import count_shard_bytes
+from job_controller.core.text.sanitize import single_line
+
+# How many failures of a node are kept, the newest ones.
+FAILURES_KEPT: Final = 5
+# Of a failure's message, whose end has the last line of the log; in bytes of JSON.
+MESSAGE_LIMIT: Final = 120
+# Of a retry request. A longer one is shortened to its start and a hash.
+RETRY_LIMIT: Final = 63
+# The failures in one shard, as bytes of JSON: one of each of a thousand nodes.
+FAILURES_LIMIT_BYTES: Final = 192 * 1024
+
+
+def keep_failures(
+    reports: Sequence[JobReport], records: Mapping[str, NodeRecord]
+) -> dict[str, NodeRecord]:
+    """Return the new records with the failures that `reports` have of these nodes.
+
+    Each failure that its record no longer shows is added. A node with another UID starts with none.
+    """
+    before = merge_records(reports)
+    kept: dict[str, NodeRecord] = {}
+    room: dict[int, int] = {}
+    for name, record in records.items():
+        known = before.get(name)
+        if known is None or known.uid != record.uid:
+            kept[name] = _with_failures(record, NodeRecord(record.uid, record.state))
+            continue
+        known = _with_failures(known, _longest(reports, name, known))
+        if not _is_superseded(known, record):
+            kept[name] = _with_failures(record, known)
+            continue
+        shard = min(report.shard for report in reports if name in report.records)
+        if shard not in room:
+            room[shard] = _room_in(reports, shard)
+        appended = _append_failure(known, room[shard])
+        room[shard] -= _count_bytes(appended.failures) - _count_bytes(known.failures)
+        kept[name] = _with_failures(record, appended)
+    return kept
+
+
+def has_failures(record: NodeRecord) -> bool:
+    """Return whether the node has failed before, in a try that is over."""
+    return bool(record.failures or record.omitted_failures)
+
+
+def _is_superseded(known: NodeRecord, record: NodeRecord) -> bool:
+    """Return whether a node's recorded failure is not in its new record."""
+    return known.state == NodeState.FAILED and not record.has_failed(known.retry)
+
+
+def _append_failure(known: NodeRecord, room: int) -> NodeRecord:
+    """Return the record with its failure in the list, which may grow by `room` bytes.
+
+    Older failures of the node make room for it. If there are none, it is only counted.
+    """
+    failure = NodeFailure(
+        finished_at=known.finished_at,
+        reason=known.reason,
+        message=single_line(known.message, MESSAGE_LIMIT),
+        exit_code=known.exit_code,
+        attempts=known.attempts,
+        retry=names.shorten(known.retry, RETRY_LIMIT),
+    )
+    failures, limit = (*known.failures, failure), _count_bytes(known.failures) + room
+    while failures and (len(failures) > FAILURES_KEPT or _count_bytes(failures) > limit):
+        failures = failures[1:]
+    omitted = known.omitted_failures + len(known.failures) + 1 - len(failures)
+    return replace(known, failures=failures, omitted_failures=omitted)
+
+
+def _longest(reports: Sequence[JobReport], name: str, known: NodeRecord) -> NodeRecord:
+    """Return the record of the node that has most failures; it may be in two shards."""
+    if len(reports) == 1:
+        return known
+    found = [report.records[name] for report in reports if name in report.records]
+    return max(
+        (record for record in found if record.uid == known.uid),
+        key=lambda record: record.omitted_failures + len(record.failures),
+        default=known,
+    )
+
+
+def _with_failures(record: NodeRecord, source: NodeRecord) -> NodeRecord:
+    if (record.failures, record.omitted_failures) == (source.failures, source.omitted_failures):
+        return record
+    return replace(record, failures=source.failures, omitted_failures=source.omitted_failures)
+
+
+def _room_in(reports: Sequence[JobReport], shard: int) -> int:
+    """Return by how many bytes the failures of a shard may grow."""
+    failures = size = 0
+    for report in reports:
+        if report.shard == shard:
+            failures += sum(_count_bytes(record.failures) for record in report.records.values())
+            size += count_shard_bytes(report.evidence, report.records)
+    return min(FAILURES_LIMIT_BYTES - failures, shard_size.FAILURES_LIMIT_BYTES - size)
+
+
+def _count_bytes(failures: Sequence[NodeFailure]) -> int:
+    """Return the size of the failures as the API server keeps them, with their commas."""
+    return sum(json_value_bytes(each.to_raw()) + 1 for each in failures)

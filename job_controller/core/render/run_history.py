@@ -1,0 +1,131 @@
+"""The history of a run: what users requested, and how the run changed, in order of time.
+
+It is derived from the report itself: from how its status differs from the next one. Both are
+written in one patch. So a crash neither loses an entry nor repeats it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from daemonset_job.api.history_entry import HistoryEntry
+from daemonset_job.api.job import Job
+from daemonset_job.api.job_status import JobStatus
+from daemonset_job.api.reasons import HistoryReason, SuspendedReason
+from daemonset_job.api.report_status import ReportStatus
+from daemonset_job.api.states import FINAL_PHASES, ConditionType, Phase
+from daemonset_job.api.times import whole_seconds
+from job_controller.core.text.sanitize import single_line
+
+# A history that becomes longer keeps its beginning and its end.
+FIRST_KEPT: Final = 10
+NEWEST_KEPT: Final = 40
+_MESSAGE_LIMIT: Final = 400
+_CLIENT_LIMIT: Final = 128
+# Of a retry request, which has no bound that a line could show.
+_REQUEST_LIMIT: Final = 60
+
+
+def with_history(
+    before: ReportStatus, after: ReportStatus, job: Job, status: JobStatus, now: datetime
+) -> ReportStatus:
+    """Return the summary `after` with the history of `before`, and what it adds to that.
+
+    `status` is the Job's next status, from which `after` was made; `job` has the present one.
+    """
+    entries = list(_new_entries(before, job, status, now))
+    return append_history(replace(after, observed_retry=status.observed_retry), before, entries)
+
+
+def append_history(
+    status: ReportStatus, before: ReportStatus, entries: list[HistoryEntry]
+) -> ReportStatus:
+    """Return the status with the history of `before`, followed by the new entries.
+
+    No entry is older than the one before it: a new leader's clock may be behind that of the old.
+    """
+    history = list(before.history)
+    for entry in entries:
+        last = history[-1].time if history else None
+        is_late = last is None or entry.time is None or entry.time >= last
+        history.append(
+            replace(
+                entry,
+                time=entry.time if is_late else last,
+                message=single_line(entry.message, _MESSAGE_LIMIT),
+                by=single_line(entry.by, _CLIENT_LIMIT),
+            )
+        )
+    excess = max(len(history) - FIRST_KEPT - NEWEST_KEPT, 0)
+    del history[FIRST_KEPT : FIRST_KEPT + excess]
+    return replace(status, history=tuple(history), omitted_history=before.omitted_history + excess)
+
+
+def _new_entries(
+    before: ReportStatus, job: Job, status: JobStatus, now: datetime
+) -> Iterator[HistoryEntry]:
+    """Return what happened between a report's status and the Job's next one."""
+    moment = whole_seconds(now)
+    # A report that does not name a generation is new, or of version 0.1.0: it shows no request.
+    is_known = before.job_generation is not None
+    if is_known and status.observed_retry != before.observed_retry:
+        request = single_line(status.observed_retry, _REQUEST_LIMIT)
+        words = f"retry requested: {request}"
+        yield HistoryEntry(moment, HistoryReason.RETRY_REQUESTED, words, job.retry_manager)
+    is_changed = is_known and status.observed_generation > (before.job_generation or 0)
+    client = job.spec_manager if is_changed else ""
+    if is_changed:
+        words = f"spec changed (generation {status.observed_generation})"
+        yield HistoryEntry(moment, HistoryReason.SPEC_CHANGED, words, client)
+    yield from _altered_entries(before, job, status, moment)
+    yield from _phase_entries(before, status, moment, client)
+
+
+def _phase_entries(
+    before: ReportStatus, status: JobStatus, moment: datetime, client: str
+) -> Iterator[HistoryEntry]:
+    """Return that the run was paused, resumed or opened again, or that it ended."""
+    old, new = before.phase, status.phase
+    if new == Phase.PAUSED and old != Phase.PAUSED:
+        suspended = status.condition(ConditionType.SUSPENDED)
+        is_requested = suspended is not None and suspended.reason == SuspendedReason.SUSPENDED
+        words = suspended.message if suspended is not None else ""
+        by = client if is_requested else ""
+        yield HistoryEntry(moment, HistoryReason.PAUSED, words or "paused", by)
+    if old == Phase.PAUSED and new != Phase.PAUSED and new not in FINAL_PHASES:
+        yield HistoryEntry(moment, HistoryReason.RESUMED, "run resumed", client)
+    if old == Phase.SUCCEEDED and new not in FINAL_PHASES:
+        complete = status.condition(ConditionType.COMPLETE)
+        words = complete.message if complete is not None else "nodes were added"
+        yield HistoryEntry(moment, HistoryReason.NODES_ADDED, words)
+    if new in FINAL_PHASES and (old, before.completion_time) != (new, status.completion_time):
+        type_, reason = _ENDS[new]
+        ended = status.condition(type_)
+        words = ended.message if ended is not None else ""
+        yield HistoryEntry(status.completion_time or moment, reason, words)
+
+
+_ENDS: Final = {
+    Phase.SUCCEEDED: (ConditionType.COMPLETE, HistoryReason.COMPLETED),
+    Phase.FAILED: (ConditionType.FAILED, HistoryReason.FAILED),
+}
+
+
+def _altered_entries(
+    before: ReportStatus, job: Job, status: JobStatus, moment: datetime
+) -> Iterator[HistoryEntry]:
+    """Return that another client changed the DaemonSet, if neither Job nor report says so yet.
+
+    The report is written before the Job's status. After a crash in between only it has the entry.
+    """
+    altered = status.condition(ConditionType.ALTERED)
+    known = job.condition(ConditionType.ALTERED)
+    if altered is None or (known is not None and known.message == altered.message):
+        return
+    words = single_line(altered.message, _MESSAGE_LIMIT)
+    recorded = [e for e in before.history if e.reason == HistoryReason.DAEMON_SET_ALTERED]
+    if not recorded or recorded[-1].message != words:
+        yield HistoryEntry(moment, HistoryReason.DAEMON_SET_ALTERED, words)

@@ -1,0 +1,223 @@
+"""The history of a run: each change once, in order of time, whatever happens in between."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from daemonset_job.api import names
+from daemonset_job.api.container import Container
+from daemonset_job.api.history_entry import HistoryEntry
+from daemonset_job.api.job_spec import FailurePolicy
+from daemonset_job.api.report_status import ReportStatus, parse_report_status
+from job_controller.core.decide import decide
+from job_controller.core.history import closed_status
+from job_controller.core.plan import WriteReportStatus, WriteStatus, defer_progress_writes
+from job_controller.core.render.run_history import FIRST_KEPT, NEWEST_KEPT, append_history
+from tests.unit.builders import NOW, START, done, make_cluster, make_pod, seen_before
+
+FAILED = Container(
+    state="waiting",
+    reason="CrashLoopBackOff",
+    last_exit_code=2,
+    last_finished_at=START,
+    restart_count=9,
+)
+
+
+def at(seconds):
+    return NOW + timedelta(seconds=seconds)
+
+
+def run(cluster, seconds=0, *, writes_job=True):
+    """Decide and take over what is written; without `writes_job` a crash comes in between."""
+    now = at(seconds)
+    plan = decide(seen_before(cluster.snapshot(), timedelta(hours=1), now), now)
+    for action in plan.actions:
+        if isinstance(action, WriteStatus) and writes_job:
+            cluster.job = replace(cluster.job, status=action.status)
+        if isinstance(action, WriteReportStatus):
+            cluster.report_status = action.status.to_raw()
+    return plan
+
+
+def history(cluster):
+    return [
+        (entry["reason"], int((parse(entry) - NOW).total_seconds()), entry.get("by", ""))
+        for entry in cluster.report_status.get("history", ())
+    ]
+
+
+def parse(entry):
+    return parse_report_status({"history": [entry]}).history[0].time
+
+
+def change(cluster, manager="", **spec):
+    job = cluster.job
+    cluster.job = replace(
+        job,
+        spec=replace(job.spec, **spec),
+        generation=job.generation + 1,
+        spec_manager=manager,
+    )
+
+
+def retry(cluster, value, manager="kubectl-annotate"):
+    cluster.job = replace(
+        cluster.job, annotations={names.ANNOTATION_RETRY: value}, retry_manager=manager
+    )
+
+
+def failed_run():
+    cluster = make_cluster("a", "b", gated=True, evidence={"a": done("a")})
+    cluster.pods[1] = make_pod("b", container=FAILED)
+    run(cluster)
+    assert history(cluster) == [("Failed", 0, "")]
+    return cluster
+
+
+def test_a_retry_that_succeeds_leaves_the_failure_in_history_and_timeline():
+    cluster = failed_run()
+    retry(cluster, "1")
+    run(cluster, 30)
+    cluster.pods[1] = make_pod("b", serial=2)
+    cluster.evidence["b"] = replace(
+        done("b", at="2026-01-02T03:04:37Z"), pod_uid="pod-b-2", pod="sample-b-2"
+    )
+    run(cluster, 33)
+    assert history(cluster) == [
+        ("Failed", 0, ""),
+        ("RetryRequested", 30, "kubectl-annotate"),
+        ("Completed", 33, ""),
+    ]
+    assert cluster.report_status["timeline"] == [
+        "2026-01-02T03:03:05Z started on 2 nodes",
+        "+0s b failed: exit 2 after 10 attempts",
+        "+55s a completed, the first",
+        "+60s the run failed: 1 of 2 nodes failed: b exit 2 after 10 attempts",
+        "+90s retry requested: 1 (by kubectl-annotate)",
+        "+92s b completed, the last of 2",
+        "+92s b completed at attempt 11",
+        "+93s the run succeeded: 2 of 2 nodes completed",
+    ]
+
+
+def test_nothing_is_added_while_nothing_happens():
+    cluster = failed_run()
+    before = cluster.report_status
+    run(cluster, 60)
+    assert cluster.report_status == before
+
+
+def test_a_crash_between_report_and_job_doubles_nothing():
+    cluster = failed_run()
+    retry(cluster, "1")
+    for seconds in (30, 31):
+        run(cluster, seconds, writes_job=False)
+        assert history(cluster)[1:] == [("RetryRequested", 30, "kubectl-annotate")]
+    run(cluster, 32)
+    assert len(history(cluster)) == 2
+
+
+def test_a_suspension_and_its_end_are_recorded_with_the_client():
+    cluster = make_cluster("a", "b", gated=True)
+    run(cluster)
+    change(cluster, "kubectl-patch", suspend=True)
+    run(cluster, 5)
+    change(cluster, "argocd", suspend=False)
+    run(cluster, 9)
+    assert history(cluster) == [
+        ("SpecChanged", 5, "kubectl-patch"),
+        ("Paused", 5, "kubectl-patch"),
+        ("SpecChanged", 9, "argocd"),
+        ("Resumed", 9, "argocd"),
+    ]
+
+
+def test_a_pause_by_policy_is_nobodys_request():
+    cluster = make_cluster("a", "b", gated=True)
+    change(cluster, "x", failure_policy=FailurePolicy("Pause", 0))
+    run(cluster)
+    cluster.pods[1] = make_pod("b", container=FAILED)
+    run(cluster, 7)
+    assert history(cluster) == [("Paused", 7, "")]
+    assert cluster.report_status["history"][0]["message"].startswith("1 of 2 nodes failed: b ")
+
+
+def test_what_a_new_report_finds_is_no_request():
+    """The Job was created with the annotation, or an upgrade came in mid-run."""
+    cluster = make_cluster("a", gated=True)
+    retry(cluster, "1")
+    cluster.job = replace(cluster.job, generation=4)
+    run(cluster)
+    assert history(cluster) == []
+    assert cluster.report_status["observedRetry"] == "1"
+    assert cluster.report_status["jobGeneration"] == 4
+
+
+def test_an_alteration_is_recorded_once(monkeypatch):
+    cluster = make_cluster("a", gated=True)
+    run(cluster)
+    altered = replace(cluster.daemon_set(), alteration="kubectl-edit: template.spec.hostPID")
+    monkeypatch.setattr(cluster, "daemon_set", lambda: altered)
+    for seconds in (3, 4):
+        run(cluster, seconds, writes_job=False)
+    run(cluster, 5)
+    run(cluster, 6)
+    assert history(cluster) == [("DaemonSetAltered", 3, "")]
+
+
+def test_an_entry_is_not_deferred_as_progress_is():
+    cluster = make_cluster("a", "b", gated=True)
+    run(cluster)
+    change(cluster, suspend=True)
+    plan = decide(cluster.snapshot(), at(5))
+    assert plan.is_urgent
+    assert defer_progress_writes(plan, cluster.job.status, 10.0) == plan
+
+
+def test_times_do_not_go_back():
+    before = ReportStatus(history=(HistoryEntry(at(10), "Paused"),))
+    after = append_history(before, before, [HistoryEntry(at(5), "Resumed")])
+    assert [entry.time for entry in after.history] == [at(10), at(10)]
+
+
+@pytest.mark.parametrize("count", [50, 51, 120])
+def test_a_long_history_loses_its_middle_and_counts_it(count):
+    status = ReportStatus()
+    for number in range(count):
+        status = append_history(status, status, [HistoryEntry(at(number), "Paused", f"{number}")])
+    kept = [int(entry.message) for entry in status.history]
+    assert kept[:FIRST_KEPT] == list(range(FIRST_KEPT))
+    assert kept[FIRST_KEPT:] == list(range(count - NEWEST_KEPT, count))
+    assert status.omitted_history == count - FIRST_KEPT - NEWEST_KEPT
+
+
+def test_texts_of_clients_are_made_safe():
+    entry = HistoryEntry(NOW, "Paused", "x\x1b[31m\n" * 1000, "evil\n\u202emanager" * 50)
+    (kept,) = append_history(ReportStatus(), ReportStatus(), [entry]).history
+    assert kept.message.isprintable()
+    assert kept.by.isprintable()
+    assert len(kept.message.encode()) <= 400
+    assert len(kept.by.encode()) <= 128
+
+
+def test_the_history_of_a_cancelled_run_ends_with_that():
+    cluster = failed_run()
+    retry(cluster, "1")
+    run(cluster, 30)
+    report = cluster.report()
+    closed = closed_status(report, at(40))
+    assert [entry.reason for entry in closed.history] == ["Failed", "RetryRequested", "Cancelled"]
+    assert closed.history[-1].time == at(40)
+
+
+def test_the_number_of_nodes_at_the_start_is_not_told_anew():
+    cluster = make_cluster("a", gated=True, evidence={"a": done("a")})
+    run(cluster)
+    assert cluster.report_status["timeline"][0].endswith(" started on 1 node")
+    late = make_cluster("a", "b", gated=True, evidence={"a": done("a")})
+    cluster.nodes, cluster.pods = late.nodes, late.pods
+    run(cluster, 60)
+    assert cluster.report_status["nodes"]["desired"] == 2
+    assert cluster.report_status["timeline"][0].endswith(" started on 1 node")

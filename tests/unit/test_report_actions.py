@@ -1,0 +1,51 @@
+"""Which writes of a report's status have its version as a precondition."""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
+import pytest
+
+from daemonset_job.api.history_entry import HistoryEntry
+from daemonset_job.api.report import JobReport
+from daemonset_job.api.report_status import ReportStatus
+from daemonset_job.api.states import Phase
+from job_controller.actions.reports import ReportActions
+from job_controller.metrics import Metrics
+
+ENTRY = HistoryEntry(datetime(2026, 1, 1, tzinfo=UTC), "Paused")
+REPORT = JobReport(
+    "default", "r", "uid", "7", "job", "j", status=ReportStatus(Phase.RUNNING, history=(ENTRY,))
+)
+
+
+def written_metadata(status):
+    """Return the metadata of the patch that writes a status of REPORT."""
+    sent = []
+
+    async def merge_patch(_resource, _name, body, _namespace):
+        sent.append(body)
+        return {}
+
+    writer = SimpleNamespace(
+        client=SimpleNamespace(merge_patch=merge_patch), expect_version=lambda *_: None
+    )
+    actions = ReportActions(writer, Metrics())
+    asyncio.run(actions.write_status(("default", "job"), REPORT, status))
+    return sent[0]["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("change", "is_conditional"),
+    [
+        ({"message": "3 of 4 nodes completed"}, False),
+        ({"history": (ENTRY, replace(ENTRY, reason="Resumed"))}, True),
+        ({"phase": Phase.CANCELLED}, True),
+    ],
+)
+def test_a_write_that_could_replace_what_is_recorded_needs_the_newest_version(
+    change, is_conditional
+):
+    meta = written_metadata(replace(REPORT.status, **change))
+    assert meta == {"uid": "uid"} | ({"resourceVersion": "7"} if is_conditional else {})
