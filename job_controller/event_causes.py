@@ -12,6 +12,7 @@ from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.runtime.clock import Clock
 from job_controller.core.plan import Plan
 from job_controller.core.state.snapshot import Snapshot
+from job_controller.read_pace import ReadPaces
 from job_controller.warning_events import WarningEvents
 
 
@@ -20,9 +21,10 @@ class EventCauses:
 
     def __init__(self, client: KubeClient, clock: Clock) -> None:
         """Begin without any."""
-        self._failed_creates = WarningEvents(client, clock, "FailedCreate")
+        paces = ReadPaces()
+        self._failed_creates = WarningEvents(client, clock, "FailedCreate", paces)
         # Kubelet: pkg/kubelet/kubelet.go, events.FailedMountVolume.
-        self._failed_mounts = WarningEvents(client, clock, "FailedMount")
+        self._failed_mounts = WarningEvents(client, clock, "FailedMount", paces)
 
     def forget(self, key: JobKey) -> None:
         """Drop what is known of a Job that is gone."""

@@ -70,7 +70,5 @@ class ReapplyBackoff:
 
 def _spec_id(action: ApplyDaemonSet) -> tuple[str, str]:
     annotations = action.body["metadata"]["annotations"]
-    # What is applied to have pods created again is another apply each time, and has its own pauses.
-    again = annotations.get(names.ANNOTATION_CREATE_AGAIN, "")
     hashes = (annotations[names.ANNOTATION_SPEC_HASH], annotations[names.ANNOTATION_NODES_HASH])
-    return action.uid, "".join((*hashes, again))
+    return action.uid, "".join(hashes)

@@ -34,6 +34,7 @@ from job_controller.core.decide import decide
 from job_controller.core.plan import (
     Action,
     ApplyDaemonSet,
+    CreatePodsAgain,
     CreateReport,
     DeleteDaemonSet,
     DeletePods,
@@ -244,17 +245,30 @@ class Reconciler:
                 await self._reports.create(key, job, action.body)
             case WriteReportStatus():
                 await self._write_report(key, snapshot, action)
-            case DryRunDaemonSet():
-                await self._daemon_sets.dry_run(job, action.body)
-            case ApplyDaemonSet():
-                if await self._daemon_sets.apply(key, job, action):
-                    self._memories.reapply_backoff.record(
-                        key, action, self._dependencies.clock.monotonic()
-                    )
+            case DryRunDaemonSet() | ApplyDaemonSet() | CreatePodsAgain() | DeleteDaemonSet():
+                await self._execute_on_daemon_set(key, job, action)
             case RemoveSchedulingGates():
                 await self._pods.remove_gates(key, job, action)
             case DeletePods():
                 await self._pods.delete(key, action)
+            case _ as unreachable:
+                assert_never(unreachable)
+
+    async def _execute_on_daemon_set(
+        self,
+        key: JobKey,
+        job: Job,
+        action: DryRunDaemonSet | ApplyDaemonSet | CreatePodsAgain | DeleteDaemonSet,
+    ) -> None:
+        match action:
+            case DryRunDaemonSet():
+                await self._daemon_sets.dry_run(job, action.body)
+            case ApplyDaemonSet():
+                if await self._daemon_sets.apply(key, job, action):
+                    now = self._dependencies.clock.monotonic()
+                    self._memories.reapply_backoff.record(key, action, now)
+            case CreatePodsAgain():
+                await self._daemon_sets.create_pods_again(key, job, action)
             case DeleteDaemonSet():
                 await self._daemon_sets.delete(job, action.uid)
             case _ as unreachable:

@@ -28,6 +28,7 @@ from daemonset_job.kube.client.unreadable import Unreadable
 from daemonset_job.runtime.backoff import exponential_seconds
 from daemonset_job.runtime.clock import Clock
 from job_controller.core.text.sanitize import REFUSAL_LIMIT, single_line
+from job_controller.read_pace import ReadPaces
 
 # Pods take a moment to be created, so the first list is made that long after a cause was found to
 # be lacking. The pauses double; after the longest one a changed reason is in the status.
@@ -38,11 +39,6 @@ PAGE_EVENTS = 200
 PAGE_BYTES = 1024 * 1024
 # etcd has to read all events of the namespace to find those of one object.
 READ_SECONDS = 10.0
-# The lists of one namespace take a fifth of the time. So a namespace full of events, or of Jobs,
-# delays its own Jobs and does not load the API server.
-NAMESPACE_SHARE = 5.0
-# How long a list is assumed to take in a namespace where none was made.
-USUAL_SECONDS = 0.01
 
 
 @dataclass(slots=True)
@@ -71,31 +67,16 @@ class _Search:
         self.rounds += 1
 
 
-@dataclass(slots=True)
-class _Pace:
-    """How long the last list of a namespace took, and when the next one may be made.
-
-    Times are those of the clock, in seconds. `slot` is when the next slot is free. `free` is when
-    the namespace has waited long enough after its last list. `since` is when the list under way
-    began, None without one: there is one at a time.
-    """
-
-    slot: float = 0.0
-    free: float = 0.0
-    since: float | None = None
-    took: float = USUAL_SECONDS
-
-
 class WarningEvents:
     """The newest event of one reason about one object of each Job that lacks a cause, by Job."""
 
-    def __init__(self, client: KubeClient, clock: Clock, reason: str) -> None:
-        """Begin without any; `reason` is that of the events."""
+    def __init__(self, client: KubeClient, clock: Clock, reason: str, paces: ReadPaces) -> None:
+        """Begin without any; `reason` is that of the events, `paces` those of all readers."""
         self._reason = reason
         self._client = client
         self._clock = clock
         self._searches: dict[JobKey, _Search] = {}
-        self._paces: dict[str, _Pace] = {}
+        self._paces = paces
 
     def __len__(self) -> int:
         """Return the number of Jobs whose events are read."""
@@ -103,10 +84,7 @@ class WarningEvents:
 
     def forget(self, key: JobKey) -> None:
         """Drop what is known of a Job that is gone, or that lacks no cause."""
-        if self._searches.pop(key, None) is None:
-            return
-        if not any(namespace == key[0] for namespace, _ in self._searches):
-            self._paces.pop(key[0], None)
+        self._searches.pop(key, None)
 
     def message(self, key: JobKey, uid: str) -> str | None:
         """Return the newest message about the object of that UID.
@@ -138,8 +116,8 @@ class WarningEvents:
         if (wait := self._wait(key[0], known, now)) > 0.0:
             return wait
         before = known.message
-        pace = self._paces[key[0]]
-        pace.since = now
+        pace = self._paces.of(key[0], now)
+        pace.start(now)
         try:
             async with asyncio.timeout(READ_SECONDS):
                 await self._read(known)
@@ -147,10 +125,8 @@ class WarningEvents:
             logger.warning("cannot list events", reason=self._reason, error=repr(error))
             known.restart()
         finally:
-            pace.since = None
-        after = self._clock.monotonic()
-        pace.took = max(after - now, USUAL_SECONDS)
-        pace.free = after + (NAMESPACE_SHARE - 1.0) * pace.took
+            after = self._clock.monotonic()
+            pace.end(after)
         # The rest of a search does not wait longer and longer: its resourceVersion expires.
         rounds = 0 if known.continue_ else known.rounds
         pause = exponential_seconds(rounds, *PAUSE_SECONDS)
@@ -165,14 +141,10 @@ class WarningEvents:
 
     def _wait(self, namespace: str, known: _Search, now: float) -> float:
         """Return the seconds until a list may be made; once it is due, a slot is kept for it."""
-        pace = self._paces.setdefault(namespace, _Pace())
-        if now >= known.until and (not known.has_slot or pace.since is not None or now < pace.free):
+        pace = self._paces.of(namespace, now)
+        if now >= known.until and not (known.has_slot and pace.is_free(now)):
             # A slot that came while a list took longer than those before is lost.
-            running = now - pace.since if pace.since is not None else 0.0
-            took = max(pace.took, running)
-            soonest = now + took if pace.since is not None else now
-            known.until, known.has_slot = max(soonest, pace.slot, pace.free), True
-            pace.slot = known.until + NAMESPACE_SHARE * took
+            known.until, known.has_slot = pace.next_slot(now), True
         return max(known.until - now, 0.0)
 
     async def _read(self, known: _Search) -> None:

@@ -12,11 +12,11 @@ from daemonset_job.api import names
 from daemonset_job.api.daemon_set import DaemonSet, parse_daemon_set
 from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.managed_fields import has_own_entry, take_ownership
-from daemonset_job.kube.client.errors import BadRequest, NotFound
+from daemonset_job.kube.client.errors import BadRequest, Conflict, NotFound
 from daemonset_job.kube.client.resource import DAEMON_SETS
 from job_controller.actions.writer import Writer
 from job_controller.core.desired.strategic_merge import diff_merge_patch
-from job_controller.core.plan import ApplyDaemonSet
+from job_controller.core.plan import ApplyDaemonSet, CreatePodsAgain
 
 # apiserver pkg/admission/plugin/webhook/errors, NewDryRunUnsupportedErr.
 _NO_DRY_RUN = "does not support dry run"
@@ -64,6 +64,16 @@ class DaemonSetActions:
             why=action.why,
         )
         return True
+
+    async def create_pods_again(self, key: JobKey, job: Job, action: CreatePodsAgain) -> None:
+        """Annotate the DaemonSet, unless it is gone or another one by now."""
+        marks = {names.ANNOTATION_CREATE_AGAIN: str(action.reads)}
+        body = {"metadata": {"uid": action.uid, "annotations": marks}}
+        with suppress(NotFound, Conflict):
+            written = await self._writer.client.merge_patch(
+                DAEMON_SETS, job.daemon_set_name, body, job.namespace
+            )
+            self._writer.expect_version(key, DAEMON_SETS, written)
 
     async def delete(self, job: Job, uid: str) -> None:
         """Delete the DaemonSet with that UID, if it exists."""

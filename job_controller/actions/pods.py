@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -21,8 +22,8 @@ from job_controller.core.text.fold_names import fold
 
 # How many pods are written at a time: 32 at once removed 1,002 gates in 5.8 s on two cores.
 PODS_AT_ONCE = 32
-# Characters of node names in a line of the log.
-_NODES_LIMIT = 400
+# Characters of names in a line of the log.
+_NAMES_LIMIT = 400
 
 
 class PodActions:
@@ -46,7 +47,11 @@ class PodActions:
 
     async def delete(self, key: JobKey, action: DeletePods) -> None:
         """Delete pods; an unscheduled one only if it is still unscheduled."""
-        await self._for_each_pod(partial(self._delete, key, action), action.pods)
+        deleted: list[Pod] = []
+        try:
+            await self._for_each_pod(partial(self._delete, key, deleted), action.pods)
+        finally:
+            _log_deleted(deleted, action.why)
 
     async def _completed_nodes(self, job: Job) -> dict[str, str]:
         """Return the UIDs of completed nodes by node name, with the ledger read from the server."""
@@ -87,7 +92,7 @@ class PodActions:
             written = await self._writer.client.merge_patch(PODS, pod.name, body, pod.namespace)
             self._writer.expect_version(key, PODS, written)
 
-    async def _delete(self, key: JobKey, action: DeletePods, pod: Pod) -> None:
+    async def _delete(self, key: JobKey, deleted: list[Pod], pod: Pod) -> None:
         with suppress(NotFound):
             written = await self._writer.client.delete(
                 PODS,
@@ -98,8 +103,22 @@ class PodActions:
                 resource_version=None if pod.is_scheduled else pod.resource_version,
             )
             self._writer.expect_version(key, PODS, written)
-            why = action.why.get(pod.uid, "")
-            logger.info("deleted a pod", pod=pod.name, node=pod.node_name, why=why)
+            deleted.append(pod)
+
+
+def _log_deleted(pods: Sequence[Pod], whys: Mapping[str, str]) -> None:
+    """Log one line for each reason, not one for each pod: a retry may delete a thousand."""
+    by_reason: dict[str, list[Pod]] = defaultdict(list)
+    for pod in pods:
+        by_reason[whys.get(pod.uid, "")].append(pod)
+    for why, found in by_reason.items():
+        logger.info(
+            "deleted pods",
+            count=len(found),
+            pods=fold([pod.name for pod in found], limit=_NAMES_LIMIT),
+            nodes=fold([pod.node_name for pod in found], limit=_NAMES_LIMIT),
+            why=why,
+        )
 
 
 def _log_started(pods: Sequence[Pod]) -> None:
@@ -108,7 +127,7 @@ def _log_started(pods: Sequence[Pod]) -> None:
         logger.info(
             "removed the scheduling gates of pods",
             count=len(nodes),
-            nodes=fold(nodes, limit=_NODES_LIMIT),
+            nodes=fold(nodes, limit=_NAMES_LIMIT),
             why="their nodes may start",
         )
 

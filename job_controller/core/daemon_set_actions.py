@@ -12,8 +12,13 @@ from daemonset_job.api.reasons import ProgressingReason
 from daemonset_job.api.states import ConditionType, NodeState
 from job_controller.core.desired.daemon_set import build_daemon_set, is_up_to_date
 from job_controller.core.desired.limits import has_too_many_terms
-from job_controller.core.desired.manifest import with_annotation
-from job_controller.core.plan import Action, ApplyDaemonSet, DeleteDaemonSet, RefusedWrite
+from job_controller.core.plan import (
+    Action,
+    ApplyDaemonSet,
+    CreatePodsAgain,
+    DeleteDaemonSet,
+    RefusedWrite,
+)
 from job_controller.core.scheduling_gates import should_gate_new_pods
 from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.node_counts import NodeCounts
@@ -82,17 +87,15 @@ def create_again_actions(
     although a quota may have been raised meanwhile. It acts at once on a change of the DaemonSet.
     Such a change follows each read of the events, and these are made at growing intervals.
     """
-    ours, reads = snapshot.owned_daemon_set, str(snapshot.failed_create_reads)
-    if ours is None or run.has_ended or blocker is None or not snapshot.failed_create_reads:
+    ours, reads = snapshot.owned_daemon_set, snapshot.failed_create_reads
+    if ours is None or run.has_ended or blocker is None or not reads:
         return []
-    if snapshot.failed_create_reads > _OFTEN_READS and snapshot.failed_create_reads % _RARELY:
+    if reads > _OFTEN_READS and reads % _RARELY:
         return []
     is_refused = blocker.reason == ProgressingReason.FAILED_CREATE
-    if not is_refused or ours.annotations.get(names.ANNOTATION_CREATE_AGAIN) == reads:
+    if not is_refused or ours.annotations.get(names.ANNOTATION_CREATE_AGAIN) == str(reads):
         return []
-    body = build_daemon_set(snapshot.job, gated=ours.is_gated, settings=snapshot.settings)
-    annotated = with_annotation(body, names.ANNOTATION_CREATE_AGAIN, reads)
-    return [ApplyDaemonSet(annotated, ours.uid)]
+    return [CreatePodsAgain(ours.uid, reads)]
 
 
 def _logs_are_recorded(counts: NodeCounts) -> bool:

@@ -64,6 +64,17 @@ class ApplyDaemonSet:
 
 
 @dataclass(frozen=True, slots=True)
+class CreatePodsAgain:
+    """Have the DaemonSet controller create refused pods: it acts at once on any change.
+
+    The change is an annotation of the DaemonSet with this `uid`: how often events were read.
+    """
+
+    uid: str
+    reads: int
+
+
+@dataclass(frozen=True, slots=True)
 class RemoveSchedulingGates:
     """Let these pods be scheduled, except on nodes that have completed by now (node UID by name).
 
@@ -99,6 +110,7 @@ Action = (
     | WriteReportStatus
     | DryRunDaemonSet
     | ApplyDaemonSet
+    | CreatePodsAgain
     | RemoveSchedulingGates
     | DeletePods
     | DeleteDaemonSet
@@ -117,7 +129,7 @@ class RefusedWrite(Enum):
 def refused_write(action: Action) -> RefusedWrite | None:
     """Return the kind of write that an action is, None if its refusal is never recorded."""
     match action:
-        case DryRunDaemonSet() | ApplyDaemonSet():
+        case DryRunDaemonSet() | ApplyDaemonSet() | CreatePodsAgain():
             return RefusedWrite.DAEMON_SET
         case CreateReport() | WriteReportStatus():
             return RefusedWrite.REPORT
@@ -158,7 +170,13 @@ class Plan:
     unexplained_pod: str = ""
 
 
-_DEFERRABLE_WITH: Final = (WriteStatus, CreateReport, WriteReportStatus, ApplyDaemonSet)
+_DEFERRABLE_WITH: Final = (
+    WriteStatus,
+    CreateReport,
+    WriteReportStatus,
+    ApplyDaemonSet,
+    CreatePodsAgain,
+)
 
 
 def defer_progress_writes(plan: Plan, old: JobStatus, seconds: float) -> Plan:
@@ -201,7 +219,11 @@ def _terminal_fields(status: JobStatus) -> tuple[object, ...]:
 
 
 def _without_progress(nodes: NodeTotals | None) -> NodeTotals:
-    """Return the totals without those that change in a run without failures."""
+    """Return the totals without those that change in a run without failures.
+
+    Skipped nodes are among them: a client that may taint nodes can change them at any rate.
+    """
     if nodes is None:
         return NodeTotals()
-    return replace(nodes, waiting=0, active=0, completed=0, completed_names="")
+    progress = replace(nodes, waiting=0, active=0, completed=0, completed_names="")
+    return replace(progress, skipped=0, skipped_names="")

@@ -114,7 +114,7 @@ async def test_a_run_that_fails_and_whose_retry_succeeds(server, cluster, lines)
             "WARNING the run failed: condition=Failed; status=True; reason=MaxFailedNodesExceeded; "
             f"detail=1 of 2 nodes failed: b {exit_}"
         ),
-        f"INFO deleted a pod: pod={pod}; node=b; why=its node is tried again",
+        f"INFO deleted pods: count=1; pods={pod}; nodes=b; why=its node is tried again",
         (
             "INFO the failed run is retried: condition=Failed; status=False; reason=Retrying; "
             "detail=retrying failed nodes"

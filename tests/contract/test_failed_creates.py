@@ -44,6 +44,19 @@ def lists(server):
     ]
 
 
+def request_bodies(server):
+    """Return what was sent to change the DaemonSet."""
+    return [
+        request.body
+        for request in server.requests
+        if request.method == "PATCH" and request.path.partition("?")[0].endswith(DAEMON_SET)
+    ]
+
+
+def changes(server):
+    return len(request_bodies(server))
+
+
 async def test_a_refusal_is_reported_within_seconds_until_the_pods_exist(server, cluster):
     cluster.failed_create_message = QUOTA
     async with running(server):
@@ -124,6 +137,10 @@ async def test_pods_are_created_within_seconds_once_nothing_refuses_them(server,
         await asyncio.sleep(600)
         meta = server.get(DAEMON_SETS, DAEMON_SET)["metadata"]
         assert 600 / 15 <= int(meta["annotations"][names.ANNOTATION_CREATE_AGAIN]) <= 46
+        before = changes(server)
+        await asyncio.sleep(1200)
+        assert 1200 / 60 - 1 <= changes(server) - before <= 1200 / 60 + 1
+        assert len(request_bodies(server)[-1]) < 500
         generation = meta["generation"]
         cluster.failed_create_message = ""
         await until(cluster.is_settled)

@@ -22,6 +22,7 @@ from daemonset_job.api.report import parse_report
 from job_controller.core.decide import decide
 from job_controller.core.plan import (
     ApplyDaemonSet,
+    CreatePodsAgain,
     CreateReport,
     DeleteDaemonSet,
     DeletePods,
@@ -171,6 +172,8 @@ class JobHistory:
                     stored["status"] = status.to_raw()
                 case ApplyDaemonSet(body=body):
                     self._apply(body)
+                case CreatePodsAgain():
+                    pass  # a change that causes nothing here
                 case DeleteDaemonSet():
                     self.daemon_set, self.pods = None, []
                 case DeletePods(pods=pods):

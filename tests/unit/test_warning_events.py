@@ -6,12 +6,8 @@ import pytest
 
 from daemonset_job.kube.client.answers import Page
 from daemonset_job.kube.client.errors import Unavailable
-from job_controller.warning_events import (
-    NAMESPACE_SHARE,
-    PAUSE_SECONDS,
-    READ_SECONDS,
-    WarningEvents,
-)
+from job_controller.read_pace import NAMESPACE_SHARE, USUAL_SECONDS, ReadPaces
+from job_controller.warning_events import PAUSE_SECONDS, READ_SECONDS, WarningEvents
 from tests.clocks import FakeClock
 from tests.unit.builders import NOW
 
@@ -53,8 +49,13 @@ def client(clock):
 
 
 @pytest.fixture
-def creates(client, clock):
-    return WarningEvents(client, clock, "FailedCreate")
+def paces():
+    return ReadPaces()
+
+
+@pytest.fixture
+def creates(client, clock, paces):
+    return WarningEvents(client, clock, "FailedCreate", paces)
 
 
 async def look_for(creates, clock, seconds, key=KEY, uid="set"):
@@ -116,7 +117,7 @@ async def test_a_list_that_fails_changes_nothing_and_is_repeated_slowly(creates,
     assert len(client.asked) < 45
 
 
-async def test_slow_lists_of_a_namespace_take_a_share_of_the_time(creates, client, clock):
+async def test_slow_lists_of_a_namespace_take_a_share_of_the_time(creates, client, clock, paces):
     """Each of a hundred Jobs waits, and none of another namespace."""
     client.took = 1.0
     jobs = [("full", f"job-{number}") for number in range(100)]
@@ -135,10 +136,10 @@ async def test_slow_lists_of_a_namespace_take_a_share_of_the_time(creates, clien
     assert first_calm - begin < 120
     late = [at for at in of_full if at - begin > 300]
     assert len(late) <= 300 / NAMESPACE_SHARE + 2
-    assert len(creates._paces) == 2
-    for key in waits:
-        creates.forget(key)
-    assert not creates._paces
+    assert len(paces) == 2
+    clock.advance(600)
+    await creates.look(("another", "job"), "set")
+    assert len(paces) == 1
     assert PAUSE_SECONDS[1] > READ_SECONDS
 
 
@@ -168,3 +169,33 @@ async def test_lists_that_suddenly_take_long_are_made_one_at_a_time(creates, cli
     waits = await asyncio.gather(*tasks)
     assert most == 1
     assert all(wait > 0 for wait in waits[1:])
+
+
+async def test_what_is_read_for_two_reasons_takes_one_share(client, clock, paces, creates):
+    """And so does a Job that lacks causes by turns: what is forgotten keeps its pace."""
+    client.took = 1.0
+    mounts = WarningEvents(client, clock, "FailedMount", paces)
+    begin = clock.monotonic()
+    while clock.monotonic() - begin < 600:
+        waits = [await creates.look(KEY, "set"), await mounts.look(KEY, "pod")]
+        mounts.forget(("default", "other"))
+        clock.advance(max(min(waits), 0.1))
+    assert len(client.asked) <= 600 / NAMESPACE_SHARE + 2
+    for _ in range(1000):
+        creates.forget(KEY)
+        if await creates.look(KEY, "set") > PAUSE_SECONDS[0]:
+            break
+        clock.advance(PAUSE_SECONDS[0])
+        await creates.look(KEY, "set")
+    assert len(client.asked) <= (clock.monotonic() - begin) / NAMESPACE_SHARE + 2
+
+
+async def test_a_namespace_of_a_thousand_jobs_is_read_a_few_times_a_second(client, clock, creates):
+    keys = [("default", f"job-{number}") for number in range(1000)]
+    begin = clock.monotonic()
+    waits = dict.fromkeys(keys, begin)
+    while (now := clock.monotonic()) - begin < 60:
+        key = min(waits, key=waits.get)
+        clock.advance(max(waits[key] - now, 0.0))
+        waits[key] = clock.monotonic() + await creates.look(key, "set")
+    assert len(client.asked) <= 60 / (NAMESPACE_SHARE * USUAL_SECONDS) + 5

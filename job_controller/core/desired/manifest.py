@@ -28,12 +28,6 @@ def objects(manifest: Any, *path: str) -> list[Mapping[str, Any]]:
     return [item for item in children(manifest, *path) if isinstance(item, Mapping)]
 
 
-def with_annotation(body: Mapping[str, Any], key: str, value: str) -> dict[str, Any]:
-    """Return a manifest with one annotation more."""
-    annotations = {**child(body, "metadata", "annotations"), key: value}
-    return {**body, "metadata": {**child(body, "metadata"), "annotations": annotations}}
-
-
 def _find(manifest: Any, path: tuple[str, ...]) -> Any:
     for key in path:
         manifest = manifest.get(key) if isinstance(manifest, Mapping) else None

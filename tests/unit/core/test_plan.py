@@ -91,6 +91,12 @@ def test_what_is_to_be_done_is_done_without_the_records_of_progress():
     assert defer_progress_writes(plan, BEFORE, 2.0) == Plan((apply,), requeue_after=1.0)
 
 
+def test_taints_that_come_and_go_cause_no_more_writes_than_progress():
+    skipped = {**NEW["nodes"], "skipped": 1, "skippedNames": "z"}
+    plan = Plan(actions=(REPORT, WriteStatus(parse_job_status({**NEW, "nodes": skipped}))))
+    assert defer_progress_writes(plan, BEFORE, 2.0) == Plan(requeue_after=2.0)
+
+
 def test_plan_with_pods_or_events_is_executed_unchanged():
     plan = Plan(actions=(REPORT, AFTER))
     for other in (
