@@ -15,15 +15,15 @@ _LEVEL: Final = 1
 class PackedJson(Mapping[str, Any]):
     """A JSON object that is read from its bytes each time that something of it is asked for."""
 
-    __slots__ = ("_data",)
+    __slots__ = ("data",)
 
     def __init__(self, data: bytes) -> None:
-        """Take what `pack_json` has made."""
-        self._data = data
+        """Take what `pack_json` has made: compressed text."""
+        self.data = data
 
     def read(self) -> dict[str, Any]:
         """Return the object as dictionaries of the caller's own."""
-        found: dict[str, Any] = json.loads(zlib.decompress(self._data))
+        found: dict[str, Any] = json.loads(zlib.decompress(self.data))
         return found
 
     def __getitem__(self, key: str) -> Any:

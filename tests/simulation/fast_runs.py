@@ -16,17 +16,20 @@ from typing import Any, Self
 
 from loguru import logger
 
+from daemonset_job.api import compact
 from daemonset_job.api import job as jobs
 from daemonset_job.api.job import Job
+from daemonset_job.api.packed_json import PackedJson
 from job_controller.core import daemon_set_actions
 from job_controller.core import decide as decision
+from job_controller.core.desired import limits
 from job_controller.core.render import report_status as report
 from job_controller.core.settings import Settings
-from job_controller.core.state import desired_count
+from job_controller.core.state import blockers, desired_count
 from terminator import node_count
 
-# A module, a name in it, and what replaces it during a run.
-Replacement = tuple[ModuleType, str, Any]
+# A module or class, a name in it, and what replaces it during a run.
+Replacement = tuple[ModuleType | type, str, Any]
 # By the arguments of a function: the objects and the values that its answer depends on.
 Key = Callable[..., tuple[tuple[Any, ...], tuple[Any, ...]]]
 
@@ -129,8 +132,14 @@ def _remembering() -> list[Replacement]:
                     (repr(told), tuple(records.items()), repr(conditions), before.timeline[:1]),
                 ),
             ),
+            # Read once for all versions of an object that have the same spec: the answers above
+            # are those for one raw spec.
+            (PackedJson, "read", lambda packed: ((), packed.data)),
             (jobs, "nodes_hash", lambda raw_spec: ((raw_spec,), ())),
             (jobs, "parse_spec", lambda raw_spec: ((raw_spec,), ())),
+            (compact, "parse_spec", lambda raw_spec: ((raw_spec,), ())),
+            (limits, "measure_terms", lambda job: ((job.raw_spec, job.spec.template), ())),
+            (blockers, "measure_terms", lambda job: ((job.raw_spec, job.spec.template), ())),
         )
     ]
 

@@ -247,7 +247,7 @@ def has_same_placement(live: DaemonSet, desired: Mapping[str, Any]) -> bool:
 
 def _pruned(value: Any) -> Any:
     """Return a value without null, "", empty maps and lists, which the server leaves out."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         found = {key: _pruned(inner) for key, inner in value.items()}
         return {key: inner for key, inner in found.items() if inner is not None} or None
     if isinstance(value, list):
@@ -260,8 +260,9 @@ def _gates(spec: Mapping[str, Any]) -> set[str]:
 
 
 def _contains(live: Any, desired: Any, *, in_quantities: bool = False) -> bool:
-    if isinstance(desired, Mapping):
-        if not isinstance(live, Mapping):
+    """Return whether a value has all that is desired; both are JSON, whose objects are dicts."""
+    if isinstance(desired, dict):
+        if not isinstance(live, dict):
             # The server leaves empty objects and lists out.
             return live is None and not desired
         return all(

@@ -56,6 +56,8 @@ def needs_linux(spec: JobSpec) -> bool:
     if spec.nodes.include or child(pod_spec, "os"):
         return False
     chosen = [spec.nodes.selector, pod_spec.get("nodeSelector"), pod_spec.get("affinity")]
+    if not any(chosen):
+        return True
     return f'"{names.LABEL_OS}"' not in json.dumps(chosen)
 
 
