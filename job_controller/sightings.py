@@ -18,6 +18,7 @@ from job_controller.core.state.first_seen import (
     shift_sightings,
     update_sightings,
 )
+from job_controller.core.state.ledger_room import has_ledger_room
 from job_controller.core.state.node_pods import current_pods, pods_without_node
 from job_controller.core.state.snapshot import Snapshot, merge_records
 
@@ -50,7 +51,13 @@ class SightingStore:
         before = before if uid == job.uid else {}
         tainted = find_tainted(snapshot, pods)
         observed = ObservedObjects(
-            pods, snapshot.nodes, failed, tainted, job.retry_request, pods_without_node(snapshot)
+            pods,
+            snapshot.nodes,
+            failed,
+            tainted,
+            job.retry_request,
+            pods_without_node(snapshot),
+            has_ledger_room(snapshot),
         )
         seen = update_sightings(before, observed, now)
         self._seen[key] = job.uid, seen, now, moment

@@ -14,8 +14,8 @@ from terminator.ledger.evidence import combine_evidence
 from terminator.ledger.written_reports import WrittenReports
 
 # Delay before evidence is sent again that the server refused for its content or for the size of its
-# report.
-REFUSED_SECONDS = 60.0
+# report. It is shorter than the time after which the controller assesses a log that was not read.
+REFUSED_SECONDS = 20.0
 
 
 @dataclass(slots=True)

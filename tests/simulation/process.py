@@ -22,6 +22,7 @@ from job_controller import main, reconciler
 from job_controller.config import Config as ControllerConfig
 from job_controller.core.plan import Plan, RefusedWrite, WriteReportStatus, WriteStatus
 from job_controller.core.render import shards
+from job_controller.core.state import ledger_room
 from job_controller.core.state.snapshot import Snapshot
 from terminator.config import Config as TerminatorConfig
 from terminator.ledger import writer
@@ -223,6 +224,7 @@ def virtual(world: World, decide: Decide) -> Iterator[None]:
     with (
         fast_run(),
         patch.object(shards, "NODES_PER_SHARD", size),
+        patch.object(ledger_room, "NODES_PER_SHARD", size),
         patch.object(writer, "NODES_PER_SHARD", size),
         patch.object(reconciler, "decide", deciding),
     ):

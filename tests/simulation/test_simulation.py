@@ -22,6 +22,7 @@ SCHEDULES = 2000
 # Others that have found a defect, of the product or of the model.
 FOUND = (
     5438,
+    21216,
     6001087,
     7000220,
     7000264,

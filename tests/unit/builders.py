@@ -21,6 +21,7 @@ from job_controller.core.render.report_status import build_report
 from job_controller.core.settings import Settings
 from job_controller.core.state.absence import find_tainted
 from job_controller.core.state.first_seen import ObservedObjects, update_sightings
+from job_controller.core.state.ledger_room import has_ledger_room
 from job_controller.core.state.node_pods import current_pods, pods_without_node
 from job_controller.core.state.snapshot import Snapshot, merge_records
 
@@ -170,6 +171,7 @@ def seen_before(snapshot: Snapshot, since: timedelta, now: datetime = NOW) -> Sn
         tainted,
         snapshot.job.retry_request,
         pods_without_node(snapshot),
+        has_ledger_room(snapshot),
     )
     return replace(snapshot, seen=update_sightings({}, scene, now - since))
 

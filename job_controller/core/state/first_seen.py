@@ -76,6 +76,10 @@ class Sighting:
 Sightings = Mapping[Fact, Sighting]
 
 
+# The fact that the evidence of each node can be recorded.
+LEDGER_ROOM: Final = Fact("", "ledger room")
+
+
 def task_ended(pod: Pod, count: int) -> Fact:
     """Return the fact that `count` starts of the task in the pod have ended."""
     return Fact(pod.uid, _ENDED, count)
@@ -148,7 +152,8 @@ class ObservedObjects:
 
     `failed` are the names of nodes that are recorded as failed. `tainted` are those whose
     condition keeps their pod off. `retry` is the Job's retry request. `without_node` are pods that
-    wait to be scheduled to nodes that do not exist.
+    wait to be scheduled to nodes that do not exist. `has_ledger_room`: the evidence of each node
+    can be recorded.
     """
 
     pods: Mapping[str, Pod]
@@ -157,6 +162,7 @@ class ObservedObjects:
     tainted: Collection[str] = ()
     retry: str = ""
     without_node: Collection[Pod] = ()
+    has_ledger_room: bool = True
 
 
 def update_sightings(
@@ -169,6 +175,8 @@ def update_sightings(
     """
     holding = {node_not_ready(observed.nodes[name], observed.retry) for name in observed.tainted}
     holding |= {pod_without_node(pod) for pod in observed.without_node}
+    if observed.has_ledger_room:
+        holding.add(LEDGER_ROOM)
     settled: set[Fact] = set()
     ends = {fact.uid: fact for fact in before if fact.kind == _ENDED}
     for name, pod in observed.pods.items():

@@ -13,7 +13,7 @@ from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import whole_seconds
 from job_controller.core.state.causes import STATUS_UNKNOWN, ended_count
-from job_controller.core.state.first_seen import task_ended
+from job_controller.core.state.first_seen import LEDGER_ROOM, task_ended
 from job_controller.core.state.node_context import NodeInputs, RunContext
 from job_controller.core.text.sanitize import single_line
 
@@ -104,7 +104,10 @@ def decidable_at(context: RunContext, record: NodeRecord, inputs: NodeInputs) ->
         # An earlier process recorded this end, and the pod no longer shows it.
         ours = (known.first for fact, known in context.seen.items() if fact.uid == pod.uid)
         seen_at = min(ours, default=context.now)
-    return seen_at + (READ_LOG_GRACE if was_read else UNREAD_LOG_GRACE)
+    if was_read:
+        return seen_at + READ_LOG_GRACE
+    # What the terminator finds in a log can be recorded only where there is room for it.
+    return max(seen_at, context.first_seen(LEDGER_ROOM)) + UNREAD_LOG_GRACE
 
 
 def failed_record(

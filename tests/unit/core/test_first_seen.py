@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from daemonset_job.api.container import Container
 from job_controller.core.state.first_seen import (
+    LEDGER_ROOM,
     ObservedObjects,
     not_starting,
     shift_sightings,
@@ -106,6 +107,17 @@ def test_how_many_starts_have_ended_never_goes_back():
         seen, ObservedObjects({"a": unclear}, {"a": NODE}), NOW + timedelta(seconds=9)
     )
     assert later[task_ended(CRASHED, 1)].first == NOW
+
+
+def test_the_time_to_read_a_log_begins_when_a_token_in_it_can_be_recorded():
+    full = ObservedObjects({"a": CRASHED}, {"a": NODE}, has_ledger_room=False)
+    before = update_sightings({}, full, NOW)
+    assert LEDGER_ROOM not in before
+    later = NOW + timedelta(minutes=1)
+    seen = update_sightings(before, ObservedObjects({"a": CRASHED}, {"a": NODE}), later)
+    assert seen[LEDGER_ROOM].first == later
+    assert seen[task_ended(CRASHED, 1)].first == NOW
+    assert LEDGER_ROOM not in update_sightings(seen, full, later)
 
 
 def test_sightings_move_with_a_clock_that_is_set():
