@@ -353,8 +353,8 @@ class FakeApiServer:
     def _check(self, request: Request, fault: Fault | None) -> None:
         if fault is not None and fault.status:
             raise Refused(fault.status, fault.reason, fault.message or "scripted fault")
-        wanted = f"Bearer {self.token}"
-        if self.token is not None and request.headers.get("Authorization") != wanted:
+        expected = f"Bearer {self.token}"
+        if self.token is not None and request.headers.get("Authorization") != expected:
             raise Refused(401, "Unauthorized")
 
     def _fault(self, request: Request) -> Fault | None:

@@ -183,7 +183,7 @@ async def test_node_that_returned_unseen_is_checked_again(server, cluster):
         await asyncio.sleep(5)
         assert cluster.status()["phase"] == "Running"
         make_ready(server, "a", "False")
-        # The next list has the node as the cache has it, so that it wakes nobody.
+        # The next list has the node as the cache has it, so that it wakes no Job.
         server.expire()
         server.drop_watches(NODES)
         await until(lambda: cluster.status()["phase"] == "Failed", 300)

@@ -1,4 +1,4 @@
-"""The controller's process told to stop at any moment: it ends in order, and another goes on."""
+"""A signal to stop the controller at any moment: it ends in order, and another goes on."""
 
 import asyncio
 import json
@@ -94,13 +94,13 @@ async def test_a_signal_also_ends_a_standby_replica(server, config):
     await until(lambda: server.exists(LEASES, "lock", "system"), 10)
     await stop(first)
     lease = server.get(LEASES, "lock", "system")
-    lease["spec"] |= {"holderIdentity": "somebody", "leaseDurationSeconds": 3600}
+    lease["spec"] |= {"holderIdentity": "another", "leaseDurationSeconds": 3600}
     server.put(LEASES, lease)
     asked = server.count("GET", "/leases/")
     second = asyncio.create_task(run(config))
     await until(lambda: server.count("GET", "/leases/") > asked, 10)
     assert await stop(second) < 3
-    assert server.get(LEASES, "lock", "system")["spec"]["holderIdentity"] == "somebody"
+    assert server.get(LEASES, "lock", "system")["spec"]["holderIdentity"] == "another"
 
 
 async def test_without_a_cluster_to_connect_to_it_says_so(config, tmp_path):

@@ -48,7 +48,7 @@ def spec(**fields):
 
 
 async def completed(harness, number):
-    """Return once so many nodes are completed and the gate is up: the run is well under way."""
+    """Return once this number of nodes is completed and the gate is up."""
     await harness.wait_job(
         lambda status: (status.get("nodes") or {}).get("completed") == number, f"{number} completed"
     )
@@ -56,7 +56,7 @@ async def completed(harness, number):
 
 
 async def is_kept(harness, seconds):
-    """Assert that the Job is there for so long, and neither complete nor failed."""
+    """Assert that the Job is there for all these seconds, and neither complete nor failed."""
     end = asyncio.get_running_loop().time() + seconds
     while asyncio.get_running_loop().time() < end:
         job = await harness.find(JOBS, "sample")
@@ -198,7 +198,7 @@ async def counted(harness, *, misscheduled):
 # --- a refused DaemonSet (A3) ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("finishes_first", [False, True], ids=["told-first", "at-once"])
+@pytest.mark.parametrize("finishes_first", [False, True], ids=["finishes-first", "at-once"])
 async def test_a_run_whose_changed_daemon_set_is_refused_is_not_complete(
     kube_env, namespace, finishes_first
 ):
@@ -247,7 +247,7 @@ async def test_too_large_pattern_is_reported_and_can_be_replaced(kube_env, names
         assert harness.nodes.executions == {"a": 1, "b": 1, "c": 1}
 
 
-# --- a task that is told to stop (A4) ----------------------------------------------------
+# --- a task that gets a signal to stop (A4) ----------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["deleted", "evicted"])

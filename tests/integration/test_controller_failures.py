@@ -227,10 +227,10 @@ async def test_a_node_recreated_under_its_name_is_another_node(kube_env, namespa
         await asyncio.sleep(1.1)
         await harness.nodes.join("a")
 
-        async def anew():
+        async def is_done_again():
             return harness.nodes.executions["a"] == 2
 
-        await harness.wait_until(anew, "the new node does the work")
+        await harness.wait_until(is_done_again, "the new node does the work")
         go.set()
         await harness.wait_deleted(JOBS, "sample")
         new = await harness.admin.list(
@@ -343,7 +343,7 @@ async def test_with_continue_every_node_does_the_work_before_the_run_fails(
             found = await harness.wait_reason("Complete", "CompletedWithinFailureLimit")
             a = harness.nodes.name("a")
             assert found["message"] == f"2 of 3 nodes completed, 1 failed ({a})"
-            # It has a failed node to look at: it stays until somebody says for how long.
+            # It has a failed node to look at: it stays until a user says for how long.
             await asyncio.sleep(0.5)
             await harness.change(JOBS, "sample", {"spec": {"ttlSecondsAfterFinished": 0}})
             await harness.wait_deleted(JOBS, "sample")

@@ -306,7 +306,7 @@ def test_every_field_is_kept_as_it_was_given(kube_env: KubeEnv, namespace):
 
 
 def test_null_that_takes_a_generated_field_away_is_kept(kube_env: KubeEnv, namespace):
-    # Sent as it stands, since kubectl apply leaves nulls out. It must not make the Job look changed
+    # Sent unchanged, since kubectl apply leaves nulls out. It must not make the Job look changed
     # to the rules either.
     spec = template(spec={"securityContext": None, "containers": [{"name": "job-container"}]})
     path = jobs_path(namespace)
@@ -331,7 +331,7 @@ def test_a_name_may_have_253_characters_and_no_more(kube_env: KubeEnv, namespace
 
 
 def test_long_lists_of_nodes_are_accepted(kube_env: KubeEnv, namespace):
-    # 1,000 against 1,000 names is dearer than a rule may be: the rule must stand aside, not fail.
+    # 1,000 against 1,000 names costs more than a rule may: it must not apply, rather than fail.
     include = [f"a{i:04}".ljust(253, "x") for i in range(1000)]
     exclude = [f"b{i:04}".ljust(253, "x") for i in range(1000)]
     for size in (1000, 200):
@@ -496,8 +496,8 @@ def test_columns_and_short_name(kube_env: KubeEnv, namespace):
 
 
 def test_explain_describes_the_fields(kube_env: KubeEnv):
-    told = " ".join(kube_env.kubectl("explain", "dsj.spec.mountPath").split())
-    assert "mounted read-write at /basetarget in the container" in told
+    explained = " ".join(kube_env.kubectl("explain", "dsj.spec.mountPath").split())
+    assert "mounted read-write at /basetarget in the container" in explained
 
 
 def test_the_template_has_every_pod_field_that_a_daemonset_can_have(kube_env: KubeEnv):

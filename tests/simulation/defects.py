@@ -54,9 +54,8 @@ from job_controller.actions import errors
 from job_controller.caches import Caches
 from job_controller.core import decide as decision
 from job_controller.core.state import counting as tally
-from job_controller.core.state import desired_count, node_state
+from job_controller.core.state import desired_count, node_state, run_state
 from job_controller.core.state import node_observed as observed
-from job_controller.core.state import run_state as verdict
 from job_controller.core.state.node_context import NodeInputs, RunContext
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.node_state import NodeAssessment
@@ -154,7 +153,7 @@ def uses_node_clocks() -> Iterator[None]:
 @contextmanager
 def uses_api_clocks() -> Iterator[None]:
     """A run's deadline counts from when the API server says that the Job was created."""
-    real = verdict.deadline
+    real = run_state.deadline
 
     def deadline(job: Job, now: datetime) -> datetime | None:
         if job.created_at is None or job.status.start_time is None:
@@ -162,7 +161,7 @@ def uses_api_clocks() -> Iterator[None]:
         status = replace(job.status, start_time=job.created_at)
         return real(replace(job, status=status), now)
 
-    with patch.object(verdict, "deadline", deadline):
+    with patch.object(run_state, "deadline", deadline):
         yield
 
 

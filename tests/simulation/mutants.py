@@ -32,7 +32,7 @@ from job_controller.core.state import first_seen as sightings
 from job_controller.core.state import node_observed as observed
 from job_controller.core.state import node_state as judge
 from job_controller.core.state import node_timeouts as timeouts
-from job_controller.core.state import run_state as verdict
+from job_controller.core.state import run_state
 from job_controller.core.state.absence import Absence
 from job_controller.core.state.causes import has_started
 from job_controller.core.state.first_seen import Fact, ObservedObjects, Sightings
@@ -95,7 +95,7 @@ def removes_gates_by_cached_ledger() -> Iterator[None]:
 @contextmanager
 def completes_early() -> Iterator[None]:
     """The run is complete when one node is still at work."""
-    real = verdict.evaluate_run
+    real = run_state.evaluate_run
 
     def evaluate_run(snapshot: Snapshot, tally_: NodeCounts, now: datetime) -> RunState:
         if tally_.is_exact and len(tally_.names(NodeState.COMPLETED)) >= max(tally_.desired - 1, 1):
@@ -392,7 +392,7 @@ def reports_pause_early() -> Iterator[None]:
 @contextmanager
 def ignores_deadlines() -> Iterator[None]:
     """A run never fails by its deadline."""
-    with patch.object(verdict, "deadline", lambda *_: None):
+    with patch.object(run_state, "deadline", lambda *_: None):
         yield
 
 

@@ -77,7 +77,7 @@ def test_a_run_that_the_first_version_started_keeps_the_name_of_its_report():
 
 
 def test_no_other_text_in_the_status_names_the_report():
-    """Whoever can write the status of a Job cannot have another run's report written."""
+    """A user who can write the status of a Job cannot have another run's report written."""
     cluster = make_cluster("a", gated=True)
     status = replace(cluster.job.status, report="other-20260102030305-54321")
     cluster.job = replace(cluster.job, status=status)
@@ -269,12 +269,12 @@ def test_the_end_of_a_run_is_recorded_by_one_clock_and_once(at):
     "changes",
     [
         pytest.param({"observed": False}, id="the DaemonSet controller has not seen the spec"),
-        pytest.param({"desired": 3}, id="a wanted node has no pod yet"),
-        pytest.param({"desired": 0}, id="no node is wanted"),
+        pytest.param({"desired": 3}, id="a desired node has no pod yet"),
+        pytest.param({"desired": 0}, id="no node is desired"),
         pytest.param({"evidence": {"a": done("a")}}, id="a node is missing in the ledger"),
         pytest.param(
             {"evidence": {"a": done("a"), "b": done("b", uid="b-before")}},
-            id="the ledger speaks of another node of that name",
+            id="the ledger names another node of that name",
         ),
     ],
 )
@@ -290,12 +290,12 @@ def test_completion_is_not_declared_early(changes):
 
 def test_a_pod_older_than_its_node_belongs_to_the_former_node():
     cluster = make_cluster("a", gated=True, evidence={"a": done("a")})
-    cluster.nodes["a"] = make_node("a", uid="a-anew", created_at=NOW)
+    cluster.nodes["a"] = make_node("a", uid="a-2", created_at=NOW)
 
     plan = decide(cluster.snapshot(), NOW)
 
     assert status_of(plan)["nodes"]["completed"] == 0
-    # Nobody else would remove it, and without that the new node would never get its own.
+    # No other program would remove it, and without that the new node would never get its own.
     (deleted,) = [a for a in plan.actions if isinstance(a, DeletePods)]
     assert deleted.pods == tuple(cluster.pods)
 
@@ -554,7 +554,7 @@ def test_observed_generation_follows_the_job():
 
 
 def test_a_pod_that_waits_for_a_node_that_has_gone_is_deleted():
-    """The DaemonSet controller does not hear that the node has gone, and goes on counting it."""
+    """The DaemonSet controller does not see that the node has gone, and goes on counting it."""
     cluster = make_cluster("a", evidence={"a": done("a"), "b": done("b")}, gated=True)
     cluster.pods.append(gated_pod("b"))
     (deleted,) = [a for a in decide(cluster.snapshot(), NOW).actions if isinstance(a, DeletePods)]

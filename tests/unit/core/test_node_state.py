@@ -1,4 +1,4 @@
-"""Where one node stands. Each test is a line of the story a node can have."""
+"""The state of one node. Each test is a line of the timeline that a node can have."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -277,9 +277,9 @@ def test_the_failure_token_of_another_pod_says_nothing_of_this_one():
 def test_last_lines_that_arrive_later_are_added_once():
     failed = assess(crashed(restarts=1)).record
     evidence = Evidence("a-uid", pod_uid="pod-a-1", last_lines=("disk full",))
-    told = assess(crashed(restarts=1), record=failed, evidence=evidence).record
-    assert told.message == "exit 2 after 2 attempts: 'disk full'"
-    assert assess(crashed(restarts=1), record=told, evidence=evidence).record == told
+    record = assess(crashed(restarts=1), record=failed, evidence=evidence).record
+    assert record.message == "exit 2 after 2 attempts: 'disk full'"
+    assert assess(crashed(restarts=1), record=record, evidence=evidence).record == record
 
 
 def test_failure_message_does_not_grow_with_restarts():
@@ -310,7 +310,7 @@ def test_a_retry_retires_the_pod_and_starts_afresh_with_the_next():
 
 
 def test_a_failure_from_before_a_retry_does_not_swallow_it():
-    """The task failed, its log was not known to be read yet, and somebody asked for a retry."""
+    """The task failed, its log was not known to be read yet, and a user asked for a retry."""
     active = assess(crashed(restarts=1), seen=2).record
     assert active.state == "Active"
     waiting = assess(crashed(restarts=1), record=active, retry="again", seen=5)
@@ -451,10 +451,11 @@ def test_silent_start_problem_is_reported_in_a_minute_and_fails_late():
     first = assess(pod, seen=None)
     assert (first.record.state, first.record.reason) == ("Waiting", "")
     assert first.wake_at == NOW + timedelta(seconds=45)
-    told = assess(pod, seen=45).record
-    assert (told.state, told.reason) == ("Waiting", "TaskNotStarted")
-    assert "ContainerCreating" in told.message
-    assert assess(pod, seen=None, record=told).record == told  # after a restart of the controller
+    record = assess(pod, seen=45).record
+    assert (record.state, record.reason) == ("Waiting", "TaskNotStarted")
+    assert "ContainerCreating" in record.message
+    # After a restart of the controller.
+    assert assess(pod, seen=None, record=record).record == record
     assert assess(pod, seen=899).record.state == "Waiting"
     late = assess(pod, seen=900).record
     assert (late.state, late.reason) == ("Failed", "ContainerStartFailed")
@@ -489,16 +490,16 @@ def not_again(reason, restarts=0, **changes):
     return replace(pod, container=replace(pod.container, reason=reason, message="why"))
 
 
-@pytest.mark.parametrize(("reason", "told"), AGAIN)
-def test_restart_blocker_is_reported_and_fails_the_node(reason, told):
+@pytest.mark.parametrize(("reason", "reported"), AGAIN)
+def test_restart_blocker_is_reported_and_fails_the_node(reason, reported):
     spec = replace(SPEC, backoff_limit=6)
     early = assess(not_again(reason), spec=spec, seen=None)
     record = early.record
-    assert (record.state, record.reason, record.message) == ("Active", told, "why")
+    assert (record.state, record.reason, record.message) == ("Active", reported, "why")
     assert (record.finished_in_pod, record.exit_code) == (1, 2)
     assert early.wake_at == NOW + timedelta(seconds=300)
     late = assess(not_again(reason), spec=spec, seen=300).record
-    assert (late.state, late.reason, late.message) == ("Failed", told, "why")
+    assert (late.state, late.reason, late.message) == ("Failed", reported, "why")
 
 
 def test_an_end_counts_while_the_next_start_cannot_be_created():
@@ -509,21 +510,21 @@ def test_an_end_counts_while_the_next_start_cannot_be_created():
 
 def test_back_off_between_container_creations_changes_nothing():
     node, spec = make_node("a"), replace(SPEC, backoff_limit=6)
-    told = assess(not_again("ErrImagePull"), spec=spec).record
+    record = assess(not_again("ErrImagePull"), spec=spec).record
     seen = update_sightings({}, ObservedObjects({"a": not_again("ErrImagePull")}, {"a": node}), NOW)
     for seconds in (100, 299):
         now = NOW + timedelta(seconds=seconds)
         seen = update_sightings(seen, ObservedObjects({"a": crashed()}, {"a": node}), now)
         assessment = assess_node(
-            RunContext(spec, "", Timeouts(), now, seen), NodeInputs(node, crashed(), record=told)
+            RunContext(spec, "", Timeouts(), now, seen), NodeInputs(node, crashed(), record=record)
         )
-        assert (assessment.record, assessment.wake_at) == (told, NOW + timedelta(seconds=300))
+        assert (assessment.record, assessment.wake_at) == (record, NOW + timedelta(seconds=300))
     now = NOW + timedelta(seconds=300)
     assessment = assess_node(
-        RunContext(spec, "", Timeouts(), now, seen), NodeInputs(node, crashed(), record=told)
+        RunContext(spec, "", Timeouts(), now, seen), NodeInputs(node, crashed(), record=record)
     )
     assert (assessment.record.state, assessment.record.reason) == ("Failed", "ImagePullFailed")
-    again = assess(crashed(restarts=1), spec=spec, record=told).record
+    again = assess(crashed(restarts=1), spec=spec, record=record).record
     assert (again.state, again.reason) == ("Active", "Restarting")
 
 
@@ -548,9 +549,9 @@ def test_restart_problem_is_reported_in_a_minute_and_fails_late():
     """As after a reboot of its node, when a volume cannot be mounted any more."""
     pod = not_again("ContainerCreating", restarts=1)
     assert assess(pod, seen=44).record.reason == "Restarting"
-    told = assess(pod, seen=45).record
-    assert (told.state, told.reason) == ("Active", "TaskNotStarted")
-    assert "has not started again (ContainerCreating)" in told.message
+    record = assess(pod, seen=45).record
+    assert (record.state, record.reason) == ("Active", "TaskNotStarted")
+    assert "has not started again (ContainerCreating)" in record.message
     late = assess(pod, seen=900).record
     assert (late.state, late.reason) == ("Failed", "ContainerStartFailed")
 
@@ -590,7 +591,7 @@ def test_running_init_container_defers_the_failure_of_another():
 
 
 def test_a_failure_to_start_from_before_a_retry_does_not_swallow_it():
-    """It had all its time but a second when somebody asked for a retry."""
+    """It had all its time but a second when a user asked for a retry."""
     node = make_node("a")
     pod = make_pod("a", state="", is_scheduled=False, unschedulable_message="Insufficient cpu")
     record = assess(pod, seen=299).record
@@ -653,7 +654,7 @@ def test_a_retry_leaves_a_task_alone_that_is_at_work():
         ("", "see `kubectl describe pod`"),
     ],
 )
-def test_a_volume_that_cannot_be_mounted_is_told_in_the_kubelets_words(uid, words):
+def test_a_volume_that_cannot_be_mounted_is_reported_in_the_kubelets_words(uid, words):
     pod = with_container(state="waiting", reason="ContainerCreating")
     node = make_node("a")
     seen = update_sightings(
@@ -678,7 +679,7 @@ TOKEN_AT = parse_time("2026-01-02T03:04:00Z")  # of `done`
     ],
     ids=["ended", "in back-off", "at work again"],
 )
-def test_a_task_that_exits_after_its_token_is_told_and_repeats_its_work(pod):
+def test_a_task_that_exits_after_its_token_is_reported_and_repeats_its_work(pod):
     assessment = assess(pod, evidence=done("a"), now=TOKEN_AT + timedelta(seconds=9))
     assert assessment.repeats_task
     record = assessment.record

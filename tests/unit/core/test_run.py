@@ -198,8 +198,10 @@ def test_failed_node_excluded_together_with_a_lower_limit_fails_nothing():
         ),
     )
     seen = seen_before(replace(cluster.snapshot(), job=job), timedelta(minutes=1))
-    (told,) = [a.status.to_raw() for a in decide(seen, NOW).actions if isinstance(a, WriteStatus)]
-    assert told["phase"] == "Running"
+    (written,) = [
+        a.status.to_raw() for a in decide(seen, NOW).actions if isinstance(a, WriteStatus)
+    ]
+    assert written["phase"] == "Running"
 
 
 def test_pause_holds_turns_until_more_is_allowed():
@@ -296,9 +298,9 @@ def test_undeletable_pods_of_a_failed_run_are_reported():
     assert not acts(plan, DeleteDaemonSet)
     assert not acts(plan, DeletePods)
     (status,) = [a.status.to_raw() for a in acts(plan, WriteStatus)]
-    (told,) = [c for c in status["conditions"] if c["type"] == "Progressing"]
-    assert (told["status"], told["reason"]) == ("False", "Failed")
-    assert "deletion of pods: the policy says no" in told["message"]
+    (progressing,) = [c for c in status["conditions"] if c["type"] == "Progressing"]
+    assert (progressing["status"], progressing["reason"]) == ("False", "Failed")
+    assert "deletion of pods: the policy says no" in progressing["message"]
     assert plan.requeue_after is not None
     assert plan.requeue_after <= 15.0
 
@@ -335,11 +337,11 @@ def test_refused_pod_deletion_and_refused_gate_removal_do_not_block_each_other()
     refusals = {write: f"{text} {'x' * 4000}" for write, text in (no_deletion | no_gates).items()}
     both = decide(cluster.snapshot(refusals=refusals), NOW)
     (status,) = [a.status.to_raw() for a in acts(both, WriteStatus)]
-    (told,) = [c for c in status["conditions"] if c["type"] == "Progressing"]
-    assert told["reason"] == "PodChangeRefused"
-    assert "removal of scheduling gates: no gates" in told["message"]
-    assert "deletion of pods: no deletions" in told["message"]
-    assert len(told["message"]) < 1200
+    (progressing,) = [c for c in status["conditions"] if c["type"] == "Progressing"]
+    assert progressing["reason"] == "PodChangeRefused"
+    assert "removal of scheduling gates: no gates" in progressing["message"]
+    assert "deletion of pods: no deletions" in progressing["message"]
+    assert len(progressing["message"]) < 1200
 
 
 def completion_time(cluster):
@@ -351,16 +353,16 @@ def test_second_failure_has_its_own_time_despite_a_stale_report(later):
     cluster = three_nodes()
     run(cluster)
     first = completion_time(cluster)
-    told = cluster.report_status
+    stale = cluster.report_status
     # The retry is on record in the Job; the report, whose writes are refused, says Failed.
     cluster = retried(cluster)
     flipped = [
         {**c, "lastTransitionTime": format_time(NOW + later)} if c["type"] == "Failed" else c
         for c in cluster.job.status.to_raw()["conditions"]
     ]
-    told_job = {**cluster.job.status.to_raw(), "conditions": flipped}
-    cluster.job = replace(cluster.job, status=parse_job_status(told_job))
-    cluster.report_status = told
+    status_of_job = {**cluster.job.status.to_raw(), "conditions": flipped}
+    cluster.job = replace(cluster.job, status=parse_job_status(status_of_job))
+    cluster.report_status = stale
     cluster.pods[1] = replace(failing("b"), uid="pod-b-5")
     again = NOW + timedelta(hours=2)
     run(cluster, again)
@@ -628,7 +630,7 @@ def test_no_shard_takes_more_records_than_its_share(monkeypatch):
     cluster = make_cluster("a", "b", "c", "d", gated=True)
     active = NodeRecord(uid="u", state="Active")
     first = replace(cluster.report(), status=ReportStatus(node_states={"a": active, "b": active}))
-    # The evidence of c stands where there is no room for its record.
+    # The evidence of c is recorded where there is no room for its record.
     first = replace(first, evidence={"c": done("c"), "d": done("d")})
     second = replace(cluster.report(), name="second", shard=1)
     plan = decide(cluster.snapshot(reports=(first, second)), NOW)
@@ -637,7 +639,7 @@ def test_no_shard_takes_more_records_than_its_share(monkeypatch):
 
 
 def test_completed_node_does_not_replace_one_whose_pod_is_terminating():
-    """Of three nodes two are wanted: b, whose pod cannot end, and c. a completed, and was left."""
+    """Of three nodes two are desired: b, whose pod cannot end, and c. a completed, and was left."""
     cluster = make_cluster(
         "a", "b", "c", gated=True, desired=2, scheduled=2, evidence={"a": done("a")}
     )
@@ -670,7 +672,7 @@ def test_past_refusal_does_not_hide_why_pods_are_missing():
         ({"pods": [], "evidence": {"a": done("a"), "b": done("b")}}, False),
         ({"pods": [make_pod("a")]}, True),
     ],
-    ids=["all there", "none", "unobserved", "no set", "none wanted", "rest", "one"],
+    ids=["all there", "none", "unobserved", "no set", "none desired", "rest", "one"],
 )
 def test_events_are_listed_only_if_no_other_reason_is_known(changes, lacks):
     cluster = make_cluster("a", "b", gated=True)
@@ -844,4 +846,4 @@ def test_the_pod_of_a_task_that_exits_after_its_token_is_replaced_by_a_gated_one
     plan = run(cluster)
     (deletion,) = acts(plan, DeletePods)
     assert [pod.name for pod in deletion.pods] == ["sample-a-1"]
-    assert not plan.events  # told once
+    assert not plan.events  # reported once

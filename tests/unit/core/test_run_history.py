@@ -212,7 +212,7 @@ def test_the_history_of_a_cancelled_run_ends_with_that():
     assert closed.history[-1].time == at(40)
 
 
-def test_the_number_of_nodes_at_the_start_is_not_told_anew():
+def test_the_number_of_nodes_at_the_start_is_not_entered_again():
     cluster = make_cluster("a", gated=True, evidence={"a": done("a")})
     run(cluster)
     assert cluster.report_status["timeline"][0].endswith(" started on 1 node")

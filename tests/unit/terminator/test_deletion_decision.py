@@ -79,11 +79,11 @@ def test_a_job_stays_until_its_report_is_whole():
 
 
 def test_a_job_stays_until_both_count_the_same_nodes():
-    told = {"nodes": {"desired": 4}}
-    snapshot = world(job=make_job(COMPLETE, status=told))
+    status = {"nodes": {"desired": 4}}
+    snapshot = world(job=make_job(COMPLETE, status=status))
     assert blocked_by(snapshot) == "status reports 4 desired nodes, but there are 3"
-    told = {"nodes": {"desired": 3}}
-    assert not blocked_by(replace(snapshot, job=make_job(COMPLETE, status=told)))
+    status = {"nodes": {"desired": 3}}
+    assert not blocked_by(replace(snapshot, job=make_job(COMPLETE, status=status)))
 
 
 def test_job_stays_while_its_status_counts_a_node_that_has_not_finished():
@@ -222,8 +222,8 @@ def test_a_failed_job_that_is_about_to_be_retried_stays():
 def over(**changes):
     """A Job whose time to live has been over for an hour."""
     spec = {"ttl_seconds_after_finished": 5}
-    told = {"completionTime": "2026-01-02T02:03:00Z", "nodes": {"desired": 3}}
-    return world(job=make_job(COMPLETE, spec=spec, status=told), **changes)
+    status = {"completionTime": "2026-01-02T02:03:00Z", "nodes": {"desired": 3}}
+    return world(job=make_job(COMPLETE, spec=spec, status=status), **changes)
 
 
 def test_a_complete_job_none_of_whose_nodes_is_left_goes():
@@ -375,13 +375,13 @@ def test_started_node_that_is_deleted_or_unselected_keeps_no_job():
     assert not blocked_by(replace(snapshot, job=without_c(), daemon_set=daemon_set_without_c(2)))
 
 
-@pytest.mark.parametrize("told", [2, 3, 4])
-def test_nodes_that_have_ended_and_lost_their_pods_may_be_counted(told):
+@pytest.mark.parametrize("desired", [2, 3, 4])
+def test_nodes_that_have_ended_and_lost_their_pods_may_be_counted(desired):
     """Whether they are desired, taints say, of which this count knows nothing."""
-    job = make_job(COMPLETE, status={"nodes": {"desired": told}})
+    job = make_job(COMPLETE, status={"nodes": {"desired": desired}})
     snapshot = world(pods=[make_pod("a"), make_pod("b")], job=job, daemon_set=make_daemon_set(2))
     assert count_nodes(snapshot).ended_without_pod == {"c"}
-    assert bool(blocked_by(snapshot)) == (told == 4)
+    assert bool(blocked_by(snapshot)) == (desired == 4)
 
 
 # --- nodes that should not have a pod, and pods on their way out ----------------------------
@@ -469,7 +469,7 @@ def test_only_nodes_recorded_as_failed_are_excused(entry):
 
 @pytest.mark.parametrize("token", ["again", "once more"])
 def test_a_failure_before_a_retry_that_was_asked_for_is_no_end(token):
-    """Its record stands until the pod of the next try is there; a complete Job waits for that."""
+    """Its record is kept until the pod of the next try is there; a complete Job waits for that."""
     snapshot = with_failed(1, replace(record(), retry="again"))
     annotations = {names.ANNOTATION_RETRY: token}
     snapshot = replace(snapshot, job=replace(snapshot.job, annotations=annotations))
