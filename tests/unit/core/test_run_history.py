@@ -6,7 +6,6 @@ from datetime import timedelta
 import pytest
 
 from daemonset_job.api import names
-from daemonset_job.api.container import Container
 from daemonset_job.api.history_entry import HistoryEntry
 from daemonset_job.api.job_spec import FailurePolicy
 from daemonset_job.api.report_status import ReportStatus, parse_report_status
@@ -14,15 +13,8 @@ from job_controller.core.decide import decide
 from job_controller.core.history import closed_status
 from job_controller.core.plan import WriteReportStatus, WriteStatus, defer_progress_writes
 from job_controller.core.render.run_history import FIRST_KEPT, NEWEST_KEPT, append_history
-from tests.unit.builders import NOW, START, done, make_cluster, make_pod, seen_before
-
-FAILED = Container(
-    state="waiting",
-    reason="CrashLoopBackOff",
-    last_exit_code=2,
-    last_finished_at=START,
-    restart_count=9,
-)
+from tests.unit.builders import NOW, done, make_cluster, make_pod, seen_before
+from tests.unit.core.runs import FAILED
 
 
 def at(seconds):
