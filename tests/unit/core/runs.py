@@ -47,7 +47,7 @@ def reason_of(plan: Plan) -> str:
     """Return the reason of the condition Progressing that a plan writes."""
     (status,) = [a.status.to_raw() for a in plan.actions if isinstance(a, WriteStatus)]
     (found,) = [c["reason"] for c in status["conditions"] if c["type"] == "Progressing"]
-    return found
+    return str(found)
 
 
 def run(
@@ -99,4 +99,4 @@ def retried(cluster: SampleCluster) -> SampleCluster:
 
 
 def completion_time(cluster: SampleCluster) -> str:
-    return cluster.job.status.to_raw()["completionTime"]
+    return str(cluster.job.status.to_raw()["completionTime"])
