@@ -7,6 +7,7 @@ from typing import Any
 
 from daemonset_job.api.job import Job
 from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.states import NodeState
 from terminator.deletion_decision import decide_deletion
 from terminator.node_count import Snapshot, count_nodes
 from tests.unit.terminator.builders import (
@@ -23,7 +24,7 @@ NAMES = ("a", "b", "c")
 
 
 def record(uid: str = "c-uid", state: str = "Failed") -> NodeRecord:
-    return NodeRecord(uid=uid, state=state)
+    return NodeRecord(uid=uid, state=NodeState(state))
 
 
 def world(

@@ -1,4 +1,4 @@
-"""What the terminator counts: pods of the Job's DaemonSet, entries of existing nodes, all shards."""
+"""What the terminator counts: pods of the Job's DaemonSet, entries of known nodes, all shards."""
 
 from dataclasses import replace
 from datetime import timedelta
