@@ -14,7 +14,7 @@ from tests.contract.controller_cluster import (
     virtual_clock,
 )
 from tests.contract.controller_runs import finish, now
-from tests.contract.fake_api import Fault
+from tests.contract.fake_faults import Fault
 
 __all__ = ["virtual_clock"]
 

@@ -8,7 +8,7 @@ from loguru import logger
 from daemonset_job.kube.cache import pager
 from daemonset_job.kube.client.resource import NODES, PODS
 from daemonset_job.kube.client.selection import Selection
-from tests.contract.fake_api import BROKEN
+from tests.contract.fake_answers import BROKEN
 from tests.contract.followers import follow, pod
 
 __all__ = ["follow"]
