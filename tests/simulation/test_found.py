@@ -11,9 +11,10 @@ from job_controller.core.state import node_pods
 from terminator.logs import result_search
 from tests.simulation.defects import hides_refusals
 from tests.simulation.disturbances import PODS_END_SECONDS
-from tests.simulation.mutants import ignores_nodes_without_pod, never_fails_unstarted_tasks
+from tests.simulation.mutants import ignores_nodes_without_pod
 from tests.simulation.run import simulate
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
+from tests.simulation.start_mutants import never_fails_unstarted_tasks
 
 SPEC = {"image": "example/task:1"}
 WAITS = {**SPEC, "failurePolicy": {"action": "Continue"}}
