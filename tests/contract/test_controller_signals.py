@@ -1,7 +1,6 @@
 """A signal to stop the controller at any moment: it ends in order, and another goes on."""
 
 import asyncio
-import json
 import os
 import signal
 
@@ -17,22 +16,9 @@ pytestmark = pytest.mark.timeout(30)
 
 
 @pytest.fixture
-def config(server, tmp_path) -> Config:
-    path = tmp_path / "kubeconfig"
-    path.write_text(
-        json.dumps(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "clusters": [{"name": "c", "cluster": {"server": server.url}}],
-                "users": [{"name": "u", "user": {"token": "t"}}],
-                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-                "current-context": "x",
-            }
-        )
-    )
+def config(kubeconfig) -> Config:
     return Config(
-        kubeconfig=str(path),
+        kubeconfig=str(kubeconfig),
         lease_namespace="system",
         lease_name="lock",
         probe_host="127.0.0.1",
