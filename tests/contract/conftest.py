@@ -1,6 +1,8 @@
 """A fake API server and a client of it for each test."""
 
+import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -21,3 +23,19 @@ async def server() -> AsyncIterator[FakeApiServer]:
 async def client(server: FakeApiServer) -> AsyncIterator[KubeClient]:
     async with KubeClient(server.url) as client:
         yield client
+
+
+@pytest.fixture
+def kubeconfig(server: FakeApiServer, tmp_path: Path) -> Path:
+    """Return a file by which a program finds the server of the test."""
+    path = tmp_path / "kubeconfig"
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": server.url}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    path.write_text(json.dumps(content))
+    return path

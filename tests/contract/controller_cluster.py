@@ -29,7 +29,8 @@ from job_controller.main import new_controller
 from job_controller.metrics import Metrics
 from tests.clocks import LoopClock
 from tests.contract.daemon_set_controller import collect_pods, keep_pods, write_status
-from tests.contract.fake_api import START, FakeApiServer, Request
+from tests.contract.fake_api import START, FakeApiServer
+from tests.contract.fake_faults import Request
 from tests.contract.fake_storage import Raw
 from tests.fakekube.containers import terminated
 from tests.fakekube.daemon_set_objects import owned_pods

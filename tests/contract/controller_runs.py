@@ -24,12 +24,12 @@ async def finish(cluster: FakeCluster, *besides: str) -> None:
     assert len(cluster.server.list(PODS)) == 2
     # An event follows a write that is known to have succeeded: one may be lost, none is doubled.
     await asyncio.sleep(60)
-    told = [event for event in cluster.events() if event not in besides]
-    assert set(told) <= {"Completed", "Started"}
-    assert len(told) <= 2
+    reported = [event for event in cluster.events() if event not in besides]
+    assert set(reported) <= {"Completed", "Started"}
+    assert len(reported) <= 2
 
 
-async def finish_after_trouble(cluster: FakeCluster) -> None:
+async def finish_after_faults(cluster: FakeCluster) -> None:
     """Complete all nodes of a run that has recovered, and see that it completes."""
     await until(cluster.is_settled)
     assert cluster.condition("Progressing")["status"] == "True"

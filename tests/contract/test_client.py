@@ -22,7 +22,8 @@ from daemonset_job.kube.client.pod_logs import PodLogOptions
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_STATUS, JOBS, NODES, PODS
 from daemonset_job.kube.client.selection import Selection
 from daemonset_job.kube.client.writes import DeleteOptions
-from tests.contract.fake_api import FakeApiServer, Fault
+from tests.contract.fake_api import FakeApiServer
+from tests.contract.fake_faults import Fault
 
 LOG = PodLogOptions("job-container")
 

@@ -7,7 +7,7 @@ import pytest
 
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOBS
 from tests.contract.controller_cluster import DAEMON_SET, running, until, virtual_clock
-from tests.contract.fake_api import Fault
+from tests.contract.fake_faults import Fault
 
 __all__ = ["virtual_clock"]
 

@@ -116,8 +116,8 @@ async def test_a_refused_status_counts_as_what_it_is(server, cluster, status, re
     async with running(server, metrics=metrics):
         cluster.apply()
         await until(cluster.is_settled)
-    wanted = {"retried": 0, "forbidden": 0, "failed": 0, result: 3}
-    assert {each: counted(each) for each in wanted} == wanted
+    expected = {"retried": 0, "forbidden": 0, "failed": 0, result: 3}
+    assert {each: counted(each) for each in expected} == expected
 
 
 # --- conflicts ---------------------------------------------------------------------------

@@ -181,8 +181,8 @@ async def test_why_a_daemon_set_is_changed_or_created_again(server, cluster, lin
         await asyncio.sleep(30)
         server.remove(DAEMON_SETS, DAEMON_SET)
         await asyncio.sleep(30)
-    told = [line.partition("why=")[2] for line in lines if " the DaemonSet: daemon_set=" in line]
-    assert told == [
+    causes = [line.partition("why=")[2] for line in lines if " the DaemonSet: daemon_set=" in line]
+    assert causes == [
         "spec.nodes was changed",
         "it was deleted during the run",
     ]

@@ -14,7 +14,7 @@ from tests.contract.controller_cluster import (
     virtual_clock,
 )
 from tests.contract.controller_runs import finish, now
-from tests.contract.fake_api import Fault
+from tests.contract.fake_faults import Fault
 
 __all__ = ["virtual_clock"]
 
@@ -183,7 +183,7 @@ async def test_node_that_returned_unseen_is_checked_again(server, cluster):
         await asyncio.sleep(5)
         assert cluster.status()["phase"] == "Running"
         make_ready(server, "a", "False")
-        # The next list has the node as the cache has it, so that it wakes nobody.
+        # The next list has the node as the cache has it, so that it wakes no Job.
         server.expire()
         server.drop_watches(NODES)
         await until(lambda: cluster.status()["phase"] == "Failed", 300)

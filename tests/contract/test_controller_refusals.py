@@ -21,7 +21,7 @@ from tests.contract.controller_cluster import (
     until,
     virtual_clock,
 )
-from tests.contract.controller_runs import finish, finish_after_trouble, now
+from tests.contract.controller_runs import finish, finish_after_faults, now
 
 __all__ = ["virtual_clock"]
 
@@ -54,7 +54,7 @@ async def test_too_deeply_nested_job_is_reported_and_delays_no_other(server, clu
     async with running(server):
         await finish(cluster)
         assert len(cluster.writes("/jobs/deep")) == 1
-        # Another generation of it is told of once more.
+        # Another generation of it is reported once more.
         cluster.apply("deep", **deep, image="other")
         await until(lambda: cluster.status("deep")["observedGeneration"] == 2)
         await asyncio.sleep(60)
@@ -130,7 +130,7 @@ async def test_unreadable_daemon_set_is_reported_and_retried_rarely(server, clus
     async with running(server):
         cluster.apply()
         await until(cluster.is_settled)
-        # Somebody changed it and nested its managedFields deeper than anybody reads.
+        # A user changed it and nested its managedFields deeper than any program reads.
         server.answer_next("PATCH", "/daemonsets/", b'{"a":' * 3000 + b"0" + b"}" * 3000, 10_000)
         server.remove(DAEMON_SETS, DAEMON_SET)
         await until(lambda: cluster.condition("Progressing").get("reason") == "DaemonSetRefused")
@@ -175,7 +175,7 @@ async def test_a_refused_daemon_set_is_reported_and_retried_slowly(server, clust
         server.faults.clear()
         cluster.apply(activeDeadlineSeconds=36_000)
         await until(lambda: server.exists(DAEMON_SETS, DAEMON_SET), 2)
-        await finish_after_trouble(cluster)
+        await finish_after_faults(cluster)
 
 
 async def test_daemon_set_refused_after_the_start_is_reported(server, cluster):
@@ -188,7 +188,7 @@ async def test_daemon_set_refused_after_the_start_is_reported(server, cluster):
         cluster.apply()
         await until(lambda: cluster.condition("Progressing").get("reason") == "DaemonSetRefused")
         server.faults.clear()
-        await finish_after_trouble(cluster)
+        await finish_after_faults(cluster)
 
 
 async def test_a_webhook_that_cannot_say_beforehand_is_asked_for_good(server, cluster):
@@ -196,7 +196,7 @@ async def test_a_webhook_that_cannot_say_beforehand_is_asked_for_good(server, cl
     server.fail_next("PATCH", "/daemonsets/", 400, 1, reason="BadRequest", message=words)
     async with running(server):
         cluster.apply()
-        await finish_after_trouble(cluster)
+        await finish_after_faults(cluster)
 
 
 async def test_webhook_time_of_a_dry_run_does_not_count_for_the_run(server, cluster):

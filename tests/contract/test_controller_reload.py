@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 from pathlib import Path
@@ -20,21 +19,8 @@ pytestmark = pytest.mark.timeout(30)
 
 
 @pytest.fixture
-def file(server, tmp_path, monkeypatch):
+def file(kubeconfig, tmp_path, monkeypatch):
     """Return the configuration file of a controller that is started by its command line."""
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(
-        json.dumps(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "clusters": [{"name": "c", "cluster": {"server": server.url}}],
-                "users": [{"name": "u", "user": {"token": "t"}}],
-                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-                "current-context": "x",
-            }
-        )
-    )
     monkeypatch.setattr("job_controller.main.configure_logging", lambda *_: None)
     monkeypatch.setattr("daemonset_job.process.reload.configure_logging", lambda *_: None)
     path = tmp_path / "config.yaml"

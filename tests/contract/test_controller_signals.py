@@ -1,7 +1,6 @@
-"""The controller's process told to stop at any moment: it ends in order, and another goes on."""
+"""A signal to stop the controller at any moment: it ends in order, and another goes on."""
 
 import asyncio
-import json
 import os
 import signal
 
@@ -17,22 +16,9 @@ pytestmark = pytest.mark.timeout(30)
 
 
 @pytest.fixture
-def config(server, tmp_path) -> Config:
-    path = tmp_path / "kubeconfig"
-    path.write_text(
-        json.dumps(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "clusters": [{"name": "c", "cluster": {"server": server.url}}],
-                "users": [{"name": "u", "user": {"token": "t"}}],
-                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-                "current-context": "x",
-            }
-        )
-    )
+def config(kubeconfig) -> Config:
     return Config(
-        kubeconfig=str(path),
+        kubeconfig=str(kubeconfig),
         lease_namespace="system",
         lease_name="lock",
         probe_host="127.0.0.1",
@@ -94,13 +80,13 @@ async def test_a_signal_also_ends_a_standby_replica(server, config):
     await until(lambda: server.exists(LEASES, "lock", "system"), 10)
     await stop(first)
     lease = server.get(LEASES, "lock", "system")
-    lease["spec"] |= {"holderIdentity": "somebody", "leaseDurationSeconds": 3600}
+    lease["spec"] |= {"holderIdentity": "another", "leaseDurationSeconds": 3600}
     server.put(LEASES, lease)
     asked = server.count("GET", "/leases/")
     second = asyncio.create_task(run(config))
     await until(lambda: server.count("GET", "/leases/") > asked, 10)
     assert await stop(second) < 3
-    assert server.get(LEASES, "lock", "system")["spec"]["holderIdentity"] == "somebody"
+    assert server.get(LEASES, "lock", "system")["spec"]["holderIdentity"] == "another"
 
 
 async def test_without_a_cluster_to_connect_to_it_says_so(config, tmp_path):

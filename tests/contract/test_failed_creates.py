@@ -25,7 +25,7 @@ def progressing(cluster):
     return cluster.condition("Progressing")
 
 
-async def told(cluster, words, seconds=5.0):
+async def wait_for_message(cluster, words, seconds=5.0):
     """Return once the status says that pods are refused, in these words."""
 
     def look():
@@ -61,7 +61,7 @@ async def test_a_refusal_is_reported_within_seconds_until_the_pods_exist(server,
     cluster.failed_create_message = QUOTA
     async with running(server):
         cluster.apply()
-        await told(cluster, f"2 of 2 pods cannot be created: {QUOTA}")
+        await wait_for_message(cluster, f"2 of 2 pods cannot be created: {QUOTA}")
         cluster.allow_pods()
         await until(lambda: progressing(cluster)["reason"] == "NodesActive", 5.0)
         for node in ("a", "b"):
@@ -99,7 +99,7 @@ async def test_events_are_listed_rarely_per_namespace_and_bounded(server, cluste
         # A reason that changes is in the status after a minute at the latest.
         cluster.failed_create_message = "violates PodSecurity"
         cluster._on_event(None)
-        await told(cluster, "violates PodSecurity", seconds=65)
+        await wait_for_message(cluster, "violates PodSecurity", seconds=65)
         cluster.allow_pods()
         await until(cluster.is_settled)
         before = len(lists(server))
@@ -114,14 +114,14 @@ async def test_an_event_from_before_the_controller_started_is_reported(server, c
         await until(lambda: server.list(EVENTS))
     assert progressing(cluster).get("reason") != "FailedCreate"
     async with running(server):
-        await told(cluster, QUOTA)
+        await wait_for_message(cluster, QUOTA)
 
 
 async def test_a_restart_takes_nothing_back_that_still_holds(server, cluster):
     cluster.failed_create_message = QUOTA
     async with running(server):
         cluster.apply()
-        await told(cluster, QUOTA)
+        await wait_for_message(cluster, QUOTA)
     before = cluster.status()
     async with running(server):
         await asyncio.sleep(300)
@@ -133,7 +133,7 @@ async def test_pods_are_created_within_seconds_once_nothing_refuses_them(server,
     cluster.failed_create_message = QUOTA
     async with running(server):
         cluster.apply()
-        await told(cluster, QUOTA)
+        await wait_for_message(cluster, QUOTA)
         await asyncio.sleep(600)
         meta = server.get(DAEMON_SETS, DAEMON_SET)["metadata"]
         assert 600 / 15 <= int(meta["annotations"][names.ANNOTATION_CREATE_AGAIN]) <= 46
@@ -153,7 +153,7 @@ async def test_events_of_another_namespace_do_not_count(server, cluster):
     cluster.failed_create_message = QUOTA
     async with running(server):
         cluster.apply()
-        await told(cluster, QUOTA)
+        await wait_for_message(cluster, QUOTA)
         real = server.get(DAEMON_SETS, DAEMON_SET)
         there = {**real, "metadata": {**real["metadata"], "namespace": "elsewhere"}}
         cluster.refuse_pods(there, "forged", lastTimestamp="9999-01-01T00:00:00Z")
@@ -166,16 +166,16 @@ async def test_forged_events_do_not_hide_a_real_failed_create(server, cluster):
     cluster.failed_create_message = "at first"
     async with running(server):
         cluster.apply()
-        await told(cluster, "at first")
+        await wait_for_message(cluster, "at first")
         real = server.get(DAEMON_SETS, DAEMON_SET)
         for number in range(5 * PAGE_EVENTS):
             name = {"name": f"a-{number}", "namespace": "default"}
             future = "9999-01-01T00:00:00Z"
             cluster.refuse_pods(real, "forged", metadata=name, lastTimestamp=future)
-        await told(cluster, "forged", seconds=90)
+        await wait_for_message(cluster, "forged", seconds=90)
         cluster.failed_create_message = QUOTA
         cluster._on_event(None)
-        await told(cluster, QUOTA, seconds=90)
+        await wait_for_message(cluster, QUOTA, seconds=90)
         await asyncio.sleep(300)
         assert QUOTA in progressing(cluster)["message"]
 
@@ -187,7 +187,7 @@ async def test_an_event_of_a_megabyte_does_not_hide_the_others(server, cluster):
         await until(lambda: server.list(EVENTS))
         name = {"name": "a", "namespace": "default"}
         cluster.refuse_pods(server.get(DAEMON_SETS, DAEMON_SET), "x" * 1_100_000, metadata=name)
-        await told(cluster, QUOTA, seconds=20)
+        await wait_for_message(cluster, QUOTA, seconds=20)
 
 
 @pytest.mark.parametrize("status", [403, 500, 410])
@@ -199,7 +199,7 @@ async def test_lists_that_fail_hold_up_nothing_and_are_tried_again(server, clust
         await until(lambda: len(lists(server)) >= 3)
         assert progressing(cluster)["reason"] != "FailedCreate"
         server.faults.clear()
-        await told(cluster, QUOTA, seconds=65)
+        await wait_for_message(cluster, QUOTA, seconds=65)
         server.fail_next("GET", "/events", status, times=1000)
         await asyncio.sleep(200)
         assert QUOTA in progressing(cluster)["message"]
@@ -213,10 +213,10 @@ async def test_a_list_that_hangs_is_given_up_and_others_go_on(server, cluster):
     server.delay_next("GET", "/events", 1000, times=2)
     async with running(server):
         cluster.apply()
-        await told(cluster, QUOTA, seconds=150)
+        await wait_for_message(cluster, QUOTA, seconds=150)
 
 
-async def test_a_volume_that_cannot_be_mounted_is_told_in_the_kubelets_words(server, cluster):
+async def test_a_volume_that_cannot_be_mounted_is_reported_in_the_kubelets_words(server, cluster):
     cluster.starts_tasks = False
     async with running(server):
         cluster.apply()

@@ -158,7 +158,7 @@ async def test_crash_of_the_lead_is_raised_and_releases(server, candidate):
     writes = server.count("PUT", "/leases/")
     await b.started.wait()
     assert now() < 5
-    assert server.count("PUT", "/leases/") == writes + 1  # b took it; nobody renews for a
+    assert server.count("PUT", "/leases/") == writes + 1  # b took it; no process renews for a
 
 
 async def test_end_of_the_lead_returns_and_releases(server, candidate):

@@ -1,7 +1,6 @@
 """How a program runs: what ends it, what it raises, and its exit codes."""
 
 import asyncio
-import json
 from types import SimpleNamespace
 
 import pytest
@@ -15,21 +14,10 @@ pytestmark = pytest.mark.timeout(30)
 
 
 @pytest.fixture
-def options(server, tmp_path):
-    path = tmp_path / "kubeconfig"
-    path.write_text(
-        json.dumps(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "clusters": [{"name": "c", "cluster": {"server": server.url}}],
-                "users": [{"name": "u", "user": {"token": "t"}}],
-                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-                "current-context": "x",
-            }
-        )
+def options(kubeconfig):
+    return SimpleNamespace(
+        kubeconfig=str(kubeconfig), context=None, probe_host="127.0.0.1", probe_port=0
     )
-    return SimpleNamespace(kubeconfig=str(path), context=None, probe_host="127.0.0.1", probe_port=0)
 
 
 class Endless:

@@ -9,7 +9,7 @@ from daemonset_job.kube.cache.multi_reflector import MultiReflector, wait_synced
 from daemonset_job.kube.cache.resource_version import is_newer
 from daemonset_job.kube.client.resource import NODES, PODS
 from daemonset_job.kube.client.selection import Selection
-from tests.contract.fake_api import event_line
+from tests.contract.fake_answers import event_line
 from tests.contract.followers import Follower, follow, make_reflector, pod
 
 __all__ = ["follow"]

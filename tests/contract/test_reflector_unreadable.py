@@ -8,7 +8,7 @@ from loguru import logger
 from daemonset_job.kube.cache import pager
 from daemonset_job.kube.client.resource import NODES, PODS
 from daemonset_job.kube.client.selection import Selection
-from tests.contract.fake_api import BROKEN
+from tests.contract.fake_answers import BROKEN
 from tests.contract.followers import follow, pod
 
 __all__ = ["follow"]
@@ -43,9 +43,9 @@ async def test_unreadable_object_is_logged_and_not_treated_as_deleted(server, fo
 @pytest.mark.parametrize("value", ["@deep:1100", "@deep:9000", BROKEN])
 @pytest.mark.parametrize("metadata_only", [False, True])
 async def test_an_unreadable_object_affects_no_other(server, follow, value, metadata_only):
-    told = []
+    reported = []
     server.put(PODS, pod("a"))
-    follower = await follow(Selection(PODS, metadata_only=metadata_only), told.append)
+    follower = await follow(Selection(PODS, metadata_only=metadata_only), reported.append)
     bad = pod("bad")
     # Where only metadata is asked for, they are what cannot be read.
     (bad["metadata"] if metadata_only else bad)["managedFields"] = [{"f:spec": value}]
@@ -53,7 +53,7 @@ async def test_an_unreadable_object_affects_no_other(server, follow, value, meta
     server.put(PODS, pod("b"))
     await asyncio.sleep(1)
     assert follower.values() == {"a": "1", "b": "1"}
-    (found,) = told
+    (found,) = reported
     metadata = stored["metadata"]
     assert (found.namespace, found.name, found.uid) == ("default", "bad", metadata["uid"])
     assert found.resource_version == metadata["resourceVersion"]
@@ -74,7 +74,7 @@ async def test_an_unreadable_object_affects_no_other(server, follow, value, meta
     await asyncio.sleep(1)
     assert set(follower.values()) == {"a", "b", "c", "d"}
     assert server.count("GET", "limit=") == 2
-    assert len(told) == 1
+    assert len(reported) == 1
     server.remove(PODS, "bad")
     await asyncio.sleep(1)
     assert not follower.reflector.store.unreadable

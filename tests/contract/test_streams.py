@@ -20,7 +20,7 @@ from daemonset_job.kube.client.response import ANSWER_TOO_LARGE
 from daemonset_job.kube.client.selection import Selection
 from daemonset_job.kube.client.streams import CHUNK_BYTES, EventStream, LineSplitter
 from daemonset_job.kube.client.unreadable import Unreadable
-from tests.contract.fake_api import event_line
+from tests.contract.fake_answers import event_line
 
 LOG = PodLogOptions("job-container")
 BARE_LOG = PodLogOptions("job-container", timestamps=False)

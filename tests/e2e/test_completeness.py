@@ -99,7 +99,7 @@ def test_nodes_added_while_the_controller_is_stopped_do_the_work(cluster, namesp
 
 @contextmanager
 def stopped_controller(cluster):
-    """Let the controller's process stand still while the block runs; its pod stays."""
+    """Stop the controller's process while the block runs; its pod stays."""
 
     def send(signal):
         script = (
@@ -119,7 +119,7 @@ def stopped_controller(cluster):
 # --- the API server refuses ----------------------------------------------------------------
 
 TRIAL = "e2e.example.com/trial"
-# Group and kind of what may not be changed, and the rule that says so, by what the Job tells then.
+# Group and kind of what may not be changed, and the rule that says so, by the Job's reason.
 REFUSED = {
     "DaemonSetRefused": ("apps", "daemonsets", "object.spec == oldObject.spec"),
     "PodChangeRefused": (
@@ -178,7 +178,7 @@ def test_a_run_is_not_complete_while_what_it_needs_is_refused(cluster, namespace
     eventually(lambda: cluster.runs(folder)[first] == 1, 60, "the first node at work")
     cluster.wait_gate(namespace, "refused")
 
-    def is_told():
+    def is_reported():
         found = cluster.condition(namespace, "refused", "Progressing")
         return found.get("reason") == reason and found
 
@@ -186,14 +186,17 @@ def test_a_run_is_not_complete_while_what_it_needs_is_refused(cluster, namespace
         wider = json.dumps({"nodes": {"include": [first, second]}})
         patch_spec(cluster, namespace, "refused", wider)
         cluster.on_node(first, f"touch {folder}/go")
-        what = "the refusal is told"
-        told = wait_unfinished(cluster, namespace, "refused", is_told, what)
-        assert (told["status"], "frozen for the audit" in told["message"]) == ("False", True)
+        what = "the refusal is reported"
+        progressing = wait_unfinished(cluster, namespace, "refused", is_reported, what)
+        assert (progressing["status"], "frozen for the audit" in progressing["message"]) == (
+            "False",
+            True,
+        )
         done = {first}
         eventually(lambda: cluster.completed(namespace, "refused") == done, 60, "it completed")
         why = "the second node has not run"
         consistently(lambda: is_unfinished(cluster, namespace, "refused", why), LOOK_SECONDS)
-        eventually(is_told, 30, "the refusal is still told")
+        eventually(is_reported, 30, "the refusal is still reported")
 
     wait_unfinished(
         cluster,
@@ -234,7 +237,7 @@ def test_a_name_that_no_node_can_have_never_completes_a_run(cluster, namespace, 
 
 
 def test_a_run_is_not_complete_while_its_daemon_set_leaves_nodes_out(cluster, namespace, folder):
-    """Somebody narrows the DaemonSet: it is put right, and the Job says which nodes are wanted."""
+    """A user narrows the DaemonSet: it is put right, and the Job says which nodes are desired."""
     first, *rest = cluster.nodes
     cluster.apply(make_job("altered", namespace, mountPath=folder, **working(STOPS_AT_ONCE)))
     eventually(lambda: set(cluster.runs(folder).values()) == {1}, 60, "every node at work")

@@ -1,6 +1,6 @@
 """Runs that end late, or are tried again late; pods that never start; odd values and long logs.
 
-`labelled` uses a label of its own, so these tests hurt nobody that runs beside them.
+`labelled` uses a label of its own, so these tests affect no test that runs beside them.
 """
 
 import json
@@ -125,7 +125,7 @@ def test_a_suspended_run_that_is_resumed_after_its_deadline_goes_on(cluster, nam
     assert set(cluster.runs(folder).values()) == {1}
 
 
-# --- what is told of failures ----------------------------------------------------------------
+# --- what is reported of failures ----------------------------------------------------------------
 
 
 def test_message_of_a_failed_node_stays_if_its_pod_fails_again(cluster, namespace, folder):
@@ -139,11 +139,11 @@ def test_message_of_a_failed_node_stays_if_its_pod_fails_again(cluster, namespac
     cluster.apply(job)
     wait_condition(cluster, namespace, "wordy", "Failed")
 
-    def told():
+    def described():
         record = state(cluster, namespace, "wordy", bad)
         return "failed at" in record["message"] and record
 
-    first = eventually(told, 30, "the last line is told")
+    first = eventually(described, 30, "the last line is reported")
     before = cluster.runs(folder)[bad]
     # The kubelet's back-off is 10 and 20 seconds for these.
     eventually(lambda: cluster.runs(folder)[bad] >= before + 2, 90, "it failed again, twice")
@@ -170,10 +170,10 @@ def behind(name, script):
     return {"spec": {"initContainers": [init]}}
 
 
-# A sysctl that no kubelet allows unless it is told to.
+# A sysctl that no kubelet allows unless its configuration allows it.
 FORBIDDEN = {"spec": {"securityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}}}
 
-# Template, reason, and words that the message has. A pod tells nothing of its volumes.
+# Template, reason, and words that the message has. A pod says nothing about its volumes.
 NEVER_STARTED = {
     "volume": (on_secret("never-made"), "TaskNotStarted", "ContainerCreating"),
     "init": (behind("prepare", "exit 7"), "ContainerStartFailed", "init container prepare"),
@@ -188,7 +188,7 @@ def test_pods_that_cannot_start_their_task_are_reported_within_a_minute(cluster,
         chosen = {"include": [nodes[name]]}
         cluster.apply(make_job(name, namespace, nodes=chosen, template=template, **task))
 
-    def told():
+    def reported():
         return {
             name: found
             for name in NEVER_STARTED
@@ -197,7 +197,9 @@ def test_pods_that_cannot_start_their_task_are_reported_within_a_minute(cluster,
         }
 
     # A minute, and some seconds for the pods to be made and the words to be written.
-    found = eventually(lambda: len(t := told()) == len(NEVER_STARTED) and t, 75, "all are told")
+    found = eventually(
+        lambda: len(t := reported()) == len(NEVER_STARTED) and t, 75, "all are reported"
+    )
     for name, (_, reason, words) in NEVER_STARTED.items():
         assert found[name]["status"] == "False"
         assert nodes[name] in found[name]["message"]
@@ -209,12 +211,12 @@ def test_no_work_starts_while_its_record_is_refused(cluster, namespace, folder):
     set_quota(cluster, namespace, "full", **{"count/jobreports.daemonset.darkowlzz.space": "0"})
     cluster.apply(make_job("quiet", namespace, mountPath=folder, **working(":")))
 
-    def is_told():
+    def is_refused():
         found = cluster.condition(namespace, "quiet", "Progressing")
         return found.get("reason") == "ReportRefused" and found
 
-    told = eventually(is_told, 30, "the refusal is told")
-    assert "quota" in told["message"]
+    progressing = eventually(is_refused, 30, "the refusal is reported")
+    assert "quota" in progressing["message"]
     consistently(lambda: is_unfinished(cluster, namespace, "quiet", "nothing is recorded"), 5)
     assert set(cluster.runs(folder).values()) == {0}
 

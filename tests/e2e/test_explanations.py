@@ -163,7 +163,7 @@ def test_a_raised_quota_is_used_within_seconds(cluster, namespace):
     cluster.wait_gone(namespace, "squeezed", timeout=30)
 
 
-def test_a_volume_that_cannot_be_mounted_is_told_in_the_kubelets_words(cluster, namespace):
+def test_a_volume_that_cannot_be_mounted_is_reported_in_the_kubelets_words(cluster, namespace):
     template = {
         "spec": {
             "volumes": [{"name": "script", "configMap": {"name": "nocm"}}],
@@ -180,7 +180,7 @@ def test_a_volume_that_cannot_be_mounted_is_told_in_the_kubelets_words(cluster, 
     cluster.wait_gone(namespace, "scripted", timeout=150)
 
 
-def test_a_task_that_exits_after_its_token_is_told_once_and_stopped(cluster, namespace, folder):
+def test_a_task_that_exits_after_its_token_is_reported_once_and_stopped(cluster, namespace, folder):
     slow = cluster.nodes[0]
     go = f'[ "$NODE_NAME" != {slow} ] || while [ ! -e /basetarget/go ]; do sleep 0.2; done'
     job = make_job(

@@ -9,7 +9,7 @@ from tests.e2e.cluster import WAIT, consistently, counting, eventually, make_job
 from tests.e2e.jobs import GO, RETRY, on, reasons, shell, state, wait_condition
 
 
-def described_story(cluster, namespace):
+def described_timeline(cluster, namespace):
     """Return the sentences with which `kubectl describe` of the only report ends."""
     text = cluster.kubectl("describe", "dsjr", "-n", namespace).partition("\nEvents:")[0]
     return [line.strip() for line in text.partition("\n  Timeline:\n")[2].splitlines()]
@@ -49,15 +49,15 @@ def test_failing_exit_code_is_reported_for_node_and_run(cluster, namespace):
     evidence = cluster.report(namespace, "exits")["evidence"][bad]
     assert evidence["lastLines"][-1] == "disk full"
     assert "completedAt" not in evidence
-    # It stays, its pods too, and its table and its story can be read.
+    # It stays, its pods too, and its table and its timeline can be read.
     consistently(lambda: cluster.job(namespace, "exits") is not None, 3)
     assert len(cluster.pods(namespace, "exits")) == 3
     table = cluster.kubectl("get", "dsjr", "-n", namespace)
     assert re.search(r"exits\s+Failed\s+3\s+2\s+1", table), table
-    story = described_story(cluster, namespace)
-    assert re.fullmatch(r"\S+Z started on 3 nodes", story[0]), story
-    assert any(re.match(rf"\+\d+s {bad} failed: exit 2 .*'disk full'", line) for line in story)
-    assert re.match(r"\+\d+s the run failed: 1 of 3 nodes failed", story[-1]), story
+    timeline = described_timeline(cluster, namespace)
+    assert re.fullmatch(r"\S+Z started on 3 nodes", timeline[0]), timeline
+    assert any(re.match(rf"\+\d+s {bad} failed: exit 2 .*'disk full'", line) for line in timeline)
+    assert re.match(r"\+\d+s the run failed: 1 of 3 nodes failed", timeline[-1]), timeline
 
 
 def test_restarts_up_to_the_limit_and_then_success(cluster, namespace, folder):
@@ -198,9 +198,9 @@ def test_an_unreachable_node_is_a_state_of_its_own_and_comes_back(
         nodes = cluster.node_totals(namespace, "lost")
         assert (nodes["failed"], nodes["completed"]) == (0, 2)
         assert nodes["unreachableNames"] == lost
-        told = cluster.condition(namespace, "lost", "Progressing")
-        assert told["reason"] == "NodesUnreachable"
-        assert lost in told["message"]
+        progressing = cluster.condition(namespace, "lost", "Progressing")
+        assert progressing["reason"] == "NodesUnreachable"
+        assert lost in progressing["message"]
     finally:
         cluster.on_node(lost, "systemctl start kubelet")
     cluster.on_node(lost, f"touch {folder}/go")
@@ -325,7 +325,7 @@ def test_the_deadline_of_the_run(cluster, namespace):
     slow = cluster.nodes[0]
     cluster.apply(make_job("deadline", namespace, activeDeadlineSeconds=40, **on(slow, WAIT)))
     eventually(lambda: len(cluster.completed(namespace, "deadline")) == 2)
-    # Its timer is not in memory: a controller started anew keeps it.
+    # Its timer is not in memory: a controller that starts again keeps it.
     cluster.kill("job-controller")
 
     failed = wait_condition(cluster, namespace, "deadline", "Failed")

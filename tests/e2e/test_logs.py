@@ -23,7 +23,7 @@ def shell(script: str) -> dict:
 
 
 def succeeded(cluster, namespace, name, nodes):
-    """Assert that a report tells of a success on exactly these nodes, with the evidence for it."""
+    """Assert that a report says a success on exactly these nodes, with the evidence for it."""
     report = cluster.report(namespace, name)
     assert report["status"]["phase"] == "Succeeded"
     assert report["status"]["nodes"]["completed"] == len(nodes)

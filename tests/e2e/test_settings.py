@@ -49,16 +49,16 @@ spec:
 
 @contextmanager
 def environment(
-    cluster: RealCluster, wanted: list[dict[str, str]], *containers: str
+    cluster: RealCluster, requested: list[dict[str, str]], *containers: str
 ) -> Iterator[None]:
     """Run containers of the system with these variables, in place of those of their names."""
     deployment = ("deployment", CONTROLLER, "-n", SYSTEM)
     before = cluster.get(*deployment)["spec"]["template"]["spec"]["containers"]
-    names = {variable["name"] for variable in wanted}
+    names = {variable["name"] for variable in requested}
     changed = [
         {
             **container,
-            "env": [v for v in container["env"] if v["name"] not in names] + wanted,
+            "env": [v for v in container["env"] if v["name"] not in names] + requested,
         }
         if container["name"] in containers
         else container
@@ -94,14 +94,14 @@ def test_the_first_projects_environment_and_sample_work_word_for_word(cluster):
 
 def test_another_word_namespace_and_label_selector(cluster, namespace, other_namespace):
     """The Job that the terminator does not watch stays, however often its tasks say the word."""
-    wanted = [
+    requested = [
         {"name": "NAMESPACE", "value": namespace},
         {"name": "POD_LABEL_SELECTOR", "value": "daemonset-job=true,team=a"},
         {"name": "TERMINATION_WORD", "value": "finished"},
     ]
     task = {**shell("echo done; echo finished;" + WAIT), "ttlSecondsAfterFinished": 0}
     label = {"template": {"metadata": {"labels": {"team": "a"}}}}
-    with environment(cluster, wanted, "terminator", "controller"):
+    with environment(cluster, requested, "terminator", "controller"):
         cluster.apply(
             make_job("theirs", namespace, **task, **label),
             make_job("unlabelled", namespace, **task),

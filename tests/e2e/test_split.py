@@ -68,10 +68,10 @@ def test_two_deployments_with_an_account_each_complete_a_job(cluster, namespace,
             for container in raw["spec"]["template"]["spec"]["containers"]:
                 container["image"] = image[container["name"]]
     known = {key(raw) for raw in plain}
-    wanted = [raw for raw in split if raw["kind"] in CHANGED | ADDED]
-    added = [raw for raw in wanted if key(raw) not in known]
+    requested = [raw for raw in split if raw["kind"] in CHANGED | ADDED]
+    added = [raw for raw in requested if key(raw) not in known]
     try:
-        apply(cluster, wanted)
+        apply(cluster, requested)
         rolled_out(cluster, CONTROLLER, TERMINATOR)
 
         def are_apart():

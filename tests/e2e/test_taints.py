@@ -1,6 +1,6 @@
 """Nodes that are tainted during a run: their pods stay, and the DaemonSet wants fewer nodes.
 
-A taint keeps everybody's new pods off, so these tests need their nodes for themselves.
+A taint keeps the new pods of all tests off, so these tests need their nodes for themselves.
 """
 
 import time
@@ -25,7 +25,7 @@ from tests.e2e.jobs import (
 
 pytestmark = pytest.mark.alone
 
-# A task that takes its time to end once it was told to, until the test makes the file.
+# A task that takes its time to end after the signal to, until the test makes the file.
 STOPS_SLOWLY = "trap 'while [ ! -e /basetarget/release ]; do sleep 0.2; done; exit 1' TERM; " + GO
 
 
@@ -84,7 +84,7 @@ def test_node_with_a_refused_pod_is_awaited_although_another_is_tainted(cluster,
     cluster.wait_only(namespace, "refused", slow, folder)
     set_quota(cluster, namespace, "full", pods="2")
 
-    def is_told():
+    def is_reported():
         found = cluster.condition(namespace, "refused", "Progressing")
         return found.get("reason") == "FailedCreate"
 
@@ -92,7 +92,7 @@ def test_node_with_a_refused_pod_is_awaited_although_another_is_tainted(cluster,
         wait_taint_counted(cluster, namespace, "refused")
         pod = pod_on(cluster, namespace, "refused", slow)
         cluster.kubectl("delete", "pod", pod, "-n", namespace, "--wait=false")
-        wait_unfinished(cluster, namespace, "refused", is_told, "the refusal is told")
+        wait_unfinished(cluster, namespace, "refused", is_reported, "the refusal is reported")
         why = "a node has yet to do its work"
         consistently(lambda: is_unfinished(cluster, namespace, "refused", why), LOOK_SECONDS)
         cluster.kubectl("delete", "resourcequota", "full", "-n", namespace)

@@ -74,9 +74,9 @@ def test_a_privileged_task_works_in_the_namespaces_of_its_node(cluster, namespac
     cluster.wait_gone(namespace, "on-the-host")
 
     assert cluster.report(namespace, "on-the-host")["status"]["phase"] == "Succeeded"
-    wanted = cluster.on_all_nodes("hostname")
+    expected = cluster.on_all_nodes("hostname")
     assert cluster.on_all_nodes(f"cat {folder}/host") == {
-        node: f"{name}0\n" for node, name in wanted.items()
+        node: f"{name}0\n" for node, name in expected.items()
     }
 
 
@@ -167,7 +167,7 @@ def test_a_task_that_the_kubelet_evicts_is_said_to_be_disrupted(cluster, namespa
     """More than the state volume may hold, until the test says stop; the kubelet looks each minute.
 
     The DaemonSet controller removes an evicted pod at once: so that the reason can be read, the
-    controller manager stands still meanwhile.
+    controller manager is stopped meanwhile.
     """
     node = cluster.nodes[-1]
     fill = "head -c 3000000 /dev/zero > $DAEMONSET_JOB_STATE/full; sleep 1"

@@ -90,13 +90,13 @@ def applied(kind: Kind, old: Raw, owners: Owners, body: Raw, how: Apply) -> tupl
     check_preconditions(old, None, meta.get("resourceVersion"))
     check_same(old, meta)
     part = _applicable(kind, body, how.subresource)
-    wanted = dict(_fields(part))
-    others = _without(owners, how, wanted, old)
+    requested = dict(_fields(part))
+    others = _without(owners, how, requested, old)
     new = _merged(old, part)
     theirs: frozenset[Path] = frozenset().union(*others.values())
-    for path in owners.get(how.owner, frozenset()) - wanted.keys() - theirs:
+    for path in owners.get(how.owner, frozenset()) - requested.keys() - theirs:
         new = _removed(new, path)
-    ours = {how.owner: frozenset(wanted)} if wanted else {}
+    ours = {how.owner: frozenset(requested)} if requested else {}
     return updated(kind, old, new, how.subresource), {**others, **ours}
 
 
@@ -135,7 +135,7 @@ def _fields(body: Raw, path: Path = ()) -> Iterator[tuple[Path, Any]]:
             yield here, value
 
 
-def _without(owners: Owners, how: Apply, wanted: Mapping[Path, Any], old: Raw) -> Owners:
+def _without(owners: Owners, how: Apply, requested: Mapping[Path, Any], old: Raw) -> Owners:
     """Return the other managers with what is left to them.
 
     409 for fields of theirs that would change, if the apply is not forced.
@@ -144,7 +144,9 @@ def _without(owners: Owners, how: Apply, wanted: Mapping[Path, Any], old: Raw) -
     for manager, fields in owners.items():
         if manager == how.owner:
             continue
-        taken = frozenset(path for path in fields & wanted.keys() if _is_new(old, path, wanted))
+        taken = frozenset(
+            path for path in fields & requested.keys() if _is_new(old, path, requested)
+        )
         if taken and not how.force:
             words = ", ".join(sorted("." + ".".join(path) for path in taken))
             raise conflict(f'Apply failed: conflict with "{manager.name}": {words}')
@@ -153,8 +155,8 @@ def _without(owners: Owners, how: Apply, wanted: Mapping[Path, Any], old: Raw) -
     return others
 
 
-def _is_new(old: Raw, path: Path, wanted: Mapping[Path, Any]) -> bool:
-    value, current = wanted[path], _value_at(old, path)
+def _is_new(old: Raw, path: Path, requested: Mapping[Path, Any]) -> bool:
+    value, current = requested[path], _value_at(old, path)
     if isinstance(value, Mapping) and isinstance(current, Mapping):
         return False  # a map without fields takes none away
     return bool(value != current)

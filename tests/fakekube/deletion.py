@@ -26,8 +26,8 @@ def deleted(kind: Kind, old: Raw, options: Raw, stamp: str) -> Raw | None:
     lives on until a delete with a grace period of 0, which its kubelet sends. The result is `old`
     itself when the object is being deleted already and nothing changes.
     """
-    wanted = options.get("preconditions") or {}
-    check_preconditions(old, wanted.get("uid"), wanted.get("resourceVersion"))
+    requested = options.get("preconditions") or {}
+    check_preconditions(old, requested.get("uid"), requested.get("resourceVersion"))
     meta, asked = old["metadata"], options.get("gracePeriodSeconds")
     given = meta.get("deletionGracePeriodSeconds") or 0
     if "deletionTimestamp" not in meta:

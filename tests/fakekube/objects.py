@@ -88,22 +88,22 @@ def patched(kind: Kind, old: Raw, new: Raw, subresource: str = "") -> Raw:
     return updated(kind, old, new, subresource)
 
 
-def updated(kind: Kind, old: Raw, wanted: Raw, subresource: str = "") -> Raw:
+def updated(kind: Kind, old: Raw, requested: Raw, subresource: str = "") -> Raw:
     """Return the object that is stored when a client wants it to be so, without preconditions.
 
     The main resource writes all but the status. The subresource writes the status, and the metadata
     of built-in kinds. The result is `old` itself if nothing changes.
     """
     if not subresource:
-        new = {**{key: old[key] for key in ("apiVersion", "kind") if key in old}, **wanted}
+        new = {**{key: old[key] for key in ("apiVersion", "kind") if key in old}, **requested}
         if kind.has_status:
             _take_over(new, old, "status")
-        new["metadata"] = _metadata(old["metadata"], wanted.get("metadata") or {})
+        new["metadata"] = _metadata(old["metadata"], requested.get("metadata") or {})
     elif subresource == STATUS and kind.has_status:
         new = dict(old)
-        _take_over(new, wanted, "status")
+        _take_over(new, requested, "status")
         if not kind.is_custom:
-            new["metadata"] = _metadata(old["metadata"], wanted.get("metadata") or {})
+            new["metadata"] = _metadata(old["metadata"], requested.get("metadata") or {})
     else:
         raise Refused(404, "NotFound", "the server could not find the requested resource")
     if new == old:
@@ -151,14 +151,14 @@ def _check_immutable(kind: Kind, old: Raw, new: Raw) -> None:
             raise invalid(f"spec.{field}", "field is immutable")
 
 
-def _metadata(old: Raw, wanted: Raw) -> Raw:
+def _metadata(old: Raw, requested: Raw) -> Raw:
     """Return new metadata: the server's own part stays as it is."""
-    if wanted is old:
+    if requested is old:
         return old
-    stamp = wanted.get("deletionTimestamp")
+    stamp = requested.get("deletionTimestamp")
     if stamp and "deletionTimestamp" not in old:
         raise invalid("metadata.deletionTimestamp", f"Invalid value: {stamp!r}: field is immutable")
-    new = dict(wanted)
+    new = dict(requested)
     for key in _OF_THE_SERVER:
         _take_over(new, old, key)
     if _is_reset(new):

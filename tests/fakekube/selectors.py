@@ -44,9 +44,9 @@ def parse_selector(kind: Kind, labels: str | None, fields: str | None) -> Select
     )
 
 
-def carries(raw: Raw, wanted: Mapping[str, str] | None) -> bool:
+def carries(raw: Raw, requested: Mapping[str, str] | None) -> bool:
     """Return whether an object has all these labels (`matchLabels`)."""
-    return not wanted or wanted.items() <= (raw["metadata"].get("labels") or {}).items()
+    return not requested or requested.items() <= (raw["metadata"].get("labels") or {}).items()
 
 
 def matches(rule: Raw, values: Mapping[str, str]) -> bool:

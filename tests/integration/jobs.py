@@ -5,6 +5,7 @@ from typing import Any
 from tests.integration.kube_env import KubeEnv
 
 API_VERSION = "daemonset.darkowlzz.space/v1beta1"
+IMAGE = {"image": "example/task:v1"}
 STARTED = {"startTime": "2025-01-01T00:00:00Z"}
 
 
@@ -14,7 +15,7 @@ def job(namespace: str, spec: dict[str, Any] | None = None, name: str = "sample"
         "apiVersion": API_VERSION,
         "kind": "Job",
         "metadata": {"name": name, "namespace": namespace},
-        "spec": {"image": "example/task:v1"} if spec is None else spec,
+        "spec": dict(IMAGE) if spec is None else spec,
     }
 
 
@@ -31,3 +32,13 @@ def report(namespace: str, name: str = "sample-1234") -> dict[str, Any]:
 def start(env: KubeEnv, namespace: str, name: str = "sample") -> dict[str, Any]:
     """Do what the controller does when it begins with a Job."""
     return env.patch_status("dsj", name, namespace, STARTED)
+
+
+def template(**fields: Any) -> dict[str, Any]:
+    """Return a spec with a template."""
+    return IMAGE | {"template": fields}
+
+
+def jobs_path(namespace: str, name: str = "") -> str:
+    """Return the path of a namespace's Jobs; `name` begins with a slash."""
+    return f"/apis/{API_VERSION}/namespaces/{namespace}/jobs{name}"

@@ -23,7 +23,7 @@ def grant(env: KubeEnv, namespace: str, user: User, *rules: tuple[str, str]) -> 
 
 @pytest.fixture
 def writer(kube_env: KubeEnv, namespace: str) -> User:
-    """Somebody who may do everything with Jobs and create DaemonSets."""
+    """A user who may do everything with Jobs and create DaemonSets."""
     user = User("writer")
     rules = ("*", JOBS), ("create", "daemonsets.apps")
     grant(kube_env, namespace, user, *rules)
@@ -32,7 +32,7 @@ def writer(kube_env: KubeEnv, namespace: str) -> User:
 
 @pytest.fixture
 def outsider(kube_env: KubeEnv, namespace: str) -> User:
-    """Somebody who may do everything with Jobs, and nothing else."""
+    """A user who may do everything with Jobs, and nothing else."""
     user = User("outsider")
     grant(kube_env, namespace, user, ("*", JOBS))
     return user

@@ -80,7 +80,7 @@ PATHS = {
 
 @dataclass(frozen=True)
 class Account:
-    """What the system's account is told when it changes objects of a namespace."""
+    """What the system's account receives when it changes objects of a namespace."""
 
     env: KubeEnv
     namespace: str
@@ -195,7 +195,7 @@ def test_no_daemon_set_is_made_that_no_job_controls(kube_env: KubeEnv, namespace
 def test_its_own_daemon_sets_are_made_mended_and_deleted(kube_env, namespace, account):
     words = ("apply", "--server-side", "--force-conflicts", "-f", "-")
     kube_env.kubectl(*words, input=json.dumps(daemon_set(namespace)), user=ACCOUNT)
-    # Somebody takes off what the controller finds it by; it puts that back.
+    # A user takes off what the controller finds it by; it puts that back.
     spoilt = {"metadata": {"labels": None, "ownerReferences": None}}
     as_user = Account(kube_env, namespace, User("admin", ("system:masters",)))
     assert as_user.patch("daemonsets", "sample", spoilt) == ""

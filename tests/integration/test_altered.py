@@ -86,8 +86,8 @@ async def test_foreign_changes_of_the_daemon_set_are_reported_and_reverted(
 
         go.set()
         await harness.wait_job(lambda status: status["phase"] == "Succeeded", "succeeded")
-        story = (await harness.report())["status"]["timeline"]
-        assert any("another client changed the spec of the DaemonSet" in line for line in story)
+        timeline = (await harness.report())["status"]["timeline"]
+        assert any("another client changed the spec of the DaemonSet" in line for line in timeline)
         await harness.wait_events("DaemonSetAltered", "Completed")
         final = await harness.find(DAEMON_SETS, DAEMON_SET)
         owners = {

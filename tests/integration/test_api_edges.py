@@ -12,7 +12,7 @@ from tests.mutation.runner import Runner
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-# Every so many edges and changes of those that there are: all of them take several minutes.
+# One of 16 edges and changes is tried: all of them take several minutes.
 STRIDE = 16
 MUTATIONS = 40
 

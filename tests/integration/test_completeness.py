@@ -15,40 +15,26 @@ from daemonset_job.kube.client.errors import Invalid
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOBS, PODS
 from tests.integration.harness import condition, open_harness
 from tests.integration.simulated_nodes import TaskRun
+from tests.integration.task_runs import (
+    DAEMON_SET,
+    EXIT,
+    FAILS,
+    FAST,
+    HOLD,
+    SOON,
+    SUCCEEDS,
+    script,
+    spec,
+)
 
 pytestmark = pytest.mark.timeout(60)
 
-DAEMON_SET = "sample-daemonset-job"
 HOUR = timedelta(hours=1)
-# Neither done nor failed: it stays.
-HOLD = TaskRun(lines=("still at it",))
-# The kubelet reports an exit as it happens.
-FAST = timedelta(0)
-# In mode Exit a failure is judged at once: no log has to be read first.
-EXIT = {"completion": {"mode": "Exit"}}
-FAILS = TaskRun(lines=("no luck",), exit_code=1, back_off=60)
-SUCCEEDS = TaskRun(lines=(), exit_code=0)
-# Enough for whatever the programs do at once, and for the grace that a log is given.
-SOON = 8.0
 MAX_INT64 = 2**63 - 1
 
 
-def script(**runs):
-    """Return a task that does on each node one Run after the other, and done on nodes unnamed."""
-
-    def behaviour(node, start):
-        here = runs.get(node) or [TaskRun()]
-        return here[min(start, len(here)) - 1]
-
-    return behaviour
-
-
-def spec(**fields):
-    return {"image": "example/task:v1", **fields}
-
-
 async def completed(harness, number):
-    """Return once so many nodes are completed and the gate is up: the run is well under way."""
+    """Return once this number of nodes is completed and the gate is up."""
     await harness.wait_job(
         lambda status: (status.get("nodes") or {}).get("completed") == number, f"{number} completed"
     )
@@ -56,7 +42,7 @@ async def completed(harness, number):
 
 
 async def is_kept(harness, seconds):
-    """Assert that the Job is there for so long, and neither complete nor failed."""
+    """Assert that the Job is there for all these seconds, and neither complete nor failed."""
     end = asyncio.get_running_loop().time() + seconds
     while asyncio.get_running_loop().time() < end:
         job = await harness.find(JOBS, "sample")
@@ -198,7 +184,7 @@ async def counted(harness, *, misscheduled):
 # --- a refused DaemonSet (A3) ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("finishes_first", [False, True], ids=["told-first", "at-once"])
+@pytest.mark.parametrize("finishes_first", [False, True], ids=["reported-first", "at-once"])
 async def test_a_run_whose_changed_daemon_set_is_refused_is_not_complete(
     kube_env, namespace, finishes_first
 ):
@@ -247,7 +233,7 @@ async def test_too_large_pattern_is_reported_and_can_be_replaced(kube_env, names
         assert harness.nodes.executions == {"a": 1, "b": 1, "c": 1}
 
 
-# --- a task that is told to stop (A4) ----------------------------------------------------
+# --- a task that gets a signal to stop (A4) ----------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["deleted", "evicted"])
@@ -319,39 +305,6 @@ async def test_the_deadline_of_a_resumed_run_counts_from_the_start_again(kube_en
         await harness.change(JOBS, "sample", {"spec": {"suspend": False}})
         await is_kept(harness, 1)
         go.set()
-        await harness.wait_deleted(JOBS, "sample", seconds=SOON)
-        assert (await harness.report())["status"]["phase"] == "Succeeded"
-
-
-# --- time to live (B5) -------------------------------------------------------------------
-
-
-async def test_a_failed_run_without_pods_takes_a_time_to_live(kube_env, namespace):
-    behaviour = script(a=[FAILS], b=[SUCCEEDS])
-    async with open_harness(kube_env, namespace, nodes=("a", "b"), behaviour=behaviour) as harness:
-        await harness.apply(spec(**EXIT, backoffLimit=0, failurePolicy={"pods": "Delete"}))
-        await harness.wait_reason("Failed", "MaxFailedNodesExceeded", seconds=SOON)
-        await harness.wait_deleted(DAEMON_SETS, DAEMON_SET, seconds=SOON)
-        await harness.change(JOBS, "sample", {"spec": {"ttlSecondsAfterFinished": 0}})
-        await harness.wait_deleted(JOBS, "sample", seconds=4)
-
-
-async def test_complete_job_whose_nodes_have_left_is_deleted_after_its_ttl(kube_env, namespace):
-    async with open_harness(kube_env, namespace, nodes=("a",)) as harness:
-        await harness.apply(spec(ttlSecondsAfterFinished=3))
-        await harness.wait_reason("Complete", "AllNodesCompleted", seconds=SOON)
-        await harness.nodes.leave("a")
-        await harness.wait_deleted(JOBS, "sample", seconds=SOON)
-        assert (await harness.report())["status"]["phase"] == "Succeeded"
-
-
-async def test_complete_job_with_a_later_failure_is_deleted_after_its_ttl(kube_env, namespace):
-    behaviour = script(a=[SUCCEEDS], late=[FAILS])
-    async with open_harness(kube_env, namespace, nodes=("a",), behaviour=behaviour) as harness:
-        await harness.apply(spec(**EXIT, ttlSecondsAfterFinished=4, backoffLimit=0))
-        await harness.wait_reason("Complete", "AllNodesCompleted", seconds=SOON)
-        await harness.nodes.join("late")
-        await harness.wait_started("late", seconds=3)
         await harness.wait_deleted(JOBS, "sample", seconds=SOON)
         assert (await harness.report())["status"]["phase"] == "Succeeded"
 

@@ -11,45 +11,9 @@ from daemonset_job.kube.client.writes import DeleteOptions
 from tests.integration.harness import condition, open_harness
 from tests.integration.jobs import job as make_job
 from tests.integration.simulated_nodes import TaskRun, is_gated
+from tests.integration.task_runs import DAEMON_SET, FAST, HOLD, failed, fails, script, spec
 
 pytestmark = pytest.mark.timeout(90)
-
-DAEMON_SET = "sample-daemonset-job"
-# Neither done nor failed: it stays.
-HOLD = TaskRun(lines=("still at it",))
-FAST = timedelta(0)
-
-
-def script(**runs: list[TaskRun]):
-    """Return a task that does on each node one Run after the other, and done on nodes unnamed."""
-
-    def behaviour(node: str, start: int) -> TaskRun:
-        here = runs.get(node) or [TaskRun()]
-        return here[min(start, len(here)) - 1]
-
-    return behaviour
-
-
-def fails(code: int, *lines: str, **how) -> TaskRun:
-    return TaskRun(lines=lines or ("no luck",), exit_code=code, **how)
-
-
-def spec(**fields):
-    return {"image": "example/task:v1", **fields}
-
-
-async def failed(harness, reason="MaxFailedNodesExceeded"):
-    """Return the Failed condition of the Job, which is still there with all it has."""
-    found = await harness.wait_reason("Failed", reason)
-    assert found["status"] == "True"
-    job = await harness.find(JOBS, "sample")
-    assert job["status"]["phase"] == "Failed"
-    assert job["status"]["completionTime"]
-    await harness.wait_events("Failed")
-    report = await harness.report()
-    assert report["status"]["phase"] == "Failed"
-    assert report["status"]["message"] == found["message"]
-    return found
 
 
 # --- nodes -------------------------------------------------------------------------------
@@ -227,10 +191,10 @@ async def test_a_node_recreated_under_its_name_is_another_node(kube_env, namespa
         await asyncio.sleep(1.1)
         await harness.nodes.join("a")
 
-        async def anew():
+        async def is_done_again():
             return harness.nodes.executions["a"] == 2
 
-        await harness.wait_until(anew, "the new node does the work")
+        await harness.wait_until(is_done_again, "the new node does the work")
         go.set()
         await harness.wait_deleted(JOBS, "sample")
         new = await harness.admin.list(
@@ -343,7 +307,7 @@ async def test_with_continue_every_node_does_the_work_before_the_run_fails(
             found = await harness.wait_reason("Complete", "CompletedWithinFailureLimit")
             a = harness.nodes.name("a")
             assert found["message"] == f"2 of 3 nodes completed, 1 failed ({a})"
-            # It has a failed node to look at: it stays until somebody says for how long.
+            # It has a failed node to look at: it stays until a user says for how long.
             await asyncio.sleep(0.5)
             await harness.change(JOBS, "sample", {"spec": {"ttlSecondsAfterFinished": 0}})
             await harness.wait_deleted(JOBS, "sample")
@@ -490,24 +454,3 @@ async def test_a_run_that_is_suspended_starts_no_more_nodes(kube_env, namespace)
         await harness.change(JOBS, "sample", {"spec": {"suspend": False}})
         await harness.wait_deleted(JOBS, "sample")
         assert harness.nodes.executions == {"a": 1, "b": 1, "c": 1}
-
-
-# --- time to live ------------------------------------------------------------------------
-
-
-async def test_a_completed_job_stays_for_its_time_to_live(kube_env, namespace):
-    async with open_harness(kube_env, namespace) as harness:
-        await harness.apply(spec(ttlSecondsAfterFinished=6))
-        await harness.wait_reason("Complete", "AllNodesCompleted")
-        await asyncio.sleep(1)
-        assert (await harness.find(JOBS, "sample"))["status"]["phase"] == "Succeeded"
-        await harness.wait_deleted(JOBS, "sample")
-
-
-async def test_a_failed_job_goes_when_its_time_to_live_says_so(kube_env, namespace):
-    async with open_harness(kube_env, namespace, behaviour=script(a=[fails(1), HOLD])) as harness:
-        await harness.apply(spec(backoffLimit=0, ttlSecondsAfterFinished=3))
-        await failed(harness)
-        await harness.wait_deleted(JOBS, "sample")
-        await harness.wait_deleted(DAEMON_SETS, DAEMON_SET)
-        assert (await harness.report())["status"]["phase"] == "Failed"

@@ -27,7 +27,7 @@ def waiting(*nodes: str) -> tuple[asyncio.Event, Any]:
 
 
 async def completed(harness, *nodes):
-    """Return once exactly these nodes stand in the Job's status as completed."""
+    """Return once exactly these nodes are in the Job's status as completed."""
     await harness.wait_job(
         lambda status: (status.get("nodes") or {}).get("completed") == len(nodes), f"{nodes} done"
     )
@@ -100,7 +100,7 @@ async def test_nothing_is_written_while_nothing_changes(kube_env, namespace):
         await harness.wait_reason("Failed", "DeadlineExceeded", "late")
 
         await harness.wait_gated(DAEMON_SET)
-        # What only tells progress may be written this much later.
+        # What only shows progress may be written this much later.
         await asyncio.sleep(write_pacer.MAX_SECONDS + 1)
 
         async def versions():
@@ -181,8 +181,8 @@ async def test_drift_of_the_daemon_set_is_repaired(kube_env, namespace):
     async with open_harness(kube_env, namespace, nodes=("a",), behaviour=behaviour) as harness:
         await harness.apply()
         await harness.wait_gated(DAEMON_SET)
-        wanted = await harness.find(DAEMON_SETS, DAEMON_SET)
-        container = wanted["spec"]["template"]["spec"]["containers"][0]
+        desired = await harness.find(DAEMON_SETS, DAEMON_SET)
+        container = desired["spec"]["template"]["spec"]["containers"][0]
         drift = {
             "metadata": {"labels": {"job": "other"}},
             "spec": {
@@ -196,13 +196,13 @@ async def test_drift_of_the_daemon_set_is_repaired(kube_env, namespace):
             },
         }
         changed = await harness.change(DAEMON_SETS, DAEMON_SET, drift)
-        assert changed["metadata"]["generation"] > wanted["metadata"]["generation"]
+        assert changed["metadata"]["generation"] > desired["metadata"]["generation"]
 
         async def repaired():
             found = await harness.find(DAEMON_SETS, DAEMON_SET)
             return (
-                found["spec"]["template"] == wanted["spec"]["template"]
-                and found["metadata"]["labels"] == wanted["metadata"]["labels"]
+                found["spec"]["template"] == desired["spec"]["template"]
+                and found["metadata"]["labels"] == desired["metadata"]["labels"]
                 and found["spec"]["updateStrategy"]["type"] == "OnDelete"
             )
 
@@ -359,7 +359,7 @@ async def test_a_foreign_daemon_set_of_that_name_is_not_touched(
 
 
 class Meddled(KubeClient):
-    """A client before whose first write of a Job's status somebody changes the Job."""
+    """A client before whose first write of a Job's status a user changes the Job."""
 
     meddle: Any = None
 

@@ -1,4 +1,4 @@
-"""Killed after every single write, and started anew: the same end, the same work, the same record.
+"""Killed after every single write, and started again: the same end, the same work, the same record.
 
 One run is played over and over: a node's task fails once and then completes, a completed node's
 pod is deleted, a node joins late. Each time the controller, or the terminator, dies after another

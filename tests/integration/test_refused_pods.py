@@ -21,7 +21,7 @@ async def test_pod_security_refusal_is_reported_with_the_system_rights(kube_env,
         found = await harness.wait_reason("Progressing", "FailedCreate", seconds=10)
         assert "1 of 1 pods cannot be created" in found["message"]
         assert "violates PodSecurity" in found["message"]
-        # Told again by a controller that starts later.
+        # Reported again by a controller that starts later.
         await controller.stop()
         harness.processes.remove(controller)
         body = {"status": {"conditions": []}}

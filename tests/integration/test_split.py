@@ -163,7 +163,7 @@ async def test_every_right_that_is_granted_is_used(kube_env, namespace, document
                 f"suspended: {value}",
             )
 
-        # A pod is lost and its successor let in; an event is told twice, and after a restart again.
+        # A pod is lost and its successor let in; an event is sent twice, and after a restart again.
         await harness.enforce("restricted")
         await harness.apply()
         await harness.wait_reason("Progressing", "FailedCreate")
@@ -203,8 +203,8 @@ async def test_every_right_that_is_granted_is_used(kube_env, namespace, document
         events = await harness.events()
         assert (await harness.report())["status"]["phase"] == "Succeeded", events
 
-    wanted = granted(documents, CONTROLLER)
-    assert merged(used(controllers), FOR_OWNERS, FOR_APPLY) == wanted
+    expected = granted(documents, CONTROLLER)
+    assert merged(used(controllers), FOR_OWNERS, FOR_APPLY) == expected
     assert used([terminator]) == granted(documents, TERMINATOR)
     # And nothing was tried that is not granted.
     forbidden = [

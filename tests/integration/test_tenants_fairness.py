@@ -23,7 +23,7 @@ DELAY_SECONDS = 2.0
 
 
 async def create_bad(scene: Tenants, count: int) -> None:
-    """Create so many bad Jobs of A."""
+    """Create this number of bad Jobs of A."""
     numbers = iter(range(count))
 
     async def some() -> None:
@@ -78,10 +78,10 @@ async def test_job_starts_before_bad_jobs_of_another_tenant_are_finished(tenants
         # Namespaces take turns: while B's Job is worked on a few times, so are a few of A's.
         assert len(tries(scene)) - before < FEW / 3
 
-        async def are_told():
+        async def are_refused():
             return await refusals(scene) == FEW
 
-        await scene.harness.wait_until(are_told, "all bad Jobs say why", seconds=60)
+        await scene.harness.wait_until(are_refused, "all bad Jobs say why", seconds=60)
         # What is refused is tried again ever more slowly, and not by all at once.
         before = len(tries(scene))
         await scene.completes("second")
@@ -104,12 +104,12 @@ async def test_bad_jobs_delay_the_first_job_of_another_tenant_below_two_seconds(
         await creating
         created = time.monotonic() - began
         beside = [await begins(scene, f"beside-{number}") for number in range(7)]
-        told = await refusals(scene)
+        refused = await refusals(scene)
         medians = [statistics.median(each) for each in (alone, during, beside)]
         print(  # noqa: T201 - who runs it on demand wants to know
-            f"{MANY} bad Jobs in {created:.0f} s, {told} of them told; a Job of B begins after "
-            "{:.2f} s alone, {:.2f} s during, {:.2f} s beside".format(*medians)
+            f"{MANY} bad Jobs in {created:.0f} s, {refused} of them refused; a Job of B begins "
+            "after {:.2f} s alone, {:.2f} s during, {:.2f} s beside".format(*medians)
         )
         assert medians[1] - medians[0] < DELAY_SECONDS
         assert medians[2] - medians[0] < DELAY_SECONDS
-        assert told > 0
+        assert refused > 0

@@ -86,16 +86,18 @@ async def test_the_worst_pattern_and_the_longest_lines_delay_no_other_tenant(ten
                 for script in scene.programs:
                     assert await script.ask("/healthz") == "ok\n"
                     assert await script.ask("/readyz") == "ok\n"
-            # A has not ended meanwhile, and has cost nobody the lead.
+            # A has not ended meanwhile, and has cost no process the lead.
             assert (await a.client.get(JOBS, "worst", a.namespace))["status"]["phase"] == "Running"
             assert await scene.leaders() == leaders
 
-            # What is larger is told, and is not begun.
+            # What is larger is reported, and is not begun.
             refused = await a.client.get(JOBS, "refused", a.namespace)
             assert "startTime" not in refused["status"]
-            (told,) = [c for c in refused["status"]["conditions"] if c["type"] == "Progressing"]
-            assert told["reason"] == "InvalidCompletionToken"
-            assert str(REGEX_PROGRAM_LIMIT) in told["message"]
+            (progressing,) = [
+                c for c in refused["status"]["conditions"] if c["type"] == "Progressing"
+            ]
+            assert progressing["reason"] == "InvalidCompletionToken"
+            assert str(REGEX_PROGRAM_LIMIT) in progressing["message"]
 
         # A's own token is found behind all that.
         for log in all_of_a():

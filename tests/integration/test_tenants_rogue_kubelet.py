@@ -149,7 +149,7 @@ def behaviour(node: str, _start: int) -> TaskRun:
     return TaskRun(lines=("working",)) if node in ANSWERS or node in STATUSES else TaskRun()
 
 
-def answer_as_told(nodes: SimulatedNodes) -> set[str]:
+def send_answers(nodes: SimulatedNodes) -> set[str]:
     """Have the log server of these nodes send what ANSWERS says; return which nodes did."""
     honest = nodes.logs._serve
     asked: set[str] = set()
@@ -192,7 +192,7 @@ async def lie(scene: Tenants, node: str) -> bool:
 async def test_whatever_a_nodes_kubelet_says_others_complete(tenants_env, tmp_path):
     async with tenants(tenants_env, tmp_path, a_nodes=A_NODES, behaviour=behaviour) as scene:
         a, harness = scene.a, scene.harness
-        asked = answer_as_told(harness.nodes)
+        asked = send_answers(harness.nodes)
         leaders = await scene.leaders()
         include = [harness.nodes.name(node) for node in A_NODES]
         spec = {
@@ -207,7 +207,7 @@ async def test_whatever_a_nodes_kubelet_says_others_complete(tenants_env, tmp_pa
             await harness.wait_started(node)
         harness.nodes.frozen |= set(STATUSES)
         taken = [node for node in STATUSES if await lie(scene, node)]
-        # Today's API server takes all of them; should it take fewer one day, so much the better.
+        # Today's API server takes all of them; should it take fewer one day, that is better.
         assert taken
 
         for number in range(5):

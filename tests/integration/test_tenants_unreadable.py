@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(180)
 IMAGE = {"image": "example/task:v1"}
 # orjson reads 1,024 levels, the API server 10,000.
 LEVELS = 1500
-# The one part of any object whose depth nobody bounds: whoever may write the object may write it.
+# The one part of any object whose depth nothing bounds: who may write the object may write it.
 DEEP_FIELDS = '{"f:a":' * LEVELS + "{}" + "}" * LEVELS
 POD = {"containers": [{"name": "x", "image": "example/task:v1"}]}
 LABELS = {"any": "deep"}
@@ -88,8 +88,8 @@ async def store(
     return await who.send("create", resource, body=body, replace={"HERE": fields})
 
 
-async def told_of(scene: Tenants, number: int) -> None:
-    """Return once both programs say that so many objects of each kind cannot be read."""
+async def wait_for_unreadable(scene: Tenants, number: int) -> None:
+    """Return once both programs say that this number of objects of each kind cannot be read."""
     for script in scene.programs:
         component, resources = FOLLOWED[script.name]
         for resource in resources:
@@ -115,15 +115,15 @@ async def test_objects_too_deep_to_be_read_are_named_and_others_complete(tenants
         assert all(listed)
         for resource in STORED:
             assert (await store(scene, resource)).count(b'"f:a":') == LEVELS, resource
-        await told_of(scene, 1)
-        # The event was understood: whoever writes once a second must not have all listed anew.
+        await wait_for_unreadable(scene, 1)
+        # It was understood: a client that writes once a second must not have all listed again.
         assert [await lists(script) for script in scene.programs] == listed
 
-        async def is_told():
+        async def is_reported():
             return b'"reason":"Unreadable"' in await scene.a.send("get", JOBS, "deep")
 
-        await scene.harness.wait_until(is_told, "A's Job says that it cannot be read")
-        told = await scene.a.send("get", JOBS, "deep")
+        await scene.harness.wait_until(is_reported, "A's Job says that it cannot be read")
+        reported = await scene.a.send("get", JOBS, "deep")
         # The watches go on.
         await scene.completes("during")
         for script in scene.programs:
@@ -133,16 +133,16 @@ async def test_objects_too_deep_to_be_read_are_named_and_others_complete(tenants
         for script in scene.programs:
             assert await script.end(15) == 0
         await scene.start()
-        await told_of(scene, 1)
+        await wait_for_unreadable(scene, 1)
         await scene.completes("after-a-restart")
-        # Nothing is written of it again: its version is the one that told.
-        assert await scene.a.send("get", JOBS, "deep") == told
+        # Nothing is written of it again: its version is that of the report.
+        assert await scene.a.send("get", JOBS, "deep") == reported
 
-        # They hear of its end, too.
+        # They see its end, too.
         for resource in STORED:
             now = {"gracePeriodSeconds": 0}
             await who_may(scene, resource).send("delete", resource, "deep", now)
-        await told_of(scene, 0)
+        await wait_for_unreadable(scene, 0)
         await scene.completes("at-the-end")
 
 
@@ -190,7 +190,7 @@ DEEP_LIST = "[" * LEVELS + "]" * LEVELS
 
 
 async def test_a_spec_too_deep_or_too_large_is_refused_or_reported(tenants_env, tmp_path):
-    """What is refused names the field; what is stored without it, or too large, holds up nobody."""
+    """What is refused names the field; what is stored without it, or too large, delays no Job."""
     async with tenants(tenants_env, tmp_path) as scene:
         a = scene.a
 
@@ -217,11 +217,13 @@ async def test_a_spec_too_deep_or_too_large_is_refused_or_reported(tenants_env, 
         for number in range(5):
             await create(f"large-{number}", template(args=["x" * 50_000] * 20))
 
-        async def is_told():
+        async def is_reported():
             raw = json.loads(await a.send("get", JOBS, "large-4"))
             return [c for c in raw.get("status", {}).get("conditions", ()) if c["status"] != "True"]
 
-        told = await scene.harness.wait_until(is_told, "A's Job says that it is too large")
-        assert [(c["type"], c["reason"]) for c in told] == [("Progressing", "SpecTooLarge")]
-        assert "spec" in told[0]["message"]
+        conditions = await scene.harness.wait_until(
+            is_reported, "A's Job says that it is too large"
+        )
+        assert [(c["type"], c["reason"]) for c in conditions] == [("Progressing", "SpecTooLarge")]
+        assert "spec" in conditions[0]["message"]
         await scene.completes("during")

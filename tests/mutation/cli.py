@@ -55,7 +55,7 @@ async def _run(env: KubeEnv, cases: list[Case], at_once: int) -> int:
     began = shown_at = time.perf_counter()
     done = failed = 0
 
-    def tell(result: Result) -> None:
+    def show(result: Result) -> None:
         nonlocal shown_at, done, failed
         done += 1
         if result.new:
@@ -69,7 +69,7 @@ async def _run(env: KubeEnv, cases: list[Case], at_once: int) -> int:
 
     async with open_cluster(env) as cluster:
         runner = Runner(cluster, at_once)
-        await runner.run(cases, tell)
+        await runner.run(cases, show)
         for result in runner.controls:
             if result.new:
                 failed += 1

@@ -97,7 +97,7 @@ class Runner:
         self._running: dict[str, Case] = {}
 
     async def run(
-        self, cases: Iterable[Case], told_each: Callable[[Result], None] | None = None
+        self, cases: Iterable[Case], report_each: Callable[[Result], None] | None = None
     ) -> list[Result]:
         """Return the results of all cases; raises if a program or the played world ends."""
         async with asyncio.TaskGroup() as group:
@@ -112,8 +112,8 @@ class Runner:
                 finally:
                     self._room.release()
                 self.results.append(result)
-                if told_each:
-                    told_each(result)
+                if report_each:
+                    report_each(result)
 
             running = []
             for index, case in enumerate(cases):

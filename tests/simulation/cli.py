@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
 
 def _run_many(options: Namespace) -> int:
     found, began = Findings(), time.perf_counter()
-    told = began
+    printed = began
     seeds = range(options.start, options.start + options.seeds)
     with suppress(KeyboardInterrupt):  # what was found by then is shown
         for findings in run_many(
@@ -51,12 +51,12 @@ def _run_many(options: Namespace) -> int:
             keeps_going=options.keep_going,
         ):
             found.add(findings)
-            if time.perf_counter() - told > PROGRESS_SECONDS:
-                told = time.perf_counter()
-                rate = found.count / (told - began)
+            if time.perf_counter() - printed > PROGRESS_SECONDS:
+                printed = time.perf_counter()
+                rate = found.count / (printed - began)
                 failed = f"failed {len(found.failures)} {found.failures[:5] or ''}"
                 print(f"{found.count}/{len(seeds)}  {rate:.0f}/s  {failed}", file=sys.stderr)
-    _tell(found, time.perf_counter() - began)
+    _print_summary(found, time.perf_counter() - began)
     if not found.failures:
         return 0
     print(f"failing seeds: {' '.join(map(str, found.failures[:50]))}")
@@ -75,7 +75,7 @@ def _show_digests(seeds: range) -> int:
     return 0
 
 
-def _tell(found: Findings, seconds: float) -> None:
+def _print_summary(found: Findings, seconds: float) -> None:
     cpu = sum(os.times()[:4])  # the workers', which have ended, included
     print(f"{found.count} schedules in {seconds:.1f} s ({found.count / seconds:.0f}/s)")
     print(f"{cpu:.1f} s of CPU, {found.steps / max(found.count, 1):.0f} events each")

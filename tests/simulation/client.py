@@ -191,18 +191,18 @@ class Client:
     async def page(self, what: Selection, **_: object) -> Page:
         """Answer a list of the events about one object of one reason, in one page."""
         assert what.resource.plural == EVENTS
-        wanted = dict(part.split("=", 1) for part in (what.field_selector or "").split(","))
+        expected = dict(part.split("=", 1) for part in (what.field_selector or "").split(","))
 
         def effect() -> tuple[Page, bool]:
             items = [
                 cast("RawObject", raw)
                 for raw in self._world.server.select(EVENTS, None, what.namespace)
-                if raw["involvedObject"]["uid"] == wanted["involvedObject.uid"]
-                and raw["reason"] == wanted["reason"]
+                if raw["involvedObject"]["uid"] == expected["involvedObject.uid"]
+                and raw["reason"] == expected["reason"]
             ]
             return Page(items, str(self._world.server.version), "", 0), True
 
-        return await self._call(Call("list", EVENTS, wanted["involvedObject.uid"], ""), effect)
+        return await self._call(Call("list", EVENTS, expected["involvedObject.uid"], ""), effect)
 
     async def read_pod_log(
         self, namespace: str, pod: str, options: PodLogOptions, **_: object

@@ -53,7 +53,7 @@ class ClusterModel:
         self._creating: set[tuple[str, str]] = set()
         self._serial = 0
         self._syncs = 0
-        self._told: dict[str, int] = {}
+        self._written_syncs: dict[str, int] = {}
         # UIDs of DaemonSets that were not looked at since a node went that could have their pod.
         self._unheard: set[str] = set()
         self._failed_pods = FailedPods()
@@ -145,7 +145,7 @@ class ClusterModel:
             "",
             0.0,
             0.15,
-            self._tell,
+            self._write_status,
             (self._syncs, daemon_set, self._view, found.counts),
         )
 
@@ -195,13 +195,13 @@ class ClusterModel:
         if self._server.get(EVENTS, name, meta["namespace"]) is None:
             self._server.create("daemonset-controller", EVENTS, body, meta["namespace"])
 
-    def _tell(self, outcome: tuple[int, Raw, Raw, Raw]) -> None:
+    def _write_status(self, outcome: tuple[int, Raw, Raw, Raw]) -> None:
         """Write the status of a sync, unless that of a later one is written already."""
         number, daemon_set, nodes, counts = outcome
         meta = daemon_set["metadata"]
-        if self._told.get(meta["uid"], 0) > number:
+        if self._written_syncs.get(meta["uid"], 0) > number:
             return
-        self._told[meta["uid"]] = number
+        self._written_syncs[meta["uid"]] = number
         status = {"observedGeneration": meta["generation"], **counts}
         if self._server.now(DAEMON_SETS, daemon_set) is None:
             return

@@ -54,26 +54,19 @@ from job_controller.actions import errors
 from job_controller.caches import Caches
 from job_controller.core import decide as decision
 from job_controller.core.state import counting as tally
-from job_controller.core.state import desired_count, node_state
+from job_controller.core.state import desired_count, node_state, run_state
 from job_controller.core.state import node_observed as observed
-from job_controller.core.state import run_state as verdict
 from job_controller.core.state.node_context import NodeInputs, RunContext
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.node_state import NodeAssessment
 from job_controller.core.state.snapshot import Snapshot
 from terminator import reconciler as terminator
 from terminator.ledger import assignment, writer
-from tests.simulation import mutants, switches
+from tests.simulation import mutants, start_mutants, switches
 from tests.simulation.generator import generate_schedule
 from tests.simulation.record_mutants import Mutant
 from tests.simulation.run import simulate
-from tests.simulation.schedule import (
-    Disturbance,
-    JobPlan,
-    NodePlan,
-    Schedule,
-    Task,
-)
+from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
 from tests.simulation.switches import Switch
 
 # --- defects ------------------------------------------------------------------------------
@@ -154,7 +147,7 @@ def uses_node_clocks() -> Iterator[None]:
 @contextmanager
 def uses_api_clocks() -> Iterator[None]:
     """A run's deadline counts from when the API server says that the Job was created."""
-    real = verdict.deadline
+    real = run_state.deadline
 
     def deadline(job: Job, now: datetime) -> datetime | None:
         if job.created_at is None or job.status.start_time is None:
@@ -162,7 +155,7 @@ def uses_api_clocks() -> Iterator[None]:
         status = replace(job.status, start_time=job.created_at)
         return real(replace(job, status=status), now)
 
-    with patch.object(verdict, "deadline", deadline):
+    with patch.object(run_state, "deadline", deadline):
         yield
 
 
@@ -343,9 +336,9 @@ DEFECTS = (
     Defect(fails_nodes_by_eviction, switches.evictions, (THREE_EVICTIONS,)),
     Defect(uses_node_clocks, switches.node_clocks, (37, 170, 182)),
     Defect(uses_api_clocks, switches.api_clocks, (152,)),
-    Defect(mutants.never_fails_unstarted_tasks, switches.volumes, (72, 138, 402)),
-    Defect(mutants.never_fails_unstarted_tasks, switches.init_containers, (508, 795, 867)),
-    Defect(mutants.never_fails_unstarted_tasks, switches.rejections, (426, 690, 775)),
+    Defect(start_mutants.never_fails_unstarted_tasks, switches.volumes, (72, 138, 402)),
+    Defect(start_mutants.never_fails_unstarted_tasks, switches.init_containers, (508, 795, 867)),
+    Defect(start_mutants.never_fails_unstarted_tasks, switches.rejections, (426, 690, 775)),
     Defect(hides_refusals, switches.refusals, (188, 340, 436, 503)),
     Defect(repeats_too_large_writes, switches.refusals, (188, 515, 527, 858)),
     Defect(ignores_edits, switches.edits, (947, 1096, 1340)),

@@ -111,8 +111,8 @@ def _remembering() -> list[Replacement]:
             (
                 daemon_set_actions,
                 "is_up_to_date",
-                lambda live, wanted: (
-                    (live.spec, live.labels, live.annotations, wanted),
+                lambda live, desired: (
+                    (live.spec, live.labels, live.annotations, desired),
                     (live.alteration,),
                 ),
             ),
@@ -120,16 +120,16 @@ def _remembering() -> list[Replacement]:
             (
                 desired_count,
                 "has_same_placement",
-                lambda live, wanted: ((live.spec, wanted["spec"]["template"]), ()),
+                lambda live, desired: ((live.spec, desired["spec"]["template"]), ()),
             ),
             (desired_count, "NodeAffinity", lambda pod_spec: ((pod_spec,), ())),
             (node_count, "NodeAffinity", lambda pod_spec: ((pod_spec,), ())),
             (
                 report,
                 "build_timeline",
-                lambda told, records, conditions, before: (
+                lambda status, records, conditions, before: (
                     (),
-                    (repr(told), tuple(records.items()), repr(conditions), before.timeline[:1]),
+                    (repr(status), tuple(records.items()), repr(conditions), before.timeline[:1]),
                 ),
             ),
             # Read once for all versions of an object that have the same spec: the answers above

@@ -56,10 +56,10 @@ class _Generator:
     def schedule(self, seed: int) -> Schedule:
         rng = self.rng
         count = rng.choice((1, 2, 2, 3, 3, 3, 4, 5))
-        spare = rng.randrange(3) if self.has("churn") else 0
+        later = rng.randrange(3) if self.has("churn") else 0
         self.nodes = tuple(
             NodePlan(f"n{i}", self.tasks(), rng.choice("ab"), is_initial=i < count)
-            for i in range(count + spare)
+            for i in range(count + later)
         )
         return Schedule(
             seed,

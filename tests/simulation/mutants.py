@@ -3,7 +3,7 @@
 Each is a context manager that breaks the code under test in one place while its block runs.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -20,22 +20,15 @@ from daemonset_job.api.report import JobReport
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import whole_seconds
 from daemonset_job.kube.client.resource import JOBS, Resource
-from job_controller import sightings as sighting_store
 from job_controller.actions.pods import PodActions
 from job_controller.core import daemon_set_actions
 from job_controller.core import decide as decision
 from job_controller.core.plan import Plan, RemoveSchedulingGates, WriteStatus
 from job_controller.core.render import job_status as status
-from job_controller.core.settings import Timeouts
 from job_controller.core.state import counting as tally
-from job_controller.core.state import first_seen as sightings
-from job_controller.core.state import node_observed as observed
 from job_controller.core.state import node_state as judge
-from job_controller.core.state import node_timeouts as timeouts
-from job_controller.core.state import run_state as verdict
+from job_controller.core.state import run_state
 from job_controller.core.state.absence import Absence
-from job_controller.core.state.causes import has_started
-from job_controller.core.state.first_seen import Fact, ObservedObjects, Sightings
 from job_controller.core.state.node_context import NodeInputs, RunContext
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.node_exits import task_failure
@@ -56,6 +49,7 @@ from tests.simulation.client import Client
 from tests.simulation.process import Decide
 from tests.simulation.record_mutants import RECORD_MUTANTS, Mutant
 from tests.simulation.server import Raw
+from tests.simulation.start_mutants import START_MUTANTS
 
 # What fails a node, if anything does, and when to look again.
 NodeFailure = tuple[NodeRecord | None, datetime | None]
@@ -95,7 +89,7 @@ def removes_gates_by_cached_ledger() -> Iterator[None]:
 @contextmanager
 def completes_early() -> Iterator[None]:
     """The run is complete when one node is still at work."""
-    real = verdict.evaluate_run
+    real = run_state.evaluate_run
 
     def evaluate_run(snapshot: Snapshot, tally_: NodeCounts, now: datetime) -> RunState:
         if tally_.is_exact and len(tally_.names(NodeState.COMPLETED)) >= max(tally_.desired - 1, 1):
@@ -392,7 +386,7 @@ def reports_pause_early() -> Iterator[None]:
 @contextmanager
 def ignores_deadlines() -> Iterator[None]:
     """A run never fails by its deadline."""
-    with patch.object(verdict, "deadline", lambda *_: None):
+    with patch.object(run_state, "deadline", lambda *_: None):
         yield
 
 
@@ -418,103 +412,12 @@ def observes_first_generation_only() -> Iterator[None]:
 
 
 @contextmanager
-def never_fails_unstarted_tasks() -> Iterator[None]:
-    """A task that cannot be started is given all the time there is."""
-    real = timeouts.timeout_failure
-
-    def late(context: RunContext, record: NodeRecord, pod: NodeInputs) -> NodeFailure:
-        return real(
-            replace(context, timeouts=Timeouts(1e6, context.timeouts.unreachable_seconds)),
-            record,
-            pod,
-        )
-
-    with patch.object(judge, "timeout_failure", late):
-        yield
-
-
-@contextmanager
 def ignores_nodes_without_pod() -> Iterator[None]:
     """A node whose pod has gone is desired only if the DaemonSet controller counts it."""
     with (
         patch.object(tally, "find_absence", lambda *_: Absence()),
         patch.object(node_count, "_nodes_without_pod", lambda *_: (frozenset(), "")),
     ):
-        yield
-
-
-@contextmanager
-def expects_every_restart() -> Iterator[None]:
-    """A task that has been started is started again, whatever its container waits for."""
-
-    def is_start_pending(pod: Pod) -> bool:
-        return not has_started(pod)
-
-    with (
-        patch.object(observed, "is_start_pending", is_start_pending),
-        patch.object(sightings, "is_start_pending", is_start_pending),
-    ):
-        yield
-
-
-@contextmanager
-def counts_time_before_cause() -> Iterator[None]:
-    """What keeps a task from starting has done so from when its pod was silent."""
-    real = sightings.update_sightings
-
-    def look(before: Sightings, observed_: ObservedObjects, now: datetime) -> Sightings:
-        after = real(before, observed_, now)
-        for fact in [found for found in after if found.kind == sightings.BLOCKED]:
-            silent = before.get(fact._replace(kind=sightings.UNEXPLAINED))
-            if silent is not None and silent.first < after[fact].first:
-                after[fact] = replace(after[fact], first=silent.first)
-        return after
-
-    with patch.object(sighting_store, "update_sightings", look):
-        yield
-
-
-@contextmanager
-def _not_starting(adapt: Callable[..., tuple[Any, ...]]) -> Iterator[None]:
-    """What keeps a task from starting is found with other arguments."""
-    real = sightings.not_starting
-
-    def not_starting(*about: Any) -> Fact | None:
-        return real(*adapt(*about))
-
-    with (
-        patch.object(timeouts, "not_starting", not_starting),
-        patch.object(sightings, "not_starting", not_starting),
-    ):
-        yield
-
-
-@contextmanager
-def counts_time_not_ready() -> Iterator[None]:
-    """The time counts in which a node is not Ready."""
-    with _not_starting(lambda node, *rest: (replace(node, ready=True), *rest)):
-        yield
-
-
-@contextmanager
-def counts_time_before_retry() -> Iterator[None]:
-    """The time before a retry counts."""
-    with _not_starting(lambda node, pod, _retry, seen: (node, pod, "", seen)):
-        yield
-
-
-@contextmanager
-def forgets_rejections_at_gate() -> Iterator[None]:
-    """Rejections are forgotten with each pod that waits at its gate."""
-    real = sightings.update_sightings
-
-    def look(before: Sightings, scene: ObservedObjects, now: datetime) -> Sightings:
-        gated = {pod.node_name for pod in scene.pods.values() if pod.is_gated}
-        uids = {node.uid for name, node in scene.nodes.items() if name in gated}
-        kept = {f: s for f, s in before.items() if f.kind != "rejected" or f.uid not in uids}
-        return real(kept, scene, now)
-
-    with patch.object(sighting_store, "update_sightings", look):
         yield
 
 
@@ -568,13 +471,8 @@ MUTANTS: dict[str, Mutant] = {
         ignores_deadlines,
         ignores_ttl,
         observes_first_generation_only,
-        never_fails_unstarted_tasks,
         ignores_nodes_without_pod,
-        expects_every_restart,
-        counts_time_before_cause,
-        counts_time_not_ready,
-        counts_time_before_retry,
-        forgets_rejections_at_gate,
+        *START_MUTANTS,
         *RECORD_MUTANTS,
     )
 }

@@ -147,8 +147,8 @@ class Server:
     ) -> tuple[Raw, bool]:
         """Apply a merge patch to the object or to its status; returns (object, changed)."""
         old = self._existing(plural, name, namespace)
-        wanted = merge_patch(old, body)
-        new = _ask(objects.patched, _KINDS[plural], old, wanted, STATUS if status else "")
+        requested = merge_patch(old, body)
+        new = _ask(objects.patched, _KINDS[plural], old, requested, STATUS if status else "")
         return self._changed(actor, plural, (namespace, name), old, new)
 
     def check_apply(self, name: str, body: Raw, namespace: str) -> None:
@@ -169,15 +169,15 @@ class Server:
     def _applied(self, name: str, body: Raw, namespace: str) -> tuple[Raw, Owners]:
         """Return what an apply of a DaemonSet makes of it, or what it creates."""
         meta = {key: value for key, value in body["metadata"].items() if key in _APPLIED_METADATA}
-        wanted = {
+        requested = {
             "metadata": {"name": name, **meta},
             "spec": {"revisionHistoryLimit": 10, **body["spec"]},
         }
         kind, how = _KINDS[DAEMON_SETS], Apply(FIELD_MANAGER, force=True)
         old = self.get(DAEMON_SETS, name, namespace)
         if old is None:
-            return _ask(body_of_new, wanted, name), first_owners(kind, wanted, how.owner)
-        return _ask(applied, kind, old, self._owners[old["metadata"]["uid"]], wanted, how)
+            return _ask(body_of_new, requested, name), first_owners(kind, requested, how.owner)
+        return _ask(applied, kind, old, self._owners[old["metadata"]["uid"]], requested, how)
 
     def check(
         self,
@@ -208,15 +208,15 @@ class Server:
         self.version += 1
         meta = {**old["metadata"], "resourceVersion": str(self.version)}
         self._on_write(Write(actor, plural, old, None))
-        self._tell(plural, "DELETED", {**old, "metadata": meta})
+        self._send_event(plural, "DELETED", {**old, "metadata": meta})
 
     def set_status(self, actor: str, plural: str, raw: Raw, status: Raw) -> None:
         """Replace the status of the object as it is now, if it still exists (UID)."""
         old = self.now(plural, raw)
         if old is not None:
             key = (old["metadata"]["namespace"], old["metadata"]["name"])
-            wanted = {"metadata": old["metadata"], "status": status}
-            new = objects.updated(_KINDS[plural], old, wanted, STATUS)
+            requested = {"metadata": old["metadata"], "status": status}
+            new = objects.updated(_KINDS[plural], old, requested, STATUS)
             self._changed(actor, plural, key, old, new)
 
     def set_spec(self, actor: str, plural: str, raw: Raw, spec: Raw) -> None:
@@ -263,10 +263,10 @@ class Server:
         stored = {**new, "metadata": meta}
         self.objects[plural][key] = stored
         self._on_write(Write(actor, plural, old, stored))
-        self._tell(plural, "ADDED" if old is None else "MODIFIED", stored)
+        self._send_event(plural, "ADDED" if old is None else "MODIFIED", stored)
         return stored
 
-    def _tell(self, plural: str, kind: str, raw: Raw) -> None:
+    def _send_event(self, plural: str, kind: str, raw: Raw) -> None:
         for watch in list(self.watches[plural]):
             watch.push(kind, raw)
 

@@ -11,9 +11,10 @@ from job_controller.core.state import node_pods
 from terminator.logs import result_search
 from tests.simulation.defects import hides_refusals
 from tests.simulation.disturbances import PODS_END_SECONDS
-from tests.simulation.mutants import ignores_nodes_without_pod, never_fails_unstarted_tasks
+from tests.simulation.mutants import ignores_nodes_without_pod
 from tests.simulation.run import simulate
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
+from tests.simulation.start_mutants import never_fails_unstarted_tasks
 
 SPEC = {"image": "example/task:1"}
 WAITS = {**SPEC, "failurePolicy": {"action": "Continue"}}
@@ -121,7 +122,7 @@ def test_results_of_mode_exit_are_not_of_the_start_after_a_reboot():
 
 @pytest.mark.parametrize("left_at", [10.075, 10.085])
 def test_a_node_that_came_and_went_unseen_does_not_keep_the_run(left_at):
-    """Its pod waits at the gate, so the scheduler tells nothing of it, and nothing is on record."""
+    """Its pod waits at the gate, so the scheduler does not report it, and nothing is on record."""
     nodes = NodePlan("n1", (Task("done", 40.0),)), NodePlan("n2", is_initial=False)
     joins, leaves = (
         Disturbance(at, kind, what="n2") for at, kind in ((10.0, "join"), (left_at, "leave"))

@@ -50,11 +50,11 @@ FOUND = (
     10021976,
     11004625,
 )
-# Of these, so many at least have each of the features.
+# Each of the features is in at least this number of these.
 FEATURED = 200
 # The mutants that no invariant names; `test_oracle` shows that the others are caught.
 OTHER_MUTANTS = MUTANTS.keys() - {each.mutant for each in INVARIANTS.values()}
-# Each mutant is caught within so many schedules; these need a rare one, and begin near it.
+# Each mutant is caught within this number of schedules; these need a rare one, and begin near it.
 MUTANT_SEEDS = 300
 RARE = {
     "removes_gates_by_cached_ledger": 730,
@@ -84,7 +84,7 @@ def test_a_schedule_that_has_found_a_defect_holds(seed):
 
 
 def test_a_long_deleted_pod_counts_for_no_other_node():
-    """As many nodes are wanted as before the edit, and the caches have as many living pods."""
+    """As many nodes are desired as before the edit, and the caches have as many living pods."""
     schedule = Schedule(
         0,
         (NodePlan("n1"), NodePlan("n2", (Task("done", 3.0),))),
@@ -112,7 +112,7 @@ def away(kind, seconds, *more, spec=None):
 
 
 def test_deleted_node_with_a_gated_pod_is_not_counted():
-    """The DaemonSet controller does not hear of deleted nodes."""
+    """The DaemonSet controller does not receive deletions of nodes."""
     schedule = Schedule(
         0,
         (NodePlan("n1", (Task("done", 1.0),)), NodePlan("n2", (Task("done", 20.0),))),
@@ -146,7 +146,7 @@ def test_a_node_that_an_administrator_tainted_as_well_does_not():
 
 
 def widened_at_the_last_moment():
-    """Return a schedule in which the terminator hears late of an edit before the Job's deletion."""
+    """Return a schedule in which the terminator receives an edit late, then the Job's deletion."""
     spec = {
         "image": "example/task:1",
         "nodes": {"selector": {"matchLabels": {"zone": "a"}}},
@@ -227,11 +227,11 @@ def test_the_same_seed_gives_the_same_trace_in_another_process():
 
 def test_tracing_changes_nothing():
     for seed in range(20, 30):
-        told, untold = (
+        traced, untraced = (
             simulate(generate_schedule(seed), is_tracing=True),
             simulate(generate_schedule(seed)),
         )
-        assert (told.seconds, told.violations) == (untold.seconds, untold.violations)
+        assert (traced.seconds, traced.violations) == (untraced.seconds, untraced.violations)
 
 
 @pytest.mark.parametrize("name", sorted(OTHER_MUTANTS))

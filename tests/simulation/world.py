@@ -311,11 +311,14 @@ class World:
     def _mark_pods(self, node: str, status: str) -> None:
         """Take Ready from the pods that had it, as the node lifecycle controller does."""
         for pod in self.server.all(PODS):
-            told = pod.get("status") or {}
-            if pod["spec"].get("nodeName") == node and told.get("phase") == "Running":
+            pod_status = pod.get("status") or {}
+            if pod["spec"].get("nodeName") == node and pod_status.get("phase") == "Running":
                 new = condition("Ready", "True" if status == "True" else "False")
-                told = {**told, "conditions": with_condition(told.get("conditions"), new)}
-                self.server.set_status("node-controller", PODS, pod, told)
+                pod_status = {
+                    **pod_status,
+                    "conditions": with_condition(pod_status.get("conditions"), new),
+                }
+                self.server.set_status("node-controller", PODS, pod, pod_status)
 
 
 def _pod_words(pod: Raw) -> str:

@@ -1,7 +1,7 @@
 """The prose of the project against its rules: words to avoid, and sentences that are too long.
 
 Prose is the documentation, docstrings and comments of the product and of the tests, and texts that
-users see. In `test_*.py` sentences may be longer, and some words are not looked for.
+users see. In `test_*.py` sentences may be longer.
 `python -m tests.unit.language [FILE...]` lists violations, of all files if none is named.
 """
 
@@ -12,7 +12,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,18 +62,17 @@ class Rules:
     limits_sentences: bool = True
 
 
-def read_rules() -> tuple[Rules, Rules]:
-    """Return the rules for all files, and those for the files of the tests themselves."""
+def read_words() -> list[tuple[re.Pattern[str], str]]:
+    """Return the words to avoid, each with what to write instead."""
     listed = tomllib.loads(WORDS_FILE.read_text(encoding="utf-8"))
-    words = {
-        word: (re.compile(rf"\b(?:{word})\b", re.IGNORECASE), instead)
+    return [
+        (re.compile(rf"\b(?:{word})\b", re.IGNORECASE), instead)
         for word, instead in listed["words"].items()
-    }
-    kept = [words[word] for word in words.keys() - set(listed["not_in_tests"])]
-    return Rules(list(words.values())), Rules(kept, limits_sentences=False)
+    ]
 
 
-RULES, TEST_RULES = read_rules()
+RULES = Rules(read_words())
+TEST_RULES = replace(RULES, limits_sentences=False)
 
 
 def check(line: int, paragraph: str, rules: Rules = RULES) -> Iterator[Violation]:

@@ -106,10 +106,10 @@ def test_the_lines_that_runbooks_search_the_log_for_are_logged():
 
 def test_each_alert_is_tested_to_fire_and_not_to_fire():
     cases = yaml.safe_load((ROOT / "tests" / "integration" / "alert_cases.yaml").read_text())
-    told: dict[str, set[bool]] = {alert: set() for alert in ALERTS}
+    results: dict[str, set[bool]] = {alert: set() for alert in ALERTS}
     for each in (check for test in cases["tests"] for check in test["alert_rule_test"]):
-        told[each["alertname"]].add(bool(each["exp_alerts"]))
-    assert [alert for alert, kinds in told.items() if kinds != {True, False}] == []
+        results[each["alertname"]].add(bool(each["exp_alerts"]))
+    assert [alert for alert, kinds in results.items() if kinds != {True, False}] == []
 
 
 def test_the_operators_rule_has_the_same_alerts():

@@ -22,7 +22,7 @@ KEY = ("default", "sample")
 OTHER = ("default", "other")
 
 
-class Told:
+class NotedCaches:
     """Caches without a cluster: objects are put in, and who is woken is noted."""
 
     def __init__(self, *jobs: Job, daemon_sets=()) -> None:
@@ -39,7 +39,9 @@ class Told:
         for found in daemon_sets:
             self.caches._daemon_sets.store.put(found)
 
-    def of(self, change: Callable[..., None], old, new) -> list[tuple[tuple[str, str], float]]:
+    def keys_woken_by(
+        self, change: Callable[..., None], old, new
+    ) -> list[tuple[tuple[str, str], float]]:
         self.woken.clear()
         change(old, new)
         return self.woken
@@ -51,45 +53,51 @@ def cluster() -> SampleCluster:
 
 
 @pytest.fixture
-def told(cluster) -> Told:
-    return Told(cluster.job, make_job("other"), daemon_sets=[cluster.daemon_set()])
+def noted(cluster) -> NotedCaches:
+    return NotedCaches(cluster.job, make_job("other"), daemon_sets=[cluster.daemon_set()])
 
 
-def test_a_job_concerns_itself_at_once(told, cluster):
-    change = told.caches._job_changed
-    assert told.of(change, None, cluster.job) == [(KEY, AT_ONCE)]
-    assert told.of(change, cluster.job, cluster.job) == [(KEY, AT_ONCE)]
-    assert told.of(change, cluster.job, None) == [(KEY, AT_ONCE)]
+def test_a_job_concerns_itself_at_once(noted, cluster):
+    change = noted.caches._job_changed
+    assert noted.keys_woken_by(change, None, cluster.job) == [(KEY, AT_ONCE)]
+    assert noted.keys_woken_by(change, cluster.job, cluster.job) == [(KEY, AT_ONCE)]
+    assert noted.keys_woken_by(change, cluster.job, None) == [(KEY, AT_ONCE)]
 
 
-def test_a_report_concerns_the_job_of_its_name_even_if_that_is_gone(told, cluster):
-    change, report = told.caches._report_changed, cluster.report()
-    assert told.of(change, None, report) == [(KEY, AT_ONCE)]
-    assert told.of(change, report, None) == [(KEY, AT_ONCE)]
+def test_a_report_concerns_the_job_of_its_name_even_if_that_is_gone(noted, cluster):
+    change, report = noted.caches._report_changed, cluster.report()
+    assert noted.keys_woken_by(change, None, report) == [(KEY, AT_ONCE)]
+    assert noted.keys_woken_by(change, report, None) == [(KEY, AT_ONCE)]
     gone = replace(report, job_name="gone")
-    assert told.of(change, None, gone) == [(("default", "gone"), AT_ONCE)]
+    assert noted.keys_woken_by(change, None, gone) == [(("default", "gone"), AT_ONCE)]
 
 
-def test_a_daemon_set_concerns_the_job_that_would_have_its_name(told, cluster):
-    change, found = told.caches._daemon_set_changed, cluster.daemon_set()
-    assert told.of(change, None, found) == [(KEY, AT_ONCE)]
-    assert told.of(change, found, found) == [(KEY, SOON)]
-    assert told.of(change, found, None) == [(KEY, AT_ONCE)]
-    # Of an earlier run, or somebody else's: the Job waits for it to go.
-    assert told.of(change, replace(found, owner_uid="former"), None) == [(KEY, AT_ONCE)]
-    assert told.of(change, None, replace(found, namespace="elsewhere")) == []
+def test_a_daemon_set_concerns_the_job_that_would_have_its_name(noted, cluster):
+    change, found = noted.caches._daemon_set_changed, cluster.daemon_set()
+    assert noted.keys_woken_by(change, None, found) == [(KEY, AT_ONCE)]
+    assert noted.keys_woken_by(change, found, found) == [(KEY, SOON)]
+    assert noted.keys_woken_by(change, found, None) == [(KEY, AT_ONCE)]
+    # Of an earlier run, or of another owner: the Job waits for it to go.
+    assert noted.keys_woken_by(change, replace(found, owner_uid="former"), None) == [(KEY, AT_ONCE)]
+    assert noted.keys_woken_by(change, None, replace(found, namespace="elsewhere")) == []
 
 
-def test_a_pod_concerns_the_job_whose_daemon_set_controls_it(told):
-    change, pod = told.caches._pod_changed, make_pod("a")
-    assert told.of(change, None, pod) == [(KEY, SOON)]
-    assert told.of(change, pod, pod) == [(KEY, SOON)]
-    assert told.of(change, pod, None) == [(KEY, SOON)]
+def test_a_pod_concerns_the_job_whose_daemon_set_controls_it(noted):
+    change, pod = noted.caches._pod_changed, make_pod("a")
+    assert noted.keys_woken_by(change, None, pod) == [(KEY, SOON)]
+    assert noted.keys_woken_by(change, pod, pod) == [(KEY, SOON)]
+    assert noted.keys_woken_by(change, pod, None) == [(KEY, SOON)]
 
 
-def test_a_pod_that_only_has_the_labels_concerns_no_job(told):
-    assert told.of(told.caches._pod_changed, None, replace(make_pod("a"), owner_uid="")) == []
-    assert told.of(told.caches._pod_changed, None, replace(make_pod("a"), owner_uid="x")) == []
+def test_a_pod_that_only_has_the_labels_concerns_no_job(noted):
+    assert (
+        noted.keys_woken_by(noted.caches._pod_changed, None, replace(make_pod("a"), owner_uid=""))
+        == []
+    )
+    assert (
+        noted.keys_woken_by(noted.caches._pod_changed, None, replace(make_pod("a"), owner_uid="x"))
+        == []
+    )
 
 
 NODE = make_node("a", ready_changed_at=NOW)
@@ -105,10 +113,13 @@ NODE = make_node("a", ready_changed_at=NOW)
         (replace(NODE, ready=False), NODE),
         (NODE, replace(NODE, ready_changed_at=NOW + timedelta(1))),
     ],
-    ids=["joins", "leaves", "anew", "lost", "back", "flipped"],
+    ids=["joins", "leaves", "created again", "lost", "back", "flipped"],
 )
-def test_what_a_run_counts_of_nodes_concerns_every_job(told, old, new):
-    assert sorted(told.of(told.caches._node_changed, old, new)) == [(OTHER, SOON), (KEY, SOON)]
+def test_what_a_run_counts_of_nodes_concerns_every_job(noted, old, new):
+    assert sorted(noted.keys_woken_by(noted.caches._node_changed, old, new)) == [
+        (OTHER, SOON),
+        (KEY, SOON),
+    ]
 
 
 def raw_node(version, beat):
@@ -125,10 +136,10 @@ def raw_node(version, beat):
 
 
 def test_a_heartbeat_concerns_no_job(cluster):
-    told = Told(cluster.job, make_job("other"), daemon_sets=[selecting(cluster)])
+    noted = NotedCaches(cluster.job, make_job("other"), daemon_sets=[selecting(cluster)])
     old = parse_node(raw_node("1", "2026-01-02T03:04:05Z"))
     new = parse_node(raw_node("2", "2026-01-02T03:09:05Z"))
-    assert told.of(told.caches._node_changed, old, new) == []
+    assert noted.keys_woken_by(noted.caches._node_changed, old, new) == []
 
 
 def selecting(cluster, **pod_spec):
@@ -154,68 +165,70 @@ ZONED = replace(NODE, labels={"zone": "a", "pool": "x"})
     ids=["changed", "gone", "another", "more", "none"],
 )
 def test_a_label_concerns_the_jobs_that_choose_nodes_by_it(cluster, labels, woken):
-    told = Told(cluster.job, make_job("other"), daemon_sets=[selecting(cluster)])
+    noted = NotedCaches(cluster.job, make_job("other"), daemon_sets=[selecting(cluster)])
     changed = replace(ZONED, resource_version="2", labels=labels)
-    assert told.of(told.caches._node_changed, ZONED, changed) == woken
+    assert noted.keys_woken_by(noted.caches._node_changed, ZONED, changed) == woken
 
 
 def test_a_label_that_a_template_selects_by_concerns_its_job(cluster):
-    told = Told(cluster.job, daemon_sets=[selecting(cluster, nodeSelector={"pool": "x"})])
+    noted = NotedCaches(cluster.job, daemon_sets=[selecting(cluster, nodeSelector={"pool": "x"})])
     changed = replace(ZONED, labels={"zone": "a", "pool": "y"})
-    assert told.of(told.caches._node_changed, ZONED, changed) == [(KEY, SOON)]
+    assert noted.keys_woken_by(noted.caches._node_changed, ZONED, changed) == [(KEY, SOON)]
 
 
-def test_pods_are_found_by_owner_and_not_by_label(told, cluster):
-    pods = told.caches._pods.store
+def test_pods_are_found_by_owner_and_not_by_label(noted, cluster):
+    pods = noted.caches._pods.store
     own, forged = make_pod("a"), replace(make_pod("b"), owner_uid="x")
     pods.put(own)
     pods.put(forged)
-    assert told.caches.pods_of(cluster.daemon_set()) == (own,)
+    assert noted.caches.pods_of(cluster.daemon_set()) == (own,)
 
 
-def test_pod_of_another_namespace_has_no_owner_here(told, cluster):
+def test_pod_of_another_namespace_has_no_owner_here(noted, cluster):
     foreign = replace(make_pod("a"), namespace="elsewhere")
-    told.caches._pods.store.put(foreign)
-    assert told.caches.pods_of(cluster.daemon_set()) == ()
-    assert told.of(told.caches._pod_changed, None, foreign) == []
+    noted.caches._pods.store.put(foreign)
+    assert noted.caches.pods_of(cluster.daemon_set()) == ()
+    assert noted.keys_woken_by(noted.caches._pod_changed, None, foreign) == []
 
 
-def test_reports_are_found_by_the_name_of_their_job(told, cluster):
+def test_reports_are_found_by_the_name_of_their_job(noted, cluster):
     report = cluster.report()
-    told.caches._reports.store.put(report)
-    told.caches._reports.store.put(replace(report, name="x", job_name="gone"))
-    assert told.caches.reports_of(KEY) == (report,)
-    assert told.caches.reported_keys() == {KEY, ("default", "gone")}
+    noted.caches._reports.store.put(report)
+    noted.caches._reports.store.put(replace(report, name="x", job_name="gone"))
+    assert noted.caches.reports_of(KEY) == (report,)
+    assert noted.caches.reported_keys() == {KEY, ("default", "gone")}
 
 
-def test_a_daemon_set_is_found_by_namespace_and_name(told, cluster):
+def test_a_daemon_set_is_found_by_namespace_and_name(noted, cluster):
     name = build_daemon_set(cluster.job, gated=False, settings=cluster.snapshot().settings)[
         "metadata"
     ]["name"]
-    assert told.caches.daemon_set("default", name) == cluster.daemon_set()
-    assert told.caches.daemon_set("elsewhere", name) is None
+    assert noted.caches.daemon_set("default", name) == cluster.daemon_set()
+    assert noted.caches.daemon_set("elsewhere", name) is None
 
 
-def test_reports_of_existing_or_unreadable_jobs_are_not_closed(told, cluster):
+def test_reports_of_existing_or_unreadable_jobs_are_not_closed(noted, cluster):
     report = cluster.report()
     gone = replace(report, name="x", job_name="gone", job_uid="gone")
     unread = replace(report, name="y", job_name="unread", job_uid="unread")
     for each in (report, gone, unread, replace(gone, namespace="elsewhere")):
-        told.caches._reports.store.put(each)
+        noted.caches._reports.store.put(each)
     meta = {"name": "unread", "namespace": "default", "uid": "unread"}
-    told.caches._jobs.store.unreadable["default", "unread"] = Unreadable.of({"metadata": meta}, "x")
-    assert told.caches.count_reports("default") == 3
-    assert told.caches.past_reports("default") == [gone]
+    noted.caches._jobs.store.unreadable["default", "unread"] = Unreadable.of(
+        {"metadata": meta}, "x"
+    )
+    assert noted.caches.count_reports("default") == 3
+    assert noted.caches.past_reports("default") == [gone]
 
 
 def test_of_a_job_that_is_gone_summaries_are_kept(cluster):
-    told = Told(cluster.job)
+    noted = NotedCaches(cluster.job)
     report = replace(
         cluster.report(), status=parse_report_status({"phase": "Running", "nodeStates": {"a": {}}})
     )
-    told.caches._reports.store.put(report)
-    assert told.caches.whole_reports.are_whole(cluster.job.uid)
-    told.caches._jobs.store.remove(KEY)
-    told.caches._job_changed(cluster.job, None)
-    assert not told.caches.whole_reports.are_whole(cluster.job.uid)
-    assert told.caches.reports_of(KEY)[0].status == ReportStatus(phase="Running")
+    noted.caches._reports.store.put(report)
+    assert noted.caches.whole_reports.are_whole(cluster.job.uid)
+    noted.caches._jobs.store.remove(KEY)
+    noted.caches._job_changed(cluster.job, None)
+    assert not noted.caches.whole_reports.are_whole(cluster.job.uid)
+    assert noted.caches.reports_of(KEY)[0].status == ReportStatus(phase="Running")

@@ -52,13 +52,13 @@ def as_row(setting: Setting) -> dict[str, str]:
 
 @pytest.mark.parametrize("program", ["Controller", "Terminator"])
 def test_the_reference_has_every_setting_and_no_other(program):
-    told = [
+    listed = [
         {field: bare(row.get(column, "")) for column, field in COLUMNS.items()}
         | {"default": bare(row["Default"])}
         for row in rows(program)
     ]
     known = [as_row(each) for name, table, _ in TABLES if name == program for each in table]
-    assert sorted(told, key=str) == sorted(known, key=str)
+    assert sorted(listed, key=str) == sorted(known, key=str)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_the_reference_has_every_setting_and_no_other(program):
         if setting.field not in UNKNOWN
     ],
 )
-def test_the_default_that_is_told_is_that_of_the_program(setting, defaults):
+def test_the_default_in_the_reference_is_that_of_the_program(setting, defaults):
     used = getattr(defaults, setting.field)
     printed = {row["Default"] for name in ("Controller", "Terminator") for row in rows(name)}
     if f"`{setting.default}`" in printed:

@@ -1,4 +1,4 @@
-"""The schemas against the code: every field is read, everything read is a field, all is told."""
+"""The schemas against the code: every field is read and described, everything read is a field."""
 
 import dataclasses
 import json
@@ -31,7 +31,7 @@ from daemonset_job.api.states import NodeState, Phase
 
 CRDS = Path(__file__).resolve().parents[2] / "crds"
 FILES = {"jobs": CRDS / "jobs.yaml", "jobreports": CRDS / "jobreports.yaml"}
-# Recorded for whoever reads a report; the programs have it from the Job.
+# Recorded for readers of a report; the programs have it from the Job.
 FOR_PEOPLE = {"image", "command", "args", "mountPath", "manifest"}
 
 

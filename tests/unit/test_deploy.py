@@ -56,15 +56,15 @@ def test_the_kustomization_has_every_file():
 
 def test_everything_is_in_the_systems_namespace():
     for each in documents():
-        wanted = None if each["kind"] in CLUSTER_SCOPED else NAMESPACE
-        assert each["metadata"].get("namespace") == wanted, each["metadata"]["name"]
+        expected = None if each["kind"] in CLUSTER_SCOPED else NAMESPACE
+        assert each["metadata"].get("namespace") == expected, each["metadata"]["name"]
         assert each["metadata"]["labels"]["app.kubernetes.io/name"] == "daemonset-job"
 
 
 def test_images_are_those_of_this_version():
-    wanted = {f"docker.io/darkowlzz/daemonset-job-{name}:{VERSION}" for name in CONTAINERS}
-    assert {each["image"] for each in CONTAINERS.values()} == wanted
-    assert {f"{each['name']}:{each['newTag']}" for each in KUSTOMIZATION["images"]} == wanted
+    expected = {f"docker.io/darkowlzz/daemonset-job-{name}:{VERSION}" for name in CONTAINERS}
+    assert {each["image"] for each in CONTAINERS.values()} == expected
+    assert {f"{each['name']}:{each['newTag']}" for each in KUSTOMIZATION["images"]} == expected
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
@@ -233,7 +233,7 @@ def test_no_role_has_a_wildcard_a_secret_or_a_way_up():
             assert not words & {"secrets", "escalate", "bind", "impersonate", "pods/exec"}
 
 
-def told_rights() -> dict[str, dict[str, set[str]]]:
+def documented_rights() -> dict[str, dict[str, set[str]]]:
     """Return, for each program, the verbs by resource of the table in security.md."""
     text = (ROOT / "docs" / "explanation" / "security.md").read_text()
     table = text.partition("| | controller | terminator |\n")[2].partition("\n\n")[0]
@@ -248,7 +248,7 @@ def told_rights() -> dict[str, dict[str, set[str]]]:
 
 
 def test_the_rights_are_those_on_the_security_page():
-    for program, told in told_rights().items():
+    for program, documented in documented_rights().items():
         given: dict[str, set[str]] = {}
         for role in (one("ClusterRole", f"daemonset-job-{program}"), one("Role")):
             for rule in role["rules"]:
@@ -258,7 +258,7 @@ def test_the_rights_are_those_on_the_security_page():
                     resources = rule["resources"]
                 for resource in resources:
                     given.setdefault(resource, set()).update(rule["verbs"])
-        assert told == given
+        assert documented == given
 
 
 def test_the_system_is_bound_to_its_own_roles_only():
@@ -313,12 +313,12 @@ def test_admission_policies_apply_to_the_system_accounts_only():
 
 
 def test_the_controller_looks_for_every_policy():
-    wanted = [each["metadata"]["name"] for each in policies()]
-    assert sorted(names.ADMISSION_POLICIES) == sorted(wanted)
+    expected = [each["metadata"]["name"] for each in policies()]
+    assert sorted(names.ADMISSION_POLICIES) == sorted(expected)
     (rule,) = [
         r for r in one("ClusterRole", "daemonset-job-controller")["rules"] if "resourceNames" in r
     ]
-    assert sorted(rule["resourceNames"]) == sorted(wanted)
+    assert sorted(rule["resourceNames"]) == sorted(expected)
     assert rule["verbs"] == ["get"]
 
 

@@ -1,4 +1,4 @@
-"""Which docker is used, and what a private one is told."""
+"""Which docker is used, and with which arguments a private one starts."""
 
 import ipaddress
 from pathlib import Path

@@ -51,12 +51,12 @@ def first_sentence(text):
 
 @pytest.mark.parametrize(("heading", "reasons"), SECTIONS.items())
 def test_the_reference_has_the_reasons_and_meanings_of_the_code(heading, reasons):
-    told = [
+    listed = [
         (found[1], first_sentence(meaning))
         for _, reason, meaning, *_ in rows(heading)
         if (found := ONE_REASON.fullmatch(reason))
     ]
-    assert told == [(reason.value, reason.meaning) for reason in reasons]
+    assert listed == [(reason.value, reason.meaning) for reason in reasons]
 
 
 def test_every_row_about_nodes_names_known_states_and_reasons():

@@ -1,4 +1,4 @@
-"""The documentation against the code: all that users meet is told, and links lead somewhere."""
+"""The documentation against the code: all that users meet is in it, and links lead somewhere."""
 
 import ast
 import re
@@ -99,7 +99,7 @@ def test_make_targets_exist(page):
 
 
 def code(text: str) -> str:
-    """Return what stands in code blocks and in single back quotes, one piece a line."""
+    """Return what is in code blocks and in single back quotes, one piece a line."""
     blocks = re.findall(r"(?ms)^ *```\w*\n(.*?)^ *```$", text)
     return "\n".join([*blocks, *re.findall(r"`([^`\n]+)`", prose(text))])
 
@@ -220,14 +220,14 @@ def camel_case_words() -> set[str]:
 
 def test_every_reason_is_in_the_reference():
     text = text_of(REFERENCE / "status.md") + text_of(REFERENCE / "job.md")
-    told = set(re.findall(r"`([A-Za-z]+)`", text)) | {"True", "False", "Normal", "Warning"}
-    assert sorted(camel_case_words() - NOT_FOR_USERS - told) == []
+    listed = set(re.findall(r"`([A-Za-z]+)`", text)) | {"True", "False", "Normal", "Warning"}
+    assert sorted(camel_case_words() - NOT_FOR_USERS - listed) == []
 
 
 def test_no_reason_in_the_reference_is_made_up():
     text = text_of(REFERENCE / "status.md")
-    told = set(re.findall(r"^\|.*?\| `([A-Z][A-Za-z]+)`", text, re.MULTILINE))
-    assert told <= camel_case_words()
+    listed = set(re.findall(r"^\|.*?\| `([A-Z][A-Za-z]+)`", text, re.MULTILINE))
+    assert listed <= camel_case_words()
 
 
 def test_every_name_is_in_the_reference():
@@ -262,8 +262,8 @@ async def test_every_metric_is_in_the_reference_and_no_other():
     controller, terminator = ControllerMetrics(), TerminatorMetrics()
     new_controller(NO_CLIENT, Config(), controller)
     Terminator(NO_CLIENT, Options(), load_config({}, None), terminator, SystemClock())
-    wanted = metric_names(controller.registry) | metric_names(terminator.registry)
-    assert set(rows("metrics.md")) == wanted
+    expected = metric_names(controller.registry) | metric_names(terminator.registry)
+    assert set(rows("metrics.md")) == expected
 
 
 def test_the_tests_and_invariants_that_the_guarantees_cite_exist():

@@ -13,14 +13,14 @@ BACK = replace(AWAY, ready=True, resource_version="7")
 
 @pytest.mark.parametrize("version", ["3", "5", "9"])
 def test_fresh_read_counts_unless_the_cache_is_newer(version):
-    heard = replace(AWAY, resource_version=version)
+    cached = replace(AWAY, resource_version=version)
     reads = {"a": NodeRead(AWAY, BACK, 0.0, version="8")}
-    assert with_fresh_nodes({"a": heard}, reads) == {"a": heard if version == "9" else BACK}
+    assert with_fresh_nodes({"a": cached}, reads) == {"a": cached if version == "9" else BACK}
 
 
 def test_deleted_node_is_left_out_although_the_cache_is_stale():
-    heard = replace(AWAY, resource_version="5")
-    assert with_fresh_nodes({"a": heard}, {"a": NodeRead(AWAY, None, 0.0, version="8")}) == {}
+    cached = replace(AWAY, resource_version="5")
+    assert with_fresh_nodes({"a": cached}, {"a": NodeRead(AWAY, None, 0.0, version="8")}) == {}
 
 
 def test_a_node_that_came_again_after_it_was_read_is_there():
@@ -30,5 +30,5 @@ def test_a_node_that_came_again_after_it_was_read_is_there():
 
 
 def test_without_a_version_what_the_cache_received_since_counts():
-    heard = replace(AWAY, resource_version="5")
-    assert with_fresh_nodes({"a": heard}, {"a": NodeRead(AWAY, BACK, 0.0)}) == {"a": heard}
+    cached = replace(AWAY, resource_version="5")
+    assert with_fresh_nodes({"a": cached}, {"a": NodeRead(AWAY, BACK, 0.0)}) == {"a": cached}

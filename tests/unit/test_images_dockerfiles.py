@@ -84,8 +84,8 @@ def test_images_install_the_versions_that_were_tested_by_hash():
 
 def test_images_install_all_that_the_project_needs():
     names = {pin.partition("==")[0] for pin in requirements()}
-    wanted = {re.match(r"[\w.-]+", each)[0] for each in PROJECT["dependencies"]}
-    assert {normal(f"{name}==").removesuffix("==") for name in wanted} <= names
+    expected = {re.match(r"[\w.-]+", each)[0] for each in PROJECT["dependencies"]}
+    assert {normal(f"{name}==").removesuffix("==") for name in expected} <= names
 
 
 @pytest.mark.parametrize("name", ["controller", "terminator"])

@@ -87,25 +87,25 @@ def test_old_or_many_jobs_do_not_hide_those_of_others():
     crowd = many("crowd", "Paused", 0) + many("crowd", "Succeeded", 200)
     crowd += many("crowd", "Running", 400)
     others = [replace(job(900, "Running"), namespace=f"other-{number}") for number in range(20)]
-    told = single_jobs(watching(*crowd, *others))
-    assert len(told) == JOBS_LIMIT
-    assert {(each.namespace, each.name) for each in others} <= told
-    assert told - {(each.namespace, each.name) for each in others} == {
+    labelled = single_jobs(watching(*crowd, *others))
+    assert len(labelled) == JOBS_LIMIT
+    assert {(each.namespace, each.name) for each in others} <= labelled
+    assert labelled - {(each.namespace, each.name) for each in others} == {
         ("crowd", f"job-{number}") for number in range(400, 480)
     }
     # Those that do not run have what is left.
     ended = replace(job(901, "Failed"), namespace="other")
-    told = single_jobs(watching(*many("crowd", "Paused", 0)[:99], ended, *others[:1]))
-    assert ("other-0", "job-900") in told
-    assert ("other", "job-901") not in told
+    labelled = single_jobs(watching(*many("crowd", "Paused", 0)[:99], ended, *others[:1]))
+    assert ("other-0", "job-900") in labelled
+    assert ("other", "job-901") not in labelled
 
 
 def test_single_jobs_are_shown_up_to_a_limit_and_sums_include_all():
     jobs = [job(number) for number in reversed(range(JOBS_LIMIT + 10))]
     metrics = watching(*jobs)
     (family,) = [f for f in metrics.registry.collect() if f.name == "dsj_job_nodes"]
-    told = {sample.labels["job"] for sample in family.samples}
-    assert told == {f"job-{number:03}" for number in range(JOBS_LIMIT)}
+    labelled = {sample.labels["job"] for sample in family.samples}
+    assert labelled == {f"job-{number:03}" for number in range(JOBS_LIMIT)}
     assert value(metrics, "nodes", state="waiting") == JOBS_LIMIT + 10
 
 

@@ -16,7 +16,7 @@ FIRST = NAMES[0]
 
 
 class Client:
-    """Answers with what is there, or fails as told."""
+    """Answers with what is there, or fails as the test says."""
 
     def __init__(self) -> None:
         self.there = {
@@ -52,17 +52,17 @@ async def test_a_policy_that_only_audits_is_not_in_force(client):
 
 @pytest.mark.looptime
 async def test_a_change_is_logged_once_and_the_metric_is_always_set(client):
-    told: list[float] = []
+    values: list[float] = []
     lines: list[str] = []
     sink = logger.add(lambda line: lines.append(str(line)), format="{level} {message} {extra}")
-    task = asyncio.create_task(watch_policies(client, told.append))
+    task = asyncio.create_task(watch_policies(client, values.append))
 
     async def step() -> tuple[float, int]:
         await asyncio.sleep(CHECK_SECONDS)
-        return told[-1], len(lines)
+        return values[-1], len(lines)
 
     await asyncio.sleep(1)
-    assert (told, lines) == ([0], [])
+    assert (values, lines) == ([0], [])
     client.there.remove((ADMISSION_BINDINGS.plural, FIRST))
     assert await step() == (1, 1)
     assert lines[0].startswith("WARNING admission policies are missing")
@@ -70,10 +70,10 @@ async def test_a_change_is_logged_once_and_the_metric_is_always_set(client):
     assert await step() == (1, 1)
     client.failure = Unavailable("away", status=503)
     await step()
-    assert told[-1] == 1
+    assert values[-1] == 1
     client.failure = Forbidden("no", status=403)
     await step()
-    assert math.isnan(told[-1])
+    assert math.isnan(values[-1])
     count = len(lines)
     await step()
     assert len(lines) == count
@@ -86,12 +86,12 @@ async def test_a_change_is_logged_once_and_the_metric_is_always_set(client):
 
 @pytest.mark.looptime
 async def test_an_unexpected_error_does_not_end_the_check(client):
-    told: list[float] = []
-    task = asyncio.create_task(watch_policies(client, told.append))
+    values: list[float] = []
+    task = asyncio.create_task(watch_policies(client, values.append))
     client.failure = AttributeError("a field of another type")
     await asyncio.sleep(1)
-    assert math.isnan(told[-1])
+    assert math.isnan(values[-1])
     client.failure = None
     await asyncio.sleep(CHECK_SECONDS)
-    assert told[-1] == 0
+    assert values[-1] == 0
     task.cancel()

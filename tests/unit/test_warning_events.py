@@ -59,7 +59,7 @@ def creates(client, clock, paces):
 
 
 async def look_for(creates, clock, seconds, key=KEY, uid="set"):
-    """Look whenever it is time, for so long."""
+    """Look whenever it is time, for these seconds."""
     end = clock.monotonic() + seconds
     while (wait := await creates.look(key, uid)) + clock.monotonic() <= end:
         clock.advance(wait)
@@ -131,7 +131,7 @@ async def test_slow_lists_of_a_namespace_take_a_share_of_the_time(creates, clien
         waits[key] = clock.monotonic() + await creates.look(key, "set")
     of_full = [at for namespace, at in client.asked if namespace == "full"]
     first_calm = next(at for namespace, at in client.asked if namespace == "calm")
-    # Slots that were given away before the first list took so long are kept.
+    # Slots that were given away before the first list took this time are kept.
     assert 600 / NAMESPACE_SHARE - 20 <= len(of_full) <= 600 / NAMESPACE_SHARE + 100
     assert first_calm - begin < 120
     late = [at for at in of_full if at - begin > 300]
@@ -144,7 +144,7 @@ async def test_slow_lists_of_a_namespace_take_a_share_of_the_time(creates, clien
 
 
 async def test_lists_that_suddenly_take_long_are_made_one_at_a_time(creates, client, clock):
-    """However many were due before the first of them told how long they take."""
+    """However many were due before the first of them showed how long they take."""
     under_way, most, gate = 0, 0, asyncio.Event()
 
     async def page(*_, **__):

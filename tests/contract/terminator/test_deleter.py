@@ -82,12 +82,12 @@ async def test_job_changed_during_the_count_is_not_deleted(cluster, server):
     server.patch(JOBS, run.name, {"spec": {"nodes": {"exclude": ["x"]}}})
     await eventually(lambda: server.count("DELETE", "/jobs/") == 1)
     await asyncio.sleep(5)
-    # It is not asked for again and again while nothing is heard of what has changed.
+    # It is not asked for again and again while no watch shows what has changed.
     tries = server.count("DELETE", "/jobs/")
     await asyncio.sleep(30)
     assert server.count("DELETE", "/jobs/") == tries
     assert cluster.sample(terminator, "job_deletions_total", result="changed") == tries
-    # Once it is heard of, the newest spec has to be observed and counted.
+    # Once a watch shows it, the newest spec has to be observed and counted.
     await asyncio.sleep(120)
     assert run.exists
     annotation = {names.ANNOTATION_NODES_HASH: nodes_hash({"nodes": {"exclude": ["x"]}})}

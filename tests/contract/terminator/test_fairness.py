@@ -13,7 +13,8 @@ from terminator.logs.matcher import Matcher
 from terminator.logs.scanner import Limits, Scanner, Target
 from terminator.metrics import Metrics
 from tests.clocks import LoopClock
-from tests.contract.fake_api import START, Fault
+from tests.contract.fake_api import START
+from tests.contract.fake_faults import Fault
 from tests.contract.fake_logs import FakeLog
 from tests.contract.terminator.cluster import eventually
 

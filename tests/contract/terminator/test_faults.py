@@ -37,8 +37,8 @@ async def test_a_refused_deletion_counts_as_what_it_is(cluster, server, status, 
         labels = {"component": "terminator", "result": result}
         return cluster.sample(terminator, "reconciles_total", **labels)
 
-    wanted = {"retried": 0, "forbidden": 0, "failed": 0, result: 2}
-    assert {each: counted(each) for each in wanted} == wanted
+    expected = {"retried": 0, "forbidden": 0, "failed": 0, result: 2}
+    assert {each: counted(each) for each in expected} == expected
 
 
 async def test_a_job_that_cannot_be_read_holds_up_no_other(cluster, server):
@@ -293,7 +293,7 @@ async def test_a_job_gone_before_its_delete_is_gone(cluster, server):
 
 
 async def test_a_job_that_is_there_long_after_its_delete_is_deleted_again(cluster, server):
-    """etcd was restored from a backup of before the delete, and no watch told of it."""
+    """etcd was restored from a backup of before the delete, and no watch reported it."""
     run = cluster.add_job()
     terminator, _ = cluster.start(Config(resync_period=30.0))
     server.fail_next("DELETE", "/jobs/", 404)

@@ -50,7 +50,7 @@ async def test_a_token_that_the_stream_lost_is_found_by_the_check(cluster, serve
     run.log("a").write("hello")
     await asyncio.sleep(2)
     log = run.log("a")
-    # Rotation: the line is in the file, but the follower never hears of it.
+    # Rotation: the line is in the file, but the follower never receives it.
     log.entries.append((server.clock.now(), b"done\n"))
     await asyncio.sleep(5)
     await eventually(lambda: run.completed() == {"a"}, 15.0)

@@ -183,7 +183,7 @@ async def test_no_more_logs_are_searched_at_a_time_than_allowed(cluster, server,
     await eventually(lambda: few.completed() == {nodes[0]}, 2 * pace + 2)
     assert len(many.completed()) <= 3
     assert few.evidence()[nodes[0]]["results"] == {"ip": "10.0.0.1"}
-    # Nobody's time runs while it waits.
+    # The time of no read runs while it waits.
     await eventually(lambda: many.completed() == set(nodes), 5 * pace)
     assert all(entry["results"] for entry in many.evidence().values())
 

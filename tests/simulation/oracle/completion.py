@@ -112,8 +112,8 @@ class Completion:
         counts = self.counts.get(job_uid, ())
         # A program that has not seen the first one cannot know of fewer nodes.
         known = [nodes for at, nodes in counts if at < until] or [nodes for _, nodes in counts[:1]]
-        told = min(until, process.watches[REPORTS].known_until)
-        begun = self.oracle.started_nodes.until(job_uid, told)
+        reports_until = min(until, process.watches[REPORTS].known_until)
+        begun = self.oracle.started_nodes.until(job_uid, reports_until)
         nodes_until = process.watches[NODES].known_until
         return View(generation, known[-1] if known else None, until, nodes_until, begun)
 

@@ -185,15 +185,17 @@ class _Rest:
         if has_ended or ("controller", "patch status jobs") in self.world.refused_forever():
             return
         now = self.world.loop.moment
-        told = {c["type"]: c for c in self.status.get("conditions") or ()}.get("Progressing", {})
+        conditions = {c["type"]: c for c in self.status.get("conditions") or ()}
+        progressing = conditions.get("Progressing", {})
         for who, what in refused:
             verb, _, plural = what.rpartition(" ")
             last = self.world.refused_last
             hit = max(last.get((who, what, uid), -1e9) for uid in (self.uid, ""))
             if who != "controller" or plural == "jobs" or now - hit > REFUSED_LATELY_SECONDS:
                 continue
-            if told.get("status") != "False":
-                words = f"{verb} {plural} is refused, and Progressing says {told.get('reason')}"
+            if progressing.get("status") != "False":
+                reason = progressing.get("reason")
+                words = f"{verb} {plural} is refused, and Progressing says {reason}"
                 self.violate("not reported", words)
 
     def is_in_the_way(self, has_ended: bool) -> bool:
@@ -285,16 +287,16 @@ class _Rest:
     def judge_counts(self, truth: Raw) -> None:
         if is_true(self.job, "Failed") and self.daemon_set is None:
             return  # its pods were not to be kept: the status is that of its end
-        told = self.status.get("nodes") or {}
+        shown = self.status.get("nodes") or {}
         states = ("waiting", "active", "completed", "failed", "unreachable")
         counted = {s: sum(v == s for v in truth.values()) for s in states}
         counted["desired"] = len(truth)
-        found = {key: told.get(key, 0) for key in counted}
+        found = {key: shown.get(key, 0) for key in counted}
         if counted != found:
             self.violate("counts", f"the status says {found}, true {counted} ({truth})")
         summary = self.report.get("nodes") or {}
-        if summary != told:
-            self.violate("counts", f"the report says {summary}, the Job {told}")
+        if summary != shown:
+            self.violate("counts", f"the report says {summary}, the Job {shown}")
 
     # --- reasons -------------------------------------------------------------------------
 

@@ -69,9 +69,9 @@ class Lifetime:
             if is_true(new, type_) and (not is_true(old, type_) or _is_retried(old, new)):
                 # The end is what the controller has decided, however long the writes took. A retry
                 # that fails at once, or finds all completed, is an end of its own.
-                told = new["status"].get("completionTime")
-                is_new = told != (old.get("status") or {}).get("completionTime")
-                decided = self.world.ended_at.get((uid, told), now) if is_new else now
+                end = new["status"].get("completionTime")
+                is_new = end != (old.get("status") or {}).get("completionTime")
+                decided = self.world.ended_at.get((uid, end), now) if is_new else now
                 self.ended[uid] = min(now, decided)
 
     def judge_deletion(self, job: Raw) -> None:

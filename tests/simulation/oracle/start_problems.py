@@ -42,7 +42,7 @@ PAUSE_SECONDS = 50.0
 # A controller whose watches are well by then has seen what begins now.
 SEEN_SECONDS = 2.0
 
-TOLD = {
+REASONS = {
     BLOCKED: {"ImagePullFailed", "ContainerStartFailed"},
     UNEXPLAINED: {"TaskNotStarted"},
     REJECTED: {"PodRejected"},
@@ -99,7 +99,7 @@ class StartProblems:
     counts: dict[tuple[str, str, str], Count] = field(default_factory=dict)
     # By key: what the node's pod shows, the node's name, and the UID of the pod.
     shown: dict[tuple[str, str], tuple[str, str, str]] = field(default_factory=dict)
-    told: set[tuple[str, str, str, str]] = field(default_factory=set)
+    violated: set[tuple[str, str, str, str]] = field(default_factory=set)
     # By the Job's UID: when a user asked for another try the last time.
     retried_at: dict[str, float] = field(default_factory=dict)
 
@@ -149,7 +149,7 @@ class StartProblems:
         for key, shown in list(self.shown.items()):
             if key[0] == job_uid:
                 self.shows(key, *shown)
-        self.told = {found for found in self.told if found[0] != job_uid}
+        self.violated = {found for found in self.violated if found[0] != job_uid}
 
     def _pause(self, key: tuple[str, str]) -> None:
         for kind in KINDS:
@@ -168,7 +168,7 @@ class StartProblems:
             kind = REJECTED
         elif "has not started" in str(record.get("message")):
             kind = UNEXPLAINED
-        elif record.get("reason") in TOLD[BLOCKED]:
+        elif record.get("reason") in REASONS[BLOCKED]:
             kind = BLOCKED
         else:
             return None
@@ -202,7 +202,7 @@ class StartProblems:
         count, now = self.counts[*key, kind], self.world.loop.moment
         assert count.since is not None
         self.world.loop.call_later(SEEN_SECONDS, self._note_late, count, count.since)
-        for what in ("told", "failed"):
+        for what in ("recorded", "failed"):
             at = now + _left(count, kind, what) + RECORDING_SECONDS
             self.world.loop.call_at(at, self._check, key, kind, what, count.since)
 
@@ -219,7 +219,7 @@ class StartProblems:
             world.is_over
             or count is None
             or count.since != since
-            or (*key, kind, what) in self.told
+            or (*key, kind, what) in self.violated
         ):
             return
         # The patience counts again from a start of the controller (docs/reference/status.md).
@@ -240,10 +240,10 @@ class StartProblems:
             return
         record = node_states(world, key[0]).get(node) or {}
         if self.oracle.has_failed(job, node, key[1]) or (
-            what == "told" and record.get("reason") in TOLD[kind]
+            what == "recorded" and record.get("reason") in REASONS[kind]
         ):
             return
-        self.told.add((*key, kind, what))
+        self.violated.add((*key, kind, what))
         words = f"{node} ({machine.task.kind}): {kind} for {count.least + now - since:.0f} s, "
         words += f"not {what}: {record.get('state')} {record.get('reason')}"
         self.oracle.violate("not reported", words + self.oracle.timeouts.skews())

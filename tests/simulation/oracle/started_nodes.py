@@ -30,7 +30,7 @@ class StartedNodes:
     oracle: Oracle
     known: dict[tuple[str, str], float] = field(default_factory=dict)
     # Of nodes whose start is not on record: since when what counts for it is, and in which report.
-    told: dict[tuple[str, str], tuple[float, str]] = field(default_factory=dict)
+    recorded: dict[tuple[str, str], tuple[float, str]] = field(default_factory=dict)
 
     def task_starts(self, run: PodRun) -> None:
         """Receive an instance of a task that starts."""
@@ -49,19 +49,19 @@ class StartedNodes:
         """Note which nodes have begun by a report."""
         job_uid, where = report["spec"]["job"]["uid"], report["metadata"]["name"]
         now, records = self.world.loop.moment, (report.get("status") or {}).get("nodeStates") or {}
-        told = set()
+        now_recorded = set()
         for record in records.values():
             key = (job_uid, record.get("uid"))
             if record.get("attempts"):
                 self.known.setdefault(key, now)
             elif record.get("state") in {"Active", "Unreachable", "Failed"}:
-                told.add(key)
-                self.told.setdefault(key, (now, where))
-        for key, (_, found) in list(self.told.items()):
-            if key[0] == job_uid and found == where and key not in told:
-                del self.told[key]
+                now_recorded.add(key)
+                self.recorded.setdefault(key, (now, where))
+        for key, (_, found) in list(self.recorded.items()):
+            if key[0] == job_uid and found == where and key not in now_recorded:
+                del self.recorded[key]
 
     def until(self, job_uid: str, moment: float) -> frozenset[str]:
         """Return the UIDs of the nodes that had begun a Job's work before a moment."""
-        found = [*self.known.items(), *((key, at) for key, (at, _) in self.told.items())]
+        found = [*self.known.items(), *((key, at) for key, (at, _) in self.recorded.items())]
         return frozenset(node for (job, node), at in found if job == job_uid and at < moment)

@@ -51,9 +51,9 @@ class Starts:
             return
         if len(run.logs) > 1:
             return  # the kubelet's own restart
-        verdict, words = self._oracle.gates.judge_start(run.pod_uid, job_uid, entry[2])
-        if verdict:
-            self._oracle.excuse("started again", verdict)
+        excuse, words = self._oracle.gates.judge_start(run.pod_uid, job_uid, entry[2])
+        if excuse:
+            self._oracle.excuse("started again", excuse)
         else:
             self._oracle.violate("started again", f"{run.machine.name} in {run.pod_name}: {words}")
 

@@ -157,7 +157,7 @@ class Timeouts:
             self._tries_again(key, old.get("podUID"))
         reason, since, seconds = record.get("reason"), -1e9, 0.0
         if record.get("state") == "Unreachable":
-            # Who is about to write it may not have heard yet that the node is back.
+            # Who is about to write it may not have received yet that the node is back.
             began, ended = self.was_not_ready.get(node, (now, now))
             began = began if now - ended < TOLERANCE_SECONDS else now
             seconds, since = NODE_UNREACHABLE_GRACE_PERIOD_SECONDS, self.not_ready.get(node, began)

@@ -28,11 +28,11 @@ def test_a_status_survives_its_json(raw):
 
 
 @given(RAW, RAW)
-def test_the_patch_between_two_statuses_is_empty_only_if_they_are_equal(stored, wanted):
+def test_the_patch_between_two_statuses_is_empty_only_if_they_are_equal(stored, desired):
     stored = {**stored, "ofAnotherVersion": {"kept": True}}
     if "nodes" in stored:
         stored["nodes"]["ofAnotherVersion"] = 1
-    before, after = parse_job_status(stored), parse_job_status(wanted)
+    before, after = parse_job_status(stored), parse_job_status(desired)
     patch = diff_merge_patch(before.to_raw(), after.to_raw())
     assert (patch == {}) == (before == after)
     written = merge_patch(deepcopy(stored), patch)

@@ -108,16 +108,16 @@ def test_a_pod_that_was_only_just_made_is_pending():
 
 
 @pytest.mark.parametrize(
-    ("condition", "told"),
+    ("condition", "message"),
     [
         ({"status": "False", "reason": "Unschedulable", "message": "no room"}, "no room"),
         ({"status": "False", "reason": "SchedulingGated", "message": "gated"}, ""),
         ({"status": "True", "reason": "Unschedulable", "message": "stale"}, ""),
     ],
 )
-def test_only_a_pod_without_room_is_unschedulable(condition, told):
+def test_only_a_pod_without_room_is_unschedulable(condition, message):
     pod = parse_pod(raw_pod(status={"conditions": [{"type": "PodScheduled", **condition}]}))
-    assert pod.unschedulable_message == told
+    assert pod.unschedulable_message == message
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ NODE_NAMES = st.sampled_from(["a", "b", "c"])
 
 @st.composite
 def shards(draw):
-    """Return the shards of one run in any order; a node may stand in several."""
+    """Return the shards of one run in any order; a node may be in several."""
     return [
         JobReport(
             namespace="default",

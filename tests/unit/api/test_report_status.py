@@ -31,9 +31,9 @@ def test_a_status_survives_its_json(raw):
 
 
 @given(RAW, RAW)
-def test_the_patch_between_two_statuses_is_empty_only_if_they_are_equal(stored, wanted):
+def test_the_patch_between_two_statuses_is_empty_only_if_they_are_equal(stored, desired):
     stored = {**stored, "ofAnotherVersion": [1]}
-    before, after = parse_report_status(stored), parse_report_status(wanted)
+    before, after = parse_report_status(stored), parse_report_status(desired)
     patch = build_status_patch(before, after)
     assert patch == diff_merge_patch(before.to_raw(), after.to_raw())
     assert (patch == {}) == (before == after)

@@ -251,8 +251,8 @@ def test_a_failed_node_is_not_forgiven_for_being_away():
     failed = NodeRecord(uid="c-uid", state="Failed", reason="ImagePullFailed", message="no image")
     cluster = away(failed, policy=FailurePolicy("Continue"))
     status, records = run(cluster)
-    told = next(c for c in status["conditions"] if c["type"] == "Failed")
-    assert told["message"] == "1 of 3 nodes failed: c no image"
+    condition = next(c for c in status["conditions"] if c["type"] == "Failed")
+    assert condition["message"] == "1 of 3 nodes failed: c no image"
     assert records["c"]["state"] == "Failed"
 
 

@@ -1,4 +1,4 @@
-"""The DaemonSet that a Job asks for, and the comparison with the one that stands."""
+"""The DaemonSet that a Job asks for, and the comparison with the one that exists."""
 
 from copy import deepcopy
 from dataclasses import replace

@@ -6,16 +6,12 @@ from datetime import timedelta
 import pytest
 
 from daemonset_job.api import names
-from daemonset_job.api.job_spec import Completion, JobSpec
-from daemonset_job.api.job_status import parse_job_status
 from daemonset_job.api.node_totals import NodeTotals
 from job_controller.core.decide import decide
 from job_controller.core.plan import (
     ApplyDaemonSet,
     CreateReport,
     DeletePods,
-    DryRunDaemonSet,
-    Plan,
     RemoveSchedulingGates,
     WriteReportStatus,
     WriteStatus,
@@ -30,121 +26,7 @@ from tests.unit.builders import (
     make_pod,
     started,
 )
-
-
-def kinds(plan):
-    return [type(action).__name__ for action in plan.actions]
-
-
-def written_status(plan):
-    return next(a.status for a in plan.actions if isinstance(a, WriteStatus))
-
-
-def status_of(plan):
-    return written_status(plan).to_raw()
-
-
-def condition(plan, type_):
-    return next(c for c in status_of(plan)["conditions"] if c["type"] == type_)
-
-
-def test_new_job_is_dry_run_and_then_only_recorded_as_started():
-    cluster = make_cluster("a", job=make_job(), has_daemon_set=False, has_report=False)
-    tried = decide(cluster.snapshot(), NOW - timedelta(minutes=1))
-    assert kinds(tried) == ["DryRunDaemonSet"]
-    assert not tried.events
-
-    plan = decide(cluster.snapshot(is_dry_run_done=True), NOW)
-
-    assert kinds(plan) == ["WriteStatus"]
-    status = status_of(plan)
-    assert status["startTime"] == "2026-01-02T03:04:05Z"
-    assert status["phase"] == "Pending"
-    assert status["report"] == "sample-20260102030305-12345"
-    assert [e.reason for e in plan.events] == ["Started"]
-
-
-def test_a_run_that_the_first_version_started_keeps_the_name_of_its_report():
-    """An upgrade in mid-run: the report may exist, or be missing because a crash came before it."""
-    earlier = "sample-12345678"
-    cluster = make_cluster("a", gated=True)
-    cluster.job = replace(cluster.job, status=replace(cluster.job.status, report=earlier))
-    assert status_of(decide(cluster.snapshot(), NOW))["report"] == earlier
-    cluster.has_report = False
-    plan = decide(cluster.snapshot(), NOW)
-    (created,) = [action for action in plan.actions if isinstance(action, CreateReport)]
-    assert created.body["metadata"]["name"] == earlier
-
-
-def test_no_other_text_in_the_status_names_the_report():
-    """Whoever can write the status of a Job cannot have another run's report written."""
-    cluster = make_cluster("a", gated=True)
-    status = replace(cluster.job.status, report="other-20260102030305-54321")
-    cluster.job = replace(cluster.job, status=status)
-    assert status_of(decide(cluster.snapshot(), NOW))["report"] == "sample-20260102030305-12345"
-
-
-LARGE = Completion(token="\\pL{900}", match="Regex")
-
-
-def unstarted(**changes):
-    job = make_job(spec=JobSpec(image="example/task:1", **changes))
-    return make_cluster("a", job=job, has_daemon_set=False, has_report=False, running=False)
-
-
-def test_a_job_whose_token_cannot_be_used_does_not_start_and_says_why():
-    cluster = unstarted(completion=LARGE)
-    plan = decide(cluster.snapshot(), NOW)
-
-    assert kinds(plan) == ["WriteStatus"]
-    status = status_of(plan)
-    assert "startTime" not in status  # so that the token may still be changed
-    assert (status["phase"], status["observedGeneration"]) == ("Pending", 1)
-    progressing = condition(plan, "Progressing")
-    assert (progressing["status"], progressing["reason"]) == ("False", "InvalidCompletionToken")
-    assert "spec.completion.token: pattern too large" in progressing["message"]
-    assert len(progressing["message"]) < 1024
-    assert [(e.type, e.reason) for e in plan.events] == [("Warning", "InvalidCompletionToken")]
-    cluster.job = replace(cluster.job, status=parse_job_status(status))
-    assert decide(cluster.snapshot(), NOW) == Plan()
-
-    cluster.job = replace(cluster.job, spec=JobSpec(image="example/task:1"), generation=2)
-    plan = decide(cluster.snapshot(is_dry_run_done=True), NOW)
-    assert status_of(plan)["startTime"]
-    assert condition(plan, "Progressing")["reason"] == "Starting"
-
-
-def test_a_suspended_job_whose_token_cannot_be_used_says_both():
-    cluster = unstarted(completion=LARGE, suspend=True)
-    plan = decide(cluster.snapshot(), NOW)
-    assert status_of(plan)["phase"] == "Paused"
-    assert condition(plan, "Suspended")["status"] == "True"
-    assert condition(plan, "Progressing")["reason"] == "InvalidCompletionToken"
-
-    cluster.job = replace(
-        cluster.job, status=written_status(plan), spec=JobSpec(image="x", suspend=True)
-    )
-    plan = decide(cluster.snapshot(), NOW)
-    assert condition(plan, "Progressing")["reason"] == "Paused"
-    assert condition(plan, "Suspended")["status"] == "True"
-
-    cluster.job = replace(
-        cluster.job,
-        status=written_status(plan),
-        spec=JobSpec(image="x", completion=LARGE),
-    )
-    plan = decide(cluster.snapshot(), NOW)
-    assert condition(plan, "Suspended")["status"] == "False"
-    assert status_of(plan)["phase"] == "Pending"
-
-
-def test_a_run_that_was_started_with_such_a_token_says_so_as_well():
-    cluster = make_cluster("a", gated=True)
-    cluster.job = replace(cluster.job, spec=replace(cluster.job.spec, completion=LARGE))
-    assert (
-        condition(decide(cluster.snapshot(), NOW), "Progressing")["reason"]
-        == "InvalidCompletionToken"
-    )
+from tests.unit.core.plans import condition, kinds, status_of, written_status
 
 
 def test_a_started_job_gets_its_report_before_its_daemon_set():
@@ -269,12 +151,12 @@ def test_the_end_of_a_run_is_recorded_by_one_clock_and_once(at):
     "changes",
     [
         pytest.param({"observed": False}, id="the DaemonSet controller has not seen the spec"),
-        pytest.param({"desired": 3}, id="a wanted node has no pod yet"),
-        pytest.param({"desired": 0}, id="no node is wanted"),
+        pytest.param({"desired": 3}, id="a desired node has no pod yet"),
+        pytest.param({"desired": 0}, id="no node is desired"),
         pytest.param({"evidence": {"a": done("a")}}, id="a node is missing in the ledger"),
         pytest.param(
             {"evidence": {"a": done("a"), "b": done("b", uid="b-before")}},
-            id="the ledger speaks of another node of that name",
+            id="the ledger names another node of that name",
         ),
     ],
 )
@@ -290,12 +172,12 @@ def test_completion_is_not_declared_early(changes):
 
 def test_a_pod_older_than_its_node_belongs_to_the_former_node():
     cluster = make_cluster("a", gated=True, evidence={"a": done("a")})
-    cluster.nodes["a"] = make_node("a", uid="a-anew", created_at=NOW)
+    cluster.nodes["a"] = make_node("a", uid="a-2", created_at=NOW)
 
     plan = decide(cluster.snapshot(), NOW)
 
     assert status_of(plan)["nodes"]["completed"] == 0
-    # Nobody else would remove it, and without that the new node would never get its own.
+    # No other program would remove it, and without that the new node would never get its own.
     (deleted,) = [a for a in plan.actions if isinstance(a, DeletePods)]
     assert deleted.pods == tuple(cluster.pods)
 
@@ -435,56 +317,6 @@ def test_a_refused_daemon_set_is_tried_again_later_and_not_at_once():
     assert plan.requeue_after == 15.0
 
 
-def test_what_the_api_server_refuses_has_not_started():
-    cluster = make_cluster(
-        "a", job=make_job(), has_daemon_set=False, has_report=False, running=False
-    )
-    cluster.refusal = "foo: no"
-    plan = decide(cluster.snapshot(), NOW)
-
-    assert kinds(plan) == ["WriteStatus"]
-    assert plan.requeue_after == 15.0
-    assert "startTime" not in status_of(plan)
-    assert condition(plan, "Progressing")["reason"] == "DaemonSetRefused"
-    assert "foo: no" in condition(plan, "Progressing")["message"]
-    assert [(e.type, e.reason) for e in plan.events] == [("Warning", "DaemonSetRefused")]
-    cluster.job = replace(cluster.job, status=written_status(plan))
-    again = decide(cluster.snapshot(), NOW)
-    assert again.actions == again.events == ()
-
-    cluster.refusal = ""
-    assert kinds(decide(cluster.snapshot(), NOW)) == ["DryRunDaemonSet"]
-    started_now = decide(cluster.snapshot(is_dry_run_done=True), NOW)
-    assert kinds(started_now) == ["WriteStatus"]
-    assert status_of(started_now)["startTime"]
-    assert condition(started_now, "Progressing")["status"] == "True"
-
-
-@pytest.mark.parametrize("owner", ["other-job", ""])
-def test_job_does_not_start_while_a_foreign_daemon_set_has_its_name(owner):
-    cluster = make_cluster("a")
-    foreign = replace(cluster.daemon_set(), owner_uid=owner)
-    cluster.job = make_job()
-
-    plan = decide(cluster.snapshot(daemon_set=foreign, pods=(), reports=()), NOW)
-
-    assert kinds(plan) == ["WriteStatus"]
-    assert "startTime" not in status_of(plan)
-    expected = "PreviousRunEnding" if owner else "DaemonSetAlreadyExists"
-    assert condition(plan, "Progressing")["reason"] == expected
-
-
-def test_what_is_tried_is_what_is_then_applied():
-    first = decide(
-        make_cluster("a", job=make_job(), has_daemon_set=False, has_report=False).snapshot(), NOW
-    )
-    second = decide(make_cluster("a", has_daemon_set=False, has_report=False).snapshot(), NOW)
-
-    (tried,) = [a.body for a in first.actions if isinstance(a, DryRunDaemonSet)]
-    (applied,) = [a.body for a in second.actions if isinstance(a, ApplyDaemonSet)]
-    assert tried == applied
-
-
 def test_an_image_that_does_not_exist_is_named_with_its_nodes():
     cluster = make_cluster("node-1", "node-2", gated=True)
     stuck = replace(
@@ -554,7 +386,7 @@ def test_observed_generation_follows_the_job():
 
 
 def test_a_pod_that_waits_for_a_node_that_has_gone_is_deleted():
-    """The DaemonSet controller does not hear that the node has gone, and goes on counting it."""
+    """The DaemonSet controller does not see that the node has gone, and goes on counting it."""
     cluster = make_cluster("a", evidence={"a": done("a"), "b": done("b")}, gated=True)
     cluster.pods.append(gated_pod("b"))
     (deleted,) = [a for a in decide(cluster.snapshot(), NOW).actions if isinstance(a, DeletePods)]

@@ -24,7 +24,7 @@ AT_WORK = replace(PULLING, has_init_running=True)
 
 
 def counted(*sights, retry="", failed=()):
-    """Return how many seconds count at the end of a story of (seconds, pod, node or nothing)."""
+    """Return how many seconds count at the end of a timeline of (seconds, pod, node or nothing)."""
     seen, pod, node, now = {}, None, NODE, NOW
     for seconds, pod_, *nodes in sights:
         pod, node = pod_, (nodes or [NODE])[0]
@@ -64,7 +64,7 @@ def test_the_time_of_a_node_that_is_not_ready_does_not_count():
 
 
 def test_rejections_count_over_gated_successors():
-    story = [
+    timeline = [
         sight
         for serial in range(0, 20, 2)
         for sight in (
@@ -72,7 +72,7 @@ def test_rejections_count_over_gated_successors():
             (5, gated_pod("a", serial=serial)),
         )
     ]
-    assert counted(*story, (1, REJECTED)) == 301
+    assert counted(*timeline, (1, REJECTED)) == 301
 
 
 def test_a_task_that_starts_ends_the_rejections():

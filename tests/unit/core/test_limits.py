@@ -1,4 +1,4 @@
-"""What is too large is told before anything is built from it, at no cost to others."""
+"""What is too large is reported before anything is built from it, at no cost to others."""
 
 import json
 import time

@@ -7,24 +7,21 @@ import pytest
 
 from daemonset_job.api import names
 from daemonset_job.api.container import Container
-from daemonset_job.api.job_spec import FailurePolicy, NodeSelection, parse_spec
+from daemonset_job.api.job_spec import FailurePolicy, parse_spec
 from daemonset_job.api.job_status import parse_job_status
 from daemonset_job.api.node_record import NodeRecord
-from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import ConditionType
 from daemonset_job.api.taints import Taint
 from daemonset_job.api.times import format_time
 from job_controller.core.decide import decide
 from job_controller.core.plan import (
     ApplyDaemonSet,
-    DeleteDaemonSet,
     DeletePods,
-    RefusedWrite,
     RemoveSchedulingGates,
     WriteReportStatus,
     WriteStatus,
 )
-from job_controller.core.state.run_state import allowed_failures, deadline
+from job_controller.core.state.run_state import deadline
 from tests.unit.builders import (
     NOW,
     START,
@@ -37,109 +34,18 @@ from tests.unit.builders import (
     seen_before,
     started,
 )
-
-
-def failing(node):
-    container = Container(
-        state="waiting",
-        reason="CrashLoopBackOff",
-        last_exit_code=2,
-        last_finished_at=START,
-        restart_count=9,
-    )
-    return make_pod(node, container=container)
-
-
-def lost(name):
-    return make_node(name, ready=False, ready_changed_at=START - timedelta(hours=1))
-
-
-def reason_of(plan):
-    """Return the reason of the condition Progressing that a plan writes."""
-    (status,) = [a.status.to_raw() for a in plan.actions if isinstance(a, WriteStatus)]
-    (found,) = [c["reason"] for c in status["conditions"] if c["type"] == "Progressing"]
-    return found
-
-
-def run(cluster, now=NOW, seen=timedelta(minutes=1)):
-    """Decide, take over what the plan writes, and return the plan.
-
-    `seen` is for how long the controller has seen all that is there. The API server would take the
-    DaemonSet of a Job that has not started.
-    """
-    plan = decide(seen_before(cluster.snapshot(is_dry_run_done=True), seen, now), now)
-    for action in plan.actions:
-        if isinstance(action, WriteStatus):
-            cluster.job = replace(cluster.job, status=action.status)
-        if isinstance(action, WriteReportStatus):
-            cluster.report_status = action.status.to_raw()
-    return plan
-
-
-def spec(cluster, **changes):
-    cluster.job = replace(cluster.job, spec=replace(cluster.job.spec, **changes))
-    return cluster
-
-
-def three_nodes(action="FailFast", allowed=0, **changes):
-    """Return a world in which b fails, a is done and c works."""
-    cluster = make_cluster("a", "b", "c", gated=True, evidence={"a": done("a")}, **changes)
-    cluster.pods[1] = failing("b")
-    return spec(cluster, failure_policy=FailurePolicy(action, allowed))
-
-
-def conditions(cluster):
-    return {
-        c["type"]: (c["status"], c["reason"]) for c in cluster.job.status.to_raw()["conditions"]
-    }
-
-
-def acts(plan, kind):
-    return [action for action in plan.actions if isinstance(action, kind)]
-
-
-@pytest.mark.parametrize(
-    ("limit", "desired", "allowed"),
-    [(0, 9, 0), (2, 1, 2), ("10%", 5, 0), ("10%", 19, 1), ("100%", 7, 7), ("34%", 3, 1)],
+from tests.unit.core.runs import (
+    acts,
+    completion_time,
+    conditions,
+    failing,
+    lost,
+    reason_of,
+    retried,
+    run,
+    spec,
+    three_nodes,
 )
-def test_allowed_failures(limit, desired, allowed):
-    assert allowed_failures(limit, desired) == allowed
-
-
-def test_fail_fast_fails_with_the_first_node_too_many():
-    cluster = three_nodes()
-    plan = run(cluster)
-    assert conditions(cluster)["Failed"] == ("True", "MaxFailedNodesExceeded")
-    assert cluster.job.status.to_raw()["phase"] == "Failed"
-    assert cluster.job.status.to_raw()["completionTime"]
-    assert [(e.type, e.reason) for e in plan.events] == [("Warning", "Failed")]
-    assert plan.events[0].message == "1 of 3 nodes failed: b exit 2 after 10 attempts"
-    assert cluster.report_status["phase"] == "Failed"
-    assert run(cluster).actions == ()
-
-
-def test_failures_within_a_percentage_survive_a_recreated_daemon_set():
-    cluster = make_cluster(*(f"n{i}" for i in range(20)), gated=True)
-    cluster.pods[0] = failing("n0")
-    spec(cluster, failure_policy=FailurePolicy("FailFast", "10%"))
-    run(cluster)
-    assert cluster.job.status.to_raw()["phase"] == "Running"
-    cluster.has_daemon_set = False
-    run(cluster)
-    assert "Failed" not in conditions(cluster)
-
-
-def test_nodes_that_all_leave_at_once_complete_nothing():
-    """The last pod is being deleted, and the DaemonSet's counters are those of before."""
-    cluster = make_cluster("a", gated=True, evidence={})
-    cluster.job = replace(
-        cluster.job, raw_spec={"nodes": {"selector": {"matchLabels": {"zone": "a"}}}}
-    )
-    selector = {"matchLabels": {"zone": "a"}}
-    spec(cluster, nodes=NodeSelection(selector=selector))
-    cluster.pods = [replace(make_pod("a"), is_terminating=True)]
-    run(cluster)
-    assert "Complete" not in conditions(cluster)
 
 
 def test_start_of_a_node_deadline_is_recorded_while_the_task_waits():
@@ -150,70 +56,6 @@ def test_start_of_a_node_deadline_is_recorded_while_the_task_waits():
     assert cluster.report_status["nodeStates"]["a"]["activeSince"] == "2026-01-02T03:04:05Z"
     run(cluster, NOW + timedelta(seconds=61), seen=timedelta(0))
     assert cluster.report_status["nodeStates"]["a"]["reason"] == "DeadlineExceeded"
-
-
-def test_many_failed_nodes_are_summarized():
-    cluster = make_cluster(*(f"n{i}" for i in range(9)), gated=True)
-    cluster.pods = [failing(f"n{i}") for i in range(6)] + [make_pod(f"n{i}") for i in range(6, 9)]
-    run(cluster)
-    failed = next(c for c in cluster.job.status.to_raw()["conditions"] if c["type"] == "Failed")
-    assert failed["message"].startswith("6 of 9 nodes failed: n0 exit 2")
-    assert failed["message"].endswith("; and n[3-5]")
-
-
-def test_continue_waits_for_the_others():
-    cluster = three_nodes("Continue")
-    run(cluster)
-    assert "Failed" not in conditions(cluster)
-    cluster.evidence = {"a": done("a"), "c": done("c")}
-    run(cluster)
-    assert conditions(cluster)["Failed"] == ("True", "MaxFailedNodesExceeded")
-
-
-def test_continue_within_the_limit_completes_and_names_the_failed():
-    cluster = three_nodes("Continue", "34%")
-    cluster.evidence = {"a": done("a"), "c": done("c")}
-    run(cluster)
-    assert conditions(cluster)["Complete"] == ("True", "CompletedWithinFailureLimit")
-    complete = next(c for c in cluster.job.status.to_raw()["conditions"] if c["type"] == "Complete")
-    assert complete["message"] == "2 of 3 nodes completed, 1 failed (b)"
-
-
-def test_failed_node_excluded_together_with_a_lower_limit_fails_nothing():
-    """The newest limit says nothing of the nodes of an older spec.nodes."""
-    cluster = make_cluster("a", "b", "c", gated=True)
-    cluster.pods[2] = failing("c")
-    changed = replace(cluster.job.spec, failure_policy=FailurePolicy("FailFast", 1))
-    cluster.job = replace(cluster.job, spec=changed)
-    run(cluster)
-    assert cluster.job.status.to_raw()["phase"] == "Running"
-    job = replace(
-        cluster.job,
-        generation=2,
-        raw_spec={"nodes": {"exclude": ["c"]}},
-        spec=replace(
-            changed,
-            nodes=NodeSelection(exclude=("c",)),
-            failure_policy=FailurePolicy("FailFast", 0),
-        ),
-    )
-    seen = seen_before(replace(cluster.snapshot(), job=job), timedelta(minutes=1))
-    (told,) = [a.status.to_raw() for a in decide(seen, NOW).actions if isinstance(a, WriteStatus)]
-    assert told["phase"] == "Running"
-
-
-def test_pause_holds_turns_until_more_is_allowed():
-    cluster = three_nodes("Pause")
-    cluster.nodes["d"] = make_node("d")
-    cluster.pods.append(gated_pod("d"))
-    plan = run(cluster)
-    assert conditions(cluster)["Suspended"] == ("True", "MaxFailedNodesExceeded")
-    assert cluster.job.status.to_raw()["phase"] == "Paused"
-    assert not acts(plan, RemoveSchedulingGates)
-    spec(cluster, failure_policy=FailurePolicy("Pause", 1))
-    plan = run(cluster)
-    assert conditions(cluster)["Suspended"] == ("False", "Resumed")
-    assert acts(plan, RemoveSchedulingGates)
 
 
 def test_run_paused_by_policy_suspends_and_restarts_its_deadline():
@@ -233,16 +75,6 @@ def test_run_paused_by_policy_suspends_and_restarts_its_deadline():
     assert cluster.job.status.to_raw()["phase"] == "Failed"
 
 
-def test_unreachable_nodes_count_in_the_budget_as_a_state_of_their_own():
-    cluster = make_cluster("a", "b", gated=True, evidence={"a": done("a")})
-    cluster.nodes["b"] = lost("b")
-    run(cluster)
-    assert cluster.job.status.to_raw()["nodes"]["unreachable"] == 1
-    assert cluster.job.status.to_raw()["nodes"]["failed"] == 0
-    failed = next(c for c in cluster.job.status.to_raw()["conditions"] if c["type"] == "Failed")
-    assert failed["message"] == "1 unreachable (b)"
-
-
 def test_continue_waits_for_unreachable_nodes_and_says_so():
     cluster = make_cluster("a", "b", gated=True, evidence={"a": done("a")})
     spec(cluster, failure_policy=FailurePolicy("Continue"))
@@ -252,115 +84,21 @@ def test_continue_waits_for_unreachable_nodes_and_says_so():
     assert "Failed" not in conditions(cluster)
 
 
-def test_failed_run_removes_no_gates_and_recreates_no_daemon_set():
-    cluster = three_nodes()
-    run(cluster)
-    cluster.nodes["d"] = make_node("d")
-    cluster.pods.append(gated_pod("d"))
-    assert not acts(run(cluster), RemoveSchedulingGates)
-    cluster.has_daemon_set = False
-    assert not acts(decide(cluster.snapshot(pods=()), NOW), ApplyDaemonSet)
-
-
-def test_a_run_that_fails_early_still_gets_its_gate():
-    cluster = three_nodes()
-    cluster.gated = False
-    plan = run(cluster)
-    (apply,) = acts(plan, ApplyDaemonSet)
-    assert "schedulingGates" in apply.body["spec"]["template"]["spec"]
-
-
-def test_pods_of_a_failed_run_are_deleted_once_its_status_is_written():
-    cluster = spec(three_nodes(), failure_policy=FailurePolicy(pods="Delete"))
-    assert not acts(run(cluster), DeleteDaemonSet)
-    plan = run(cluster)
-    assert acts(plan, DeleteDaemonSet)
-    assert [pod.node_name for pod in acts(plan, DeletePods)[0].pods] == ["b"]
-
-
-def test_pods_of_a_failed_run_stay_until_its_failure_is_on_record():
-    """Without them nothing would say that it failed, and the DaemonSet would be made again."""
-    cluster = spec(three_nodes(), failure_policy=FailurePolicy(pods="Delete"))
-    status = cluster.job.status
-    run(cluster)
-    cluster.job = replace(cluster.job, status=status)  # this write was refused
-    assert cluster.report_status["phase"] == "Failed"
-    assert not acts(run(cluster), DeleteDaemonSet)
-    assert acts(run(cluster), DeleteDaemonSet)
-
-
-def test_undeletable_pods_of_a_failed_run_are_reported():
-    cluster = spec(three_nodes(), failure_policy=FailurePolicy(pods="Delete"))
-    run(cluster)
-    plan = decide(cluster.snapshot(refusals={RefusedWrite.DELETION: "the policy says no"}), NOW)
-    assert not acts(plan, DeleteDaemonSet)
-    assert not acts(plan, DeletePods)
-    (status,) = [a.status.to_raw() for a in acts(plan, WriteStatus)]
-    (told,) = [c for c in status["conditions"] if c["type"] == "Progressing"]
-    assert (told["status"], told["reason"]) == ("False", "Failed")
-    assert "deletion of pods: the policy says no" in told["message"]
-    assert plan.requeue_after is not None
-    assert plan.requeue_after <= 15.0
-
-
-def retried(cluster):
-    """Ask for a retry; return a world in which the failed node has its next pod, which waits."""
-    cluster.job = replace(cluster.job, annotations={names.ANNOTATION_RETRY: "1"})
-    run(cluster)
-    cluster.pods[1] = gated_pod("b", serial=5)
-    return cluster
-
-
-def test_refused_pod_deletion_and_refused_gate_removal_do_not_block_each_other():
-    cluster = retried(three_nodes("Continue"))
-    cluster.nodes["d"] = make_node("d")
-    cluster.pods.append(replace(failing("d"), is_terminating=False))
-    cluster.desired = cluster.scheduled = 4
-    cluster.job = replace(cluster.job, annotations={names.ANNOTATION_RETRY: "2"})
-    record = NodeRecord(uid="d-uid", state="Failed", pod_uid=cluster.pods[3].uid, retry="1")
-    cluster.report_status["nodeStates"]["d"] = record.to_raw()
-    no_gates = {RefusedWrite.GATE_REMOVAL: "no gates"}
-    no_deletion = {RefusedWrite.DELETION: "no deletions"}
-
-    everything = decide(cluster.snapshot(), NOW)
-    assert acts(everything, RemoveSchedulingGates)
-    assert acts(everything, DeletePods)
-    without_deletion = decide(cluster.snapshot(refusals=no_deletion), NOW)
-    assert acts(without_deletion, RemoveSchedulingGates) == acts(everything, RemoveSchedulingGates)
-    assert not acts(without_deletion, DeletePods)
-    without_gates = decide(cluster.snapshot(refusals=no_gates), NOW)
-    assert acts(without_gates, DeletePods) == acts(everything, DeletePods)
-    assert not acts(without_gates, RemoveSchedulingGates)
-
-    refusals = {write: f"{text} {'x' * 4000}" for write, text in (no_deletion | no_gates).items()}
-    both = decide(cluster.snapshot(refusals=refusals), NOW)
-    (status,) = [a.status.to_raw() for a in acts(both, WriteStatus)]
-    (told,) = [c for c in status["conditions"] if c["type"] == "Progressing"]
-    assert told["reason"] == "PodChangeRefused"
-    assert "removal of scheduling gates: no gates" in told["message"]
-    assert "deletion of pods: no deletions" in told["message"]
-    assert len(told["message"]) < 1200
-
-
-def completion_time(cluster):
-    return cluster.job.status.to_raw()["completionTime"]
-
-
 @pytest.mark.parametrize("later", [timedelta(hours=1), timedelta(0)])
 def test_second_failure_has_its_own_time_despite_a_stale_report(later):
     cluster = three_nodes()
     run(cluster)
     first = completion_time(cluster)
-    told = cluster.report_status
+    stale = cluster.report_status
     # The retry is on record in the Job; the report, whose writes are refused, says Failed.
     cluster = retried(cluster)
     flipped = [
         {**c, "lastTransitionTime": format_time(NOW + later)} if c["type"] == "Failed" else c
         for c in cluster.job.status.to_raw()["conditions"]
     ]
-    told_job = {**cluster.job.status.to_raw(), "conditions": flipped}
-    cluster.job = replace(cluster.job, status=parse_job_status(told_job))
-    cluster.report_status = told
+    status_of_job = {**cluster.job.status.to_raw(), "conditions": flipped}
+    cluster.job = replace(cluster.job, status=parse_job_status(status_of_job))
+    cluster.report_status = stale
     cluster.pods[1] = replace(failing("b"), uid="pod-b-5")
     again = NOW + timedelta(hours=2)
     run(cluster, again)
@@ -568,76 +306,8 @@ def test_daemon_set_deleted_after_completion_is_recreated():
     assert acts(decide(cluster.snapshot(pods=()), NOW), ApplyDaemonSet)
 
 
-def test_nodes_that_leave_are_kept_in_the_record_by_what_they_did():
-    cluster = make_cluster("a", "b", "c", "d", gated=True, evidence={"a": done("a")})
-    spec(cluster, failure_policy=FailurePolicy("Continue", 9))
-    cluster.pods[1] = failing("b")
-    cluster.pods[3] = make_pod("d", state="waiting")
-    run(cluster)
-    cluster.nodes = {"e": make_node("e")}
-    cluster.pods = [make_pod("e")]
-    run(cluster)
-    states = {name: raw["state"] for name, raw in cluster.report_status["nodeStates"].items()}
-    assert states == {"a": "Completed", "b": "Failed", "c": "Removed", "e": "Active"}
-
-
-def test_waiting_node_is_recorded_only_after_the_run():
-    cluster = make_cluster("a", "b", "c", gated=True)
-    cluster.pods = [make_pod("a"), make_pod("b", state="waiting"), gated_pod("c")]
-    run(cluster, seen=timedelta(0))
-    states = {name: raw["state"] for name, raw in cluster.report_status["nodeStates"].items()}
-    assert states == {"a": "Active", "c": "Waiting"}  # the latter with a reason
-    assert cluster.report_status["nodes"]["waiting"] == 2
-
-    cluster.pods[0] = failing("a")
-    spec(cluster, backoff_limit=0)
-    run(cluster)
-    assert cluster.job.status.to_raw()["phase"] == "Failed"
-    states = {name: raw["state"] for name, raw in cluster.report_status["nodeStates"].items()}
-    assert states == {"a": "Failed", "b": "Waiting", "c": "Waiting"}
-
-
-def test_records_go_to_the_shard_of_the_evidence_or_one_with_room():
-    cluster = make_cluster("a", "b", gated=True, evidence={"a": done("a")})
-    first = cluster.report()
-    second = replace(first, name="second", shard=1, evidence={"b": done("b")})
-    plan = decide(cluster.snapshot(reports=(second, replace(first))), NOW)
-    by_name = {a.name: a.status.to_raw() for a in acts(plan, WriteReportStatus)}
-    assert set(by_name["second"]["nodeStates"]) == {"b"}
-    assert set(by_name[first.name]["nodeStates"]) == {"a"}
-    assert "phase" not in by_name["second"]
-
-
-def test_large_runs_get_further_shards():
-    cluster = make_cluster(*[f"n{number}" for number in range(2500)], running=False, gated=True)
-    plan = decide(cluster.snapshot(), NOW)
-    created = [a.body["spec"]["shard"] for a in plan.actions if type(a).__name__ == "CreateReport"]
-    assert created == [1, 2]
-
-
-def test_evidence_of_nodes_that_left_needs_room_as_well():
-    gone = {f"gone-{n:04}": done(f"gone-{n:04}") for n in range(1000)}
-    cluster = make_cluster("a", gated=True, evidence=gone)
-    plan = decide(cluster.snapshot(), NOW)
-    created = [a.body["spec"]["shard"] for a in plan.actions if type(a).__name__ == "CreateReport"]
-    assert created == [1]
-
-
-def test_no_shard_takes_more_records_than_its_share(monkeypatch):
-    monkeypatch.setattr("job_controller.core.render.shards.NODES_PER_SHARD", 2)
-    cluster = make_cluster("a", "b", "c", "d", gated=True)
-    active = NodeRecord(uid="u", state="Active")
-    first = replace(cluster.report(), status=ReportStatus(node_states={"a": active, "b": active}))
-    # The evidence of c stands where there is no room for its record.
-    first = replace(first, evidence={"c": done("c"), "d": done("d")})
-    second = replace(cluster.report(), name="second", shard=1)
-    plan = decide(cluster.snapshot(reports=(first, second)), NOW)
-    by_name = {a.name: set(a.status.node_states) for a in acts(plan, WriteReportStatus)}
-    assert by_name == {first.name: {"a", "b"}, "second": {"c", "d"}}
-
-
 def test_completed_node_does_not_replace_one_whose_pod_is_terminating():
-    """Of three nodes two are wanted: b, whose pod cannot end, and c. a completed, and was left."""
+    """Of three nodes two are desired: b, whose pod cannot end, and c. a completed, and was left."""
     cluster = make_cluster(
         "a", "b", "c", gated=True, desired=2, scheduled=2, evidence={"a": done("a")}
     )
@@ -649,67 +319,6 @@ def test_completed_node_does_not_replace_one_whose_pod_is_terminating():
     assert reason_of(plan) == "NodesUnreachable"
 
 
-def test_past_refusal_does_not_hide_why_pods_are_missing():
-    cluster = make_cluster("a", "b", gated=True, failed_create_message="exceeded quota: pods=0")
-    cluster.nodes["b"] = lost("b")
-    cluster.pods = [make_pod("a"), replace(make_pod("b"), is_terminating=True)]
-    assert reason_of(run(cluster)) == "NodesUnreachable"
-    cluster.nodes["c"] = make_node("c")
-    plan = run(cluster)
-    assert reason_of(plan) == "FailedCreate"
-
-
-@pytest.mark.parametrize(
-    ("changes", "lacks"),
-    [
-        ({}, False),
-        ({"pods": []}, True),
-        ({"pods": [], "observed": False}, False),
-        ({"pods": [], "has_daemon_set": False}, False),
-        ({"pods": [], "desired": 0}, False),
-        ({"pods": [], "evidence": {"a": done("a"), "b": done("b")}}, False),
-        ({"pods": [make_pod("a")]}, True),
-    ],
-    ids=["all there", "none", "unobserved", "no set", "none wanted", "rest", "one"],
-)
-def test_events_are_listed_only_if_no_other_reason_is_known(changes, lacks):
-    cluster = make_cluster("a", "b", gated=True)
-    for field, value in changes.items():
-        setattr(cluster, field, value)
-    assert decide(cluster.snapshot(), NOW).has_missing_pods is lacks
-
-
-def test_pods_of_nodes_that_are_down_are_not_asked_about():
-    cluster = make_cluster("a", "b", gated=True)
-    cluster.nodes["b"] = lost("b")
-    cluster.pods = [make_pod("a"), replace(make_pod("b"), is_terminating=True)]
-    assert not decide(cluster.snapshot(), NOW).has_missing_pods
-
-
-def test_a_reported_refusal_stays_until_the_next_search():
-    """As after a restart of the controller, which knows no event yet."""
-    cluster = make_cluster(
-        "a", "b", gated=True, running=False, desired=2, failed_create_message="exceeded quota"
-    )
-    run(cluster)
-    before = cluster.job.status.to_raw()["conditions"]
-    cluster.failed_create_message = None
-    plan = run(cluster)
-    assert (cluster.job.status.to_raw()["conditions"], plan.events) == (before, ())
-    cluster.failed_create_message = ""
-    assert reason_of(run(cluster)) != "FailedCreate"
-
-
-def test_run_waiting_for_a_pod_of_a_down_node_reports_it():
-    cluster = make_cluster("a", "b", gated=True, evidence={"a": done("a"), "b": done("b")})
-    cluster.nodes["b"] = lost("b")
-    cluster.pods = [make_pod("a"), replace(make_pod("b"), is_terminating=True)]
-    plan = run(cluster)
-    assert cluster.job.status.to_raw()["nodes"]["completed"] == 2
-    assert not cluster.job.is_true(ConditionType.COMPLETE)
-    assert reason_of(plan) == "NodesUnreachable"
-
-
 def test_failure_recorded_before_a_retry_does_not_count():
     cluster = make_cluster("a", gated=True)
     record = NodeRecord(uid="a-uid", state="Failed", pod_uid="gone", retry="0")
@@ -717,29 +326,6 @@ def test_failure_recorded_before_a_retry_does_not_count():
     cluster.job = replace(started(make_job()), annotations={names.ANNOTATION_RETRY: "1"})
     run(cluster)
     assert cluster.job.status.to_raw()["nodes"]["active"] == 1
-
-
-def test_the_message_of_a_failed_run_counts_nodes_that_fail_later():
-    cluster = three_nodes()
-    run(cluster)
-    cluster.pods[2] = failing("c")
-    plan = run(cluster)
-    words = "2 of 3 nodes failed: b exit 2 after 10 attempts; c exit 2 after 10 attempts"
-    written = {c.type: c.message for c in cluster.job.status.conditions}
-    assert written["Failed"] == written["Progressing"] == words
-    assert cluster.report_status["message"] == words
-    assert not plan.events
-    assert run(cluster).actions == ()
-
-
-def test_the_message_of_a_failed_run_stays_when_its_unreachable_node_is_back():
-    cluster = make_cluster("a", "b", gated=True, evidence={"a": done("a")})
-    cluster.nodes["b"] = lost("b")
-    run(cluster)
-    before = cluster.job.status.condition(ConditionType.FAILED)
-    cluster.nodes["b"] = make_node("b")
-    run(cluster)
-    assert cluster.job.status.condition(ConditionType.FAILED) == before
 
 
 def test_the_status_of_a_completed_job_shows_a_node_that_fails_later():
@@ -844,4 +430,4 @@ def test_the_pod_of_a_task_that_exits_after_its_token_is_replaced_by_a_gated_one
     plan = run(cluster)
     (deletion,) = acts(plan, DeletePods)
     assert [pod.name for pod in deletion.pods] == ["sample-a-1"]
-    assert not plan.events  # told once
+    assert not plan.events  # reported once

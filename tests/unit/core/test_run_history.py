@@ -6,7 +6,6 @@ from datetime import timedelta
 import pytest
 
 from daemonset_job.api import names
-from daemonset_job.api.container import Container
 from daemonset_job.api.history_entry import HistoryEntry
 from daemonset_job.api.job_spec import FailurePolicy
 from daemonset_job.api.report_status import ReportStatus, parse_report_status
@@ -14,15 +13,8 @@ from job_controller.core.decide import decide
 from job_controller.core.history import closed_status
 from job_controller.core.plan import WriteReportStatus, WriteStatus, defer_progress_writes
 from job_controller.core.render.run_history import FIRST_KEPT, NEWEST_KEPT, append_history
-from tests.unit.builders import NOW, START, done, make_cluster, make_pod, seen_before
-
-FAILED = Container(
-    state="waiting",
-    reason="CrashLoopBackOff",
-    last_exit_code=2,
-    last_finished_at=START,
-    restart_count=9,
-)
+from tests.unit.builders import NOW, done, make_cluster, make_pod, seen_before
+from tests.unit.core.runs import FAILED
 
 
 def at(seconds):
@@ -212,7 +204,7 @@ def test_the_history_of_a_cancelled_run_ends_with_that():
     assert closed.history[-1].time == at(40)
 
 
-def test_the_number_of_nodes_at_the_start_is_not_told_anew():
+def test_the_number_of_nodes_at_the_start_is_not_entered_again():
     cluster = make_cluster("a", gated=True, evidence={"a": done("a")})
     run(cluster)
     assert cluster.report_status["timeline"][0].endswith(" started on 1 node")

@@ -1,4 +1,4 @@
-"""The story of a run, as `kubectl describe` of its report ends with it."""
+"""The timeline of a run, as `kubectl describe` of its report ends with it."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -25,7 +25,7 @@ def record(state="Completed", end=None, **fields):
     return NodeRecord(**{"uid": "u", "state": state, "attempts": 1, **begin, **finish, **fields})
 
 
-def tell(records, **summary):
+def lines_of(records, **summary):
     nodes = NodeTotals(desired=len(records))
     status = ReportStatus(phase="Running", start_time=START, nodes=nodes)
     return build_timeline(replace(status, **summary), records)
@@ -37,7 +37,7 @@ def ended(phase, message, seconds):
 
 def test_a_run_that_went_well():
     records = {"node-1": record(end=2), "node-2": record(end=9), "node-3": record(end=4)}
-    assert tell(records, **ended("Succeeded", "3 of 3 nodes completed", 9)) == [
+    assert lines_of(records, **ended("Succeeded", "3 of 3 nodes completed", 9)) == [
         "2026-01-02T03:04:05Z started on 3 nodes",
         "+2s node-1 completed, the first",
         "+9s node-2 completed, the last of 3; the slowest was node-2, 9s",
@@ -49,8 +49,8 @@ def test_failures_of_one_kind_are_one_line_dated_by_the_first():
     message = "exit 2 after 4 attempts: 'disk full'"
     failed = {f"node-{n}": record("Failed", end=n, message=message) for n in (7, 8, 9)}
     other = record("Failed", end=3, message="ImagePullBackOff")
-    story = tell({**failed, "node-1": record(end=1), "node-5": other})
-    assert story[1:] == [
+    timeline = lines_of({**failed, "node-1": record(end=1), "node-5": other})
+    assert timeline[1:] == [
         "+1s node-1 completed",
         "+3s node-5 failed: ImagePullBackOff",
         f"+7s node-[7-9] failed: {message}",
@@ -60,13 +60,13 @@ def test_failures_of_one_kind_are_one_line_dated_by_the_first():
 def test_current_lines_come_last_and_are_past_tense_after_the_run():
     lost = record("Unreachable", message="the node has not been Ready since noon")
     records = {"a": lost, "b": record(end=1)}
-    running = tell(records, message="1 of 2 nodes completed, 1 unreachable (a)")
+    running = lines_of(records, message="1 of 2 nodes completed, 1 unreachable (a)")
     assert running[-2:] == [
         "now: a unreachable: the node has not been Ready since noon",
         "now: Running: 1 of 2 nodes completed, 1 unreachable (a)",
     ]
     assert drop_current_lines(running) == running[:-2]
-    over = tell(records, **ended("Failed", "1 unreachable (a)", 200))
+    over = lines_of(records, **ended("Failed", "1 unreachable (a)", 200))
     assert over[-2:] == [
         "+3m20s a unreachable: the node has not been Ready since noon",
         "+3m20s the run failed: 1 unreachable (a)",
@@ -79,7 +79,7 @@ def test_timeline_names_restarted_and_blocked_nodes():
         "b": record("Waiting", attempts=0, reason="Unschedulable", message="no room"),
         "c": record("Active"),
     }
-    assert tell(records)[1:] == [
+    assert lines_of(records)[1:] == [
         "+5s a completed",
         "+5s a completed at attempt 3",
         "now: b not completed: no room",
@@ -88,7 +88,7 @@ def test_timeline_names_restarted_and_blocked_nodes():
 
 def test_nodes_that_completed_late_have_the_time_of_the_last_one():
     records = {name: record(end=end, attempts=4) for name, end in (("a", 41), ("b", 44), ("c", 48))}
-    assert tell(records)[1:] == [
+    assert lines_of(records)[1:] == [
         "+41s a completed, the first",
         "+48s c completed, the last of 3; the slowest was c, 48s",
         "+48s a,b,c completed at attempt 4",
@@ -100,7 +100,7 @@ def test_each_try_that_failed_is_a_line_of_its_own():
         NodeFailure(at(end), "R", "exit 2", retry=retry) for end, retry in ((3, ""), (20, "1"))
     )
     records = {"a": record(end=40, failures=tries), "b": record(end=30, failures=tries[:1])}
-    assert tell(records)[1:] == [
+    assert lines_of(records)[1:] == [
         "+3s a,b failed: exit 2",
         "+20s a failed: exit 2",
         "+30s b completed, the first",
@@ -111,24 +111,24 @@ def test_each_try_that_failed_is_a_line_of_its_own():
 def test_a_long_history_is_summed_up_and_the_timeline_fits_the_crd():
     entries = tuple(HistoryEntry(at(n), "Paused", f"pause {n} " + "x" * 400) for n in range(50))
     failed = {f"n{n}": record("Failed", end=n, message=f"exit {n}") for n in range(99)}
-    story = tell(
+    timeline = lines_of(
         {**failed, "a": record(end=9), "b": record(end=8)},
         history=entries,
         omitted_history=7,
         **ended("Failed", "99 of 101 nodes failed", 99),
     )
-    assert "+2s 47 more entries, see history" in story
-    assert sum("pause" in line for line in story) == 10
-    assert len(story) <= 32
+    assert "+2s 47 more entries, see history" in timeline
+    assert sum("pause" in line for line in timeline) == 10
+    assert len(timeline) <= 32
 
 
 def test_a_moment_before_the_start_is_shown_as_the_start():
     early = NodeRecord(uid="u", state="Completed", finished_at=at(-5))
-    assert tell({"a": early})[1] == "+0s a completed"
+    assert lines_of({"a": early})[1] == "+0s a completed"
 
 
 def test_the_number_of_nodes_is_shown_once_it_is_known():
-    assert tell({}, message="creating the DaemonSet") == [
+    assert lines_of({}, message="creating the DaemonSet") == [
         "2026-01-02T03:04:05Z started",
         "now: Running: creating the DaemonSet",
     ]
@@ -143,10 +143,10 @@ def test_a_thousand_ways_to_fail_are_a_page_still():
         f"n{n:04d}": record("Failed", end=n % 50, message=f"exit {n}: {'x' * 999}")
         for n in range(1000)
     }
-    story = tell(records)
-    assert len(story) <= 32
-    assert all(len(line) <= 1024 for line in story)
-    assert story[-1] == "+0s and 992 more, see nodeStates"
+    timeline = lines_of(records)
+    assert len(timeline) <= 32
+    assert all(len(line) <= 1024 for line in timeline)
+    assert timeline[-1] == "+0s and 992 more, see nodeStates"
 
 
 @pytest.mark.parametrize(
@@ -154,4 +154,4 @@ def test_a_thousand_ways_to_fail_are_a_page_still():
 )
 def test_durations_read_as_those_of_kubectl(seconds, words):
     done = NodeRecord(uid="u", state="Completed", attempts=1, finished_at=at(seconds))
-    assert tell({"a": done})[1] == f"{words} a completed"
+    assert lines_of({"a": done})[1] == f"{words} a completed"

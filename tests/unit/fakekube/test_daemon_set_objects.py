@@ -75,7 +75,7 @@ def test_pods_of_others_are_not_owned():
         ([node("a"), node("b", "NoSchedule")], [pod("a"), pod("b", **READY)], (1, 1, 1, 0)),
         ([node("a")], [pod("a", deleting=True, **READY)], (1, 1, 0, 1)),
         ([node("a")], [pod("a", deleting=True, phase="Failed")], (1, 0, 0, 0)),
-        # The oldest pod of a node speaks for it.
+        # The oldest pod of a node counts for it.
         ([node("a")], [pod("a", "2030-01-01T00:00:09Z", **READY), pod("a")], (1, 1, 0, 0)),
         ([], [pod("gone")], (0, 0, 0, 0)),
     ],

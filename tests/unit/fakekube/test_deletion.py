@@ -77,9 +77,9 @@ def test_a_grace_period_can_only_become_shorter():
     assert not is_gone(over)
 
 
-@pytest.mark.parametrize("wanted", [{"uid": "other"}, {"resourceVersion": "6"}])
-def test_preconditions_are_checked(wanted):
+@pytest.mark.parametrize("expected", [{"uid": "other"}, {"resourceVersion": "6"}])
+def test_preconditions_are_checked(expected):
     with pytest.raises(Refused) as caught:
-        deleted(JOBS, stored(), {"preconditions": wanted}, STAMP)
+        deleted(JOBS, stored(), {"preconditions": expected}, STAMP)
     assert caught.value.status == 409
     assert deleted(JOBS, stored(), {"preconditions": {"uid": "u"}}, STAMP) is None

@@ -1,4 +1,4 @@
-"""Whose reports are whole in memory: those of living Jobs, in whatever order things are heard."""
+"""Whose reports are whole in memory: those of living Jobs, in whatever order objects arrive."""
 
 from daemonset_job.api.report import parse_report
 from daemonset_job.informers.whole_reports import RUN_INDEX, WholeReports, parse_cached_report
@@ -51,14 +51,14 @@ class Kept:
     def is_needed(self, uid):
         return uid in self.needed
 
-    def hear(self, raw):
+    def receive(self, raw):
         self.store.put(parse_cached_report(raw, self.is_needed))
 
 
 def test_the_report_of_a_living_job_is_whole():
     kept = Kept()
     kept.needed.add(UID)
-    kept.hear(raw_report())
+    kept.receive(raw_report())
     assert kept.store.values() == [parse_report(raw_report())]
     kept.keeper.release(UID)
     assert kept.keeper.are_whole(UID)
@@ -68,8 +68,8 @@ def test_the_report_of_a_living_job_is_whole():
 def test_of_a_run_whose_job_is_gone_a_summary_is_kept():
     kept = Kept()
     kept.needed.add(UID)
-    kept.hear(raw_report())
-    kept.hear(raw_report("other-1234", uid="other"))
+    kept.receive(raw_report())
+    kept.receive(raw_report("other-1234", uid="other"))
     kept.needed.clear()
     kept.keeper.release(UID)
     for report in kept.store:
@@ -84,14 +84,14 @@ def test_of_a_run_whose_job_is_gone_a_summary_is_kept():
 
 def test_a_report_that_is_not_closed_yet_keeps_its_timeline():
     kept = Kept()
-    kept.hear(raw_report(phase="Running"))
+    kept.receive(raw_report(phase="Running"))
     assert kept.store.values()[0].status.timeline == ("it ran",)
     assert not kept.store.values()[0].status.node_states
 
 
 async def test_a_report_that_came_before_its_job_is_read_again():
     kept = Kept(raw_report())
-    kept.hear(raw_report())
+    kept.receive(raw_report())
     assert not kept.keeper.are_whole(UID)
     kept.needed.add(UID)
     await kept.keeper.read_whole(UID)
@@ -104,17 +104,17 @@ async def test_a_report_that_came_before_its_job_is_read_again():
 async def test_a_report_that_has_changed_is_left_to_the_watch():
     # The answer is ahead of the watch, which would put an older state in its place.
     kept = Kept(raw_report(version="6"))
-    kept.hear(raw_report())
+    kept.receive(raw_report())
     kept.needed.add(UID)
     await kept.keeper.read_whole(UID)
     assert not kept.keeper.are_whole(UID)
-    kept.hear(raw_report(version="6"))
+    kept.receive(raw_report(version="6"))
     assert kept.keeper.are_whole(UID)
 
 
 async def test_a_report_that_is_gone_is_not_brought_back():
     kept = Kept()
-    kept.hear(raw_report())
+    kept.receive(raw_report())
     kept.needed.add(UID)
     await kept.keeper.read_whole(UID)
     assert not kept.keeper.are_whole(UID)
@@ -123,8 +123,8 @@ async def test_a_report_that_is_gone_is_not_brought_back():
 def test_all_slots_that_are_not_needed_are_released():
     kept = Kept()
     kept.needed.update({UID, "other"})
-    kept.hear(raw_report())
-    kept.hear(raw_report("other-1234", uid="other"))
+    kept.receive(raw_report())
+    kept.receive(raw_report("other-1234", uid="other"))
     kept.needed.remove("other")
     kept.keeper.release_all()
     assert [report.is_whole for report in kept.store] == [True, False]

@@ -15,7 +15,7 @@ def test_the_number_of_the_start_whose_end_was_read():
     assert ended_attempt(ShortRead(), ENDED, ENDED, AT) == 1
     assert ended_attempt(ShortRead(), waiting(3), waiting(3), AT) == 4
     assert ended_attempt(ShortRead(previous=True), running(2), running(2), AT) == 2
-    # Its last lines may be stamped after its end, and nobody can read what was before it.
+    # Its last lines may be stamped after its end, and no read shows what was before it.
     assert ended_attempt(ShortRead(previous=True), running(2), running(2), AFTER) == 2
     assert ended_attempt(ShortRead(previous=True), running(2), running(2), "") == 2
 

@@ -22,11 +22,11 @@ KEY = ("default", "sample")
 
 class Listener:
     def __init__(self):
-        self.told = []
+        self.affected = []
         self.entering = set()
 
     def job_affected(self, key, *, debounced):
-        self.told.append((key, debounced))
+        self.affected.append((key, debounced))
 
     def report_changed(self, report):
         pass
@@ -63,13 +63,13 @@ def caches_with(job):
 def test_a_complete_job_waits_for_nothing_but_its_report(job, debounced):
     caches, listener = caches_with(job)
     caches._report_changed(None, make_report())
-    assert listener.told == [(KEY, debounced)]
+    assert listener.affected == [(KEY, debounced)]
 
 
 def test_a_report_whose_job_is_gone_concerns_its_key():
     caches, listener = caches_with(make_job(name="another"))
     caches._report_changed(None, make_report())
-    assert listener.told == [(KEY, True)]
+    assert listener.affected == [(KEY, True)]
 
 
 def selecting(**pod_spec):
@@ -81,7 +81,7 @@ ZONED = Node("a", "a-uid", "1", labels={"zone": "a", "pool": "x"})
 
 
 @pytest.mark.parametrize(
-    ("labels", "told"),
+    ("labels", "affected"),
     [
         ({"zone": "b", "pool": "x"}, [(KEY, True)]),
         ({"pool": "x"}, [(KEY, True)]),
@@ -90,12 +90,12 @@ ZONED = Node("a", "a-uid", "1", labels={"zone": "a", "pool": "x"})
     ],
     ids=["changed", "gone", "another", "none"],
 )
-def test_a_label_concerns_the_jobs_that_choose_nodes_by_it(labels, told):
+def test_a_label_concerns_the_jobs_that_choose_nodes_by_it(labels, affected):
     caches, listener = caches_with(make_job())
     caches._jobs.store.put(make_job(name="other", uid="other"))
     caches._daemon_sets.store.put(selecting(nodeSelector={"zone": "a"}))
     caches._node_changed(ZONED, replace(ZONED, resource_version="2", labels=labels))
-    assert listener.told == told
+    assert listener.affected == affected
 
 
 def test_a_heartbeat_concerns_no_job():
@@ -109,13 +109,13 @@ def test_a_heartbeat_concerns_no_job():
         )
 
     caches._node_changed(node("1", "first"), node("2", "second"))
-    assert listener.told == []
+    assert listener.affected == []
 
 
 def test_a_pod_without_an_owner_concerns_no_job():
     caches, listener = caches_with(make_job())
     caches._pod_changed(None, make_pod("a"))
-    assert listener.told == []
+    assert listener.affected == []
 
 
 def test_pods_and_reports_of_another_namespace_do_not_count():
@@ -128,7 +128,7 @@ def test_pods_and_reports_of_another_namespace_do_not_count():
         caches._pods.store.put(pod)
     caches._pod_changed(None, foreign)
     assert caches.pods_of(daemon_set) == [own]
-    assert listener.told == []
+    assert listener.affected == []
     report = make_report()
     for found in (report, replace(report, namespace="elsewhere")):
         caches._reports.store.put(found)

@@ -13,18 +13,8 @@ from daemonset_job.api.container import Container
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import nodes_hash
 from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
-from daemonset_job.api.node import Node
-from daemonset_job.api.node_record import NodeRecord
-from daemonset_job.api.report_status import parse_report_status
 from terminator.deletion_decision import decide_deletion
-from terminator.node_count import (
-    Snapshot,
-    count_nodes,
-    merge_ledger,
-    merge_records,
-    owned_pods,
-    pod_belongs_to_node,
-)
+from terminator.node_count import Snapshot, count_nodes
 from tests.unit.terminator.builders import (
     COMPLETE,
     FAILED,
@@ -34,33 +24,8 @@ from tests.unit.terminator.builders import (
     make_job,
     make_node,
     make_pod,
-    make_report,
 )
-
-NAMES = ("a", "b", "c")
-
-
-def record(uid="c-uid", state="Failed"):
-    return NodeRecord(uid=uid, state=state)
-
-
-def world(names=NAMES, completed=NAMES, job=None, **changes):
-    """A Job on `names`, `completed` of them done; complete unless something is changed."""
-    snapshot = Snapshot(
-        job=job or make_job(COMPLETE),
-        daemon_set=make_daemon_set(len(names)),
-        pods=[make_pod(name) for name in names],
-        nodes={name: make_node(name) for name in names},
-        ledger={name: done(name) for name in completed},
-        records={name: record(f"{name}-uid", "Completed") for name in completed},
-    )
-    return replace(snapshot, **changes)
-
-
-def blocked_by(snapshot, now=NOW, overdue_since=None):
-    return decide_deletion(
-        snapshot.job, lambda: count_nodes(snapshot), now, overdue_since
-    ).blocked_by
+from tests.unit.terminator.snapshots import NAMES, blocked_by, record, world
 
 
 def test_a_job_that_both_count_as_complete_may_go():
@@ -79,11 +44,11 @@ def test_a_job_stays_until_its_report_is_whole():
 
 
 def test_a_job_stays_until_both_count_the_same_nodes():
-    told = {"nodes": {"desired": 4}}
-    snapshot = world(job=make_job(COMPLETE, status=told))
+    status = {"nodes": {"desired": 4}}
+    snapshot = world(job=make_job(COMPLETE, status=status))
     assert blocked_by(snapshot) == "status reports 4 desired nodes, but there are 3"
-    told = {"nodes": {"desired": 3}}
-    assert not blocked_by(replace(snapshot, job=make_job(COMPLETE, status=told)))
+    status = {"nodes": {"desired": 3}}
+    assert not blocked_by(replace(snapshot, job=make_job(COMPLETE, status=status)))
 
 
 def test_job_stays_while_its_status_counts_a_node_that_has_not_finished():
@@ -139,50 +104,6 @@ def test_what_keeps_a_job(changes, words):
     assert words in blocked_by(world(**changes))
 
 
-@pytest.mark.parametrize(
-    "pod",
-    [
-        make_pod("c", owner_uid="another-ds"),
-        make_pod("c", owner_uid=""),
-        make_pod("c", namespace="elsewhere"),
-        make_pod("c", is_terminating=True),
-        make_pod("c", node_name=""),
-    ],
-)
-def test_pods_that_do_not_count(pod):
-    snapshot = world(pods=[make_pod("a"), make_pod("b"), pod])
-    assert count_nodes(snapshot).desired == {"a", "b"}
-    assert blocked_by(snapshot)
-
-
-def test_a_gated_pod_counts_by_the_node_it_is_meant_for():
-    snapshot = world(pods=[make_pod("a"), make_pod("b"), make_pod("c", is_scheduled=False)])
-    assert count_nodes(snapshot).desired == {"a", "b", "c"}
-
-
-@pytest.mark.parametrize(
-    "ledger",
-    [
-        done("c", uid="an older node of that name"),
-        Evidence("c-uid"),
-        Evidence("c-uid", failed_at="2026-01-02T03:04:05Z"),
-        Evidence("", completed_at="2026-01-02T03:04:05Z"),
-    ],
-)
-def test_entries_that_complete_nothing(ledger):
-    snapshot = world(ledger={"a": done("a"), "b": done("b"), "c": ledger})
-    assert count_nodes(snapshot).completed == {"a", "b"}
-
-
-def test_a_node_that_is_gone_completes_nothing():
-    snapshot = world()
-    nodes = {name: node for name, node in snapshot.nodes.items() if name != "c"}
-    assert count_nodes(replace(snapshot, nodes=nodes)).completed == {"a", "b"}
-    nameless = {**nodes, "c": make_node("c", uid="")}
-    ledger = {**snapshot.ledger, "c": Evidence("", completed_at="x")}
-    assert count_nodes(replace(snapshot, nodes=nameless, ledger=ledger)).completed == {"a", "b"}
-
-
 # --- time to live -----------------------------------------------------------------------
 
 
@@ -222,8 +143,8 @@ def test_a_failed_job_that_is_about_to_be_retried_stays():
 def over(**changes):
     """A Job whose time to live has been over for an hour."""
     spec = {"ttl_seconds_after_finished": 5}
-    told = {"completionTime": "2026-01-02T02:03:00Z", "nodes": {"desired": 3}}
-    return world(job=make_job(COMPLETE, spec=spec, status=told), **changes)
+    status = {"completionTime": "2026-01-02T02:03:00Z", "nodes": {"desired": 3}}
+    return world(job=make_job(COMPLETE, spec=spec, status=status), **changes)
 
 
 def test_a_complete_job_none_of_whose_nodes_is_left_goes():
@@ -375,13 +296,13 @@ def test_started_node_that_is_deleted_or_unselected_keeps_no_job():
     assert not blocked_by(replace(snapshot, job=without_c(), daemon_set=daemon_set_without_c(2)))
 
 
-@pytest.mark.parametrize("told", [2, 3, 4])
-def test_nodes_that_have_ended_and_lost_their_pods_may_be_counted(told):
+@pytest.mark.parametrize("desired", [2, 3, 4])
+def test_nodes_that_have_ended_and_lost_their_pods_may_be_counted(desired):
     """Whether they are desired, taints say, of which this count knows nothing."""
-    job = make_job(COMPLETE, status={"nodes": {"desired": told}})
+    job = make_job(COMPLETE, status={"nodes": {"desired": desired}})
     snapshot = world(pods=[make_pod("a"), make_pod("b")], job=job, daemon_set=make_daemon_set(2))
     assert count_nodes(snapshot).ended_without_pod == {"c"}
-    assert bool(blocked_by(snapshot)) == (told == 4)
+    assert bool(blocked_by(snapshot)) == (desired == 4)
 
 
 # --- nodes that should not have a pod, and pods on their way out ----------------------------
@@ -469,7 +390,7 @@ def test_only_nodes_recorded_as_failed_are_excused(entry):
 
 @pytest.mark.parametrize("token", ["again", "once more"])
 def test_a_failure_before_a_retry_that_was_asked_for_is_no_end(token):
-    """Its record stands until the pod of the next try is there; a complete Job waits for that."""
+    """Its record is kept until the pod of the next try is there; a complete Job waits for that."""
     snapshot = with_failed(1, replace(record(), retry="again"))
     annotations = {names.ANNOTATION_RETRY: token}
     snapshot = replace(snapshot, job=replace(snapshot.job, annotations=annotations))
@@ -481,52 +402,6 @@ def test_failed_nodes_need_to_be_known_nodes():
     snapshot = with_failed(1)
     nodes = {name: node for name, node in snapshot.nodes.items() if name != "c"}
     assert not count_nodes(replace(snapshot, nodes=nodes)).failed
-
-
-# --- whose log it is --------------------------------------------------------------------
-
-
-def test_whose_log_a_pods_log_is():
-    pod, node = make_pod("a"), make_node("a")
-    assert pod_belongs_to_node(pod, node)
-    assert pod_belongs_to_node(pod, replace(node, created_at=NOW))
-    assert not pod_belongs_to_node(pod, replace(node, created_at=NOW + timedelta(seconds=1)))
-    assert pod_belongs_to_node(replace(pod, created_at=None), node)
-    assert pod_belongs_to_node(pod, replace(node, created_at=None))
-    assert not pod_belongs_to_node(pod, None)
-    assert not pod_belongs_to_node(pod, make_node("b"))
-    assert not pod_belongs_to_node(pod, Node("a", "", "1"))
-
-
-def test_owned_pods_follow_the_chain_of_uids():
-    job, pods = make_job(), [make_pod("a"), make_pod("b", owner_uid="forged")]
-    assert owned_pods(job, make_daemon_set(2), pods) == pods[:1]
-    assert owned_pods(job, make_daemon_set(2, owner_uid="x"), pods) == []
-    assert owned_pods(job, None, pods) == []
-    assert owned_pods(replace(job, uid=""), make_daemon_set(2, owner_uid=""), pods) == []
-    assert owned_pods(job, make_daemon_set(2, uid=""), [make_pod("a", owner_uid="")]) == []
-
-
-# --- the ledger -------------------------------------------------------------------------
-
-
-def test_shards_are_one_ledger():
-    job = make_job()
-    reports = [
-        make_report({"b": done("b"), "a": Evidence("a-uid")}, shard=0),
-        make_report({"a": done("a"), "b": Evidence("b-uid")}, shard=1),
-        make_report({"c": done("c")}, shard=2, job_uid="another run"),
-        make_report({"c": done("c")}, shard=3, namespace="elsewhere"),
-    ]
-    for order in (reports, reports[::-1]):
-        assert merge_ledger(job, order) == {"a": done("a"), "b": done("b")}
-
-
-def test_records_are_merged_too():
-    status = {"nodeStates": {"a": {"uid": "a-uid", "state": "Failed"}}}
-    status = parse_report_status(status)
-    reports = [make_report(status=status), make_report(shard=1, job_uid="x", status=status)]
-    assert merge_records(make_job(), reports) == {"a": NodeRecord("a-uid", "Failed")}
 
 
 # --- properties -------------------------------------------------------------------------

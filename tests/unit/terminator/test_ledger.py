@@ -61,7 +61,7 @@ class Cluster:
         return self._take(name, body["evidence"])
 
     def _take(self, name, entries):
-        """Enter them, as the server does: the cache hears of it when a test says so."""
+        """Enter them, as the server does: the cache receives it when a test says so."""
         self.version += 1
         self.stored.setdefault(name, {}).update(entries)
         return {
@@ -336,7 +336,7 @@ async def test_runs_of_which_nothing_is_left_to_do_are_swept():
     cluster.takes = lambda _name, _entries: None
     await cluster.ledger.flush()
     cluster.ledger.drop_idle_runs()
-    assert "job-uid" in cluster.ledger  # the cache has yet to hear of what was written
+    assert "job-uid" in cluster.ledger  # the cache has yet to receive what was written
     cluster.reports = [replace(cluster.reports[0], resource_version="99")]
     cluster.ledger.drop_idle_runs()
     assert "job-uid" not in cluster.ledger

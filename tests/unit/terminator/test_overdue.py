@@ -22,7 +22,7 @@ from tests.unit.terminator.builders import (
 )
 
 KEY = ("default", "sample")
-TOLD = {"completionTime": "2026-01-02T02:03:00Z", "nodes": {"desired": 1}}
+COMPLETED_STATUS = {"completionTime": "2026-01-02T02:03:00Z", "nodes": {"desired": 1}}
 
 
 class Cluster:
@@ -37,7 +37,7 @@ class Cluster:
         self.caches.reports_of.return_value = [report]
         self.caches.nodes.return_value = {name: make_node(name) for name in "ab"}
         self.caches.nodes_of.return_value = {}
-        self.set_job(make_job(COMPLETE, spec=spec, status=TOLD))
+        self.set_job(make_job(COMPLETE, spec=spec, status=COMPLETED_STATUS))
         ledger = MagicMock(**{"has_pending.return_value": False, "pending.return_value": {}})
         self.reconciler = Reconciler(
             self.caches,
@@ -52,7 +52,7 @@ class Cluster:
         self.caches.job.return_value = self.job = job
 
     def set_pods(self, *pods, scheduled):
-        """Have two nodes desired, of which so many have a pod."""
+        """Have two nodes desired, of which this number has a pod."""
         self.caches.pods_of.return_value = list(pods)
         self.caches.daemon_set_of.return_value = make_daemon_set(2, scheduled=scheduled)
 
@@ -89,7 +89,9 @@ def test_a_task_at_work_in_between_gives_ten_minutes_again(cluster):
 
 def test_another_job_of_the_name_starts_from_the_beginning(cluster):
     cluster.look()
-    other = make_job(COMPLETE, spec={"ttl_seconds_after_finished": 5}, status=TOLD, uid="other")
+    other = make_job(
+        COMPLETE, spec={"ttl_seconds_after_finished": 5}, status=COMPLETED_STATUS, uid="other"
+    )
     cluster.set_job(other)
     cluster.caches.daemon_set_of.return_value = make_daemon_set(2, scheduled=1, owner_uid="other")
     report = cluster.caches.reports_of.return_value[0]

@@ -1,4 +1,4 @@
-"""Which read comes next, and when. Time is a number; nobody waits."""
+"""Which read comes next, and when. Time is a number; no test waits."""
 
 import math
 from dataclasses import replace
@@ -139,7 +139,7 @@ def test_a_noisy_log_is_read_within_its_interval():
         reading.short_read_done(ShortRead(), RUNNING, newer, None, now)
 
 
-def test_a_stream_goes_on_while_there_is_something_to_spare():
+def test_a_stream_goes_on_while_some_of_its_budget_is_unused():
     reading, budget = looked(), ReadBudget()
     reading.stream_opened(0.0)
     brought = 0

@@ -1,0 +1,225 @@
+"""What `kubectl apply` of a Job refuses: the message names the field and the fix."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.integration.jobs import IMAGE, job, jobs_path, template
+from tests.integration.kube_env import KubeEnv
+
+
+def expressions(*items: dict[str, Any]) -> dict[str, Any]:
+    return IMAGE | {"nodes": {"selector": {"matchExpressions": list(items)}}}
+
+
+def labels(**items: str) -> dict[str, Any]:
+    return IMAGE | {"nodes": {"selector": {"matchLabels": items}}}
+
+
+def completion(**fields: str) -> dict[str, Any]:
+    return IMAGE | {"completion": fields}
+
+
+REFUSED = {
+    "no image": ({}, "spec.image: Required value"),
+    "empty image": ({"image": ""}, "spec.image must be one image reference without blanks"),
+    "image with a blank": ({"image": "a b"}, "spec.image must be one image reference"),
+    "image with a line break": ({"image": "a\nb"}, "spec.image must be one image reference"),
+    "image of a wrong type": ({"image": 5}, "spec.image in body must be of type string"),
+    "endless image": ({"image": "a" * 1025}, "spec.image: Too long: may not be more than 1024"),
+    "args not a list": (IMAGE | {"args": "a"}, "spec.args in body must be of type array"),
+    "args not strings": (IMAGE | {"args": [1]}, "spec.args[0] in body must be of type string"),
+    "1001 args": (IMAGE | {"args": ["a"] * 1001}, "spec.args: Too many: 1001: must have at most"),
+    "relative mountPath": (
+        IMAGE | {"mountPath": "tmp"},
+        "spec.mountPath must be an absolute path on the node: start it with a slash",
+    ),
+    "empty mountPath": (IMAGE | {"mountPath": ""}, "spec.mountPath must be an absolute path"),
+    "mountPath with ..": (IMAGE | {"mountPath": "/a/../b"}, "spec.mountPath must not contain '..'"),
+    "mountPath ends in ..": (IMAGE | {"mountPath": "/a/.."}, "spec.mountPath must not contain"),
+    "mountPath with a colon": (
+        IMAGE | {"mountPath": "/a:b"},
+        "spec.mountPath must not contain ':'",
+    ),
+    "empty token": (
+        completion(token=""),
+        "spec.completion.token must not be empty or blank: leave it out",
+    ),
+    "blank token": (completion(token="  ", match="Contains"), "must not be empty or blank"),
+    "token of Unicode's blanks": (
+        completion(token="\u00a0\u2003\u200b\ufeff"),
+        "spec.completion.token must not be empty or blank",
+    ),
+    "failure token of Unicode's blanks": (
+        completion(failureToken="\u3000\u2009\u1680"),
+        "spec.completion.failureToken must not be blank",
+    ),
+    "token with a line separator": (
+        completion(token="a\u2028b"),
+        "spec.completion.token must not contain line breaks",
+    ),
+    "token with an 8-bit control character": (
+        completion(token="a\u009bb"),
+        "or control characters",
+    ),
+    "failure token with a control character": (
+        completion(failureToken="a\x07b"),
+        "spec.completion.failureToken must not contain line breaks or control characters",
+    ),
+    "token with a blank before": (completion(token=" done"), "must not begin or end with blanks"),
+    "token with a blank after": (completion(token="all done\t"), "must not begin or end with"),
+    "token with a line break": (
+        completion(token="a\nb", match="Contains"),
+        "spec.completion.token must not contain line breaks",
+    ),
+    "token with an escape": (completion(token="\x1b[0mdone"), "or control characters"),
+    "long token": (completion(token="a" * 257), "spec.completion.token: Too long"),
+    "unknown match": (
+        completion(match="Glob"),
+        'spec.completion.match: Unsupported value: "Glob": supported values: "Line"',
+    ),
+    "Regex without token": (completion(match="Regex"), "must be given when match is Regex"),
+    "Regex that is none": (
+        completion(match="Regex", token="a("),
+        "missing closing ): `a(` evaluating rule: with match Regex, spec.completion.token must be",
+    ),
+    "Regex for everything": (
+        completion(match="Regex", token=".*"),
+        "does not match the empty line",
+    ),
+    "Regex with an empty side": (completion(match="Regex", token="a|"), "not match the empty line"),
+    "node on both lists": (
+        IMAGE | {"nodes": {"include": ["a", "b"], "exclude": ["b"]}},
+        "spec.nodes.include and spec.nodes.exclude must not name the same node",
+    ),
+    "node twice": (IMAGE | {"nodes": {"include": ["b", "b"]}}, "include[1]: Duplicate value"),
+    "impossible node": (
+        IMAGE | {"nodes": {"include": ["Node_1"]}},
+        "spec.nodes.include must hold names of nodes",
+    ),
+    "impossible excluded node": (
+        IMAGE | {"nodes": {"exclude": ["a/b"]}},
+        "spec.nodes.exclude must hold names of nodes",
+    ),
+    "1001 nodes": (
+        IMAGE | {"nodes": {"include": [f"n{i}" for i in range(1001)]}},
+        "spec.nodes.include: Too many: 1001",
+    ),
+    "In without values": (
+        expressions({"key": "a", "operator": "In"}),
+        "operators In and NotIn need at least one value",
+    ),
+    "Exists with values": (
+        expressions({"key": "a", "operator": "Exists", "values": ["b"]}),
+        "operators Exists and DoesNotExist take no values",
+    ),
+    "unknown operator": (
+        expressions({"key": "a", "operator": "Gt", "values": ["1"]}),
+        'operator: Unsupported value: "Gt"',
+    ),
+    "impossible label": (labels(**{"a b": "c"}), "spec.nodes.selector.matchLabels must have"),
+    "impossible label value": (labels(a="b c"), "spec.nodes.selector.matchLabels.a in body should"),
+    "label of ours": (
+        template(metadata={"labels": {"daemonset-job": "false"}}),
+        "spec.template.metadata.labels must not set daemonset, job, daemonset-job",
+    ),
+    "label of our group": (
+        template(metadata={"labels": {"daemonset.darkowlzz.space/x": ""}}),
+        "spec.template.metadata.labels must not set",
+    ),
+    "impossible pod label": (
+        template(metadata={"labels": {"-a": ""}}),
+        "spec.template.metadata.labels must have keys of letters",
+    ),
+    "pods on one node": (
+        template(spec={"nodeName": "a"}),
+        "spec.template.spec.nodeName would send the pods of all nodes to one",
+    ),
+    "pods that end": (
+        template(spec={"restartPolicy": "Never"}),
+        'spec.template.spec.restartPolicy: Unsupported value: "Never"',
+    ),
+    "pod field of a wrong type": (
+        template(spec={"hostNetwork": "yes"}),
+        "spec.template.spec.hostNetwork in body must be of type boolean",
+    ),
+    "mode Exit with a token": (
+        completion(mode="Exit", token="x"),
+        "spec.completion.token has no meaning when mode is Exit",
+    ),
+    "the two tokens are one": (
+        completion(token="x", failureToken="x"),
+        "spec.completion.failureToken must differ from spec.completion.token",
+    ),
+    "blank failure token": (
+        completion(failureToken=" x"),
+        "spec.completion.failureToken must be a word",
+    ),
+    "negative budget": (
+        IMAGE | {"failurePolicy": {"maxFailedNodes": -1}},
+        "spec.failurePolicy.maxFailedNodes must be a number from 0 up",
+    ),
+    "odd percentage": (
+        IMAGE | {"failurePolicy": {"maxFailedNodes": "ten%"}},
+        "spec.failurePolicy.maxFailedNodes must be a number from 0 up",
+    ),
+    "exit code of a giant": (
+        IMAGE | {"failurePolicy": {"rules": [{"exitCodes": [256], "action": "Fail"}]}},
+        "should be less than or equal to 255",
+    ),
+}
+
+
+UNKNOWN = {
+    "spec.imgae": IMAGE | {"imgae": "x"},
+    "spec.mountpath": IMAGE | {"mountpath": "/tmp"},
+    "spec.completion.word": completion(word="x"),
+    "spec.nodes.names": IMAGE | {"nodes": {"names": ["a"]}},
+    "spec.template.labels": template(labels={"a": "b"}),
+    "spec.template.metadata.name": template(metadata={"name": "a"}),
+    "spec.template.spec.toleration": template(spec={"toleration": []}),
+    "spec.backofflimit": IMAGE | {"backofflimit": 3},
+    "spec.failurePolicy.maxFailed": IMAGE | {"failurePolicy": {"maxFailed": 3}},
+}
+
+
+# What kubectl apply asks of the server; hundreds of kubectl processes would take a minute.
+AS_KUBECTL = "?fieldValidation=Strict"
+
+
+@pytest.mark.parametrize(("spec", "message"), REFUSED.values(), ids=REFUSED)
+def test_bad_input_is_refused_with_field_and_fix(kube_env: KubeEnv, spec, message):
+    path = jobs_path("default") + AS_KUBECTL
+    status, answer = kube_env.request("POST", path, job("default", spec))
+    assert (status, answer["reason"]) == (422, "Invalid"), answer
+    assert message in answer["message"]
+
+
+@pytest.mark.parametrize(("field", "spec"), UNKNOWN.items(), ids=UNKNOWN)
+def test_an_unknown_field_is_refused_by_name(kube_env: KubeEnv, field, spec):
+    path = jobs_path("default") + AS_KUBECTL
+    status, answer = kube_env.request("POST", path, job("default", spec))
+    assert (status, answer["reason"]) == (400, "BadRequest"), answer
+    assert f'unknown field "{field}"' in answer["message"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        REFUSED["no image"],
+        REFUSED["relative mountPath"],
+        REFUSED["empty token"],
+        (UNKNOWN["spec.imgae"], 'unknown field "spec.imgae"'),
+    ],
+)
+def test_kubectl_apply_shows_it(kube_env: KubeEnv, spec, message):
+    assert message in kube_env.refusal("apply", "-f", "-", input=json.dumps(job("default", spec)))
+
+
+def test_a_job_without_spec_is_refused(kube_env: KubeEnv):
+    manifest = job("default")
+    del manifest["spec"]
+    assert "spec: Required value" in kube_env.refusal(
+        "apply", "-f", "-", input=json.dumps(manifest)
+    )

@@ -1,0 +1,248 @@
+"""Failures of nodes, and what `failurePolicy` makes of them: the run fails, goes on or pauses."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from daemonset_job.api import names
+from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.states import ConditionType
+from job_controller.core.decide import decide
+from job_controller.core.plan import (
+    ApplyDaemonSet,
+    DeleteDaemonSet,
+    DeletePods,
+    RefusedWrite,
+    RemoveSchedulingGates,
+    WriteStatus,
+)
+from job_controller.core.state.run_state import allowed_failures
+from tests.unit.builders import NOW, done, gated_pod, make_cluster, make_node, make_pod, seen_before
+from tests.unit.core.runs import acts, conditions, failing, lost, retried, run, spec, three_nodes
+
+
+@pytest.mark.parametrize(
+    ("limit", "desired", "allowed"),
+    [(0, 9, 0), (2, 1, 2), ("10%", 5, 0), ("10%", 19, 1), ("100%", 7, 7), ("34%", 3, 1)],
+)
+def test_allowed_failures(limit, desired, allowed):
+    assert allowed_failures(limit, desired) == allowed
+
+
+def test_fail_fast_fails_with_the_first_node_too_many():
+    cluster = three_nodes()
+    plan = run(cluster)
+    assert conditions(cluster)["Failed"] == ("True", "MaxFailedNodesExceeded")
+    assert cluster.job.status.to_raw()["phase"] == "Failed"
+    assert cluster.job.status.to_raw()["completionTime"]
+    assert [(e.type, e.reason) for e in plan.events] == [("Warning", "Failed")]
+    assert plan.events[0].message == "1 of 3 nodes failed: b exit 2 after 10 attempts"
+    assert cluster.report_status["phase"] == "Failed"
+    assert run(cluster).actions == ()
+
+
+def test_failures_within_a_percentage_survive_a_recreated_daemon_set():
+    cluster = make_cluster(*(f"n{i}" for i in range(20)), gated=True)
+    cluster.pods[0] = failing("n0")
+    spec(cluster, failure_policy=FailurePolicy("FailFast", "10%"))
+    run(cluster)
+    assert cluster.job.status.to_raw()["phase"] == "Running"
+    cluster.has_daemon_set = False
+    run(cluster)
+    assert "Failed" not in conditions(cluster)
+
+
+def test_nodes_that_all_leave_at_once_complete_nothing():
+    """The last pod is being deleted, and the DaemonSet's counters are those of before."""
+    cluster = make_cluster("a", gated=True, evidence={})
+    cluster.job = replace(
+        cluster.job, raw_spec={"nodes": {"selector": {"matchLabels": {"zone": "a"}}}}
+    )
+    selector = {"matchLabels": {"zone": "a"}}
+    spec(cluster, nodes=NodeSelection(selector=selector))
+    cluster.pods = [replace(make_pod("a"), is_terminating=True)]
+    run(cluster)
+    assert "Complete" not in conditions(cluster)
+
+
+def test_many_failed_nodes_are_summarized():
+    cluster = make_cluster(*(f"n{i}" for i in range(9)), gated=True)
+    cluster.pods = [failing(f"n{i}") for i in range(6)] + [make_pod(f"n{i}") for i in range(6, 9)]
+    run(cluster)
+    failed = next(c for c in cluster.job.status.to_raw()["conditions"] if c["type"] == "Failed")
+    assert failed["message"].startswith("6 of 9 nodes failed: n0 exit 2")
+    assert failed["message"].endswith("; and n[3-5]")
+
+
+def test_continue_waits_for_the_others():
+    cluster = three_nodes("Continue")
+    run(cluster)
+    assert "Failed" not in conditions(cluster)
+    cluster.evidence = {"a": done("a"), "c": done("c")}
+    run(cluster)
+    assert conditions(cluster)["Failed"] == ("True", "MaxFailedNodesExceeded")
+
+
+def test_continue_within_the_limit_completes_and_names_the_failed():
+    cluster = three_nodes("Continue", "34%")
+    cluster.evidence = {"a": done("a"), "c": done("c")}
+    run(cluster)
+    assert conditions(cluster)["Complete"] == ("True", "CompletedWithinFailureLimit")
+    complete = next(c for c in cluster.job.status.to_raw()["conditions"] if c["type"] == "Complete")
+    assert complete["message"] == "2 of 3 nodes completed, 1 failed (b)"
+
+
+def test_failed_node_excluded_together_with_a_lower_limit_fails_nothing():
+    """The newest limit says nothing of the nodes of an older spec.nodes."""
+    cluster = make_cluster("a", "b", "c", gated=True)
+    cluster.pods[2] = failing("c")
+    changed = replace(cluster.job.spec, failure_policy=FailurePolicy("FailFast", 1))
+    cluster.job = replace(cluster.job, spec=changed)
+    run(cluster)
+    assert cluster.job.status.to_raw()["phase"] == "Running"
+    job = replace(
+        cluster.job,
+        generation=2,
+        raw_spec={"nodes": {"exclude": ["c"]}},
+        spec=replace(
+            changed,
+            nodes=NodeSelection(exclude=("c",)),
+            failure_policy=FailurePolicy("FailFast", 0),
+        ),
+    )
+    seen = seen_before(replace(cluster.snapshot(), job=job), timedelta(minutes=1))
+    (written,) = [
+        a.status.to_raw() for a in decide(seen, NOW).actions if isinstance(a, WriteStatus)
+    ]
+    assert written["phase"] == "Running"
+
+
+def test_pause_holds_turns_until_more_is_allowed():
+    cluster = three_nodes("Pause")
+    cluster.nodes["d"] = make_node("d")
+    cluster.pods.append(gated_pod("d"))
+    plan = run(cluster)
+    assert conditions(cluster)["Suspended"] == ("True", "MaxFailedNodesExceeded")
+    assert cluster.job.status.to_raw()["phase"] == "Paused"
+    assert not acts(plan, RemoveSchedulingGates)
+    spec(cluster, failure_policy=FailurePolicy("Pause", 1))
+    plan = run(cluster)
+    assert conditions(cluster)["Suspended"] == ("False", "Resumed")
+    assert acts(plan, RemoveSchedulingGates)
+
+
+def test_unreachable_nodes_count_in_the_budget_as_a_state_of_their_own():
+    cluster = make_cluster("a", "b", gated=True, evidence={"a": done("a")})
+    cluster.nodes["b"] = lost("b")
+    run(cluster)
+    assert cluster.job.status.to_raw()["nodes"]["unreachable"] == 1
+    assert cluster.job.status.to_raw()["nodes"]["failed"] == 0
+    failed = next(c for c in cluster.job.status.to_raw()["conditions"] if c["type"] == "Failed")
+    assert failed["message"] == "1 unreachable (b)"
+
+
+def test_failed_run_removes_no_gates_and_recreates_no_daemon_set():
+    cluster = three_nodes()
+    run(cluster)
+    cluster.nodes["d"] = make_node("d")
+    cluster.pods.append(gated_pod("d"))
+    assert not acts(run(cluster), RemoveSchedulingGates)
+    cluster.has_daemon_set = False
+    assert not acts(decide(cluster.snapshot(pods=()), NOW), ApplyDaemonSet)
+
+
+def test_a_run_that_fails_early_still_gets_its_gate():
+    cluster = three_nodes()
+    cluster.gated = False
+    plan = run(cluster)
+    (apply,) = acts(plan, ApplyDaemonSet)
+    assert "schedulingGates" in apply.body["spec"]["template"]["spec"]
+
+
+def test_pods_of_a_failed_run_are_deleted_once_its_status_is_written():
+    cluster = spec(three_nodes(), failure_policy=FailurePolicy(pods="Delete"))
+    assert not acts(run(cluster), DeleteDaemonSet)
+    plan = run(cluster)
+    assert acts(plan, DeleteDaemonSet)
+    assert [pod.node_name for pod in acts(plan, DeletePods)[0].pods] == ["b"]
+
+
+def test_pods_of_a_failed_run_stay_until_its_failure_is_on_record():
+    """Without them nothing would say that it failed, and the DaemonSet would be made again."""
+    cluster = spec(three_nodes(), failure_policy=FailurePolicy(pods="Delete"))
+    status = cluster.job.status
+    run(cluster)
+    cluster.job = replace(cluster.job, status=status)  # this write was refused
+    assert cluster.report_status["phase"] == "Failed"
+    assert not acts(run(cluster), DeleteDaemonSet)
+    assert acts(run(cluster), DeleteDaemonSet)
+
+
+def test_undeletable_pods_of_a_failed_run_are_reported():
+    cluster = spec(three_nodes(), failure_policy=FailurePolicy(pods="Delete"))
+    run(cluster)
+    plan = decide(cluster.snapshot(refusals={RefusedWrite.DELETION: "the policy says no"}), NOW)
+    assert not acts(plan, DeleteDaemonSet)
+    assert not acts(plan, DeletePods)
+    (status,) = [a.status.to_raw() for a in acts(plan, WriteStatus)]
+    (progressing,) = [c for c in status["conditions"] if c["type"] == "Progressing"]
+    assert (progressing["status"], progressing["reason"]) == ("False", "Failed")
+    assert "deletion of pods: the policy says no" in progressing["message"]
+    assert plan.requeue_after is not None
+    assert plan.requeue_after <= 15.0
+
+
+def test_refused_pod_deletion_and_refused_gate_removal_do_not_block_each_other():
+    cluster = retried(three_nodes("Continue"))
+    cluster.nodes["d"] = make_node("d")
+    cluster.pods.append(replace(failing("d"), is_terminating=False))
+    cluster.desired = cluster.scheduled = 4
+    cluster.job = replace(cluster.job, annotations={names.ANNOTATION_RETRY: "2"})
+    record = NodeRecord(uid="d-uid", state="Failed", pod_uid=cluster.pods[3].uid, retry="1")
+    cluster.report_status["nodeStates"]["d"] = record.to_raw()
+    no_gates = {RefusedWrite.GATE_REMOVAL: "no gates"}
+    no_deletion = {RefusedWrite.DELETION: "no deletions"}
+
+    everything = decide(cluster.snapshot(), NOW)
+    assert acts(everything, RemoveSchedulingGates)
+    assert acts(everything, DeletePods)
+    without_deletion = decide(cluster.snapshot(refusals=no_deletion), NOW)
+    assert acts(without_deletion, RemoveSchedulingGates) == acts(everything, RemoveSchedulingGates)
+    assert not acts(without_deletion, DeletePods)
+    without_gates = decide(cluster.snapshot(refusals=no_gates), NOW)
+    assert acts(without_gates, DeletePods) == acts(everything, DeletePods)
+    assert not acts(without_gates, RemoveSchedulingGates)
+
+    refusals = {write: f"{text} {'x' * 4000}" for write, text in (no_deletion | no_gates).items()}
+    both = decide(cluster.snapshot(refusals=refusals), NOW)
+    (status,) = [a.status.to_raw() for a in acts(both, WriteStatus)]
+    (progressing,) = [c for c in status["conditions"] if c["type"] == "Progressing"]
+    assert progressing["reason"] == "PodChangeRefused"
+    assert "removal of scheduling gates: no gates" in progressing["message"]
+    assert "deletion of pods: no deletions" in progressing["message"]
+    assert len(progressing["message"]) < 1200
+
+
+def test_the_message_of_a_failed_run_counts_nodes_that_fail_later():
+    cluster = three_nodes()
+    run(cluster)
+    cluster.pods[2] = failing("c")
+    plan = run(cluster)
+    words = "2 of 3 nodes failed: b exit 2 after 10 attempts; c exit 2 after 10 attempts"
+    written = {c.type: c.message for c in cluster.job.status.conditions}
+    assert written["Failed"] == written["Progressing"] == words
+    assert cluster.report_status["message"] == words
+    assert not plan.events
+    assert run(cluster).actions == ()
+
+
+def test_the_message_of_a_failed_run_stays_when_its_unreachable_node_is_back():
+    cluster = make_cluster("a", "b", gated=True, evidence={"a": done("a")})
+    cluster.nodes["b"] = lost("b")
+    run(cluster)
+    before = cluster.job.status.condition(ConditionType.FAILED)
+    cluster.nodes["b"] = make_node("b")
+    run(cluster)
+    assert cluster.job.status.condition(ConditionType.FAILED) == before

@@ -1,0 +1,71 @@
+"""Nodes whose pods are missing: when events are searched for the reason, and what is reported."""
+
+from dataclasses import replace
+
+import pytest
+
+from daemonset_job.api.states import ConditionType
+from job_controller.core.decide import decide
+from tests.unit.builders import NOW, done, make_cluster, make_node, make_pod
+from tests.unit.core.runs import lost, reason_of, run
+
+
+def test_past_refusal_does_not_hide_why_pods_are_missing():
+    cluster = make_cluster("a", "b", gated=True, failed_create_message="exceeded quota: pods=0")
+    cluster.nodes["b"] = lost("b")
+    cluster.pods = [make_pod("a"), replace(make_pod("b"), is_terminating=True)]
+    assert reason_of(run(cluster)) == "NodesUnreachable"
+    cluster.nodes["c"] = make_node("c")
+    plan = run(cluster)
+    assert reason_of(plan) == "FailedCreate"
+
+
+@pytest.mark.parametrize(
+    ("changes", "lacks"),
+    [
+        ({}, False),
+        ({"pods": []}, True),
+        ({"pods": [], "observed": False}, False),
+        ({"pods": [], "has_daemon_set": False}, False),
+        ({"pods": [], "desired": 0}, False),
+        ({"pods": [], "evidence": {"a": done("a"), "b": done("b")}}, False),
+        ({"pods": [make_pod("a")]}, True),
+    ],
+    ids=["all there", "none", "unobserved", "no set", "none desired", "rest", "one"],
+)
+def test_events_are_listed_only_if_no_other_reason_is_known(changes, lacks):
+    cluster = make_cluster("a", "b", gated=True)
+    for field, value in changes.items():
+        setattr(cluster, field, value)
+    assert decide(cluster.snapshot(), NOW).has_missing_pods is lacks
+
+
+def test_pods_of_nodes_that_are_down_are_not_asked_about():
+    cluster = make_cluster("a", "b", gated=True)
+    cluster.nodes["b"] = lost("b")
+    cluster.pods = [make_pod("a"), replace(make_pod("b"), is_terminating=True)]
+    assert not decide(cluster.snapshot(), NOW).has_missing_pods
+
+
+def test_a_reported_refusal_stays_until_the_next_search():
+    """As after a restart of the controller, which knows no event yet."""
+    cluster = make_cluster(
+        "a", "b", gated=True, running=False, desired=2, failed_create_message="exceeded quota"
+    )
+    run(cluster)
+    before = cluster.job.status.to_raw()["conditions"]
+    cluster.failed_create_message = None
+    plan = run(cluster)
+    assert (cluster.job.status.to_raw()["conditions"], plan.events) == (before, ())
+    cluster.failed_create_message = ""
+    assert reason_of(run(cluster)) != "FailedCreate"
+
+
+def test_run_waiting_for_a_pod_of_a_down_node_reports_it():
+    cluster = make_cluster("a", "b", gated=True, evidence={"a": done("a"), "b": done("b")})
+    cluster.nodes["b"] = lost("b")
+    cluster.pods = [make_pod("a"), replace(make_pod("b"), is_terminating=True)]
+    plan = run(cluster)
+    assert cluster.job.status.to_raw()["nodes"]["completed"] == 2
+    assert not cluster.job.is_true(ConditionType.COMPLETE)
+    assert reason_of(plan) == "NodesUnreachable"

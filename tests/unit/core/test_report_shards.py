@@ -1,0 +1,80 @@
+"""Which nodes the reports of a run record, and in which of its shards."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from daemonset_job.api.job_spec import FailurePolicy
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.report_status import ReportStatus
+from job_controller.core.decide import decide
+from job_controller.core.plan import WriteReportStatus
+from tests.unit.builders import NOW, done, gated_pod, make_cluster, make_node, make_pod
+from tests.unit.core.runs import acts, failing, run, spec
+
+
+def test_nodes_that_leave_are_kept_in_the_record_by_what_they_did():
+    cluster = make_cluster("a", "b", "c", "d", gated=True, evidence={"a": done("a")})
+    spec(cluster, failure_policy=FailurePolicy("Continue", 9))
+    cluster.pods[1] = failing("b")
+    cluster.pods[3] = make_pod("d", state="waiting")
+    run(cluster)
+    cluster.nodes = {"e": make_node("e")}
+    cluster.pods = [make_pod("e")]
+    run(cluster)
+    states = {name: raw["state"] for name, raw in cluster.report_status["nodeStates"].items()}
+    assert states == {"a": "Completed", "b": "Failed", "c": "Removed", "e": "Active"}
+
+
+def test_waiting_node_is_recorded_only_after_the_run():
+    cluster = make_cluster("a", "b", "c", gated=True)
+    cluster.pods = [make_pod("a"), make_pod("b", state="waiting"), gated_pod("c")]
+    run(cluster, seen=timedelta(0))
+    states = {name: raw["state"] for name, raw in cluster.report_status["nodeStates"].items()}
+    assert states == {"a": "Active", "c": "Waiting"}  # the latter with a reason
+    assert cluster.report_status["nodes"]["waiting"] == 2
+
+    cluster.pods[0] = failing("a")
+    spec(cluster, backoff_limit=0)
+    run(cluster)
+    assert cluster.job.status.to_raw()["phase"] == "Failed"
+    states = {name: raw["state"] for name, raw in cluster.report_status["nodeStates"].items()}
+    assert states == {"a": "Failed", "b": "Waiting", "c": "Waiting"}
+
+
+def test_records_go_to_the_shard_of_the_evidence_or_one_with_room():
+    cluster = make_cluster("a", "b", gated=True, evidence={"a": done("a")})
+    first = cluster.report()
+    second = replace(first, name="second", shard=1, evidence={"b": done("b")})
+    plan = decide(cluster.snapshot(reports=(second, replace(first))), NOW)
+    by_name = {a.name: a.status.to_raw() for a in acts(plan, WriteReportStatus)}
+    assert set(by_name["second"]["nodeStates"]) == {"b"}
+    assert set(by_name[first.name]["nodeStates"]) == {"a"}
+    assert "phase" not in by_name["second"]
+
+
+def test_large_runs_get_further_shards():
+    cluster = make_cluster(*[f"n{number}" for number in range(2500)], running=False, gated=True)
+    plan = decide(cluster.snapshot(), NOW)
+    created = [a.body["spec"]["shard"] for a in plan.actions if type(a).__name__ == "CreateReport"]
+    assert created == [1, 2]
+
+
+def test_evidence_of_nodes_that_left_needs_room_as_well():
+    gone = {f"gone-{n:04}": done(f"gone-{n:04}") for n in range(1000)}
+    cluster = make_cluster("a", gated=True, evidence=gone)
+    plan = decide(cluster.snapshot(), NOW)
+    created = [a.body["spec"]["shard"] for a in plan.actions if type(a).__name__ == "CreateReport"]
+    assert created == [1]
+
+
+def test_no_shard_takes_more_records_than_its_share(monkeypatch):
+    monkeypatch.setattr("job_controller.core.render.shards.NODES_PER_SHARD", 2)
+    cluster = make_cluster("a", "b", "c", "d", gated=True)
+    active = NodeRecord(uid="u", state="Active")
+    first = replace(cluster.report(), status=ReportStatus(node_states={"a": active, "b": active}))
+    # The evidence of c is recorded where there is no room for its record.
+    first = replace(first, evidence={"c": done("c"), "d": done("d")})
+    second = replace(cluster.report(), name="second", shard=1)
+    plan = decide(cluster.snapshot(reports=(first, second)), NOW)
+    by_name = {a.name: set(a.status.node_states) for a in acts(plan, WriteReportStatus)}
+    assert by_name == {first.name: {"a", "b"}, "second": {"c", "d"}}
