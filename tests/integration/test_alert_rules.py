@@ -8,6 +8,7 @@ import yaml
 
 from hack.devcluster import promtool
 from hack.devcluster.settings import find_paths
+from tests.e2e.doc_blocks import blocks
 from tests.integration.kube_env import ROOT, find_binaries
 
 MONITORING = ROOT / "deploy" / "components" / "monitoring"
@@ -64,3 +65,20 @@ def test_kustomize_adds_the_rule_to_an_installation(tmp_path):
         overlay.rmdir()
     rules = [d for d in yaml.safe_load_all(built) if d["kind"] == "PrometheusRule"]
     assert [each["metadata"]["name"] for each in rules] == ["daemonset-job"]
+
+
+@pytest.mark.parametrize("name", ["rules", "prometheusrule"])
+def test_the_command_of_the_page_makes_links_to_the_runbooks(program, tmp_path, name):
+    page = (ROOT / "docs" / "how-to" / "monitor.md").read_text(encoding="utf-8")
+    (command,) = [block.text for block in blocks(page) if block.text.startswith("sed ")]
+    (tmp_path / "daemonset-job").symlink_to(ROOT)
+    command = command.replace("rules.yaml", f"{name}.yaml")
+    subprocess.run(["sh", "-ec", command], cwd=tmp_path, check=True, timeout=60)
+    made = yaml.safe_load((tmp_path / f"{name}.yaml").read_text())
+    groups = made["groups"] if name == "rules" else made["spec"]["groups"]
+    annotations = [rule["annotations"] for group in groups for rule in group["rules"]]
+    assert all("runbook" not in each for each in annotations)
+    base = "https://git.example.com/team/daemonset-job/blob/main/docs/how-to/runbooks.md#"
+    assert all(each["runbook_url"].startswith(base) for each in annotations)
+    (tmp_path / "made.yaml").write_text(yaml.safe_dump({"groups": groups}))
+    assert "SUCCESS" in run(program, "check", "rules", str(tmp_path / "made.yaml"))

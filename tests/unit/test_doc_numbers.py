@@ -11,6 +11,8 @@ import pytest
 
 from daemonset_job.api.report import NODES_PER_SHARD
 from daemonset_job.api.tokens import REGEX_LINE_BYTES
+from daemonset_job.kube.cache.reflector import DISCONNECTED_SECONDS
+from daemonset_job.kube.client.reads import WATCH_IDLE_SECONDS
 from daemonset_job.runtime import debounce, write_pacer
 from job_controller.caches import DEBOUNCE_LIMIT_SECONDS
 from job_controller.config import Config as ControllerConfig
@@ -39,6 +41,7 @@ KIB, MIB = 1024, 1024 * 1024
 ARCHITECTURE = "docs/explanation/architecture.md"
 REPORT = "docs/reference/jobreport.md"
 PERFORMANCE = "docs/reference/performance.md"
+RUNBOOKS = "docs/how-to/runbooks.md"
 
 
 class Quoted(NamedTuple):
@@ -89,6 +92,14 @@ QUOTED = (
     Quoted(REPORT, "or the shard more than (N) KiB", shard_size.FAILURES_LIMIT_BYTES, KIB),
     Quoted(REPORT, "would have more than (N) KiB", shard_size.LIST_LIMIT_BYTES, KIB),
     Quoted("docs/reference/metrics.md", "of (N) Jobs at most", JOBS_LIMIT),
+    *(
+        Quoted(page, pattern, WATCH_IDLE_SECONDS + DISCONNECTED_SECONDS)
+        for page, pattern in (
+            ("docs/reference/configuration.md", "of a resource for (N) seconds"),
+            ("docs/reference/metrics.md", "From (N) seconds on the program is"),
+            (RUNBOOKS, "From (N) seconds on the program is"),
+        )
+    ),
     Quoted("docs/reference/task-protocol.md", "line of more than (N) KiB", LINE_LIMIT, KIB),
     Quoted(
         "docs/how-to/history.md",
