@@ -278,8 +278,10 @@ class Reconciler:
         self, key: JobKey, snapshot: Snapshot, action: WriteReportStatus
     ) -> None:
         report = self._reports.find(key, snapshot, action.name)
-        if report is not None:
-            await self._reports.write_status(key, report, action.status)
+        if report is None:
+            return
+        seen = next((known for known in snapshot.reports if known.uid == report.uid), None)
+        await self._reports.write_status(key, report, action.status, decided_on=seen)
 
 
 def _reference(job: Job) -> ObjectReference:

@@ -59,17 +59,26 @@ class ReportActions:
             )
             self._writer.expect_version(key, JOB_REPORTS, written)
 
-    async def write_status(self, key: JobKey, report: JobReport, status: ReportStatus) -> None:
+    async def write_status(
+        self,
+        key: JobKey,
+        report: JobReport,
+        status: ReportStatus,
+        *,
+        decided_on: JobReport | None = None,
+    ) -> None:
         """Write the status of a report, if it exists.
 
+        `decided_on` is the report from which the status was made, if that is older than `report`.
         Raises Conflict if it closes the report or adds to its history, and comes late.
         """
+        seen = decided_on or report
         # A closing write must not overwrite the final status of a run that has just ended: a new
         # leader may not have it in its cache yet. Nor may one replace entries of the history which
         # a write made that had no answer.
         meta = {"uid": report.uid}
-        if status.phase == Phase.CANCELLED or status.history != report.status.history:
-            meta["resourceVersion"] = report.resource_version
+        if status.phase == Phase.CANCELLED or status.history != seen.status.history:
+            meta["resourceVersion"] = seen.resource_version
         body = {
             "metadata": meta,
             "status": build_status_patch(report.status, status),

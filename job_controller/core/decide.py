@@ -97,7 +97,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     return Plan(
         actions=tuple(action for action in (*work, *record) if not _is_refused(snapshot, action)),
         events=(
-            *state_events(job, status, counts, is_recreated=_is_recreated(job, work)),
+            *state_events(snapshot, status, counts, is_recreated=_is_recreated(job, work)),
             *exit_events(merge_records(snapshot), counts),
         ),
         requeue_after=min(waits, default=None),

@@ -39,6 +39,13 @@ class ReportPatches:
         What the server refuses stays pending and is postponed. Raises KubeError for any other
         failure.
         """
+        refusals = await self._write_parts(buffer, report, entries)
+        buffer.refusals = buffer.refusals + 1 if refusals else 0
+
+    async def _write_parts(
+        self, buffer: RunBuffer, report: JobReport, entries: Mapping[str, Evidence]
+    ) -> int:
+        """Write the entries in ever smaller parts; return how many patches were refused."""
         parts = [sorted(entries, key=lambda node: (node in buffer.refused_alone, node))]
         refusals = 0
         while parts:
@@ -55,7 +62,8 @@ class ReportPatches:
             if isinstance(error, TooLarge) or refusals >= REFUSALS_LIMIT:
                 for unsent_part in parts:
                     _postpone(buffer, report, unsent_part, error)
-                return
+                break
+        return refusals
 
     async def _patch(
         self, buffer: RunBuffer, report: JobReport, entries: Mapping[str, Evidence]

@@ -9,13 +9,15 @@ from dataclasses import dataclass, field
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
 from daemonset_job.api.report import JobReport
+from daemonset_job.runtime.backoff import exponential_seconds
 from daemonset_job.runtime.write_pacer import WritePacer
 from terminator.ledger.evidence import combine_evidence
 from terminator.ledger.written_reports import WrittenReports
 
-# Delay before evidence is sent again that the server refused for its content or for the size of its
-# report. It is shorter than the time after which the controller assesses a log that was not read.
-REFUSED_SECONDS = 20.0
+# Delays before evidence is sent again that the server refused for its content, or for the size of
+# its report: the first, and the longest one. The first is shorter than the time after which the
+# controller assesses a log that was not read.
+REFUSED_SECONDS = (20.0, 60.0)
 
 
 @dataclass(slots=True)
@@ -30,6 +32,7 @@ class RunBuffer:
         refused_alone: Nodes whose evidence was refused in a patch of its own. They are sent after
             all others.
         full: By report, until when it takes no more nodes, in the loop's time.
+        refusals: How many writes in a row had something refused in them.
         is_urgent: Whether the next write skips the pacer's pause.
     """
 
@@ -40,6 +43,7 @@ class RunBuffer:
     refused: dict[str, float] = field(default_factory=dict)
     refused_alone: set[str] = field(default_factory=set)
     full: dict[str, float] = field(default_factory=dict)
+    refusals: int = 0
     pacer: WritePacer = field(default_factory=WritePacer)
     is_urgent: bool = False
 
@@ -69,7 +73,7 @@ class RunBuffer:
 
         If it is full, only nodes that it already has wait: the others go to another report.
         """
-        until = now + REFUSED_SECONDS
+        until = now + exponential_seconds(self.refusals, *REFUSED_SECONDS)
         if is_full:
             self.full[report.name] = until
             nodes = [node for node in nodes if node in report.evidence]

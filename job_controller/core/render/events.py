@@ -9,10 +9,11 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import Condition, JobStatus
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.reasons import EventReason, NodeReason, SuspendedReason
-from daemonset_job.api.states import ConditionType
+from daemonset_job.api.states import ConditionType, NodeState
 from job_controller.core.plan import Event
 from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.node_counts import NodeCounts
+from job_controller.core.state.snapshot import Snapshot, merge_records
 from job_controller.core.text.fold_names import fold
 
 # Conditions that are reported as an event when they become True, and its reason.
@@ -24,12 +25,13 @@ _CONDITION_EVENTS = {
 
 
 def state_events(
-    job: Job, status: JobStatus, counts: NodeCounts, *, is_recreated: bool
+    snapshot: Snapshot, status: JobStatus, counts: NodeCounts, *, is_recreated: bool
 ) -> list[Event]:
     """Return the events of the next status: one for each change of the run's state, none for nodes.
 
     `is_recreated`: the DaemonSet was deleted, and is created again.
     """
+    job = snapshot.job
     events: list[Event] = []
     if is_recreated:
         events.append(
@@ -54,13 +56,25 @@ def state_events(
     if job.is_true(ConditionType.COMPLETE) and complete is not None:
         events.extend(_events_after_completion(job, status, complete))
     if status.observed_retry != job.status.observed_retry:
-        events.append(_retry_event(job, counts))
+        events.append(_retry_event(snapshot, counts))
     return events or _progress_events(job, status)
 
 
-def _retry_event(job: Job, counts: NodeCounts) -> Event:
-    """Return what a retry request does: which nodes are tried again, or that there are none."""
-    nodes = [name for name, node in counts.nodes.items() if node.replace_pod or node.awaits_retry]
+def _retry_event(snapshot: Snapshot, counts: NodeCounts) -> Event:
+    """Return what a retry request does: which nodes are tried again, or that there are none.
+
+    Those are the nodes whose pod is replaced, and those that the report has as failed, whatever
+    pod they have by now. After a crash the report may have the retry that the status lacks.
+    """
+    job = snapshot.job
+    nodes = {name for name, node in counts.nodes.items() if node.replace_pod or node.awaits_retry}
+    nodes |= {
+        name
+        for name, record in merge_records(snapshot).items()
+        if _is_retried(record, job.retry_request)
+        and (node := snapshot.nodes.get(name)) is not None
+        and node.uid == record.uid
+    }
     if nodes:
         words = f"{len(nodes)} of {counts.desired} nodes are tried again ({fold(nodes, limit=200)})"
         return Event("Normal", EventReason.RETRYING, words)
@@ -68,6 +82,13 @@ def _retry_event(job: Job, counts: NodeCounts) -> Event:
         return Event("Normal", EventReason.RETRYING, "the failed run is continued")
     words = "no node has failed or waits in a back-off: the retry request changes nothing"
     return Event("Normal", EventReason.NOTHING_TO_RETRY, words)
+
+
+def _is_retried(before: NodeRecord, retry: str) -> bool:
+    """Return whether the node had failed before this retry request, or is tried again by it."""
+    if before.state == NodeState.FAILED:
+        return before.retry != retry
+    return bool(before.retry) and before.retry == retry
 
 
 def _events_after_completion(job: Job, status: JobStatus, complete: Condition) -> Iterator[Event]:

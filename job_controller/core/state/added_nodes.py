@@ -1,4 +1,4 @@
-"""Nodes that a change of `spec.nodes` adds to a completed Job that is kept.
+"""Whether a change of `spec.nodes` adds nodes to a completed Job that is kept.
 
 Such a change opens the run again. The status says so before the DaemonSet is changed, so that a
 crash in between loses nothing. Once the DaemonSet has the new selection, only the status knows.
@@ -16,27 +16,33 @@ from job_controller.core.plan import RefusedWrite
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
 
-def find_added_nodes(snapshot: Snapshot) -> list[str]:
-    """Return the nodes that the Job's newest `spec.nodes` adds, sorted; [] once that is applied.
+def adds_nodes(snapshot: Snapshot) -> bool:
+    """Return whether the Job's newest `spec.nodes` adds a node; False once that is applied.
 
-    A node that completed or failed in this run is not added: it is done. While the DaemonSet cannot
-    be changed nothing is added, and the status says why it cannot.
+    A node that completed or failed in this run is not added: it is done. A selection with too many
+    terms may add any node, and the status says what is wrong with it. Without a DaemonSet only a
+    change of the spec that is not in the status yet can add one. A refusal of the DaemonSet adds
+    none: the run was opened before the DaemonSet was applied.
     """
     job, daemon_set = snapshot.job, snapshot.owned_daemon_set
-    if daemon_set is None or daemon_set.nodes_hash == job.nodes_hash:
-        return []
-    if RefusedWrite.DAEMON_SET in snapshot.refusals or has_too_many_terms(job):
-        return []
+    if daemon_set is None:
+        if job.status.observed_generation == job.generation:
+            return False
+    elif daemon_set.nodes_hash == job.nodes_hash:
+        return False
+    if RefusedWrite.DAEMON_SET in snapshot.refusals:
+        return False
+    if has_too_many_terms(job):
+        return True
     template = build_pod_template(job, gated=True, settings=snapshot.settings)
     spec = pod_spec_of({"template": template})
     affinity = NodeAffinity(spec)
     ended = _ended_nodes(snapshot)
-    return sorted(
-        name
-        for name, node in snapshot.nodes.items()
-        if node.uid not in ended
+    return any(
+        node.uid not in ended
         and not untolerated(node.taints, spec)
         and affinity.matches(name, node.labels)
+        for name, node in snapshot.nodes.items()
     )
 
 

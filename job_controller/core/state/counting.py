@@ -26,6 +26,7 @@ from job_controller.core.state.desired_count import (
     count_desired,
     find_completed_without_pod,
     has_desired_placement,
+    has_uncached_pods,
     matching_nodes,
     observed_daemon_set,
 )
@@ -92,7 +93,8 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
     absence = find_absence(snapshot, facts.pods_by_node, ledger, records)
     absent, absent_wakes = _assess_absent_nodes(facts, absence)
     ending = _record_starts_of_ending_pods(facts)
-    skipped = find_skipped(snapshot, ledger, found.nodes.keys() | absent.keys() | ending.keys())
+    with_pod = {pod.node_name for pod in snapshot.pods if not pod.is_terminal}
+    skipped = find_skipped(snapshot, ledger, with_pod | found.nodes.keys() | absent.keys())
     placement = _find_placement(facts, absence)
     wakes = (*found.wakes, *absent_wakes, *((wake_at,) if wake_at is not None else ()))
     return NodeCounts(
@@ -234,6 +236,7 @@ def _find_placement(facts: _Facts, absence: Absence) -> _Placement:
         desired=add_absent(counted, snapshot, absence, present),
         is_agreed=placed is not None
         and agrees_with_daemon_set(placed, pods_by_node, terminating)
-        and matching == pods_by_node.keys(),
+        and matching == pods_by_node.keys()
+        and not has_uncached_pods(snapshot, placed, pods_by_node),
         is_altered=applied is not None and placed is None,
     )

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from itertools import islice
 
 from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
 from daemonset_job.api.pod import Pod
+from daemonset_job.api.taints import untolerated
 from job_controller.core.desired.daemon_set import build_pod_template, has_same_placement
 from job_controller.core.desired.limits import has_too_many_terms
 from job_controller.core.state.absence import Absence
+from job_controller.core.state.affordable import affordable_nodes
 from job_controller.core.state.snapshot import Snapshot
 
 
@@ -45,6 +48,32 @@ def agrees_with_daemon_set(
         daemon_set.scheduled == daemon_set.desired
         and len(pods_by_node) + len(terminating) == daemon_set.scheduled + daemon_set.misscheduled
     )
+
+
+def has_uncached_pods(
+    snapshot: Snapshot, daemon_set: DaemonSet, pods_by_node: Mapping[str, Pod]
+) -> bool:
+    """Return whether the DaemonSet may count a pod that is not in the cache instead of one that is.
+
+    The DaemonSet controller does not count a node with a taint that keeps pods off, or counts it as
+    misscheduled. Until it looks again, it counts the node as desired. So a cached pod on such a
+    node may be counted instead of the pod of another node, whose event is late.
+    """
+    tainted = sum(
+        bool(snapshot.nodes[name].taints)
+        and bool(untolerated(snapshot.nodes[name].taints, daemon_set.pod_spec))
+        for name in pods_by_node
+    )
+    if tainted <= daemon_set.misscheduled:
+        return False
+    affinity = NodeAffinity(daemon_set.pod_spec)
+    others = (
+        node
+        for name, node in snapshot.nodes.items()
+        if name not in pods_by_node and not untolerated(node.taints, daemon_set.pod_spec)
+    )
+    checked = islice(others, affordable_nodes(affinity))
+    return any(affinity.matches(node.name, node.labels) for node in checked)
 
 
 def matching_nodes(snapshot: Snapshot, names: Iterable[str]) -> frozenset[str]:
@@ -88,10 +117,13 @@ def find_completed_without_pod(
     """Return the completed nodes without a pod, at most `room` of them.
 
     `known` are the nodes that are counted already. It is not known which of the others are desired.
-    A completed node without a pod counts as long as the number of desired nodes leaves room.
+    Of those that the DaemonSet selects, a completed one counts as long as the number of desired
+    nodes leaves room. Any other would hide a node that lacks its pod.
     """
-    if room <= 0:
+    daemon_set = snapshot.owned_daemon_set
+    if room <= 0 or daemon_set is None:
         return frozenset()
+    affinity = NodeAffinity(daemon_set.pod_spec)
     found = {
         name
         for name, evidence in ledger.items()
@@ -99,6 +131,8 @@ def find_completed_without_pod(
         and evidence.is_completed
         and (node := snapshot.nodes.get(name)) is not None
         and node.uid == evidence.node_uid
+        and not untolerated(node.taints, daemon_set.pod_spec)
+        and affinity.matches(name, node.labels)
     }
     # A pod that is being deleted on a node that has not completed takes up room: another pod
     # follows it. If the node is no longer desired, there is room once the pod is gone.

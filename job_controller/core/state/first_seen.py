@@ -173,10 +173,7 @@ def update_sightings(
     A fact that still holds keeps its first time, and any other is dropped. A fact that keeps a task
     from starting is dropped only after a gap, see `_GAP`.
     """
-    holding = {node_not_ready(observed.nodes[name], observed.retry) for name in observed.tainted}
-    holding |= {pod_without_node(pod) for pod in observed.without_node}
-    if observed.has_ledger_room:
-        holding.add(LEDGER_ROOM)
+    holding = _facts_without_pod(observed)
     settled: set[Fact] = set()
     ends = {fact.uid: fact for fact in before if fact.kind == _ENDED}
     for name, pod in observed.pods.items():
@@ -200,6 +197,13 @@ def update_sightings(
             if not _is_forgotten(gone, now):
                 after[fact] = gone
     return after
+
+
+def _facts_without_pod(observed: ObservedObjects) -> set[Fact]:
+    """Return the facts that are about no node's current pod."""
+    holding = {node_not_ready(observed.nodes[name], observed.retry) for name in observed.tainted}
+    holding |= {pod_without_node(pod) for pod in observed.without_node}
+    return holding | {LEDGER_ROOM} if observed.has_ledger_room else holding
 
 
 def nodes_not_ready_for(

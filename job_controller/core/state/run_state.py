@@ -13,7 +13,7 @@ from daemonset_job.api.reasons import CompleteReason, FailedReason, SuspendedRea
 from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import add_seconds
 from job_controller.core.plan import RefusedWrite
-from job_controller.core.state.added_nodes import find_added_nodes
+from job_controller.core.state.added_nodes import adds_nodes
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot
 
@@ -65,7 +65,7 @@ def evaluate_run(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> RunSt
     """
     job = snapshot.job
     if job.is_true(ConditionType.COMPLETE):
-        if find_added_nodes(snapshot):
+        if adds_nodes(snapshot):
             return RunState(RunOutcome.IN_PROGRESS)
         return _recorded_state(job, ConditionType.COMPLETE, RunOutcome.SUCCEEDED)
     if job.is_true(ConditionType.FAILED) and job.status.observed_retry == job.retry_request:

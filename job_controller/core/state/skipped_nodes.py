@@ -16,15 +16,13 @@ from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.node import Node
 from daemonset_job.api.taints import Taint, untolerated
 from job_controller.core.desired.node_affinity import needs_linux
+from job_controller.core.state.affordable import affordable_nodes
 from job_controller.core.state.snapshot import Snapshot
 from job_controller.core.text.fold_names import fold
 from job_controller.core.text.sanitize import single_line
 
 # Reasons that a message lists; a reason has a name and a value, both of a taint.
 _LISTED_CAUSES: Final = 3
-# Requirements of the node selection that one reconcile checks for skipped nodes, about 10 ms. The
-# nodes beyond that are not counted as skipped.
-_REQUIREMENTS_LIMIT: Final = 40_000
 _WINDOWS: Final = f"{names.LABEL_OS}={names.OS_WINDOWS}"
 
 
@@ -42,8 +40,8 @@ def find_skipped(
     spec = daemon_set.pod_spec
     affinity = NodeAffinity(spec)
     avoids_windows = needs_linux(snapshot.job.spec)
-    # A selection may have thousands of requirements, and a cluster thousands of tainted nodes.
-    room = _REQUIREMENTS_LIMIT // (1 + affinity.requirements)
+    # The nodes beyond that are not counted as skipped.
+    room = affordable_nodes(affinity)
     skipped: dict[str, str] = {}
     for name, node in snapshot.nodes.items():
         is_windows = avoids_windows and node.labels.get(names.LABEL_OS) == names.OS_WINDOWS

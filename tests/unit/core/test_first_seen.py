@@ -124,5 +124,5 @@ def test_sightings_move_with_a_clock_that_is_set():
     seen = update_sightings({}, ObservedObjects({"a": REJECTED}, {"a": NODE}), NOW)
     hour = timedelta(hours=1)
     assert {s.first for s in shift_sightings(seen, hour).values()} == {NOW + hour}
-    lost = update_sightings(seen, ObservedObjects({}, {}), NOW)
+    lost = update_sightings(seen, ObservedObjects({}, {}, has_ledger_room=False), NOW)
     assert {s.gone_at for s in shift_sightings(lost, -hour).values()} == {NOW - hour}

@@ -8,6 +8,7 @@ import pytest
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.report_summary import summarize
 from daemonset_job.kube.client.errors import Invalid, KubeError, NotFound, TooLarge
+from job_controller.core.state.node_exits import UNREAD_LOG_GRACE
 from terminator.ledger.report_patches import REFUSALS_LIMIT
 from terminator.ledger.run_buffer import REFUSED_SECONDS
 from terminator.ledger.writer import Ledger
@@ -166,11 +167,13 @@ async def test_a_report_that_takes_no_more_is_not_asked_for_each_node(running):
     running(cluster)
     for number in range(64):
         cluster.ledger.record(make_job(), f"n{number}", done(f"n{number}"))
-    await asyncio.sleep(50)
+    await asyncio.sleep(10)
     assert cluster.patches == 7  # 64, 32, 16, 8, 4, 2, 1
     assert len(cluster.ledger.pending(make_job())) == 64
-    await asyncio.sleep(60)
+    await asyncio.sleep(20)
     assert cluster.patches == 14
+    await asyncio.sleep(600)
+    assert cluster.patches <= 7 * (3 + 600 / 60)
 
 
 async def test_an_entry_that_is_refused_rests_and_keeps_no_other_out(running):
@@ -186,6 +189,10 @@ async def test_an_entry_that_is_refused_rests_and_keeps_no_other_out(running):
     cluster.ledger.record(make_job(), "a", replace(done("a"), results={"ip": "1"}))
     await asyncio.sleep(10)
     assert cluster.patches == 3
+
+
+def test_refused_evidence_is_sent_again_before_the_controller_judges_without_it():
+    assert REFUSED_SECONDS[0] < UNREAD_LOG_GRACE.total_seconds()
 
 
 def takes_all(_name, _entries):
@@ -228,7 +235,7 @@ async def test_node_recorded_in_a_full_shard_stays_there(running):
     cluster.takes = takes_in_another
     running(cluster)
     cluster.ledger.record(make_job(), "a", done("a"))
-    await asyncio.sleep(REFUSED_SECONDS - 5)
+    await asyncio.sleep(REFUSED_SECONDS[0] - 5)
     assert (cluster.patches, cluster.stored) == (1, {})
     await asyncio.sleep(10)
     assert cluster.patches == 2
@@ -243,7 +250,7 @@ async def test_one_entry_among_many_that_is_refused_costs_few_patches(running):
     cluster.takes = takes
     running(cluster)
     enter_many(cluster, 999)
-    await asyncio.sleep(30)
+    await asyncio.sleep(15)
     assert cluster.ledger.pending(make_job()).keys() == {"n500"}
     assert cluster.patches <= 21
 
@@ -253,10 +260,10 @@ async def test_a_report_that_refuses_everything_is_sent_few_patches(running):
     cluster.takes = takes_none
     running(cluster)
     enter_many(cluster, 999)
-    await asyncio.sleep(30)
+    await asyncio.sleep(15)
     assert cluster.patches == REFUSALS_LIMIT
     assert len(cluster.ledger.pending(make_job())) == 999
-    await asyncio.sleep(REFUSED_SECONDS)
+    await asyncio.sleep(REFUSED_SECONDS[0])
     assert cluster.patches == 2 * REFUSALS_LIMIT
 
 
@@ -269,7 +276,7 @@ async def test_many_refused_entries_do_not_block_the_others(running):
     cluster.takes = takes
     running(cluster)
     enter_many(cluster, 400)
-    await asyncio.sleep(10 * REFUSED_SECONDS)
+    await asyncio.sleep(10 * REFUSED_SECONDS[1])
     pending = cluster.ledger.pending(make_job())
     assert pending.keys() == {f"n{number:03}" for number in range(0, 400, 20)}
 
