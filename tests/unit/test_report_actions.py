@@ -52,6 +52,6 @@ def test_a_write_that_could_replace_what_is_recorded_needs_the_newest_version(
 
 
 def test_what_was_decided_on_an_older_report_needs_that_version():
-    """Its history lacks what a write added whose answer was lost: seed 3007573 of the simulation."""
+    """Its history lacks what a write added whose answer was lost (simulation, seed 3007573)."""
     older = replace(REPORT, resource_version="6", status=ReportStatus(Phase.RUNNING))
     assert written_metadata(REPORT.status, decided_on=older)["resourceVersion"] == "6"
