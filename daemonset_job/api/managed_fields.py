@@ -51,16 +51,19 @@ def find_annotation_manager(meta: Raw, annotation: str) -> str:
 
 
 def _last_manager(meta: Raw, owns: Callable[[Raw], bool]) -> str:
-    """Return the manager of the newest entry that owns a field, shortened.
+    """Return the manager of the newest entry that owns a field, shortened; "" if it is not known.
 
     Times of entries are in UTC and in whole seconds, so their texts have the order of the times.
+    Of two clients in one second, nothing shows which was the last.
     """
     found = [
         (str(entry.get("time") or ""), str(entry.get("manager") or ""))
         for entry in meta.get("managedFields") or ()
         if not entry.get("subresource") and owns(entry)
     ]
-    return max(found, default=("", ""))[1][:_MANAGER_LIMIT]
+    newest = max((time for time, _ in found), default="")
+    managers = {manager for time, manager in found if time == newest}
+    return managers.pop()[:_MANAGER_LIMIT] if len(managers) == 1 else ""
 
 
 def _has_path(fields: object, path: Sequence[str]) -> bool:

@@ -7,7 +7,8 @@ They are part of the API and never change within v1beta1.
 from __future__ import annotations
 
 import hashlib
-from datetime import datetime
+import re
+from datetime import UTC, datetime
 from typing import Final
 
 from daemonset_job.api.times import format_time
@@ -98,6 +99,7 @@ _HASH_CHARACTERS: Final = 8
 # Characters of the UID in the name of a report. Two Jobs of one name that were created within one
 # second have the same ones in one of a million cases.
 _UID_CHARACTERS: Final = 5
+_REPORT_TIME: Final = re.compile(rf"-([0-9]{{14}})-[^-]{{{_UID_CHARACTERS}}}(?:-[0-9]+)?$")
 # "-999": a cluster has 5,000 nodes at most, five shards (Kubernetes, considerations for large
 # clusters).
 _SHARD_CHARACTERS: Final = 4
@@ -129,6 +131,17 @@ def report_name(job_name: str, job_uid: str, created_at: datetime) -> str:
     digits = "".join(filter(str.isdigit, format_time(created_at)))
     tail = f"-{digits}-{job_uid[:_UID_CHARACTERS]}"
     return shorten(job_name, OBJECT_NAME_LIMIT - len(tail) - _SHARD_CHARACTERS) + tail
+
+
+def report_time(name: str) -> datetime | None:
+    """Return the time in the name of a run's report, None for another name."""
+    found = _REPORT_TIME.search(name)
+    if found is None:
+        return None
+    try:
+        return datetime.strptime(found[1], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+    except ValueError:
+        return None
 
 
 def first_version_report_name(job_name: str, job_uid: str) -> str:

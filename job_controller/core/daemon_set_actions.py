@@ -88,7 +88,7 @@ def create_again_actions(
     Such a change follows each read of the events, and these are made at growing intervals.
     """
     ours, reads = snapshot.owned_daemon_set, snapshot.failed_create_reads
-    if ours is None or run.has_ended or blocker is None or not reads:
+    if ours is None or run.outcome == RunOutcome.FAILED or blocker is None or not reads:
         return []
     if reads > _OFTEN_READS and reads % _RARELY:
         return []

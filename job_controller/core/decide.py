@@ -29,6 +29,7 @@ from job_controller.core.plan import (
 from job_controller.core.render.events import (
     exit_events,
     is_alteration_unrecorded,
+    recreation_events,
     start_blocker_events,
     state_events,
 )
@@ -80,7 +81,9 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     alteration = ours.alteration if ours is not None else ""
     found = Findings(counts, run, blocker, _ended_at(snapshot, run), alteration)
     status = next_status(job, found, now)
-    record = _record_actions(snapshot, counts, run, status, now)
+    record = _record_actions(snapshot, found, status, now)
+    # No node starts after a failure. After a success, one that joins late does.
+    has_failed = run.outcome == RunOutcome.FAILED
     is_reopened = job.is_true(ConditionType.COMPLETE) and not run.has_ended
     unrecorded = (is_reopened or is_alteration_unrecorded(job, status)) and any(
         isinstance(action, WriteStatus) for action in record
@@ -97,13 +100,15 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     return Plan(
         actions=tuple(action for action in (*work, *record) if not _is_refused(snapshot, action)),
         events=(
-            *state_events(snapshot, status, counts, is_recreated=_is_recreated(job, work)),
+            *(recreation_events(job) if _is_recreated(job, work) else ()),
+            # An event says what a status write says. Without that write it would be sent each time.
+            *(state_events(snapshot, status, counts) if _writes(record, status) else ()),
             *exit_events(merge_records(snapshot), counts),
         ),
         requeue_after=min(waits, default=None),
         is_urgent=counts.has_unrecorded_start or unrecorded or _adds_history(snapshot, record),
-        has_missing_pods=not run.has_ended and count_unexplained(snapshot, counts) > 0,
-        unexplained_pod="" if run.has_ended else find_unexplained_pod(counts),
+        has_missing_pods=not has_failed and count_unexplained(snapshot, counts) > 0,
+        unexplained_pod="" if has_failed else find_unexplained_pod(counts),
     )
 
 
@@ -167,23 +172,31 @@ def _reopened_at(job: Job) -> datetime | None:
     return job.status.completion_time if is_retried else None
 
 
+def _writes(record: list[Action], status: JobStatus) -> bool:
+    return any(isinstance(action, WriteStatus) and action.status == status for action in record)
+
+
 def _record_actions(
-    snapshot: Snapshot, counts: NodeCounts, run: RunState, status: JobStatus, now: datetime
+    snapshot: Snapshot, found: Findings, status: JobStatus, now: datetime
 ) -> list[Action]:
     """Return the writes of the record: the reports, then the Job's status.
 
     After the end of a run is recorded, only an exact count may change it: a node that joined late,
     or nodes that continued after a failure. While the Job is being deleted its pods disappear, and
-    that says nothing about the run.
+    that says nothing about the run. After a success, what keeps a late node from starting is shown
+    as well.
     """
-    job = snapshot.job
+    job, counts, run = snapshot.job, found.counts, found.run
+    is_frozen = not counts.is_exact
+    if run.outcome == RunOutcome.SUCCEEDED and job.is_true(ConditionType.COMPLETE):
+        is_frozen = is_frozen and found.blocker is None
     first = snapshot.first_report
     report_is_final = first is not None and first.status.phase == status.phase
     ended = run.has_ended and job.status.phase == status.phase and report_is_final
-    if ended and not counts.is_exact:
+    if ended and is_frozen:
         seen = replace(job.status, observed_generation=job.generation)
         return [] if seen == job.status else [WriteStatus(seen)]
-    if run.outcome == RunOutcome.SUCCEEDED and report_is_final and not counts.is_exact:
+    if run.outcome == RunOutcome.SUCCEEDED and report_is_final and is_frozen:
         # The report is final; only the Job's status has to follow.
         recorded = first.status.nodes if first is not None else None
         return [WriteStatus(replace(status, nodes=recorded or status.nodes))]

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
+from daemonset_job.api import names
 from daemonset_job.api.history_entry import HistoryEntry
 from daemonset_job.api.job_status import Condition
 from daemonset_job.api.reasons import CancelledReason, HistoryReason
@@ -64,7 +65,7 @@ def expired_reports(
     for report in reports:
         if report.job_uid != current_uid:
             runs.setdefault(report.job_uid, []).append(report)
-    by_age = sorted(runs.values(), key=_created, reverse=True)
+    by_age = sorted(runs.values(), key=_began, reverse=True)
     expired = [report for run in by_age[limit:] for report in run]
     wakes: list[datetime] = []
     for run in by_age[:limit]:
@@ -97,6 +98,15 @@ def _ended(run: list[JobReport]) -> datetime:
     """Return when a run ended, or when it was created if its report has no end."""
     ends = [end for report in run if (end := report.status.completion_time)]
     return max(ends, default=_created(run))
+
+
+def _began(run: list[JobReport]) -> datetime:
+    """Return when the Job of a run was created, by the reports' names.
+
+    A report that was put back from a backup has a new creation time, but is of an old run.
+    """
+    times = [found for report in run if (found := names.report_time(report.name))]
+    return min(times, default=_created(run))
 
 
 def _created(run: list[JobReport]) -> datetime:

@@ -40,9 +40,17 @@ def combine_evidence(entry: Evidence | None, new: Evidence) -> Evidence:
         if not _is_same_completion(entry, new):
             return entry
         return replace(entry, results={**entry.results, **new.results})
-    if new.is_completed or new.failed_at or entry.pod_uid != new.pod_uid:
+    return new if entry.pod_uid != new.pod_uid else _combine_of_pod(entry, new)
+
+
+def _combine_of_pod(entry: Evidence, new: Evidence) -> Evidence:
+    """Return the evidence to write of a pod that has not completed in `entry`."""
+    if new.is_completed:
+        # It stays known how many attempts ended before the one that printed the token.
+        return replace(new, attempt=max(entry.attempt, new.attempt))
+    if new.failed_at:
         return new
-    # Two failed attempts of one pod: the newer one is kept, and lines if either has some.
+    # Two failed attempts: the newer one is kept, and lines if either has some.
     if entry.failed_at or entry.attempt > new.attempt:
         return replace(entry, last_lines=entry.last_lines or new.last_lines)
     return replace(new, last_lines=new.last_lines or entry.last_lines)

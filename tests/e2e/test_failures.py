@@ -179,50 +179,35 @@ def test_an_evicted_pod_is_no_failure(cluster, namespace, folder):
 def test_an_unreachable_node_is_a_state_of_its_own_and_comes_back(
     cluster, namespace, folder, impatient
 ):
+    """Two Jobs share the outage: one waits for its node, the other fails because of it."""
     lost = cluster.nodes[-1]
     work = counting(before=GO)
     policy = {"action": "Continue"}
     cluster.apply(make_job("lost", namespace, mountPath=folder, failurePolicy=policy, **work))
-    eventually(
-        lambda: cluster.job(namespace, "lost").get("status", {}).get("nodes", {}).get("active") == 3
-    )
+    cluster.apply(make_job("budget", namespace, **on(lost, WAIT)))
+    eventually(lambda: cluster.node_totals(namespace, "lost").get("active") == 3)
+    eventually(lambda: len(cluster.completed(namespace, "budget")) == 2)
     cluster.on_node(lost, "systemctl stop kubelet")
     try:
-        cluster.on_all_nodes(f"touch {folder}/go.tmp")
         for node in cluster.nodes[:-1]:
             cluster.on_node(node, f"touch {folder}/go")
-        eventually(
-            lambda: cluster.node_totals(namespace, "lost").get("unreachable") == 1,
-            120,
-        )
+        eventually(lambda: cluster.node_totals(namespace, "lost").get("unreachable") == 1, 120)
         nodes = cluster.node_totals(namespace, "lost")
         assert (nodes["failed"], nodes["completed"]) == (0, 2)
         assert nodes["unreachableNames"] == lost
         progressing = cluster.condition(namespace, "lost", "Progressing")
         assert progressing["reason"] == "NodesUnreachable"
         assert lost in progressing["message"]
-    finally:
-        cluster.on_node(lost, "systemctl start kubelet")
-    cluster.on_node(lost, f"touch {folder}/go")
-    cluster.wait_gone(namespace, "lost", timeout=150)
-    assert set(cluster.runs(folder).values()) == {1}
 
-
-@pytest.mark.slow
-@pytest.mark.alone
-def test_unreachable_nodes_count_in_the_budget_of_failures(cluster, namespace, impatient):
-    lost = cluster.nodes[-1]
-    cluster.apply(make_job("budget", namespace, **on(lost, WAIT)))
-    eventually(lambda: len(cluster.completed(namespace, "budget")) == 2)
-    cluster.on_node(lost, "systemctl stop kubelet")
-    try:
         failed = wait_condition(cluster, namespace, "budget", "Failed", 120)
         assert failed["message"] == f"1 unreachable ({lost})"
         nodes = cluster.node_totals(namespace, "budget")
         assert (nodes["failed"], nodes["unreachable"]) == (0, 1)
     finally:
         cluster.on_node(lost, "systemctl start kubelet")
-        cluster.kubectl("wait", "--for=condition=Ready", f"node/{lost}", "--timeout=90s")
+    cluster.on_node(lost, f"touch {folder}/go")
+    cluster.wait_gone(namespace, "lost", timeout=150)
+    assert set(cluster.runs(folder).values()) == {1}
 
 
 @pytest.mark.alone

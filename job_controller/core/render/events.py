@@ -24,24 +24,20 @@ _CONDITION_EVENTS = {
 }
 
 
-def state_events(
-    snapshot: Snapshot, status: JobStatus, counts: NodeCounts, *, is_recreated: bool
-) -> list[Event]:
-    """Return the events of the next status: one for each change of the run's state, none for nodes.
+def recreation_events(job: Job) -> Iterator[Event]:
+    """Return the event that the DaemonSet was deleted and is created again."""
+    yield Event(
+        "Warning",
+        EventReason.DAEMON_SET_RECREATED,
+        f"DaemonSet {job.daemon_set_name} was deleted during the run and is created again; "
+        "completed nodes do not run again",
+    )
 
-    `is_recreated`: the DaemonSet was deleted, and is created again.
-    """
+
+def state_events(snapshot: Snapshot, status: JobStatus, counts: NodeCounts) -> list[Event]:
+    """Return the events of the next status: one for each change of the run, none for nodes."""
     job = snapshot.job
     events: list[Event] = []
-    if is_recreated:
-        events.append(
-            Event(
-                "Warning",
-                EventReason.DAEMON_SET_RECREATED,
-                f"DaemonSet {job.daemon_set_name} was deleted during the run and is created again; "
-                "completed nodes do not run again",
-            )
-        )
     for type_, reason in _CONDITION_EVENTS.items():
         condition = status.condition(type_)
         if condition is not None and condition.status and not job.is_true(type_):
@@ -54,7 +50,7 @@ def state_events(
         events.append(Event("Warning", EventReason.DAEMON_SET_ALTERED, _alteration(status)))
     complete = status.condition(ConditionType.COMPLETE)
     if job.is_true(ConditionType.COMPLETE) and complete is not None:
-        events.extend(_events_after_completion(job, status, complete))
+        events.extend(_events_after_completion(snapshot, status, counts, complete))
     if status.observed_retry != job.status.observed_retry:
         events.append(_retry_event(snapshot, counts))
     return events or _progress_events(job, status)
@@ -91,8 +87,20 @@ def _is_retried(before: NodeRecord, retry: str) -> bool:
     return bool(before.retry) and before.retry == retry
 
 
-def _events_after_completion(job: Job, status: JobStatus, complete: Condition) -> Iterator[Event]:
+def _has_new_failure(snapshot: Snapshot, counts: NodeCounts) -> bool:
+    """Return whether a node fails whose report does not say so: another may have healed."""
+    known = merge_records(snapshot)
+    return any(
+        (before := known.get(name)) is None or before.state != NodeState.FAILED
+        for name in counts.names(NodeState.FAILED)
+    )
+
+
+def _events_after_completion(
+    snapshot: Snapshot, status: JobStatus, counts: NodeCounts, complete: Condition
+) -> Iterator[Event]:
     """Return what happened to a completed Job that is kept: nodes added, nodes that failed."""
+    job = snapshot.job
     if not complete.status:
         yield Event("Normal", EventReason.NODES_ADDED, complete.message)
         return
@@ -100,7 +108,7 @@ def _events_after_completion(job: Job, status: JobStatus, complete: Condition) -
     progressing = status.condition(ConditionType.PROGRESSING)
     if before is None or after is None or progressing is None:
         return
-    if after.failed > before.failed:
+    if after.failed > before.failed or _has_new_failure(snapshot, counts):
         yield Event("Warning", EventReason.NODE_FAILED, progressing.message)
 
 

@@ -44,7 +44,7 @@ def completed_message(counts: NodeCounts, run: RunState, blocker: str) -> str:
     A Job that is kept serves nodes that join later. Its condition `Complete` says how the run
     ended. `blocker` is what keeps a later node from its work, "" for nothing.
     """
-    if not counts.is_exact:
+    if not counts.is_exact and not blocker:
         return run.message
     words = progress_message(counts)
     return f"{words}; {blocker}" if blocker and not counts.is_complete else words

@@ -15,7 +15,7 @@ from daemonset_job.api.node_row import NodeRow
 from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.report import JobReport, new_report
 from daemonset_job.api.report_status import ReportStatus
-from daemonset_job.api.states import FINAL_PHASES, ConditionType, NodeState
+from daemonset_job.api.states import FINAL_PHASES, ConditionType, NodeState, Phase
 from job_controller.core.desired.strategic_merge import diff_merge_patch
 from job_controller.core.render.node_failures import has_failures, keep_failures
 from job_controller.core.render.node_list import build_node_list
@@ -85,7 +85,9 @@ def next_report_statuses(
             replace(
                 summary if report.shard == 0 else ReportStatus(),
                 node_states=shares[report.shard],
-                node_list=_node_list(report, shares[report.shard], ledger),
+                node_list=_node_list(
+                    report, shares[report.shard], ledger, has_failed=summary.phase == Phase.FAILED
+                ),
             ),
         )
         for report in (*reports[1:], *reports[:1])
@@ -93,7 +95,11 @@ def next_report_statuses(
 
 
 def _node_list(
-    report: JobReport, records: Mapping[str, NodeRecord], ledger: Mapping[str, Evidence] | None
+    report: JobReport,
+    records: Mapping[str, NodeRecord],
+    ledger: Mapping[str, Evidence] | None,
+    *,
+    has_failed: bool,
 ) -> tuple[NodeRow, ...]:
     """Return the list of a shard's nodes, none for a run that has not ended (no `ledger`).
 
@@ -102,7 +108,7 @@ def _node_list(
     """
     if ledger is None:
         return ()
-    found = build_node_list(records, ledger)
+    found = build_node_list(records, ledger, has_failed=has_failed)
     if found is None:
         return report.status.node_list
     return found if has_room_for_list(report.evidence, records, found) else ()

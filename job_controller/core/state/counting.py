@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
-from daemonset_job.api.states import NodeState
+from daemonset_job.api.states import ConditionType, NodeState
 from job_controller.core.plan import RefusedWrite
 from job_controller.core.state.absence import (
     Absence,
@@ -216,16 +217,30 @@ def _record_starts_of_ending_pods(facts: _Facts) -> dict[str, NodeRecord]:
     return found
 
 
+def _completed(facts: _Facts, names: AbstractSet[str]) -> frozenset[str]:
+    """Return those of the nodes that have completed, by the ledger and their UID."""
+    return frozenset(
+        name
+        for name in names
+        if (evidence := facts.ledger.get(name)) is not None
+        and evidence.is_completed
+        and evidence.node_uid == facts.snapshot.nodes[name].uid
+    )
+
+
 def _find_placement(facts: _Facts, absence: Absence) -> _Placement:
     """Return how many nodes are desired, and whether it is known which.
 
     It is not known while the DaemonSet controller is about to delete a pod whose node does not
-    match.
+    match. Nor is it while a pod is being deleted whose successor follows. On a machine that is down
+    that does not end: after the end of the run, a completed node is known without its successor.
     """
     snapshot, pods_by_node = facts.snapshot, facts.pods_by_node
     daemon_set = snapshot.owned_daemon_set
     terminating = terminating_nodes(snapshot, pods_by_node)
     matching = matching_nodes(snapshot, (*pods_by_node, *terminating))
+    has_ended = any(map(snapshot.job.is_true, (ConditionType.COMPLETE, ConditionType.FAILED)))
+    no_successor = _completed(facts, terminating) if has_ended else frozenset()
     present = pods_by_node.keys() | (terminating & matching)
     counted = count_desired(daemon_set, terminating - matching)
     # `applied` is the DaemonSet if its controller has observed the apply of the Job's `spec.nodes`.
@@ -236,7 +251,7 @@ def _find_placement(facts: _Facts, absence: Absence) -> _Placement:
         desired=add_absent(counted, snapshot, absence, present),
         is_agreed=placed is not None
         and agrees_with_daemon_set(placed, pods_by_node, terminating)
-        and matching == pods_by_node.keys()
+        and matching - no_successor == pods_by_node.keys()
         and not has_uncached_pods(snapshot, placed, pods_by_node),
         is_altered=applied is not None and placed is None,
     )

@@ -29,8 +29,10 @@ REASON_LIMIT: Final = 64
 MESSAGE_LIMIT: Final = 160
 # Ends that the kubelet reports of a container that it did not see end.
 _LOST_REASONS: Final = frozenset({"Unknown", STATUS_UNKNOWN})
-# Exit codes of a process that a signal ended are above this: it did not exit by itself.
-_KILLED_ABOVE: Final = 128
+# Exit codes of a process that a signal ended, 128 and its number: it did not exit by itself. A
+# process may choose such a code as well. It is no kill if it happens again and again.
+_KILLED: Final = range(129, 193)
+_KILLS_LIMIT: Final = 2
 _EXITED_HINT: Final = (
     "the kubelet starts it again; have it wait after the token, as run-once does, or set "
     "spec.completion.mode to Exit"
@@ -80,9 +82,10 @@ def exited_after_token(context: RunContext, inputs: NodeInputs) -> str:
         return ""
     reason = container.reason if container.state == "terminated" else container.last_reason
     code = last_code(container)
-    if whole_seconds(ended_at) < completed_at or ended_count(container) <= evidence.attempt:
+    ends = ended_count(container) - evidence.attempt
+    if whole_seconds(ended_at) < completed_at or ends <= 0:
         return ""
-    if reason in _LOST_REASONS or code is None or code > _KILLED_ABOVE:
+    if reason in _LOST_REASONS or code is None or (code in _KILLED and ends <= _KILLS_LIMIT):
         return ""
     return f"printed the token and ended with exit {code}: {_EXITED_HINT}"
 

@@ -12,6 +12,7 @@ from daemonset_job.api.names import (
     first_version_report_name,
     job_label,
     report_name,
+    report_time,
     shard_name,
     shorten,
 )
@@ -62,6 +63,15 @@ def test_report_name_has_the_time_of_the_job_in_utc():
     created = datetime(2026, 11, 21, 3, 22, 40, 999, tzinfo=zone)
     assert report_name("a.b", "44b3ca9d-1", created) == "a.b-20261120222240-44b3c"
     assert first_version_report_name("a.b", "44b3ca9d-1") == "a.b-44b3ca9d"
+
+
+def test_the_time_of_a_run_is_read_from_the_names_of_its_reports():
+    name = report_name("nightly", "0123456789", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
+    expected = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert report_time(name) == expected
+    assert report_time(shard_name(name, 12)) == expected
+    assert report_time(first_version_report_name("nightly", "0123456789")) is None
+    assert report_time("job-20261399000000-abcde") is None
 
 
 def test_short_names_stay_as_the_seed_has_them():

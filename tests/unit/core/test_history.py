@@ -37,6 +37,17 @@ def test_the_newest_runs_are_kept_with_all_their_shards():
     assert expired(reports, limit=0)[0] == ["r-mid-0", "r-new-0", "r-old-0", "r-old-1"]
 
 
+def test_a_run_is_as_old_as_its_name_says_though_it_was_put_back_today():
+    def named(time, minutes_old):
+        name = f"job-{time}-abcde"
+        return replace(report(time, minutes_old), name=name, is_restored=True)
+
+    restored, genuine = named("20250101000000", 0), named("20251231000000", 60)
+    assert expired([restored, genuine], limit=1)[0] == [restored.name]
+    nonsense = replace(named("20251399000000", 90), name="job-20251399000000-abcde")
+    assert expired([nonsense, genuine], limit=1)[0] == [genuine.name]
+
+
 def test_reports_older_than_the_limit_are_deleted_on_time():
     reports = [report("old", 30), report("new", 1)]
     names, wake = expired(reports, age=600.0)

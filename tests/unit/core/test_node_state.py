@@ -397,8 +397,11 @@ TOKEN_AT = parse_time("2026-01-02T03:04:00Z")  # of `done`
         ended(0, at=TOKEN_AT, reason="Completed"),
         crashed(code=3, at=TOKEN_AT + timedelta(seconds=2)),
         with_container(restart_count=1, last_exit_code=0, last_finished_at=TOKEN_AT),
+        ended(255, at=TOKEN_AT, reason="Error"),
+        ended(193, at=TOKEN_AT, reason="Error"),
+        crashed(code=130, restarts=2, at=TOKEN_AT + timedelta(seconds=9)),
     ],
-    ids=["ended", "in back-off", "at work again"],
+    ids=["ended", "in back-off", "at work again", "exit -1", "no signal", "again and again"],
 )
 def test_a_task_that_exits_after_its_token_is_reported_and_repeats_its_work(pod):
     assessment = assess(pod, evidence=done("a"), now=TOKEN_AT + timedelta(seconds=9))
@@ -425,6 +428,14 @@ def test_a_task_that_exits_after_its_token_is_reported_and_repeats_its_work(pod)
 def test_other_ends_of_a_completed_task_are_no_exit_after_its_token(pod, spec):
     assessment = assess(pod, evidence=done("a"), spec=spec, now=TOKEN_AT + timedelta(seconds=9))
     assert (assessment.repeats_task, assessment.record.reason) == (False, "")
+
+
+def test_a_failed_attempt_that_ended_in_the_second_of_the_token_is_no_exit_after_it():
+    pod = with_container(restart_count=1, last_exit_code=1, last_finished_at=TOKEN_AT)
+    evidence = replace(done("a"), attempt=1)
+    assert not assess(pod, evidence=evidence, now=TOKEN_AT + timedelta(seconds=9)).repeats_task
+    again = with_container(restart_count=2, last_exit_code=1, last_finished_at=TOKEN_AT)
+    assert assess(again, evidence=evidence, now=TOKEN_AT + timedelta(seconds=9)).repeats_task
 
 
 def test_a_deadline_from_before_a_retry_does_not_swallow_it():

@@ -109,7 +109,11 @@ def test_writing_again_changes_nothing_and_a_completed_node_stays_so(found, limi
         old = before.get(node)
         if old is not None and old.node_uid == entry.node_uid and old.is_completed:
             assert after[node].completed_at == old.completed_at
-        elif entry.is_completed or entry.failed_at or old is None or old.node_uid != entry.node_uid:
+        elif old is None or old.node_uid != entry.node_uid:
+            assert after[node] == entry
+        elif entry.is_completed:
+            assert after[node] == replace(entry, attempt=max(old.attempt, entry.attempt))
+        elif entry.failed_at:
             assert after[node] == entry
         else:
             assert after[node].attempt == max(old.attempt, entry.attempt) or old.failed_at

@@ -146,7 +146,10 @@ def test_an_entry_goes_forward_in_attempts_and_keeps_lines():
     assert is_recorded(replace(first, failed_at=STAMP), silent)
     successor = replace(silent, pod_uid="q-uid", attempt=1)
     assert combine_evidence(later, successor) == successor
-    assert combine_evidence(later, replace(first, completed_at=STAMP)).is_completed
+    completed = combine_evidence(later, replace(first, completed_at=STAMP, attempt=0))
+    assert (completed.completed_at, completed.attempt) == (STAMP, later.attempt)
+    successor_done = replace(successor, completed_at=STAMP, attempt=0)
+    assert combine_evidence(later, successor_done).attempt == 0
 
 
 @pytest.mark.parametrize(
