@@ -108,6 +108,37 @@ def test_after_a_failure_no_pod_is_created_again_and_no_cause_is_looked_for():
     assert not plan.has_missing_pods
 
 
+def test_a_failed_run_records_what_becomes_of_its_other_nodes_though_one_is_down():
+    cluster = make_cluster("b", "c", "d", "e", gated=True)
+    cluster.pods[0] = failing("b")
+    run(cluster)
+    cluster.pods[1] = replace(cluster.pods[1], is_terminating=True)
+    cluster.nodes["c"] = replace(lost("c"), taints=(Taint(UNREACHABLE, "NoSchedule"),))
+    cluster.desired, cluster.scheduled, cluster.misscheduled = 3, 3, 1
+    cluster.evidence["d"] = done("d")
+    cluster.pods[3] = failing("e")
+    hours = timedelta(hours=1)
+    run(cluster, NOW + hours, seen=hours)
+    states = {name: raw["state"] for name, raw in cluster.report_status["nodeStates"].items()}
+    assert states == {"b": "Failed", "c": "Unreachable", "d": "Completed", "e": "Failed"}
+    nodes = cluster.job.status.nodes
+    assert (nodes.desired, nodes.completed, nodes.failed_names) == (4, 1, "b,e")
+    assert not run(cluster, NOW + 2 * hours, seen=2 * hours).actions
+
+
+def test_a_failed_run_keeps_the_record_of_a_node_whose_pod_is_being_deleted():
+    """As while it is drained, or while all of the run is being deleted: that says nothing of it."""
+    cluster = make_cluster("b", "c", gated=True)
+    cluster.pods[0] = failing("b")
+    run(cluster)
+    cluster.pods[1] = replace(cluster.pods[1], is_terminating=True)
+    run(cluster, NOW + timedelta(hours=1))
+    assert cluster.report_status["nodeStates"]["c"]["state"] == "Active"
+    cluster.pods = [replace(pod, is_terminating=True) for pod in cluster.pods]
+    run(cluster, NOW + timedelta(hours=1))
+    assert cluster.report_status["nodeStates"]["b"]["state"] == "Failed"
+
+
 def test_the_report_of_a_failed_run_lists_its_nodes_though_some_wait_at_the_gate():
     cluster = make_cluster("a", "b", gated=True)
     cluster.pods = [failing("a"), gated_pod("b")]
