@@ -233,7 +233,7 @@ def _find_placement(facts: _Facts, absence: Absence) -> _Placement:
 
     It is not known while the DaemonSet controller is about to delete a pod whose node does not
     match. Nor is it while a pod is being deleted whose successor follows. On a machine that is down
-    that does not end: after the end of the run, a node that has completed or is absent is known
+    that does not end. So after the end of the run, a node that has completed or is absent is known
     without its successor.
     """
     snapshot, pods_by_node = facts.snapshot, facts.pods_by_node
