@@ -14,11 +14,12 @@ from terminator.logs.fair_semaphore import FairSemaphore
 from terminator.logs.findings import Findings
 from terminator.logs.targets import ScannedPod
 
-# How many logs are searched at a time, how long each may take, and the pauses between attempts.
+# How many logs are searched at a time, how long each may take without its pauses, and the pauses
+# between attempts.
 # A node whose task has completed is recorded only after the search.
 SEARCHES = 16
 SEARCH_TIMEOUT_SECONDS = 10.0
-SEARCH_RETRY_SECONDS = (0.25, 1.0, 0.0)
+SEARCH_RETRY_SECONDS = (0.25, 1.0, 2.0, 4.0, 0.0)
 
 
 class ResultSearch:
@@ -32,15 +33,20 @@ class ResultSearch:
         self, scanned: ScannedPod, findings: Findings, until: str, previous: bool
     ) -> None:
         """Read the log backwards for results, within bounds of bytes and time; never fails."""
-        async with self._semaphore.slot(scanned.job):
-            try:
-                async with asyncio.timeout(SEARCH_TIMEOUT_SECONDS):
-                    for pause in SEARCH_RETRY_SECONDS:
+        left, clock = SEARCH_TIMEOUT_SECONDS, self._context.clock
+        for pause in SEARCH_RETRY_SECONDS:
+            async with self._semaphore.slot(scanned.job):
+                began = clock.monotonic()
+                try:
+                    async with asyncio.timeout(left):
                         if await self._try(scanned, findings, until, previous):
-                            break
-                        await asyncio.sleep(pause)
-            except TimeoutError:
-                self._context.metrics.read_errors.labels("timeout").inc()
+                            return
+                except TimeoutError:
+                    self._context.metrics.read_errors.labels("timeout").inc()
+                    return
+                left -= clock.monotonic() - began
+            # Without a slot: a kubelet that does not answer is not to hold up other searches.
+            await asyncio.sleep(pause)
 
     async def _try(
         self, scanned: ScannedPod, findings: Findings, until: str, previous: bool
