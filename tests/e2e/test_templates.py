@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.e2e.cluster import RealCluster, counting, eventually, make_job
+from tests.e2e.cluster import TASK_IMAGE, RealCluster, counting, eventually, make_job
 from tests.e2e.jobs import assert_succeeded, labelled, shell, wait_condition, working
 
 
@@ -147,6 +147,33 @@ def test_in_mode_exit_the_task_is_changed_and_read_like_any_container(cluster, n
     wait_condition(cluster, namespace, "greeting", "Complete")
     said = cluster.kubectl("logs", "-n", namespace, "-l", "job=greeting", "--tail=1").split("\n")
     assert sorted(filter(None, said)) == [f"good morning from {node}" for node in cluster.nodes]
+
+
+def test_in_mode_exit_an_init_container_prepares_the_task(cluster, namespace):
+    mounts = [{"name": "shared", "mountPath": "/shared"}]
+    prepare = {
+        "name": "prepare",
+        "image": TASK_IMAGE,
+        "command": ["sh", "-c", 'echo "for $(hostname)" > /shared/ready'],
+        "volumeMounts": mounts,
+    }
+    prepared = template(
+        {"volumeMounts": mounts},
+        initContainers=[prepare],
+        volumes=[{"name": "shared", "emptyDir": {}}],
+    )
+    cluster.apply(
+        make_job(
+            "prepared",
+            namespace,
+            completion={"mode": "Exit"},
+            command=["sh", "-c", 'grep "for $(hostname)" /shared/ready'],
+            backoffLimit=0,
+            template=prepared,
+        )
+    )
+    cluster.wait_gone(namespace, "prepared")
+    assert cluster.completed(namespace, "prepared") == set(cluster.nodes)
 
 
 def test_nodes_chosen_by_not_in_and_by_exclusion(cluster, namespace, folder):

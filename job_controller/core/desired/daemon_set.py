@@ -16,7 +16,7 @@ from job_controller.core.desired.defaults import drop_conflicting_defaults
 from job_controller.core.desired.manifest import child, children, objects
 from job_controller.core.desired.node_affinity import intersect_terms, needs_linux, node_terms
 from job_controller.core.desired.strategic_merge import strategic_merge
-from job_controller.core.desired.task_container import place_task_container
+from job_controller.core.desired.task_container import order_init_containers, place_task_container
 from job_controller.core.settings import Settings
 
 # A task that has printed its token only waits, so it can be ended fast. `spec.template` can set
@@ -135,7 +135,8 @@ def build_pod_template(job: Job, *, gated: bool, settings: Settings) -> dict[str
     template = strategic_merge(generated, changes)
     labels = {**child(template, "metadata", "labels"), **child_labels(job)}
     template["metadata"] = {**child(template, "metadata"), "labels": labels}
-    pod_spec = dict(child(template, "spec") or generated["spec"])  # null is none
+    merged = child(template, "spec") or generated["spec"]  # null is none
+    pod_spec = order_init_containers(merged, spec.template)
     _set_node_affinity(pod_spec, node_terms(spec.nodes, avoids_windows=needs_linux(spec)))
     if gated:
         ours = {"name": names.START_GATE}

@@ -403,6 +403,35 @@ def test_exit_mode_runs_the_task_before_the_pause_container():
     assert pause["securityContext"]["runAsNonRoot"] is True
 
 
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [
+        (["prepare", "fetch"], ["prepare", "fetch", "job-container"]),
+        (["prepare", "job-container", "tidy"], ["prepare", "job-container", "tidy"]),
+        ([], ["job-container"]),
+    ],
+)
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_in_exit_mode_other_init_containers_run_before_the_task(listed, expected, elsewhere):
+    containers = [{"name": name, "image": "i"} for name in listed]
+    template = {"spec": {"initContainers": containers}}
+    if elsewhere:  # the task's own changes are in the other list
+        template["spec"]["containers"] = [{"name": "job-container", "tty": True}]
+    body = pod_spec(replace(SEED, completion=Completion(mode="Exit"), template=template))
+    assert [container["name"] for container in body["initContainers"]] == expected
+    (task,) = [c for c in body["initContainers"] if c["name"] == "job-container"]
+    assert task["args"] == ["/basetarget/foo"]
+    assert task.get("tty", False) is elsewhere
+
+
+def test_init_containers_that_are_none_do_not_stop_the_order():
+    odd = [{"name": "a"}, {"image": "without a name"}, {"name": ["b"]}, "c"]
+    template = {"spec": {"initContainers": odd}}
+    body = pod_spec(replace(SEED, completion=Completion(mode="Exit"), template=template))
+    assert body["initContainers"][0] == {"name": "a"}
+    assert len(body["initContainers"]) == len(odd) + 1
+
+
 def test_the_task_gets_the_limit_of_its_attempts():
     limited = {e["name"]: e.get("value") for e in container(replace(SEED, backoff_limit=2))["env"]}
     assert limited["ATTEMPTS_LIMIT"] == "3"
