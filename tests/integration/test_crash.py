@@ -168,7 +168,7 @@ async def _outcome(found: Harness) -> Outcome:
 # What differs from run to run; that it is there is compared all the same.
 _VARIABLE = {
     "uid", "nodeUID", "podUID", "pod", "completedAt", "startedAt", "finishedAt", "startTime",
-    "completionTime", "lastTransitionTime", "timeline",
+    "completionTime", "lastTransitionTime", "timeline", "time",
 }  # fmt: skip
 # Left out when it is 0.
 _DURATIONS = {"durationSeconds"}
