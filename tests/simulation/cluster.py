@@ -220,6 +220,8 @@ class ClusterModel:
             if daemon_set["metadata"]["uid"] == controller_of(raw):
                 self._touch(daemon_set)
         if new is None:
+            if machine := world.machines.get(raw["spec"].get("nodeName", "")):
+                machine.pod_removed(raw["metadata"]["uid"])
             return
         if scheduler.may_bind(new):
             self._later("scheduler", "slow_scheduler", 0.01, 0.2, self._bind, new)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Ts = TypeVarTuple("Ts")
 TURNS_UNKNOWN_SECONDS = 4.0
+# From the removal of a pod's object until its kubelet has killed what runs of it.
+KILL_SECONDS = 0.5
 
 
 class Machine:
@@ -102,6 +104,13 @@ class Machine:
             if not run.is_ending:
                 run.is_ending = True
                 self.call_later(self.lag(0.05, 1.5), run.terminate)
+
+    def pod_removed(self, uid: str) -> None:
+        """Kill what runs of a pod that was deleted without a grace period: its object is gone."""
+        run = self.pods.get(uid)
+        if run is not None and not run.is_over:
+            self.world.oracle.evidence.results.became_unreadable(run)
+            self.call_later(KILL_SECONDS, run.over)
 
     def rejects(self, run: PodRun) -> bool:
         """Return whether a pod is one of those that the kubelet rejects."""

@@ -35,19 +35,21 @@ def keep_failures(
 ) -> dict[str, NodeRecord]:
     """Return the new records with the failures that `reports` have of these nodes.
 
-    Each failure that its record no longer shows is added. A node with another UID starts with none.
+    Each failure that its record no longer shows is added. A node that is created again under its
+    name keeps the failures of the one before.
     """
     before = merge_records(reports)
     kept: dict[str, NodeRecord] = {}
     room: dict[int, int] = {}
     for name, record in records.items():
         known = before.get(name)
-        if known is None or known.uid != record.uid:
+        if known is None:
             kept[name] = _with_failures(record, NodeRecord(record.uid, record.state))
             continue
-        known = _with_failures(known, _longest(reports, name, known))
-        if not _is_superseded(known, record):
-            kept[name] = _with_failures(record, known)
+        longest = _longest(reports, name, known)
+        # A longer list in another shard has the failure of `known` already.
+        if _count(longest) > _count(known) or not _is_superseded(known, record):
+            kept[name] = _with_failures(record, longest)
             continue
         shard = min(report.shard for report in reports if name in report.records)
         if shard not in room:
@@ -60,12 +62,18 @@ def keep_failures(
 
 def has_failures(record: NodeRecord) -> bool:
     """Return whether the node has failed before, in a try that is over."""
-    return bool(record.failures or record.omitted_failures)
+    return _count(record) > 0
+
+
+def _count(record: NodeRecord) -> int:
+    return record.omitted_failures + len(record.failures)
 
 
 def _is_superseded(known: NodeRecord, record: NodeRecord) -> bool:
     """Return whether a node's recorded failure is not in its new record."""
-    return known.state == NodeState.FAILED and not record.has_failed(known.retry)
+    if known.state != NodeState.FAILED:
+        return False
+    return known.uid != record.uid or not record.has_failed(known.retry)
 
 
 def _append_failure(known: NodeRecord, room: int) -> NodeRecord:
@@ -92,12 +100,8 @@ def _longest(reports: Sequence[JobReport], name: str, known: NodeRecord) -> Node
     """Return the record of the node that has most failures; it may be in two shards."""
     if len(reports) == 1:
         return known
-    found = [report.records[name] for report in reports if name in report.records]
-    return max(
-        (record for record in found if record.uid == known.uid),
-        key=lambda record: record.omitted_failures + len(record.failures),
-        default=known,
-    )
+    found = (report.records[name] for report in reports if name in report.records)
+    return max(found, key=_count, default=known)
 
 
 def _with_failures(record: NodeRecord, source: NodeRecord) -> NodeRecord:

@@ -118,12 +118,14 @@ def find_completed_without_pod(
 
     `known` are the nodes that are counted already. It is not known which of the others are desired.
     Of those that the DaemonSet selects, a completed one counts as long as the number of desired
-    nodes leaves room. Any other would hide a node that lacks its pod.
+    nodes leaves room. Any other would hide a node that lacks its pod. A node that an administrator
+    tainted counts until its pod has ended: the DaemonSet controller counts it as misscheduled.
     """
     daemon_set = snapshot.owned_daemon_set
     if room <= 0 or daemon_set is None:
         return frozenset()
     affinity = NodeAffinity(daemon_set.pod_spec)
+    ending = {pod.node_name for pod in snapshot.pods if pod.is_terminating}
     found = {
         name
         for name, evidence in ledger.items()
@@ -131,11 +133,10 @@ def find_completed_without_pod(
         and evidence.is_completed
         and (node := snapshot.nodes.get(name)) is not None
         and node.uid == evidence.node_uid
-        and not untolerated(node.taints, daemon_set.pod_spec)
+        and (name in ending or not untolerated(node.taints, daemon_set.pod_spec))
         and affinity.matches(name, node.labels)
     }
     # A pod that is being deleted on a node that has not completed takes up room: another pod
     # follows it. If the node is no longer desired, there is room once the pod is gone.
-    ending = {pod.node_name for pod in snapshot.pods if pod.is_terminating}
     room -= len(ending - known - found)
     return frozenset(sorted(found)[: max(room, 0)])

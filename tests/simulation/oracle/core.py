@@ -50,7 +50,7 @@ class Oracle:
         self.violations: list[Violation] = []
         self.excused: Counter[str] = Counter()
         self.last_write_at = 0.0
-        self.our_writes = 0
+        self.our_writes: Counter[str] = Counter()
         self.their_writes = 0
         # By UID: when an object was made in truth, the Job of a pod, the plan of a Job.
         self.born: dict[str, float] = {}
@@ -92,7 +92,7 @@ class Oracle:
         actor, plural, old, new = write.actor, write.plural, write.old, write.new
         self.last_write_at = self._world.loop.moment
         if actor in OURS:
-            self.our_writes += 1
+            self.our_writes[actor] += 1
         else:
             self.their_writes += 1
         if old is None:

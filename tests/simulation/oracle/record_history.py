@@ -1,6 +1,6 @@
 """What a report has recorded of the past stays in it: failures of nodes, and the run's history.
 
-A failure stays while its node, by UID, is in the reports of the run. It may be left out of a list
+A failure stays, also if another node gets the name of its node. It may be left out of a list
 that is full, and is counted then. The same holds for the entries of a history.
 """
 
@@ -70,9 +70,7 @@ def forgotten_failures(before: Raw, after: Raw) -> Iterator[str]:
             if old["state"] == "Failed" or _count(old):
                 yield f"the failures of {name} are gone"
             continue
-        if new["uid"] != old["uid"]:
-            continue
-        holds = (new["state"], _retry(new)) == ("Failed", _retry(old))
+        holds = _try_of(new) == ("Failed", *_try_of(old)[1:])
         expected = _count(old) + (old["state"] == "Failed" and not holds)
         if _count(new) != expected:
             yield f"{name} has failed {expected} times before, and has {_count(new)} on record"
@@ -100,8 +98,8 @@ def forgotten_events(before: Raw, after: Raw) -> Iterator[str]:
         yield f"the phase is {after['phase']}, and the history lacks {expected}"
 
 
-def _retry(record: Raw) -> str:
-    return str(record.get("observedRetry", ""))
+def _try_of(record: Raw) -> tuple[str, str, str]:
+    return record["state"], record["uid"], str(record.get("observedRetry", ""))
 
 
 def _count(record: Raw) -> int:

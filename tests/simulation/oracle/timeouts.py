@@ -12,7 +12,7 @@ from daemonset_job.api.names import ANNOTATION_RETRY
 from tests.fakekube import daemon_sets
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.oracle.start_problems import StartProblems
-from tests.simulation.server import Raw
+from tests.simulation.server import PODS, Raw
 from tests.simulation.settings import (
     NODE_UNREACHABLE_GRACE_PERIOD_SECONDS,
     POD_START_TIMEOUT_SECONDS,
@@ -105,8 +105,11 @@ class Timeouts:
             self.start_problems.started(key)
 
     def shows(self, run: PodRun, kind: str) -> None:
-        """Note what keeps the task of a pod from starting as far as it says, "" for nothing."""
-        if key := self._key(run):
+        """Note what keeps the task of a pod from starting as far as it says, "" for nothing.
+
+        A pod that was deleted without a grace period is gone before its kubelet ends it.
+        """
+        if (key := self._key(run)) and self.world.server.now(PODS, run.raw) is not None:
             self.start_problems.shows(key, kind, run.machine.name, run.pod_uid)
 
     def gone(self, run: PodRun) -> None:

@@ -78,11 +78,21 @@ def test_failures_are_appended_and_the_oldest_are_only_counted_then():
     assert keep(record, replace(record, failures=(), omitted_failures=0)) == record
 
 
-def test_another_node_of_the_name_starts_with_none():
+def test_another_node_of_the_name_keeps_what_failed_before():
     known = replace(WAITING, failures=(FAILURE,), omitted_failures=3)
-    other = replace(WAITING, uid="other", failures=(FAILURE,))
-    assert keep(known, other) == replace(WAITING, uid="other")
-    assert keep_failures([shard({})], {"a": other})["a"].failures == ()
+    other = NodeRecord("other", NodeState.WAITING)
+    kept = replace(other, failures=(FAILURE,), omitted_failures=3)
+    assert keep(known, other) == kept
+    assert keep(FAILED, other).failures == (FAILURE,)
+    assert keep(FAILED, replace(FAILED, uid="other", message="exit 3")).failures == (FAILURE,)
+    stranger = replace(other, failures=(FAILURE,))
+    assert keep_failures([shard({})], {"a": stranger})["a"].failures == ()
+
+
+def test_a_failure_that_another_shard_has_in_its_list_is_not_added_again():
+    after = replace(WAITING, failures=(FAILURE,))
+    reports = [shard({"a": FAILED}, 0), shard({"a": after}, 1)]
+    assert keep_failures(reports, {"a": WAITING})["a"].failures == (FAILURE,)
 
 
 def test_the_failures_of_a_node_in_two_shards_are_the_longer_list():

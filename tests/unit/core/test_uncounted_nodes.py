@@ -102,6 +102,16 @@ def test_a_completed_node_waits_for_its_next_pod_and_stays_counted():
     assert count_nodes(cluster.snapshot(), NOW).completed_without_pod == {"a"}
 
 
+def test_a_completed_node_with_a_taint_counts_until_its_pod_has_ended():
+    """Found by the simulation, seed 4004136: the last record of a run said 2 of 3 completed."""
+    cluster = make_cluster("a", "b", gated=True, evidence={"a": done("a"), "b": done("b")})
+    tainted(cluster, "b", replace(MAINTENANCE, effect="NoSchedule"))
+    cluster.desired = cluster.scheduled = cluster.misscheduled = 1
+    cluster.pods[1] = replace(cluster.pods[1], is_terminating=True)
+    counts = count_nodes(cluster.snapshot(), NOW)
+    assert (counts.desired, counts.missing, counts.completed_without_pod) == (2, 0, {"b"})
+
+
 # --- desired and skipped -------------------------------------------------------------------
 
 
