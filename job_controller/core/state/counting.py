@@ -100,7 +100,9 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
     wakes = (*found.wakes, *absent_wakes, *((wake_at,) if wake_at is not None else ()))
     return NodeCounts(
         nodes=found.nodes,
-        desired=placement.desired,
+        # A cached pod of a node that is shut down may be gone. The DaemonSet controller no longer
+        # counts that node, and it stays desired (see `absence`).
+        desired=max(placement.desired, len(found.nodes) + len(absent)),
         # Nothing keeps a pod off the uncounted, and the DaemonSet controller has yet to count them.
         is_exact=placement.is_agreed and not surplus_pods and not absence.uncounted,
         absent=absent,

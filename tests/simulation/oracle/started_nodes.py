@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.simulation.server import PODS, Raw
+from tests.simulation.server import DAEMON_SETS, PODS, Raw, controller_of
 
 if TYPE_CHECKING:
     from tests.simulation.kubelet import PodRun
@@ -33,7 +33,13 @@ class StartedNodes:
     recorded: dict[tuple[str, str], tuple[float, str]] = field(default_factory=dict)
 
     def task_starts(self, run: PodRun) -> None:
-        """Receive an instance of a task that starts."""
+        """Receive an instance of a task that starts.
+
+        In a pod whose DaemonSet a client has deleted, a start does not count.
+        """
+        daemon_sets = self.world.server.all(DAEMON_SETS)
+        if controller_of(run.raw) not in {raw["metadata"]["uid"] for raw in daemon_sets}:
+            return
         if job_uid := self.oracle.job_of.get(run.pod_uid):
             now, key = self.world.loop.moment, (job_uid, run.machine.uid)
             self.world.loop.call_later(KNOWN_SECONDS, self._note, key, run, now)

@@ -337,8 +337,9 @@ def test_an_image_that_does_not_exist_is_named_with_its_nodes():
 
 def test_recovery_from_a_blocker_is_reported_once():
     cluster = make_cluster("a", gated=True, desired=0)
+    pods, cluster.pods = cluster.pods, []
     cluster.job = replace(cluster.job, status=written_status(decide(cluster.snapshot(), NOW)))
-    cluster.desired = 1
+    cluster.pods, cluster.desired = pods, 1
 
     plan = decide(cluster.snapshot(), NOW)
 

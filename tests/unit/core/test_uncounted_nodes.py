@@ -112,6 +112,14 @@ def test_a_completed_node_with_a_taint_counts_until_its_pod_has_ended():
     assert (counts.desired, counts.missing, counts.completed_without_pod) == (2, 0, {"b"})
 
 
+def test_a_node_that_is_shut_down_is_desired_while_its_last_pod_is_cached():
+    """Found by the simulation, seed 5015520: the last record of a run said 1 of 0 completed."""
+    cluster = make_cluster("a", gated=True, evidence={"a": done("a")}, desired=0, scheduled=0)
+    tainted(cluster, "a", NOT_READY)
+    counts = count_nodes(cluster.snapshot(), NOW)
+    assert (counts.desired, counts.is_exact) == (1, False)
+
+
 # --- desired and skipped -------------------------------------------------------------------
 
 
