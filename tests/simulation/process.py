@@ -20,7 +20,7 @@ from daemonset_job.api.names import LABEL_MANAGED, LABEL_MANAGED_VALUE
 from daemonset_job.informers.informers import SharedInformers
 from job_controller import main, reconciler
 from job_controller.config import Config as ControllerConfig
-from job_controller.core.plan import Plan, RefusedWrite, WriteReportStatus, WriteStatus
+from job_controller.core.plan import Plan, WriteReportStatus, WriteStatus
 from job_controller.core.render import shards
 from job_controller.core.state import ledger_room
 from job_controller.core.state.snapshot import Snapshot
@@ -202,9 +202,12 @@ def virtual(world: World, decide: Decide) -> Iterator[None]:
     nodes into a shard as the schedule says.
     """
 
+    snapshot_times: dict[str, datetime] = {}
+
     def deciding(snapshot: Snapshot, now: datetime) -> Plan:
-        # With a refusal it decides again on the same snapshot.
-        if RefusedWrite.DAEMON_SET not in snapshot.refusals:
+        # With a refusal it decides again on the same snapshot, which has the same time.
+        if snapshot_times.get(snapshot.job.uid) != now:
+            snapshot_times[snapshot.job.uid] = now
             jobs = world.controller.watches[JOBS]
             world.decided_at[snapshot.job.uid] = world.loop.moment
             world.seen_until[snapshot.job.uid] = jobs.known_until
