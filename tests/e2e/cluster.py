@@ -2,13 +2,17 @@
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from hack.devcluster import load
+from hack.devcluster.cluster import containers
+from hack.devcluster.settings import find_paths
+from tests.e2e.api_reader import ApiReader
 
 TASK_IMAGE = "darkowlzz/daemonset-job-task:v0.1.0"
 SYSTEM = "daemonset-job-system"
@@ -17,11 +21,13 @@ _DUMP_LIMIT = 12_000
 
 
 class RealCluster:
-    """A cluster by its kubeconfig; nodes are entered as the devcluster enters them."""
+    """A cluster by its kubeconfig; its nodes are containers of the devcluster."""
 
     def __init__(self, kubeconfig: str, root: Path) -> None:
         self.kubeconfig = kubeconfig
         self.root = root
+        self._reader = ApiReader(kubeconfig)
+        self._containers: list[str] = []
         self.nodes: list[str] = sorted(
             node["metadata"]["name"]
             for node in self.get("nodes")["items"]
@@ -44,15 +50,14 @@ class RealCluster:
         return done.stdout
 
     def get(self, *args: str) -> dict[str, Any]:
-        """Return an object or a list as JSON."""
-        found: dict[str, Any] = json.loads(self.kubectl("get", *args, "-o", "json"))
+        """Return an object or a list, as `kubectl get ARGS -o json`; fails the test without it."""
+        found = self.find(*args)
+        assert found is not None, f"get {' '.join(args)}: not found"
         return found
 
     def find(self, *args: str) -> dict[str, Any] | None:
         """Return an object, None when it is not there."""
-        done = self.run("get", *args, "-o", "json", "--ignore-not-found")
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout) if done.stdout.strip() else None
+        return self._reader.read(*args)
 
     def apply(self, *objects: dict[str, Any]) -> None:
         """Apply objects."""
@@ -186,9 +191,12 @@ class RealCluster:
 
     def on_node(self, node: str, script: str) -> str:
         """Run a shell script on a node, from outside of Kubernetes; return its output."""
+        if not self._containers:  # this names the docker to use, too
+            self._containers = containers(load.kind_name(find_paths()))
+        assert node in self._containers, f"no node {node}"
         done = subprocess.run(
-            [sys.executable, "-m", "hack.devcluster", "exec", node, "--", "sh", "-c", script],
-            cwd=self.root,
+            ["docker", "exec", "-i", node, "sh", "-c", script],
+            stdin=subprocess.DEVNULL,
             text=True,
             capture_output=True,
             check=False,
