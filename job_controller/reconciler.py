@@ -60,8 +60,7 @@ from job_controller.fresh_nodes import (
 from job_controller.history import History
 from job_controller.memories import Memories
 
-# A cache that is behind our own write catches up within milliseconds. This is for a broken watch,
-# and then the reflector reconnects.
+# A cache that is behind our own write catches up within milliseconds, unless its watch is broken.
 _STALE_RETRY_SECONDS = 0.1
 
 
@@ -97,15 +96,16 @@ class Reconciler:
                 await self._job_status.write_unreadable(key, unread)
                 return None
             job = self._caches.job(key)
-            if job is not None and not self._caches.whole_reports.are_whole(job.uid):
+            if job is not None and self._known_job(key) is None:
                 await self._caches.whole_reports.read_whole(job.uid)
-                job = self._caches.job(key)
-                if job is None or not self._caches.whole_reports.are_whole(job.uid):
+                if (job := self._known_job(key)) is None:
                     return SUMMARY_RETRY_SECONDS
             wait = await self._history.close_and_prune(key, job)
             if job is None:
                 self._memories.forget(key)
                 return wait
+            if (job := self._known_job(key)) is None:
+                return _STALE_RETRY_SECONDS
             waits = [
                 seconds
                 for seconds in (wait, await self._reconcile_job(key, job))
@@ -124,8 +124,7 @@ class Reconciler:
         # they are read, others may become due.
         while away := find_nearly_unreachable(snapshot, now, read):
             read |= await self._fresh_nodes.read(away, has_failed)
-            known = self._caches.job(key)
-            if known is None or not self._caches.whole_reports.are_whole(known.uid):
+            if (known := self._known_job(key)) is None:
                 return _STALE_RETRY_SECONDS
             job, started = known, self._dependencies.clock.monotonic()
             snapshot, now = self._gather(key, job, read), self._dependencies.clock.now()
@@ -164,6 +163,12 @@ class Reconciler:
                     FRESH_SECONDS if is_behind else None,
                 )
                 return min((seconds for seconds in waits if seconds is not None), default=None)
+
+    def _known_job(self, key: JobKey) -> Job | None:
+        """Return the Job, None if its reports are summaries (no evidence), or it was deleted."""
+        known = self._caches.job(key)
+        is_whole = known is not None and self._caches.whole_reports.are_whole(known.uid)
+        return known if is_whole else None
 
     def _gather(self, key: JobKey, job: Job, read: Mapping[str, NodeRead]) -> Snapshot:
         """Return the snapshot, with nodes that were just read from the API server."""

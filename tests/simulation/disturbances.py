@@ -206,16 +206,15 @@ def _refuse_write(world: World, d: Disturbance) -> None:
 
 
 def _not_ready(world: World, d: Disturbance) -> None:
-    """Have a kubelet say that its node is not Ready, while everything goes on."""
+    """Have a kubelet say that its node is not Ready, while everything goes on.
 
-    def say(status: str) -> None:
-        machine = world.machines.get(d.what)
-        if machine is not None and machine.is_up:
-            world.set_ready(d.what, status)
-
-    say("False")
+    If its machine reboots meanwhile, it says that the node is Ready when the machine is up again.
+    """
     world.oracle.failures.allow_failure(d.what)
-    world.loop.call_later(d.seconds, say, "True")
+    machine = world.machines.get(d.what)
+    if machine is not None and machine.is_up:
+        world.set_ready(d.what, "False")
+        machine.call_later(d.seconds, world.set_ready, d.what, "True")
 
 
 def _no_room(world: World, d: Disturbance) -> None:

@@ -23,6 +23,7 @@ Ts = TypeVarTuple("Ts")
 TURNS_UNKNOWN_SECONDS = 4.0
 # From the removal of a pod's object until its kubelet has killed what runs of it.
 KILL_SECONDS = 0.5
+LEAST_REBOOT_SECONDS = 1.0
 
 
 class Machine:
@@ -71,8 +72,12 @@ class Machine:
             self.call_later(delay, act, *args)
 
     def reboot(self, seconds: float) -> None:
-        """Go down and come back after `seconds`, with all containers ended."""
+        """Go down and come back after `seconds`, with all containers ended.
+
+        No machine boots within the second in which a task ended, and times have whole seconds.
+        """
         self.go_down()
+        seconds = max(seconds, LEAST_REBOOT_SECONDS)
 
         def boot() -> None:
             if not self.is_gone and not self.is_up:
