@@ -104,18 +104,18 @@ class Reconciler:
             if job is None:
                 self._memories.forget(key)
                 return wait
-            if (job := self._known_job(key)) is None:
-                return _STALE_RETRY_SECONDS
             waits = [
                 seconds
-                for seconds in (wait, await self._reconcile_job(key, job))
+                for seconds in (wait, await self._reconcile_job(key))
                 if seconds is not None
             ]
             return min(waits, default=None)
         finally:
             self._dependencies.metrics.reconcile_seconds.observe(time.perf_counter() - started)
 
-    async def _reconcile_job(self, key: JobKey, job: Job) -> float | None:
+    async def _reconcile_job(self, key: JobKey) -> float | None:
+        if (job := self._known_job(key)) is None:
+            return _STALE_RETRY_SECONDS
         started = self._dependencies.clock.monotonic()
         snapshot, now = self._gather(key, job, {}), self._dependencies.clock.now()
         read: dict[str, NodeRead] = {}
