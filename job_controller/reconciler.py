@@ -105,9 +105,7 @@ class Reconciler:
                 self._memories.forget(key)
                 return wait
             waits = [
-                seconds
-                for seconds in (wait, await self._reconcile_job(key))
-                if seconds is not None
+                seconds for seconds in (wait, await self._reconcile_job(key)) if seconds is not None
             ]
             return min(waits, default=None)
         finally:
