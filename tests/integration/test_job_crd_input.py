@@ -164,6 +164,10 @@ REFUSED = {
         IMAGE | {"failurePolicy": {"maxFailedNodes": "ten%"}},
         "spec.failurePolicy.maxFailedNodes must be a number from 0 up",
     ),
+    "percentage in words": (
+        IMAGE | {"failurePolicy": {"maxFailedNodes": "10 percent"}},
+        "spec.failurePolicy.maxFailedNodes must be a number from 0 up",
+    ),
     "exit code of a giant": (
         IMAGE | {"failurePolicy": {"rules": [{"exitCodes": [256], "action": "Fail"}]}},
         "should be less than or equal to 255",
