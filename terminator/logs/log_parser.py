@@ -17,6 +17,8 @@ from typing import NamedTuple
 LINE_LIMIT = 16 * 1024
 # "2024-01-02T03:04:05.123456789+02:00 " and nothing longer.
 _STAMP_LIMIT = 36
+# The rest of a line whose head was cut off is longer: a record of a runtime is.
+_ERROR_LIMIT = 4 * 1024
 _STAMP = re.compile(
     rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)(?: |$)", re.ASCII
 )
@@ -164,6 +166,19 @@ class LogParser:
                 return False
         self._is_resuming = False
         return True
+
+
+def kubelet_error(answer: bytes) -> str:
+    """Return the message if the kubelet answered with an error and not with a log, else "".
+
+    It sends some errors with status 200, for example "unable to retrieve container logs for
+    containerd://ID" of a container that it replaces (kubernetes pkg/kubelet/kuberuntime,
+    GetContainerLogs). They are one line without a time.
+    """
+    text = answer.rstrip(b"\n")
+    if len(text) > _ERROR_LIMIT or b"\n" in text or _STAMP.match(text):
+        return ""
+    return text.decode(errors="replace")
 
 
 def portions(data: bytes, count: int) -> Iterator[bytes]:

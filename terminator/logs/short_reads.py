@@ -13,6 +13,7 @@ from daemonset_job.kube.client.pod_logs import PodLogOptions
 from terminator.logs.attempts import ended_attempt
 from terminator.logs.context import ScannerContext
 from terminator.logs.findings_report import FindingsReport
+from terminator.logs.log_parser import kubelet_error
 from terminator.logs.read_policy import ShortRead
 from terminator.logs.tail_read import TailRead
 from terminator.logs.targets import ScannedPod
@@ -97,6 +98,8 @@ class ShortReads:
                 timeout_seconds=SHORT_TIMEOUT_SECONDS,
             )
             self._context.metrics.log_bytes.inc(len(answer))
+            if message := kubelet_error(answer):
+                raise NotFound(message)
             await self._context.parse(scanned, read.feed_in_portions(answer), len(answer))
         self._context.metrics.short_reads.labels("done").inc()
         if not read_state.is_of_next_instance(step, read.span):  # else it is read once more

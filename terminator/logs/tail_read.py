@@ -160,7 +160,8 @@ class TailRead:
 
     def _take_unfinished(self, lines: list[Line], matcher: Classifier) -> list[Line]:
         """Evaluate a last line without newline; return it if it counts."""
-        self.findings.remember(lines)
+        # Without a time it is the kubelet's message that it cannot go on reading.
+        self.findings.remember([line for line in lines if line.timestamp])
         if not _decides(lines, matcher):
             return []
         if lines == [self._confirmed]:

@@ -25,6 +25,8 @@ class FakeLog:
     ended: bool = False
     # Raised whenever a follower should drop its connection without a proper end.
     breaks: int = 0
+    # How many further requests get an error of the kubelet in place of the log, with status 200.
+    unavailable: int = 0
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def write(self, *lines: str | bytes, at: datetime | None = None) -> None:
@@ -102,6 +104,9 @@ class ServedLogs:
                     f'container "{container}" in pod "{pod}" is waiting to start: ContainerCreating'
                 )
             raise Refused(400, "BadRequest", message)
+        if log.unavailable:
+            log.unavailable -= 1
+            return web.Response(text="unable to retrieve container logs for containerd://c1c5")
         start = _log_start(log, query.get("sinceTime"), query.get("tailLines"))
         return await _send_entries(http, log, start)
 

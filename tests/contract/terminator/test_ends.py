@@ -55,6 +55,28 @@ async def test_the_last_lines_of_a_failure_are_kept(cluster):
     assert "lastLines" not in run.evidence()["a"]
 
 
+async def test_an_error_of_the_kubelet_is_no_line_of_the_log(cluster):
+    run = cluster.add_job(nodes=("a",))
+    cluster.start()
+    run.log("a").write("working", "giving up")
+    run.log("a").unavailable = 3
+    run.log("a").end()
+    run.set_container("a", terminated(2))
+    entry = await eventually(lambda: run.evidence().get("a"))
+    assert entry["lastLines"] == ["working", "giving up"]
+
+
+async def test_a_log_that_is_gone_is_given_up(cluster):
+    run = cluster.add_job(nodes=("a",))
+    cluster.start()
+    run.log("a").unavailable = 1000
+    run.log("a").end()
+    run.set_container("a", terminated(2))
+    await asyncio.sleep(60)
+    assert run.log("a").unavailable > 980
+    assert not run.evidence()
+
+
 def fail(run, node, start, *lines):
     """Let the task on a node end without a token, for the `start`-th time, from 1."""
     run.server.logs.pop(("default", run.pod(node), "job-container", False), None)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from terminator.logs.log_parser import LINE_LIMIT, Cursor, Line, LogParser
+from terminator.logs.log_parser import LINE_LIMIT, Cursor, Line, LogParser, kubelet_error
 
 T1 = "2026-01-02T03:04:05.000000001Z"
 T2 = "2026-01-02T03:04:05.000000002Z"
@@ -179,3 +179,20 @@ def test_what_only_looks_like_a_time_is_none(text):
     (line,) = parser.feed(text + b"\n")
     assert (line.timestamp, line.data) == ("", text)
     assert parser.cursor.since is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (b"", ""),
+        (raw((T1, b"done")), ""),
+        (raw((T1, b"done")).rstrip(), ""),
+        (b"unable to retrieve container logs for containerd://x", None),
+        (b"failed to open log file\n", None),
+        (b"x" * 4097, ""),
+        (b"rest of a line\n" + raw((T1, b"done")), ""),
+    ],
+)
+def test_an_answer_that_is_one_short_line_without_a_time_is_an_error(answer, message):
+    expected = answer.decode().rstrip() if message is None else message
+    assert kubelet_error(answer) == expected
