@@ -257,6 +257,6 @@ def _find_placement(facts: _Facts, absence: Absence) -> _Placement:
         is_agreed=placed is not None
         and agrees_with_daemon_set(placed, pods_by_node, terminating)
         and matching - no_successor == pods_by_node.keys()
-        and not has_uncached_pods(snapshot, placed, pods_by_node),
+        and not has_uncached_pods(snapshot, placed, pods_by_node, len(terminating - matching)),
         is_altered=applied is not None and placed is None,
     )

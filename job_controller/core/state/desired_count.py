@@ -51,20 +51,21 @@ def agrees_with_daemon_set(
 
 
 def has_uncached_pods(
-    snapshot: Snapshot, daemon_set: DaemonSet, pods_by_node: Mapping[str, Pod]
+    snapshot: Snapshot, daemon_set: DaemonSet, pods_by_node: Mapping[str, Pod], unwanted: int
 ) -> bool:
     """Return whether the DaemonSet may count a pod that is not in the cache instead of one that is.
 
     The DaemonSet controller does not count a node with a taint that keeps pods off, or counts it as
     misscheduled. Until it looks again, it counts the node as desired. So a cached pod on such a
-    node may be counted instead of the pod of another node, whose event is late.
+    node may be counted instead of the pod of another node, whose event is late. So may a cached pod
+    that was deleted since its node no longer matches: there are `unwanted` of them.
     """
     tainted = sum(
         bool(snapshot.nodes[name].taints)
         and bool(untolerated(snapshot.nodes[name].taints, daemon_set.pod_spec))
         for name in pods_by_node
     )
-    if tainted <= daemon_set.misscheduled:
+    if tainted + unwanted <= daemon_set.misscheduled:
         return False
     affinity = NodeAffinity(daemon_set.pod_spec)
     others = (
@@ -137,6 +138,9 @@ def find_completed_without_pod(
         and affinity.matches(name, node.labels)
     }
     # A pod that is being deleted on a node that has not completed takes up room: another pod
-    # follows it. If the node is no longer desired, there is room once the pod is gone.
-    room -= len(ending - known - found)
+    # follows it, unless the node no longer matches.
+    room -= sum(
+        (node := snapshot.nodes.get(name)) is not None and affinity.matches(name, node.labels)
+        for name in ending - known - found
+    )
     return frozenset(sorted(found)[: max(room, 0)])

@@ -120,6 +120,7 @@ class NodeCounts:
         return (
             self.is_exact
             and self.desired > 0
+            and self.missing == 0
             and bool(self.nodes or self.absent)
             and all(node.state in states for node in self.nodes.values())
             and all(record.state in states for record in self.absent.values())

@@ -91,7 +91,7 @@ class Failures:
             if state == "Failed" and record.get("reason") == "DeadlineExceeded":
                 self.allow_failure(node, job_uid)  # `patience` has judged whether rightly so
             if state in {"Failed", "Unreachable"} and self._may_not_fail(node, job_uid):
-                self._accuse(f"{node} is called {state}: {record.get('message')}")
+                self._accuse(f"{node} is called {state}: {record.get('message')}", node)
 
     def judge_end(self, old: Raw, new: Raw) -> None:
         """Judge a Job that is called failed for the first time."""
@@ -105,8 +105,9 @@ class Failures:
         if all(self._may_not_fail(plan.name, uid) for plan in self._world.schedule.nodes):
             self._accuse("the Job is called failed, and nothing has failed")
 
-    def _accuse(self, words: str) -> None:
-        if self._world.undisturbed_from["terminator"] >= self._world.loop.moment - 6.0:
+    def _accuse(self, words: str, node: str = "") -> None:
+        is_unread = self._world.logs_failed_lately(node, 6.0)
+        if is_unread or self._world.undisturbed_from["terminator"] >= self._world.loop.moment - 6.0:
             self._oracle.excuse("false failure", "grace")
         else:
             self._oracle.violate("false failure", words + self._oracle.timeouts.skews())

@@ -141,6 +141,15 @@ class Gates:
                 # A node has gone: the DaemonSet controller does not see that by itself.
                 self._exact_since.pop(uid, None)
                 continue
+            newest = max(
+                world.oracle.born[pod["metadata"]["uid"]]
+                for pod in world.server.all(PODS)
+                if controller_of(pod) == uid
+            )
+            if newest > since:  # a node has gone, and another one has come
+                self._exact_since[uid] = newest
+                world.loop.call_at(newest + DUE_SECONDS, self._check, uid, newest)
+                continue
             if not daemon_set["spec"]["template"]["spec"].get("schedulingGates"):
                 why = world.oracle.completion.explain(job_uid, ())
                 world.oracle.violate(

@@ -63,6 +63,19 @@ def test_where_no_other_node_can_be_meant_the_tainted_one_counts():
     assert count_nodes(cluster.snapshot(), NOW).is_exact
 
 
+@pytest.mark.parametrize("misscheduled", [0, 1])
+def test_a_pod_that_leaves_does_not_stand_for_one_that_is_not_cached(misscheduled):
+    """Found by the simulation, seed 5047756: complete with 1 of 2 nodes."""
+    cluster = make_cluster("a", "b", "c", gated=True, evidence={"a": done("a"), "b": done("b")})
+    set_nodes(cluster, {"exclude": ["b"]})
+    cluster.pods = [make_pod("a"), replace(make_pod("b"), is_terminating=True)]
+    cluster.desired, cluster.misscheduled = 2, misscheduled
+    cluster.scheduled = 2 - misscheduled
+    assert not count_nodes(cluster.snapshot(), NOW).is_exact
+    run(cluster)
+    assert not cluster.job.is_true(ConditionType.COMPLETE)
+
+
 @pytest.mark.parametrize(("others", "is_exact"), [(50, False), (1000, True)])
 def test_the_search_for_such_a_node_is_bounded(others, is_exact):
     """With 400 requirements, 99 nodes are checked; z would be the last one."""
