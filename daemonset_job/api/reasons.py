@@ -129,7 +129,10 @@ class ProgressingReason(Reason):
 class CompleteReason(Reason):
     """The reason of `Complete`."""
 
-    ALL_NODES_COMPLETED = "AllNodesCompleted", "Every desired node is completed."
+    ALL_NODES_COMPLETED = (
+        "AllNodesCompleted",
+        "Every node that was desired at the end of the run is completed.",
+    )
     COMPLETED_WITHIN_FAILURE_LIMIT = (
         "CompletedWithinFailureLimit",
         "Every node finished; the failures are within `maxFailedNodes`.",

@@ -11,6 +11,7 @@ from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.reasons import EventReason, NodeReason, SuspendedReason
 from daemonset_job.api.states import ConditionType, NodeState
 from job_controller.core.plan import Event
+from job_controller.core.render.messages import failure_message
 from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_records
@@ -105,11 +106,10 @@ def _events_after_completion(
         yield Event("Normal", EventReason.NODES_ADDED, complete.message)
         return
     before, after = job.status.nodes, status.nodes
-    progressing = status.condition(ConditionType.PROGRESSING)
-    if before is None or after is None or progressing is None:
+    if before is None or after is None:
         return
     if after.failed > before.failed or _has_new_failure(snapshot, counts):
-        yield Event("Warning", EventReason.NODE_FAILED, progressing.message)
+        yield Event("Warning", EventReason.NODE_FAILED, failure_message(counts, 0))
 
 
 def _progress_events(job: Job, status: JobStatus) -> list[Event]:

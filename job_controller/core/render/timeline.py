@@ -211,6 +211,11 @@ def _end_lines(summary: ReportStatus) -> list[_Line]:
     if ended is None:
         return [_Line(None, f"{phase}: {message}")] if message else []
     words = _END_WORDS.get(phase, phase)
+    if phase == Phase.SUCCEEDED:
+        # What happens to nodes after that has lines of its own. A failed run's message, in
+        # contrast, counts the nodes that were still at work.
+        ends = [each for each in summary.history if each.reason == HistoryReason.COMPLETED]
+        message = ends[-1].message if ends else message
     return [_Line(ended, f"the run {words}: {message}")]
 
 

@@ -136,6 +136,7 @@ def _gather(snapshot: Snapshot, now: datetime) -> _Facts:
         snapshot.seen,
         job.status.completion_time,
         snapshot.failed_mount,
+        job.status.observed_retry,
     )
     return _Facts(
         snapshot,

@@ -13,6 +13,7 @@ from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.taints import Taint
 from job_controller.core.settings import Timeouts
+from job_controller.core.state.causes import has_started
 from job_controller.core.state.first_seen import Fact, Sightings
 
 
@@ -36,7 +37,7 @@ class RunContext:
 
     `seen` is when the controller first saw the start of each timer, see `first_seen`. `ended_at` is
     when the run ended by the controller's clock, None while it has not. `failed_mount`: see
-    `Snapshot`.
+    `Snapshot`. `observed_retry` is the request before `retry` until the status has that.
     """
 
     spec: JobSpec
@@ -46,6 +47,7 @@ class RunContext:
     seen: Sightings = field(default_factory=dict)
     ended_at: datetime | None = None
     failed_mount: tuple[str, str] = ("", "")
+    observed_retry: str | None = None
 
     def first_seen(self, fact: Fact) -> datetime:
         """Return when the controller first saw this, `now` for the first time."""
@@ -74,14 +76,15 @@ class RunContext:
         )
 
     def predates_retry(self, inputs: NodeInputs) -> bool:
-        """Return whether the pod's record was written before the latest retry request."""
+        """Return whether the pod's record was written before the latest retry request.
+
+        A task that had started when the request came may have no record yet.
+        """
         known = inputs.record
-        return (
-            known is not None
-            and known.uid == inputs.node.uid
-            and known.pod_uid == inputs.pod.uid
-            and known.retry != self.retry
-        )
+        if known is None or known.uid != inputs.node.uid:
+            is_new = self.observed_retry is not None and self.observed_retry != self.retry
+            return is_new and has_started(inputs.pod)
+        return known.pod_uid == inputs.pod.uid and known.retry != self.retry
 
 
 def is_of_pod(record: NodeRecord, pod: Pod) -> bool:

@@ -90,14 +90,14 @@ def _assess_unfinished(
         moment = decidable_at(context, record, inputs)
         is_due = context.now >= moment
         return NodeAssessment(
-            _record_before_retry(record, inputs),
+            _record_before_retry(context, record, inputs),
             wake_at=None if is_due else moment,
             replace_pod=is_due,
             awaits_retry=not is_due,
         )
     failure, failed_at = task_failure(context, record, inputs)
     if (failure is not None or failed_at is not None) and context.predates_retry(inputs):
-        record = _record_before_retry(record, inputs)
+        record = _record_before_retry(context, record, inputs)
         if failure is not None:
             return NodeAssessment(record, replace_pod=True)
     if failure is not None:
@@ -107,7 +107,7 @@ def _assess_unfinished(
         return NodeAssessment(lost)
     late, late_at = timeout_failure(context, record, inputs)
     if late is not None and context.predates_retry(inputs):
-        return NodeAssessment(_record_before_retry(record, inputs), replace_pod=True)
+        return NodeAssessment(_record_before_retry(context, record, inputs), replace_pod=True)
     moments = [moment for moment in (failed_at, lost_at, late_at) if moment is not None]
     return NodeAssessment(late or record, wake_at=min(moments, default=None))
 
@@ -120,13 +120,15 @@ def _waits_to_be_tried_again(context: RunContext, pod: Pod) -> bool:
     return waits_to_be_tried_again(pod)
 
 
-def _record_before_retry(record: NodeRecord, inputs: NodeInputs) -> NodeRecord:
+def _record_before_retry(context: RunContext, record: NodeRecord, inputs: NodeInputs) -> NodeRecord:
     """Return the record of a node that failed, or was failing, before the latest retry request.
 
     The next pod of the node is the retry.
     """
-    assert inputs.record is not None
-    return replace(record, retry=inputs.record.retry)
+    known = inputs.record
+    if known is None or known.uid != inputs.node.uid:
+        return replace(record, retry=context.observed_retry or "")
+    return replace(record, retry=known.retry)
 
 
 def _assess_completed(

@@ -50,7 +50,9 @@ def test_a_late_failure_is_recorded_once_though_a_pod_cannot_end():
     assert (nodes.desired, nodes.completed, nodes.failed_names) == (3, 2, "d")
     assert cluster.report_status["nodeStates"]["d"]["state"] == "Failed"
     assert progressing(cluster).message.startswith("2 of 3 nodes completed, 1 failed (d)")
-    assert [reason for reason, _ in events(plan)] == ["NodeFailed"]
+    ((reason, message),) = events(plan)
+    assert reason == "NodeFailed"
+    assert message.startswith("1 of 3 nodes failed: d exit 2 after 10 attempts")
     again = run(cluster, NOW + timedelta(hours=2), seen=timedelta(hours=2))
     assert (again.actions, again.events) == ((), ())
 

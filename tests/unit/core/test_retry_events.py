@@ -1,14 +1,17 @@
 """The event of a retry request says which nodes are tried again, whatever pod they have by now."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from daemonset_job.api import names
+from daemonset_job.api.states import ConditionType
 from daemonset_job.api.taints import Taint
 from job_controller.core.decide import decide
+from job_controller.core.plan import DeletePods
 from tests.unit.builders import NOW, gated_pod, make_cluster, make_job, make_node, started
-from tests.unit.core.runs import run
+from tests.unit.core.runs import acts, failing, run, spec
 
 
 def failed(node, retry=""):
@@ -53,3 +56,17 @@ def test_nodes_that_are_gone_or_have_not_failed_are_not_tried_again():
     words = "no node has failed or waits in a back-off: the retry request changes nothing"
     run_events = run(cluster).events
     assert ("NothingToRetry", words) in [(event.reason, event.message) for event in run_events]
+
+
+@pytest.mark.parametrize("seen", [timedelta(), timedelta(minutes=1)])
+def test_an_end_before_the_request_that_is_not_on_record_does_not_use_it_up(seen):
+    """The start of the task is not on record either: progress is written at intervals only."""
+    cluster = retried("a", "b", records={"a": failed("a")})
+    spec(cluster, backoff_limit=0)
+    cluster.pods = [gated_pod("a"), failing("b")]
+    plans = [run(cluster, seen=seen)]
+    assert cluster.job.status.observed_retry == "1"
+    plans.append(run(cluster, NOW + timedelta(minutes=2)))
+    assert not cluster.job.is_true(ConditionType.FAILED)
+    deleted = {pod.name for plan in plans for each in acts(plan, DeletePods) for pod in each.pods}
+    assert deleted == {"sample-b-1"}

@@ -197,7 +197,8 @@ def test_a_retry_whose_node_stays_unreachable_ends_the_run_again():
 
 def test_taking_the_retry_annotation_away_asks_for_nothing():
     cluster = three_nodes()
-    cluster.job = replace(cluster.job, annotations={names.ANNOTATION_RETRY: "1"})
+    observed = replace(cluster.job.status, observed_retry="1")
+    cluster.job = replace(cluster.job, annotations={names.ANNOTATION_RETRY: "1"}, status=observed)
     run(cluster)
     assert conditions(cluster)["Failed"] == ("True", "MaxFailedNodesExceeded")
     cluster.job = replace(cluster.job, annotations={})

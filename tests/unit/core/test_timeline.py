@@ -45,6 +45,17 @@ def test_a_run_that_went_well():
     ]
 
 
+def test_a_success_keeps_its_words_whatever_follows_on_a_kept_job():
+    words = "1 of 1 nodes completed"
+    later = ended("Succeeded", "1 of 2 nodes completed, 1 failed", 2)
+    history = (HistoryEntry(at(2), "Completed", words),)
+    records = {"node-1": record(end=2), "node-2": record("Failed", end=8, message="exit 4")}
+    assert lines_of(records, **later, history=history)[-2:] == [
+        f"+2s the run succeeded: {words}",
+        "+8s node-2 failed: exit 4",
+    ]
+
+
 def test_failures_of_one_kind_are_one_line_dated_by_the_first():
     message = "exit 2 after 4 attempts: 'disk full'"
     failed = {f"node-{n}": record("Failed", end=n, message=message) for n in (7, 8, 9)}
