@@ -23,10 +23,12 @@ _COLLECTIONS = {
     "dsj": (_OURS, "jobs", True),
     "dsjr": (_OURS, "jobreports", True),
     "events": ("/api/v1", "events", True),
+    "jobreports": (_OURS, "jobreports", True),
     "lease": ("/apis/coordination.k8s.io/v1", "leases", True),
     "node": ("/api/v1", "nodes", False),
     "nodes": ("/api/v1", "nodes", False),
     "pods": ("/api/v1", "pods", True),
+    "resourcequota": ("/api/v1", "resourcequotas", True),
 }
 
 
