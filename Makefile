@@ -9,7 +9,7 @@ ARCHIVE ?=
 KEEP ?= 0
 PYTEST_ARGS ?=
 WORKERS ?= 2
-E2E_WORKERS ?= 2
+E2E_WORKERS ?= 4
 
 PYTHON ?= $(firstword $(foreach p,python3.11 python3.12 python3.13 python3,$(shell command -v $(p))))
 export CONTEXT PYTHON

@@ -251,14 +251,20 @@ class RealCluster:
 
 
 def eventually(check: Callable[[], Any], timeout: float = 60, what: str = "") -> Any:
-    """Return the first true result of `check`; fails the test after `timeout` seconds."""
+    """Return the first true result of `check`; fails the test after `timeout` seconds.
+
+    An object or a field that `check` looks for may not be there yet: LookupError, ValueError.
+    """
     deadline = time.monotonic() + timeout
     while True:
-        result = check()
-        if result:
-            return result
+        error: Exception | None = None
+        try:
+            if result := check():
+                return result
+        except (LookupError, ValueError) as missing:
+            error = missing
         if time.monotonic() > deadline:
-            raise AssertionError(f"not within {timeout} s: {what or check}")
+            raise AssertionError(f"not within {timeout} s: {what or check}") from error
         time.sleep(0.25)
 
 
