@@ -30,6 +30,13 @@ class NodeInputs:
     record: NodeRecord | None = None
     blocking_taint: Taint | None = None
 
+    @property
+    def own_record(self) -> NodeRecord | None:
+        """The record if it is about this node, by its UID."""
+        if self.record is None or self.record.uid != self.node.uid:
+            return None
+        return self.record
+
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
@@ -67,12 +74,9 @@ class RunContext:
 
     def was_recorded_as(self, inputs: NodeInputs, what: str) -> bool:
         """Return whether the node's record has that state or reason."""
-        known = inputs.record
+        known = inputs.own_record
         return (
-            known is not None
-            and known.uid == inputs.node.uid
-            and known.retry == self.retry
-            and what in {known.state, known.reason}
+            known is not None and known.retry == self.retry and what in {known.state, known.reason}
         )
 
     def predates_retry(self, inputs: NodeInputs) -> bool:
@@ -80,8 +84,8 @@ class RunContext:
 
         A task that had started when the request came may have no record yet.
         """
-        known = inputs.record
-        if known is None or known.uid != inputs.node.uid:
+        known = inputs.own_record
+        if known is None:
             is_new = self.observed_retry is not None and self.observed_retry != self.retry
             return is_new and has_started(inputs.pod)
         return known.pod_uid == inputs.pod.uid and known.retry != self.retry

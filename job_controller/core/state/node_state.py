@@ -125,10 +125,8 @@ def _record_before_retry(context: RunContext, record: NodeRecord, inputs: NodeIn
 
     The next pod of the node is the retry.
     """
-    known = inputs.record
-    if known is None or known.uid != inputs.node.uid:
-        return replace(record, retry=context.observed_retry or "")
-    return replace(record, retry=known.retry)
+    known = inputs.own_record
+    return replace(record, retry=known.retry if known else context.observed_retry or "")
 
 
 def _assess_completed(
@@ -168,10 +166,9 @@ def _assess_failed(context: RunContext, record: NodeRecord, inputs: NodeInputs) 
 
 
 def _previous_record(context: RunContext, inputs: NodeInputs) -> NodeRecord:
-    record = inputs.record
-    if record is None or record.uid != inputs.node.uid:
-        return NodeRecord(uid=inputs.node.uid, state=NodeState.WAITING, retry=context.retry)
-    return record
+    return inputs.own_record or NodeRecord(
+        uid=inputs.node.uid, state=NodeState.WAITING, retry=context.retry
+    )
 
 
 def _completed(record: NodeRecord, inputs: NodeInputs) -> NodeRecord:
