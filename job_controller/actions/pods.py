@@ -12,10 +12,11 @@ from loguru import logger
 
 from daemonset_job.api import names
 from daemonset_job.api.job import Job, JobKey
+from daemonset_job.api.node import parse_node
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.report import parse_report
 from daemonset_job.kube.client.errors import Conflict, KubeError, NotFound
-from daemonset_job.kube.client.resource import JOB_REPORTS, PODS
+from daemonset_job.kube.client.resource import JOB_REPORTS, NODES, PODS
 from job_controller.actions.writer import Writer
 from job_controller.core.plan import DeletePods, RemoveSchedulingGates
 from job_controller.core.text.fold_names import fold
@@ -36,12 +37,20 @@ class PodActions:
         """Remove the gates of pods whose nodes have not completed, by a new read of the ledger.
 
         The cache of reports can be behind the cache of pods, so that the completion of a new pod's
-        node is not known yet. A read that starts after the pod was seen has it.
+        node is not known yet. A read that starts after the pod was seen has it. If the ledger has a
+        completion of the node's name under another UID, the cache of nodes may be the older one:
+        such a node is read, too.
         """
         done = await self._completed_nodes(job)
-        due = [
-            pod for pod in action.pods if done.get(pod.node_name) != action.node_uids[pod.node_name]
-        ]
+        due: list[Pod] = []
+        doubtful: list[Pod] = []
+        for pod in action.pods:
+            completed_uid = done.get(pod.node_name)
+            if completed_uid is None:
+                due.append(pod)
+            elif completed_uid != action.node_uids[pod.node_name]:
+                doubtful.append(pod)
+        await self._for_each_pod(partial(self._add_if_registered_again, done, due), doubtful)
         await self._for_each_pod(partial(self._remove_gate, key), due)
         _log_started(due)
 
@@ -64,6 +73,15 @@ class PodActions:
             for name, evidence in parse_report(raw).evidence.items()
             if evidence.is_completed
         }
+
+    async def _add_if_registered_again(
+        self, done: Mapping[str, str], due: list[Pod], pod: Pod
+    ) -> None:
+        """Add a pod to those that are due, unless its node is the very one that has completed."""
+        found = await self._writer.client.find(NODES, pod.node_name)
+        node = parse_node(found.item) if found.item is not None else None
+        if node is not None and node.uid != done[pod.node_name]:
+            due.append(pod)
 
     async def _for_each_pod(
         self, act: Callable[[Pod], Awaitable[None]], pods: Iterable[Pod]

@@ -346,6 +346,30 @@ async def test_a_cache_behind_our_own_opening_opens_no_gate_twice(server, cluste
         assert len(cluster.writes("/pods/")) == 1
 
 
+@pytest.mark.parametrize("completed", ["before", "after"])
+async def test_a_node_registered_again_that_the_cache_lacks_runs_once(server, cluster, completed):
+    async with running(server):
+        cluster.apply()
+        await until(cluster.is_settled)
+        if completed == "before":
+            # By the machine that was there before: the new one has its work to do.
+            cluster.complete("a")
+            await asyncio.sleep(5)
+        server.silence_watches(NODES)
+        cluster.plays = False
+        server.remove(NODES, "a", "")
+        cluster.join("a")
+        if completed == "after":
+            cluster.complete("a")
+        await asyncio.sleep(1)
+        cluster.starts_tasks = False
+        cluster.plays = True
+        server.remove(PODS, cluster.pod("a")["metadata"]["name"])
+        await asyncio.sleep(20 if completed == "after" else 400)
+        assert gated(cluster.pod("a")) == (completed == "after")
+        await finish(cluster)
+
+
 async def test_a_label_that_arrives_last_still_ends_the_run(server, cluster):
     async with running(server):
         await until(lambda: len(server.open_watches(NODES)) == 1)
