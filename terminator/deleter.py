@@ -11,6 +11,7 @@ from loguru import logger
 from daemonset_job.api.choices import CompletionMode
 from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job import Job, JobKey
+from daemonset_job.api.node_totals import NodeTotals
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.states import ConditionType
 from daemonset_job.kube.client.client import KubeClient
@@ -82,7 +83,7 @@ class Deleter:
         if self._has_unread_results(job, scanner) and self._may_wait(job, moment):
             self._ledger.flush_now(job)
             return RESULTS_CHECK_SECONDS
-        await self._delete(job, count())
+        await self._delete(job)
         return None
 
     def _decide(
@@ -120,7 +121,7 @@ class Deleter:
             self._deletable_since.set(job, since)
         return moment < since + RESULTS_WAIT_SECONDS
 
-    async def _delete(self, job: Job, count: Count) -> None:
+    async def _delete(self, job: Job) -> None:
         """Delete the Job unless it has changed since it was counted."""
         try:
             await self._client.delete(
@@ -144,12 +145,13 @@ class Deleter:
             raise
         else:
             self._metrics.deletions.labels("done").inc()
+            nodes = job.status.nodes or NodeTotals()
             logger.info(
                 "deleted the Job",
                 why=_why(job),
-                desired=len(count.desired),
-                completed=len(count.completed),
-                failed=len(count.failed),
+                desired=nodes.desired,
+                completed=nodes.completed,
+                failed=nodes.failed,
             )
         self._deleted_at.set(job, self._clock.monotonic())
 

@@ -50,8 +50,9 @@ class Count:
         completed: Desired nodes with a completion in the ledger under their UID.
         failed: Other desired nodes that the controller recorded as failed.
         recorded: Desired nodes that the controller recorded as completed or failed.
-        ended_without_pod: Other nodes that match, have no pod, and have completed or failed. They
-            are desired unless an administrator's taint keeps pods off them. Taints are not known
+        ended_without_pod: Other nodes that have no pod, and have completed, or match and have
+            failed. The controller counts them, unless an administrator's taint keeps pods off a
+            failed one, or the user took a completed one out of the selection. Neither is known
             here.
         running: Desired nodes that have neither completed nor failed, whose pod runs the task or is
             about to restart it, and which are not recorded as unreachable.
@@ -176,7 +177,7 @@ def _is_completed(name: str, snapshot: Snapshot) -> bool:
     node, entry = snapshot.nodes.get(name), snapshot.ledger.get(name)
     if node is None or entry is None or not node.uid:
         return False
-    return entry.is_completed and entry.node_uid == node.uid
+    return entry.completes(node.uid)
 
 
 def _is_recorded(name: str, snapshot: Snapshot, states: AbstractSet[str]) -> bool:
@@ -231,9 +232,13 @@ def _nodes_without_pod(snapshot: Snapshot, desired: frozenset[str]) -> tuple[fro
     begun = ""
     for name in sorted((snapshot.records.keys() | snapshot.ledger.keys()) - desired):
         node = snapshot.nodes.get(name)
-        if node is None or not affinity.matches(name, node.labels):
+        if node is None:
             continue
-        if _is_completed(name, snapshot) or _is_recorded(name, snapshot, {NodeState.FAILED}):
+        if _is_completed(name, snapshot):
+            ended.add(name)
+        elif not affinity.matches(name, node.labels):
+            continue
+        elif _is_recorded(name, snapshot, {NodeState.FAILED}):
             ended.add(name)
         elif not begun and _has_begun(name, snapshot):
             begun = f"node {name} has begun, has not finished and has no pod"

@@ -138,7 +138,7 @@ class Reconciler:
     def _is_of_later_start(self, job: Job, target: Target) -> bool:
         """Return whether the node had completed before this attempt, in mode Exit."""
         entry = self._ledger.evidence_of(job, target.pod.node_name)
-        if entry is None or not entry.is_completed or entry.node_uid != target.node_uid:
+        if entry is None or not entry.completes(target.node_uid):
             return False
         return not is_of_latest_exit(entry, target.pod)
 

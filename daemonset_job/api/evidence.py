@@ -49,6 +49,10 @@ class Evidence:
         """Whether the node printed the token."""
         return bool(self.completed_at)
 
+    def completes(self, node_uid: str) -> bool:
+        """Return whether it is the completion of the node with that UID."""
+        return self.is_completed and self.node_uid == node_uid
+
     @property
     def completion_time(self) -> datetime | None:
         """When the node printed the token, in whole seconds; None without a time."""

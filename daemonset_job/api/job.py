@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from daemonset_job.api import names
+from daemonset_job.api.daemon_set import pod_spec_of
 from daemonset_job.api.job_spec import SPEC_SHAPE, JobSpec, parse_spec
 from daemonset_job.api.job_status import Condition, JobStatus, parse_job_status
 from daemonset_job.api.json_text import json_hash
@@ -41,6 +42,16 @@ def nodes_hash(raw_spec: Mapping[str, Any]) -> str:
     computes it for itself and compares.
     """
     return json_hash(raw_spec.get("nodes") or {})
+
+
+def selection_hash(raw_spec: Mapping[str, Any]) -> str:
+    """Return a hash of all that selects nodes by label or name in a raw Job spec.
+
+    That is `spec.nodes`, and the node selector and the affinity of `spec.template`.
+    """
+    template = pod_spec_of({"template": raw_spec.get("template") or {}})
+    parts = (raw_spec.get("nodes"), template.get("nodeSelector"), template.get("affinity"))
+    return json_hash([part or {} for part in parts])
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +107,11 @@ class Job:
     def nodes_hash(self) -> str:
         """The hash of `spec.nodes`, see `nodes_hash`."""
         return nodes_hash(self.raw_spec)
+
+    @property
+    def selection_hash(self) -> str:
+        """The hash of what selects nodes by label or name, see `selection_hash`."""
+        return selection_hash(self.raw_spec)
 
     @property
     def report_name(self) -> str:

@@ -50,6 +50,8 @@ LABEL_SHARD: Final = f"{GROUP}/shard"
 # the controller, the second to the terminator.
 ANNOTATION_SPEC_HASH: Final = f"{GROUP}/spec-hash"
 ANNOTATION_NODES_HASH: Final = f"{GROUP}/nodes-hash"
+# On a report: the hash of the selection of nodes with which its run started.
+ANNOTATION_SELECTION_HASH: Final = f"{GROUP}/selection-hash"
 
 # On the DaemonSet while its pods are refused. Each new value has the DaemonSet controller create
 # pods at once, and not after its own back-off of up to 15 minutes.

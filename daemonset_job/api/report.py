@@ -43,7 +43,8 @@ class JobReport:
     """A JobReport, or one shard of it.
 
     Not `is_whole`: a summary (see `summarize`), without evidence and records. `is_restored`:
-    another client created it, as from a backup.
+    another client created it, as from a backup. `selection_hash` is that of the Job when the report
+    was created, "" if it is not known; see `job.selection_hash`.
     """
 
     namespace: str
@@ -58,6 +59,7 @@ class JobReport:
     created_at: datetime | None = None
     is_whole: bool = True
     is_restored: bool = False
+    selection_hash: str = ""
 
     @property
     def records(self) -> Mapping[str, NodeRecord]:
@@ -92,6 +94,7 @@ def parse_report(raw: Mapping[str, Any]) -> JobReport:
         is_restored=any(
             entry.get("manager") not in _OUR_MANAGERS for entry in meta.get("managedFields") or ()
         ),
+        selection_hash=(meta.get("annotations") or {}).get(names.ANNOTATION_SELECTION_HASH) or "",
     )
 
 

@@ -133,6 +133,8 @@ class LogReadState:
         self.log = InstanceLog()
         self._instance = restart_count
         self._missing_logs = 0
+        # Its kubelet, which has just reported the restart, can be reached again.
+        self._retry_at = -math.inf
         self._reset()
 
     def _reset(self) -> None:

@@ -6,6 +6,7 @@
 import json
 import time
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
@@ -278,8 +279,65 @@ def test_complete_job_without_matching_nodes_is_deleted_after_its_ttl(cluster, n
         cluster.apply(job)
         wait_condition(cluster, namespace, "left", "Complete")
 
+    eventually(lambda: not cluster.pods(namespace, "left"), 10, "the pods are gone")
+    counts = cluster.job(namespace, "left")["status"]["nodes"]
+    assert (counts["desired"], counts["completed"]) == (2, 2)
     cluster.wait_gone(namespace, "left", 45)
     assert cluster.completed(namespace, "left") == set(cluster.nodes[:2])
+    report = cluster.report(namespace, "left")["status"]
+    assert report["message"] == "2 of 2 nodes completed"
+
+
+def test_a_node_that_leaves_once_it_has_completed_stays_counted(cluster, namespace, folder):
+    """As with a task that labels its own node."""
+    first, *rest = cluster.nodes
+    key = f"e2e.example.com/{namespace}"
+    nodes = {"selector": {"matchLabels": {key: "in"}}}
+    job = make_job("leaving", namespace, nodes=nodes, mountPath=folder, **working(GO))
+
+    def is_counted(completed):
+        counts = cluster.job(namespace, "leaving")["status"]["nodes"]
+        found = counts["desired"], counts["completed"]
+        return is_unfinished(cluster, namespace, "leaving", str(found)) and found == (3, completed)
+
+    def has_pods(count):
+        return len(cluster.pods(namespace, "leaving")) == count
+
+    with labelled(cluster, key, *cluster.nodes):
+        cluster.apply(job)
+        eventually(lambda: set(cluster.runs(folder).values()) == {1}, 60, "all at work")
+        cluster.wait_gate(namespace, "leaving")
+        for number, node in enumerate(rest, start=1):
+            cluster.on_node(node, f"touch {folder}/go")
+            eventually(partial(is_counted, number), 30, f"{node} has completed")
+            cluster.kubectl("label", "node", node, f"{key}-")
+            eventually(partial(has_pods, 3 - number), 60, f"{node} has no pod")
+            consistently(partial(is_counted, number), 3, f"{node} stays counted")
+        cluster.on_node(first, f"touch {folder}/go")
+        assert_succeeded(cluster, namespace, "leaving", folder, set(cluster.nodes))
+    assert set(cluster.runs(folder).values()) == {1}
+
+
+def test_a_kept_job_all_of_whose_nodes_leave_in_the_second_of_their_end(cluster, namespace, folder):
+    key = f"e2e.example.com/{namespace}"
+    nodes = {"selector": {"matchLabels": {key: "in"}}}
+    job = make_job(
+        "left",
+        namespace,
+        nodes=nodes,
+        mountPath=folder,
+        ttlSecondsAfterFinished=600,
+        **working(":"),
+    )
+    with labelled(cluster, key, *cluster.nodes):
+        cluster.apply(job)
+        eventually(lambda: cluster.completed(namespace, "left") == set(cluster.nodes), 60, "all")
+    complete = wait_condition(cluster, namespace, "left", "Complete")
+    assert complete["reason"] == "AllNodesCompleted"
+    eventually(lambda: not cluster.pods(namespace, "left"), 60, "the pods are gone")
+    consistently(
+        lambda: cluster.job(namespace, "left")["status"]["nodes"]["completed"] == 3, 5, "3 of 3"
+    )
 
 
 # --- what the schema takes -------------------------------------------------------------------

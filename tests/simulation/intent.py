@@ -41,6 +41,16 @@ def matches(spec: Raw, node: Raw) -> bool:
     return selects(spec.get("nodes") or {}, node) and daemon_sets.fits(pod_spec, node)
 
 
+def selection(spec: Raw) -> tuple[Raw, Raw, Raw]:
+    """Return all that chooses nodes by label or name in a Job of this raw spec."""
+    pod_spec = (spec.get("template") or {}).get("spec") or {}
+    return (
+        spec.get("nodes") or {},
+        pod_spec.get("nodeSelector") or {},
+        pod_spec.get("affinity") or {},
+    )
+
+
 def is_held(spec: Raw, node: Raw) -> bool:
     """Return whether nothing but its own condition keeps pods of the Job off a raw node."""
     template = spec.get("template") or {}

@@ -155,15 +155,22 @@ class PodRun:
 
     def create_again(self, instance: int, count: int = 0) -> None:
         """Fail to create the container again; between the attempts the kubelet backs off."""
-        if self.instance != instance or self.pod() is None or self.is_ending:
-            return
-        if self.attempts > 1 or "running" in self.state:
+        if self.pod() is None or self.is_ending or not self.is_to_be_created_again(instance):
             return
         reason = AGAIN[self.world.schedule.seed % len(AGAIN)]
         self.show(waiting(reason, "not created again"), BLOCKED)
         if count < AGAIN_LIMIT:
-            self.machine.call_later(1.5, self.show, backs_off(), BLOCKED)
+            self.machine.call_later(1.5, self.back_off_again, instance)
             self.machine.call_later(3.0 + count, self.create_again, instance, count + 1)
+
+    def back_off_again(self, instance: int) -> None:
+        """Show that the next attempt to create the container again has to wait."""
+        if self.is_to_be_created_again(instance):
+            self.show(backs_off(), BLOCKED)
+
+    def is_to_be_created_again(self, instance: int) -> bool:
+        """Whether the container of this instance has failed and was not created again since."""
+        return self.instance == instance and self.attempts == 1 and "running" not in self.state
 
     def start_later(self, seconds: float) -> None:
         """Start the task once what keeps it from starting is over."""

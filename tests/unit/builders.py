@@ -102,6 +102,8 @@ class SampleCluster:
     has_daemon_set: bool = True
     has_report: bool = True
     report_status: dict[str, Any] | None = None
+    # The hash of the selection of nodes with which the run started; that of the Job without one.
+    started_with: str = ""
     failed_create_message: str | None = ""
     refusal: str = ""
 
@@ -141,6 +143,7 @@ class SampleCluster:
             job_uid=self.job.uid,
             evidence=self.evidence,
             status=parse_report_status(self.report_status or {}),
+            selection_hash=self.started_with or self.job.selection_hash,
         )
 
     def snapshot(self, **changes: Any) -> Snapshot:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from daemonset_job.api import names
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import Condition, JobStatus
@@ -23,6 +24,7 @@ from job_controller.core.render.run_history import with_history
 from job_controller.core.render.shard_size import has_room_for_list
 from job_controller.core.render.shards import assign_to_shards
 from job_controller.core.render.timeline import build_timeline
+from job_controller.core.state.absence import complete_record
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
@@ -45,7 +47,7 @@ def build_report(job: Job, shard: int = 0) -> dict[str, Any]:
             recorded["args"] = list(spec.args)
     if spec.mount_path:
         recorded["mountPath"] = spec.mount_path
-    return new_report(
+    report = new_report(
         namespace=job.namespace,
         name=job.report_name,
         job_name=job.name,
@@ -53,6 +55,8 @@ def build_report(job: Job, shard: int = 0) -> dict[str, Any]:
         shard=shard,
         spec=recorded,
     )
+    report["metadata"]["annotations"] = {names.ANNOTATION_SELECTION_HASH: job.selection_hash}
+    return report
 
 
 def _size(words: tuple[str, ...]) -> int:
@@ -128,6 +132,7 @@ def _is_informative(record: NodeRecord) -> bool:
 def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecord]:
     """Return every node's record, also those of nodes that are no longer desired."""
     records, retry = merge_records(snapshot), snapshot.job.retry_request
+    records.update(_completed_without_pod(snapshot, counts, records))
     for name, record in list(records.items()):
         if name in counts.nodes or name in counts.absent or not counts.is_exact:
             continue
@@ -145,6 +150,26 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
     records.update(counts.absent)
     records.update({name: node.record for name, node in counts.nodes.items()})
     return records
+
+
+def _completed_without_pod(
+    snapshot: Snapshot, counts: NodeCounts, records: Mapping[str, NodeRecord]
+) -> dict[str, NodeRecord]:
+    """Return the records of completed nodes that have lost their pod before they had one."""
+    unrecorded = [
+        name
+        for name in counts.completed_without_pod | counts.completed_unselected
+        if (record := records.get(name)) is None
+        or record.state != NodeState.COMPLETED
+        or record.uid != snapshot.nodes[name].uid
+    ]
+    ledger = merge_evidence(snapshot) if unrecorded else {}
+    found = {}
+    for name in unrecorded:
+        uid, record = snapshot.nodes[name].uid, records.get(name)
+        known = record if record is not None and record.uid == uid else None
+        found[name] = complete_record(known or NodeRecord(uid, NodeState.WAITING), ledger[name])
+    return found
 
 
 def _removed(record: NodeRecord, message: str) -> NodeRecord:

@@ -127,7 +127,7 @@ def assess_absent(
     """Return the record of a tainted node without a pod, and when time alone changes it."""
     known = record if record is not None and record.uid == node.uid else None
     if _is_completed(evidence, node):
-        return _completed(known or NodeRecord(node.uid, NodeState.WAITING), evidence), None
+        return complete_record(known or NodeRecord(node.uid, NodeState.WAITING), evidence), None
     assert known is not None
     if known.has_failed(context.retry):
         return known, None
@@ -166,10 +166,11 @@ def node_has_begun(node: Node, evidence: Evidence | None, record: NodeRecord | N
 
 def _is_completed(evidence: Evidence | None, node: Node) -> TypeGuard[Evidence]:
     """Return whether the evidence is about this node, by its UID, and completes it."""
-    return evidence is not None and evidence.is_completed and evidence.node_uid == node.uid
+    return evidence is not None and evidence.completes(node.uid)
 
 
-def _completed(record: NodeRecord, evidence: Evidence) -> NodeRecord:
+def complete_record(record: NodeRecord, evidence: Evidence) -> NodeRecord:
+    """Return the record of a node that has completed by that evidence, and has no pod."""
     if record.state == NodeState.COMPLETED:
         return record
     return NodeRecord(

@@ -25,6 +25,7 @@ from job_controller.core.state.desired_count import (
     add_absent,
     agrees_with_daemon_set,
     count_desired,
+    find_completed_unselected,
     find_completed_without_pod,
     has_desired_placement,
     has_uncached_pods,
@@ -97,23 +98,24 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
     with_pod = {pod.node_name for pod in snapshot.pods if not pod.is_terminal}
     skipped = find_skipped(snapshot, ledger, with_pod | found.nodes.keys() | absent.keys())
     placement = _find_placement(facts, absence)
+    counted = found.nodes.keys() | absent.keys()
+    without_pod = find_completed_without_pod(
+        snapshot, ledger, counted, placement.desired - len(counted)
+    )
+    unselected = find_completed_unselected(snapshot, ledger, counted | without_pod)
     wakes = (*found.wakes, *absent_wakes, *((wake_at,) if wake_at is not None else ()))
     return NodeCounts(
         nodes=found.nodes,
         # A cached pod of a node that is shut down may be gone. The DaemonSet controller no longer
         # counts that node, and it stays desired (see `absence`).
-        desired=max(placement.desired, len(found.nodes) + len(absent)),
+        desired=max(placement.desired, len(counted)) + len(unselected),
         # Nothing keeps a pod off the uncounted, and the DaemonSet controller has yet to count them.
         is_exact=placement.is_agreed and not surplus_pods and not absence.uncounted,
         absent=absent,
         ending=ending,
         skipped=skipped,
-        completed_without_pod=find_completed_without_pod(
-            snapshot,
-            ledger,
-            found.nodes.keys() | absent.keys(),
-            placement.desired - len(found.nodes) - len(absent),
-        ),
+        completed_without_pod=without_pod,
+        completed_unselected=unselected,
         surplus_pods=surplus_pods,
         desired_is_known=daemon_set is not None and daemon_set.observed_generation > 0,
         nodes_spec_is_applied=daemon_set is None
@@ -226,8 +228,7 @@ def _completed(facts: _Facts, names: AbstractSet[str]) -> frozenset[str]:
         name
         for name in names
         if (evidence := facts.ledger.get(name)) is not None
-        and evidence.is_completed
-        and evidence.node_uid == facts.snapshot.nodes[name].uid
+        and evidence.completes(facts.snapshot.nodes[name].uid)
     )
 
 

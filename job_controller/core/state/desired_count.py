@@ -112,6 +112,42 @@ def add_absent(
     return max(counted, len(present | absence.tainted.keys()) + without_pod)
 
 
+def find_completed_unselected(
+    snapshot: Snapshot, ledger: Mapping[str, Evidence], known: AbstractSet[str]
+) -> frozenset[str]:
+    """Return the completed nodes that the DaemonSet does not choose any more.
+
+    `known` are the nodes that are counted already. A task may label its own node, or lift a taint,
+    so that the Job chooses it no more; what is done stays counted. A node that the user took out of
+    the selection does not count. So none does if the selection is not that of the start of the run.
+    """
+    daemon_set, first = snapshot.owned_daemon_set, snapshot.first_report
+    others = sorted(ledger.keys() - known)
+    if not others or daemon_set is None or first is None:
+        return frozenset()
+    if first.selection_hash != snapshot.job.selection_hash:
+        return frozenset()
+    affinity = NodeAffinity(daemon_set.pod_spec)
+    with_pod = {pod.node_name for pod in snapshot.pods if not pod.is_terminal}
+    # Until the pod is gone, the DaemonSet controller counts its node as misscheduled. A count that
+    # is older than the change of the node still has it among the desired nodes.
+    room = daemon_set.misscheduled
+    found: set[str] = set()
+    for name in islice(others, affordable_nodes(affinity)):
+        node = snapshot.nodes.get(name)
+        if node is None or not ledger[name].completes(node.uid):
+            continue
+        is_match = affinity.matches(name, node.labels)
+        if name in with_pod:
+            room -= not is_match
+            if is_match or room < 0:
+                continue
+        elif is_match and not untolerated(node.taints, daemon_set.pod_spec):
+            continue
+        found.add(name)
+    return frozenset(found)
+
+
 def find_completed_without_pod(
     snapshot: Snapshot, ledger: Mapping[str, Evidence], known: AbstractSet[str], room: int
 ) -> frozenset[str]:
@@ -131,9 +167,8 @@ def find_completed_without_pod(
         name
         for name, evidence in ledger.items()
         if name not in known
-        and evidence.is_completed
         and (node := snapshot.nodes.get(name)) is not None
-        and node.uid == evidence.node_uid
+        and evidence.completes(node.uid)
         and (name in ending or not untolerated(node.taints, daemon_set.pod_spec))
         and affinity.matches(name, node.labels)
     }

@@ -47,8 +47,9 @@ class NodeCounts:
 
     Attributes:
         nodes: The nodes with a pod that is not being deleted.
-        desired: How many nodes are desired: those that should run a pod, those that should not (an
-            untolerated NoSchedule taint) and still have one, and those in `absent`.
+        desired: How many nodes are desired: those that should run a pod, and those that should not
+            (an untolerated NoSchedule taint) and still have one. Those in `absent` and in
+            `completed_unselected` count as well.
         is_exact: Whether `nodes` and `absent` are all desired nodes. It is False if the DaemonSet
             differs from what the Job asks for, or its controller has not acted on its newest spec.
             It is False if any other desired node has no pod, or a node that does not match has one.
@@ -59,6 +60,8 @@ class NodeCounts:
             it, and once that is gone, only the record.
         skipped: Why each node is skipped that the Job selects and that is not desired, by its name.
         completed_without_pod: Completed nodes that have no pod at the moment. They stay counted.
+        completed_unselected: Completed nodes that the DaemonSet does not choose any more, because
+            their labels or taints changed. They stay counted, too.
         surplus_pods: Pods that only this controller deletes. One kind is a pod of a deleted node,
             if another node has its name or the pod waits to be scheduled. The other kind waits to
             be scheduled to a node whose taints it does not tolerate. The DaemonSet controller
@@ -83,6 +86,7 @@ class NodeCounts:
     ending: Mapping[str, NodeRecord] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)
     completed_without_pod: frozenset[str] = frozenset()
+    completed_unselected: frozenset[str] = frozenset()
     surplus_pods: tuple[Pod, ...] = ()
     desired_is_known: bool = True
     nodes_spec_is_applied: bool = True
@@ -95,9 +99,9 @@ class NodeCounts:
         """Return the names of the nodes in those states, sorted."""
         found = {name for name, node in self.nodes.items() if node.state in states}
         found |= {name for name, record in self.absent.items() if record.state in states}
-        return sorted(
-            found | self.completed_without_pod if NodeState.COMPLETED in states else found
-        )
+        if NodeState.COMPLETED in states:
+            found |= self.completed_without_pod | self.completed_unselected
+        return sorted(found)
 
     def record(self, name: str) -> NodeRecord:
         """Return the record of a node that is in `nodes` or `absent`."""
@@ -108,7 +112,7 @@ class NodeCounts:
     def missing(self) -> int:
         """How many desired nodes have neither a pod nor completed, those in `absent` aside."""
         known = len(self.nodes) + len(self.absent) + len(self.completed_without_pod)
-        return max(self.desired - known, 0)
+        return max(self.desired - len(self.completed_unselected) - known, 0)
 
     @property
     def is_complete(self) -> bool:
@@ -121,7 +125,7 @@ class NodeCounts:
             self.is_exact
             and self.desired > 0
             and self.missing == 0
-            and bool(self.nodes or self.absent)
+            and bool(self.nodes or self.absent or self.completed_unselected)
             and all(node.state in states for node in self.nodes.values())
             and all(record.state in states for record in self.absent.values())
         )

@@ -67,7 +67,8 @@ def count_unexplained(snapshot: Snapshot, counts: NodeCounts) -> int:
 
 
 def _lacks_pods(counts: NodeCounts, stuck_nodes: list[str]) -> bool:
-    return len(counts.nodes) + len(counts.absent.keys() - set(stuck_nodes)) < counts.desired
+    known = len(counts.nodes) + len(counts.absent.keys() - set(stuck_nodes))
+    return known < counts.desired - len(counts.completed_unselected)
 
 
 def _refused_pods_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | None:

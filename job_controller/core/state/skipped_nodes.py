@@ -76,7 +76,7 @@ def describe_skipped(skipped: Mapping[str, str]) -> str:
 
 def _has_completed(node: Node, ledger: Mapping[str, Evidence]) -> bool:
     evidence = ledger.get(node.name)
-    return evidence is not None and evidence.is_completed and evidence.node_uid == node.uid
+    return evidence is not None and evidence.completes(node.uid)
 
 
 def _describe(taint: Taint) -> str:

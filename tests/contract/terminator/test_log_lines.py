@@ -41,7 +41,7 @@ async def test_a_run_that_succeeds(cluster, lines):
     await asyncio.sleep(60)
     run.print_tokens("c")
     await eventually(lambda: run.completed() == set(run.nodes))
-    run.agree()
+    run.agree(nodes={"desired": 3, "completed": 3})
     await eventually(lambda: not run.exists)
     await asyncio.sleep(600)
     assert lines == [
@@ -60,7 +60,7 @@ async def test_a_run_that_fails_and_whose_time_to_live_ends(cluster, lines):
     for node in nodes:
         run.log(node).write("broken")
     await eventually(lambda: sum(bool(e.get("failedAt")) for e in run.evidence().values()) == 7)
-    run.agree("Failed", completionTime="2030-01-01T00:00:00Z")
+    run.agree("Failed", completionTime="2030-01-01T00:00:00Z", nodes={"desired": 7, "failed": 7})
     await eventually(lambda: not run.exists, 1000)
     recorded, deleted = lines
     assert recorded == (
@@ -68,5 +68,5 @@ async def test_a_run_that_fails_and_whose_time_to_live_ends(cluster, lines):
     )
     assert deleted.startswith(
         "INFO deleted the Job: why=the run failed, and ttlSecondsAfterFinished have passed; "
-        "desired=7; completed=0"
+        "desired=7; completed=0; failed=7"
     )

@@ -91,6 +91,8 @@ class Completion:
     views: dict[str, View] = field(default_factory=dict)
     claims: dict[str, View] = field(default_factory=dict)
     superseded: set[str] = field(default_factory=set)
+    # By UID of a Job: the specs one of which the program knew that made the first report.
+    started_with: dict[str, list[Raw]] = field(default_factory=dict)
 
     # --- what is known ---------------------------------------------------------------------
 
@@ -180,6 +182,23 @@ class Completion:
         begun = self.oracle.started_nodes.until(uid, now)
         nodes = self.world.server.all(NODES)
         return intent.desired_nodes(job["spec"], nodes, self._occupied(uid, now), begun)
+
+    def completed_unselected(self, job: Raw) -> list[dict[str, str]]:
+        """Return the nodes, with UIDs, that have completed and are no longer chosen.
+
+        They count if the Job's selection is the one with which the run started. More than one set
+        of them is right if it is not known which of two selections that was.
+        """
+        uid, desired = job["metadata"]["uid"], self.desired(job)
+        found = {
+            name: node["metadata"]["uid"]
+            for node in self.world.server.all(NODES)
+            if (name := node["metadata"]["name"]) not in desired
+            and self.oracle.is_entered(uid, name, node["metadata"]["uid"])
+        }
+        newest = intent.selection(job["spec"])
+        same = {intent.selection(spec) == newest for spec in self.started_with.get(uid, ())}
+        return [found if is_same else {} for is_same in sorted(same)] or [{}]
 
     def _lacking(self, invariant: str, job: Raw, view: View) -> dict[str, str]:
         """Return the nodes, with UIDs, that are desired and have not completed."""
@@ -285,6 +304,12 @@ class Completion:
         return f"{words}{self.oracle.timeouts.skews()}"
 
     # --- reports ---------------------------------------------------------------------------
+
+    def report_made(self, report: Raw) -> None:
+        """Note which spec a run may have started with, once."""
+        uid = report["spec"]["job"]["uid"]
+        until = self.world.seen_until[uid]
+        self.started_with.setdefault(uid, self.known(uid, until))
 
     def judge_report(self, report: Raw) -> None:
         """Judge a report that says Succeeded: the Job's status repeats it later."""

@@ -131,6 +131,8 @@ class Oracle:
         self.completed_count.judge(old, new)
 
     def _report_written(self, old: Raw, new: Raw) -> None:
+        if not old:
+            self.completion.report_made(new)
         self.evidence.judge(old, new)
         self.failures.judge(old, new)
         self.started_nodes.judge_record(new)

@@ -146,12 +146,12 @@ class _Rest:
         if self.is_in_the_way(has_ended):
             return
         truth = {node: self.state_of(node) for node in self.desired}
-        self.judge_counts(truth)
+        truth |= self.judge_counts(truth)
         if is_true(self.job, "Complete"):
             # One that failed and left the selection keeps its Job for people to look at.
             has_failed = any(record.get("state") == "Failed" for record in self.records.values())
             is_done = all(state == "completed" for state in truth.values())
-            if self.desired and is_done and not has_failed:
+            if truth and is_done and not has_failed:
                 self.violate("stuck", "every node completed, and the Job is still there")
             self.judge_nodes(truth)
         elif not has_ended:
@@ -284,19 +284,30 @@ class _Rest:
         machine = self.world.machines[node]
         return machine.pods.get(pod["metadata"]["uid"]) if pod is not None else None
 
-    def judge_counts(self, truth: Raw) -> None:
+    def judge_counts(self, truth: dict[str, str]) -> dict[str, str]:
+        """Judge the counts; return the nodes that count as completed and are no longer chosen."""
         if is_true(self.job, "Failed") and self.daemon_set is None:
-            return  # its pods were not to be kept: the status is that of its end
+            return {}  # its pods were not to be kept: the status is that of its end
+        unselected = self.world.oracle.completion.completed_unselected(self.job)
+        right = [truth | dict.fromkeys(names, "completed") for names in unselected]
         shown = self.status.get("nodes") or {}
         states = ("waiting", "active", "completed", "failed", "unreachable")
-        counted = {s: sum(v == s for v in truth.values()) for s in states}
-        counted["desired"] = len(truth)
-        found = {key: shown.get(key, 0) for key in counted}
-        if counted != found:
-            self.violate("counts", f"the status says {found}, true {counted} ({truth})")
+        counts = [
+            {s: sum(v == s for v in each.values()) for s in states} | {"desired": len(each)}
+            for each in right
+        ]
+        found = {key: shown.get(key, 0) for key in counts[0]}
+        if found not in counts:
+            self.violate("counts", f"the status says {found}, true {counts[0]} ({right[0]})")
         summary = self.report.get("nodes") or {}
         if summary != shown:
             self.violate("counts", f"the report says {summary}, the Job {shown}")
+        index = counts.index(found) if found in counts else 0
+        for node in sorted(unselected[index]):
+            if (self.records.get(node) or {}).get("state") != "Completed":
+                words = f"{node} completed and left, the report says {self.records.get(node)}"
+                self.violate("counts", words)
+        return right[index]
 
     # --- reasons -------------------------------------------------------------------------
 

@@ -115,9 +115,11 @@ class Gates:
         for pod in world.server.all(PODS):
             if controller_of(pod) != uid:
                 continue
-            if "deletionTimestamp" in pod["metadata"]:
+            node = pod["spec"]["meant_for"]
+            # guarantees.md: a node that left before it was recorded counts for half a minute more.
+            if "deletionTimestamp" in pod["metadata"] or not world.server.get(NODES, node, ""):
                 return False
-            made[pod["spec"]["meant_for"]] = world.oracle.born[pod["metadata"]["uid"]]
+            made[node] = world.oracle.born[pod["metadata"]["uid"]]
         return all(made.get(n, -1.0) >= world.oracle.born[counted[n]] for n in counted)
 
     def _check(self, uid: str, since: float) -> None:

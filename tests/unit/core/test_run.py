@@ -316,7 +316,8 @@ def test_completed_node_does_not_replace_one_whose_pod_is_terminating():
     cluster.nodes["b"] = lost("b")
     cluster.pods = [replace(make_pod("b"), is_terminating=True), make_pod("c")]
     plan = run(cluster)
-    assert cluster.job.status.to_raw()["nodes"]["completed"] == 0
+    nodes = cluster.job.status.to_raw()["nodes"]
+    assert (nodes["desired"], nodes["completed"], nodes["waiting"]) == (3, 1, 1)
     assert reason_of(plan) == "NodesUnreachable"
 
 

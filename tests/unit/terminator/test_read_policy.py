@@ -311,6 +311,15 @@ def test_an_unfinished_line_is_looked_at_again_soon(container):
     assert reading.next_step(container, 0.4) != step
 
 
+def test_a_restart_proves_that_the_log_can_be_read_again():
+    reading = LogReadState()
+    for _ in range(9):
+        reading.short_read_failed(ShortRead(), 0.0, is_missing=False)
+    assert reading.next_step(RUNNING, 0.1) == Wait(RETRY_SECONDS[1])
+    restarted = replace(RUNNING, restart_count=1)
+    assert reading.next_step(restarted, 0.1) == ShortRead(previous=True)
+
+
 def test_failures_are_retried_ever_more_slowly_and_then_forgotten():
     reading, now, pauses = LogReadState(), 0.0, []
     for _ in range(10):

@@ -1,0 +1,137 @@
+"""Nodes that have completed, and that the Job chooses no more because they changed."""
+
+from dataclasses import replace
+
+import pytest
+
+from daemonset_job.api.job_spec import NodeSelection
+from daemonset_job.api.taints import Taint
+from job_controller.core.decide import decide
+from job_controller.core.plan import WriteReportStatus, WriteStatus
+from job_controller.core.state.counting import count_nodes
+from tests.unit.builders import NOW, done, make_cluster, make_job, make_pod, started
+
+TO_DO = {"nodes": {"selector": {"matchLabels": {"state": "to-do"}}}}
+NO_SCHEDULE = Taint("maintenance", "NoSchedule")
+
+
+def job_for(raw):
+    job = started(make_job(raw_spec=raw))
+    nodes = NodeSelection(selector=raw["nodes"]["selector"])
+    return replace(job, spec=replace(job.spec, nodes=nodes))
+
+
+def left(*names, of="abc", completed=None, **changes):
+    """A Job for nodes with a label. Some have completed and lost it, and the DaemonSet knows."""
+    evidence = {name: done(name) for name in completed or names}
+    cluster = make_cluster(*of, gated=True, job=job_for(TO_DO), evidence=evidence, **changes)
+    cluster.nodes = {
+        name: replace(node, labels={"state": "done" if name in names else "to-do"})
+        for name, node in cluster.nodes.items()
+    }
+    cluster.pods = [make_pod(name) for name in of if name not in names]
+    cluster.desired = len(cluster.pods)
+    return cluster
+
+
+def written(cluster):
+    actions = decide(cluster.snapshot(), NOW).actions
+    status = next(a.status for a in actions if isinstance(a, WriteStatus))
+    records = {}
+    for action in actions:
+        if isinstance(action, WriteReportStatus):
+            records.update(action.status.node_states)
+    return status.to_raw(), records
+
+
+def conditions(status):
+    return {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
+
+
+def test_they_stay_counted_as_completed():
+    counts = count_nodes(left("a").snapshot(), NOW)
+    assert counts.desired == 3
+    assert counts.completed_unselected == {"a"}
+    assert counts.names("Completed") == ["a"]
+    assert counts.missing == 0
+    assert counts.is_exact
+    assert not counts.is_complete
+
+
+def test_a_run_all_of_whose_nodes_left_is_complete_and_has_their_records():
+    status, records = written(left("a", "b", "c"))
+    assert conditions(status)["Complete"] == ("True", "AllNodesCompleted")
+    assert status["nodes"]["desired"] == status["nodes"]["completed"] == 3
+    assert status["nodes"]["completedNames"] == "a,b,c"
+    assert {name: record.state for name, record in records.items()} == dict.fromkeys(
+        "abc", "Completed"
+    )
+
+
+def test_a_node_that_left_at_work_is_not_completed_by_the_others():
+    cluster = left("a", "b", "c", completed=("a", "b"))
+    cluster.report_status = {
+        "nodeStates": {"c": {"uid": "c-uid", "state": "Active", "attempts": 1}}
+    }
+    status, records = written(cluster)
+    assert status["nodes"]["desired"] == status["nodes"]["completed"] == 2
+    assert records["c"].state == "Removed"
+
+
+def test_a_record_of_a_node_at_work_becomes_that_of_a_completed_one():
+    cluster = left("a", "b", "c")
+    active = {"uid": "a-uid", "state": "Active", "attempts": 2, "podUID": "pod-a-1"}
+    cluster.report_status = {"nodeStates": {"a": active}}
+    records = written(cluster)[1]
+    assert (records["a"].state, records["a"].attempts) == ("Completed", 2)
+
+
+@pytest.mark.parametrize("taint", [NO_SCHEDULE, Taint("maintenance", "NoExecute")])
+def test_a_tainted_one_stays_counted_as_well(taint):
+    cluster = left("a")
+    cluster.nodes["a"] = replace(
+        cluster.nodes["a"], labels={"state": "to-do"}, taints=(taint,), ready=True
+    )
+    counts = count_nodes(cluster.snapshot(), NOW)
+    assert (counts.desired, counts.names("Completed"), counts.skipped) == (3, ["a"], {})
+
+
+def test_a_node_that_the_user_took_out_does_not_count():
+    cluster = left("a", started_with="of another selection")
+    assert count_nodes(cluster.snapshot(), NOW).desired == 2
+    cluster = left("a", "b", "c", started_with="of another selection")
+    status, _ = written(cluster)
+    assert "Complete" not in conditions(status)
+    assert conditions(status)["Progressing"] == ("False", "NoMatchingNodes")
+
+
+def test_a_report_of_an_older_version_says_of_no_selection():
+    cluster = left("a", "b", "c")
+    snapshot = cluster.snapshot()
+    (report,) = snapshot.reports
+    old = replace(snapshot, reports=(replace(report, selection_hash=""),))
+    assert count_nodes(old, NOW).desired == 0
+
+
+def test_a_deleted_node_or_one_of_another_machine_does_not_count():
+    cluster = left("a", "b")
+    del cluster.nodes["a"]
+    cluster.nodes["b"] = replace(cluster.nodes["b"], uid="another")
+    assert count_nodes(cluster.snapshot(), NOW).desired == 1
+
+
+def test_it_counts_once_while_its_pod_is_being_deleted():
+    for misscheduled, desired in ((1, 2), (0, 3)):
+        # In the second case the DaemonSet controller has yet to see that the label is gone.
+        cluster = left("a", misscheduled=misscheduled)
+        cluster.pods.append(make_pod("a", is_terminating=True))
+        cluster.desired = desired
+        assert count_nodes(cluster.snapshot(), NOW).desired == 3
+
+
+def test_a_node_that_waits_for_its_pod_is_not_hidden_by_one_that_left():
+    cluster = left("a", "b", completed=("a", "b"))
+    cluster.pods = []
+    cluster.desired = 1
+    counts = count_nodes(cluster.snapshot(), NOW)
+    assert (counts.desired, counts.missing, counts.is_complete) == (3, 1, False)
