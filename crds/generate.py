@@ -47,6 +47,10 @@ _QUANTITY = (
     r"([KMGTPE]i|[numkMGTPE]|[eE][+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+))?$"
 )
 _PREFIX = "#/components/schemas/"
+# The template changes job-container, whose image is that of the Job. Others have none yet.
+_CONTAINERS = {("PodSpec", "containers"), ("PodSpec", "initContainers")}
+_IMAGE_RULE = "has(self.image) || self.name == 'job-container'"
+_IMAGE_MESSAGE = "must have an image in each container other than job-container"
 
 
 class Generator:
@@ -82,6 +86,17 @@ class Generator:
         made = dict(_REPLACED.get((kind, field)) or self._schema(schema))
         if made.get("type") == "array":
             made["maxItems"] = _FEW_ITEMS.get((kind, field), _ITEMS)
+            # By this key, an item changes one of the generated list or is added to it.
+            if key := schema.get("x-kubernetes-patch-merge-key"):
+                made["items"] = {**made["items"], "required": [key]}
+        if (kind, field) in _CONTAINERS:
+            rule = {
+                "rule": _IMAGE_RULE,
+                "fieldPath": ".image",
+                "reason": "FieldValueRequired",
+                "message": f"spec.template.spec.{field} {_IMAGE_MESSAGE}",
+            }
+            made["items"] = {**made["items"], "x-kubernetes-validations": [rule]}
         if (kind, field) in _NULLABLE:
             made["nullable"] = True
         return made

@@ -238,6 +238,12 @@ def test_a_report_that_is_put_back_is_left_as_it_is(cluster, namespace):
 
     consistently(is_untouched, 20)
 
+    for field in ("uid", "resourceVersion"):
+        del saved["metadata"][field]
+    replace_status = ("replace", "--subresource=status", "-n", namespace, "-f", "-")
+    cluster.kubectl(*replace_status, stdin=json.dumps(saved))
+    consistently(lambda: cluster.report(namespace, "kept")["status"] == saved["status"], 10)
+
 
 def test_the_report_of_a_deleted_job_is_cancelled(cluster, namespace):
     cluster.apply(make_job("stopped", namespace, **shell(WAIT)))

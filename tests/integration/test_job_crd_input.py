@@ -31,6 +31,25 @@ REFUSED = {
     "args not a list": (IMAGE | {"args": "a"}, "spec.args in body must be of type array"),
     "args not strings": (IMAGE | {"args": [1]}, "spec.args[0] in body must be of type string"),
     "1001 args": (IMAGE | {"args": ["a"] * 1001}, "spec.args: Too many: 1001: must have at most"),
+    "another container without an image": (
+        IMAGE | {"template": {"spec": {"containers": [{"name": "proxy"}]}}},
+        "containers[0].image: Required value: spec.template.spec.containers must have an image in",
+    ),
+    "an init container without a name": (
+        IMAGE | {"template": {"spec": {"initContainers": [{"image": "a"}]}}},
+        "spec.template.spec.initContainers[0].name: Required value",
+    ),
+    "a volume mount without a path": (
+        IMAGE
+        | {
+            "template": {
+                "spec": {
+                    "containers": [{"name": "job-container", "volumeMounts": [{"name": "data"}]}]
+                }
+            }
+        },
+        "spec.template.spec.containers[0].volumeMounts[0].mountPath: Required value",
+    ),
     "relative mountPath": (
         IMAGE | {"mountPath": "tmp"},
         "spec.mountPath must be an absolute path on the node: start it with a slash",

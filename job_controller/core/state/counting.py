@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.node_record import NodeRecord
@@ -29,6 +30,7 @@ from job_controller.core.state.desired_count import (
     find_completed_without_pod,
     has_desired_placement,
     has_uncached_pods,
+    has_undone_node_without_pod,
     matching_nodes,
     observed_daemon_set,
 )
@@ -45,6 +47,8 @@ from job_controller.core.state.node_pods import (
 from job_controller.core.state.node_state import assess_node
 from job_controller.core.state.skipped_nodes import find_skipped
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
+
+_ENDED: Final = frozenset({NodeState.COMPLETED, NodeState.FAILED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +107,18 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
         snapshot, ledger, counted, placement.desired - len(counted)
     )
     unselected = find_completed_unselected(snapshot, ledger, counted | without_pod)
+    # Nothing keeps a pod off the uncounted, and the DaemonSet controller has yet to count them.
+    is_exact = placement.is_agreed and not surplus_pods and not absence.uncounted
+    if is_exact and all(node.state in _ENDED for node in found.nodes.values()):
+        # Only now, because that takes a look at every node of the cluster.
+        is_exact = not has_undone_node_without_pod(snapshot, ledger, counted)
     wakes = (*found.wakes, *absent_wakes, *((wake_at,) if wake_at is not None else ()))
     return NodeCounts(
         nodes=found.nodes,
         # A cached pod of a node that is shut down may be gone. The DaemonSet controller no longer
         # counts that node, and it stays desired (see `absence`).
         desired=max(placement.desired, len(counted)) + len(unselected),
-        # Nothing keeps a pod off the uncounted, and the DaemonSet controller has yet to count them.
-        is_exact=placement.is_agreed and not surplus_pods and not absence.uncounted,
+        is_exact=is_exact,
         absent=absent,
         ending=ending,
         skipped=skipped,

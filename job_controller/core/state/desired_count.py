@@ -67,11 +67,35 @@ def has_uncached_pods(
     )
     if tainted + unwanted <= daemon_set.misscheduled:
         return False
+    return _has_other_node(snapshot, daemon_set, pods_by_node.keys())
+
+
+def has_undone_node_without_pod(
+    snapshot: Snapshot, ledger: Mapping[str, Evidence], known: AbstractSet[str]
+) -> bool:
+    """Return whether a node is to run a pod, is not in `known`, and has not completed.
+
+    A count of the DaemonSet controller may be older than the caches of nodes and pods. It may agree
+    with them by chance: since then one node has lost its pod, and another has got its first one.
+    """
+    daemon_set = snapshot.owned_daemon_set
+    if daemon_set is None:
+        return False
+    completed = {
+        name
+        for name, evidence in ledger.items()
+        if (node := snapshot.nodes.get(name)) is not None and evidence.completes(node.uid)
+    }
+    return _has_other_node(snapshot, daemon_set, known | completed)
+
+
+def _has_other_node(snapshot: Snapshot, daemon_set: DaemonSet, known: AbstractSet[str]) -> bool:
+    """Return whether the DaemonSet chooses a node that is not in `known` and takes its pods."""
     affinity = NodeAffinity(daemon_set.pod_spec)
     others = (
         node
         for name, node in snapshot.nodes.items()
-        if name not in pods_by_node and not untolerated(node.taints, daemon_set.pod_spec)
+        if name not in known and not untolerated(node.taints, daemon_set.pod_spec)
     )
     checked = islice(others, affordable_nodes(affinity))
     return any(affinity.matches(node.name, node.labels) for node in checked)

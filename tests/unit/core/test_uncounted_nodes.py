@@ -89,6 +89,19 @@ def test_the_search_for_such_a_node_is_bounded(others, is_exact):
     assert count_nodes(cluster.snapshot(), NOW).is_exact is is_exact
 
 
+def test_a_count_that_is_older_than_the_caches_and_agrees_by_chance_completes_nothing():
+    """Found by the simulation, seed 5122062.
+
+    The DaemonSet controller counted one node, b. Since then b has lost its pod, which was rejected,
+    and the completed node a is Ready again and has its next pod.
+    """
+    cluster = make_cluster("a", "b", gated=True, evidence={"a": done("a")})
+    cluster.pods, cluster.desired, cluster.scheduled = [gated_pod("a")], 1, 1
+    assert not count_nodes(cluster.snapshot(), NOW).is_exact
+    run(cluster)
+    assert not cluster.job.is_true(ConditionType.COMPLETE)
+
+
 # --- completed nodes that are not desired any more -----------------------------------------
 
 
