@@ -321,6 +321,7 @@ THREE_EVICTIONS = Schedule(
                 "image": "example/task:1",
                 "backoffLimit": 0,
                 "completion": {"mode": "Exit"},
+                "failureLogLines": 0,  # else the pods are gone before they are judged
             }
         ),
     ),

@@ -8,12 +8,13 @@ from typing import Literal
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import Condition, JobStatus
 from daemonset_job.api.node_record import NodeRecord
-from daemonset_job.api.reasons import EventReason, NodeReason, SuspendedReason
+from daemonset_job.api.reasons import EventReason, NodeReason, ProgressingReason, SuspendedReason
 from daemonset_job.api.states import ConditionType, NodeState
 from job_controller.core.plan import Event
 from job_controller.core.render.messages import failure_message
 from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.node_counts import NodeCounts
+from job_controller.core.state.node_observed import UNEXPLAINED_WORDS
 from job_controller.core.state.snapshot import Snapshot, merge_records
 from job_controller.core.text.fold_names import fold
 
@@ -116,12 +117,21 @@ def _progress_events(job: Job, status: JobStatus) -> list[Event]:
     before = job.condition(ConditionType.PROGRESSING)
     after = status.condition(ConditionType.PROGRESSING)
     if after is None or (before is not None and before.reason == after.reason):
-        return []
+        return _cause_events(before, after)
     if after.status is False:
         return [Event("Warning", after.reason, after.message)]
     if before is not None and not before.status:
         return [Event("Normal", EventReason.RESUMED, "run resumed")]
     return []
+
+
+def _cause_events(before: Condition | None, after: Condition | None) -> list[Event]:
+    """Return the event of a cause that is found only after its effect was reported."""
+    if before is None or after is None or after.reason != ProgressingReason.TASK_NOT_STARTED:
+        return []
+    if UNEXPLAINED_WORDS not in before.message or UNEXPLAINED_WORDS in after.message:
+        return []
+    return [Event("Warning", after.reason, after.message)]
 
 
 def exit_events(before: Mapping[str, NodeRecord], counts: NodeCounts) -> Iterator[Event]:

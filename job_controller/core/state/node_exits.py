@@ -23,6 +23,9 @@ from job_controller.core.text.sanitize import single_line
 # It is longer than a restarted terminator needs to get its lease (15 s).
 READ_LOG_GRACE: Final = timedelta(seconds=5)
 UNREAD_LOG_GRACE: Final = timedelta(seconds=30)
+# In mode Exit the exit code decides. The failure is recorded once the last lines of the log are in
+# the ledger, or after this time: then the first event and message quote the last one.
+EXIT_LINES_GRACE: Final = timedelta(seconds=2)
 # The longest reason of a container's end that is quoted.
 REASON_LIMIT: Final = 64
 # The longest message of a container's end that is quoted.
@@ -92,14 +95,16 @@ def exited_after_token(context: RunContext, inputs: NodeInputs) -> str:
 
 def decidable_at(context: RunContext, record: NodeRecord, inputs: NodeInputs) -> datetime:
     """Return when the newest end of the task may be assessed: after a token in its log."""
-    if context.spec.completion.mode != CompletionMode.LOG or not record.finished_in_pod:
+    if not record.finished_in_pod:
         return context.now
     pod, evidence = inputs.pod, inputs.evidence
-    was_read = (
-        evidence is not None
-        and evidence.pod_uid == pod.uid
-        and evidence.attempt >= record.finished_in_pod
-    )
+    is_of_pod = evidence is not None and evidence.pod_uid == pod.uid
+    if context.spec.completion.mode != CompletionMode.LOG:
+        has_lines = is_of_pod and evidence is not None and bool(evidence.last_lines)
+        if has_lines or not context.spec.failure_log_lines:
+            return context.now
+        return context.first_seen(task_ended(pod, record.finished_in_pod)) + EXIT_LINES_GRACE
+    was_read = is_of_pod and evidence is not None and evidence.attempt >= record.finished_in_pod
     sighting = context.seen.get(task_ended(pod, record.finished_in_pod))
     if sighting is not None:
         seen_at = sighting.first

@@ -31,6 +31,10 @@ from job_controller.core.state.node_exits import end_message, last_code
 from job_controller.core.state.node_timeouts import find_start_fact, report_at
 from job_controller.core.text.sanitize import DETAIL_LIMIT, single_line
 
+# The causes of a task that does not start that only events can name.
+UNEXPLAINED_WORDS: Final = (
+    "a large image, or a volume that cannot be mounted; see `kubectl describe pod`"
+)
 # Reasons for which a container is not created.
 _CREATE_FAILURES: Final = frozenset(
     {NodeReason.IMAGE_PULL_FAILED, NodeReason.CONTAINER_START_FAILED}
@@ -118,7 +122,7 @@ def _unexplained_reason(context: RunContext, inputs: NodeInputs) -> tuple[str, s
     again = " again" if has_started(pod) else ""
     words = (
         f"the pod is on its node and its task has not started{again} ({state or 'no status'}): "
-        "a large image, or a volume that cannot be mounted; see `kubectl describe pod`"
+        f"{UNEXPLAINED_WORDS}"
     )
     if mount_message:
         words = f"{words}; on another node: {mount_message}"

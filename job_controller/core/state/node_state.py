@@ -134,7 +134,15 @@ def _assess_completed(
 ) -> NodeAssessment:
     """Return the assessment of a completed node, whose task may have exited after its token."""
     if message := exited_after_token(context, inputs):
-        record = replace(record, reason=NodeReason.TASK_EXITED, message=single_line(message))
+        container = inputs.pod.container
+        restarts = container.restart_count if container is not None else 0
+        record = replace(
+            record,
+            reason=NodeReason.TASK_EXITED,
+            message=single_line(message),
+            # The kubelet may have started it again already.
+            attempts=max(record.attempts, attempts_before(record, inputs.pod) + restarts + 1),
+        )
         return NodeAssessment(record, repeats_task=True)
     return NodeAssessment(record)
 

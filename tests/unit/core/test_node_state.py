@@ -106,7 +106,7 @@ def test_exit_is_decided_sooner_once_its_log_was_read():
     assert read(attempt=5, seen=5).record.state == "Active"
 
 
-def test_mode_exit_needs_no_such_time():
+def test_mode_exit_needs_no_token():
     spec = replace(SPEC, completion=Completion(mode="Exit"))
     assert assess(crashed(restarts=5, at=NOW), spec=spec).record.state == "Failed"
 
@@ -388,6 +388,20 @@ def test_a_retry_leaves_a_task_alone_that_is_at_work():
     assert (assessment.replace_pod, assessment.awaits_retry) == (False, False)
 
 
+def test_mode_exit_waits_a_moment_for_the_last_lines_before_a_failure():
+    spec = replace(SPEC, completion=Completion(mode="Exit"), backoff_limit=0)
+    pod = ended(3)
+    first = assess(pod, spec=spec, seen=None)
+    assert (first.record.state, first.wake_at) == ("Active", NOW + timedelta(seconds=2))
+    lines = Evidence("a-uid", pod=pod.name, pod_uid=pod.uid, last_lines=("start", "disk full"))
+    quoted = assess(pod, spec=spec, seen=None, evidence=lines).record
+    assert (quoted.state, quoted.message) == ("Failed", "exit 3 at the first attempt: 'disk full'")
+    silent = assess(pod, spec=spec, seen=2).record
+    assert (silent.state, silent.message) == ("Failed", "exit 3 at the first attempt")
+    unread = assess(pod, spec=replace(spec, failure_log_lines=0), seen=None).record
+    assert unread.state == "Failed"
+
+
 TOKEN_AT = parse_time("2026-01-02T03:04:00Z")  # of `done`
 
 
@@ -408,6 +422,7 @@ def test_a_task_that_exits_after_its_token_is_reported_and_repeats_its_work(pod)
     assert assessment.repeats_task
     record = assessment.record
     assert (record.state, record.reason) == ("Completed", "TaskExited")
+    assert record.attempts == pod.container.restart_count + 1
     assert "set spec.completion.mode to Exit" in record.message
     gated = assess(gated_pod("a"), evidence=done("a"), record=record)
     assert (gated.repeats_task, gated.record) == (False, record)

@@ -5,12 +5,23 @@ from datetime import timedelta
 
 import pytest
 
+from job_controller.core.decide import decide
 from job_controller.core.settings import Timeouts
 from job_controller.core.state.first_seen import ObservedObjects, update_sightings
 from job_controller.core.state.node_context import NodeInputs, RunContext
 from job_controller.core.state.node_state import assess_node
-from tests.unit.builders import NOW, START, done, gated_pod, make_node, make_pod
+from tests.unit.builders import (
+    NOW,
+    START,
+    done,
+    gated_pod,
+    make_cluster,
+    make_node,
+    make_pod,
+    seen_before,
+)
 from tests.unit.core.node_states import SPEC, assess, crashed, with_container
+from tests.unit.core.runs import run
 
 
 @pytest.mark.parametrize(
@@ -237,6 +248,19 @@ def test_a_volume_that_cannot_be_mounted_is_reported_in_the_kubelets_words(uid, 
     record = assess_node(context, NodeInputs(node, pod, None, None)).record
     assert record.reason == "TaskNotStarted"
     assert record.message.endswith(words)
+
+
+def test_the_cause_of_a_task_that_does_not_start_is_an_event_once_it_is_found():
+    cluster = make_cluster("a", gated=True)
+    cluster.pods = [with_container(state="waiting", reason="ContainerCreating")]
+    first = run(cluster)
+    assert [event.reason for event in first.events] == ["TaskNotStarted"]
+    assert "a large image, or a volume" in first.events[0].message
+    found = replace(cluster.snapshot(), failed_mount=(cluster.pods[0].uid, "no configmap nocm"))
+    plan = decide(seen_before(found, timedelta(minutes=1)), NOW)
+    assert [event.reason for event in plan.events] == ["TaskNotStarted"]
+    assert plan.events[0].message.endswith("no configmap nocm")
+    assert not run(cluster).events
 
 
 def test_a_pod_without_room_fails_its_node_after_a_while():
