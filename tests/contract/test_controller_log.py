@@ -107,7 +107,7 @@ async def test_a_run_that_fails_and_whose_retry_succeeds(server, cluster, lines)
         *begin,
         (
             "WARNING the run is blocked: condition=Progressing; status=False; reason=TaskFailing; "
-            f"detail=the task is failing and restarting on 1 of 2 nodes (b): {exit_}"
+            f"detail=the task is failing on 1 of 2 nodes (b): {exit_}"
         ),
         f"WARNING nodes failed: reason=BackoffLimitExceeded; count=1; nodes=b; detail={exit_}",
         (

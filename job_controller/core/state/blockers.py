@@ -52,7 +52,7 @@ _NODE_BLOCKERS = {
     ),
     NodeReason.RESTARTING: (
         ProgressingReason.TASK_FAILING,
-        "the task is failing and restarting on {nodes}",
+        "the task is failing on {nodes}",
     ),
 }
 

@@ -24,7 +24,7 @@ from job_controller.core.text.sanitize import single_line
 READ_LOG_GRACE: Final = timedelta(seconds=5)
 UNREAD_LOG_GRACE: Final = timedelta(seconds=30)
 # In mode Exit the exit code decides. The failure is recorded once the last lines of the log are in
-# the ledger, or after this time: then the first event and message quote the last one.
+# the ledger, or after this time. So the first event and message quote the last line.
 EXIT_LINES_GRACE: Final = timedelta(seconds=2)
 # The longest reason of a container's end that is quoted.
 REASON_LIMIT: Final = 64
