@@ -123,7 +123,7 @@ class ProgressingReason(Reason):
         "NodesUnreachable",
         "Nodes are not Ready, or another condition of theirs keeps their pods off.",
     )
-    TASK_FAILING = "TaskFailing", "The task is failing and restarting on some nodes."
+    TASK_FAILING = "TaskFailing", "The task is failing on some nodes."
 
 
 class CompleteReason(Reason):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from daemonset_job.api.choices import PodPolicy
+from daemonset_job.api.choices import CompletionMode, PodPolicy
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import NodeReason
@@ -109,7 +109,9 @@ def _assess_unfinished(
     if late is not None and context.predates_retry(inputs):
         return NodeAssessment(_record_before_retry(context, record, inputs), replace_pod=True)
     moments = [moment for moment in (failed_at, lost_at, late_at) if moment is not None]
-    return NodeAssessment(late or record, wake_at=min(moments, default=None))
+    return NodeAssessment(
+        late or _with_line_of_attempt(context, record, inputs), wake_at=min(moments, default=None)
+    )
 
 
 def _waits_to_be_tried_again(context: RunContext, pod: Pod) -> bool:
@@ -205,6 +207,22 @@ def _completed(record: NodeRecord, inputs: NodeInputs) -> NodeRecord:
         pod_uid=evidence.pod_uid or inputs.pod.uid,
         retry=record.retry,
     )
+
+
+def _with_line_of_attempt(
+    context: RunContext, record: NodeRecord, inputs: NodeInputs
+) -> NodeRecord:
+    """Return the record of a task that restarts, with the last line of the attempt that ended.
+
+    In mode Exit it is not known of which attempt the lines are.
+    """
+    evidence = inputs.evidence
+    if record.reason != NodeReason.RESTARTING or evidence is None:
+        return record
+    is_read = evidence.attempt >= record.finished_in_pod
+    if context.spec.completion.mode == CompletionMode.LOG and not is_read:
+        return record
+    return _with_last_line(record, inputs)
 
 
 def _with_last_line(record: NodeRecord, inputs: NodeInputs) -> NodeRecord:

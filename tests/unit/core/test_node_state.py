@@ -388,6 +388,20 @@ def test_a_retry_leaves_a_task_alone_that_is_at_work():
     assert (assessment.replace_pod, assessment.awaits_retry) == (False, False)
 
 
+@pytest.mark.parametrize(
+    ("mode", "attempt", "is_quoted"), [("Log", 1, True), ("Log", 0, False), ("Exit", 0, True)]
+)
+def test_a_task_that_restarts_shows_the_last_line_of_its_newest_attempt(mode, attempt, is_quoted):
+    spec = replace(SPEC, completion=Completion(mode=mode), backoff_limit=6)
+    pod = crashed(code=3)
+    lines = Evidence(
+        "a-uid", pod=pod.name, pod_uid=pod.uid, last_lines=("disk full",), attempt=attempt
+    )
+    record = assess(pod, spec=spec, evidence=lines).record
+    assert (record.state, record.reason) == ("Active", "Restarting")
+    assert record.message == "exit 3 at the first attempt" + (": 'disk full'" if is_quoted else "")
+
+
 def test_mode_exit_waits_a_moment_for_the_last_lines_before_a_failure():
     spec = replace(SPEC, completion=Completion(mode="Exit"), backoff_limit=0)
     pod = ended(3)
