@@ -35,10 +35,13 @@ def daemon_set_actions(snapshot: Snapshot, counts: NodeCounts, run: RunState) ->
         # and no node starts any more: see should_gate_new_pods.
         if ours is None:
             return []
-        # Without the DaemonSet only the Job says that the run has failed.
-        is_recorded = snapshot.job.is_true(ConditionType.FAILED)
+        # Without the DaemonSet only the Job says that the run has failed, under the newest retry.
+        job = snapshot.job
+        is_recorded = (
+            job.is_true(ConditionType.FAILED) and job.status.observed_retry == job.retry_request
+        )
         if (
-            snapshot.job.spec.failure_policy.pods == PodPolicy.DELETE
+            job.spec.failure_policy.pods == PodPolicy.DELETE
             and is_recorded
             and _logs_are_recorded(counts)
         ):

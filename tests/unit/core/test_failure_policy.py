@@ -180,6 +180,24 @@ def test_pods_of_a_failed_run_stay_until_its_failure_is_on_record():
     assert acts(run(cluster), DeleteDaemonSet)
 
 
+def test_pods_that_failed_again_stay_until_that_is_on_record():
+    """Found by the simulation, seed 5155049: the status of the retry was refused."""
+    cluster = spec(three_nodes(), failure_policy=FailurePolicy(pods="Delete"))
+    run(cluster)
+    status = cluster.job.status
+    assert acts(run(cluster), DeleteDaemonSet)
+    cluster.job = replace(cluster.job, annotations={names.ANNOTATION_RETRY: "1"})
+    run(cluster)
+    cluster.pods = [
+        replace(failing("b"), uid="next") if p.node_name == "b" else p for p in cluster.pods
+    ]
+    run(cluster)
+    assert cluster.job.is_true(ConditionType.FAILED)
+    cluster.job = replace(cluster.job, status=status)  # these writes were refused
+    assert not acts(run(cluster), DeleteDaemonSet)
+    assert acts(run(cluster), DeleteDaemonSet)
+
+
 def test_undeletable_pods_of_a_failed_run_are_reported():
     cluster = spec(three_nodes(), failure_policy=FailurePolicy(pods="Delete"))
     run(cluster)
