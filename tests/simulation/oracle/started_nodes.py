@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.simulation.server import DAEMON_SETS, PODS, Raw, controller_of
+from tests.simulation.server import DAEMON_SETS, NODES, PODS, Raw, controller_of
 
 if TYPE_CHECKING:
     from tests.simulation.kubelet import PodRun
@@ -35,8 +35,12 @@ class StartedNodes:
     def task_starts(self, run: PodRun) -> None:
         """Receive an instance of a task that starts.
 
-        In a pod whose DaemonSet a client has deleted, a start does not count.
+        In a pod whose DaemonSet a client has deleted, a start does not count. Nor does it in a pod
+        that seems older than its node, because the clocks of two API servers differ.
         """
+        node = self.world.server.get(NODES, run.machine.name, "")
+        if node is not None and _created(run.raw) < _created(node):
+            return
         daemon_sets = self.world.server.all(DAEMON_SETS)
         if controller_of(run.raw) not in {raw["metadata"]["uid"] for raw in daemon_sets}:
             return
@@ -71,3 +75,7 @@ class StartedNodes:
         """Return the UIDs of the nodes that had begun a Job's work before a moment."""
         found = [*self.known.items(), *((key, at) for key, (at, _) in self.recorded.items())]
         return frozenset(node for (job, node), at in found if job == job_uid and at < moment)
+
+
+def _created(raw: Raw) -> str:
+    return str(raw["metadata"]["creationTimestamp"])
