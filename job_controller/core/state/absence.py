@@ -100,11 +100,9 @@ def tainted_with_pod(snapshot: Snapshot, pods_by_node: Mapping[str, Pod]) -> dic
     return tainted
 
 
-# States of nodes that have begun. A node that left, or failed before its task started, may come
-# back without its work being done.
-_BEGUN: Final = frozenset(
-    {NodeState.ACTIVE, NodeState.UNREACHABLE, NodeState.FAILED, NodeState.REMOVED}
-)
+# States of nodes that have begun, whether or not their task was started. A node that failed before
+# that may come back without its work being done. One that left has begun if its task was started.
+_BEGUN: Final = frozenset({NodeState.ACTIVE, NodeState.UNREACHABLE, NodeState.FAILED})
 
 
 def has_begun(record: NodeRecord | None) -> bool:

@@ -150,6 +150,13 @@ def test_nodes_not_started_or_tainted_are_not_desired(record, node):
     assert records.get("c", {}).get("state") != "Unreachable"
 
 
+def test_a_node_that_left_has_begun_only_if_its_task_was_started():
+    """Found by the simulation, seed 5181354: a record kept for earlier failures counted again."""
+    for attempts, desired in ((0, 2), (1, 3)):
+        record = NodeRecord(uid="c-uid", state="Removed", reason="NodeRemoved", attempts=attempts)
+        assert count(away(record)).desired == desired
+
+
 def test_deleted_or_unselected_node_leaves_the_count():
     cluster = away()
     del cluster.nodes["c"]
