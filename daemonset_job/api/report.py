@@ -186,6 +186,11 @@ def new_report(
     }
 
 
+def with_annotations(raw: Mapping[str, Any], annotations: Mapping[str, str]) -> dict[str, Any]:
+    """Return a copy of a raw object that has no annotations but these."""
+    return {**raw, "metadata": {**raw["metadata"], "annotations": dict(annotations)}}
+
+
 def metadata_without_managed_fields(uid: str) -> dict[str, Any]:
     """Return the metadata of a patch that is meant for the report of this UID alone.
 
