@@ -279,10 +279,13 @@ class Client:
             what = f"{call.verb} {call.plural}"
             world.refused_last[self._name, what, job_uid] = world.loop.moment
         if error is None:
+            world.writer_is_dead = self.is_dead
             try:
                 result, changed = effect()
             except KubeError as raised:
                 error = raised
+            finally:
+                world.writer_is_dead = False
         if call.verb != "log" or error is not None:
             word = str(error) if error is not None else ("done" if changed else "no change")
             world.note(self._name, *call[:3], word)

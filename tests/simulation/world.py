@@ -76,6 +76,10 @@ class World:
         self.undisturbed_from = {"controller": 0.0, "terminator": 0.0}
         # Processes that do not know the outcome of a write of their own or of a predecessor.
         self.unconfirmed_writers: set[str] = set()
+        # Whether the write that is applied now is that of a process that died meanwhile.
+        self.writer_is_dead = False
+        # The nodes whose evidence such a write brought, each with the name of the report.
+        self.written_after_death: set[tuple[str, str]] = set()
         self.machines: dict[str, Machine] = {}
         self.incarnations: dict[str, int] = {}
         self.oracle = Oracle(self)

@@ -1,8 +1,9 @@
 """Reports of several shards: every node of the run is recorded once, and no other node.
 
-Evidence about a node is in one shard of its run at any time, and no shard has more of it, or of
-records, than it may hold. A record may move to the shard of its node's evidence; at rest it is in
-one only. Pods that evidence and records name are pods of the report's own Job.
+Evidence about a node is in one shard of its run at any time. If a terminator is killed while a
+write is under way, its successor cannot know of it, and there may be two. No shard has more
+evidence or records than it may hold. A record may move to the shard of its node's evidence; at rest
+it is in one only. Pods that evidence and records name are pods of the report's own Job.
 """
 
 from __future__ import annotations
@@ -33,11 +34,15 @@ def evidence_faults(world: World, job_of: Mapping[str, str], old: Raw, new: Raw)
     before, after = old.get("evidence") or {}, new.get("evidence") or {}
     name, job_uid = new["metadata"]["name"], new["spec"]["job"]["uid"]
     fresh = {node: entry for node, entry in after.items() if entry != before.get(node)}
-    others = [r for r in reports_of(world, job_uid) if r["metadata"]["name"] != name]
+    if world.writer_is_dead:
+        world.written_after_death |= {(node, name) for node in fresh}
+    others = {r["metadata"]["name"]: r for r in reports_of(world, job_uid)}
+    del others[name]
     faults = [
-        f"{node} is in {name} and in {other['metadata']['name']}"
-        for other in others
+        f"{node} is in {name} and in {other_name}"
+        for other_name, other in others.items()
         for node in fresh.keys() & (other.get("evidence") or {}).keys()
+        if not {(node, name), (node, other_name)} & world.written_after_death
     ]
     if fresh and len(after) > world.schedule.shard_nodes:
         faults.append(f"{len(after)} nodes in the evidence of {name}")
