@@ -25,6 +25,8 @@ _PATTERNS = {
     "kube-controller-manager": "*kube-controller-manager' '*",
     "kube-scheduler": "*kube-scheduler' '*",
     "etcd": "*etcd' '*",
+    "kubelet": "*/kubelet' '*",
+    "containerd": "*/containerd' '*",
 }
 _CASES = " ".join(f"{pattern}) n={name};;" for name, pattern in _PATTERNS.items())
 _SCRIPT = f"""
@@ -49,12 +51,21 @@ _BYTES = re.compile(r"^dsj_log_read_bytes_total (\S+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One process at one moment; a restart shows as another pid."""
+    """The processes of one name at one moment, on all nodes: sums. A restart shows in the pids."""
 
-    pid: int
+    pids: frozenset[int]
     cpu_seconds: float
     peak_mib: float
     resident_mib: float
+
+    def plus(self, other: "Sample") -> "Sample":
+        """Return the sums of both; pids of several nodes may be equal, since each has its own."""
+        return Sample(
+            self.pids | other.pids,
+            self.cpu_seconds + other.cpu_seconds,
+            self.peak_mib + other.peak_mib,
+            self.resident_mib + other.resident_mib,
+        )
 
 
 class Nodes:
@@ -70,18 +81,33 @@ class Nodes:
         with ThreadPoolExecutor() as pool:
             outputs = pool.map(lambda node: self._run(node, script), self._names)
             lines = [line.split() for output in outputs for line in output.splitlines()]
-        return {
-            name: Sample(
-                int(pid), int(ticks) / _TICKS_PER_SECOND, int(peak) / 1024, int(resident) / 1024
+        found: dict[str, Sample] = {}
+        for name, pid, ticks, peak, resident, *_ in lines:
+            sample = Sample(
+                frozenset({int(pid)}),
+                int(ticks) / _TICKS_PER_SECOND,
+                int(peak) / 1024,
+                int(resident) / 1024,
             )
-            for name, pid, ticks, peak, resident, *_ in lines
-        }
+            found[name] = sample.plus(found[name]) if name in found else sample
+        return found
 
     def _run(self, node: str, script: str) -> str:
         command = [sys.executable, "-m", "hack.devcluster", "exec", node, "--", "sh", "-c", script]
         return subprocess.run(
             command, cwd=self._root, text=True, capture_output=True, check=True, timeout=60
         ).stdout
+
+
+def machine_cpu_seconds() -> float:
+    """Return the CPU time of everything on this machine since it started, the benchmark included.
+
+    Time that the hypervisor gave to others is left out, as is waiting for disks.
+    """
+    _cpu, user, nice, system, _idle, _iowait, irq, softirq, *_ = (
+        Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    )
+    return sum(map(int, (user, nice, system, irq, softirq))) / _TICKS_PER_SECOND
 
 
 def parse_requests(metrics: str) -> Counter[str]:

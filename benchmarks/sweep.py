@@ -1,19 +1,22 @@
-"""A Job from its creation until it is deleted, against a bare DaemonSet until its pods run.
+"""Jobs from creation until they are deleted, against a bare DaemonSet until its pods run.
 
-    python -m benchmarks.sweep --nodes 1000 --log small,1MiB [--repeat 3] [--out results.json]
+    python -m benchmarks.sweep --nodes 1000 --kinds small,exit [--repeat 5] [--out results.json]
 
 It needs the devcluster of this clone with that number of simulated nodes, and the project deployed
-on it. In one run, alternately, `--repeat` times each, on the same nodes:
+on it. The kinds are in `benchmarks.workload`. In each round every kind runs once, and the floor;
+odd rounds go backwards. A run is compared with the floor of its own round (`benchmarks.pairs`):
 
-- the floor: a bare DaemonSet is created; the time until every one of its pods is Running. Then it
-  is deleted; the time until all its pods are deleted is a number of its own;
-- for each kind of log, a Job is created; the time until it is deleted. By then every node's token
-  was found, recorded and counted twice, and the report is complete. CPU time and requests of
-  controller and terminator are those from creation until then, memory is the peak in this time.
-  Afterwards the report is checked: every node by its UID, all shards, `Succeeded`.
+- a DaemonSet is created; the time until every one of its pods is Running. Then it is deleted, and
+  the time until all its pods are deleted is a number of its own;
+- a Job is created; the time until it is deleted. By then every node's token was found, recorded
+  and counted twice, and the report is complete. Afterwards the report is checked: every node by
+  its UID, all shards, `Succeeded`.
+
+CPU time is that of everything on the machine in the same time, and that of each process: user and
+system time. Requests are those of controller and terminator, and memory is the peak in this time.
 
 Not measured: pulling images, tasks that take time, kubelets under load (simulated nodes have
-none), the network between machines. In both cases pods are watched by the same observer.
+none), the network between machines. In all cases pods are watched by the same observer.
 """
 
 import argparse
@@ -22,7 +25,6 @@ import json
 import os
 import platform
 import secrets
-import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -31,16 +33,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.pairs import compare_with_floor, order_of_round, table
 from benchmarks.processes import (
     OURS,
     SYSTEM,
     Nodes,
     Sample,
+    machine_cpu_seconds,
     parse_log_bytes,
     parse_requests,
 )
-from benchmarks.workload import LOGS, RESULTS, daemon_set, fake_log, job
+from benchmarks.workload import (
+    DAEMON_SETS_ALONE,
+    GATED,
+    RESULTS,
+    daemon_set,
+    fake_log,
+    job,
+)
+from benchmarks.workload import JOBS as JOB_KINDS
 from daemonset_job.api import names
+from daemonset_job.api.states import Phase
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import KubeError, NotFound
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, NODES, PODS, Resource
@@ -96,6 +109,15 @@ class Observer:
         return time.perf_counter()
 
 
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What the machine and its known processes have used until a moment, in seconds of CPU."""
+
+    machine_cpu_seconds: float
+    processes: dict[str, Sample]
+    at: float  # by time.perf_counter()
+
+
 @dataclass(slots=True)
 class Bench:
     """What every run needs."""
@@ -108,56 +130,53 @@ class Bench:
     jobs: Observer
     results: list[dict[str, Any]] = field(default_factory=list)
 
-    async def floor(self) -> dict[str, Any]:
-        """Measure the bare DaemonSet."""
+    async def daemon_set(self, kind: str) -> dict[str, Any]:
+        """Measure a DaemonSet that belongs to no Job."""
         name = f"floor-{secrets.token_hex(3)}"
-        before = await self.sample()
-        started = time.perf_counter()
+        before = await self.measure()
         await self.client.create(
-            DAEMON_SETS, daemon_set(name, self.namespace, "small"), self.namespace
+            DAEMON_SETS, daemon_set(name, self.namespace, kind), self.namespace
         )
         running = await self.running.wait(lambda uids: len(uids) >= len(self.node_uids))
-        after = await self.sample()
+        after = await self.measure(running)
         deleted = time.perf_counter()
         await self.client.delete(DAEMON_SETS, name, self.namespace)
         gone = await self.running.wait(lambda uids: not uids)
-        return {
-            "kind": "floor",
-            "seconds": running - started,
-            "deletion_seconds": gone - deleted,
-            "cpu_seconds": _cpu(before, after),
-        }
+        return {**_difference(before, after), "deletion_seconds": gone - deleted}
 
-    async def job(self, log: str) -> dict[str, Any]:
-        """Measure a Job whose tasks print this kind of log, and check its report."""
-        write_fake_log(log)
+    async def job(self, kind: str) -> dict[str, Any]:
+        """Measure a Job, and check its report."""
+        write_fake_log(kind)
         name = f"sweep-{secrets.token_hex(3)}"
-        before, counted = await self.sample(reset_peaks=True), await self._counters()
-        started = time.perf_counter()
-        created = await self.client.create(JOBS, job(name, self.namespace, log), self.namespace)
-        uid = created["metadata"]["uid"]
+        manifest = job(name, self.namespace, kind)
+        if kind == GATED:
+            await self._complete_first_node(manifest)
+        counted = await self._counters()
+        before = await self.measure(reset_peaks=True)
+        if kind == GATED:
+            # Null removes the one node and the time to live: the Job is deleted at its end.
+            change = {"spec": {"nodes": None, "ttlSecondsAfterFinished": None}}
+            started = await self.client.merge_patch(JOBS, name, change, self.namespace)
+        else:
+            started = await self.client.create(JOBS, manifest, self.namespace)
+        uid = started["metadata"]["uid"]
         running_at = asyncio.create_task(
             self.running.wait(lambda uids: len(uids) >= len(self.node_uids))
         )
         await self.jobs.wait(lambda uids: uid in uids)
         deleted = await self.jobs.wait(lambda uids: uid not in uids)
-        after, counts = await self.sample(), await self._counters()
+        after, counts = await self.measure(deleted), await self._counters()
         all_ran = running_at.done()
         running_at.cancel()
         gone = await self.running.wait(lambda uids: not uids)
-        shards = await self._check_report(uid, RESULTS if log == "results" else {})
-        later = await self.sample()
+        shards = await self._check_report(uid, RESULTS if kind == "results" else {})
         nodes = len(self.node_uids)
         return {
-            "kind": "job",
-            "log": log,
-            "seconds": deleted - started,
-            "all_running_seconds": running_at.result() - started if all_ran else None,
+            **_difference(before, after),
+            "all_running_seconds": running_at.result() - before.at if all_ran else None,
             "pods_gone_seconds": gone - deleted,
             "report_bytes": shards,
-            "cpu_seconds": _cpu(before, after),
-            "cpu_seconds_until_pods_gone": _cpu(before, later),
-            "peak_mib": {name: after[name].peak_mib for name in OURS},
+            "peak_mib": {name: after.processes[name].peak_mib for name in OURS},
             "requests_per_node": {
                 name: (sum(counts[name].values()) - sum(counted[name].values())) / nodes
                 for name in OURS
@@ -165,6 +184,25 @@ class Bench:
             "requests": {name: dict(counts[name] - counted[name]) for name in OURS},
             "log_bytes": counts["log_bytes"] - counted["log_bytes"],
         }
+
+    async def _complete_first_node(self, manifest: dict[str, Any]) -> None:
+        """Create a Job for one node only that stays, and wait until it is completed."""
+        spec = manifest["spec"] | {
+            "nodes": {"include": [min(self.node_uids)]},
+            "ttlSecondsAfterFinished": int(RUN_SECONDS),
+        }
+        await self.client.create(JOBS, manifest | {"spec": spec}, self.namespace)
+        async with asyncio.timeout(RUN_SECONDS):
+            while True:
+                raw = await self.client.get(JOBS, manifest["metadata"]["name"], self.namespace)
+                if (raw.get("status") or {}).get("phase") == Phase.SUCCEEDED:
+                    return
+                await asyncio.sleep(1)
+
+    async def measure(self, at: float | None = None, *, reset_peaks: bool = False) -> "Measurement":
+        """Return what everything has used so far; `at` is the moment that it stands for."""
+        found = await self.sample(reset_peaks=reset_peaks)
+        return Measurement(machine_cpu_seconds(), found, at or time.perf_counter())
 
     async def sample(self, *, reset_peaks: bool = False) -> dict[str, Sample]:
         """Return what the processes have used so far."""
@@ -278,65 +316,40 @@ async def sweep(options: argparse.Namespace) -> dict[str, Any]:
             "system": platform.system(),
             "kubernetes": nodes[0]["status"]["nodeInfo"]["kubeletVersion"],
         },
-        "summary": summarise(bench.results),
+        "summary": compare_with_floor(bench.results),
         "runs": bench.results,
     }
 
 
 async def _repeat(bench: Bench, options: argparse.Namespace) -> None:
     for number in range(options.repeat + options.warm_up):
-        kinds: list[str] = ["floor", *options.log]
-        for kind in kinds:
+        for kind in order_of_round(options.kinds, number):
             await asyncio.sleep(SETTLE_SECONDS)
-            result = await (bench.floor() if kind == "floor" else bench.job(kind))
-            result["warm_up"] = number < options.warm_up
+            found = await (bench.job if kind in JOB_KINDS else bench.daemon_set)(kind)
+            result = {"kind": kind, "round": number, "warm_up": number < options.warm_up, **found}
             bench.results.append(result)
             print(_line(result), flush=True)
 
 
-def summarise(results: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return medians, and the ratio of each kind of Job to the floor; warm-up runs left out."""
-    measured = [result for result in results if not result["warm_up"]]
-    floor = statistics.median(r["seconds"] for r in measured if r["kind"] == "floor")
-    summary: dict[str, Any] = {
-        "floor_seconds": floor,
-        "floor_deletion_seconds": statistics.median(
-            r["deletion_seconds"] for r in measured if r["kind"] == "floor"
-        ),
-    }
-    for log in LOGS:
-        runs = [r for r in measured if r.get("log") == log]
-        if not runs:
-            continue
-        seconds = statistics.median(r["seconds"] for r in runs)
-        summary[log] = {
-            "seconds": seconds,
-            "ratio_to_floor": seconds / floor,
-            "pods_gone_seconds": statistics.median(r["pods_gone_seconds"] for r in runs),
-            "cpu_seconds": {
-                name: statistics.median(r["cpu_seconds"][name] for r in runs) for name in OURS
-            },
-            "peak_mib": {name: max(r["peak_mib"][name] for r in runs) for name in OURS},
-            "requests_per_node": {
-                name: statistics.median(r["requests_per_node"][name] for r in runs) for name in OURS
-            },
-        }
-    return summary
-
-
-def _cpu(before: dict[str, Sample], after: dict[str, Sample]) -> dict[str, float]:
-    for name, sample in after.items():
-        if name not in before or before[name].pid != sample.pid:
+def _difference(before: Measurement, after: Measurement) -> dict[str, Any]:
+    for name, sample in after.processes.items():
+        if name not in before.processes or before.processes[name].pids != sample.pids:
             raise BenchmarkError(f"{name} was restarted during the run")
     return {
-        name: round(sample.cpu_seconds - before[name].cpu_seconds, 2)
-        for name, sample in sorted(after.items())
+        "seconds": after.at - before.at,
+        "cpu_seconds_all": round(after.machine_cpu_seconds - before.machine_cpu_seconds, 2),
+        "cpu_seconds": {
+            name: round(sample.cpu_seconds - before.processes[name].cpu_seconds, 2)
+            for name, sample in sorted(after.processes.items())
+        },
     }
 
 
 def _line(result: dict[str, Any]) -> str:
-    words = [f"{result['kind']:5} {result.get('log', ''):5} {result['seconds']:6.2f} s"]
-    if result["kind"] == "job":
+    words = [
+        f"{result['kind']:16} {result['seconds']:6.2f} s, {result['cpu_seconds_all']:6.2f} s CPU"
+    ]
+    if result["kind"] in JOB_KINDS:
         running = result["all_running_seconds"]
         words.append(f"all running {running:.2f}" if running else "")
         words += [
@@ -360,20 +373,21 @@ def main() -> int:
     """Run the sweep; 0 when it ran and everything was complete."""
     parser = argparse.ArgumentParser(prog="benchmarks.sweep", description=__doc__)
     parser.add_argument("--nodes", type=int, default=1000, help="simulated nodes expected")
-    parser.add_argument("--log", default="small", help=f"of {', '.join(LOGS)}, with commas")
+    known = [*DAEMON_SETS_ALONE[1:], *JOB_KINDS]
+    parser.add_argument("--kinds", default="small", help=f"of {', '.join(known)}, with commas")
     parser.add_argument("--repeat", type=int, default=3, help="rounds that count")
     parser.add_argument("--warm-up", type=int, default=1, help="rounds before that do not")
     parser.add_argument("--out", type=Path, help="where to write the results as JSON")
     options = parser.parse_args()
-    options.log = options.log.split(",")
-    if unknown := set(options.log) - set(LOGS):
-        parser.error(f"--log {', '.join(sorted(unknown))}: choose from {', '.join(LOGS)}")
+    options.kinds = options.kinds.split(",")
+    if unknown := set(options.kinds) - set(known):
+        parser.error(f"--kinds {', '.join(sorted(unknown))}: choose from {', '.join(known)}")
     try:
         results = asyncio.run(sweep(options))
     except (BenchmarkError, KubeError) as error:
         print(f"sweep: {error}", file=sys.stderr)
         return 1
-    print(json.dumps(results["summary"], indent=2))
+    print(table(results["summary"]))
     if options.out:
         options.out.write_text(json.dumps(results, indent=1) + "\n")
     return 0
