@@ -165,15 +165,14 @@ async def open_cluster(env: KubeEnv) -> AsyncIterator[MutationCluster]:
             body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
             await admin.create(NAMESPACES, body)
         nodes = tasks.nodes = SimulatedNodes(admin, logs, (mutants, control), tasks)
-        # With nodes of its own the control Job waits for the programs only, and not for a world
-        # that plays dozens of other Jobs.
-        beside = SimulatedNodes(admin, logs, (control,))
+        # The control Job has the same nodes, but a task of its own plays them. So it waits for the
+        # programs only, and not for the task that plays dozens of other Jobs.
+        beside = SimulatedNodes(admin, logs, (control,), id=nodes.id)
         played = [asyncio.create_task(beside.run())]
         harness = Harness(env, admin, nodes, mutants, played[0])
         try:
             for node, labels in NODES.items():
                 await nodes.join(node, labels=labels)
-                await beside.join(node, labels=labels)
             await harness.start_controller(**TIMEOUTS)
             await harness.start_terminator()
             nodes.namespaces = (mutants,)
