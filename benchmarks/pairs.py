@@ -1,7 +1,9 @@
 """Rounds of a benchmark: the order of what is run, and each run beside the floor of its own round.
 
 Pure. Machines change their speed within minutes, so only runs of one round are compared. The order
-alternates: what comes after the floor in one round comes before it in the next.
+alternates: what comes after the floor in one round comes before it in the next. What remains of the
+changes is divided out. A fixed piece of work is repeated beside each run (`benchmarks.speed`), and
+its duration is the unit of all times that are compared.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,8 +24,9 @@ def order_of_round(kinds: Sequence[str], number: int) -> list[str]:
 def compare_with_floor(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the summary of each kind of run, by its name; rounds that only warm up do not count.
 
-    A run has `kind`, `round`, `seconds` and `cpu_seconds_all`. Ratios are each run's to the floor
-    of its round: the median, and the least and the greatest.
+    A run has `kind`, `round`, `seconds` and `cpu_seconds_all`. `work_milliseconds` is the duration
+    of the fixed piece of work. Ratios are each run's to the floor of its round: the median, and the
+    least and the greatest. Seconds are as they were measured.
     """
     counted = [run for run in runs if not run["warm_up"]]
     floors = {run["round"]: run for run in counted if run["kind"] == FLOOR}
@@ -38,7 +41,9 @@ def compare_with_floor(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         }
         for name, word in _COMPARED.items() if kind != FLOOR else ():
             ratios = [
-                run[name] / floors[run["round"]][name] for run in of_kind if run["round"] in floors
+                _in_units(run, name) / _in_units(floors[run["round"]], name)
+                for run in of_kind
+                if run["round"] in floors
             ]
             found[f"{word}_ratio"] = _spread(ratios)
         summary[kind] = found
@@ -66,6 +71,11 @@ def table(summary: Mapping[str, Any]) -> str:
 def _cell(found: Mapping[str, Any], name: str, floor: str) -> str:
     ratio = found.get(name)
     return floor if not ratio else f"{ratio['median']} ({ratio['least']} to {ratio['greatest']})"
+
+
+def _in_units(run: Mapping[str, Any], name: str) -> float:
+    """Return a duration of a run in units of the fixed piece of work."""
+    return float(run[name]) / float(run["work_milliseconds"])
 
 
 def _spread(ratios: Sequence[float]) -> dict[str, float] | None:

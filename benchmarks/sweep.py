@@ -43,6 +43,7 @@ from benchmarks.processes import (
     parse_log_bytes,
     parse_requests,
 )
+from benchmarks.speed import SpeedMeter
 from benchmarks.workload import (
     DAEMON_SETS_ALONE,
     GATED,
@@ -116,6 +117,10 @@ class Measurement:
     machine_cpu_seconds: float
     processes: dict[str, Sample]
     at: float  # by time.perf_counter()
+    speed_mark: int
+    work_milliseconds: float = (
+        0.0  # the fixed work of `benchmarks.speed`, since another measurement
+    )
 
 
 @dataclass(slots=True)
@@ -128,6 +133,7 @@ class Bench:
     node_uids: dict[str, str]
     running: Observer
     jobs: Observer
+    speed: SpeedMeter
     results: list[dict[str, Any]] = field(default_factory=list)
 
     async def daemon_set(self, kind: str) -> dict[str, Any]:
@@ -138,7 +144,7 @@ class Bench:
             DAEMON_SETS, daemon_set(name, self.namespace, kind), self.namespace
         )
         running = await self.running.wait(lambda uids: len(uids) >= len(self.node_uids))
-        after = await self.measure(running)
+        after = await self.measure(running, since=before)
         deleted = time.perf_counter()
         await self.client.delete(DAEMON_SETS, name, self.namespace)
         gone = await self.running.wait(lambda uids: not uids)
@@ -165,7 +171,7 @@ class Bench:
         )
         await self.jobs.wait(lambda uids: uid in uids)
         deleted = await self.jobs.wait(lambda uids: uid not in uids)
-        after, counts = await self.measure(deleted), await self._counters()
+        after, counts = await self.measure(deleted, since=before), await self._counters()
         all_ran = running_at.done()
         running_at.cancel()
         gone = await self.running.wait(lambda uids: not uids)
@@ -199,10 +205,22 @@ class Bench:
                     return
                 await asyncio.sleep(1)
 
-    async def measure(self, at: float | None = None, *, reset_peaks: bool = False) -> "Measurement":
-        """Return what everything has used so far; `at` is the moment that it stands for."""
+    async def measure(
+        self,
+        at: float | None = None,
+        *,
+        since: "Measurement | None" = None,
+        reset_peaks: bool = False,
+    ) -> "Measurement":
+        """Return what everything has used so far; `at` is the moment of it, if it has passed."""
         found = await self.sample(reset_peaks=reset_peaks)
-        return Measurement(machine_cpu_seconds(), found, at or time.perf_counter())
+        return Measurement(
+            machine_cpu_seconds(),
+            found,
+            at or time.perf_counter(),
+            self.speed.mark(),
+            self.speed.milliseconds_since(since.speed_mark) if since is not None else 0.0,
+        )
 
     async def sample(self, *, reset_peaks: bool = False) -> dict[str, Sample]:
         """Return what the processes have used so far."""
@@ -277,36 +295,44 @@ async def sweep(options: argparse.Namespace) -> dict[str, Any]:
     """Run everything and return the results."""
     kubeconfig = str(STATE / "kubeconfig")
     namespace = f"sweep-{secrets.token_hex(3)}"
-    async with await KubeClient.connect(kubeconfig=kubeconfig, user_agent="sweep") as client:
-        nodes = (await client.list(NODES))["items"]
-        fake = [n for n in nodes if (n["metadata"].get("labels") or {}).get("type") == "kwok"]
-        real = [n["metadata"]["name"] for n in nodes if n not in fake]
-        if len(fake) != options.nodes:
-            raise BenchmarkError(
-                f"the cluster has {len(fake)} simulated nodes: "
-                f"run `make cluster FAKE_NODES={options.nodes} deploy`"
-            )
-        await client.create(
-            NAMESPACES,
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
+    with SpeedMeter() as speed:
+        async with await KubeClient.connect(kubeconfig=kubeconfig, user_agent="sweep") as client:
+            return await _sweep(options, client, namespace, speed)
+
+
+async def _sweep(
+    options: argparse.Namespace, client: KubeClient, namespace: str, speed: SpeedMeter
+) -> dict[str, Any]:
+    nodes = (await client.list(NODES))["items"]
+    fake = [n for n in nodes if (n["metadata"].get("labels") or {}).get("type") == "kwok"]
+    real = [n["metadata"]["name"] for n in nodes if n not in fake]
+    if len(fake) != options.nodes:
+        raise BenchmarkError(
+            f"the cluster has {len(fake)} simulated nodes: "
+            f"run `make cluster FAKE_NODES={options.nodes} deploy`"
         )
-        bench = Bench(
-            client,
-            namespace,
-            Nodes(real, ROOT),
-            {n["metadata"]["name"]: n["metadata"]["uid"] for n in nodes},
-            Observer(client, PODS, namespace, "status.phase=Running"),
-            Observer(client, JOBS, namespace),
-        )
-        watching = [asyncio.create_task(observer.run()) for observer in (bench.running, bench.jobs)]
-        try:
-            await asyncio.gather(bench.running.ready.wait(), bench.jobs.ready.wait())
-            await _repeat(bench, options)
-        finally:
-            for task in watching:
-                task.cancel()
-            with suppress(KubeError, NotFound):
-                await client.delete(NAMESPACES, namespace)
+    await client.create(
+        NAMESPACES,
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
+    )
+    bench = Bench(
+        client,
+        namespace,
+        Nodes(real, ROOT),
+        {n["metadata"]["name"]: n["metadata"]["uid"] for n in nodes},
+        Observer(client, PODS, namespace, "status.phase=Running"),
+        Observer(client, JOBS, namespace),
+        speed,
+    )
+    watching = [asyncio.create_task(observer.run()) for observer in (bench.running, bench.jobs)]
+    try:
+        await asyncio.gather(bench.running.ready.wait(), bench.jobs.ready.wait())
+        await _repeat(bench, options)
+    finally:
+        for task in watching:
+            task.cancel()
+        with suppress(KubeError, NotFound):
+            await client.delete(NAMESPACES, namespace)
     return {
         "what": __doc__.splitlines()[0] if __doc__ else "",
         "nodes": {"simulated": len(fake), "real": len(real)},
@@ -338,6 +364,7 @@ def _difference(before: Measurement, after: Measurement) -> dict[str, Any]:
     return {
         "seconds": after.at - before.at,
         "cpu_seconds_all": round(after.machine_cpu_seconds - before.machine_cpu_seconds, 2),
+        "work_milliseconds": round(after.work_milliseconds, 2),
         "cpu_seconds": {
             name: round(sample.cpu_seconds - before.processes[name].cpu_seconds, 2)
             for name, sample in sorted(after.processes.items())
@@ -347,7 +374,8 @@ def _difference(before: Measurement, after: Measurement) -> dict[str, Any]:
 
 def _line(result: dict[str, Any]) -> str:
     words = [
-        f"{result['kind']:16} {result['seconds']:6.2f} s, {result['cpu_seconds_all']:6.2f} s CPU"
+        f"{result['kind']:16} {result['seconds']:6.2f} s, {result['cpu_seconds_all']:6.2f} s CPU",
+        f"fixed work {result['work_milliseconds']:.2f} ms",
     ]
     if result["kind"] in JOB_KINDS:
         running = result["all_running_seconds"]

@@ -5,7 +5,7 @@ The kinds of runs, one thing switched on at a time:
 | kind | what it is |
 |---|---|
 | floor | a bare DaemonSet, as a person would write it |
-| template | the DaemonSet of a Job, without the Job, and with labels that nobody watches |
+| template | the DaemonSet of a Job, without the Job, and with labels that no program watches |
 | watched | the floor with the label by which both programs watch pods |
 | template-watched | both |
 | small, 1MiB, results | a Job in mode Log whose tasks print this |

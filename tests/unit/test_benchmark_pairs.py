@@ -1,10 +1,14 @@
 """Runs of a benchmark are compared within their round, and none is always first."""
 
+import pytest
+
 from benchmarks.pairs import compare_with_floor, order_of_round, table
+from benchmarks.speed import SpeedMeter
 
 
-def run(kind, number, seconds, cpu, *, warm_up=False):
+def run(kind, number, seconds, cpu, *, warm_up=False, work=5.0):
     return {
+        "work_milliseconds": work,
         "kind": kind,
         "round": number,
         "warm_up": warm_up,
@@ -27,6 +31,24 @@ def test_a_run_is_compared_with_the_floor_of_its_own_round():
     assert small["time_ratio"] == {"median": 1.5, "least": 1.5, "greatest": 1.5}
     assert small["cpu_ratio"]["median"] == 1.5
     assert small["rounds"] == 2
+
+
+def test_a_machine_that_slows_down_within_a_round_is_divided_out():
+    """The Job's run took twice the time and CPU, and so did the fixed work beside it."""
+    runs = [run("floor", 1, 10, 16), run("small", 1, 30, 48, work=10.0)]
+    assert compare_with_floor(runs)["small"]["time_ratio"]["median"] == 1.5
+    assert compare_with_floor(runs)["small"]["cpu_ratio"]["median"] == 1.5
+
+
+def test_the_fixed_work_is_measured_since_a_mark():
+    moments = iter([0.0, 0.005, 1.0, 1.01, 2.0, 2.02])
+    meter = SpeedMeter(now=lambda: next(moments))
+    meter.measure_once()
+    mark = meter.mark()
+    assert meter.milliseconds_since(mark) == 5
+    meter.measure_once()
+    meter.measure_once()
+    assert meter.milliseconds_since(mark) == pytest.approx(15)
 
 
 def test_warm_up_rounds_do_not_count():
