@@ -17,6 +17,8 @@ from pathlib import Path
 SYSTEM = "daemonset-job-system"
 OURS = ("controller", "terminator")
 _TICKS_PER_SECOND = 100
+# A line of the script has name, pid, ticks, peak and resident memory.
+_FIELDS = 5
 # What a process is called here: a shell pattern of its command line.
 _PATTERNS = {
     "controller": "*/bin/job-controller' '*",
@@ -82,7 +84,8 @@ class Nodes:
             outputs = pool.map(lambda node: self._run(node, script), self._names)
             lines = [line.split() for output in outputs for line in output.splitlines()]
         found: dict[str, Sample] = {}
-        for name, pid, ticks, peak, resident, *_ in lines:
+        # A process that has just ended has no memory any more.
+        for name, pid, ticks, peak, resident, *_ in (line for line in lines if len(line) >= _FIELDS):
             sample = Sample(
                 frozenset({int(pid)}),
                 int(ticks) / _TICKS_PER_SECOND,
