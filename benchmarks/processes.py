@@ -85,7 +85,8 @@ class Nodes:
             lines = [line.split() for output in outputs for line in output.splitlines()]
         found: dict[str, Sample] = {}
         # A process that has just ended has no memory any more.
-        for name, pid, ticks, peak, resident, *_ in (line for line in lines if len(line) >= _FIELDS):
+        whole = [line for line in lines if len(line) >= _FIELDS]
+        for name, pid, ticks, peak, resident, *_ in whole:
             sample = Sample(
                 frozenset({int(pid)}),
                 int(ticks) / _TICKS_PER_SECOND,

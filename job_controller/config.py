@@ -49,6 +49,7 @@ class Config:
     lease_name: str = "daemonset-job-controller"
     workers: int = 4
     pause_image: str = names.DEFAULT_PAUSE_IMAGE
+    task_image: str = names.DEFAULT_TASK_IMAGE
     pod_start_timeout_seconds: float = 300.0
     node_unreachable_grace_period_seconds: float = 60.0
     history_limit: int = 10
@@ -116,6 +117,15 @@ SETTINGS = (
         old_variable="HOLD_IMAGE",
         key="pauseImage",
         help="image of the second container of a pod in mode Exit, which keeps the pod running",
+    ),
+    Setting(
+        "task_image",
+        read_text,
+        names.DEFAULT_TASK_IMAGE,
+        flag="--task-image",
+        variable="TASK_IMAGE",
+        key="taskImage",
+        help="image of Jobs that have a script and no image",
     ),
     Setting(
         "pod_start_timeout_seconds",

@@ -138,6 +138,7 @@ class Controller:
                 unreachable_seconds=config.node_unreachable_grace_period_seconds,
             ),
             pause_image=config.pause_image,
+            task_image=config.task_image,
             history_limit=config.history_limit,
             history_max_age_seconds=config.history_max_age_seconds,
             history_namespace_limit=config.history_namespace_limit,

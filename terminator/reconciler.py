@@ -21,6 +21,7 @@ from terminator.early_flush import EarlyFlush
 from terminator.ledger.evidence import (
     exit_evidence,
     has_succeeded,
+    is_beyond_limit,
     is_failure,
     is_of_latest_exit,
     log_evidence,
@@ -131,6 +132,8 @@ class Reconciler:
                 return
             exited = exit_evidence(target.pod, target.node_uid)
             evidence = replace(exited, results=bounded_results(findings.results))
+        if evidence is not None:
+            evidence = self._with_lines_of_failure(job, target.pod, evidence)
         if evidence is not None and not self._is_redundant(job, target.pod, evidence):
             self._record(job, target.pod, evidence)
             self._early_flush.flush_if_last(job, self.scanner)
@@ -141,6 +144,21 @@ class Reconciler:
         if entry is None or not entry.completes(target.node_uid):
             return False
         return not is_of_latest_exit(entry, target.pod)
+
+    def _with_lines_of_failure(self, job: Job, pod: Pod, evidence: Evidence) -> Evidence:
+        """Return the evidence without lines, if the node had failed before they were printed.
+
+        The kubelet starts the task again, also after its last allowed failure. The lines of that
+        failure say what is wrong. The next attempt may only say that it does nothing, as run-once
+        does. Its number is still recorded: the controller waits until its end has been read.
+        """
+        if evidence.is_completed or evidence.failed_at or not evidence.last_lines:
+            return evidence
+        if not is_beyond_limit(job.spec, pod, evidence):
+            return evidence
+        entry = self._ledger.evidence_of(job, pod.node_name)
+        has_lines = entry is not None and entry.pod_uid == pod.uid and bool(entry.last_lines)
+        return replace(evidence, last_lines=()) if has_lines else evidence
 
     def _is_redundant(self, job: Job, pod: Pod, evidence: Evidence) -> bool:
         """Return whether evidence of another failed attempt is not needed.

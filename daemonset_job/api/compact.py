@@ -42,7 +42,9 @@ def compact_job(job: Job) -> Job:
     """Return the Job with its spec as bytes, see `expand_job`; long fields are only there."""
     return replace(
         job,
-        spec=replace(job.spec, command=(), args=(), template={}, nodes=NodeSelection()),
+        spec=replace(
+            job.spec, script=None, command=(), args=(), template={}, nodes=NodeSelection()
+        ),
         annotations=_only(job.annotations, (names.ANNOTATION_RETRY,)),
         raw_spec=pack_json(job.raw_spec),
     )

@@ -48,8 +48,12 @@ _POD_SPEC: Final = fields(
     tolerations=LIST,
     imagePullSecrets=LIST,
 )
+_KEY_REFERENCE: Final = fields(name=STRING, key=STRING)
 SPEC_SHAPE: Final = fields(
     image=STRING,
+    script=STRING,
+    scriptFrom=fields(configMapKeyRef=_KEY_REFERENCE, secretKeyRef=_KEY_REFERENCE),
+    hostExec=BOOLEAN,
     command=list_of(STRING),
     args=list_of(STRING),
     mountPath=STRING,
@@ -105,6 +109,15 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True)
+class ScriptSource:
+    """The key of a ConfigMap, or of a Secret, in the Job's namespace that holds the script."""
+
+    name: str
+    key: str
+    is_secret: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class FailureRule:
     """What one of these exit codes of the task means: `Fail`, `Retry` or `Ignore`."""
 
@@ -133,10 +146,15 @@ class JobSpec:
 
     Deadlines and the time to live are in seconds. Without a time to live, a completed Job is
     deleted at once and a failed one stays. `backoff_limit` counts restarts of the task on a node.
-    `failure_log_lines` of a failed node's log are kept in the report.
+    `failure_log_lines` of a failed node's log are kept in the report. With a `script`, or a
+    `script_from`, that runs and not the image's command; `image` "" is then the task image.
+    `host_exec`: it runs in the namespaces of the node.
     """
 
     image: str
+    script: str | None = None
+    script_from: ScriptSource | None = None
+    host_exec: bool = False
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     mount_path: str | None = None
@@ -152,6 +170,11 @@ class JobSpec:
     suspend: bool = False
     results: tuple[str, ...] = ()
 
+    @property
+    def has_script(self) -> bool:
+        """Whether a script runs, and not the command of the image."""
+        return self.script is not None or self.script_from is not None
+
 
 def parse_spec(raw: Mapping[str, Any]) -> JobSpec:
     """Return the spec in its raw form, defaults filled in. Never raises: the CRD has checked it.
@@ -163,6 +186,9 @@ def parse_spec(raw: Mapping[str, Any]) -> JobSpec:
     completion = raw.get("completion") or {}
     return JobSpec(
         image=raw.get("image") or "",
+        script=raw.get("script") or None,
+        script_from=_parse_script_source(raw.get("scriptFrom") or {}),
+        host_exec=bool(raw.get("hostExec")),
         command=tuple(raw.get("command") or ()),
         args=tuple(raw.get("args") or ()),
         mount_path=raw.get("mountPath") or None,
@@ -189,6 +215,13 @@ def parse_spec(raw: Mapping[str, Any]) -> JobSpec:
         suspend=bool(raw.get("suspend")),
         results=tuple(entry["name"] for entry in raw.get("results") or () if entry.get("name")),
     )
+
+
+def _parse_script_source(raw: Mapping[str, Any]) -> ScriptSource | None:
+    for field_name, is_secret in (("configMapKeyRef", False), ("secretKeyRef", True)):
+        if found := raw.get(field_name):
+            return ScriptSource(found.get("name") or "", found.get("key") or "", is_secret)
+    return None
 
 
 def _parse_failure_policy(raw: Mapping[str, Any]) -> FailurePolicy:

@@ -70,11 +70,24 @@ ENV_TOKEN: Final = "COMPLETION_TOKEN"  # noqa: S105 - a word in a log, no secret
 # How often the work may be started in one pod: known to run-once, which keeps to it by itself.
 ENV_ATTEMPTS_LIMIT: Final = "ATTEMPTS_LIMIT"
 ENV_NODE_NAME: Final = "NODE_NAME"
+# Known to run-once: whether it ends after the work, and whether it runs it outside the container.
+ENV_MODE: Final = "COMPLETION_MODE"
+ENV_HOST_EXEC: Final = "HOST_EXEC"
+
+# Where the script of `spec.script` or `spec.scriptFrom` is: the folder that run-once looks in.
+SCRIPT_VOLUME: Final = "daemonset-job-script"
+SCRIPT_MOUNT_PATH: Final = "/task.d"
+SCRIPT_FILE: Final = "script"
+# Holds the text of `spec.script`, which a downward API volume shows as a file.
+ANNOTATION_SCRIPT: Final = f"{GROUP}/script"
 
 # The container that keeps the pod of a task in Exit mode running once the task has ended.
 PAUSE_CONTAINER_NAME: Final = "pause"
 # Nodes have this image anyway, for the sandbox of every pod.
 DEFAULT_PAUSE_IMAGE: Final = "registry.k8s.io/pause:3.10"
+
+# The image of a Job with a script and without an image of its own.
+DEFAULT_TASK_IMAGE: Final = "docker.io/darkowlzz/daemonset-job-task:v0.1.0"
 
 # The scheduling gate of a pod whose node may not start yet.
 START_GATE: Final = f"{GROUP}/start"

@@ -10,7 +10,8 @@ from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job import Job
 from daemonset_job.api.reasons import ProgressingReason
 from daemonset_job.api.states import ConditionType, NodeState
-from job_controller.core.desired.daemon_set import build_daemon_set, is_up_to_date
+from job_controller.core.desired.comparison import is_up_to_date
+from job_controller.core.desired.daemon_set import build_daemon_set
 from job_controller.core.desired.limits import has_too_many_terms
 from job_controller.core.plan import (
     Action,

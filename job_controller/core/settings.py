@@ -25,14 +25,16 @@ class Settings:
     """What the administrator chose for all Jobs.
 
     `token` is the default completion token. `pause_image` is the image of the container that keeps
-    the pod of a task in Exit mode after its end. `history_limit` finished reports are kept for each
-    Job name, none longer than `history_max_age_seconds` (None: no limit).
+    the pod of a task in Exit mode after its end. `task_image` is that of Jobs with a script and
+    without an image. `history_limit` finished reports are kept for each Job name, none longer than
+    `history_max_age_seconds` (None: no limit).
     `history_namespace_limit` is their number in each namespace (None: no limit).
     """
 
     token: str = names.DEFAULT_TOKEN
     timeouts: Timeouts = field(default_factory=Timeouts)
     pause_image: str = names.DEFAULT_PAUSE_IMAGE
+    task_image: str = names.DEFAULT_TASK_IMAGE
     history_limit: int = 10
     history_max_age_seconds: float | None = None
     history_namespace_limit: int | None = None

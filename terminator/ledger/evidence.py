@@ -6,7 +6,9 @@ Pure.
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from daemonset_job.api.choices import RuleAction
 from daemonset_job.api.evidence import Evidence
+from daemonset_job.api.job_spec import JobSpec
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.times import format_time
@@ -88,6 +90,18 @@ def has_succeeded(pod: Pod) -> bool:
     if container is None or container.state != "terminated" or container.exit_code != 0:
         return False
     return pod.hold_started or not (pod.is_terminating or pod.is_disrupted)
+
+
+def is_beyond_limit(spec: JobSpec, pod: Pod, evidence: Evidence) -> bool:
+    """Return whether this attempt started although `backoffLimit` allows no further one.
+
+    If a rule ignores failures, it is not known how many count. In mode Exit the evidence has no
+    number; its lines are at most as old as what the pod's status shows.
+    """
+    if any(rule.action == RuleAction.IGNORE for rule in spec.failure_policy.rules):
+        return False
+    restarts = pod.container.restart_count if pod.container is not None else 0
+    return (evidence.attempt or restarts + 1) > spec.backoff_limit + 1
 
 
 def is_failure(record: NodeRecord, node_uid: str, retry_request: str) -> bool:

@@ -181,6 +181,40 @@ def test_what_runs_can_change_before_the_start(kube_env: KubeEnv, namespace, cha
     assert status == 200, answer
 
 
+SCRIPTS = {
+    "script": ({"script": "true"}, {"script": "false"}),
+    "scriptFrom": (
+        {"scriptFrom": {"configMapKeyRef": {"name": "a", "key": "b"}}},
+        {"scriptFrom": {"configMapKeyRef": {"name": "a", "key": "c"}}},
+    ),
+    "hostExec": ({"script": "true"}, {"hostExec": True}),
+    "hostExec removed": ({"script": "true", "hostExec": True}, {"hostExec": None}),
+    "image": ({"script": "true"}, {"script": None, "image": "a"}),
+}
+
+
+@pytest.mark.parametrize(("spec", "change"), SCRIPTS.values(), ids=SCRIPTS)
+def test_a_script_cannot_change_once_started(kube_env: KubeEnv, namespace, spec, change):
+    kube_env.apply(job(namespace, spec))
+    path = jobs_path(namespace, "/sample")
+    start(kube_env, namespace)
+    field = next(iter(change))
+    status, answer = kube_env.request("PATCH", path, {"spec": change})
+    assert status == 422, answer
+    assert f"spec.{field}: Forbidden: spec.{field} cannot change once the Job" in answer["message"]
+
+
+def test_an_absent_host_exec_is_false(kube_env: KubeEnv, namespace):
+    kube_env.apply(job(namespace, {"script": "true"}))
+    start(kube_env, namespace)
+    assert kube_env.apply(job(namespace, {"script": "true", "hostExec": False}))
+
+
+def test_a_script_of_the_largest_size_is_kept(kube_env: KubeEnv, namespace):
+    script = "#!/bin/sh\n" + "\N{LOBSTER}" * (32768 - 10)
+    assert kube_env.apply(job(namespace, {"script": script}))["spec"]["script"] == script
+
+
 def test_nodes_can_change_once_started(kube_env: KubeEnv, namespace):
     kube_env.apply(job(namespace, BEFORE))
     start(kube_env, namespace)

@@ -22,7 +22,58 @@ def completion(**fields: str) -> dict[str, Any]:
 
 
 REFUSED = {
-    "no image": ({}, "spec.image: Required value"),
+    "no image": ({}, "spec.image: Required value: spec.image is required, unless spec.script or"),
+    "no script": ({"script": ""}, "spec.script in body should be at least 1 chars long"),
+    "endless script": (
+        {"script": "a" * 32769},
+        "spec.script: Too long: may not be more than 32768",
+    ),
+    "script with Windows line ends": (
+        {"script": "#!/bin/sh\r\ntrue\r\n"},
+        "spec.script must not have Windows line ends (CR LF)",
+    ),
+    "two scripts": (
+        {"script": "true", "scriptFrom": {"configMapKeyRef": {"name": "a", "key": "b"}}},
+        "spec.script and spec.scriptFrom cannot both be set: remove one of them",
+    ),
+    "script from nowhere": ({"scriptFrom": {}}, "must have either configMapKeyRef or secretKeyRef"),
+    "script from two objects": (
+        {
+            "scriptFrom": {
+                "configMapKeyRef": {"name": "a", "key": "b"},
+                "secretKeyRef": {"name": "a", "key": "b"},
+            }
+        },
+        "spec.scriptFrom must have either configMapKeyRef or secretKeyRef",
+    ),
+    "script without its key": (
+        {"scriptFrom": {"configMapKeyRef": {"name": "a"}}},
+        "spec.scriptFrom.configMapKeyRef.key: Required value",
+    ),
+    "script from a path": (
+        {"scriptFrom": {"secretKeyRef": {"name": "a", "key": "b/c"}}},
+        "spec.scriptFrom.secretKeyRef.key in body should match",
+    ),
+    "script and command": (
+        {"script": "true", "command": ["sh"]},
+        "spec.command cannot be set beside a script: remove it",
+    ),
+    "script in an image that prints no token": (
+        IMAGE | {"script": "true"},
+        "spec.image beside a script needs spec.completion.mode Exit",
+    ),
+    "hostExec without a script": (
+        IMAGE | {"hostExec": True},
+        "spec.hostExec runs a script in the namespaces of the node: set spec.script or",
+    ),
+    "hostExec with an image": (
+        IMAGE | {"script": "true", "hostExec": True, "completion": {"mode": "Exit"}},
+        "spec.image cannot be set with spec.hostExec: remove it",
+    ),
+    "hostExec without the processes of the node": (
+        {"script": "true", "hostExec": True, "template": {"spec": {"hostPID": False}}},
+        "spec.template.spec.hostPID must not be false with spec.hostExec: remove it",
+    ),
     "empty image": ({"image": ""}, "spec.image must be one image reference without blanks"),
     "image with a blank": ({"image": "a b"}, "spec.image must be one image reference"),
     "image with a line break": ({"image": "a\nb"}, "spec.image must be one image reference"),

@@ -365,11 +365,40 @@ def test_as_pid_1_it_handles_signals_and_reaps_orphans(task):
     assert process.wait(PATIENCE_SECONDS) == 0
 
 
+def test_in_mode_exit_it_ends_after_the_work_and_prints_no_token(task):
+    task.script("10-work", 'echo x >> "$OUT/runs"; echo worked')
+    assert task.run(COMPLETION_MODE="Exit") == 0
+    assert task.lines == ["worked"]
+    # Started again in the same pod, as after a reboot of the node, it does not work again.
+    assert task.run(COMPLETION_MODE="Exit") == 0
+    assert (task.folder / "runs").read_text() == "x\n"
+
+
+def test_in_mode_exit_a_failure_is_the_exit_code(task):
+    task.script("10-fail", "exit 7")
+    assert task.run(COMPLETION_MODE="Exit") == 7
+
+
+def test_a_mode_that_does_not_exist_is_refused(task):
+    task.script("10-work", 'echo x >> "$OUT/runs"')
+    assert task.run(COMPLETION_MODE="exit") == 64
+    assert "COMPLETION_MODE must be Log or Exit, not 'exit'" in task.errors
+    assert not (task.folder / "runs").exists()
+
+
+def test_without_the_rights_that_it_needs_nothing_runs_on_the_host(task):
+    """The test has neither the processes of a node nor the right to look at them."""
+    task.script("10-work", 'echo x >> "$OUT/runs"')
+    assert task.run(HOST_EXEC="true") == 64
+    assert "cannot enter the namespaces of the node" in task.errors
+    assert not (task.folder / "runs").exists()
+
+
 def test_the_work_is_tried_no_more_often_than_allowed_in_a_pod(task):
     task.script("10-fail", 'echo x >> "$OUT/runs"; exit 7')
     assert [task.run(ATTEMPTS_LIMIT="2") for _ in range(4)] == [7, 7, 7, 7]
     assert (task.folder / "runs").read_text() == "x\nx\n"
-    assert "tried 2 times in this pod" in task.errors
+    assert "not started again: 2 is the limit of starts in this pod" in task.errors
 
 
 def test_a_try_that_was_killed_counts(task):

@@ -37,7 +37,7 @@ _REPORTED_CONDITIONS = frozenset({ConditionType.COMPLETE, ConditionType.FAILED})
 def build_report(job: Job, shard: int = 0) -> dict[str, Any]:
     """Return the JobReport to create for a Job, with what it runs."""
     spec = job.spec
-    recorded: dict[str, Any] = {"image": spec.image}
+    recorded: dict[str, Any] = {"image": spec.image} if spec.image else {}
     if not shard:
         recorded["manifest"] = job.manifest()
     if _size(spec.command) + _size(spec.args) <= ARGUMENTS_LIMIT:

@@ -12,7 +12,8 @@ from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.taints import untolerated
-from job_controller.core.desired.daemon_set import build_pod_template, has_same_placement
+from job_controller.core.desired.comparison import has_same_placement
+from job_controller.core.desired.daemon_set import build_pod_template
 from job_controller.core.desired.limits import has_too_many_terms
 from job_controller.core.state.absence import Absence
 from job_controller.core.state.affordable import affordable_nodes

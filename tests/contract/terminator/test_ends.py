@@ -109,6 +109,35 @@ async def test_each_end_without_a_token_is_entered_with_its_number(cluster):
     assert run.evidence()["b"]["lastReadAttempt"] == 3  # the one before the token
 
 
+async def test_the_last_allowed_failure_says_why_and_no_later_attempt(cluster):
+    """The kubelet starts the task again before the controller has recorded the failure."""
+    run = cluster.add_job(nodes=("a", "b"), backoffLimit=1)
+    cluster.start()
+    for start, line in enumerate(("disk full", "disk still full", "not started again"), 1):
+        fail(run, "a", start, line)
+        await eventually(
+            lambda start=start: run.evidence().get("a", {}).get("lastReadAttempt") == start
+        )
+    assert run.evidence()["a"]["lastLines"] == ["disk still full"]
+    # The lines of a later attempt are better than none.
+    run.log("b", previous=True).end()
+    fail(run, "b", 3, "not started again")
+    await eventually(lambda: run.evidence().get("b", {}).get("lastReadAttempt") == 3)
+    assert run.evidence()["b"]["lastLines"] == ["not started again"]
+
+
+async def test_ignored_failures_are_not_counted_among_the_allowed_ones(cluster):
+    rules = {"rules": [{"exitCodes": [1], "action": "Ignore"}]}
+    run = cluster.add_job(nodes=("a",), backoffLimit=0, failurePolicy=rules)
+    cluster.start()
+    for start, line in enumerate(("busy", "busy again"), 1):
+        fail(run, "a", start, line)
+        await eventually(
+            lambda start=start: run.evidence().get("a", {}).get("lastReadAttempt") == start
+        )
+    assert run.evidence()["a"]["lastLines"] == ["busy again"]
+
+
 async def test_empty_log_counts_as_the_ended_attempt_until_a_token_follows(
     cluster,
 ):

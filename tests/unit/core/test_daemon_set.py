@@ -17,13 +17,8 @@ from daemonset_job.api.job_spec import (
     NodeSelection,
     parse_spec,
 )
-from job_controller.core.desired.daemon_set import (
-    _quantity,
-    build_daemon_set,
-    build_pod_template,
-    has_same_placement,
-    is_up_to_date,
-)
+from job_controller.core.desired.comparison import _quantity, has_same_placement, is_up_to_date
+from job_controller.core.desired.daemon_set import build_daemon_set, build_pod_template
 from job_controller.core.settings import Settings
 from tests.unit.builders import make_job
 
