@@ -55,6 +55,13 @@ def test_a_script_without_an_interpreter_is_one_of_sh(cluster, namespace, folder
     assert_succeeded(cluster, namespace, "plain", folder, set(cluster.nodes))
 
 
+def test_a_script_may_print_the_usual_token_on_its_way(cluster, namespace, folder):
+    """The token of a script is one of its own, so this line completes nothing."""
+    script = f"echo done; sleep 4; {RECORD}"
+    cluster.apply(script_job("chatty", namespace, script=script, args=["x"], mountPath=folder))
+    assert_succeeded(cluster, namespace, "chatty", folder, set(cluster.nodes))
+
+
 def test_another_image_runs_the_script_with_its_own_interpreter(cluster, namespace):
     """The controller's image has Python. As a task it is an image like any other."""
     script = """#!/opt/daemonset-job/bin/python3
@@ -109,7 +116,13 @@ def test_a_script_of_an_object_that_is_not_there_yet_is_waited_for(
 def test_on_the_host_the_programs_and_files_are_those_of_the_node(cluster, namespace, folder, mode):
     """It writes what it sees: namespaces, name of the host, its own user, the empty input."""
     seen = "readlink /proc/self/ns/mnt /proc/self/ns/net /proc/self/ns/uts; hostname; id -u"
-    script = f"#!/bin/bash\nset -eu\nmkdir -p {folder}\n{{ {seen}; wc -c; }} > {folder}/seen\n"
+    script = f"""#!/bin/bash
+set -eu
+test -s "$CONTAINER_ROOT/task.d/script"
+touch "$DAEMONSET_JOB_STATE/mine"
+mkdir -p {folder}
+{{ {seen}; wc -c; }} > {folder}/seen
+"""
     cluster.apply(
         script_job("on-host", namespace, script=script, hostExec=True, completion={"mode": mode})
     )
@@ -135,7 +148,7 @@ def test_on_the_host_the_exit_code_and_the_last_line_are_those_of_the_script(clu
 
 
 def test_on_the_host_the_script_gets_the_signal_that_ends_it(cluster, namespace, folder):
-    """When the Job is deleted, the script is told, and nothing of it is left on the node."""
+    """When the Job is deleted, it gets TERM, and nothing of it is left on the node."""
     script = f"""#!/bin/bash
 mkdir -p {folder}
 trap 'echo stopped > {folder}/end; exit 0' TERM
@@ -157,7 +170,7 @@ while :; do sleep 0.2; done
     assert set(left.values()) == {""}
 
 
-def test_a_template_that_takes_the_privilege_away_is_told(cluster, namespace):
+def test_a_template_that_takes_the_privilege_away_is_reported(cluster, namespace):
     container = {"name": "job-container", "securityContext": {"privileged": False}}
     cluster.apply(
         script_job(

@@ -62,6 +62,10 @@ REFUSED = {
         IMAGE | {"script": "true"},
         "spec.image beside a script needs spec.completion.mode Exit",
     ),
+    "script with a token that is a pattern": (
+        {"script": "true", "completion": {"match": "Regex", "token": "^a+$"}},
+        "spec.completion.match must not be Regex beside a script",
+    ),
     "hostExec without a script": (
         IMAGE | {"hostExec": True},
         "spec.hostExec runs a script in the namespaces of the node: set spec.script or",

@@ -33,8 +33,11 @@ _RESUMED = Condition(ConditionType.SUSPENDED, False, SuspendedReason.RESUMED, "r
 def first_status(job: Job, now: datetime, token: str = "") -> JobStatus:
     """Return the status of a Job that starts: from now on what it runs cannot change.
 
-    `token` is the default completion token. It is recorded for a Job without a token of its own.
+    `token` is the default completion token. It is recorded for a Job without a token of its own. If
+    it has a script, the recorded token is unique. The task image prints it after the script, and a
+    line of the script is not taken for it.
     """
+    default = f"completed-{job.uid}" if job.spec.has_script else token
     changes = [
         Condition(
             ConditionType.PROGRESSING, True, ProgressingReason.STARTING, "creating the DaemonSet"
@@ -47,7 +50,7 @@ def first_status(job: Job, now: datetime, token: str = "") -> JobStatus:
         observed_generation=job.generation,
         start_time=whole_seconds(now),
         report=job.report_name,
-        completion_token="" if job.spec.completion.token else token,
+        completion_token="" if job.spec.completion.token else default,
         conditions=set_conditions(job, changes, now),
     )
 

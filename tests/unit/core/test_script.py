@@ -1,12 +1,15 @@
 """A Job's script is a file in the task's container, of an annotation, a ConfigMap or a Secret."""
 
+from dataclasses import replace
+
 import pytest
 
 from daemonset_job.api import names
 from daemonset_job.api.job_spec import JobSpec, ScriptSource, parse_spec
 from job_controller.core.desired.daemon_set import build_pod_template
+from job_controller.core.render.job_status import first_status
 from job_controller.core.settings import Settings
-from tests.unit.builders import make_job
+from tests.unit.builders import START, make_job
 
 
 def template(spec):
@@ -146,3 +149,17 @@ def test_an_object_stored_before_the_rules_is_read_as_far_as_it_goes():
     assert parse_spec({"scriptFrom": both}).script_from == ScriptSource("a", "b")
     assert parse_spec({"scriptFrom": {}}).has_script is False
     assert parse_spec({"script": ""}).has_script is False
+
+
+@pytest.mark.parametrize(
+    ("spec", "token"),
+    [
+        ({"image": "a"}, "ready"),
+        ({"script": "echo done"}, "completed-1234"),
+        ({"scriptFrom": {"configMapKeyRef": {"name": "a", "key": "b"}}}, "completed-1234"),
+        ({"script": "echo done", "completion": {"token": "mine"}}, ""),
+    ],
+)
+def test_no_line_of_a_script_is_its_token_by_chance(spec, token):
+    job = replace(make_job("sample", spec=parse_spec(spec)), uid="1234")
+    assert first_status(job, START, "ready").completion_token == token
