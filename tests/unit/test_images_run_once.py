@@ -60,6 +60,7 @@ class Task:
                     "TASK_DIR": str(self.folder / "task.d"),
                     "DAEMONSET_JOB_STATE": str(self.folder / "state"),
                     "OUT": str(self.folder),
+                    "LIMIT_PAUSE_SECONDS": "0",
                     **env,
                 },
             )
@@ -161,7 +162,6 @@ def test_a_failing_script_ends_it_with_its_code_and_its_name(task):
 def test_a_script_that_is_killed_is_a_failure(task):
     task.script("a", "kill -KILL $$")
     assert task.run() == 128 + 9
-    assert "failed with exit code 137" in task.errors
     assert "done" not in task.lines
 
 
@@ -399,6 +399,33 @@ def test_the_work_is_tried_no_more_often_than_allowed_in_a_pod(task):
     assert [task.run(ATTEMPTS_LIMIT="2") for _ in range(4)] == [7, 7, 7, 7]
     assert (task.folder / "runs").read_text() == "x\nx\n"
     assert "not started again: 2 is the limit of starts in this pod" in task.errors
+
+
+def test_beyond_the_limit_it_waits_before_it_ends(task):
+    """Meanwhile the log of the failure can be read: the kubelet keeps that of one former start."""
+    task.script("10-fail", "exit 7")
+    assert task.run(ATTEMPTS_LIMIT="1") == 7
+    process = task.start(ATTEMPTS_LIMIT="1", LIMIT_PAUSE_SECONDS="2")
+    task.wait_for(lambda: "not started again" in task.errors)
+    assert process.poll() is None
+    assert process.wait(PATIENCE_SECONDS) == 7
+    process = task.start(ATTEMPTS_LIMIT="1", LIMIT_PAUSE_SECONDS="600")
+    task.wait_for(lambda: "not started again" in task.errors)
+    assert stop(process) == 143
+
+
+def test_an_interpreter_that_is_not_there_is_named_before_anything_runs(task):
+    task.script("10-work", 'echo x >> "$OUT/runs"')
+    task.script("20-odd", "#! /usr/bin/nonesuch -x\ntrue\n")
+    assert task.run() == 126
+    assert "task.d/20-odd: there is no /usr/bin/nonesuch, which its first line" in task.errors
+    assert not (task.folder / "runs").exists()
+
+
+def test_of_one_file_the_last_line_is_its_own(task):
+    task.script("10-fail", "echo no such unit >&2; exit 7")
+    assert task.run() == 7
+    assert task.errors == "no such unit\n"
 
 
 def test_a_try_that_was_killed_counts(task):
