@@ -25,8 +25,8 @@ INVARIANTS = (
         excuses={
             "former node": "The token of a recreated node is recorded for the former node, while "
             "the terminator's watch has delivered only that one's UID.",
-            "clocks": "The pod of a former node of that name seems as young as the new node. The "
-            "API servers' clocks differ by at least the time between them, in whole seconds.",
+            "clocks": "The pod of a former node of that name seems as young as the new node. Both "
+            "were created within one second, or within that by which API servers' clocks differ.",
             "unseen": "The task printed the token twice. A process that has ended sent the first "
             "evidence, and its successor could not have seen that.",
         },
@@ -107,7 +107,7 @@ class Evidence:
     def _seems_younger(self, job_uid: str, node: str, entry: Raw) -> bool:
         """Whether a pod of a former node of that name, which printed the token, seems the node's.
 
-        The API server that the pod was created through is ahead of that of the node.
+        The API server that the pod was created through may be ahead of that of the node.
         """
         born, skew = self._oracle.born, self._world.server.skew
         if not any(name == node and job_uid in jobs for (name, _), jobs in self.tokens.items()):
@@ -116,7 +116,7 @@ class Evidence:
             return False
         gap = born[entry["nodeUID"]] - born[entry["podUID"]]
         ahead = skew("daemonset-controller") - skew("kubelet")
-        return ahead > 0 and 0 < gap < ahead + 1.0  # API times are whole seconds
+        return ahead >= 0 and 0 < gap < ahead + 1.0  # API times are whole seconds
 
     def _is_taken_for_former(self, job_uid: str, node: str) -> bool:
         """Whether the node did print the token, and the terminator cannot know its new UID yet."""

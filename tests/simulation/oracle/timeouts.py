@@ -156,7 +156,8 @@ class Timeouts:
     def judge(self, job_uid: str, node: str, old: Raw, record: Raw) -> None:
         """Judge what a report says of a node that it said otherwise of before."""
         key, now = (job_uid, record.get("uid") or ""), self.world.loop.moment
-        if old.get("state") == "Failed" and record.get("state") != "Failed":
+        is_same = old.get("uid") == record.get("uid")
+        if is_same and old.get("state") == "Failed" and record.get("state") != "Failed":
             self._tries_again(key, old.get("podUID"))
         reason, since, seconds = record.get("reason"), -1e9, 0.0
         if record.get("state") == "Unreachable":
