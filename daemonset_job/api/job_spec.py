@@ -57,6 +57,7 @@ SPEC_SHAPE: Final = fields(
     command=list_of(STRING),
     args=list_of(STRING),
     mountPath=STRING,
+    mounts=list_of(fields(hostPath=STRING, mountPath=STRING, readOnly=BOOLEAN)),
     template=fields(metadata=fields(labels=STRINGS, annotations=STRINGS), spec=_POD_SPEC),
     nodes=fields(
         selector=fields(matchLabels=STRINGS, matchExpressions=REQUIREMENTS),
@@ -118,6 +119,15 @@ class ScriptSource:
 
 
 @dataclass(frozen=True, slots=True)
+class Mount:
+    """A file or directory of the node, and where the task's container has it."""
+
+    host_path: str
+    mount_path: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class FailureRule:
     """What one of these exit codes of the task means: `Fail`, `Retry` or `Ignore`."""
 
@@ -158,6 +168,7 @@ class JobSpec:
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     mount_path: str | None = None
+    mounts: tuple[Mount, ...] = ()
     template: Mapping[str, Any] = field(default_factory=dict)
     nodes: NodeSelection = NodeSelection()
     completion: Completion = Completion()
@@ -192,6 +203,12 @@ def parse_spec(raw: Mapping[str, Any]) -> JobSpec:
         command=tuple(raw.get("command") or ()),
         args=tuple(raw.get("args") or ()),
         mount_path=raw.get("mountPath") or None,
+        mounts=tuple(
+            Mount(
+                each.get("hostPath") or "", each.get("mountPath") or "", bool(each.get("readOnly"))
+            )
+            for each in raw.get("mounts") or ()
+        ),
         template=raw.get("template") or {},
         nodes=NodeSelection(
             selector=nodes.get("selector"),

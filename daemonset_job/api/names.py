@@ -62,6 +62,9 @@ ANNOTATION_DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 # Set to any new value, it lets the failed nodes of a run, and those only, try again.
 ANNOTATION_RETRY: Final = f"{GROUP}/retry"
 
+# The volumes of spec.mounts, by their number from 0.
+MOUNT_VOLUME_PREFIX: Final = "daemonset-job-mount-"
+
 # Where a task keeps what must survive its container but not its pod (see images/task/run-once).
 STATE_VOLUME: Final = "daemonset-job-state"
 STATE_MOUNT_PATH: Final = "/run/daemonset-job"

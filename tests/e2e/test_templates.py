@@ -56,6 +56,29 @@ def test_a_script_from_a_config_map_is_the_task(cluster, namespace, folder):
     assert cluster.report(namespace, "scripted")["status"]["phase"] == "Succeeded"
 
 
+def test_several_paths_of_the_node_some_of_them_read_only(cluster, namespace, folder):
+    """A directory to write to, one that is read only, and a file."""
+    cluster.on_all_nodes(f"mkdir -p {folder}/kept {folder}/out; hostname > {folder}/kept/name")
+    script = (
+        "cat /kept/name /etc/node-hostname > /out/found; "
+        "touch /kept/new 2>/dev/null && exit 1; echo x > /etc/node-hostname && exit 1; echo done; "
+        "sleep 3600 & wait"
+    )
+    mounts = [
+        {"hostPath": f"{folder}/kept", "mountPath": "/kept", "readOnly": True},
+        {"hostPath": f"{folder}/out", "mountPath": "/out"},
+        {"hostPath": "/etc/hostname", "mountPath": "/etc/node-hostname", "readOnly": True},
+    ]
+    cluster.apply(
+        make_job("mounts", namespace, mounts=mounts, **shell(script + "sleep 3600 & wait"))
+    )
+    cluster.wait_gone(namespace, "mounts")
+    expected = cluster.on_all_nodes("hostname; cat /etc/hostname")
+    assert cluster.on_all_nodes(f"cat {folder}/out/found; ls {folder}/kept") == {
+        node: f"{text}name\n" for node, text in expected.items()
+    }
+
+
 def test_a_privileged_task_works_in_the_namespaces_of_its_node(cluster, namespace, folder):
     """From the node's PID 1 into its namespaces, a file made there, and back again."""
     host = (

@@ -124,6 +124,9 @@ CHANGES = {
     "args removed": {"args": None},
     "mountPath": {"mountPath": "/other"},
     "mountPath removed": {"mountPath": None},
+    "mounts": {"mounts": [{"hostPath": "/other", "mountPath": "/a"}]},
+    "mounts removed": {"mounts": None},
+    "mounts without readOnly": {"mounts": [{"hostPath": "/log", "mountPath": "/a"}]},
     "template": {"template": {"spec": {"hostPID": True}}},
     "template one field for another": {
         "template": {"spec": {"tolerations": None, "imagePullSecrets": []}}
@@ -141,6 +144,7 @@ BEFORE = {
     "command": ["/task"],
     "args": ["a"],
     "mountPath": "/tmp",
+    "mounts": [{"hostPath": "/log", "mountPath": "/a", "readOnly": True}],
     "template": {
         "spec": {
             "tolerations": [{"operator": "Exists"}],

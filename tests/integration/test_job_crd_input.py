@@ -116,6 +116,36 @@ REFUSED = {
         IMAGE | {"mountPath": "/a:b"},
         "spec.mountPath must not contain ':'",
     ),
+    "mount without a path of the node": (
+        IMAGE | {"mounts": [{"mountPath": "/a"}]},
+        "spec.mounts[0].hostPath: Required value",
+    ),
+    "relative mount": (
+        IMAGE | {"mounts": [{"hostPath": "a", "mountPath": "/a"}]},
+        "spec.mounts must have an absolute hostPath: start it with a slash",
+    ),
+    "mount with ..": (
+        IMAGE | {"mounts": [{"hostPath": "/a/..", "mountPath": "/a"}]},
+        "spec.mounts must not have '..' in hostPath",
+    ),
+    "mount over one of ours": (
+        IMAGE | {"mounts": [{"hostPath": "/a", "mountPath": "/basetarget"}]},
+        "spec.mounts must not use /, /basetarget, /run/daemonset-job or /task.d as mountPath",
+    ),
+    "two mounts in one place": (
+        IMAGE
+        | {
+            "mounts": [
+                {"hostPath": "/a", "mountPath": "/c"},
+                {"hostPath": "/b", "mountPath": "/c"},
+            ]
+        },
+        "spec.mounts[1]: Duplicate value",
+    ),
+    "17 mounts": (
+        IMAGE | {"mounts": [{"hostPath": "/a", "mountPath": f"/{i}"} for i in range(17)]},
+        "spec.mounts: Too many: 17",
+    ),
     "empty token": (
         completion(token=""),
         "spec.completion.token must not be empty or blank: leave it out",

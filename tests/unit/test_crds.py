@@ -22,6 +22,7 @@ from daemonset_job.api.job_spec import (
     FailurePolicy,
     FailureRule,
     JobSpec,
+    Mount,
     NodeSelection,
     parse_spec,
 )
@@ -166,12 +167,13 @@ SPEC = schema("jobs")["properties"]["spec"]["properties"]
     ("schema_", "kind"),
     [
         (SPEC, JobSpec),
+        (SPEC["mounts"]["items"]["properties"], Mount),
         (SPEC["nodes"]["properties"], NodeSelection),
         (SPEC["completion"]["properties"], Completion),
         (SPEC["failurePolicy"]["properties"], FailurePolicy),
         (SPEC["failurePolicy"]["properties"]["rules"]["items"]["properties"], FailureRule),
     ],
-    ids=["spec", "nodes", "completion", "failurePolicy", "rules"],
+    ids=["spec", "mounts", "nodes", "completion", "failurePolicy", "rules"],
 )
 def test_the_schema_has_the_fields_that_are_parsed_and_no_others(schema_, kind):
     assert set(schema_) <= fields(kind), "accepted and then ignored"
@@ -185,6 +187,11 @@ def test_the_schema_has_the_fields_that_are_parsed_and_no_others(schema_, kind):
         ("command", ["a"]),
         ("args", ["a"]),
         ("mountPath", "/a"),
+        ("mounts", [{"hostPath": "/a", "mountPath": "/b"}]),
+        ("script", "true"),
+        ("scriptFrom.configMapKeyRef", {"name": "a", "key": "b"}),
+        ("scriptFrom.secretKeyRef", {"name": "a", "key": "b"}),
+        ("hostExec", True),
         ("template", {"spec": {"hostPID": True}}),
         ("nodes.selector", {"matchLabels": {"a": "b"}}),
         ("nodes.include", ["a"]),

@@ -13,6 +13,7 @@ from daemonset_job.api.job_spec import JobSpec
 from daemonset_job.api.json_text import json_hash
 from job_controller.core.desired.defaults import drop_conflicting_defaults
 from job_controller.core.desired.manifest import child, children
+from job_controller.core.desired.mounts import host_mounts, host_volumes
 from job_controller.core.desired.node_affinity import intersect_terms, needs_linux, node_terms
 from job_controller.core.desired.script import (
     script_annotations,
@@ -101,11 +102,7 @@ def build_pod_template(job: Job, *, gated: bool, settings: Settings) -> dict[str
         **_containers(job, settings),
         "volumes": [
             {"name": names.STATE_VOLUME, "emptyDir": {"sizeLimit": "1Mi"}},
-            *(
-                [{"name": names.TARGET_VOLUME, "hostPath": {"path": spec.mount_path}}]
-                if spec.mount_path
-                else []
-            ),
+            *host_volumes(spec),
             *script_volumes(spec),
         ],
     }
@@ -182,8 +179,7 @@ def _task_container(job: Job, settings: Settings) -> dict[str, Any]:
         env.append({"name": names.ENV_HOST_EXEC, "value": "true"})
     mounts: list[dict[str, Any]] = script_mounts(spec)
     mounts.append({"name": names.STATE_VOLUME, "mountPath": names.STATE_MOUNT_PATH})
-    if spec.mount_path:
-        mounts.append({"name": names.TARGET_VOLUME, "mountPath": names.TARGET_MOUNT_PATH})
+    mounts += host_mounts(spec)
     container: dict[str, Any] = {
         "name": names.CONTAINER_NAME,
         "image": spec.image or (settings.task_image if spec.has_script else ""),
