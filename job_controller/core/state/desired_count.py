@@ -11,7 +11,6 @@ from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
 from daemonset_job.api.pod import Pod
-from daemonset_job.api.states import ConditionType
 from daemonset_job.api.taints import untolerated
 from job_controller.core.desired.comparison import has_same_placement
 from job_controller.core.desired.daemon_set import build_pod_template
@@ -116,22 +115,21 @@ def count_desired(snapshot: Snapshot, unwanted: AbstractSet[str], present: Abstr
     """Return how many nodes are desired: also those that keep a pod that they should not have.
 
     `unwanted` are the nodes whose pod is being deleted because they no longer match. They count as
-    misscheduled until the pod is gone, and a moment longer: the DaemonSet's count follows. So in a
-    completed run no more nodes are added than there are such nodes in `present`, the nodes with a
-    pod. In a run that goes on the larger number is the safe one: a percentage of it may fail.
+    misscheduled until the pod is gone, and a moment longer: the DaemonSet's count follows. So no
+    more nodes are added than there are in `present`, the nodes with a pod.
     """
     daemon_set = snapshot.owned_daemon_set
     if daemon_set is None:
         return 0
     misscheduled = max(daemon_set.misscheduled - len(unwanted), 0)
-    if misscheduled and snapshot.job.is_true(ConditionType.COMPLETE):
+    if misscheduled:
         fits = matching_nodes(snapshot, present)
-        kept = [
+        kept = (
             name
             for name in present
             if name not in fits or untolerated(snapshot.nodes[name].taints, daemon_set.pod_spec)
-        ]
-        misscheduled = min(misscheduled, len(kept))
+        )
+        misscheduled = min(misscheduled, sum(1 for _ in kept))
     return daemon_set.desired + misscheduled
 
 
