@@ -257,7 +257,7 @@ def _find_placement(facts: _Facts, absence: Absence) -> _Placement:
     if has_ended:
         no_successor = _completed(facts, terminating) | (terminating & absence.tainted.keys())
     present = pods_by_node.keys() | (terminating & matching)
-    counted = count_desired(snapshot, terminating - matching, present)
+    counted = count_desired(daemon_set, terminating - matching)
     # `applied` is the DaemonSet if its controller has observed the apply of the Job's `spec.nodes`.
     # `placed` is the same object if no client has changed the placement since.
     applied = observed_daemon_set(snapshot.job, daemon_set)

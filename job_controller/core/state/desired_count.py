@@ -111,26 +111,15 @@ def matching_nodes(snapshot: Snapshot, names: Iterable[str]) -> frozenset[str]:
     return frozenset(name for name in names if affinity.matches(name, snapshot.nodes[name].labels))
 
 
-def count_desired(snapshot: Snapshot, unwanted: AbstractSet[str], present: AbstractSet[str]) -> int:
-    """Return how many nodes are desired: also those that keep a pod that they should not have.
+def count_desired(daemon_set: DaemonSet | None, unwanted: frozenset[str]) -> int:
+    """Return how many nodes are desired.
 
     `unwanted` are the nodes whose pod is being deleted because they no longer match. They count as
-    misscheduled until the pod is gone, and a moment longer: the DaemonSet's count follows. So no
-    more nodes are added than there are in `present`, the nodes with a pod.
+    misscheduled until the pod is gone.
     """
-    daemon_set = snapshot.owned_daemon_set
     if daemon_set is None:
         return 0
-    misscheduled = max(daemon_set.misscheduled - len(unwanted), 0)
-    if misscheduled:
-        fits = matching_nodes(snapshot, present)
-        kept = (
-            name
-            for name in present
-            if name not in fits or untolerated(snapshot.nodes[name].taints, daemon_set.pod_spec)
-        )
-        misscheduled = min(misscheduled, sum(1 for _ in kept))
-    return daemon_set.desired + misscheduled
+    return daemon_set.desired + max(daemon_set.misscheduled - len(unwanted), 0)
 
 
 def add_absent(

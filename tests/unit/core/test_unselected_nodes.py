@@ -135,19 +135,3 @@ def test_a_node_that_waits_for_its_pod_is_not_hidden_by_one_that_left():
     cluster.desired = 1
     counts = count_nodes(cluster.snapshot(), NOW)
     assert (counts.desired, counts.missing, counts.is_complete) == (3, 1, False)
-
-
-def test_a_pod_that_has_ended_and_is_still_counted_makes_no_node_desired():
-    """The user took b and c out of the selection; the pod of c has just gone."""
-    cluster = left("b", "c", completed=("a",), started_with="another selection")
-    cluster.pods.append(make_pod("b", is_terminating=True))
-    cluster.desired, cluster.scheduled, cluster.misscheduled = 1, 1, 2
-    counts = count_nodes(cluster.snapshot(), NOW)
-    assert (counts.desired, counts.names("Completed")) == (1, ["a"])
-
-
-def test_a_node_that_keeps_its_pod_in_spite_of_a_taint_is_desired():
-    cluster = left(completed=("a",))
-    cluster.nodes["b"] = replace(cluster.nodes["b"], taints=(NO_SCHEDULE,))
-    cluster.desired, cluster.scheduled, cluster.misscheduled = 2, 2, 1
-    assert count_nodes(cluster.snapshot(), NOW).desired == 3
