@@ -160,6 +160,8 @@ _SIBLINGS: Mapping[str, Mapping[str, Any]] = {
     "operator": {"operator": "Exists"},
     "name": {"name": "version"},
     "image": {"image": "example/task:v1"},
+    "hostPath": {"hostPath": "/etc/example"},
+    "mountPath": {"mountPath": "/mnt/example"},
 }
 
 
