@@ -106,7 +106,10 @@ def _find_disagreement(job: Job, count: Count) -> str:
     if count.unfinished:
         done, desired = len(count.completed), len(count.desired)
         return f"{done} of {desired} nodes are completed"
-    if not (count.desired or count.has_completions or count.has_failures):
+    is_empty = not (count.desired or count.has_completions or count.has_failures)
+    # Both counts may agree that nothing is left to do: a failed node was to be retried, and has got
+    # a taint. A time to live that was given holds then, too.
+    if is_empty and (job.spec.ttl_seconds_after_finished is None or job.reported_desired != 0):
         return "no node is desired, and none has completed or failed"
     return _record_incomplete(job, count)
 

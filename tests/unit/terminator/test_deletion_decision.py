@@ -158,6 +158,18 @@ def test_a_complete_job_on_which_no_node_ever_worked_stays():
     assert blocked_by(nothing) == "no node is desired, and none has completed or failed"
 
 
+@pytest.mark.parametrize(
+    ("ttl_seconds", "reported", "stays"),
+    [(0, 0, False), (None, 0, True), (0, 1, True), (0, None, True)],
+)
+def test_a_ttl_holds_for_a_complete_job_without_nodes_by_both_counts(ttl_seconds, reported, stays):
+    """Its failed node was to be retried, and has got a taint since."""
+    nodes = {} if reported is None else {"nodes": {"desired": reported}}
+    job = make_job(COMPLETE, spec={"ttl_seconds_after_finished": ttl_seconds}, status=nodes)
+    snapshot = world(job=job, pods=[], ledger={}, daemon_set=make_daemon_set(0))
+    assert bool(blocked_by(snapshot)) == stays
+
+
 def test_a_complete_job_none_of_whose_nodes_completed_or_is_left_goes_after_its_ttl():
     failed = world(pods=[], ledger={}, records={"a": record("a-uid")})
     failed = replace(failed, daemon_set=make_daemon_set(0), nodes={})
