@@ -33,10 +33,11 @@ class RuleAction(TextEnum):
 
 
 class PodPolicy(TextEnum):
-    """Whether the pods of failed nodes are kept: `spec.failurePolicy.pods`."""
+    """Which pods are deleted after failures: `spec.failurePolicy.pods`."""
 
-    KEEP = "Keep"
+    DELETE_FAILED = "DeleteFailed"
     DELETE = "Delete"
+    KEEP = "Keep"
 
 
 def parse_choice(text: str | None, default: _Choice, unknown: _Choice) -> _Choice:

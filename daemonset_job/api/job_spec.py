@@ -140,14 +140,14 @@ class FailurePolicy:
     """When failed nodes fail the run.
 
     `action` is `FailFast`, `Continue` or `Pause`. `max_failed_nodes` is a number or a percentage
-    (`"10%"`) of the desired nodes that may fail or be unreachable. `pods` of a failed run are
-    kept (`Keep`) or removed (`Delete`).
+    (`"10%"`) of the desired nodes that may fail or be unreachable. `pods`: those of failed nodes are
+    deleted (`DeleteFailed`), all of them once the run has failed (`Delete`), or none (`Keep`).
     """
 
     action: FailureAction = FailureAction.FAIL_FAST
     max_failed_nodes: int | str = 0
     rules: tuple[FailureRule, ...] = ()
-    pods: PodPolicy = PodPolicy.KEEP
+    pods: PodPolicy = PodPolicy.DELETE_FAILED
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class JobSpec:
     node_deadline_seconds: int | None = None
     active_deadline_seconds: int | None = None
     failure_policy: FailurePolicy = FailurePolicy()
-    failure_log_lines: int = 5
+    failure_log_lines: int = 50
     ttl_seconds_after_finished: int | None = None
     suspend: bool = False
     results: tuple[str, ...] = ()
@@ -227,7 +227,7 @@ def parse_spec(raw: Mapping[str, Any]) -> JobSpec:
         node_deadline_seconds=_seconds(raw.get("nodeDeadlineSeconds")),
         active_deadline_seconds=_seconds(raw.get("activeDeadlineSeconds")),
         failure_policy=_parse_failure_policy(raw.get("failurePolicy") or {}),
-        failure_log_lines=_or_default(raw.get("failureLogLines"), 5),
+        failure_log_lines=_or_default(raw.get("failureLogLines"), 50),
         ttl_seconds_after_finished=_seconds(raw.get("ttlSecondsAfterFinished")),
         suspend=bool(raw.get("suspend")),
         results=tuple(entry["name"] for entry in raw.get("results") or () if entry.get("name")),
@@ -254,7 +254,7 @@ def _parse_failure_policy(raw: Mapping[str, Any]) -> FailurePolicy:
             )
             for rule in raw.get("rules") or ()
         ),
-        pods=parse_choice(raw.get("pods"), PodPolicy.KEEP, unknown=PodPolicy.KEEP),
+        pods=parse_choice(raw.get("pods"), PodPolicy.DELETE_FAILED, unknown=PodPolicy.KEEP),
     )
 
 

@@ -84,7 +84,7 @@ class DaemonSetActions:
             logger.info(
                 "deleted the DaemonSet",
                 daemon_set=job.daemon_set_name,
-                why="the run failed, and failurePolicy.pods is Delete",
+                why="the run failed, and failurePolicy.pods ends all of its tasks",
             )
 
     async def _send(

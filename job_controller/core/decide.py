@@ -282,7 +282,7 @@ def _why_deleted(node: DesiredNode, counts: NodeCounts) -> str:
     if node.replace_pod:
         return "its node is tried again"
     if node.delete_pod:
-        return "its node has failed, and failurePolicy.pods is Delete"
+        return "its node has failed, and failurePolicy.pods is not Keep"
     if node.repeats_task and counts.new_pods_are_gated:
         return "its node is completed, and the kubelet starts the task again"
     return ""

@@ -2,15 +2,18 @@
 
 Pure. A node keeps the shard that it is recorded in; otherwise it goes to the lowest shard with
 room. Evidence is written whole, with null for every former field that it lacks: a merge patch would
-keep the fields of an older node of the same name.
+keep the fields of an older node of the same name. Of most failing nodes only the last line is
+written: a report has no room for more.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.report import NODES_PER_SHARD, JobReport, metadata_without_managed_fields
 from terminator.ledger.evidence import combine_evidence, is_recorded
+from terminator.logs.report_limits import LAST_LINES_NODES, last_line_alone
 
 Entries = dict[str, Evidence]
 
@@ -50,7 +53,27 @@ def assign_to_shards(
         elif is_recorded(report.evidence.get(node), entry):
             continue
         result.setdefault(report.name, {})[node] = entry
-    return result
+    by_name = {report.name: report for report in ordered}
+    return {name: _limit_lines(by_name[name], entries) for name, entries in result.items()}
+
+
+def _limit_lines(report: JobReport, entries: Entries) -> Entries:
+    """Return the entries with several lines for the first LAST_LINES_NODES of the report only."""
+    having = {node for node, entry in report.evidence.items() if _has_several_lines(entry)}
+    limited: Entries = {}
+    for node, entry in entries.items():
+        kept = entry
+        if _has_several_lines(entry) and node not in having:
+            if len(having) < LAST_LINES_NODES:
+                having.add(node)
+            else:
+                kept = replace(entry, last_lines=last_line_alone(entry.last_lines))
+        limited[node] = kept
+    return limited
+
+
+def _has_several_lines(entry: Evidence) -> bool:
+    return entry.last_lines != last_line_alone(entry.last_lines)
 
 
 def _home_shards(

@@ -13,7 +13,7 @@ from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.times import format_time
 from terminator.logs.findings import Findings
-from terminator.logs.report_limits import bounded_results, readable_lines
+from terminator.logs.report_limits import bounded_results, last_line_alone, readable_lines
 
 
 def is_recorded(entry: Evidence | None, new: Evidence) -> bool:
@@ -50,6 +50,10 @@ def _combine_of_pod(entry: Evidence, new: Evidence) -> Evidence:
     if new.is_completed:
         # It stays known how many attempts ended before the one that printed the token.
         return replace(new, attempt=max(entry.attempt, new.attempt))
+    is_same_attempt = (entry.attempt, entry.failed_at) == (new.attempt, new.failed_at)
+    if is_same_attempt and entry.last_lines == last_line_alone(new.last_lines):
+        # A report that has the lines of enough nodes keeps the last one of this node.
+        new = replace(new, last_lines=entry.last_lines)
     if new.failed_at:
         return new
     # Two failed attempts: the newer one is kept, and lines if either has some.

@@ -5,13 +5,15 @@ Pure.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from terminator.logs.log_parser import Line
 from terminator.logs.matcher import Classifier, Completed, Failed, Progress, Result
-from terminator.logs.report_limits import LINE_HEAD_BYTES
+from terminator.logs.report_limits import LAST_LINES_BYTES, LAST_LINES_LIMIT, LINE_HEAD_BYTES
 
-# Last lines kept for a report; the CRD allows no more.
-LINES_KEPT = 20
+# Bytes kept of a log's last lines: what a report has room for, and as much again of blanks, colours
+# and the like. The last line is kept in any case.
+_KEPT_BYTES = 2 * LAST_LINES_BYTES
 
 
 @dataclass(slots=True)
@@ -75,5 +77,8 @@ class Findings:
     def remember(self, lines: list[Line]) -> None:
         """Keep the heads of the last lines, in case the task fails."""
         if lines:
-            heads = (line.data[:LINE_HEAD_BYTES] for line in lines[-LINES_KEPT:])
-            self.last_lines = (*self.last_lines, *heads)[-LINES_KEPT:]
+            heads = (line.data[:LINE_HEAD_BYTES] for line in lines[-LAST_LINES_LIMIT:])
+            kept = (*self.last_lines, *heads)[-LAST_LINES_LIMIT:]
+            sizes = accumulate(len(line) for line in reversed(kept))
+            count = sum(size <= _KEPT_BYTES for size in sizes)
+            self.last_lines = kept[-count:]

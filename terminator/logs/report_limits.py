@@ -3,16 +3,22 @@
 Pure.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 
 from daemonset_job.api.json_text import json_bytes
 from terminator.logs.matcher import printable
 
 # Limits for one node in a report, in bytes of JSON as etcd stores it (see json_bytes). With 1,000
-# nodes to a report, both together and the controller's part stay below etcd's 1.5 MiB per object.
+# nodes to a report, all of them and the controller's part stay below etcd's 1.5 MiB per object. So
+# only the first failing nodes of a report have LAST_LINES_BYTES. Any other one has its last line,
+# of LAST_LINE_BYTES.
 RESULTS_BYTES = 400
 RESULTS_LIMIT = 16  # the CRD's
-LAST_LINES_BYTES = 400
+LAST_LINES_LIMIT = 50  # the CRD's
+LAST_LINES_BYTES = 4096
+LAST_LINES_NODES = 20
+LAST_LINE_BYTES = 300
 LAST_LINE_CHARACTERS = 160
 # Bytes kept of a line until then: enough for LAST_LINE_CHARACTERS of any kind, without escapes.
 LINE_HEAD_BYTES = 4 * LAST_LINE_CHARACTERS
@@ -35,6 +41,18 @@ def readable_lines(lines: Iterable[bytes], count: int) -> tuple[str, ...]:
             break
         kept.append(text)
     return tuple(reversed(kept))
+
+
+def last_line_alone(lines: Sequence[str]) -> tuple[str, ...]:
+    """Return the last of readable `lines`, cut to LAST_LINE_BYTES; () without lines."""
+    if not lines:
+        return ()
+    line = lines[-1]
+    if json_bytes(line) <= LAST_LINE_BYTES:
+        return (line,)
+    room = LAST_LINE_BYTES - json_bytes("…")
+    sizes = accumulate(json_bytes(character) for character in line)
+    return (line[: sum(size <= room for size in sizes)] + "…",)
 
 
 def bounded_results(results: Mapping[str, str]) -> dict[str, str]:

@@ -19,9 +19,10 @@ If an answer does not reach back to the lines read before, lines are missing bet
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from terminator.logs.findings import LINES_KEPT, Findings
+from terminator.logs.findings import Findings
 from terminator.logs.log_parser import Cursor, Line, LogParser, Span, portions
 from terminator.logs.matcher import Classifier, Matcher, RememberingMatcher
+from terminator.logs.report_limits import LAST_LINES_LIMIT
 
 # Records that one read requests: enough for a task that prints a little after its token.
 TAIL_LINES = 100
@@ -100,7 +101,7 @@ class TailRead:
                 break
             fresh = parser.feed(portion)
             count += len(fresh)
-            last = len(fresh) - LINES_KEPT
+            last = len(fresh) - LAST_LINES_LIMIT
             for at, line in enumerate(fresh):
                 if line.timestamp:
                     matcher.classify(line.data, truncated=line.truncated)

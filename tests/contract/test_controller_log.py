@@ -141,7 +141,7 @@ async def test_the_daemon_set_of_a_failed_run(server, cluster, lines):
         await asyncio.sleep(600)
     assert lines[-1] == (
         "INFO deleted the DaemonSet: daemon_set=sample-daemonset-job; "
-        "why=the run failed, and failurePolicy.pods is Delete"
+        "why=the run failed, and failurePolicy.pods ends all of its tasks"
     )
 
 

@@ -103,8 +103,9 @@ class _Generator:
             if rng.random() < 0.3:
                 action = rng.choice(("Fail", "Ignore", "Retry"))
                 policy["rules"] = [{"exitCodes": [42], "action": action}]
-            if rng.random() < 0.2:
-                policy["pods"] = "Delete"
+            drawn = rng.random()
+            if drawn < 0.5:
+                policy["pods"] = "Delete" if drawn < 0.2 else "Keep"
             spec["failurePolicy"] = policy
             if rng.random() < 0.15:
                 spec["nodeDeadlineSeconds"] = rng.choice((10, 25))

@@ -38,6 +38,13 @@ def deletes_running_pods() -> Iterator[None]:
 
 
 @contextmanager
+def keeps_failed_pods() -> Iterator[None]:
+    """The pods of failed nodes stay, whatever failurePolicy.pods says."""
+    with patch.object(decision, "_why_deleted", lambda *_: ""):
+        yield
+
+
+@contextmanager
 def counts_pods_of_former_nodes() -> Iterator[None]:
     """A pod that is older than its node is taken for one of that node."""
     with patch.object(tally, "is_older_than_node", lambda *_: False):
@@ -102,6 +109,7 @@ def begins_history_again() -> Iterator[None]:
 
 RECORD_MUTANTS: tuple[Mutant, ...] = (
     deletes_running_pods,
+    keeps_failed_pods,
     counts_pods_of_former_nodes,
     closes_no_reports,
     repeats_last_lines,

@@ -152,13 +152,11 @@ def _assess_completed(
 def _assess_failed(context: RunContext, record: NodeRecord, inputs: NodeInputs) -> NodeAssessment:
     """Return the assessment of a node whose failure is recorded, and of its pod.
 
-    The kubelet restarts the task in a kept pod again and again. With `pods: Delete` the pod is
+    The kubelet restarts the task in a kept pod again and again. Unless `pods` is `Keep`, the pod is
     deleted as soon as its last lines are recorded. Its successor waits at the gate.
     """
-    unwanted = (
-        context.spec.failure_policy.pods == PodPolicy.DELETE and record.pod_uid == inputs.pod.uid
-    )
-    if not unwanted:
+    is_kept = context.spec.failure_policy.pods == PodPolicy.KEEP
+    if is_kept or record.pod_uid != inputs.pod.uid:
         return NodeAssessment(record)
     evidence = inputs.evidence
     is_recorded = evidence is not None and evidence.pod_uid == inputs.pod.uid

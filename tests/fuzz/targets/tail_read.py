@@ -4,11 +4,12 @@ from datetime import timedelta
 
 from daemonset_job.api.json_text import json_bytes
 from daemonset_job.api.times import parse_time
-from terminator.logs.findings import LINES_KEPT, Findings
+from terminator.logs.findings import Findings
 from terminator.logs.log_parser import Cursor, Line, LogParser, Span
 from terminator.logs.matcher import Matcher
 from terminator.logs.report_limits import (
     LAST_LINES_BYTES,
+    LAST_LINES_LIMIT,
     LINE_HEAD_BYTES,
     RESULTS_BYTES,
     bounded_results,
@@ -75,9 +76,9 @@ def _check_findings(found: Findings, before: tuple[str, str], said: bytes) -> No
     # Only a line with a time can have decided.
     times = {line.timestamp for line in _lines(said)}
     assert {found.completed_at, found.failed_at} <= times | {""}
-    assert len(found.last_lines) <= LINES_KEPT
+    assert len(found.last_lines) <= LAST_LINES_LIMIT
     assert all(len(line) <= LINE_HEAD_BYTES for line in found.last_lines)
-    shown = readable_lines(found.last_lines, 5)
+    shown = readable_lines(found.last_lines, LAST_LINES_LIMIT)
     assert sum(map(json_bytes, shown)) <= LAST_LINES_BYTES
     results = bounded_results(found.results)
     assert sum(json_bytes(k) + json_bytes(v) for k, v in results.items()) <= RESULTS_BYTES

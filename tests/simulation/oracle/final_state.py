@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation import intent
 from tests.simulation.oracle.facts import is_true, owned_by
+from tests.simulation.oracle.failed_tasks import judge_failed_tasks
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.oracle.shards import node_states, reports_of, rest_faults
 from tests.simulation.server import JOBS, NODES, PODS, REPORTS, Raw, controller_of
@@ -43,7 +44,7 @@ INVARIANTS = (
         "former pod",
         "No pod of a deleted node stays in the way of the node that has its name now.",
         mutant="counts_pods_of_former_nodes",
-        seed=48,
+        seed=50,
     ),
     Invariant(
         "ending pod",
@@ -140,6 +141,7 @@ class _Rest:
         if refused := self.world.refused_forever():
             self.judge_refused(refused, has_ended=has_ended)
             return
+        judge_failed_tasks(self.world, self.job, self.pods, self.records)
         generation = self.job["metadata"]["generation"]
         if self.status.get("observedGeneration") != generation:
             self.violate("observed", f"generation {generation} is not on record")

@@ -1,7 +1,7 @@
 """The controller deletes a pod only for a reason: a deletion costs the work of its node.
 
-Reasons are a retry, `failurePolicy.pods: Delete`, a task that printed the token and exited, and a
-pod of a former node of that name.
+Reasons are a retry, a failure that is on record, unless `failurePolicy.pods` is `Keep`, a task that
+printed the token and exited, and a pod of a former node of that name.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.simulation.oracle.invariant import Invariant
+from tests.simulation.oracle.shards import node_states
 from tests.simulation.pod_status import task_status
 from tests.simulation.server import NODES, Raw
 
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 INVARIANTS = (
     Invariant(
         "pod deletion",
-        "The controller deletes a pod on a node only after a retry, or if failurePolicy.pods is "
-        "Delete. It also deletes a pod whose task completed its node and exited, and a pod that is "
-        "older than its node.",
+        "The controller deletes a pod on a node only after a retry, or if its failure is on record "
+        "and failurePolicy.pods is not Keep. It also deletes a pod whose task completed its node "
+        "and exited, and a pod that is older than its node.",
         mutant="deletes_running_pods",
         seed=1,
         excuses={
@@ -44,7 +45,10 @@ def judge_pod_deletion(world: World, pod: Raw) -> None:
         return
     spec = oracle.completion.newest(job_uid)
     is_retried = any(d.kind == "retry" for d in world.schedule.disturbances)
-    if is_retried or spec.get("failurePolicy", {}).get("pods") == "Delete":
+    if is_retried:
+        return
+    is_kept = spec.get("failurePolicy", {}).get("pods") == "Keep"
+    if not is_kept and _has_failed_on_record(world, pod, job_uid):
         return
     pod_at, node_at = (found["metadata"]["creationTimestamp"] for found in (pod, raw))
     if pod_at < node_at:
@@ -52,6 +56,11 @@ def judge_pod_deletion(world: World, pod: Raw) -> None:
         return
     words = f"the pod of {node} is deleted for nothing{oracle.timeouts.skews()}"
     oracle.violate("pod deletion", words)
+
+
+def _has_failed_on_record(world: World, pod: Raw, job_uid: str) -> bool:
+    record = node_states(world, job_uid).get(pod["spec"]["meant_for"], {})
+    return bool(record.get("state") == "Failed" and record["podUID"] == pod["metadata"]["uid"])
 
 
 def _has_exited_after_token(world: World, pod: Raw, job_uid: str) -> bool:

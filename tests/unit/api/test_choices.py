@@ -40,4 +40,6 @@ def test_a_choice_that_is_not_known_fails_and_deletes_nothing():
     spec = parse_spec({"completion": {"mode": "Later"}, "failurePolicy": later})
     assert spec.completion.mode is CompletionMode.LOG
     rule = FailureRule((3,), RuleAction.RETRY)
-    assert spec.failure_policy == FailurePolicy(FailureAction.CONTINUE, rules=(rule,))
+    assert spec.failure_policy == FailurePolicy(
+        FailureAction.CONTINUE, rules=(rule,), pods=PodPolicy.KEEP
+    )

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from daemonset_job.api import names
-from daemonset_job.api.choices import FailureAction
+from daemonset_job.api.choices import FailureAction, PodPolicy
 from daemonset_job.api.container import Container
 from daemonset_job.api.job_spec import FailurePolicy
 from daemonset_job.api.node import Node
@@ -73,10 +73,12 @@ def spec(cluster: SampleCluster, **changes: Any) -> SampleCluster:
 
 
 def three_nodes(action: str = "FailFast", allowed: int = 0, **changes: Any) -> SampleCluster:
-    """Return a world in which b fails, a is done and c works."""
+    """Return a world in which b fails, a is done and c works; all pods are kept."""
     cluster = make_cluster("a", "b", "c", gated=True, evidence={"a": done("a")}, **changes)
     cluster.pods[1] = failing("b")
-    return spec(cluster, failure_policy=FailurePolicy(FailureAction(action), allowed))
+    return spec(
+        cluster, failure_policy=FailurePolicy(FailureAction(action), allowed, pods=PodPolicy.KEEP)
+    )
 
 
 def conditions(cluster: SampleCluster) -> dict[str, tuple[str, str]]:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
+from daemonset_job.api.choices import PodPolicy
 from daemonset_job.api.job_spec import FailurePolicy
 from daemonset_job.api.states import ConditionType
 from daemonset_job.api.taints import Taint
@@ -33,7 +34,7 @@ def events(plan):
 
 def with_late_failure():
     """Node b is down, and its pod cannot end; node d joins and fails."""
-    cluster = kept("a", "b")
+    cluster = kept("a", "b", failure_policy=FailurePolicy(pods=PodPolicy.KEEP))
     cluster.pods[1] = replace(cluster.pods[1], is_terminating=True)
     taints = (Taint(UNREACHABLE, "NoSchedule"), Taint(UNREACHABLE, "NoExecute"))
     cluster.nodes["b"] = replace(lost("b"), taints=taints)
@@ -112,6 +113,7 @@ def test_after_a_failure_no_pod_is_created_again_and_no_cause_is_looked_for():
 
 def test_a_failed_run_records_what_becomes_of_its_other_nodes_though_one_is_down():
     cluster = make_cluster("b", "c", "d", "e", gated=True)
+    spec(cluster, failure_policy=FailurePolicy(pods=PodPolicy.KEEP))
     cluster.pods[0] = failing("b")
     run(cluster)
     cluster.pods[1] = replace(cluster.pods[1], is_terminating=True)

@@ -27,7 +27,7 @@ from job_controller.core.render.node_list import build_node_list
 from job_controller.core.render.report_status import ARGUMENTS_LIMIT
 from job_controller.core.render.shard_size import has_room_for_list
 from job_controller.core.text.sanitize import DETAIL_LIMIT
-from terminator.logs.report_limits import LAST_LINES_BYTES
+from terminator.logs.report_limits import LAST_LINE_BYTES, LAST_LINES_BYTES, LAST_LINES_NODES
 from tests.mutation.schema import OBJECT_BYTES, stored_bytes
 from tests.unit.builders import NOW, START, done, make_cluster, make_pod, seen_before
 
@@ -162,10 +162,14 @@ def test_the_fullest_shard_fits_into_etcd(characters, line, least):
             node_uid=record.uid,
             pod=f"sample-daemonset-job-{record.uid[:5]}",
             pod_uid=record.pod_uid,
-            last_lines=("x" * (LAST_LINES_BYTES // 2),) * 2,
+            last_lines=(
+                ("x" * (LAST_LINES_BYTES // 50),) * 50
+                if n < LAST_LINES_NODES
+                else ("x" * LAST_LINE_BYTES,)
+            ),
             attempt=100,
         )
-        for name, record in records.items()
+        for n, (name, record) in enumerate(records.items())
     }
     for attempt in range(5):
         after = {name: replace(r, retry=f"{attempt + 1}") for name, r in records.items()}

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from daemonset_job.api.choices import PodPolicy
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job_spec import Completion, FailurePolicy, FailureRule
 from daemonset_job.api.node_record import NodeRecord
@@ -274,8 +275,9 @@ def test_a_failure_from_before_a_retry_does_not_swallow_it():
     assert again.state == "Failed"
 
 
-def test_the_pod_of_a_failure_is_deleted_once_its_last_lines_are_recorded():
-    spec = replace(SPEC, failure_policy=FailurePolicy(pods="Delete"))
+@pytest.mark.parametrize("pods", [PodPolicy.DELETE_FAILED, PodPolicy.DELETE])
+def test_the_pod_of_a_failure_is_deleted_once_its_last_lines_are_recorded(pods):
+    spec = replace(SPEC, failure_policy=FailurePolicy(pods=pods))
     failed = assess(crashed(restarts=1), spec=spec).record
     early = assess(crashed(restarts=1), record=failed, spec=spec, seen=6)
     assert not early.delete_pod
@@ -284,7 +286,8 @@ def test_the_pod_of_a_failure_is_deleted_once_its_last_lines_are_recorded():
     assert assess(crashed(restarts=1), record=failed, spec=spec, evidence=evidence).delete_pod
     assert assess(crashed(restarts=1), record=failed, spec=spec, seen=10).delete_pod
     assert not assess(gated_pod("a"), record=failed, spec=spec).delete_pod
-    assert not assess(crashed(restarts=1), record=failed).delete_pod
+    keep = replace(SPEC, failure_policy=FailurePolicy(pods=PodPolicy.KEEP))
+    assert not assess(crashed(restarts=1), record=failed, spec=keep).delete_pod
 
 
 def test_a_node_that_fails_after_the_end_of_the_run_has_its_time_for_last_lines_too():

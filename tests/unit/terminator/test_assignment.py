@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from daemonset_job.api.evidence import Evidence, parse_evidence
 from daemonset_job.api.report_status import parse_report_status
 from terminator.ledger.assignment import assign_to_shards, build_patch
+from terminator.logs.report_limits import LAST_LINES_NODES
 from tests.unit.terminator.builders import STAMP, done, make_report
 
 
@@ -43,6 +44,20 @@ def test_a_patch_names_the_report_by_uid():
         "metadata": {"uid": "report-0", "managedFields": [{}]},
         "evidence": {"a": done("a").to_raw()},
     }
+
+
+def test_only_the_first_failing_nodes_of_a_report_have_several_lines():
+    lines = tuple(f"line {n}" for n in range(50))
+    pending = {f"n{n:02}": Evidence(f"u{n}", last_lines=lines, attempt=1) for n in range(30)}
+    report = make_report({})
+    (entries,) = assign_to_shards(pending, [report]).values()
+    kept = [len(entries[node].last_lines) for node in sorted(entries)]
+    assert kept == [50] * LAST_LINES_NODES + [1] * 10
+    after = make_report(written(report, entries))
+    assert assign_to_shards(pending, [after]) == {}  # what is cut is not written again
+    again = {node: replace(entry, attempt=2) for node, entry in pending.items()}
+    (entries,) = assign_to_shards(again, [after]).values()
+    assert [len(entries[node].last_lines) for node in sorted(entries)] == kept
 
 
 def test_recorded_evidence_is_not_written_again():

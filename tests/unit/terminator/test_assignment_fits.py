@@ -81,7 +81,7 @@ def pods(draw):
 
 
 @settings(max_examples=200)
-@given(pods(), st.lists(st.tuples(STAMPS, LINES), max_size=40), st.integers(0, 20), st.booleans())
+@given(pods(), st.lists(st.tuples(STAMPS, LINES), max_size=60), st.integers(0, 50), st.booleans())
 def test_what_a_log_says_fits_its_entry(pod, records, lines, with_attempt):
     log = b"".join(at.encode() + b" " + text + b"\n" for at, text in records)
     found = Findings()

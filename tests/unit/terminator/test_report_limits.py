@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 
 from daemonset_job.api.json_text import json_bytes
 from terminator.logs.report_limits import (
+    LAST_LINE_BYTES,
     LAST_LINES_BYTES,
     RESULTS_BYTES,
     bounded_results,
+    last_line_alone,
     readable_lines,
 )
 
@@ -29,10 +31,19 @@ def test_last_lines_are_readable():
     assert readable_lines(lines, 0) == ()
     (line,) = readable_lines([b"x" * 500], 5)
     assert line == "x" * 159 + "…"
-    assert len(readable_lines([b"y" * 150] * 5, 5)) == 2
+    assert len(readable_lines([b"y" * 150] * 50, 50)) == LAST_LINES_BYTES // 150
 
 
-@given(st.lists(st.binary(max_size=600), max_size=20), st.integers(0, 20))
+def test_the_last_line_alone_is_cut_to_its_bytes():
+    assert last_line_alone(()) == ()
+    assert last_line_alone(("first", "disk full")) == ("disk full",)
+    (line,) = last_line_alone(("<" * 160,))
+    assert line == "<" * 49 + "…"
+    assert go_bytes(line) <= LAST_LINE_BYTES
+    assert last_line_alone((line,)) == (line,)
+
+
+@given(st.lists(st.binary(max_size=600), max_size=50), st.integers(0, 50))
 def test_last_lines_fit(lines, count):
     kept = readable_lines(lines, count)
     assert len(kept) <= count
@@ -65,5 +76,5 @@ def test_bytes_are_those_of_the_json_that_the_server_keeps(text):
 
 
 def test_lines_full_of_escapes_take_no_more_room_than_others():
-    assert len(readable_lines([b"<" * 60] * 20, 20)) == LAST_LINES_BYTES // 360
+    assert len(readable_lines([b"<" * 60] * 50, 50)) == LAST_LINES_BYTES // 360
     assert bounded_results({"a": "<" * 100, "b": "1"}) == {"b": "1"}

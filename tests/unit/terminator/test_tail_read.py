@@ -3,9 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from terminator.logs.findings import LINES_KEPT, Findings
+from terminator.logs.findings import Findings
 from terminator.logs.log_parser import LINE_LIMIT, Cursor, Line
 from terminator.logs.matcher import Matcher, Progress
+from terminator.logs.report_limits import LAST_LINES_BYTES, LAST_LINES_LIMIT
 from terminator.logs.tail_read import (
     LARGE_TAIL_BYTES,
     LARGE_TAIL_LINES,
@@ -254,10 +255,12 @@ def test_findings_of_an_earlier_read_stay():
 
 def test_last_lines_are_kept_bounded():
     found = Findings()
-    read(whole(*[b"%d" % n for n in range(30)], b"z" * 10_000), found=found)
-    assert len(found.last_lines) == LINES_KEPT
+    read(whole(*[b"%d" % n for n in range(60)], b"z" * 10_000), found=found)
+    assert len(found.last_lines) == LAST_LINES_LIMIT
     assert found.last_lines[0] == b"11"
     assert len(found.last_lines[-1]) < 1000
+    read(whole(*[b"w" * 600] * 60), found=found)
+    assert LAST_LINES_BYTES < sum(map(len, found.last_lines)) <= 2 * LAST_LINES_BYTES
     read([], found=found)
     assert found.last_lines == ()
     read([*whole(b"a"), (at(1), b"disk full", False)], found=found)
