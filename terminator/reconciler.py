@@ -10,7 +10,7 @@ from dataclasses import replace
 from loguru import logger
 
 from daemonset_job.api.choices import CompletionMode
-from daemonset_job.api.evidence import Evidence
+from daemonset_job.api.evidence import Evidence, lacks_lines
 from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.pod import Pod
 from daemonset_job.informers.whole_reports import SUMMARY_RETRY_SECONDS
@@ -94,6 +94,7 @@ class Reconciler:
         # In mode Exit a running task's log decides nothing, unless it may print that it failed.
         is_live = not is_exit or job.spec.completion.failure_token is not None
         ledger, nodes = self._ledger.evidence(job), self._caches.nodes_of(pods)
+        failed = self._failed_nodes(job)
         targets = []
         for pod in pods:
             node = nodes.get(pod.node_name)
@@ -107,8 +108,21 @@ class Reconciler:
                 if not job.spec.results:
                     continue
             if _is_log_needed(job, pod, entry):
-                targets.append(Target(pod, job.uid, node.uid, matcher, is_live))
+                has_failed = job.ends_all_tasks or failed.get(node.name) == node.uid
+                wants_lines = has_failed and lacks_lines(pod, entry)
+                targets.append(Target(pod, job.uid, node.uid, matcher, is_live, wants_lines))
         return targets
+
+    def _failed_nodes(self, job: Job) -> dict[str, str]:
+        """Return the UIDs of the nodes on record as failed since the newest retry, by name."""
+        if job.status.nodes is None or not job.status.nodes.failed:
+            return {}
+        return {
+            name: record.uid
+            for report in self._caches.reports_of(job)
+            for name, record in report.records.items()
+            if is_failure(record, record.uid, job.retry_request)
+        }
 
     def on_findings(self, key: JobKey, target: Target, findings: Findings) -> None:
         """Record the scanner's findings: a token, or the end of a log without one."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from daemonset_job.api.pod import Pod
 from daemonset_job.api.shape import NUMBER, STRING, STRINGS, fields, list_of
 from daemonset_job.api.times import parse_whole_seconds
 
@@ -97,3 +98,10 @@ def _parse_moment(text: str) -> datetime | None:
         return parse_whole_seconds(text)
     except ValueError:
         return None
+
+
+def lacks_lines(pod: Pod, entry: Evidence | None) -> bool:
+    """Return whether the task in a pod runs, and no line of it is on record."""
+    if pod.container is None or pod.container.state != "running":
+        return False
+    return entry is None or entry.pod_uid != pod.uid or not entry.last_lines

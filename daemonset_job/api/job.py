@@ -9,11 +9,13 @@ from datetime import datetime
 from typing import Any, Final
 
 from daemonset_job.api import names
+from daemonset_job.api.choices import PodPolicy
 from daemonset_job.api.daemon_set import pod_spec_of
 from daemonset_job.api.job_spec import SPEC_SHAPE, JobSpec, parse_spec
 from daemonset_job.api.job_status import Condition, JobStatus, parse_job_status
 from daemonset_job.api.json_text import json_hash
 from daemonset_job.api.managed_fields import find_annotation_manager, find_spec_manager
+from daemonset_job.api.reasons import FailedReason
 from daemonset_job.api.shape import (
     METADATA,
     OBJECT,
@@ -93,6 +95,15 @@ class Job:
         """
         value = self.annotations.get(names.ANNOTATION_RETRY) or self.status.observed_retry
         return names.shorten(value, names.RETRY_LIMIT)
+
+    @property
+    def ends_all_tasks(self) -> bool:
+        """Whether the run has failed, by its status, and no task may continue after that."""
+        failed, policy = self.condition(ConditionType.FAILED), self.spec.failure_policy.pods
+        if failed is None or not failed.status or self.status.observed_retry != self.retry_request:
+            return False
+        is_late = failed.reason == FailedReason.DEADLINE_EXCEEDED
+        return policy == PodPolicy.DELETE or (policy == PodPolicy.DELETE_FAILED and is_late)
 
     @property
     def completion_token(self) -> str:

@@ -140,8 +140,8 @@ class FailurePolicy:
     """When failed nodes fail the run.
 
     `action` is `FailFast`, `Continue` or `Pause`. `max_failed_nodes` is a number or a percentage
-    (`"10%"`) of the desired nodes that may fail or be unreachable. `pods`: those of failed nodes are
-    deleted (`DeleteFailed`), all of them once the run has failed (`Delete`), or none (`Keep`).
+    (`"10%"`) of the desired nodes that may fail or be unreachable. `pods`: those of failed nodes
+    are deleted (`DeleteFailed`), all of them once the run has failed (`Delete`), or none (`Keep`).
     """
 
     action: FailureAction = FailureAction.FAIL_FAST

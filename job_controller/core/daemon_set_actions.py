@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Final
 
 from daemonset_job.api import names
-from daemonset_job.api.choices import PodPolicy
 from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job import Job
-from daemonset_job.api.reasons import FailedReason, ProgressingReason
-from daemonset_job.api.states import ConditionType, NodeState
+from daemonset_job.api.reasons import ProgressingReason
+from daemonset_job.api.states import NodeState
 from job_controller.core.desired.comparison import is_up_to_date
 from job_controller.core.desired.daemon_set import build_daemon_set
 from job_controller.core.desired.limits import has_too_many_terms
@@ -28,8 +28,14 @@ from job_controller.core.state.snapshot import Snapshot
 from job_controller.core.text.sanitize import single_line
 
 
-def daemon_set_actions(snapshot: Snapshot, counts: NodeCounts, run: RunState) -> list[Action]:
-    """Return the action for the DaemonSet: create, change or delete it, or none."""
+def daemon_set_actions(
+    snapshot: Snapshot, counts: NodeCounts, run: RunState, stays_until: datetime | None
+) -> list[Action]:
+    """Return the action for the DaemonSet: create, change or delete it, or none.
+
+    `stays_until`: for how long that of a failed run is kept for the last lines of its tasks, None
+    if it is not.
+    """
     found, ours = snapshot.daemon_set, snapshot.owned_daemon_set
     if run.outcome == RunOutcome.FAILED:
         # The DaemonSet of a failed run is not created again, and no node starts any more: see
@@ -37,11 +43,7 @@ def daemon_set_actions(snapshot: Snapshot, counts: NodeCounts, run: RunState) ->
         if ours is None:
             return []
         # Without the DaemonSet only the Job says that the run has failed, under the newest retry.
-        job = snapshot.job
-        is_recorded = (
-            job.is_true(ConditionType.FAILED) and job.status.observed_retry == job.retry_request
-        )
-        if _ends_all_tasks(job, run) and is_recorded and _logs_are_recorded(counts):
+        if snapshot.job.ends_all_tasks and _logs_are_recorded(counts) and stays_until is None:
             return [DeleteDaemonSet(ours.uid)]
     is_foreign = found is not None and ours is None
     is_refused = RefusedWrite.DAEMON_SET in snapshot.refusals
@@ -60,17 +62,6 @@ def daemon_set_actions(snapshot: Snapshot, counts: NodeCounts, run: RunState) ->
     why = _why_changed(ours, snapshot.job, gated=gated)
     change = ApplyDaemonSet(desired, ours.uid, takes_ownership=bool(ours.alteration), why=why)
     return [] if is_up_to_date(ours, desired) else [change]
-
-
-def _ends_all_tasks(job: Job, run: RunState) -> bool:
-    """Return whether the end of a failed run ends the tasks that are still at work."""
-    match job.spec.failure_policy.pods:
-        case PodPolicy.DELETE:
-            return True
-        case PodPolicy.DELETE_FAILED:
-            return run.reason == FailedReason.DEADLINE_EXCEEDED
-        case _:
-            return False
 
 
 def _why_changed(ours: DaemonSet, job: Job, *, gated: bool) -> str:

@@ -53,6 +53,7 @@ from job_controller.core.state.blockers import (
     find_unexplained_pod,
 )
 from job_controller.core.state.counting import count_nodes
+from job_controller.core.state.last_lines import pods_stay_until
 from job_controller.core.state.node_counts import DesiredNode, NodeCounts
 from job_controller.core.state.placement_blockers import count_unexplained
 from job_controller.core.state.run_state import RunOutcome, RunState, evaluate_run
@@ -76,7 +77,8 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     counts = count_nodes(snapshot, now)
     run = with_message(evaluate_run(snapshot, counts, now), counts, job)
     blocker = find_blocker(snapshot, counts)
-    work = _work_actions(snapshot, counts, run, blocker)
+    stays_until = pods_stay_until(snapshot, counts, now)
+    work = _work_actions(snapshot, counts, run, blocker, stays_until)
     ours = snapshot.owned_daemon_set
     alteration = ours.alteration if ours is not None else ""
     found = Findings(counts, run, blocker, _ended_at(snapshot, run), alteration)
@@ -91,7 +93,8 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     if unrecorded:
         # After the DaemonSet is applied nothing shows the change, so it is recorded first.
         work = [action for action in work if not isinstance(action, ApplyDaemonSet)]
-    moments = [moment for moment in (counts.wake_at, run.wake_at) if moment is not None]
+    times = (counts.wake_at, run.wake_at, stays_until)
+    moments = [moment for moment in times if moment is not None]
     waits = [max((moment - now).total_seconds(), 0.0) for moment in moments]
     if snapshot.refusals:
         waits.append(snapshot.retry_seconds)
@@ -251,7 +254,11 @@ def _configured_token(snapshot: Snapshot) -> str:
 
 
 def _work_actions(
-    snapshot: Snapshot, counts: NodeCounts, run: RunState, blocker: Blocker | None
+    snapshot: Snapshot,
+    counts: NodeCounts,
+    run: RunState,
+    blocker: Blocker | None,
+    stays_until: datetime | None,
 ) -> list[Action]:
     """Return the actions for the work itself: reports, DaemonSet, pods, gates."""
     job = snapshot.job
@@ -259,7 +266,8 @@ def _work_actions(
         CreateReport(build_report(job, shard)) for shard in missing_shards(snapshot, counts)
     ]
     actions.extend(
-        daemon_set_actions(snapshot, counts, run) or create_again_actions(snapshot, run, blocker)
+        daemon_set_actions(snapshot, counts, run, stays_until)
+        or create_again_actions(snapshot, run, blocker)
     )
     over = [(pod, "its node does not have to run it") for pod in counts.surplus_pods]
     over += [

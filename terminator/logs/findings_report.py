@@ -58,6 +58,11 @@ class FindingsReport:
                 _reportable_findings(scanned, step, ended, findings),
             )
 
+    def report_lines(self, scanned: ScannedPod, findings: Findings) -> None:
+        """Report the last lines of a task that has failed while it runs, and nothing else."""
+        lines = Findings(last_lines=findings.last_lines)
+        self._on_findings(scanned.job, scanned.target, lines)
+
     def report_final(
         self, scanned: ScannedPod, *, is_whole: bool = False, previous: bool = False
     ) -> None:

@@ -95,6 +95,7 @@ class LogReadState:
         self._missing_logs = 0
         self._retry_at = -math.inf
         self._decided: Findings | None = None
+        self._wants_lines = False
         self._reset()
 
     @property
@@ -173,10 +174,10 @@ class LogReadState:
         # and that read, which then returned the log of the new instance.
         if self._previous_read < self._instance - 1:
             return ShortRead(previous=True)
-        if not self.is_live:
-            return Wait(math.inf)
-        if self._read_at is None:
+        if self._wants_lines or (self.is_live and self._read_at is None):
             return ShortRead()
+        if not self.is_live or self._read_at is None:
+            return Wait(math.inf)
         check_at = self._checked_at + self._check_seconds
         if self.is_streaming:
             return ShortRead() if now >= check_at else Wait(check_at)
@@ -187,6 +188,17 @@ class LogReadState:
             return ShortRead(use_cursor=not self.is_noisy and now < check_at)
         wants_stream = not self.is_noisy and self._stream.may_open(now)
         return Wait(poll_at, wants_stream=wants_stream)
+
+    def want_lines(self) -> None:
+        """Have the end of a running task's log read now, for its last lines."""
+        self._wants_lines = True
+
+    def takes_lines(self, step: ShortRead, container: Container) -> bool:
+        """Return whether a read that is done was for the last lines of a running task; once."""
+        is_due = self._wants_lines and not step.previous
+        if is_due:
+            self._wants_lines = False
+        return is_due and container.state == "running"
 
     # --- outcomes of steps ---------------------------------------------------------------
 

@@ -123,9 +123,14 @@ class Scanner:
             scanned = None
         if scanned is None:
             scanned = self._scanned_pods[uid] = ScannedPod(job, target)
+            if target.wants_lines:
+                scanned.read_state.want_lines()
             self._schedule(scanned)
             return
         changed = scanned.target.pod.container != target.pod.container
+        if target.wants_lines and not scanned.target.wants_lines:
+            scanned.read_state.want_lines()
+            changed = True
         scanned.target = target
         if scanned.is_decided:
             self._on_findings(job, target, scanned.read_state.findings)

@@ -128,6 +128,8 @@ class ShortReads:
             first_at = read.span.first_at
             log.findings.attempt = ended_attempt(step, container, scanned.container, first_at)
             self._findings_report.report_ended(scanned, step, container, read)
+        elif read_state.takes_lines(step, container) and self._is_current(scanned):
+            self._findings_report.report_lines(scanned, log.findings)
         if not is_streamed:
             # A stream continues after them; otherwise the next read returns them again.
             log.findings.last_lines = ()

@@ -15,7 +15,8 @@ from terminator.logs.read_policy import LogReadState
 class Target:
     """A pod to read, the node that its log is evidence about, and the lines to look for.
 
-    Unless `is_live`, only the logs of instances that have ended matter.
+    Unless `is_live`, only the logs of instances that have ended matter. `wants_lines`: the last
+    lines are to be reported although the task runs. It has failed, and its pod is about to go.
     """
 
     pod: Pod
@@ -23,6 +24,7 @@ class Target:
     node_uid: str
     matcher: Matcher
     is_live: bool = True
+    wants_lines: bool = False
 
     def reads_same_log_as(self, other: "Target") -> bool:
         """Return whether findings for one target hold for the other."""

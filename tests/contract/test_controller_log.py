@@ -84,7 +84,7 @@ async def test_a_run_that_succeeds(server, cluster, lines):
 async def test_a_run_that_fails_and_whose_retry_succeeds(server, cluster, lines):
     metrics = Metrics()
     async with running(server, metrics=metrics):
-        cluster.apply(backoffLimit=0)
+        cluster.apply(backoffLimit=0, failurePolicy={"pods": "Keep"})
         await until(cluster.is_settled)
         await asyncio.sleep(30)
         cluster.complete("a")

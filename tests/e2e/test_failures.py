@@ -8,6 +8,29 @@ import pytest
 from tests.e2e.cluster import WAIT, consistently, counting, eventually, make_job
 from tests.e2e.jobs import GO, RETRY, on, reasons, shell, state, wait_condition
 
+COUNTED = "echo $$ >> /basetarget/runs"
+
+
+def runs_on(cluster, node, command):
+    """Return whether a process of the node has this command line."""
+    each = "for file in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <$file 2>/dev/null; echo; done"
+    lines = cluster.on_node(node, each).splitlines()
+    return any(line.strip() == command for line in lines)
+
+
+def gated_on(cluster, namespace, name, node):
+    """Return whether the only pod of a node waits at its scheduling gate."""
+    pods = [pod for pod in cluster.pods(namespace, name) if node_of(pod) == node]
+    return len(pods) == 1 and bool(pods[0]["spec"].get("schedulingGates"))
+
+
+def node_of(pod):
+    """Return the node that the DaemonSet controller made a pod for."""
+    terms = pod["spec"]["affinity"]["nodeAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]["nodeSelectorTerms"]
+    return terms[0]["matchFields"][0]["values"][0]
+
 
 def described_timeline(cluster, namespace):
     """Return the sentences with which `kubectl describe` of the only report ends."""
@@ -124,14 +147,51 @@ def test_a_failure_token_fails_its_node_at_once(cluster, namespace):
     assert cluster.report(namespace, "token")["evidence"][bad]["failedAt"]
 
 
-def test_a_node_that_takes_too_long_fails(cluster, namespace):
-    bad = cluster.nodes[0]
-    cluster.apply(make_job("late", namespace, nodeDeadlineSeconds=6, **on(bad, WAIT)))
+@pytest.mark.parametrize("mode", ["Log", "Exit"])
+def test_a_node_that_takes_too_long_fails_and_its_task_stops(cluster, namespace, mode):
+    """What it waits for was its last line: that is on record before its pod goes."""
+    bad, mark = cluster.nodes[0], f"86{len(mode)}11"
+    hangs = f"echo waiting for the lock; exec sleep {mark}"
+    task = on(bad, hangs) if mode == "Log" else on(bad, hangs, "true")
+    job = make_job("late", namespace, nodeDeadlineSeconds=6, completion={"mode": mode}, **task)
+    cluster.apply(job)
+    eventually(lambda: runs_on(cluster, bad, f"sleep {mark}"), 30, "the task runs")
 
     failed = wait_condition(cluster, namespace, "late", "Failed")
 
     assert "nodeDeadlineSeconds (6 s)" in failed["message"]
     assert state(cluster, namespace, "late", bad)["reason"] == "DeadlineExceeded"
+    eventually(lambda: not runs_on(cluster, bad, f"sleep {mark}"), 60, "the task is stopped")
+    evidence = cluster.report(namespace, "late")["evidence"][bad]
+    assert evidence["lastLines"] == ["waiting for the lock"]
+    nodes = cluster.job(namespace, "late")["status"]["nodes"]
+    assert (nodes["desired"], nodes["completed"], nodes["failed"]) == (3, 2, 1)
+
+
+def test_a_failed_task_stops_and_its_record_is_worth_it(cluster, namespace, folder):
+    """The kubelet would start it again and again; the other tasks go on with their work."""
+    bad = cluster.nodes[0]
+    fails = "seq -f 'step %g' 70; echo disk full; exit 3"
+    cluster.apply(
+        make_job(
+            "stops",
+            namespace,
+            mountPath=folder,
+            backoffLimit=0,
+            **on(bad, f"{COUNTED}; {fails}", f"sleep 25; {COUNTED}; echo done; {WAIT}"),
+        )
+    )
+
+    wait_condition(cluster, namespace, "stops", "Failed")
+
+    eventually(lambda: gated_on(cluster, namespace, "stops", bad), 30, "its successor waits")
+    lines = cluster.report(namespace, "stops")["evidence"][bad]["lastLines"]
+    assert lines == [*(f"step {n}" for n in range(22, 71)), "disk full"]
+    started = cluster.runs(folder)[bad]
+    assert started in {1, 2}  # the kubelet may start it once more before its pod is deleted
+    eventually(lambda: cluster.job(namespace, "stops")["status"]["nodes"]["completed"] == 2, 60)
+    assert cluster.runs(folder)[bad] == started
+    assert {cluster.runs(folder)[node] for node in cluster.nodes if node != bad} == {1}
 
 
 @pytest.mark.alone

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from daemonset_job.api.choices import CompletionMode, PodPolicy
@@ -19,6 +19,7 @@ from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import whole_seconds
 from job_controller.core.state.causes import waits_to_be_tried_again
 from job_controller.core.state.first_seen import node_failed
+from job_controller.core.state.last_lines import LAST_LINES_GRACE
 from job_controller.core.state.node_context import (
     NodeInputs,
     RunContext,
@@ -30,10 +31,6 @@ from job_controller.core.state.node_observed import record_from_pod
 from job_controller.core.state.node_timeouts import timeout_failure
 from job_controller.core.state.node_unreachable import find_unreachable
 from job_controller.core.text.sanitize import single_line
-
-# The time for the terminator to record the last lines of a failed task. A pod that is not kept is
-# deleted after that.
-LAST_LINES_GRACE: Final = timedelta(seconds=10)
 
 # A message that ends with a line of the task's log.
 _QUOTED_LINE: Final = re.compile(r": '.*'\Z", re.DOTALL)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from daemonset_job.kube.client.resource import JOB_REPORTS, NODES
+from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, NODES, PODS
 from tests.contract.terminator.cluster import eventually, running, terminated
 
 pytestmark = pytest.mark.looptime(end=2000)
@@ -204,3 +204,33 @@ async def test_results_that_the_job_asks_for_are_kept(cluster):
     run.log("a").write("dsjob:result ip=10.0.0.1", "dsjob:result secret=1", "done")
     await eventually(lambda: run.completed() == {"a"})
     assert run.evidence()["a"]["results"] == {"ip": "10.0.0.1"}
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind"), [("Log", "containerStatuses"), ("Exit", "initContainerStatuses")]
+)
+async def test_the_last_lines_of_a_task_that_hangs_are_recorded_once_its_node_has_failed(
+    cluster, server, mode, kind
+):
+    """Its time is over, its pod is about to go, and what it waits for was its last line."""
+    run = cluster.add_job(nodes=("a", "b"), completion={"mode": mode}, nodeDeadlineSeconds=5)
+    cluster.start()
+    for node in run.nodes:
+        run.set_container(node, running(), kind)
+        if mode == "Exit":
+            server.patch(PODS, run.pod(node), {"status": {"containerStatuses": []}})
+        run.log(node).write("waiting for the lock")
+    await asyncio.sleep(20)
+    assert run.evidence() == {}
+    states = {"a": {"uid": "uid-a", "state": "Failed", "podUID": ""}}
+    states["a"]["uid"] = server.get(NODES, "a")["metadata"]["uid"]
+    (report,) = [raw["metadata"]["name"] for raw in run.reports()]
+    server.patch(JOB_REPORTS, report, {"status": {"nodeStates": states}})
+    server.patch(JOBS, run.name, {"status": {"nodes": {"desired": 2, "failed": 1}}})
+    await eventually(lambda: run.evidence().keys() == {"a"}, 2)
+    assert run.evidence()["a"]["lastLines"] == ["waiting for the lock"]
+    reads = server.count("GET", "/log")
+    await asyncio.sleep(60)
+    assert run.evidence()["a"]["lastLines"] == ["waiting for the lock"]
+    if mode == "Exit":
+        assert server.count("GET", "/log") == reads

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 INVARIANTS = (
     Invariant(
         "failed task",
-        "At rest the pod of a node that is recorded as failed is gone, and so are all pods of a "
-        "run whose time is over, unless failurePolicy.pods is Keep.",
+        "At rest the pod of a node that is recorded as failed is gone. So are all pods of a run "
+        "whose time is over. With failurePolicy.pods Keep they stay.",
         mutant="keeps_failed_pods",
         seed=12,
     ),

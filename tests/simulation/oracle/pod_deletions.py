@@ -1,7 +1,7 @@
 """The controller deletes a pod only for a reason: a deletion costs the work of its node.
 
-Reasons are a retry, a failure that is on record, unless `failurePolicy.pods` is `Keep`, a task that
-printed the token and exited, and a pod of a former node of that name.
+Reasons are a retry, a failure on record, a task that printed the token and exited, and a pod of a
+former node of that name. With `failurePolicy.pods: Keep` a failure is none.
 """
 
 from __future__ import annotations

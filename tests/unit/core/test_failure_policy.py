@@ -6,6 +6,8 @@ from datetime import timedelta
 import pytest
 
 from daemonset_job.api import names
+from daemonset_job.api.choices import PodPolicy
+from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.states import ConditionType
@@ -19,7 +21,16 @@ from job_controller.core.plan import (
     WriteStatus,
 )
 from job_controller.core.state.run_state import allowed_failures
-from tests.unit.builders import NOW, done, gated_pod, make_cluster, make_node, make_pod, seen_before
+from tests.unit.builders import (
+    NOW,
+    START,
+    done,
+    gated_pod,
+    make_cluster,
+    make_node,
+    make_pod,
+    seen_before,
+)
 from tests.unit.core.runs import acts, conditions, failing, lost, retried, run, spec, three_nodes
 
 
@@ -162,7 +173,9 @@ def test_a_run_that_fails_early_still_gets_its_gate():
 
 
 def test_pods_of_a_failed_run_are_deleted_once_its_status_is_written():
-    cluster = spec(three_nodes(), failure_policy=FailurePolicy(pods="Delete"))
+    cluster = spec(
+        three_nodes(), failure_policy=FailurePolicy(pods=PodPolicy.DELETE), failure_log_lines=0
+    )
     assert not acts(run(cluster), DeleteDaemonSet)
     plan = run(cluster)
     assert acts(plan, DeleteDaemonSet)
@@ -171,7 +184,9 @@ def test_pods_of_a_failed_run_are_deleted_once_its_status_is_written():
 
 def test_pods_of_a_failed_run_stay_until_its_failure_is_on_record():
     """Without them nothing would say that it failed, and the DaemonSet would be made again."""
-    cluster = spec(three_nodes(), failure_policy=FailurePolicy(pods="Delete"))
+    cluster = spec(
+        three_nodes(), failure_policy=FailurePolicy(pods=PodPolicy.DELETE), failure_log_lines=0
+    )
     status = cluster.job.status
     run(cluster)
     cluster.job = replace(cluster.job, status=status)  # this write was refused
@@ -182,7 +197,9 @@ def test_pods_of_a_failed_run_stay_until_its_failure_is_on_record():
 
 def test_pods_that_failed_again_stay_until_that_is_on_record():
     """Found by the simulation, seed 5155049: the status of the retry was refused."""
-    cluster = spec(three_nodes(), failure_policy=FailurePolicy(pods="Delete"))
+    cluster = spec(
+        three_nodes(), failure_policy=FailurePolicy(pods=PodPolicy.DELETE), failure_log_lines=0
+    )
     run(cluster)
     status = cluster.job.status
     assert acts(run(cluster), DeleteDaemonSet)
@@ -199,7 +216,9 @@ def test_pods_that_failed_again_stay_until_that_is_on_record():
 
 
 def test_undeletable_pods_of_a_failed_run_are_reported():
-    cluster = spec(three_nodes(), failure_policy=FailurePolicy(pods="Delete"))
+    cluster = spec(
+        three_nodes(), failure_policy=FailurePolicy(pods=PodPolicy.DELETE), failure_log_lines=0
+    )
     run(cluster)
     plan = decide(cluster.snapshot(refusals={RefusedWrite.DELETION: "the policy says no"}), NOW)
     assert not acts(plan, DeleteDaemonSet)
@@ -264,3 +283,42 @@ def test_the_message_of_a_failed_run_stays_when_its_unreachable_node_is_back():
     cluster.nodes["b"] = make_node("b")
     run(cluster)
     assert cluster.job.status.condition(ConditionType.FAILED) == before
+
+
+def overdue(pods):
+    """Return a world in which the time of the run is over; a is done, b and c are at work."""
+    cluster = make_cluster("a", "b", "c", gated=True, evidence={"a": done("a")})
+    spec(cluster, active_deadline_seconds=90, failure_policy=FailurePolicy(pods=pods))
+    run(cluster, START + timedelta(seconds=90))
+    assert conditions(cluster)["Failed"] == ("True", "DeadlineExceeded")
+    return cluster
+
+
+@pytest.mark.parametrize(
+    ("pods", "ends"), [("DeleteFailed", True), ("Delete", True), ("Keep", False)]
+)
+def test_the_deadline_of_the_run_ends_its_tasks_once_their_last_lines_are_recorded(pods, ends):
+    cluster, now = overdue(PodPolicy(pods)), START + timedelta(seconds=92)
+    for node in "bc":
+        plan = decide(cluster.snapshot(), now)
+        assert not acts(plan, DeleteDaemonSet)
+        assert plan.requeue_after == (8.0 if ends else None)
+        cluster.evidence[node] = Evidence(f"{node}-uid", pod_uid=f"pod-{node}-1", last_lines=("x",))
+    assert bool(acts(decide(cluster.snapshot(), now), DeleteDaemonSet)) == ends
+
+
+def test_the_deadline_of_the_run_ends_tasks_that_print_nothing():
+    cluster = overdue(PodPolicy.DELETE_FAILED)
+    late = START + timedelta(seconds=100)
+    assert not acts(decide(cluster.snapshot(), late - timedelta(seconds=1)), DeleteDaemonSet)
+    assert acts(decide(cluster.snapshot(), late), DeleteDaemonSet)
+    spec(cluster, failure_log_lines=0)
+    assert acts(decide(cluster.snapshot(), START + timedelta(seconds=91)), DeleteDaemonSet)
+
+
+def test_a_first_failed_node_ends_no_other_task():
+    cluster = spec(three_nodes(), failure_policy=FailurePolicy(pods=PodPolicy.DELETE_FAILED))
+    run(cluster)
+    plan = run(cluster)
+    assert [pod.node_name for pod in acts(plan, DeletePods)[0].pods] == ["b"]
+    assert not acts(plan, DeleteDaemonSet)
