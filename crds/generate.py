@@ -51,6 +51,12 @@ _PREFIX = "#/components/schemas/"
 _CONTAINERS = {("PodSpec", "containers"), ("PodSpec", "initContainers")}
 _IMAGE_RULE = "has(self.image) || self.name == 'job-container'"
 _IMAGE_MESSAGE = "must have an image in each container other than job-container"
+# With one of its own, the task would be a sidecar, or would not be started again.
+_RESTART_RULE = "!has(self.restartPolicy) || self.name != 'job-container'"
+_RESTART_MESSAGE = (
+    "must not set restartPolicy of job-container: the task is started again by "
+    "spec.backoffLimit and spec.failurePolicy"
+)
 
 
 class Generator:
@@ -96,7 +102,12 @@ class Generator:
                 "reason": "FieldValueRequired",
                 "message": f"spec.template.spec.{field} {_IMAGE_MESSAGE}",
             }
-            made["items"] = {**made["items"], "x-kubernetes-validations": [rule]}
+            restart_rule = {
+                "rule": _RESTART_RULE,
+                "fieldPath": ".restartPolicy",
+                "message": f"spec.template.spec.{field} {_RESTART_MESSAGE}",
+            }
+            made["items"] = {**made["items"], "x-kubernetes-validations": [rule, restart_rule]}
         if (kind, field) in _NULLABLE:
             made["nullable"] = True
         return made

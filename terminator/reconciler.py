@@ -103,7 +103,9 @@ class Reconciler:
             entry = ledger.get(node.name)
             if entry is not None and entry.node_uid != node.uid:
                 entry = None
-            if is_exit and has_succeeded(pod) and (entry is None or not entry.is_completed):
+            # A failure token in its log outweighs exit code 0, so the log is read first.
+            is_decided = is_exit and has_succeeded(pod) and not is_live
+            if is_decided and (entry is None or not entry.is_completed):
                 self._record(job, pod, exit_evidence(pod, node.uid))
                 if not job.spec.results:
                     continue
@@ -139,9 +141,12 @@ class Reconciler:
             target.node_uid,
             findings,
             job.spec.failure_log_lines,
-            with_attempt=not is_exit,
         )
-        if is_exit and has_succeeded(target.pod):
+        if (
+            is_exit
+            and has_succeeded(target.pod)
+            and not self._has_failed_for_good(job, target, evidence)
+        ):
             if self._is_of_later_start(job, target):
                 return
             exited = exit_evidence(target.pod, target.node_uid)
@@ -151,6 +156,14 @@ class Reconciler:
         if evidence is not None and not self._is_redundant(job, target.pod, evidence):
             self._record(job, target.pod, evidence)
             self._early_flush.flush_if_last(job, self.scanner)
+
+    def _has_failed_for_good(self, job: Job, target: Target, new: Evidence | None) -> bool:
+        """Return whether the task in a pod has printed the failure token."""
+        entry = self._ledger.evidence_of(job, target.pod.node_name)
+        return any(
+            found is not None and bool(found.failed_at) and found.pod_uid == target.pod.uid
+            for found in (new, entry)
+        )
 
     def _is_of_later_start(self, job: Job, target: Target) -> bool:
         """Return whether the node had completed before this attempt, in mode Exit."""

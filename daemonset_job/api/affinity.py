@@ -6,9 +6,11 @@ Taints are not checked: a node that does not match here is certainly not desired
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,64}")
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -113,8 +115,15 @@ def _holds(rule: Mapping[str, Any], values: Mapping[str, str]) -> bool:
 
 
 def _compares(operator: str, value: str | None, allowed: list[Any]) -> bool:
-    try:
-        number, bound = int(value or ""), int(allowed[0])
-    except (ValueError, IndexError):
+    number, bound = _parse_int64(value), _parse_int64(allowed[0] if allowed else None)
+    if number is None or bound is None:
         return False
     return number > bound if operator == "Gt" else number < bound
+
+
+def _parse_int64(value: Any) -> int | None:
+    """Return the number that strconv.ParseInt of Go reads in a text, None if it reads none."""
+    if not isinstance(value, str) or not _INTEGER.fullmatch(value):
+        return None
+    number = int(value)
+    return number if -(2**63) <= number < 2**63 else None

@@ -125,3 +125,8 @@ def parse_daemon_set(raw: Mapping[str, Any]) -> DaemonSet:
 def _count(value: int | None) -> int:
     """Return a number of nodes as one that a status may have, whatever a client wrote."""
     return min(max(value or 0, 0), _COUNT_LIMIT)
+
+
+def names_os(pod_spec: Mapping[str, Any]) -> bool:
+    """Return whether a raw pod spec says for which operating system it is."""
+    return bool(pod_spec.get("os"))

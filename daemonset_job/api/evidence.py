@@ -33,7 +33,7 @@ class Evidence:
     starts again. Times are RFC 3339 as the kubelet wrote them: completions that differ by
     nanoseconds are different ones. Texts are bounded and have no control characters. `attempt` is
     the newest start of the task in that pod, from 1, whose log was read to its end without a token.
-    It is 0 when that is not known, and in mode `Exit`.
+    It is 0 when that is not known.
     """
 
     node_uid: str

@@ -49,11 +49,25 @@ def nodes_hash(raw_spec: Mapping[str, Any]) -> str:
 def selection_hash(raw_spec: Mapping[str, Any]) -> str:
     """Return a hash of all that selects nodes by label or name in a raw Job spec.
 
-    That is `spec.nodes`, and the node selector and the affinity of `spec.template`.
+    That is `spec.nodes`, and the node selector and the affinity of `spec.template`. The order in
+    which they are written does not matter, nor does what is empty.
     """
     template = pod_spec_of({"template": raw_spec.get("template") or {}})
     parts = (raw_spec.get("nodes"), template.get("nodeSelector"), template.get("affinity"))
-    return json_hash([part or {} for part in parts])
+    return json_hash([_normalized(part) or {} for part in parts])
+
+
+def _normalized(value: Any) -> Any:
+    """Return a part of a selection without what is empty, and with its lists in one order.
+
+    All lists in a selection are sets: of names, values, requirements and terms.
+    """
+    if isinstance(value, Mapping):
+        parts = {key: _normalized(part) for key, part in value.items()}
+        return {key: part for key, part in parts.items() if part not in (None, [], {})}
+    if isinstance(value, list | tuple):
+        return sorted(map(_normalized, value), key=json_hash)
+    return value
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,3 +19,12 @@ def parse_label_selector(selector: Mapping[str, Any] | None) -> NodeAffinity:
         required = {"nodeSelectorTerms": [{"matchExpressions": expressions}]}
         pod_spec["affinity"] = {"nodeAffinity": {REQUIRED: required}}
     return NodeAffinity(pod_spec)
+
+
+def selector_keys(selector: Mapping[str, Any] | None) -> frozenset[str]:
+    """Return the keys of the labels that a raw LabelSelector names."""
+    found = selector or {}
+    expressions = found.get("matchExpressions") or ()
+    return frozenset(found.get("matchLabels") or ()) | {
+        str(rule.get("key")) for rule in expressions
+    }

@@ -81,16 +81,23 @@ _RARELY: Final = 4
 
 
 def create_again_actions(
-    snapshot: Snapshot, run: RunState, blocker: Blocker | None
+    snapshot: Snapshot, counts: NodeCounts, run: RunState, blocker: Blocker | None
 ) -> list[Action]:
     """Return the action that has the DaemonSet controller create refused pods again, if it is due.
 
     After a refusal that controller waits for up to 15 minutes (client-go's default rate limiter),
     although a quota may have been raised meanwhile. It acts at once on a change of the DaemonSet.
-    Such a change follows each read of the events, and these are made at growing intervals.
+    Such a change follows each read of the events, and these are made at growing intervals. While
+    there are surplus pods, a pod may be missing because the one before it is there still.
     """
     ours, reads = snapshot.owned_daemon_set, snapshot.failed_create_reads
-    if ours is None or run.outcome == RunOutcome.FAILED or blocker is None or not reads:
+    if (
+        counts.surplus_pods
+        or ours is None
+        or run.outcome == RunOutcome.FAILED
+        or blocker is None
+        or not reads
+    ):
         return []
     if reads > _OFTEN_READS and reads % _RARELY:
         return []

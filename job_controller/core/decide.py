@@ -186,16 +186,17 @@ def _record_actions(
 
     After the end of a run is recorded, only an exact count may change it: a node that joined late,
     or nodes that continued after a failure. While the Job is being deleted its pods disappear, and
-    that says nothing about the run. After a success, what keeps a late node from starting is shown
-    as well.
+    that says nothing about the run. After a success, the Job's status shows what keeps a late node
+    from starting, too. Its report stays as it is: the Job may be deleted at any moment.
     """
     job, counts, run = snapshot.job, found.counts, found.run
     is_frozen = not counts.is_exact
-    if run.outcome == RunOutcome.SUCCEEDED and job.is_true(ConditionType.COMPLETE):
-        is_frozen = is_frozen and found.blocker is None
     first = snapshot.first_report
     report_is_final = first is not None and first.status.phase == status.phase
     ended = run.has_ended and job.status.phase == status.phase and report_is_final
+    has_succeeded = run.outcome == RunOutcome.SUCCEEDED and job.is_true(ConditionType.COMPLETE)
+    if ended and is_frozen and has_succeeded and found.blocker is not None:
+        return [] if status == job.status else [WriteStatus(status)]
     if ended and is_frozen:
         seen = replace(job.status, observed_generation=job.generation)
         return [] if seen == job.status else [WriteStatus(seen)]
@@ -267,7 +268,7 @@ def _work_actions(
     ]
     actions.extend(
         daemon_set_actions(snapshot, counts, run, stays_until)
-        or create_again_actions(snapshot, run, blocker)
+        or create_again_actions(snapshot, counts, run, blocker)
     )
     over = [(pod, "its node does not have to run it") for pod in counts.surplus_pods]
     over += [

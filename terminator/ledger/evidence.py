@@ -63,12 +63,12 @@ def _combine_of_pod(entry: Evidence, new: Evidence) -> Evidence:
 
 
 def log_evidence(
-    pod: Pod, node_uid: str, found: Findings, failure_log_lines: int, *, with_attempt: bool
+    pod: Pod, node_uid: str, found: Findings, failure_log_lines: int
 ) -> Evidence | None:
     """Return the evidence that a pod's log gives about its node, None if there is none.
 
-    If the log has no completion token, its last lines are kept, and `with_attempt` also the number
-    of the attempt, with or without lines.
+    If the log has no completion token, its last lines are kept, and the number of the attempt, with
+    or without lines.
     """
     about = Evidence(node_uid, pod=pod.name, pod_uid=pod.uid)
     if found.completed_at:
@@ -76,7 +76,7 @@ def log_evidence(
             about, completed_at=found.completed_at, results=bounded_results(found.results)
         )
     lines = readable_lines(found.last_lines, failure_log_lines)
-    attempt = found.attempt if with_attempt and not found.failed_at else 0
+    attempt = found.attempt if not found.failed_at else 0
     if not found.failed_at and not lines and not attempt:
         return None
     return replace(about, failed_at=found.failed_at, last_lines=lines, attempt=attempt)
@@ -99,8 +99,8 @@ def has_succeeded(pod: Pod) -> bool:
 def is_beyond_limit(spec: JobSpec, pod: Pod, evidence: Evidence) -> bool:
     """Return whether this attempt started although `backoffLimit` allows no further one.
 
-    If a rule ignores failures, it is not known how many count. In mode Exit the evidence has no
-    number; its lines are at most as old as what the pod's status shows.
+    If a rule ignores failures, it is not known how many count. Evidence without a number has lines
+    that are at most as old as what the pod's status shows.
     """
     if any(rule.action == RuleAction.IGNORE for rule in spec.failure_policy.rules):
         return False

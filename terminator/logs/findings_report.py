@@ -47,8 +47,14 @@ class FindingsReport:
     def report_ended(
         self, scanned: ScannedPod, step: ShortRead, ended: Container, read: TailRead
     ) -> None:
-        """Report the findings of an attempt that has ended without a token."""
+        """Report the findings of an attempt that has ended without a token.
+
+        If it is unknown which attempt the log is of, its last lines are not reported: they may be
+        of the next one. Then the log of the ended one is read again, as the one before.
+        """
         findings = scanned.read_state.log_of(step).findings
+        if not findings.attempt:
+            findings.last_lines = ()
         if _lacks_results(scanned, step, ended) and not read.is_whole:
             self._report_after_search(scanned, findings, read.span.last_at, step.previous)
         else:

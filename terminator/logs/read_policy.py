@@ -241,18 +241,22 @@ class LogReadState:
         if unfinished is not None:
             self._retry_at = now + RETRY_SECONDS[0]
 
-    def short_read_failed(self, step: ShortRead, now: float, *, is_missing: bool) -> None:
-        """Record a failed short read; `is_missing`: the kubelet found no such log."""
+    def short_read_failed(self, step: ShortRead, now: float, *, is_missing: bool) -> bool:
+        """Record a failed short read; `is_missing`: the kubelet found no such log.
+
+        Returns whether the log of the newest start is not looked for any more.
+        """
         self._retry_at = now + exponential_seconds(self._failures, *RETRY_SECONDS)
         self._failures += 1
         self._missing_logs = self._missing_logs + 1 if is_missing else 0
         if self._missing_logs < MISSING_LOG_LIMIT:
-            return
+            return False
         self._missing_logs = 0
         if step.previous:
             self._previous_read = self._instance - 1
-        else:
-            self._ended_read = (self._instance, self._end[1])
+            return False
+        self._ended_read = (self._instance, self._end[1])
+        return True
 
     def stream_opened(self, now: float) -> None:
         """Record that a stream is being opened."""

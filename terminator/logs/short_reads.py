@@ -12,6 +12,7 @@ from daemonset_job.kube.client.errors import BadRequest, KubeError, NotFound
 from daemonset_job.kube.client.pod_logs import PodLogOptions
 from terminator.logs.attempts import ended_attempt
 from terminator.logs.context import ScannerContext
+from terminator.logs.findings import Findings
 from terminator.logs.findings_report import FindingsReport
 from terminator.logs.log_parser import kubelet_error
 from terminator.logs.read_policy import ShortRead
@@ -54,9 +55,12 @@ class ShortReads:
         except KubeError as error:
             assert isinstance(step, ShortRead)
             is_missing = isinstance(error, BadRequest | NotFound)
-            read_state.short_read_failed(
+            is_lost = read_state.short_read_failed(
                 step, self._context.clock.monotonic(), is_missing=is_missing
             )
+            if is_lost and self._is_current(scanned):
+                # In mode Exit the exit code decides then.
+                self._findings_report.report_lines(scanned, Findings())
             self._context.metrics.short_reads.labels("failed").inc()
             self._context.read_errors.record_error(scanned, error)
         except Exception as error:  # noqa: BLE001 - one log's failure affects no other

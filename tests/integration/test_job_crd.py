@@ -70,8 +70,8 @@ def test_the_seed_manifest_is_accepted_as_it_is(kube_env: KubeEnv, namespace):
         "mountPath": "/tmp",
         "completion": {"match": "Line", "mode": "Log"},
         "backoffLimit": 6,
-        "failurePolicy": {"action": "FailFast", "maxFailedNodes": 0, "pods": "Keep"},
-        "failureLogLines": 5,
+        "failurePolicy": {"action": "FailFast", "maxFailedNodes": 0, "pods": "DeleteFailed"},
+        "failureLogLines": 50,
         "suspend": False,
     }
 

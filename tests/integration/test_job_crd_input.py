@@ -130,7 +130,31 @@ REFUSED = {
     ),
     "mount over one of ours": (
         IMAGE | {"mounts": [{"hostPath": "/a", "mountPath": "/basetarget"}]},
-        "spec.mounts must not use /, /basetarget, /run/daemonset-job or /task.d as mountPath",
+        "spec.mounts must not use /, /basetarget, /run/daemonset-job or /task.d, or a path below",
+    ),
+    "mount below the script's directory": (
+        IMAGE | {"mounts": [{"hostPath": "/a", "mountPath": "/task.d/script"}]},
+        "spec.mounts must not use /, /basetarget, /run/daemonset-job or /task.d, or a path below",
+    ),
+    "taken mount path with a slash": (
+        IMAGE | {"mounts": [{"hostPath": "/a", "mountPath": "/run/daemonset-job/"}]},
+        "spec.mounts must have a plain mountPath",
+    ),
+    "taken mount path with two slashes": (
+        IMAGE | {"mounts": [{"hostPath": "/a", "mountPath": "//task.d"}]},
+        "spec.mounts must have a plain mountPath",
+    ),
+    "taken mount path with a dot": (
+        IMAGE | {"mounts": [{"hostPath": "/a", "mountPath": "/./task.d"}]},
+        "spec.mounts must have a plain mountPath",
+    ),
+    "blank script": (
+        {"script": " \n\t"},
+        "spec.script must not be blank",
+    ),
+    "task as a sidecar": (
+        template(spec={"initContainers": [{"name": "job-container", "restartPolicy": "Always"}]}),
+        "spec.template.spec.initContainers must not set restartPolicy of job-container",
     ),
     "two mounts in one place": (
         IMAGE

@@ -125,11 +125,10 @@ def test_scripts_run_in_order_with_the_containers_arguments(task):
     assert task.errors == ""
 
 
-def test_output_passes_through(task):
-    task.script("a", "echo out; echo err >&2")
+def test_both_outputs_pass_through_in_their_order(task):
+    task.script("a", "echo out; echo err >&2; echo more")
     task.complete()
-    assert "out" in task.lines
-    assert task.errors == "err\n"
+    assert list(filter(None, task.lines)) == ["out", "err", "more", "done"]
 
 
 def test_the_token_has_a_line_of_its_own_after_an_unfinished_one(task):
@@ -405,13 +404,35 @@ def test_beyond_the_limit_it_waits_before_it_ends(task):
     """Meanwhile the log of the failure can be read: the kubelet keeps that of one former start."""
     task.script("10-fail", "exit 7")
     assert task.run(ATTEMPTS_LIMIT="1") == 7
-    process = task.start(ATTEMPTS_LIMIT="1", LIMIT_PAUSE_SECONDS="2")
-    task.wait_for(lambda: "not started again" in task.errors)
-    assert process.poll() is None
+    process = task.start(ATTEMPTS_LIMIT="1", LIMIT_PAUSE_SECONDS="1")
+    time.sleep(0.5)
+    assert (process.poll(), task.output, task.errors) == (None, "", "")
     assert process.wait(PATIENCE_SECONDS) == 7
+    assert "not started again" in task.errors
     process = task.start(ATTEMPTS_LIMIT="1", LIMIT_PAUSE_SECONDS="600")
-    task.wait_for(lambda: "not started again" in task.errors)
+    time.sleep(0.5)
     assert stop(process) == 143
+
+
+def test_an_empty_file_is_no_work(task):
+    (task.folder / "task.d" / "10-empty").touch()
+    assert task.run() == 126
+    assert "10-empty: it is empty" in task.errors
+
+
+@pytest.mark.parametrize("line", ["#!/bin/sh\t-e", "#! \t/bin/sh\t"])
+def test_the_interpreter_ends_at_a_tab_too(task, line):
+    task.script("10-work", f"{line}\necho worked\n")
+    task.complete()
+    assert list(filter(None, task.lines)) == ["worked", "done"]
+
+
+def test_lines_that_end_with_cr_lf_are_named(task):
+    path = task.folder / "task.d" / "10-work"
+    path.write_bytes(b"#!/bin/sh\r\necho worked\r\n")
+    path.chmod(0o755)
+    assert task.run() == 126
+    assert "its lines end with CR LF, save it with LF" in task.errors
 
 
 def test_an_interpreter_that_is_not_there_is_named_before_anything_runs(task):
@@ -425,7 +446,7 @@ def test_an_interpreter_that_is_not_there_is_named_before_anything_runs(task):
 def test_of_one_file_the_last_line_is_its_own(task):
     task.script("10-fail", "echo no such unit >&2; exit 7")
     assert task.run() == 7
-    assert task.errors == "no such unit\n"
+    assert (task.output, task.errors) == ("no such unit\n", "")
 
 
 def test_a_try_that_was_killed_counts(task):

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from daemonset_job.api.node import Node
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import NodeReason
+from daemonset_job.api.times import format_time
 from job_controller.core.state.causes import (
     ended_count,
     find_cause,
@@ -48,13 +49,15 @@ class Fact(NamedTuple):
     """A fact about a pod or a node, by its UID.
 
     A fact that keeps a task from starting is about one start of the task, and one retry request.
-    `start` is how many earlier starts in the pod have ended.
+    `start` is how many earlier starts in the pod have ended. `since` is a time of another clock, by
+    which facts differ. It is compared with no time.
     """
 
     uid: str
     kind: str
     start: int = 0
     retry: str = ""
+    since: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +96,11 @@ def node_failed(node: Node) -> Fact:
 def node_not_ready(node: Node, retry: str) -> Fact:
     """Return the fact that the node is not Ready, or that its condition keeps its pod off.
 
-    It is a new fact with each retry, so that a retry gives the node its time to come back.
+    It is a new fact with each retry, so that a retry gives the node its time to come back. It is
+    one with each change of its condition Ready, too: no reconcile may have seen the node Ready.
     """
-    return Fact(node.uid, _NOT_READY, retry=retry)
+    since = format_time(node.ready_changed_at) if node.ready_changed_at is not None else ""
+    return Fact(node.uid, _NOT_READY, retry=retry, since=since)
 
 
 def pod_without_node(pod: Pod) -> Fact:

@@ -99,12 +99,11 @@ def decidable_at(context: RunContext, record: NodeRecord, inputs: NodeInputs) ->
         return context.now
     pod, evidence = inputs.pod, inputs.evidence
     is_of_pod = evidence is not None and evidence.pod_uid == pod.uid
+    was_read = is_of_pod and evidence is not None and evidence.attempt >= record.finished_in_pod
     if context.spec.completion.mode != CompletionMode.LOG:
-        has_lines = is_of_pod and evidence is not None and bool(evidence.last_lines)
-        if has_lines or not context.spec.failure_log_lines:
+        if was_read or not context.spec.failure_log_lines:
             return context.now
         return context.first_seen(task_ended(pod, record.finished_in_pod)) + EXIT_LINES_GRACE
-    was_read = is_of_pod and evidence is not None and evidence.attempt >= record.finished_in_pod
     sighting = context.seen.get(task_ended(pod, record.finished_in_pod))
     if sighting is not None:
         seen_at = sighting.first

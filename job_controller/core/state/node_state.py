@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from daemonset_job.api.choices import CompletionMode, PodPolicy
+from daemonset_job.api.choices import PodPolicy
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import NodeReason
@@ -107,7 +107,7 @@ def _assess_unfinished(
         return NodeAssessment(_record_before_retry(context, record, inputs), replace_pod=True)
     moments = [moment for moment in (failed_at, lost_at, late_at) if moment is not None]
     return NodeAssessment(
-        late or _with_line_of_attempt(context, record, inputs), wake_at=min(moments, default=None)
+        late or _with_line_of_attempt(record, inputs), wake_at=min(moments, default=None)
     )
 
 
@@ -204,29 +204,26 @@ def _completed(record: NodeRecord, inputs: NodeInputs) -> NodeRecord:
     )
 
 
-def _with_line_of_attempt(
-    context: RunContext, record: NodeRecord, inputs: NodeInputs
-) -> NodeRecord:
-    """Return the record of a task that restarts, with the last line of the attempt that ended.
-
-    In mode Exit it is not known of which attempt the lines are.
-    """
+def _with_line_of_attempt(record: NodeRecord, inputs: NodeInputs) -> NodeRecord:
+    """Return the record of a task that restarts, with the last line of the attempt that ended."""
     evidence = inputs.evidence
     if record.reason != NodeReason.RESTARTING or evidence is None:
         return record
     is_read = evidence.attempt >= record.finished_in_pod
-    if context.spec.completion.mode == CompletionMode.LOG and not is_read:
-        return record
-    return _with_last_line(record, inputs)
+    return _with_last_line(record, inputs) if is_read else record
 
 
 def _with_last_line(record: NodeRecord, inputs: NodeInputs) -> NodeRecord:
     """Return the record with the last line of the task's log, which usually names the cause.
 
-    It is added once. A kept pod is restarted and writes other lines, unrelated to this end.
+    It is added once. A kept pod is restarted and writes other lines, unrelated to this end. Nor are
+    those of an earlier attempt the cause; lines without an attempt are of a task that was still
+    running, or that printed the failure token.
     """
     evidence = inputs.evidence
     if evidence is None or not evidence.last_lines or evidence.pod_uid != record.pod_uid:
+        return record
+    if 0 < evidence.attempt < record.finished_in_pod:
         return record
     if _QUOTED_LINE.search(record.message):
         return record

@@ -86,3 +86,35 @@ async def test_second_pod_of_a_completed_node_keeps_its_results(cluster, server)
     server.patch(PODS, "another", {"status": {"containerStatuses": [ended]}}, run.namespace)
     await asyncio.sleep(20)
     assert run.evidence()["a"] == before
+
+
+@pytest.mark.parametrize("is_seen_together", [False, True])
+async def test_a_failure_token_outweighs_exit_code_0(cluster, server, is_seen_together):
+    run = cluster.add_job(
+        nodes=("a", "b"), completion={"mode": "Exit", "failureToken": "broken"}, backoffLimit=0
+    )
+    cluster.start()
+    for node in run.nodes:
+        run.set_container(node, running(), "initContainerStatuses")
+        server.patch(PODS, run.pod(node), {"status": {"containerStatuses": []}})
+    if is_seen_together:
+        run.set_container("a", terminated(0), "initContainerStatuses")
+    for line in ("trying", "broken"):
+        run.log("a").write(line)
+    await eventually(lambda: run.evidence().get("a", {}).get("failedAt"))
+    for node in run.nodes:
+        run.log(node).end()
+        run.set_container(node, terminated(0), "initContainerStatuses")
+    await eventually(lambda: run.completed() == {"b"})
+    await asyncio.sleep(60)
+    assert run.completed() == {"b"}
+    assert run.evidence()["a"]["lastLines"] == ["trying", "broken"]
+
+
+async def test_exit_code_0_counts_if_the_log_with_a_failure_token_is_gone(cluster, server):
+    run = cluster.add_job(nodes=("a",), completion={"mode": "Exit", "failureToken": "broken"})
+    cluster.start()
+    server.patch(PODS, run.pod("a"), {"status": {"containerStatuses": []}})
+    server.logs.clear()
+    run.set_container("a", terminated(0), "initContainerStatuses")
+    await eventually(lambda: run.completed() == {"a"}, 60)

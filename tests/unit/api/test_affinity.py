@@ -84,6 +84,13 @@ def test_a_choice_by_name_names_no_label():
         ("Lt", "3", True),
         ("Lt", "x", False),
         ("Gt", "", False),
+        ("Gt", "+5", True),
+        # strconv.ParseInt of Go reads none of these.
+        ("Gt", "1_6", False),
+        ("Gt", " 5", False),
+        ("Gt", "\u0665", False),
+        ("Gt", "99999999999999999999", False),
+        ("Lt", "-" + "9" * 20, False),
     ],
 )
 def test_labels_compare_as_numbers(operator, value, expected):

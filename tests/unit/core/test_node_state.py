@@ -392,7 +392,7 @@ def test_a_retry_leaves_a_task_alone_that_is_at_work():
 
 
 @pytest.mark.parametrize(
-    ("mode", "attempt", "is_quoted"), [("Log", 1, True), ("Log", 0, False), ("Exit", 0, True)]
+    ("mode", "attempt", "is_quoted"), [("Log", 1, True), ("Log", 0, False), ("Exit", 1, True)]
 )
 def test_a_task_that_restarts_shows_the_last_line_of_its_newest_attempt(mode, attempt, is_quoted):
     spec = replace(SPEC, completion=Completion(mode=mode), backoff_limit=6)
@@ -411,10 +411,25 @@ def test_mode_exit_waits_a_moment_for_the_last_lines_before_a_failure():
     first = assess(pod, spec=spec, seen=None)
     assert (first.record.state, first.wake_at) == ("Active", NOW + timedelta(seconds=2))
     lines = Evidence("a-uid", pod=pod.name, pod_uid=pod.uid, last_lines=("start", "disk full"))
+    lines = replace(lines, attempt=1)
     quoted = assess(pod, spec=spec, seen=None, evidence=lines).record
     assert (quoted.state, quoted.message) == ("Failed", "exit 3 at the first attempt: 'disk full'")
     silent = assess(pod, spec=spec, seen=2).record
     assert (silent.state, silent.message) == ("Failed", "exit 3 at the first attempt")
+    read = assess(pod, spec=spec, seen=None, evidence=replace(lines, last_lines=())).record
+    assert read.state == "Failed"
+
+
+def test_a_failure_does_not_quote_the_line_of_an_earlier_attempt():
+    spec = replace(SPEC, completion=Completion(mode="Exit"), backoff_limit=1)
+    pod = ended(3, restarts=1)
+    early = Evidence("a-uid", pod=pod.name, pod_uid=pod.uid, last_lines=("no mirror",), attempt=1)
+    assert assess(pod, spec=spec, seen=None, evidence=early).record.state == "Active"
+    late = assess(pod, spec=spec, seen=60, evidence=early).record
+    assert (late.state, late.message) == ("Failed", "exit 3 after 2 attempts")
+    newest = replace(early, last_lines=("disk full",), attempt=2)
+    again = assess(pod, record=late, spec=spec, seen=60, evidence=newest).record
+    assert again.message == "exit 3 after 2 attempts: 'disk full'"
     unread = assess(pod, spec=replace(spec, failure_log_lines=0), seen=None).record
     assert unread.state == "Failed"
 
@@ -493,6 +508,21 @@ def test_a_node_out_of_sight_is_unreachable_and_not_failed():
     assert assess(node=gone, seen=None, record=record).record.state == "Unreachable"
     back = assess(record=record).record
     assert back.state == "Active"
+
+
+def test_a_node_that_was_ready_meanwhile_has_its_whole_time_again():
+    """No reconcile saw it Ready: only its condition has changed since it was first seen."""
+    first = make_node("a", ready=False, ready_changed_at=NOW - timedelta(seconds=60))
+    since = NOW - timedelta(seconds=60)
+    sightings = update_sightings(
+        {}, ObservedObjects({"a": make_pod("a")}, {"a": first}, frozenset()), since
+    )
+    now = replace(first, ready_changed_at=NOW - timedelta(seconds=10))
+    context = RunContext(SPEC, "", Timeouts(unreachable_seconds=60), NOW, sightings, None)
+    assessment = assess_node(context, NodeInputs(now, make_pod("a"), None, None))
+    assert assessment.record.state == "Active"
+    same = assess_node(context, NodeInputs(first, make_pod("a"), None, None))
+    assert same.record.state == "Unreachable"
 
 
 def test_a_failure_seen_before_a_node_went_out_of_sight_counts():

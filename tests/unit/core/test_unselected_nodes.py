@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from daemonset_job.api.job import selection_hash
 from daemonset_job.api.job_spec import NodeSelection
 from daemonset_job.api.taints import Taint
 from job_controller.core.decide import decide
@@ -111,6 +112,20 @@ def test_a_report_of_an_older_version_says_of_no_selection():
     (report,) = snapshot.reports
     old = replace(snapshot, reports=(replace(report, selection_hash=""),))
     assert count_nodes(old, NOW).desired == 0
+
+
+def test_a_selection_that_is_only_written_otherwise_is_the_same():
+    plain = {"nodes": {"include": ["a", "b"], "selector": {"matchLabels": {"x": "1", "y": "2"}}}}
+    other = {
+        "nodes": {
+            "include": ["b", "a"],
+            "exclude": [],
+            "selector": {"matchLabels": {"y": "2", "x": "1"}, "matchExpressions": None},
+        },
+        "template": {"spec": {"nodeSelector": {}}},
+    }
+    assert selection_hash(plain) == selection_hash(other)
+    assert selection_hash(plain) != selection_hash({"nodes": {"include": ["a"]}})
 
 
 def test_a_deleted_node_or_one_of_another_machine_does_not_count():

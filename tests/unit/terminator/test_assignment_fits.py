@@ -81,15 +81,15 @@ def pods(draw):
 
 
 @settings(max_examples=200)
-@given(pods(), st.lists(st.tuples(STAMPS, LINES), max_size=60), st.integers(0, 50), st.booleans())
-def test_what_a_log_says_fits_its_entry(pod, records, lines, with_attempt):
+@given(pods(), st.lists(st.tuples(STAMPS, LINES), max_size=60), st.integers(0, 50))
+def test_what_a_log_says_fits_its_entry(pod, records, lines):
     log = b"".join(at.encode() + b" " + text + b"\n" for at, text in records)
     found = Findings()
     tail = TailRead(MATCHER, found, None, None)
     while tail.request is not None:
         tail.feed(log[: tail.request.max_bytes])
     found.attempt = pod.container.restart_count + 1
-    entry = log_evidence(pod, "node-uid", found, lines, with_attempt=with_attempt)
+    entry = log_evidence(pod, "node-uid", found, lines)
     ended = exit_evidence(pod, "node-uid")
     for each in (entry, ended, combine_evidence(ended, entry) if entry else None):
         if each is not None:

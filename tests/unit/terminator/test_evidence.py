@@ -71,18 +71,18 @@ def test_what_a_log_proves():
     pod = make_pod("a")
     about = Evidence("u", pod=pod.name, pod_uid=pod.uid)
     found = Findings(completed_at=STAMP, results={"ip": "1"}, last_lines=(b"x",))
-    assert log_evidence(pod, "u", found, 5, with_attempt=True) == replace(
+    assert log_evidence(pod, "u", found, 5) == replace(
         about, completed_at=STAMP, results={"ip": "1"}
     )
     failed = Findings(failed_at=STAMP, last_lines=(b"disk full",))
-    assert log_evidence(pod, "u", failed, 5, with_attempt=True) == replace(
+    assert log_evidence(pod, "u", failed, 5) == replace(
         about, failed_at=STAMP, last_lines=("disk full",)
     )
-    assert log_evidence(pod, "u", failed, 0, with_attempt=True) == replace(about, failed_at=STAMP)
+    assert log_evidence(pod, "u", failed, 0) == replace(about, failed_at=STAMP)
     ended = Findings(last_lines=(b"x",))
-    assert log_evidence(pod, "u", ended, 5, with_attempt=True) == replace(about, last_lines=("x",))
-    assert log_evidence(pod, "u", ended, 0, with_attempt=True) is None
-    assert log_evidence(pod, "u", Findings(), 5, with_attempt=True) is None
+    assert log_evidence(pod, "u", ended, 5) == replace(about, last_lines=("x",))
+    assert log_evidence(pod, "u", ended, 0) is None
+    assert log_evidence(pod, "u", Findings(), 5) is None
 
 
 @pytest.mark.parametrize(
@@ -124,15 +124,12 @@ def test_evidence_of_an_exit():
 def test_the_end_of_an_attempt_is_reported_with_or_without_lines():
     pod = make_pod("a")
     silent = Findings(attempt=3)
-    assert log_evidence(pod, "u", silent, 5, with_attempt=True) == Evidence(
+    assert log_evidence(pod, "u", silent, 5) == Evidence(
         "u", pod=pod.name, pod_uid=pod.uid, attempt=3
     )
-    assert log_evidence(pod, "u", silent, 5, with_attempt=False) is None
     token = Findings(attempt=3, failed_at=STAMP)
-    assert not log_evidence(pod, "u", token, 5, with_attempt=True).attempt
-    assert not log_evidence(
-        pod, "u", Findings(attempt=3, completed_at=STAMP), 5, with_attempt=True
-    ).attempt
+    assert not log_evidence(pod, "u", token, 5).attempt
+    assert not log_evidence(pod, "u", Findings(attempt=3, completed_at=STAMP), 5).attempt
 
 
 def test_an_entry_goes_forward_in_attempts_and_keeps_lines():

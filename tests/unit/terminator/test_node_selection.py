@@ -1,11 +1,12 @@
 """Whether a DaemonSet chooses the nodes that its Job asks for."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from daemonset_job.api.affinity import REQUIRED
 from daemonset_job.api.job_spec import NodeSelection
-from job_controller.core.desired.node_affinity import node_terms
+from job_controller.core.desired.node_affinity import needs_linux, node_terms
 from terminator.node_selection import NodeMatcher, find_unselected_node
 from tests.simulation import intent
 from tests.unit.terminator.builders import make_daemon_set, make_job, make_node
@@ -94,3 +95,35 @@ def test_it_reads_a_selection_as_the_model_and_as_the_controller_do(
         1, spec={"template": {"spec": {"affinity": affinity(terms)} if terms else {}}}
     )
     assert not find_unselected_node(job, placed, [make_node(name, labels=labels)])
+
+
+@pytest.mark.parametrize(
+    ("spec", "selects"),
+    [
+        ({}, False),
+        ({"selector": {"matchLabels": {"zone": "x"}}}, False),
+        ({"exclude": ("a",)}, False),
+        ({"include": ("w",)}, True),
+        ({"selector": {"matchLabels": {"kubernetes.io/os": "windows"}}}, True),
+        (
+            {"selector": {"matchExpressions": [{"key": "kubernetes.io/os", "operator": "Exists"}]}},
+            True,
+        ),
+    ],
+)
+def test_a_job_that_names_no_operating_system_does_not_select_windows(spec, selects):
+    """Both counts have to leave the same nodes out, or a deletion waits ten minutes."""
+    labels = {"kubernetes.io/os": "windows", "zone": "x"}
+    job = make_job(spec={"nodes": NodeSelection(**spec)})
+    assert NodeMatcher(job).selects("w", labels) == selects
+    assert needs_linux(job.spec) != selects
+
+
+def test_a_template_that_names_an_operating_system_may_select_windows():
+    for pod_spec in (
+        {"os": {"name": "windows"}},
+        {"nodeSelector": {"kubernetes.io/os": "windows"}},
+    ):
+        job = make_job(spec={"template": {"spec": pod_spec}})
+        assert NodeMatcher(job).selects("w", {"kubernetes.io/os": "windows"})
+        assert not needs_linux(job.spec)
