@@ -39,7 +39,7 @@ from job_controller.core.render.job_status import (
     next_status,
     unstarted_status,
 )
-from job_controller.core.render.messages import with_message
+from job_controller.core.render.messages import token_hint_at, with_message
 from job_controller.core.render.report_status import (
     build_report,
     next_report_statuses,
@@ -93,7 +93,10 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     if unrecorded:
         # After the DaemonSet is applied nothing shows the change, so it is recorded first.
         work = [action for action in work if not isinstance(action, ApplyDaemonSet)]
-    times = (counts.wake_at, run.wake_at, stays_until)
+    times = [counts.wake_at, run.wake_at, stays_until]
+    hint_at = token_hint_at(counts, job)
+    if hint_at is not None and now < hint_at and not run.has_ended:
+        times.append(hint_at)
     moments = [moment for moment in times if moment is not None]
     waits = [max((moment - now).total_seconds(), 0.0) for moment in moments]
     if snapshot.refusals:

@@ -121,7 +121,9 @@ def _progress_events(job: Job, status: JobStatus) -> list[Event]:
     if after.status is False:
         return [Event("Warning", after.reason, after.message)]
     if before is not None and not before.status:
-        return [Event("Normal", EventReason.RESUMED, "run resumed")]
+        was_paused = before.reason == ProgressingReason.PAUSED
+        words = "run resumed" if was_paused else f"the run continues, it was {before.reason}"
+        return [Event("Normal", EventReason.RESUMED, words)]
     return []
 
 

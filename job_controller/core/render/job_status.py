@@ -18,7 +18,11 @@ from daemonset_job.api.reasons import (
 )
 from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import whole_seconds
-from job_controller.core.render.messages import completed_message, progress_message
+from job_controller.core.render.messages import (
+    active_message,
+    completed_message,
+    progress_message,
+)
 from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.run_state import RunOutcome, RunState
@@ -124,7 +128,7 @@ def next_status(job: Job, found: Findings, now: datetime) -> JobStatus:
     """Return the status that follows; equal to the old one when nothing changed."""
     counts, run = found.counts, found.run
     changes = [
-        *_conditions(job, counts, run, found.blocker),
+        *_conditions(job, found, now),
         *_altered_conditions(found.alteration),
     ]
     return replace(
@@ -179,10 +183,9 @@ def _altered_conditions(alteration: str) -> list[Condition]:
     return [Condition(ConditionType.ALTERED, True, AlteredReason.DAEMON_SET_ALTERED, words)]
 
 
-def _conditions(
-    job: Job, counts: NodeCounts, run: RunState, blocker: Blocker | None
-) -> list[Condition]:
-    changes = [_progressing(job, counts, run, blocker)]
+def _conditions(job: Job, found: Findings, now: datetime) -> list[Condition]:
+    counts, run = found.counts, found.run
+    changes = [_progressing(job, found, now)]
     if run.outcome == RunOutcome.SUCCEEDED:
         changes.append(Condition(ConditionType.COMPLETE, True, run.reason, run.message))
     elif job.is_true(ConditionType.COMPLETE):
@@ -205,8 +208,8 @@ def _conditions(
     return changes
 
 
-def _progressing(job: Job, counts: NodeCounts, run: RunState, blocker: Blocker | None) -> Condition:
-    type_ = ConditionType.PROGRESSING
+def _progressing(job: Job, found: Findings, now: datetime) -> Condition:
+    counts, run, blocker, type_ = found.counts, found.run, found.blocker, ConditionType.PROGRESSING
     if run.outcome == RunOutcome.SUCCEEDED:
         words = completed_message(counts, run, blocker.message if blocker else "")
         return Condition(type_, False, ProgressingReason.COMPLETED, words)
@@ -220,7 +223,8 @@ def _progressing(job: Job, counts: NodeCounts, run: RunState, blocker: Blocker |
         return Condition(type_, False, ProgressingReason.PAUSED, progress_message(counts))
     if not counts.desired_is_known:
         return Condition(type_, True, ProgressingReason.STARTING, "creating the DaemonSet")
-    return Condition(type_, True, ProgressingReason.NODES_ACTIVE, progress_message(counts))
+    words = active_message(counts, job, now)
+    return Condition(type_, True, ProgressingReason.NODES_ACTIVE, words)
 
 
 def _reported_nodes(job: Job, counts: NodeCounts) -> NodeTotals:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 
+from daemonset_job.api.choices import CompletionMode
 from daemonset_job.api.job import Job
 from daemonset_job.api.reasons import FailedReason
 from daemonset_job.api.states import NodeState
+from daemonset_job.api.times import add_seconds
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.run_state import RunState
 from job_controller.core.state.skipped_nodes import describe_skipped
 from job_controller.core.text.fold_names import fold
+from job_controller.core.text.sanitize import single_line
 
-# Failed nodes that are listed one by one; the report has all of them.
-_LISTED_NODES = 3
+# Reasons of failures that are listed; the report has that of each node.
+_LISTED_PROBLEMS = 3
+_TOKEN_HINT_SECONDS = 60
 # metav1.Condition takes 32,768 characters; this much is readable.
 _MESSAGE_LIMIT = 900
 
@@ -38,6 +44,35 @@ def progress_message(counts: NodeCounts) -> str:
     return text + _problem_suffix(counts) + skipped
 
 
+def active_message(counts: NodeCounts, job: Job, now: datetime) -> str:
+    """Return the message of a run at work; after a minute without a token also what it waits for.
+
+    The most common first mistake is a task that does its work and never prints the token.
+    """
+    words = progress_message(counts)
+    due_at = token_hint_at(counts, job)
+    if due_at is None or now < due_at:
+        return words
+    token = single_line(job.completion_token, 60)
+    how = (
+        f"prints the line '{token}'" if job.spec.completion.match == "Line" else "prints the token"
+    )
+    return f"{words}; a node is completed once its task {how} (spec.completion)"
+
+
+def token_hint_at(counts: NodeCounts, job: Job) -> datetime | None:
+    """Return when the message says what completes a node, None if it does not.
+
+    A script prints no token: the task image does.
+    """
+    is_log = job.spec.completion.mode == CompletionMode.LOG
+    if not is_log or job.spec.has_script or job.status.start_time is None:
+        return None
+    if counts.names(NodeState.COMPLETED) or not counts.names(NodeState.ACTIVE):
+        return None
+    return add_seconds(job.status.start_time, _TOKEN_HINT_SECONDS)
+
+
 def completed_message(counts: NodeCounts, run: RunState, blocker: str) -> str:
     """Return the message of a run that has succeeded: the counts as they are now.
 
@@ -47,6 +82,8 @@ def completed_message(counts: NodeCounts, run: RunState, blocker: str) -> str:
     if not counts.is_exact and not blocker:
         return run.message
     words = progress_message(counts)
+    if failed := counts.names(NodeState.FAILED):
+        words += f": {_describe_failures(counts, failed)}"
     return f"{words}; {blocker}" if blocker and not counts.is_complete else words
 
 
@@ -55,18 +92,25 @@ def failure_message(counts: NodeCounts, allowed: int) -> str:
     failed, unreachable = counts.names(NodeState.FAILED), counts.names(NodeState.UNREACHABLE)
     parts = []
     if failed:
-        listed = failed[:_LISTED_NODES]
-        problems = "; ".join(f"{name} {counts.record(name).message}" for name in listed)
-        more = (
-            f"; and {fold(failed[_LISTED_NODES:], limit=200)}"
-            if len(failed) > _LISTED_NODES
-            else ""
-        )
-        parts.append(f"{len(failed)} of {counts.desired} nodes failed: {problems}{more}")
+        problems = _describe_failures(counts, failed)
+        parts.append(f"{len(failed)} of {counts.desired} nodes failed: {problems}")
     if unreachable:
         parts.append(f"{len(unreachable)} unreachable ({fold(unreachable, limit=200)})")
     limit = f" (maxFailedNodes allows {allowed})" if allowed else ""
     return "; ".join(parts)[:_MESSAGE_LIMIT] + limit
+
+
+def _describe_failures(counts: NodeCounts, failed: Sequence[str]) -> str:
+    """Return why nodes failed, each reason once: "a,b exit 2 after 3 attempts; c not pulled"."""
+    nodes_by_problem: dict[str, list[str]] = {}
+    for name in failed:
+        nodes_by_problem.setdefault(counts.record(name).message, []).append(name)
+    groups = list(nodes_by_problem.items())
+    problems = "; ".join(
+        f"{fold(found, limit=200)} {problem}" for problem, found in groups[:_LISTED_PROBLEMS]
+    )
+    others = [name for _, found in groups[_LISTED_PROBLEMS:] for name in found]
+    return f"{problems}; and {fold(others, limit=200)}" if others else problems
 
 
 def _deadline_message(counts: NodeCounts, job: Job) -> str:

@@ -7,6 +7,7 @@ from typing import Final
 
 from daemonset_job.api.evidence import lacks_lines
 from daemonset_job.api.states import ConditionType, NodeState
+from daemonset_job.api.times import add_seconds
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_evidence
 
@@ -27,7 +28,7 @@ def pods_stay_until(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> da
         return None
     if failed.last_transition_time is None:
         return None
-    until = failed.last_transition_time + LAST_LINES_GRACE
+    until = add_seconds(failed.last_transition_time, LAST_LINES_GRACE.total_seconds())
     if now >= until:
         return None
     ledger = merge_evidence(snapshot)

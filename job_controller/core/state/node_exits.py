@@ -141,6 +141,7 @@ def end_message(container: Container) -> str:
     if container.state == "terminated":
         reason, message = container.reason, container.message
     attempts = ended_count(container)
+    how = f"exit {code}" if code is not None else "ended with an unknown exit code"
     when = f"after {attempts} attempts" if attempts > 1 else "at the first attempt"
     cause = (
         f" ({single_line(reason, REASON_LIMIT)})"
@@ -150,7 +151,7 @@ def end_message(container: Container) -> str:
     if code == 0:
         return f"exit 0 without the token {when} ({_MODE_HINT})"
     detail = f": {single_line(message, MESSAGE_LIMIT)}" if message else ""
-    return f"exit {code}{cause} {when}{detail}"
+    return f"{how}{cause} {when}{detail}"
 
 
 def last_code(container: Container) -> int | None:

@@ -80,11 +80,15 @@ def test_nodes_that_all_leave_at_once_complete_nothing():
 
 def test_many_failed_nodes_are_summarized():
     cluster = make_cluster(*(f"n{i}" for i in range(9)), gated=True)
-    cluster.pods = [failing(f"n{i}") for i in range(6)] + [make_pod(f"n{i}") for i in range(6, 9)]
+    for code, index in enumerate((0, 0, 1, 2, 3, 4)):
+        pod = failing(f"n{code}")
+        cluster.pods[code] = replace(
+            pod, container=replace(pod.container, last_exit_code=index + 1)
+        )
     run(cluster)
     failed = next(c for c in cluster.job.status.to_raw()["conditions"] if c["type"] == "Failed")
-    assert failed["message"].startswith("6 of 9 nodes failed: n0 exit 2")
-    assert failed["message"].endswith("; and n[3-5]")
+    assert failed["message"].startswith("6 of 9 nodes failed: n[0-1] exit 1")
+    assert failed["message"].endswith("; n3 exit 3 after 10 attempts; and n[4-5]")
 
 
 def test_continue_waits_for_the_others():
@@ -267,7 +271,7 @@ def test_the_message_of_a_failed_run_counts_nodes_that_fail_later():
     run(cluster)
     cluster.pods[2] = failing("c")
     plan = run(cluster)
-    words = "2 of 3 nodes failed: b exit 2 after 10 attempts; c exit 2 after 10 attempts"
+    words = "2 of 3 nodes failed: b,c exit 2 after 10 attempts"
     written = {c.type: c.message for c in cluster.job.status.conditions}
     assert written["Failed"] == written["Progressing"] == words
     assert cluster.report_status["message"] == words

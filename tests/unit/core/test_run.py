@@ -6,8 +6,9 @@ from datetime import timedelta
 import pytest
 
 from daemonset_job.api import names
+from daemonset_job.api.choices import CompletionMode
 from daemonset_job.api.container import Container
-from daemonset_job.api.job_spec import FailurePolicy, parse_spec
+from daemonset_job.api.job_spec import Completion, FailurePolicy, parse_spec
 from daemonset_job.api.job_status import parse_job_status
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.states import ConditionType
@@ -339,7 +340,9 @@ def test_the_status_of_a_completed_job_shows_a_node_that_fails_later():
     run(cluster)
     written = {c.type: c.message for c in cluster.job.status.conditions}
     assert written["Complete"] == "1 of 1 nodes completed"
-    assert written["Progressing"] == "1 of 2 nodes completed, 1 failed (b)"
+    assert (
+        written["Progressing"] == "1 of 2 nodes completed, 1 failed (b): b exit 2 after 10 attempts"
+    )
     assert cluster.report_status["message"] == written["Progressing"]
     assert cluster.job.status.nodes.failed == 1
 
@@ -433,3 +436,30 @@ def test_the_pod_of_a_task_that_exits_after_its_token_is_replaced_by_a_gated_one
     (deletion,) = acts(plan, DeletePods)
     assert [pod.name for pod in deletion.pods] == ["sample-a-1"]
     assert not plan.events  # reported once
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "0 of 2 nodes completed; a node is completed once its task prints the line 'done'"),
+        ({"completion": Completion(match="Regex")}, "its task prints the token (spec.completion)"),
+        ({"completion": Completion(mode=CompletionMode.EXIT)}, None),
+        ({"script": "true"}, None),
+    ],
+)
+def test_after_a_minute_without_a_token_the_message_says_what_completes_a_node(changes, words):
+    cluster = spec(make_cluster("a", "b", gated=True), **changes)
+    status = replace(cluster.job.status, completion_token="done")
+    cluster.job = replace(cluster.job, status=status)
+    before = START + timedelta(seconds=50)
+    plan = run(cluster, before)
+    progressing = cluster.job.status.condition(ConditionType.PROGRESSING)
+    assert progressing.message == "0 of 2 nodes completed"
+    assert plan.requeue_after == (10.0 if words else None)
+    run(cluster, START + timedelta(seconds=60))
+    after = cluster.job.status.condition(ConditionType.PROGRESSING).message
+    assert (words or "0 of 2 nodes completed") in after
+    cluster.evidence["a"] = done("a")
+    run(cluster, START + timedelta(seconds=70))
+    found = cluster.job.status.condition(ConditionType.PROGRESSING)
+    assert found.message.startswith("1 of 2 nodes")
