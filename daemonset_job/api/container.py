@@ -34,6 +34,13 @@ CONTAINERS_SHAPE: Final = list_of(
     fields(name=STRING, containerID=STRING, restartCount=NUMBER, state=_STATE, lastState=_STATE)
 )
 
+# Reasons of a container that the kubelet has not tried to start yet. The restart count may already
+# include the next start.
+_NOT_STARTED_REASONS: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
+# The end of a container that the kubelet cannot find any more. It raises the restart count with it
+# (kubernetes pkg/kubelet/kubelet_pods.go, convertToAPIContainerStatuses).
+STATUS_UNKNOWN: Final = "ContainerStatusUnknown"
+
 
 @dataclass(frozen=True, slots=True)
 class Container:
@@ -72,3 +79,20 @@ def parse_container(raw: Mapping[str, Any]) -> Container:
         last_message=(last.get("message") or "")[-_MESSAGE_LIMIT:],
         last_finished_at=parse_time(last.get("finishedAt")),
     )
+
+
+def ended_count(container: Container) -> int:
+    """Return how many starts of the task in this pod have ended.
+
+    A kubelet raises the restart count with the next start only. Until then the newest end shows as
+    the state of the container, or, when it has tried to start it again, as the one before it.
+    """
+    if container.state == "terminated":
+        return container.restart_count + (container.reason != STATUS_UNKNOWN)
+    has_newest = (
+        container.state == "waiting"
+        and container.reason not in _NOT_STARTED_REASONS
+        and container.last_exit_code is not None
+        and container.last_reason != STATUS_UNKNOWN
+    )
+    return container.restart_count + has_newest

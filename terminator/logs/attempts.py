@@ -5,7 +5,7 @@ Pure. Between the end of a task and the read, the kubelet may have started the t
 
 from datetime import timedelta
 
-from daemonset_job.api.container import Container
+from daemonset_job.api.container import Container, ended_count
 from terminator.logs.log_parser import Cursor
 from terminator.logs.read_policy import ShortRead
 
@@ -23,13 +23,15 @@ def ended_attempt(
     attempt. The times of the lines show that, because they and the time of the end are of the
     node's one clock. An empty log counts as that of the ended attempt: most failing tasks print
     nothing, and a doubt would delay each of them.
+
+    A container that is about to be started again may have its next restart count already.
     """
     if newest is None or newest.restart_count != container.restart_count:
         return 0
     finished_at = container.last_finished_at
     if not step.previous:
         finished_at = container.finished_at or finished_at
-    attempt = container.restart_count + (not step.previous)
+    attempt = container.restart_count if step.previous else ended_count(container)
     began_at = Cursor(first_at).since
     if began_at is None:
         return attempt

@@ -20,7 +20,7 @@ import math
 from dataclasses import dataclass
 from datetime import datetime
 
-from daemonset_job.api.container import Container
+from daemonset_job.api.container import Container, ended_count
 from daemonset_job.runtime.backoff import exponential_seconds
 from terminator.logs.findings import Findings
 from terminator.logs.instance_log import InstanceLog
@@ -63,8 +63,11 @@ _End = tuple[int, datetime | None]
 
 
 def _end_of(container: Container) -> _End:
-    """Return the identity of the newest end of the task."""
-    return container.restart_count, container.finished_at or container.last_finished_at
+    """Return the identity of the newest end of the task.
+
+    A container that is about to be started again may have its next restart count already.
+    """
+    return ended_count(container) - 1, container.finished_at or container.last_finished_at
 
 
 class LogReadState:
@@ -160,9 +163,11 @@ class LogReadState:
 
     def _step_ended(self, container: Container) -> Step:
         self._end = _end_of(container)
+        if self._end == self._ended_read:
+            return Wait(math.inf)
         if self._ended_read[0] < self._instance:
             return ShortRead()
-        if self._end[0] < self._instance or self._end == self._ended_read:
+        if self._end[0] < self._instance:
             return Wait(math.inf)
         # While the container waited to be restarted, its restart count was already that of the new
         # instance, and the log read then was that of the end before.
@@ -255,7 +260,7 @@ class LogReadState:
         if step.previous:
             self._previous_read = self._instance - 1
             return False
-        self._ended_read = (self._instance, self._end[1])
+        self._ended_read = self._end
         return True
 
     def stream_opened(self, now: float) -> None:

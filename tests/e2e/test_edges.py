@@ -135,7 +135,13 @@ def test_message_of_a_failed_node_stays_if_its_pod_fails_again(cluster, namespac
     script = "echo x >> /basetarget/runs; echo failed at $(date +%s.%N); exit 1"
     nodes = {"include": [bad]}
     job = make_job(
-        "wordy", namespace, nodes=nodes, mountPath=folder, backoffLimit=0, **shell(script)
+        "wordy",
+        namespace,
+        nodes=nodes,
+        mountPath=folder,
+        backoffLimit=0,
+        failurePolicy={"pods": "Keep"},
+        **shell(script),
     )
     cluster.apply(job)
     wait_condition(cluster, namespace, "wordy", "Failed")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from daemonset_job.api.container import Container
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import NodeReason
 from job_controller.core.text.sanitize import single_line
@@ -36,12 +35,6 @@ START_REASONS: Final = frozenset(
 PERMANENT_REASONS: Final = frozenset({"InvalidImageName", "ErrImageNeverPull"})
 
 CRASH_LOOP: Final = "CrashLoopBackOff"
-# Reasons of a container that the kubelet has not tried to start yet. The restart count may already
-# include the next start.
-_NOT_STARTED_REASONS: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
-# The end of a container that the kubelet cannot find any more. It raises the restart count with it
-# (kubernetes pkg/kubelet/kubelet_pods.go, convertToAPIContainerStatuses).
-STATUS_UNKNOWN: Final = "ContainerStatusUnknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,23 +83,6 @@ def waits_to_be_tried_again(pod: Pod) -> bool:
     if pod.is_disrupted or pod.phase == "Failed":
         return False
     return is_backing_off(pod) or (_creation_cause(pod) or _init_cause(pod)) is not None
-
-
-def ended_count(container: Container) -> int:
-    """Return how many starts of the task in this pod have ended.
-
-    A kubelet raises the restart count with the next start only. Until then the newest end shows as
-    the state of the container, or, when it has tried to start it again, as the one before it.
-    """
-    if container.state == "terminated":
-        return container.restart_count + (container.reason != STATUS_UNKNOWN)
-    has_newest = (
-        container.state == "waiting"
-        and container.reason not in _NOT_STARTED_REASONS
-        and container.last_exit_code is not None
-        and container.last_reason != STATUS_UNKNOWN
-    )
-    return container.restart_count + has_newest
 
 
 def find_cause(pod: Pod) -> Cause | None:

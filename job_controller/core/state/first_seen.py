@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
+from daemonset_job.api.container import ended_count
 from daemonset_job.api.node import Node
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.times import format_time
 from job_controller.core.state.causes import (
-    ended_count,
     find_cause,
     has_started,
     is_backing_off,

@@ -7,12 +7,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from daemonset_job.api.choices import CompletionMode, RuleAction
-from daemonset_job.api.container import Container
+from daemonset_job.api.container import STATUS_UNKNOWN, Container, ended_count
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import whole_seconds
-from job_controller.core.state.causes import STATUS_UNKNOWN, ended_count
 from job_controller.core.state.first_seen import LEDGER_ROOM, task_ended
 from job_controller.core.state.node_context import NodeInputs, RunContext
 from job_controller.core.text.sanitize import single_line

@@ -7,13 +7,13 @@ from datetime import datetime
 from typing import Final
 
 from daemonset_job.api.choices import RuleAction
+from daemonset_job.api.container import ended_count
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import whole_seconds
 from job_controller.core.state.causes import (
-    ended_count,
     find_cause,
     find_disruption,
     has_started,

@@ -17,7 +17,7 @@ from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import whole_seconds
-from job_controller.core.state.causes import waits_to_be_tried_again
+from job_controller.core.state.causes import has_started, waits_to_be_tried_again
 from job_controller.core.state.first_seen import node_failed
 from job_controller.core.state.last_lines import LAST_LINES_GRACE
 from job_controller.core.state.node_context import (
@@ -157,6 +157,7 @@ def _assess_failed(context: RunContext, record: NodeRecord, inputs: NodeInputs) 
         return NodeAssessment(record)
     evidence = inputs.evidence
     is_recorded = evidence is not None and evidence.pod_uid == inputs.pod.uid
+    has_lines = has_started(inputs.pod) and context.spec.failure_log_lines > 0
     began = context.first_seen(node_failed(inputs.node))
     if context.ended_at is not None:
         # On record, so that a restart of the controller does not begin the time again. A node that
@@ -165,7 +166,7 @@ def _assess_failed(context: RunContext, record: NodeRecord, inputs: NodeInputs) 
         failed_at = record.finished_at or context.ended_at
         began = min(began, max(context.ended_at, failed_at))
     due_at = began + LAST_LINES_GRACE
-    if is_recorded or context.now >= due_at:
+    if is_recorded or not has_lines or context.now >= due_at:
         return NodeAssessment(record, delete_pod=True)
     return NodeAssessment(record, wake_at=due_at)
 

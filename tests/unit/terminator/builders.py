@@ -112,5 +112,6 @@ def waiting(restarts: int, *, ended: bool = True) -> Container:
         "waiting",
         reason="CrashLoopBackOff",
         restart_count=restarts,
+        last_exit_code=1 if ended else None,
         last_finished_at=NOW if ended else None,
     )
