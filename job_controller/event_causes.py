@@ -1,4 +1,4 @@
-"""Causes that only events have: why pods are refused, and why a volume cannot be mounted.
+"""Causes that only events have: why pods are refused, and why a pod cannot be set up.
 
 Layer: beside the reconciler. Events are listed only while a cause is looked for.
 """
@@ -6,6 +6,7 @@ Layer: beside the reconciler. Events are listed only while a cause is looked for
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from daemonset_job.api.job import JobKey
 from daemonset_job.kube.client.client import KubeClient
@@ -15,16 +16,23 @@ from job_controller.core.state.snapshot import Snapshot
 from job_controller.read_pace import ReadPaces
 from job_controller.warning_events import WarningEvents
 
+# Of the kubelet and of the attach-detach controller (kubernetes pkg/kubelet/events/event.go).
+_SETUP_REASONS: Final = (
+    "FailedMount",
+    "FailedAttachVolume",
+    "FailedCreatePodSandBox",
+    "NetworkNotReady",
+)
+
 
 class EventCauses:
-    """The newest event of each Job about refused pods, and about volumes that cannot be mounted."""
+    """The newest event of each Job about refused pods, and about pods that cannot be set up."""
 
     def __init__(self, client: KubeClient, clock: Clock) -> None:
         """Begin without any."""
         paces = ReadPaces()
-        self._failed_creates = WarningEvents(client, clock, "FailedCreate", paces)
-        # Kubelet: pkg/kubelet/kubelet.go, events.FailedMountVolume.
-        self._failed_mounts = WarningEvents(client, clock, "FailedMount", paces)
+        self._failed_creates = WarningEvents(client, clock, ("FailedCreate",), paces)
+        self._failed_mounts = WarningEvents(client, clock, _SETUP_REASONS, paces)
 
     def forget(self, key: JobKey) -> None:
         """Drop what is known of a Job that is gone."""

@@ -1,9 +1,9 @@
-"""The newest event of one reason about one object, for causes that no status has.
+"""The newest event of some reasons about one object, for causes that no status has.
 
-A DaemonSet has no condition for pods that the API server refuses (quota, Pod Security, webhooks),
-and a pod has none for a volume that cannot be mounted. Events are listed while a cause is looked
-for, at growing intervals. None are cached for the cluster: a client that may write events would
-decide how much memory that takes.
+A DaemonSet has no condition for pods that the API server refuses (quota, Pod Security, webhooks).
+A pod has none for a volume or a sandbox that cannot be made. Events are listed while a cause
+is looked for, at growing intervals. None are cached for the cluster: a client that may write events
+would decide how much memory that takes.
 
 Layer: beside the reconciler. It is kept in memory only: a restart lists again.
 """
@@ -11,7 +11,7 @@ Layer: beside the reconciler. It is kept in memory only: a restart lists again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,11 +68,15 @@ class _Search:
 
 
 class WarningEvents:
-    """The newest event of one reason about one object of each Job that lacks a cause, by Job."""
+    """The newest event of some reasons about one object of each Job that lacks a cause, by Job."""
 
-    def __init__(self, client: KubeClient, clock: Clock, reason: str, paces: ReadPaces) -> None:
-        """Begin without any; `reason` is that of the events, `paces` those of all readers."""
-        self._reason = reason
+    def __init__(
+        self, client: KubeClient, clock: Clock, reasons: Sequence[str], paces: ReadPaces
+    ) -> None:
+        """Begin without any; `reasons` are those of the events, `paces` those of all readers."""
+        self._reasons = frozenset(reasons)
+        # A field selector takes one value.
+        self._which = f"reason={reasons[0]}" if len(reasons) == 1 else "type=Warning"
         self._client = client
         self._clock = clock
         self._searches: dict[JobKey, _Search] = {}
@@ -122,7 +126,7 @@ class WarningEvents:
             async with asyncio.timeout(READ_SECONDS):
                 await self._read(known)
         except (KubeError, TimeoutError) as error:
-            logger.warning("cannot list events", reason=self._reason, error=repr(error))
+            logger.warning("cannot list events", reasons=sorted(self._reasons), error=repr(error))
             known.restart()
         finally:
             after = self._clock.monotonic()
@@ -134,7 +138,7 @@ class WarningEvents:
         return 0.0 if known.message != before else pause
 
     def _begin(self, namespace: str, uid: str, now: float) -> _Search:
-        about = f"involvedObject.uid={uid},reason={self._reason}"
+        about = f"involvedObject.uid={uid},{self._which}"
         what = Selection(EVENTS, namespace, field_selector=about)
         pager = Pager(self._client, what, size=PAGE_EVENTS, limit_bytes=PAGE_BYTES)
         return _Search(uid, pager, until=now + PAUSE_SECONDS[0])
@@ -155,7 +159,7 @@ class WarningEvents:
         """
         page = await known.pager.page(known.continue_)
         for raw in page.items:
-            if isinstance(raw, Unreadable):
+            if isinstance(raw, Unreadable) or _text(raw, "reason") not in self._reasons:
                 continue
             version = _text(_mapping(raw.get("metadata")), "resourceVersion")
             if is_newer(version, known.version):

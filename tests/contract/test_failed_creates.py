@@ -216,7 +216,10 @@ async def test_a_list_that_hangs_is_given_up_and_others_go_on(server, cluster):
         await wait_for_message(cluster, QUOTA, seconds=150)
 
 
-async def test_a_volume_that_cannot_be_mounted_is_reported_in_the_kubelets_words(server, cluster):
+@pytest.mark.parametrize("reason", ["FailedMount", "FailedCreatePodSandBox"])
+async def test_a_pod_that_cannot_be_set_up_is_reported_in_the_kubelets_words(
+    server, cluster, reason
+):
     cluster.starts_tasks = False
     async with running(server):
         cluster.apply()
@@ -230,7 +233,8 @@ async def test_a_volume_that_cannot_be_mounted_is_reported_in_the_kubelets_words
             {
                 "metadata": {"name": "mount.1", "namespace": "default"},
                 "involvedObject": {"kind": "Pod", "uid": first["metadata"]["uid"]},
-                "reason": "FailedMount",
+                "type": "Warning",
+                "reason": reason,
                 "message": missing,
             },
         )

@@ -189,7 +189,7 @@ class Client:
         return await self._call(Call("list", resource.plural, name, ""), effect)
 
     async def page(self, what: Selection, **_: object) -> Page:
-        """Answer a list of the events about one object of one reason, in one page."""
+        """Answer a list of the events about one object of one reason or type, in one page."""
         assert what.resource.plural == EVENTS
         expected = dict(part.split("=", 1) for part in (what.field_selector or "").split(","))
 
@@ -198,7 +198,9 @@ class Client:
                 cast("RawObject", raw)
                 for raw in self._world.server.select(EVENTS, None, what.namespace)
                 if raw["involvedObject"]["uid"] == expected["involvedObject.uid"]
-                and raw["reason"] == expected["reason"]
+                and all(
+                    raw[part] == expected[part] for part in ("reason", "type") if part in expected
+                )
             ]
             return Page(items, str(self._world.server.version), "", 0), True
 

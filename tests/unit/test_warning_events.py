@@ -34,8 +34,9 @@ class Client:
         return Page(self.pages[number], "1", after, 100)
 
 
-def event(version, message):
-    return {"metadata": {"name": "n", "resourceVersion": version}, "message": message}
+def event(version, message, reason="FailedCreate"):
+    meta = {"name": "n", "resourceVersion": version}
+    return {"metadata": meta, "reason": reason, "message": message}
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def paces():
 
 @pytest.fixture
 def creates(client, clock, paces):
-    return WarningEvents(client, clock, "FailedCreate", paces)
+    return WarningEvents(client, clock, ("FailedCreate",), paces)
 
 
 async def look_for(creates, clock, seconds, key=KEY, uid="set"):
@@ -174,7 +175,7 @@ async def test_lists_that_suddenly_take_long_are_made_one_at_a_time(creates, cli
 async def test_what_is_read_for_two_reasons_takes_one_share(client, clock, paces, creates):
     """And so does a Job that lacks causes by turns: what is forgotten keeps its pace."""
     client.took = 1.0
-    mounts = WarningEvents(client, clock, "FailedMount", paces)
+    mounts = WarningEvents(client, clock, ("FailedMount", "FailedCreatePodSandBox"), paces)
     begin = clock.monotonic()
     while clock.monotonic() - begin < 600:
         waits = [await creates.look(KEY, "set"), await mounts.look(KEY, "pod")]
@@ -199,3 +200,13 @@ async def test_a_namespace_of_a_thousand_jobs_is_read_a_few_times_a_second(clien
         clock.advance(max(waits[key] - now, 0.0))
         waits[key] = clock.monotonic() + await creates.look(key, "set")
     assert len(client.asked) <= 60 / (NAMESPACE_SHARE * USUAL_SECONDS) + 5
+
+
+async def test_events_of_other_reasons_do_not_count(client, clock, paces):
+    client.pages = [[event("1", "no room for the network", "FailedCreatePodSandBox")]]
+    client.pages[0] += [event("2", "back-off", "BackOff"), {"metadata": {}, "reason": ["x"]}]
+    setups = WarningEvents(client, clock, ("FailedMount", "FailedCreatePodSandBox"), paces)
+    await setups.look(KEY, "pod")
+    clock.advance(PAUSE_SECONDS[0])
+    await setups.look(KEY, "pod")
+    assert setups.newest(KEY) == ("pod", "no room for the network")
