@@ -114,7 +114,7 @@ class ProgressingReason(Reason):
         "TaskNotStarted",
         (
             "The pods have been on their nodes for 45 s, and the task has not started: a "
-            "volume or a sandbox that cannot be made, or a large image."
+            "volume, the sandbox, or a large image."
         ),
     )
     FOREIGN_SCHEDULING_GATE = "ForeignSchedulingGate", "Pods have scheduling gates of others."
