@@ -180,6 +180,20 @@ class AlteredReason(Reason):
     )
 
 
+class ReconcilingReason(Reason):
+    """The reason of `Reconciling`."""
+
+    RUN_IN_PROGRESS = "RunInProgress", "The run has not ended; `Progressing` says more."
+    RUN_ENDED = "RunEnded", "The run has succeeded or failed."
+
+
+class StalledReason(Reason):
+    """The reason of `Stalled`."""
+
+    RUN_FAILED = "RunFailed", "The run has failed, and nothing happens without a retry."
+    RUN_CONTINUED = "RunContinued", "The failed run goes on after a retry."
+
+
 class CancelledReason(Reason):
     """The reason of `Cancelled`, a condition of a JobReport."""
 

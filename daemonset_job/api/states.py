@@ -49,6 +49,9 @@ class ConditionType(TextEnum):
     FAILED = "Failed"
     SUSPENDED = "Suspended"
     ALTERED = "DaemonSetAltered"
+    # Those that kstatus reads (sigs.k8s.io/cli-utils), and with it Flux and Argo CD.
+    RECONCILING = "Reconciling"
+    STALLED = "Stalled"
     # Only of a JobReport, as the phase of that name.
     CANCELLED = "Cancelled"
 

@@ -41,6 +41,8 @@ _PROGRESSING_MESSAGES: Final[Mapping[str, str]] = {
     ProgressingReason.FAILED: "the run has ended",
     ProgressingReason.PAUSED: "the run is paused",
 }
+# They repeat for other tools what the conditions above say.
+_FOR_OTHER_TOOLS: Final = frozenset({ConditionType.RECONCILING, ConditionType.STALLED})
 _NODES_LIMIT = 400
 
 
@@ -48,7 +50,9 @@ def log_conditions(before: JobStatus, after: JobStatus) -> None:
     """Log each condition of a written status that has another status or reason than before."""
     known = {each.type: (each.status, each.reason) for each in before.conditions}
     changed = [
-        each for each in after.conditions if known.get(each.type) != (each.status, each.reason)
+        each
+        for each in after.conditions
+        if each.type not in _FOR_OTHER_TOOLS and known.get(each.type) != (each.status, each.reason)
     ]
     true_types = {each.type for each in changed if each.status}
     for condition in sorted(changed, key=lambda each: each.type == ConditionType.PROGRESSING):

@@ -17,6 +17,8 @@ from daemonset_job.api.reasons import (
     NodeReason,
     ProgressingReason,
     Reason,
+    ReconcilingReason,
+    StalledReason,
     SuspendedReason,
 )
 from daemonset_job.api.states import NodeState
@@ -29,6 +31,8 @@ SECTIONS = {
     "Cancelled": CancelledReason,
     "Suspended": SuspendedReason,
     "DaemonSetAltered": AlteredReason,
+    "Reconciling": ReconcilingReason,
+    "Stalled": StalledReason,
     "States and reasons of a node": NodeReason,
     "Events": EventReason,
     "History of a run": HistoryReason,

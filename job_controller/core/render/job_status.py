@@ -18,6 +18,7 @@ from daemonset_job.api.reasons import (
 )
 from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import whole_seconds
+from job_controller.core.render.kstatus import IN_PROGRESS, kstatus_conditions
 from job_controller.core.render.messages import (
     active_message,
     completed_message,
@@ -45,7 +46,8 @@ def first_status(job: Job, now: datetime, token: str = "") -> JobStatus:
     changes = [
         Condition(
             ConditionType.PROGRESSING, True, ProgressingReason.STARTING, "creating the DaemonSet"
-        )
+        ),
+        IN_PROGRESS,
     ]
     if job.condition(ConditionType.SUSPENDED) is not None:
         changes.append(_RESUMED)
@@ -77,6 +79,7 @@ def unstarted_status(job: Job, start_blocker: Blocker | None, now: datetime) -> 
         changes.append(suspended)
     elif job.condition(ConditionType.SUSPENDED) is not None:
         changes.append(_RESUMED)
+    changes.append(IN_PROGRESS)
     return replace(
         job.status,
         phase=Phase.PAUSED if is_suspended else Phase.PENDING,
@@ -205,6 +208,7 @@ def _conditions(job: Job, found: Findings, now: datetime) -> list[Condition]:
         changes.append(Condition(ConditionType.SUSPENDED, True, run.reason, run.message))
     elif job.is_true(ConditionType.SUSPENDED):
         changes.append(_RESUMED)
+    changes.extend(kstatus_conditions(job, run))
     return changes
 
 
