@@ -119,7 +119,8 @@ class ShortReads:
         read_state = scanned.read_state
         log = read_state.log_of(step)
         is_streamed = read_state.is_streamed(log)
-        log.take_read(read, is_streaming=is_streamed)
+        # A stream does not fill the gap before the end of a task in time: that is reported now.
+        log.take_read(read, is_streaming=is_streamed and container.state == "running")
         read_state.accept_findings(log)
         scanned.has_warned = False
         now = self._context.clock.monotonic()
