@@ -19,18 +19,23 @@ from daemonset_job.kube.client.errors import Conflict, KubeError, NotFound
 from daemonset_job.kube.client.resource import JOBS
 from daemonset_job.runtime.clock import Clock
 from terminator.caches import Caches
-from terminator.deletion_decision import DeletionDecision, decide_deletion
+from terminator.deletion_decision import OVERDUE_SECONDS, DeletionDecision, decide_deletion
 from terminator.job_times import JobTimes
 from terminator.ledger.writer import Ledger
 from terminator.logs.scanner import Scanner
 from terminator.metrics import Metrics
 from terminator.node_count import Count, Snapshot, count_nodes, merge_ledger, merge_records
+from terminator.unknown_nodes import has_unknown_nodes
+from terminator.unseen_pods import has_unseen_pod
 
 # How long to delay deletion of a complete Job while results are still unread, and how often to
 # check. The delay is three times the longest pause between two attempts to read a log
 # (read_policy.RETRY_SECONDS).
 RESULTS_WAIT_SECONDS = 15.0
 RESULTS_CHECK_SECONDS = 0.25
+# How long to wait for a pod that the API server has, and the cache has not. Its event causes
+# another reconcile, too.
+UNSEEN_POD_SECONDS = 1.0
 # A deleted Job that is still cached after this time exists again: etcd was restored.
 DELETED_CACHED_SECONDS = 120.0
 
@@ -50,10 +55,18 @@ class Deleter:
         # Since when Jobs only wait for results, and since when they are overdue.
         self._deletable_since = JobTimes()
         self._overdue_since = JobTimes()
+        # Since when Jobs wait for a pod that is not cached.
+        self._unseen_since = JobTimes()
+        self._all_times = (
+            self._deleted_at,
+            self._deletable_since,
+            self._overdue_since,
+            self._unseen_since,
+        )
 
     def forget(self, key: JobKey) -> None:
         """Drop the state kept for a Job that is not in the caches any more."""
-        for times in (self._deleted_at, self._deletable_since, self._overdue_since):
+        for times in self._all_times:
             times.forget(key)
 
     async def delete_if_allowed(
@@ -66,10 +79,12 @@ class Deleter:
         # Counts cached reports only: the evidence has to be stored before the Job is deleted.
         reports = self._caches.reports_of(job)
 
-        def count() -> Count:
+        def snapshot() -> Snapshot:
             ledger, records = merge_ledger(job, reports), merge_records(job, reports)
-            nodes = self._caches.nodes()
-            return count_nodes(Snapshot(job, daemon_set, pods, nodes, ledger, records))
+            return Snapshot(job, daemon_set, pods, self._caches.nodes(), ledger, records)
+
+        def count() -> Count:
+            return count_nodes(snapshot())
 
         now, moment = self._clock.now(), self._clock.monotonic()
         decision = self._decide(job, count, now, moment)
@@ -83,6 +98,9 @@ class Deleter:
         if self._has_unread_results(job, scanner) and self._may_wait(job, moment):
             self._ledger.flush_now(job)
             return RESULTS_CHECK_SECONDS
+        if await self._has_unseen_pod(snapshot()):
+            logger.debug("the Job is not deleted yet: it has a pod that is not cached")
+            return UNSEEN_POD_SECONDS
         await self._delete(job)
         return None
 
@@ -102,6 +120,19 @@ class Deleter:
         elif since is None:
             self._overdue_since.set(job, moment)
         return decision
+
+    async def _has_unseen_pod(self, found: Snapshot) -> bool:
+        """Return whether a complete Job has a pod that the caches have not seen yet."""
+        job, owner = found.job, found.daemon_set
+        if owner is None or not job.is_true(ConditionType.COMPLETE) or not has_unknown_nodes(found):
+            return False
+        since, moment = self._unseen_since.get(job), self._clock.monotonic()
+        if since is not None and moment >= since + OVERDUE_SECONDS:
+            return False  # the caches cannot read that pod
+        is_unseen = await has_unseen_pod(self._client, job, owner, found.pods)
+        if is_unseen and since is None:
+            self._unseen_since.set(job, moment)
+        return is_unseen
 
     def _has_unread_results(self, job: Job, scanner: Scanner) -> bool:
         """Return whether results are not read or not recorded yet.

@@ -29,7 +29,7 @@ from daemonset_job.kube.client.pod_logs import PodLogOptions
 from daemonset_job.kube.client.resource import Resource
 from daemonset_job.kube.client.selection import Selection
 from tests.simulation.oracle.idle_writes import judge_idle_write
-from tests.simulation.server import DAEMON_SETS, EVENTS, JOBS, REPORTS, Raw
+from tests.simulation.server import DAEMON_SETS, EVENTS, JOBS, PODS, REPORTS, Raw
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process
@@ -190,6 +190,8 @@ class Client:
 
     async def page(self, what: Selection, **_: object) -> Page:
         """Answer a list of the events about one object of one reason or type, in one page."""
+        if what.resource.plural == PODS:
+            return await self._page_of_pods(what)
         assert what.resource.plural == EVENTS
         expected = dict(part.split("=", 1) for part in (what.field_selector or "").split(","))
 
@@ -205,6 +207,21 @@ class Client:
             return Page(items, str(self._world.server.version), "", 0), True
 
         return await self._call(Call("list", EVENTS, expected["involvedObject.uid"], ""), effect)
+
+    async def _page_of_pods(self, what: Selection) -> Page:
+        """Answer a list of the pods of one Job, by its UID, in one page."""
+        job_uid = (what.label_selector or "").rpartition("=")[2]
+        world = self._world
+
+        def effect() -> tuple[Page, bool]:
+            items = [
+                cast("RawObject", raw)
+                for raw in world.server.select(PODS, None, what.namespace)
+                if world.oracle.job_of.get(raw["metadata"]["uid"]) == job_uid
+            ]
+            return Page(items, str(world.server.version), "", 0), True
+
+        return await self._call(Call("list", PODS, what.label_selector or "", ""), effect)
 
     async def read_pod_log(
         self, namespace: str, pod: str, options: PodLogOptions, **_: object

@@ -7,6 +7,7 @@ from unittest.mock import AsyncMock, MagicMock
 import pytest
 
 from daemonset_job.api.report_status import parse_report_status
+from daemonset_job.kube.client.answers import Page
 from terminator.deleter import Deleter
 from terminator.reconciler import Reconciler
 from tests.clocks import FakeClock
@@ -31,6 +32,7 @@ class Cluster:
     def __init__(self):
         self.clock = FakeClock(NOW)
         self.caches, self.client = MagicMock(), AsyncMock()
+        self.client.page.return_value = Page([], "1", "", 0)
         spec = {"ttl_seconds_after_finished": 5}
         states = {"a": {"uid": "a-uid", "state": "Completed", "attempts": 1}}
         report = make_report({"a": done("a")}, status=parse_report_status({"nodeStates": states}))
@@ -111,3 +113,25 @@ def test_a_clock_that_is_set_makes_no_job_overdue():
     cluster.clock.set(cluster.clock.now() + timedelta(minutes=10))
     cluster.look(1)
     assert not cluster.is_deleted
+
+
+def test_a_pod_that_is_not_cached_keeps_the_job_for_ten_minutes_at_most(cluster):
+    """The numbers agree by chance: the DaemonSet counts a pod that the cache lacks."""
+    owner = [{"uid": make_daemon_set(1).uid, "controller": True}]
+    unseen = {"metadata": {"name": "b-pod", "uid": "b-pod", "ownerReferences": owner}}
+    cluster.client.page.return_value = Page([unseen], "1", "", 100)
+    cluster.caches.daemon_set_of.return_value = make_daemon_set(1)
+    assert cluster.look() == 1.0
+    assert cluster.look(598) == 1.0
+    assert not cluster.is_deleted
+    cluster.look(2)
+    assert cluster.is_deleted
+
+
+def test_a_job_is_deleted_once_the_caches_have_all_of_its_pods(cluster):
+    cluster.caches.daemon_set_of.return_value = make_daemon_set(1)
+    cluster.look()
+    assert cluster.is_deleted
+    (what,) = [call.args[0] for call in cluster.client.page.await_args_list]
+    assert what.label_selector == "daemonset.darkowlzz.space/job-uid=" + cluster.job.uid
+    assert what.metadata_only
