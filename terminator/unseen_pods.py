@@ -1,7 +1,7 @@
 """Asks the API server for pods that the cache has not seen, before a Job is deleted.
 
-Shell. A watch of pods may be late by any time. Then the numbers of the count may agree by chance:
-the DaemonSet counts the new pod of a node that joined, and the cache has a pod that is gone.
+Shell. A watch of pods may be late by any time. Then the numbers of the count may agree by chance.
+The DaemonSet counts the new pod of a node that joined, and the cache has a pod that is gone.
 """
 
 from collections.abc import Iterable
