@@ -64,7 +64,9 @@ SPEC_SHAPE: Final = fields(
         include=list_of(STRING),
         exclude=list_of(STRING),
     ),
-    completion=fields(mode=STRING, token=STRING, match=STRING, failureToken=STRING),
+    completion=fields(
+        mode=STRING, token=STRING, match=STRING, failureToken=STRING, release=BOOLEAN
+    ),
     backoffLimit=NUMBER,
     nodeDeadlineSeconds=NUMBER,
     activeDeadlineSeconds=NUMBER,
@@ -100,13 +102,14 @@ class Completion:
     `mode` is `Log` (the token in the task's log) or `Exit` (the task's exit code 0). `token` None
     means: the word the terminator is configured with (`TERMINATION_WORD`). `match` is `Line`,
     `Contains` or `Regex`, and holds for `failure_token` too; a failure token of None never fails
-    a node.
+    a node. `release`: the pod of a completed node is deleted, and the next one waits at its gate.
     """
 
     mode: CompletionMode = CompletionMode.LOG
     token: str | None = None
     match: str = "Line"
     failure_token: str | None = None
+    release: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +225,7 @@ def parse_spec(raw: Mapping[str, Any]) -> JobSpec:
             token=completion.get("token") or None,
             match=completion.get("match") or "Line",
             failure_token=completion.get("failureToken") or None,
+            release=bool(completion.get("release")),
         ),
         backoff_limit=_or_default(raw.get("backoffLimit"), 6),
         node_deadline_seconds=_seconds(raw.get("nodeDeadlineSeconds")),

@@ -16,16 +16,15 @@ from job_controller.core.plan import (
     Action,
     ApplyDaemonSet,
     CreateReport,
-    DeletePods,
     DryRunDaemonSet,
     Event,
     Plan,
     RefusedWrite,
-    RemoveSchedulingGates,
     WriteReportStatus,
     WriteStatus,
     refused_write,
 )
+from job_controller.core.pod_actions import pod_actions
 from job_controller.core.render.events import (
     exit_events,
     is_alteration_unrecorded,
@@ -45,7 +44,6 @@ from job_controller.core.render.report_status import (
     next_report_statuses,
 )
 from job_controller.core.render.shards import missing_shards
-from job_controller.core.scheduling_gates import pods_with_removable_gate
 from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.blockers import (
     find_blocker,
@@ -54,7 +52,7 @@ from job_controller.core.state.blockers import (
 )
 from job_controller.core.state.counting import count_nodes
 from job_controller.core.state.last_lines import pods_stay_until
-from job_controller.core.state.node_counts import DesiredNode, NodeCounts
+from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.placement_blockers import count_unexplained
 from job_controller.core.state.run_state import RunOutcome, RunState, evaluate_run
 from job_controller.core.state.snapshot import Snapshot, merge_records
@@ -273,28 +271,5 @@ def _work_actions(
         daemon_set_actions(snapshot, counts, run, stays_until)
         or create_again_actions(snapshot, counts, run, blocker)
     )
-    over = [(pod, "its node does not have to run it") for pod in counts.surplus_pods]
-    over += [
-        (node.pod, why)
-        for _, node in sorted(counts.nodes.items())
-        if (why := _why_deleted(node, counts))
-    ]
-    if over:
-        pods = tuple(pod for pod, _ in over)
-        actions.append(DeletePods(pods, {pod.uid: why for pod, why in over}))
-    due = pods_with_removable_gate(snapshot, counts, run)
-    if due:
-        uids = {pod.node_name: counts.nodes[pod.node_name].uid for pod in due}
-        actions.append(RemoveSchedulingGates(due, uids))
+    actions.extend(pod_actions(snapshot, counts, run))
     return actions
-
-
-def _why_deleted(node: DesiredNode, counts: NodeCounts) -> str:
-    """Return why the pod of a node is deleted, "" if it stays."""
-    if node.replace_pod:
-        return "its node is tried again"
-    if node.delete_pod:
-        return "its node has failed, and failurePolicy.pods is not Keep"
-    if node.repeats_task and counts.new_pods_are_gated:
-        return "its node is completed, and the kubelet starts the task again"
-    return ""

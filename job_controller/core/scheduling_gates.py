@@ -23,9 +23,9 @@ def should_gate_new_pods(snapshot: Snapshot, counts: NodeCounts, run: RunState) 
     A run starts without the gate: a patch for each of a thousand pods would cost as much as the
     pods themselves. The gate is added once every node has its first pod. Then the successor of a
     deleted pod does not repeat a completed node's work. While pods are refused that may take long:
-    then the gate is added once a node has completed. It is added at once while no node may start.
-    It is never removed. A DaemonSet that is created again starts with the gate if there were
-    nodes before, or work is recorded.
+    then the gate is added once a node has completed. It is added at once while no node may start,
+    and before the pod of a failed node is deleted. It is never removed. A DaemonSet that is created
+    again starts with the gate if there were nodes before, or work is recorded.
     """
     if not may_start_nodes(snapshot, run):
         return True
@@ -35,6 +35,8 @@ def should_gate_new_pods(snapshot: Snapshot, counts: NodeCounts, run: RunState) 
         recorded = any(report.records for report in snapshot.reports)
         return had_nodes or recorded or bool(merge_evidence(snapshot))
     if daemon_set.is_gated or (counts.is_exact and counts.desired > 0):
+        return True
+    if any(node.delete_pod and node.state == NodeState.FAILED for node in counts.nodes.values()):
         return True
     ledger = merge_evidence(snapshot) if snapshot.failed_create_message else {}
     return any(evidence.is_completed for evidence in ledger.values())

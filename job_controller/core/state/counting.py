@@ -246,7 +246,7 @@ def _find_placement(facts: _Facts, absence: Absence) -> _Placement:
     It is not known while the DaemonSet controller is about to delete a pod whose node does not
     match. Nor is it while a pod is being deleted whose successor follows. On a machine that is down
     that does not end. So after the end of the run, a node that has completed or is absent is known
-    without its successor.
+    without its successor. With `completion.release` a completed node always is.
     """
     snapshot, pods_by_node = facts.snapshot, facts.pods_by_node
     daemon_set = snapshot.owned_daemon_set
@@ -254,8 +254,10 @@ def _find_placement(facts: _Facts, absence: Absence) -> _Placement:
     matching = matching_nodes(snapshot, (*pods_by_node, *terminating))
     has_ended = any(map(snapshot.job.is_true, (ConditionType.COMPLETE, ConditionType.FAILED)))
     no_successor: frozenset[str] = frozenset()
+    if has_ended or snapshot.job.spec.completion.release:
+        no_successor = _completed(facts, terminating)
     if has_ended:
-        no_successor = _completed(facts, terminating) | (terminating & absence.tainted.keys())
+        no_successor |= terminating & absence.tainted.keys()
     present = pods_by_node.keys() | (terminating & matching)
     counted = count_desired(daemon_set, terminating - matching)
     # `applied` is the DaemonSet if its controller has observed the apply of the Job's `spec.nodes`.

@@ -11,14 +11,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from daemonset_job.api.choices import PodPolicy
+from daemonset_job.api.choices import CompletionMode, PodPolicy
+from daemonset_job.api.container import ended_count
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import whole_seconds
 from job_controller.core.state.causes import has_started, waits_to_be_tried_again
-from job_controller.core.state.first_seen import node_failed
+from job_controller.core.state.first_seen import node_failed, task_ended
 from job_controller.core.state.last_lines import LAST_LINES_GRACE
 from job_controller.core.state.node_context import (
     NodeInputs,
@@ -43,7 +44,7 @@ class NodeAssessment:
     `wake_at`: the time at which it may change without an event. `replace_pod`: the pod belongs to
     an earlier try and has to be deleted for the next one to start. Meanwhile the node counts as
     waiting. `awaits_retry`: the same follows as soon as the log of its last attempt was read.
-    `delete_pod`: all lines of the failed pod are recorded, and it is not to be kept.
+    `delete_pod`: nothing of the pod is needed any more, and it is not to be kept.
     `repeats_task`: the node is completed, and the kubelet starts its task again and again.
     """
 
@@ -143,7 +144,27 @@ def _assess_completed(
             attempts=max(record.attempts, attempts_before(record, inputs.pod) + restarts + 1),
         )
         return NodeAssessment(record, repeats_task=True)
-    return NodeAssessment(record)
+    if not context.spec.completion.release or not inputs.pod.is_scheduled:
+        return NodeAssessment(record)
+    due_at = _released_at(context, inputs)
+    if due_at is None or context.now >= due_at:
+        return NodeAssessment(record, delete_pod=True)
+    return NodeAssessment(record, wake_at=due_at)
+
+
+def _released_at(context: RunContext, inputs: NodeInputs) -> datetime | None:
+    """Return until when a completed pod is kept for the results in its log, None if it is not.
+
+    In mode Exit, the pod's status completes the node, and its log is read after that.
+    """
+    evidence, spec = inputs.evidence, context.spec
+    if spec.completion.mode != CompletionMode.EXIT or not spec.results:
+        return None
+    if evidence is None or evidence.pod_uid != inputs.pod.uid or evidence.results:
+        return None
+    container = inputs.pod.container
+    count = ended_count(container) if container is not None else 0
+    return context.first_seen(task_ended(inputs.pod, count)) + LAST_LINES_GRACE
 
 
 def _assess_failed(context: RunContext, record: NodeRecord, inputs: NodeInputs) -> NodeAssessment:

@@ -1,0 +1,45 @@
+"""What to do with the pods of a Job: which are deleted, and which may be scheduled."""
+
+from __future__ import annotations
+
+from daemonset_job.api.states import NodeState
+from job_controller.core.plan import Action, DeletePods, RemoveSchedulingGates
+from job_controller.core.scheduling_gates import pods_with_removable_gate
+from job_controller.core.state.node_counts import DesiredNode, NodeCounts
+from job_controller.core.state.run_state import RunState
+from job_controller.core.state.snapshot import Snapshot
+
+
+def pod_actions(snapshot: Snapshot, counts: NodeCounts, run: RunState) -> list[Action]:
+    """Return the deletions of pods, and the removal of the gates of those that may start."""
+    actions: list[Action] = []
+    over = [(pod, "its node does not have to run it") for pod in counts.surplus_pods]
+    over += [
+        (node.pod, why)
+        for _, node in sorted(counts.nodes.items())
+        if (why := _why_deleted(node, counts))
+    ]
+    if over:
+        pods = tuple(pod for pod, _ in over)
+        actions.append(DeletePods(pods, {pod.uid: why for pod, why in over}))
+    due = pods_with_removable_gate(snapshot, counts, run)
+    if due:
+        uids = {pod.node_name: counts.nodes[pod.node_name].uid for pod in due}
+        actions.append(RemoveSchedulingGates(due, uids))
+    return actions
+
+
+def _why_deleted(node: DesiredNode, counts: NodeCounts) -> str:
+    """Return why the pod of a node is deleted, "" if it stays."""
+    if node.replace_pod:
+        return "its node is tried again"
+    if not counts.new_pods_are_gated:
+        # The next pod of the node would do its work again.
+        return ""
+    if node.repeats_task:
+        return "its node is completed, and the kubelet starts the task again"
+    if node.delete_pod and node.state == NodeState.COMPLETED:
+        return "its node is completed, and completion.release is true"
+    if node.delete_pod:
+        return "its node has failed, and failurePolicy.pods is not Keep"
+    return ""
