@@ -49,6 +49,8 @@ def decide_deletion(
     """
     if job.is_terminating:
         return DeletionDecision("the Job is being deleted")
+    if job.spec.is_continuous:
+        return DeletionDecision("spec.completion.policy is Continuous: the Job is kept")
     if job.status.observed_generation != job.generation:
         return DeletionDecision("the controller has not observed the newest spec yet")
     if job.is_true(ConditionType.COMPLETE):

@@ -94,14 +94,19 @@ class Reconciler:
         # In mode Exit a running task's log decides nothing, unless it may print that it failed.
         is_live = not is_exit or job.spec.completion.failure_token is not None
         ledger, nodes = self._ledger.evidence(job), self._caches.nodes_of(pods)
-        failed = self._failed_nodes(job)
+        failed, revision = self._failed_nodes(job), job.revision
         targets = []
         for pod in pods:
             node = nodes.get(pod.node_name)
             if node is None or not pod.is_scheduled or not pod_belongs_to_node(pod, node):
                 continue
+            if pod.revision != revision:
+                # It is about to be replaced, and its log says nothing of what is to run now.
+                continue
             entry = ledger.get(node.name)
-            if entry is not None and entry.node_uid != node.uid:
+            if entry is not None and (
+                entry.node_uid != node.uid or (revision and entry.pod_uid != pod.uid)
+            ):
                 entry = None
             # A failure token in its log outweighs exit code 0, so the log is read first.
             is_decided = is_exit and has_succeeded(pod) and not is_live
@@ -123,7 +128,7 @@ class Reconciler:
             name: record.uid
             for report in self._caches.reports_of(job)
             for name, record in report.records.items()
-            if is_failure(record, record.uid, job.retry_request)
+            if is_failure(record, record.uid, job)
         }
 
     def on_findings(self, key: JobKey, target: Target, findings: Findings) -> None:
@@ -170,6 +175,8 @@ class Reconciler:
         entry = self._ledger.evidence_of(job, target.pod.node_name)
         if entry is None or not entry.completes(target.node_uid):
             return False
+        if entry.revision and entry.pod_uid != target.pod.uid:
+            return False
         return not is_of_latest_exit(entry, target.pod)
 
     def _with_lines_of_failure(self, job: Job, pod: Pod, evidence: Evidence) -> Evidence:
@@ -197,7 +204,7 @@ class Reconciler:
             return False
         is_failed = any(
             (record := report.records.get(pod.node_name)) is not None
-            and is_failure(record, evidence.node_uid, job.retry_request)
+            and is_failure(record, evidence.node_uid, job)
             for report in self._caches.reports_of(job)
         )
         if not is_failed:

@@ -16,6 +16,13 @@ class CompletionMode(TextEnum):
     EXIT = "Exit"
 
 
+class CompletionPolicy(TextEnum):
+    """Whether the run ends: `spec.completion.policy`."""
+
+    ONCE = "Once"
+    CONTINUOUS = "Continuous"
+
+
 class FailureAction(TextEnum):
     """What happens to the run when too many nodes fail: `spec.failurePolicy.action`."""
 

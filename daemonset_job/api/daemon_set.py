@@ -81,6 +81,11 @@ class DaemonSet:
         return self.annotations.get(names.ANNOTATION_NODES_HASH, "")
 
     @property
+    def revision(self) -> str:
+        """The revision of the Job that it was applied for, "" for policy Once."""
+        return self.annotations.get(names.ANNOTATION_REVISION, "")
+
+    @property
     def pod_spec(self) -> Mapping[str, Any]:
         """The spec of its pods, as its template has it."""
         return pod_spec_of(self.spec)

@@ -20,6 +20,7 @@ EVIDENCE_SHAPE: Final = fields(
     results=STRINGS,
     lastLines=list_of(STRING),
     lastReadAttempt=NUMBER,
+    revision=STRING,
 )
 
 
@@ -33,7 +34,7 @@ class Evidence:
     starts again. Times are RFC 3339 as the kubelet wrote them: completions that differ by
     nanoseconds are different ones. Texts are bounded and have no control characters. `attempt` is
     the newest start of the task in that pod, from 1, whose log was read to its end without a token.
-    It is 0 when that is not known.
+    It is 0 when that is not known. `revision` is that of the pod, "" for policy Once.
     """
 
     node_uid: str
@@ -44,6 +45,7 @@ class Evidence:
     results: Mapping[str, str] = field(default_factory=dict)
     last_lines: tuple[str, ...] = ()
     attempt: int = 0
+    revision: str = ""
 
     @property
     def is_completed(self) -> bool:
@@ -75,6 +77,7 @@ class Evidence:
             "results": dict(self.results),
             "lastLines": list(self.last_lines),
             "lastReadAttempt": self.attempt,
+            "revision": self.revision,
         }
         return {key: value for key, value in raw.items() if value}
 
@@ -90,6 +93,7 @@ def parse_evidence(raw: Mapping[str, Any]) -> Evidence:
         results=raw.get("results") or {},
         last_lines=tuple(raw.get("lastLines") or ()),
         attempt=int(raw.get("lastReadAttempt") or 0),
+        revision=str(raw.get("revision") or ""),
     )
 
 

@@ -16,6 +16,8 @@ from daemonset_job.api.job_status import Condition, JobStatus, parse_job_status
 from daemonset_job.api.json_text import json_hash
 from daemonset_job.api.managed_fields import find_annotation_manager, find_spec_manager
 from daemonset_job.api.reasons import FailedReason
+from daemonset_job.api.rerun import RerunRequest, parse_rerun
+from daemonset_job.api.revision import revision
 from daemonset_job.api.shape import (
     METADATA,
     OBJECT,
@@ -109,6 +111,18 @@ class Job:
         """
         value = self.annotations.get(names.ANNOTATION_RETRY) or self.status.observed_retry
         return names.shorten(value, names.RETRY_LIMIT)
+
+    @property
+    def revision(self) -> str:
+        """The hash of what it runs, "" for policy Once; see `revision`."""
+        return revision(self.spec)
+
+    @property
+    def rerun(self) -> RerunRequest:
+        """The request to run the task again on nodes; none for policy Once."""
+        if not self.spec.is_continuous:
+            return RerunRequest()
+        return parse_rerun(self.annotations.get(names.ANNOTATION_RERUN) or "")
 
     @property
     def ends_all_tasks(self) -> bool:

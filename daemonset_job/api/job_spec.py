@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from daemonset_job.api.choices import (
     CompletionMode,
+    CompletionPolicy,
     FailureAction,
     PodPolicy,
     RuleAction,
@@ -65,7 +66,12 @@ SPEC_SHAPE: Final = fields(
         exclude=list_of(STRING),
     ),
     completion=fields(
-        mode=STRING, token=STRING, match=STRING, failureToken=STRING, release=BOOLEAN
+        mode=STRING,
+        token=STRING,
+        match=STRING,
+        failureToken=STRING,
+        policy=STRING,
+        release=BOOLEAN,
     ),
     backoffLimit=NUMBER,
     nodeDeadlineSeconds=NUMBER,
@@ -102,13 +108,15 @@ class Completion:
     `mode` is `Log` (the token in the task's log) or `Exit` (the task's exit code 0). `token` None
     means: the word the terminator is configured with (`TERMINATION_WORD`). `match` is `Line`,
     `Contains` or `Regex`, and holds for `failure_token` too; a failure token of None never fails
-    a node. `release`: the pod of a completed node is deleted, and the next one waits at its gate.
+    a node. `policy` is `Once`, or `Continuous` for a Job that is kept and serves every node that
+    joins. `release`: the pod of a completed node is deleted, and the next one waits at its gate.
     """
 
     mode: CompletionMode = CompletionMode.LOG
     token: str | None = None
     match: str = "Line"
     failure_token: str | None = None
+    policy: CompletionPolicy = CompletionPolicy.ONCE
     release: bool = False
 
 
@@ -189,6 +197,11 @@ class JobSpec:
         """Whether a script runs, and not the command of the image."""
         return self.script is not None or self.script_from is not None
 
+    @property
+    def is_continuous(self) -> bool:
+        """Whether the Job is kept, and serves every node that joins."""
+        return self.completion.policy == CompletionPolicy.CONTINUOUS
+
 
 def parse_spec(raw: Mapping[str, Any]) -> JobSpec:
     """Return the spec in its raw form, defaults filled in. Never raises: the CRD has checked it.
@@ -225,6 +238,11 @@ def parse_spec(raw: Mapping[str, Any]) -> JobSpec:
             token=completion.get("token") or None,
             match=completion.get("match") or "Line",
             failure_token=completion.get("failureToken") or None,
+            policy=parse_choice(
+                completion.get("policy"),
+                CompletionPolicy.ONCE,
+                unknown=CompletionPolicy.CONTINUOUS,
+            ),
             release=bool(completion.get("release")),
         ),
         backoff_limit=_or_default(raw.get("backoffLimit"), 6),

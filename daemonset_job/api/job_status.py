@@ -85,8 +85,9 @@ class JobStatus:
 
     `phase` is None before the first write, `start_time` until the Job starts. `nodes` is None until
     the number of desired nodes is known. `observed_generation` is 0 before the first write.
-    `completion_token` is the default at the start of a Job that names no token. `observed_retry` is
-    the last retry request, `report` the name of the run's first JobReport; each is "" for none.
+    `completion_token` is the default at the start of a Job that names no token. The last requests
+    are `observed_retry` and `observed_rerun`, and `report` is the name of the run's first
+    JobReport. Each of these is "" for none.
     """
 
     phase: Phase | None = None
@@ -96,6 +97,7 @@ class JobStatus:
     nodes: NodeTotals | None = None
     completion_token: str = ""
     observed_retry: str = ""
+    observed_rerun: str = ""
     report: str = ""
     conditions: tuple[Condition, ...] = ()
 
@@ -119,6 +121,7 @@ class JobStatus:
             "conditions": [condition.to_raw() for condition in self.conditions],
             "nodes": self.nodes.to_raw() if self.nodes is not None else None,
             "observedRetry": self.observed_retry,
+            "observedRerun": self.observed_rerun,
             "completionTime": format_time(self.completion_time) if self.completion_time else "",
         }
         return {key: value for key, value in raw.items() if value}
@@ -138,6 +141,7 @@ def parse_job_status(raw: Mapping[str, Any]) -> JobStatus:
         nodes=parse_totals(raw.get("nodes")),
         completion_token=raw.get("completionToken") or "",
         observed_retry=raw.get("observedRetry") or "",
+        observed_rerun=raw.get("observedRerun") or "",
         report=raw.get("report") or "",
         conditions=parse_conditions(raw.get("conditions")),
     )

@@ -61,6 +61,10 @@ ANNOTATION_CREATE_AGAIN: Final = f"{GROUP}/create-pods-again"
 ANNOTATION_DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 # Set to any new value, it lets the failed nodes of a run, and those only, try again.
 ANNOTATION_RETRY: Final = f"{GROUP}/retry"
+# Names nodes on which a Job of policy Continuous runs its task again.
+ANNOTATION_RERUN: Final = f"{GROUP}/rerun"
+# On the DaemonSet of a Job of policy Continuous and on its pods: the revision that they run.
+ANNOTATION_REVISION: Final = f"{GROUP}/revision"
 
 # The volumes of spec.mounts, by their number from 0.
 MOUNT_VOLUME_PREFIX: Final = "daemonset-job-mount-"

@@ -38,6 +38,10 @@ RECORD_SHAPE: Final = fields(
     observedRetry=STRING,
     failures=list_of(FAILURE_SHAPE),
     omittedFailures=NUMBER,
+    revision=STRING,
+    selection=STRING,
+    observedRerun=STRING,
+    earlierPods=list_of(STRING),
 )
 
 
@@ -52,6 +56,10 @@ class NodeRecord:
     time: a failure recorded under another one no longer holds. `failures` are the node's earlier
     ones, the newest last, and `omitted_failures` counts those before them. Times have whole
     seconds. Counts are at most COUNT_LIMIT.
+
+    The others are for policy Continuous. `revision` is the one that the node runs or has run, and
+    `selection` a hash of the selection that last chose it. `rerun` is the newest rerun request that
+    it has followed. Evidence about `earlier_pods` no longer counts: the node is due again since.
     """
 
     uid: str
@@ -70,6 +78,10 @@ class NodeRecord:
     retry: str = ""
     failures: tuple[NodeFailure, ...] = ()
     omitted_failures: int = 0
+    revision: str = ""
+    selection: str = ""
+    rerun: str = ""
+    earlier_pods: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Limit the counts to what the CRD takes."""
@@ -108,6 +120,10 @@ class NodeRecord:
             "observedRetry": self.retry,
             "failures": [failure.to_raw() for failure in self.failures],
             "omittedFailures": self.omitted_failures,
+            "revision": self.revision,
+            "selection": self.selection,
+            "observedRerun": self.rerun,
+            "earlierPods": list(self.earlier_pods),
         }
         kept: dict[str, Any] = {"uid": self.uid, "state": self.state}
         kept.update({key: value for key, value in raw.items() if value})
@@ -142,4 +158,8 @@ def parse_record(raw: Mapping[str, Any]) -> NodeRecord:
         retry=raw.get("observedRetry") or "",
         failures=tuple(parse_failure(each) for each in raw.get("failures") or ()),
         omitted_failures=raw.get("omittedFailures") or 0,
+        revision=raw.get("revision") or "",
+        selection=raw.get("selection") or "",
+        rerun=raw.get("observedRerun") or "",
+        earlier_pods=tuple(raw.get("earlierPods") or ()),
     )

@@ -56,7 +56,8 @@ class Pod:
     DisruptionTarget condition (eviction, preemption, taint). `unschedulable_message` is the
     scheduler's. `init_failure` says which other init container keeps the task from starting, ""
     for none. `has_init_running` is whether an init container other than the task and sidecars runs.
-    `hold_started`: a container other than the task and the init containers has started.
+    `hold_started`: a container other than the task and the init containers has started. `revision`
+    is that of its Job, "" for policy Once.
     """
 
     namespace: str
@@ -79,6 +80,7 @@ class Pod:
     has_init_running: bool = False
     hold_started: bool = False
     container: Container | None = None
+    revision: str = ""
 
     @property
     def is_disrupted(self) -> bool:
@@ -138,6 +140,7 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
         has_init_running=_has_init_running(spec, status),
         hold_started=_hold_started(status),
         container=_task_container(status),
+        revision=(meta.get("annotations") or {}).get(names.ANNOTATION_REVISION) or "",
     )
 
 

@@ -124,6 +124,10 @@ class ProgressingReason(Reason):
         "Nodes are not Ready, or another condition of theirs keeps their pods off.",
     )
     TASK_FAILING = "TaskFailing", "The task is failing on some nodes."
+    NODES_FAILED = (
+        "NodesFailed",
+        "Policy `Continuous`: more nodes have failed than `maxFailedNodes` allows.",
+    )
 
 
 class CompleteReason(Reason):
@@ -140,6 +144,10 @@ class CompleteReason(Reason):
     NODES_ADDED = (
         "NodesAdded",
         "`spec.nodes` was changed and selects further nodes; the run goes on with them.",
+    )
+    NODES_DUE = (
+        "NodesDue",
+        "Policy `Continuous`: a node has joined, or has to run the task again.",
     )
 
 
@@ -258,6 +266,10 @@ class NodeReason(Reason):
     TASK_EXITED = (
         "TaskExited",
         "The task printed the token and exited, and the kubelet starts it again.",
+    )
+    LEFT_SELECTION = (
+        "LeftSelection",
+        "Policy `Continuous`: the node was completed, and its labels then left the selection.",
     )
     BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded", "Failed more often than `backoffLimit` allows."
     FAILURE_POLICY_RULE = "FailurePolicyRule", "A rule with `Fail` lists its exit code."

@@ -15,7 +15,7 @@ from daemonset_job.runtime.clock import Clock
 from job_controller.actions.status_log import log_conditions
 from job_controller.actions.writer import Writer
 from job_controller.core.desired.strategic_merge import diff_merge_patch
-from job_controller.core.render.job_status import unreadable_status
+from job_controller.core.render.unreadable import unreadable_status
 from job_controller.metrics import Metrics
 
 

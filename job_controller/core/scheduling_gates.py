@@ -55,5 +55,7 @@ def pods_with_removable_gate(
     return tuple(
         node.pod
         for _, node in sorted(counts.nodes.items())
-        if node.pod.is_gated and node.state not in {NodeState.COMPLETED, NodeState.FAILED}
+        if node.pod.is_gated
+        and node.state not in {NodeState.COMPLETED, NodeState.FAILED}
+        and not (node.replace_pod or node.awaits_retry)
     )

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from daemonset_job.api.choices import RuleAction
 from daemonset_job.api.evidence import Evidence
+from daemonset_job.api.job import Job
 from daemonset_job.api.job_spec import JobSpec
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
@@ -22,11 +23,19 @@ def is_recorded(entry: Evidence | None, new: Evidence) -> bool:
     A node's first completion is final. Another completion (a token printed twice, another attempt,
     the log of the next pod) or a later failure is ignored; new results of the first are not.
     """
-    if entry is None or entry.node_uid != new.node_uid:
+    if entry is None or entry.node_uid != new.node_uid or _is_of_later_try(entry, new):
         return False
     if not entry.is_completed:
         return combine_evidence(entry, new) == entry
     return not _is_same_completion(entry, new) or new.results.items() <= entry.results.items()
+
+
+def _is_of_later_try(entry: Evidence, new: Evidence) -> bool:
+    """Return whether the node runs the task again since `entry`, for a Job of policy Continuous.
+
+    A node has another pod that runs only if it is due again. Else that pod waits at its gate.
+    """
+    return bool(new.revision) and entry.pod_uid != new.pod_uid
 
 
 def _is_same_completion(entry: Evidence, new: Evidence) -> bool:
@@ -36,7 +45,7 @@ def _is_same_completion(entry: Evidence, new: Evidence) -> bool:
 
 def combine_evidence(entry: Evidence | None, new: Evidence) -> Evidence:
     """Return the evidence to write if `entry` is recorded and `new` was found."""
-    if entry is None or entry.node_uid != new.node_uid:
+    if entry is None or entry.node_uid != new.node_uid or _is_of_later_try(entry, new):
         return new
     if entry.is_completed:
         if not _is_same_completion(entry, new):
@@ -70,7 +79,7 @@ def log_evidence(
     If the log has no completion token, its last lines are kept, and the number of the attempt, with
     or without lines.
     """
-    about = Evidence(node_uid, pod=pod.name, pod_uid=pod.uid)
+    about = Evidence(node_uid, pod=pod.name, pod_uid=pod.uid, revision=pod.revision)
     if found.completed_at:
         return replace(
             about, completed_at=found.completed_at, results=bounded_results(found.results)
@@ -108,9 +117,11 @@ def is_beyond_limit(spec: JobSpec, pod: Pod, evidence: Evidence) -> bool:
     return (evidence.attempt or restarts + 1) > spec.backoff_limit + 1
 
 
-def is_failure(record: NodeRecord, node_uid: str, retry_request: str) -> bool:
+def is_failure(record: NodeRecord, node_uid: str, job: Job) -> bool:
     """Return whether the controller recorded this node as failed since the newest retry."""
-    return record.uid == node_uid and record.has_failed(retry_request)
+    if record.uid != node_uid or record.revision != job.revision:
+        return False
+    return record.has_failed(job.retry_request)
 
 
 def exit_evidence(pod: Pod, node_uid: str) -> Evidence:
@@ -119,7 +130,13 @@ def exit_evidence(pod: Pod, node_uid: str) -> Evidence:
     moment = container and (container.finished_at or container.started_at)
     # Kubelets always set a time. Without one the node is completed too, at the epoch.
     completed_at = format_time(moment or datetime.fromtimestamp(0, UTC))
-    return Evidence(node_uid, completed_at=completed_at, pod=pod.name, pod_uid=pod.uid)
+    return Evidence(
+        node_uid,
+        completed_at=completed_at,
+        pod=pod.name,
+        pod_uid=pod.uid,
+        revision=pod.revision,
+    )
 
 
 def is_of_latest_exit(entry: Evidence, pod: Pod) -> bool:

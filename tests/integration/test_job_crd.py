@@ -44,6 +44,8 @@ FULL = {
         "token": "^all done in [0-9]+ s$",
         "failureToken": "^gave up$",
         "match": "Regex",
+        "policy": "Once",
+        "release": True,
     },
     "backoffLimit": 2,
     "nodeDeadlineSeconds": 60,
@@ -162,6 +164,35 @@ def started(kube_env: KubeEnv) -> str:
     kube_env.apply(job("started", BEFORE))
     start(kube_env, "started")
     return "started"
+
+
+@pytest.fixture(scope="module")
+def continuous(kube_env: KubeEnv) -> str:
+    """A namespace with a started Job of policy Continuous that every change is tried on."""
+    kube_env.kubectl("create", "namespace", "continuous")
+    completion = {**BEFORE["completion"], "policy": "Continuous"}
+    kube_env.apply(job("continuous", BEFORE | {"completion": completion}))
+    start(kube_env, "continuous")
+    return "continuous"
+
+
+@pytest.mark.parametrize(
+    "change", [change for change in CHANGES.values() if change != {"completion": None}]
+)
+def test_what_a_continuous_job_runs_can_change(kube_env: KubeEnv, continuous, change):
+    status, answer = kube_env.request(
+        "PATCH", jobs_path(continuous, "/sample?dryRun=All"), {"spec": change}
+    )
+    assert status == 200, answer
+
+
+@pytest.mark.parametrize("completion", [{"policy": "Once"}, {"policy": None}, None])
+def test_a_started_job_keeps_its_policy(kube_env: KubeEnv, continuous, completion):
+    status, answer = kube_env.request(
+        "PATCH", jobs_path(continuous, "/sample"), {"spec": {"completion": completion}}
+    )
+    assert status == 422, answer
+    assert "spec.completion cannot change once the Job has started" in answer["message"]
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)

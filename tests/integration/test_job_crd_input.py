@@ -22,6 +22,14 @@ def completion(**fields: str) -> dict[str, Any]:
 
 
 REFUSED = {
+    "time to live of a continuous Job": (
+        completion(policy="Continuous") | {"ttlSecondsAfterFinished": 5},
+        "spec.ttlSecondsAfterFinished has no meaning when spec.completion.policy is Continuous",
+    ),
+    "deadline of a continuous Job": (
+        completion(policy="Continuous") | {"activeDeadlineSeconds": 5},
+        "spec.activeDeadlineSeconds has no meaning when spec.completion.policy is Continuous",
+    ),
     "no image": ({}, "spec.image: Required value: spec.image is required, unless spec.script or"),
     "no script": ({"script": ""}, "spec.script in body should be at least 1 chars long"),
     "endless script": (

@@ -58,6 +58,7 @@ def build_daemon_set(job: Job, *, gated: bool, settings: Settings) -> dict[str, 
             "annotations": {
                 names.ANNOTATION_SPEC_HASH: json_hash(spec),
                 names.ANNOTATION_NODES_HASH: job.nodes_hash,
+                **_revision_annotations(job),
             },
             "ownerReferences": [
                 {
@@ -118,7 +119,11 @@ def build_pod_template(job: Job, *, gated: bool, settings: Settings) -> dict[str
     template["metadata"] = {
         **metadata,
         "labels": {**child(metadata, "labels"), **child_labels(job)},
-        "annotations": {**child(metadata, "annotations"), **script_annotations(spec)},
+        "annotations": {
+            **child(metadata, "annotations"),
+            **script_annotations(spec),
+            **_revision_annotations(job),
+        },
     }
     merged = child(template, "spec") or generated["spec"]  # null is none
     pod_spec = order_init_containers(merged, spec.template)
@@ -129,6 +134,11 @@ def build_pod_template(job: Job, *, gated: bool, settings: Settings) -> dict[str
         pod_spec["schedulingGates"] = [ours, *others]
     template["spec"] = pod_spec
     return template
+
+
+def _revision_annotations(job: Job) -> dict[str, str]:
+    """Return the annotation of the revision that runs, none for policy Once."""
+    return {names.ANNOTATION_REVISION: job.revision} if job.revision else {}
 
 
 def _pod_isolation(spec: JobSpec) -> dict[str, Any]:

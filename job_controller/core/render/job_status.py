@@ -89,29 +89,6 @@ def unstarted_status(job: Job, start_blocker: Blocker | None, now: datetime) -> 
     )
 
 
-def unreadable_status(job: Job, error: str, now: datetime) -> JobStatus:
-    """Return the status of a Job that cannot be read, of which `job` holds the known parts.
-
-    Its other conditions stay. It is written once for each generation: each write makes another
-    version that cannot be read, and the error may be worded differently each time.
-    """
-    found = job.condition(ConditionType.PROGRESSING)
-    is_reported = found is not None and found.reason == ProgressingReason.UNREADABLE
-    if is_reported and job.status.observed_generation == job.generation:
-        return job.status
-    words = (
-        f"the controller cannot read this Job and ignores it: {single_line(error)}; "
-        "shorten what is nested too deep or too large in it, or delete it and create it again"
-    )
-    unread = Condition(ConditionType.PROGRESSING, False, ProgressingReason.UNREADABLE, words)
-    return replace(
-        job.status,
-        phase=job.status.phase or Phase.PENDING,
-        observed_generation=job.generation,
-        conditions=set_conditions(job, (unread,), now),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Findings:
     """What a reconcile found out about a run that has started.
@@ -142,6 +119,7 @@ def next_status(job: Job, found: Findings, now: datetime) -> JobStatus:
         report=job.report_name,
         nodes=_reported_nodes(job, counts),
         observed_retry=job.retry_request,
+        observed_rerun=job.rerun.id or job.status.observed_rerun,
         conditions=set_conditions(job, changes, now),
     )
 
@@ -192,8 +170,7 @@ def _conditions(job: Job, found: Findings, now: datetime) -> list[Condition]:
     if run.outcome == RunOutcome.SUCCEEDED:
         changes.append(Condition(ConditionType.COMPLETE, True, run.reason, run.message))
     elif job.is_true(ConditionType.COMPLETE):
-        words = "spec.nodes was changed after the run had completed, and nodes were added"
-        changes.append(Condition(ConditionType.COMPLETE, False, CompleteReason.NODES_ADDED, words))
+        changes.append(_reopened(job))
     if run.outcome == RunOutcome.FAILED:
         changes.append(Condition(ConditionType.FAILED, True, run.reason, run.message))
     elif job.is_true(ConditionType.FAILED):
@@ -210,6 +187,15 @@ def _conditions(job: Job, found: Findings, now: datetime) -> list[Condition]:
         changes.append(_RESUMED)
     changes.extend(kstatus_conditions(job, run))
     return changes
+
+
+def _reopened(job: Job) -> Condition:
+    """Return why a completed run goes on."""
+    if job.spec.is_continuous:
+        words = "a node has joined, or has to run the task again"
+        return Condition(ConditionType.COMPLETE, False, CompleteReason.NODES_DUE, words)
+    words = "spec.nodes was changed after the run had completed, and nodes were added"
+    return Condition(ConditionType.COMPLETE, False, CompleteReason.NODES_ADDED, words)
 
 
 def _progressing(job: Job, found: Findings, now: datetime) -> Condition:

@@ -25,6 +25,7 @@ from job_controller.core.render.shard_size import has_room_for_list
 from job_controller.core.render.shards import assign_to_shards
 from job_controller.core.render.timeline import build_timeline
 from job_controller.core.state.absence import complete_record
+from job_controller.core.state.due_again import mark_left, stamp
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
@@ -124,7 +125,11 @@ def _is_informative(record: NodeRecord) -> bool:
     at the start of a run half of it would be such nodes. The final report has all nodes.
     """
     return record.state != NodeState.WAITING or bool(
-        record.reason or record.attempts or record.active_since or has_failures(record)
+        record.reason
+        or record.attempts
+        or record.active_since
+        or record.earlier_pods
+        or has_failures(record)
     )
 
 
@@ -132,11 +137,13 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
     """Return every node's record, also those of nodes that are no longer desired."""
     records, retry = merge_records(snapshot), snapshot.job.retry_request
     records.update(_completed_without_pod(snapshot, counts, records))
+    records.update(mark_left(snapshot, records, counts.completed_unselected))
     for name, record in list(records.items()):
         if name in counts.nodes or name in counts.absent or not counts.is_exact:
             continue
         if record.state in {NodeState.ACTIVE, NodeState.UNREACHABLE} or (
-            record.state == NodeState.WAITING and (record.attempts or has_failures(record))
+            record.state == NodeState.WAITING
+            and (record.attempts or has_failures(record) or record.earlier_pods)
         ):
             # It has begun, which still counts when it comes back, or its failures are kept.
             words = "the node left before its task had finished"
@@ -167,7 +174,8 @@ def _completed_without_pod(
     for name in unrecorded:
         uid, record = snapshot.nodes[name].uid, records.get(name)
         known = record if record is not None and record.uid == uid else None
-        found[name] = complete_record(known or NodeRecord(uid, NodeState.WAITING), ledger[name])
+        completed = complete_record(known or NodeRecord(uid, NodeState.WAITING), ledger[name])
+        found[name] = stamp(snapshot.job, name, completed, known)
     return found
 
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, TypeGuard
 
-from daemonset_job.api import report
 from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.node import Node
@@ -25,7 +24,7 @@ from daemonset_job.api.taints import Taint, untolerated
 from job_controller.core.state.first_seen import node_not_ready
 from job_controller.core.state.node_context import RunContext
 from job_controller.core.state.node_unreachable import unreachable_reason
-from job_controller.core.state.snapshot import Snapshot
+from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +75,7 @@ def find_absence(
 
 def find_tainted(snapshot: Snapshot, pods_by_node: Mapping[str, Pod]) -> dict[str, Taint]:
     """Return the nodes whose condition keeps their next or waiting pod off, with the taint."""
-    ledger = report.merge_evidence(snapshot.reports)
-    records = report.merge_records(snapshot.reports)
+    ledger, records = merge_evidence(snapshot), merge_records(snapshot)
     absence = find_absence(snapshot, pods_by_node, ledger, records)
     return {**absence.tainted, **tainted_with_pod(snapshot, pods_by_node)}
 

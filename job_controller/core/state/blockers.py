@@ -19,6 +19,7 @@ from job_controller.core.plan import RefusedWrite
 from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.placement_blockers import find_placement_blocker
+from job_controller.core.state.run_state import find_excess_failures
 from job_controller.core.state.snapshot import Snapshot
 from job_controller.core.state.validate import find_token_error
 from job_controller.core.text.fold_names import fold
@@ -70,6 +71,7 @@ def find_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | None:
         or _altered_blocker(snapshot, counts)
         or find_placement_blocker(snapshot, counts)
         or _node_blocker(counts)
+        or _failures_blocker(snapshot.job, counts)
     )
 
 
@@ -198,6 +200,20 @@ def find_unexplained_pod(counts: NodeCounts) -> str:
         if node.record.reason == NodeReason.TASK_NOT_STARTED and not node.replace_pod
     ]
     return counts.nodes[min(names)].pod.uid if names else ""
+
+
+def _failures_blocker(job: Job, counts: NodeCounts) -> Blocker | None:
+    """Return that nodes have failed in a run of policy Continuous, which no failure ends."""
+    allowed = find_excess_failures(job, counts)
+    if allowed is None:
+        return None
+    failed = counts.names(NodeState.FAILED)
+    message = counts.record(failed[0]).message
+    return Blocker(
+        ProgressingReason.NODES_FAILED,
+        f"{len(failed)} of {counts.desired} nodes failed ({fold(failed, limit=200)}): {message}; "
+        f"retry them, or change what the Job runs (maxFailedNodes allows {allowed})",
+    )
 
 
 def _node_blocker(counts: NodeCounts) -> Blocker | None:

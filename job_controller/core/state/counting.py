@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -34,6 +34,7 @@ from job_controller.core.state.desired_count import (
     matching_nodes,
     observed_daemon_set,
 )
+from job_controller.core.state.due_again import is_stale, stamp
 from job_controller.core.state.node_context import NodeInputs, RunContext
 from job_controller.core.state.node_counts import DesiredNode, NodeCounts
 from job_controller.core.state.node_observed import record_from_pod
@@ -106,7 +107,7 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
     without_pod = find_completed_without_pod(
         snapshot, ledger, counted, placement.desired - len(counted)
     )
-    unselected = find_completed_unselected(snapshot, ledger, counted | without_pod)
+    unselected = find_completed_unselected(snapshot, ledger, records, counted | without_pod)
     # Nothing keeps a pod off the uncounted, and the DaemonSet controller has yet to count them.
     is_exact = placement.is_agreed and not surplus_pods and not absence.uncounted
     if is_exact and all(node.state in _ENDED for node in found.nodes.values()):
@@ -173,11 +174,14 @@ def _assess_nodes_with_pod(facts: _Facts) -> _NodesWithPod:
         evidence = facts.ledger.get(name)
         if evidence is not None and evidence.node_uid != node.uid:
             evidence = None
+        if is_stale(snapshot.job, pod, evidence, record):
+            nodes[name] = _replaced(facts, name, pod)
+            continue
         inputs = NodeInputs(node, pod, evidence, record, tainted.get(name))
         assessment = assess_node(facts.context, inputs)
         nodes[name] = DesiredNode(
             name,
-            assessment.record,
+            stamp(snapshot.job, name, assessment.record, record),
             pod,
             assessment.replace_pod,
             assessment.delete_pod,
@@ -192,6 +196,25 @@ def _assess_nodes_with_pod(facts: _Facts) -> _NodesWithPod:
     return _NodesWithPod(nodes, tuple(surplus_pods), has_unrecorded_start, tuple(wakes))
 
 
+def _replaced(facts: _Facts, name: str, pod: Pod) -> DesiredNode:
+    """Return a node that is due again, and whose pod is not of this try.
+
+    The pod is replaced once the DaemonSet creates pods of the newest revision. While the Job is
+    suspended it is left alone.
+    """
+    job, daemon_set = facts.snapshot.job, facts.snapshot.owned_daemon_set
+    is_applied = (
+        daemon_set is not None and daemon_set.is_observed and daemon_set.revision == job.revision
+    )
+    may_replace = is_applied and not job.spec.suspend
+    node, known = facts.snapshot.nodes[name], facts.records.get(name)
+    begun = known if known is not None and known.uid == node.uid else None
+    waiting = begun or NodeRecord(node.uid, NodeState.WAITING, retry=facts.context.retry)
+    waiting = replace(waiting, state=NodeState.WAITING, reason="", message="")
+    record = stamp(job, name, waiting, known)
+    return DesiredNode(name, record, pod, replace_pod=may_replace, awaits_retry=not may_replace)
+
+
 def _assess_absent_nodes(
     facts: _Facts, absence: Absence
 ) -> tuple[dict[str, NodeRecord], list[datetime]]:
@@ -200,9 +223,9 @@ def _assess_absent_nodes(
     wakes: list[datetime] = []
     for name, taint in absence.tainted.items():
         node = facts.snapshot.nodes[name]
-        absent[name], wake_at = assess_absent(
-            facts.context, node, taint, facts.ledger.get(name), facts.records.get(name)
-        )
+        record = facts.records.get(name)
+        found, wake_at = assess_absent(facts.context, node, taint, facts.ledger.get(name), record)
+        absent[name] = stamp(facts.snapshot.job, name, found, record)
         if wake_at is not None:
             wakes.append(wake_at)
     return absent, wakes
@@ -226,7 +249,8 @@ def _record_starts_of_ending_pods(facts: _Facts) -> dict[str, NodeRecord]:
             known = record if record is not None and record.uid == node.uid else None
             inputs = NodeInputs(node, pod, None, known, None)
             start = known or NodeRecord(node.uid, NodeState.WAITING, retry=facts.context.retry)
-            found[name] = record_from_pod(facts.context, start, inputs)
+            record = record_from_pod(facts.context, start, inputs)
+            found[name] = stamp(facts.snapshot.job, name, record, known)
     return found
 
 

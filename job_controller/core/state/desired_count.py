@@ -10,6 +10,7 @@ from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
+from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.taints import untolerated
 from job_controller.core.desired.comparison import has_same_placement
@@ -17,6 +18,7 @@ from job_controller.core.desired.daemon_set import build_pod_template
 from job_controller.core.desired.limits import has_too_many_terms
 from job_controller.core.state.absence import Absence
 from job_controller.core.state.affordable import affordable_nodes
+from job_controller.core.state.due_again import has_left
 from job_controller.core.state.snapshot import Snapshot
 
 
@@ -138,19 +140,25 @@ def add_absent(
 
 
 def find_completed_unselected(
-    snapshot: Snapshot, ledger: Mapping[str, Evidence], known: AbstractSet[str]
+    snapshot: Snapshot,
+    ledger: Mapping[str, Evidence],
+    records: Mapping[str, NodeRecord],
+    known: AbstractSet[str],
 ) -> frozenset[str]:
     """Return the completed nodes that the DaemonSet does not choose any more.
 
     `known` are the nodes that are counted already. A task may label its own node, or lift a taint,
     so that the Job chooses it no more; what is done stays counted. A node that the user took out of
     the selection does not count. So none does if the selection is not that of the start of the run.
+    With policy Continuous each record has the selection that last chose its node.
     """
     daemon_set, first = snapshot.owned_daemon_set, snapshot.first_report
     others = sorted(ledger.keys() - known)
     if not others or daemon_set is None or first is None:
         return frozenset()
-    if first.selection_hash != snapshot.job.selection_hash:
+    is_continuous = snapshot.job.spec.is_continuous
+    selection = snapshot.job.selection_hash
+    if not is_continuous and first.selection_hash != selection:
         return frozenset()
     affinity = NodeAffinity(daemon_set.pod_spec)
     with_pod = {pod.node_name for pod in snapshot.pods if not pod.is_terminal}
@@ -162,6 +170,8 @@ def find_completed_unselected(
         node = snapshot.nodes.get(name)
         if node is None or not ledger[name].completes(node.uid):
             continue
+        if is_continuous and not _left_by_itself(records.get(name), selection):
+            continue
         is_match = affinity.matches(name, node.labels)
         if name in with_pod:
             room -= not is_match
@@ -171,6 +181,11 @@ def find_completed_unselected(
             continue
         found.add(name)
     return frozenset(found)
+
+
+def _left_by_itself(record: NodeRecord | None, selection: str) -> bool:
+    """Return whether the node left the selection, and not the selection the node."""
+    return record is not None and (has_left(record) or record.selection == selection)
 
 
 def find_completed_without_pod(

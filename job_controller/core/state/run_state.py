@@ -64,6 +64,8 @@ def evaluate_run(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> RunSt
     nodes or pods: it waits, and its status says for what.
     """
     job = snapshot.job
+    if job.spec.is_continuous:
+        return _without_refused_report(snapshot, _evaluate_continuous(snapshot, counts))
     if job.is_true(ConditionType.COMPLETE):
         if adds_nodes(snapshot):
             return RunState(RunOutcome.IN_PROGRESS)
@@ -71,11 +73,52 @@ def evaluate_run(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> RunSt
     if job.is_true(ConditionType.FAILED) and job.status.observed_retry == job.retry_request:
         recorded = _recorded_state(job, ConditionType.FAILED, RunOutcome.FAILED)
         return _by_nodes_since(recorded, job, counts)
-    run = _evaluate_unfinished(snapshot, counts, now)
+    return _without_refused_report(snapshot, _evaluate_unfinished(snapshot, counts, now))
+
+
+def _without_refused_report(snapshot: Snapshot, run: RunState) -> RunState:
+    """Return the state of the run, which is not over while its report cannot be written.
+
+    The report outlives the Job, so it has to be complete before the Job is.
+    """
     if run.outcome == RunOutcome.SUCCEEDED and RefusedWrite.REPORT in snapshot.refusals:
-        # The report outlives the Job, so it has to be complete before the Job is.
         return RunState(RunOutcome.IN_PROGRESS)
     return run
+
+
+def _evaluate_continuous(snapshot: Snapshot, counts: NodeCounts) -> RunState:
+    """Return the state of a run that never ends: whether all present nodes are done.
+
+    Nodes never fail it: whatever becomes of some, others and those that join are served. A count
+    that is inexact for a moment, as while a pod is created again, takes nothing back.
+    """
+    job = snapshot.job
+    is_known = counts.desired_is_known and counts.nodes_spec_is_applied
+    allowed, over = _count_failures(job, counts)
+    if is_known and over and job.spec.failure_policy.action == FailureAction.PAUSE:
+        return RunState(
+            RunOutcome.PAUSED, SuspendedReason.MAX_FAILED_NODES_EXCEEDED, allowed=allowed
+        )
+    if counts.is_complete:
+        return RunState(RunOutcome.SUCCEEDED, CompleteReason.ALL_NODES_COMPLETED)
+    if is_known and not over and counts.is_settled(NodeState.COMPLETED, NodeState.FAILED):
+        return RunState(RunOutcome.SUCCEEDED, CompleteReason.COMPLETED_WITHIN_FAILURE_LIMIT)
+    if not job.is_true(ConditionType.COMPLETE) or over or adds_nodes(snapshot):
+        return RunState(RunOutcome.IN_PROGRESS)
+    if counts.names(NodeState.WAITING, NodeState.ACTIVE, NodeState.UNREACHABLE):
+        return RunState(RunOutcome.IN_PROGRESS)
+    return _recorded_state(job, ConditionType.COMPLETE, RunOutcome.SUCCEEDED)
+
+
+def find_excess_failures(job: Job, counts: NodeCounts) -> int | None:
+    """Return how many nodes may fail if more have, and all others are done; None if not.
+
+    Only for policy Continuous: any other run has failed then.
+    """
+    if not job.spec.is_continuous or not counts.is_settled(NodeState.COMPLETED, NodeState.FAILED):
+        return None
+    allowed, over = _count_failures(job, counts)
+    return allowed if over else None
 
 
 def _evaluate_unfinished(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> RunState:

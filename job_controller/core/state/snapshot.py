@@ -15,6 +15,7 @@ from daemonset_job.api.pod import Pod
 from daemonset_job.api.report import JobReport
 from job_controller.core.plan import RefusedWrite
 from job_controller.core.settings import Settings
+from job_controller.core.state.due_again import view_current
 from job_controller.core.state.first_seen import Sightings
 
 
@@ -69,10 +70,16 @@ class Snapshot:
 
 
 def merge_evidence(snapshot: Snapshot) -> dict[str, Evidence]:
-    """Return the ledger of the Job, all shards as one: node name to evidence."""
-    return report.merge_evidence(snapshot.reports)
+    """Return the ledger of the Job, all shards as one: node name to evidence that counts."""
+    ledger = report.merge_evidence(snapshot.reports)
+    if not snapshot.job.spec.is_continuous:
+        return ledger
+    return view_current(snapshot, ledger, report.merge_records(snapshot.reports)).ledger
 
 
 def merge_records(snapshot: Snapshot) -> dict[str, NodeRecord]:
-    """Return the record of each node, all shards as one."""
-    return report.merge_records(snapshot.reports)
+    """Return the record of each node, all shards as one; of a node that is due again a new one."""
+    records = report.merge_records(snapshot.reports)
+    if not snapshot.job.spec.is_continuous:
+        return records
+    return view_current(snapshot, report.merge_evidence(snapshot.reports), records).records

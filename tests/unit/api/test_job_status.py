@@ -61,6 +61,7 @@ def test_every_field_of_the_crd_is_read_and_written():
         },
         "completionToken": "done",
         "observedRetry": "1",
+        "observedRerun": "2",
         "report": "sample-1",
         "conditions": [
             {

@@ -70,6 +70,10 @@ def test_every_field_of_the_crd_is_read_and_written():
         ],
         "omittedFailures": 1,
         "exitCode": 0,
+        "revision": "r",
+        "selection": "s",
+        "observedRerun": "2",
+        "earlierPods": ["o"],
     }
     row = {
         "name": "a",

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from daemonset_job.api import names
 from daemonset_job.api.container import Container
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.node_record import NodeRecord
@@ -18,7 +19,7 @@ from terminator.ledger.evidence import (
     log_evidence,
 )
 from terminator.logs.findings import Findings
-from tests.unit.terminator.builders import NOW, STAMP, done, make_pod
+from tests.unit.terminator.builders import NOW, STAMP, done, make_job, make_pod
 
 
 def test_evidence_is_recorded_if_the_ledger_has_it():
@@ -151,8 +152,34 @@ def test_an_entry_goes_forward_in_attempts_and_keeps_lines():
 
 @pytest.mark.parametrize(
     ("change", "expected"),
-    [({}, True), ({"state": "Active"}, False), ({"uid": "v"}, False), ({"retry": "1"}, False)],
+    [
+        ({}, True),
+        ({"state": "Active"}, False),
+        ({"uid": "v"}, False),
+        ({"retry": "1"}, False),
+        ({"revision": "another"}, False),
+    ],
 )
 def test_a_failure_holds_for_its_node_and_retry_token(change, expected):
     record = replace(NodeRecord("u", "Failed", retry="2"), **change)
-    assert is_failure(record, "u", "2") is expected
+    job = make_job(annotations={names.ANNOTATION_RETRY: "2"})
+    assert is_failure(record, "u", job) is expected
+
+
+def test_a_later_pod_of_a_continuous_job_replaces_the_completion():
+    first = replace(done("a"), revision="1", results={"n": "1"})
+    for later in (
+        Evidence("a-uid", last_lines=("no",), pod_uid="next", revision="1"),
+        replace(done("a"), revision="2", pod_uid="next"),
+    ):
+        assert not is_recorded(first, later)
+        assert combine_evidence(first, later) == later
+    assert is_recorded(first, replace(first, completed_at=STAMP, results={}))
+
+
+def test_evidence_has_the_revision_of_its_pod():
+    pod = make_pod("a", revision="1")
+    assert exit_evidence(pod, "a-uid").revision == "1"
+    found = log_evidence(pod, "a-uid", Findings(completed_at=STAMP), 10)
+    assert found is not None
+    assert found.revision == "1"

@@ -1,0 +1,214 @@
+"""Which nodes of a Job of policy Continuous are due again, although the ledger has them.
+
+A node is due again if it ran another revision than the Job's newest one, or if a request names it.
+It is, too, if it left the selection after it was completed, and has come back. Its record starts
+again, and lists the pods whose evidence no longer counts. A crash before that is written changes
+nothing: the same is found again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from daemonset_job.api.affinity import NodeAffinity
+from daemonset_job.api.evidence import Evidence
+from daemonset_job.api.job import Job
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.pod import Pod
+from daemonset_job.api.reasons import NodeReason
+from daemonset_job.api.states import NodeState
+from job_controller.core.state.affordable import affordable_nodes
+
+if TYPE_CHECKING:
+    from job_controller.core.state.snapshot import Snapshot
+
+# The pod that completed the node, the one on record, and the one that runs. More cannot be.
+_EARLIER_PODS: Final = 4
+# States in which nothing of the task has run, as long as no attempt is on record.
+_NOT_BEGUN: Final = frozenset({NodeState.WAITING, NodeState.REMOVED})
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentView:
+    """Ledger and records without what no longer counts, by node name."""
+
+    ledger: dict[str, Evidence]
+    records: dict[str, NodeRecord]
+
+
+def view_current(
+    snapshot: Snapshot, ledger: Mapping[str, Evidence], records: Mapping[str, NodeRecord]
+) -> CurrentView:
+    """Return what of ledger and records counts now; `records` of nodes due again are new."""
+    finder = _Finder(snapshot)
+    view = CurrentView({}, {})
+    returned = finder.find_returned(records)
+    for name in ledger.keys() | records.keys():
+        entry = ledger.get(name)
+        record = records.get(name) or finder.unwritten_record(name, entry)
+        if record is not None and finder.is_due_again(name, record, returned):
+            record = finder.renewed(name, record, entry)
+        if record is not None and (name in records or record.earlier_pods):
+            view.records[name] = record
+        if entry is not None and counts(snapshot.job, entry, record):
+            view.ledger[name] = entry
+    return view
+
+
+def counts(job: Job, entry: Evidence, record: NodeRecord | None) -> bool:
+    """Return whether an entry of the ledger counts, by the record of its node.
+
+    A node that left the selection by itself counts with the revision that it ran.
+    """
+    if not job.spec.is_continuous:
+        return True
+    if record is None:
+        return entry.revision == job.revision
+    if entry.pod_uid in record.earlier_pods:
+        return False
+    return entry.revision == job.revision or has_left(record)
+
+
+def has_left(record: NodeRecord) -> bool:
+    """Return whether the node left the selection after it was completed."""
+    return record.state == NodeState.COMPLETED and record.reason == NodeReason.LEFT_SELECTION
+
+
+def is_stale(job: Job, pod: Pod, evidence: Evidence | None, record: NodeRecord | None) -> bool:
+    """Return whether the pod of a node is to be replaced: the node is due, and not in this pod.
+
+    The pod of a node that has failed in this revision is not stale, nor that of a completed one.
+    """
+    if not job.spec.is_continuous or (evidence is not None and evidence.is_completed):
+        return False
+    if record is not None and record.has_failed(job.retry_request):
+        return False
+    is_earlier = record is not None and pod.uid in record.earlier_pods
+    return is_earlier or pod.revision != job.revision
+
+
+def stamp(job: Job, name: str, record: NodeRecord, base: NodeRecord | None) -> NodeRecord:
+    """Return the new record of the selected node `name`, with what decides whether it is due again.
+
+    `base` is what the view has of the node, None for nothing.
+    """
+    if not job.spec.is_continuous:
+        return record
+    known = base if base is not None and base.uid == record.uid else None
+    observed = known.rerun if known is not None else ""
+    earlier = known.earlier_pods if known is not None else ()
+    return replace(
+        record,
+        revision=job.revision,
+        selection=job.selection_hash,
+        # A node that has not begun before does what the request asks for.
+        rerun=job.rerun.id if job.rerun.names(name) else observed,
+        # A completed node lists none: its evidence is that of a later pod.
+        earlier_pods=() if record.state == NodeState.COMPLETED else earlier,
+    )
+
+
+def mark_left(
+    snapshot: Snapshot, records: Mapping[str, NodeRecord], names: Iterable[str]
+) -> dict[str, NodeRecord]:
+    """Return the new records of completed nodes whose labels took them out of the selection.
+
+    `names` are completed nodes that are not selected, by their labels or by a taint.
+    """
+    daemon_set = snapshot.owned_daemon_set
+    if not snapshot.job.spec.is_continuous or daemon_set is None:
+        return {}
+    unmarked = [name for name in names if name in records and not has_left(records[name])]
+    affinity = NodeAffinity(daemon_set.pod_spec) if unmarked else None
+    return {
+        name: replace(records[name], reason=NodeReason.LEFT_SELECTION)
+        for name in unmarked
+        if affinity is not None and not affinity.matches(name, snapshot.nodes[name].labels)
+    }
+
+
+@dataclass(slots=True)
+class _Finder:
+    """Finds nodes that are due again; what takes long is looked up once, and only if needed."""
+
+    snapshot: Snapshot
+    _scheduled: dict[str, list[Pod]] | None = field(default=None)
+
+    @property
+    def _job(self) -> Job:
+        return self.snapshot.job
+
+    def unwritten_record(self, name: str, entry: Evidence | None) -> NodeRecord | None:
+        """Return a record for a node that only the ledger has, if a request names it."""
+        if entry is None or not self._is_requested(name, ""):
+            return None
+        return NodeRecord(entry.node_uid, NodeState.WAITING, attempts=1, revision=entry.revision)
+
+    def find_returned(self, records: Mapping[str, NodeRecord]) -> frozenset[str]:
+        """Return the nodes that had left the selection, and match it again."""
+        daemon_set = self.snapshot.owned_daemon_set
+        left = [name for name, record in records.items() if has_left(record)]
+        if daemon_set is None or not left or daemon_set.nodes_hash != self._job.nodes_hash:
+            return frozenset()
+        affinity = NodeAffinity(daemon_set.pod_spec)
+        return frozenset(
+            name
+            for name in islice(sorted(left), affordable_nodes(affinity))
+            if (node := self.snapshot.nodes.get(name)) is not None
+            and affinity.matches(name, node.labels)
+        )
+
+    def is_due_again(self, name: str, record: NodeRecord, returned: frozenset[str]) -> bool:
+        """Return whether the node has to run the task again, as far as its record shows."""
+        node = self.snapshot.nodes.get(name)
+        if node is None or node.uid != record.uid:
+            return False
+        if has_left(record):
+            return name in returned
+        if record.revision != self._job.revision and _has_begun(record):
+            return True
+        return self._is_requested(name, record.rerun) and _has_begun(record)
+
+    def _is_requested(self, name: str, observed: str) -> bool:
+        """Return whether a request names the node that was not acted on for it."""
+        rerun = self._job.rerun
+        is_new = self._job.status.observed_rerun != rerun.id
+        return is_new and rerun.names(name) and observed != rerun.id
+
+    def renewed(self, name: str, record: NodeRecord, entry: Evidence | None) -> NodeRecord:
+        """Return the first record of the node's next try."""
+        is_other_revision = record.revision != self._job.revision
+        pods = [record.pod_uid, entry.pod_uid if entry is not None else ""]
+        # A pod of the newest revision that runs already is the next try of its node.
+        pods += [
+            pod.uid
+            for pod in self._scheduled_pods(name)
+            if not is_other_revision or pod.revision != self._job.revision
+        ]
+        return NodeRecord(
+            uid=record.uid,
+            state=NodeState.WAITING,
+            retry=self._job.retry_request,
+            failures=record.failures,
+            omitted_failures=record.omitted_failures,
+            revision=self._job.revision,
+            selection=record.selection,
+            rerun=self._job.rerun.id if self._job.rerun.names(name) else record.rerun,
+            earlier_pods=tuple(dict.fromkeys(filter(None, pods)))[:_EARLIER_PODS],
+        )
+
+    def _scheduled_pods(self, name: str) -> list[Pod]:
+        if self._scheduled is None:
+            self._scheduled = defaultdict(list)
+            for pod in self.snapshot.pods:
+                if pod.is_scheduled:
+                    self._scheduled[pod.node_name].append(pod)
+        return self._scheduled.get(name, [])
+
+
+def _has_begun(record: NodeRecord) -> bool:
+    return record.attempts > 0 or record.state not in _NOT_BEGUN

@@ -1,0 +1,297 @@
+"""Policy Continuous: who is due, who is due again, and when the Job is complete."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from daemonset_job.api import names
+from daemonset_job.api.choices import CompletionPolicy, FailureAction
+from daemonset_job.api.job_spec import Completion, FailurePolicy, NodeSelection
+from daemonset_job.api.rerun import parse_rerun
+from job_controller.core.plan import ApplyDaemonSet, DeletePods, Plan, RemoveSchedulingGates
+from tests.unit.builders import (
+    NOW,
+    SampleCluster,
+    done,
+    gated_pod,
+    make_cluster,
+    make_node,
+    make_pod,
+)
+from tests.unit.core.runs import acts, conditions, failing, run
+
+CONTINUOUS = Completion(policy=CompletionPolicy.CONTINUOUS)
+
+
+def standing(*nodes: str, completed: tuple[str, ...] = (), **changes: Any) -> SampleCluster:
+    """Return a cluster whose Job serves every node; the pods are of its revision."""
+    cluster = make_cluster(*nodes, gated=True, **changes)
+    cluster.job = replace(cluster.job, spec=replace(cluster.job.spec, completion=CONTINUOUS))
+    cluster.pods = [replace(pod, revision=cluster.job.revision) for pod in cluster.pods]
+    cluster.evidence = {
+        name: replace(done(name), revision=cluster.job.revision) for name in completed
+    }
+    return cluster
+
+
+def change(cluster: SampleCluster, **changes: Any) -> SampleCluster:
+    """Change the spec of the Job, as a user does."""
+    spec = replace(cluster.job.spec, **changes)
+    cluster.job = replace(cluster.job, spec=spec, generation=cluster.job.generation + 1)
+    return cluster
+
+
+def request(cluster: SampleCluster, value: str) -> SampleCluster:
+    cluster.job = replace(cluster.job, annotations={names.ANNOTATION_RERUN: value})
+    return cluster
+
+
+def deleted(plan: Plan) -> list[str]:
+    return sorted(pod.node_name for action in acts(plan, DeletePods) for pod in action.pods)
+
+
+def released(plan: Plan) -> list[str]:
+    found = acts(plan, RemoveSchedulingGates)
+    return sorted(pod.node_name for action in found for pod in action.pods)
+
+
+def test_a_job_is_complete_while_all_present_nodes_are() -> None:
+    cluster = standing("a", "b", completed=("a", "b"))
+    run(cluster)
+    assert conditions(cluster)["Complete"] == ("True", "AllNodesCompleted")
+    cluster.nodes["c"] = make_node("c")
+    cluster.pods.append(gated_pod("c", revision=cluster.job.revision))
+    plan = run(cluster)
+    assert released(plan) == ["c"]
+    assert conditions(cluster)["Complete"] == ("False", "NodesDue")
+    assert cluster.job.status.phase == "Running"
+
+
+def test_an_inexact_count_takes_nothing_back() -> None:
+    cluster = standing("a", "b", completed=("a", "b"))
+    run(cluster)
+    cluster.pods = cluster.pods[:1]
+    run(cluster)
+    assert conditions(cluster)["Complete"] == ("True", "AllNodesCompleted")
+
+
+def test_a_failed_node_does_not_end_the_run() -> None:
+    cluster = standing("a", "b", "c", completed=("a",))
+    cluster.pods[1] = failing("b")
+    cluster.pods[1] = replace(cluster.pods[1], revision=cluster.job.revision)
+    cluster.pods[2] = gated_pod("c", revision=cluster.job.revision)
+    plan = run(cluster)
+    assert released(plan) == ["c"]
+    assert "Failed" not in conditions(cluster)
+    cluster.pods[2] = replace(make_pod("c"), revision=cluster.job.revision)
+    cluster.evidence["c"] = replace(done("c"), revision=cluster.job.revision)
+    run(cluster, NOW + timedelta(seconds=30))
+    assert conditions(cluster)["Progressing"] == ("False", "NodesFailed")
+    assert "Complete" not in conditions(cluster)
+
+
+def test_failures_within_the_limit_do_not_keep_a_job_from_being_complete() -> None:
+    cluster = standing("a", "b", completed=("a",))
+    cluster = change(cluster, failure_policy=FailurePolicy(max_failed_nodes=1))
+    cluster.pods[1] = replace(failing("b"), revision=cluster.job.revision)
+    run(cluster, NOW + timedelta(seconds=30))
+    assert conditions(cluster)["Complete"] == ("True", "CompletedWithinFailureLimit")
+
+
+def test_too_many_failures_pause_a_job_that_asks_for_it() -> None:
+    cluster = standing("a", "b", "c", completed=("a",))
+    cluster = change(cluster, failure_policy=FailurePolicy(FailureAction.PAUSE))
+    cluster.pods[1] = replace(failing("b"), revision=cluster.job.revision)
+    cluster.pods[2] = gated_pod("c", revision=cluster.job.revision)
+    assert released(run(cluster, NOW + timedelta(seconds=30))) == []
+    assert conditions(cluster)["Suspended"] == ("True", "MaxFailedNodesExceeded")
+
+
+# --- revisions ------------------------------------------------------------------------------
+
+
+def test_a_change_of_what_runs_makes_every_node_due_again() -> None:
+    cluster = standing("a", "b", completed=("a", "b"))
+    run(cluster)
+    first = cluster.job.revision
+    change(cluster, image="example/task:2")
+    assert cluster.job.revision != first
+    plan = run(cluster)
+    # The cluster applies at once: the pods of the first revision go.
+    assert deleted(plan) == ["a", "b"]
+    assert conditions(cluster)["Complete"] == ("False", "NodesDue")
+    cluster.pods = [
+        gated_pod("a", revision=cluster.job.revision),
+        gated_pod("b", revision=cluster.job.revision),
+    ]
+    assert released(run(cluster)) == ["a", "b"]
+
+
+def test_no_pod_is_replaced_before_the_daemon_set_creates_pods_of_the_revision() -> None:
+    cluster = standing("a", completed=("a",))
+    run(cluster)
+    change(cluster, image="example/task:2")
+    cluster.observed = False
+    assert deleted(run(cluster)) == []
+
+
+def test_a_gated_pod_of_an_earlier_revision_never_starts() -> None:
+    cluster = standing("a")
+    cluster.pods = [gated_pod("a", revision="0123456789abcdef")]
+    plan = run(cluster)
+    assert (released(plan), deleted(plan)) == ([], ["a"])
+
+
+def test_only_the_nodes_with_an_older_revision_are_due_again() -> None:
+    cluster = standing("a", "b", completed=("a", "b"))
+    run(cluster)
+    change(cluster, image="example/task:2")
+    run(cluster)
+    revision = cluster.job.revision
+    cluster.pods = [
+        make_pod("a", serial=3, revision=revision),
+        make_pod("b", serial=3, revision=revision),
+    ]
+    cluster.evidence["a"] = replace(done("a"), pod_uid="pod-a-3", revision=revision)
+    plan = run(cluster)
+    assert deleted(plan) == []
+    totals = cluster.job.status.nodes
+    assert totals is not None
+    assert (totals.completed, totals.active) == (1, 1)
+
+
+def test_a_change_back_counts_as_a_change() -> None:
+    cluster = standing("a", completed=("a",))
+    run(cluster)
+    change(cluster, image="example/task:2")
+    run(cluster)
+    change(cluster, image="example/task:1")
+    assert deleted(run(cluster)) == ["a"]
+
+
+def test_where_it_runs_is_no_part_of_the_revision() -> None:
+    cluster = standing("a", completed=("a",))
+    first = cluster.job.revision
+    tolerations = {"spec": {"tolerations": [{"operator": "Exists"}]}}
+    change(cluster, nodes=NodeSelection(exclude=("z",)), template=tolerations)
+    change(cluster, backoff_limit=2, completion=replace(CONTINUOUS, release=True))
+    assert cluster.job.revision == first != ""
+    change(cluster, template={"spec": {"priorityClassName": "system-node-critical"}})
+    assert cluster.job.revision != first
+
+
+def test_a_suspended_job_leaves_running_tasks_of_an_earlier_revision_alone() -> None:
+    cluster = standing("a")
+    run(cluster)
+    change(cluster, image="example/task:2", suspend=True)
+    assert deleted(run(cluster)) == []
+
+
+def test_a_failure_of_an_earlier_revision_is_history() -> None:
+    cluster = standing("a")
+    cluster.pods[0] = replace(failing("a"), revision=cluster.job.revision)
+    run(cluster, NOW + timedelta(seconds=30))
+    assert (cluster.report_status or {})["nodeStates"]["a"]["state"] == "Failed"
+    change(cluster, image="example/task:2")
+    assert deleted(run(cluster, NOW + timedelta(seconds=40))) == ["a"]
+    record = (cluster.report_status or {})["nodeStates"]["a"]
+    assert (record["state"], len(record["failures"])) == ("Waiting", 1)
+
+
+# --- requests and selections ------------------------------------------------------------------
+
+
+def test_a_request_runs_the_task_again_on_the_nodes_that_it_names_once() -> None:
+    cluster = standing("a", "b", completed=("a", "b"))
+    run(cluster)
+    request(cluster, "a@1")
+    assert deleted(run(cluster)) == ["a"]
+    revision = cluster.job.revision
+    cluster.pods[0] = gated_pod("a", serial=2, revision=revision)
+    assert released(run(cluster)) == ["a"]
+    cluster.pods[0] = make_pod("a", serial=2, revision=revision)
+    assert deleted(run(cluster)) == []
+    cluster.evidence["a"] = replace(done("a"), pod_uid="pod-a-2", revision=revision)
+    assert deleted(run(cluster)) == []
+    assert conditions(cluster)["Complete"][0] == "True"
+    request(cluster, "a@2")
+    assert deleted(run(cluster)) == ["a"]
+
+
+def test_a_request_for_every_node_is_not_for_nodes_that_join_after_it() -> None:
+    cluster = request(standing("a", completed=("a",)), "*@1")
+    run(cluster)
+    revision = cluster.job.revision
+    cluster.pods[0] = make_pod("a", serial=2, revision=revision)
+    cluster.evidence["a"] = replace(done("a"), pod_uid="pod-a-2", revision=revision)
+    run(cluster)
+    cluster.nodes["b"] = make_node("b")
+    cluster.pods.append(make_pod("b", revision=revision))
+    # It completed before the controller had a record of it.
+    cluster.evidence["b"] = replace(done("b"), revision=revision)
+    assert deleted(run(cluster)) == []
+
+
+def test_a_request_is_recorded_before_the_next_pod_may_start() -> None:
+    cluster = standing("a", completed=("a",))
+    run(cluster)
+    request(cluster, "a")
+    plan = run(cluster)
+    kinds = [type(action).__name__ for action in plan.actions]
+    assert kinds.index("WriteReportStatus") < kinds.index("WriteStatus")
+    assert (cluster.report_status or {})["nodeStates"]["a"]["earlierPods"] == ["pod-a-1"]
+
+
+def test_a_node_that_left_the_selection_stays_counted_and_is_due_when_it_comes_back() -> None:
+    cluster = standing("a", "b", completed=("a", "b"))
+    selector = {"matchExpressions": [{"key": "configured", "operator": "DoesNotExist"}]}
+    change(cluster, nodes=NodeSelection(selector=selector))
+    run(cluster)
+    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={"configured": "yes"})
+    cluster.pods = cluster.pods[1:]
+    cluster.desired = cluster.scheduled = 1
+    run(cluster)
+    totals = cluster.job.status.nodes
+    assert totals is not None
+    assert (totals.desired, totals.completed) == (2, 2)
+    assert conditions(cluster)["Complete"][0] == "True"
+    assert (cluster.report_status or {})["nodeStates"]["a"]["reason"] == "LeftSelection"
+    # A user removes the label.
+    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={})
+    cluster.pods.append(gated_pod("a", serial=2, revision=cluster.job.revision))
+    cluster.desired = cluster.scheduled = 2
+    assert released(run(cluster)) == ["a"]
+    assert conditions(cluster)["Complete"] == ("False", "NodesDue")
+
+
+def test_a_node_that_the_user_takes_out_of_the_selection_is_not_counted() -> None:
+    cluster = standing("a", "b", completed=("a", "b"))
+    run(cluster)
+    change(cluster, nodes=NodeSelection(include=("b",)))
+    cluster.job = replace(cluster.job, raw_spec={"nodes": {"include": ["b"]}})
+    cluster.pods = cluster.pods[1:]
+    cluster.desired = cluster.scheduled = 1
+    run(cluster)
+    totals = cluster.job.status.nodes
+    assert totals is not None
+    assert (totals.desired, totals.completed) == (1, 1)
+
+
+def test_the_daemon_set_is_applied_with_its_revision() -> None:
+    cluster = standing("a")
+    cluster.has_daemon_set, cluster.pods = False, []
+    (applied,) = acts(run(cluster), ApplyDaemonSet)
+    template = applied.body["spec"]["template"]
+    found = template["metadata"]["annotations"][names.ANNOTATION_REVISION]
+    assert found == cluster.job.revision
+    assert applied.body["metadata"]["annotations"][names.ANNOTATION_REVISION] == found
+
+
+def test_a_request_has_names_and_a_text() -> None:
+    found = parse_rerun(" a, b ,@now")
+    assert found.nodes == {"a", "b"}
+    assert not found.is_for_all
+    assert found.id != parse_rerun("a,b@later").id
+    assert parse_rerun("*").names("anything")
+    assert not parse_rerun("").names("a")
+    assert len(parse_rerun(",".join(f"n{i}" for i in range(9000))).nodes) == 5000
