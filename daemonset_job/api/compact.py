@@ -28,6 +28,7 @@ _PLACEMENT_FIELDS: Final = (
 _ANNOTATIONS: Final = (
     names.ANNOTATION_SPEC_HASH,
     names.ANNOTATION_NODES_HASH,
+    names.ANNOTATION_REVISION,
     names.ANNOTATION_CREATE_AGAIN,
 )
 _LABELS: Final = (
@@ -45,7 +46,7 @@ def compact_job(job: Job) -> Job:
         spec=replace(
             job.spec, script=None, command=(), args=(), template={}, nodes=NodeSelection()
         ),
-        annotations=_only(job.annotations, (names.ANNOTATION_RETRY,)),
+        annotations=_only(job.annotations, (names.ANNOTATION_RETRY, names.ANNOTATION_RERUN)),
         raw_spec=pack_json(job.raw_spec),
     )
 

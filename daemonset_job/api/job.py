@@ -16,8 +16,8 @@ from daemonset_job.api.job_status import Condition, JobStatus, parse_job_status
 from daemonset_job.api.json_text import json_hash
 from daemonset_job.api.managed_fields import find_annotation_manager, find_spec_manager
 from daemonset_job.api.reasons import FailedReason
-from daemonset_job.api.rerun import RerunRequest, parse_rerun
-from daemonset_job.api.revision import revision
+from daemonset_job.api.rerun import REQUEST_LIMIT, RerunRequest, parse_rerun
+from daemonset_job.api.revision import find_revision
 from daemonset_job.api.shape import (
     METADATA,
     OBJECT,
@@ -79,7 +79,8 @@ class Job:
     `raw_spec` is what a record of the run can be run again from; `status` is what was last
     written, compared before a write. `excess_bytes` is the size of a spec that is too large for the
     Job to be started, and was not kept. `spec_manager` and `retry_manager` are the clients that
-    last wrote the spec and the retry request, "" if they are not known.
+    last wrote the spec and the retry request, "" if they are not known. `revision` is a hash of
+    what it runs, "" for policy Once; see `find_revision`.
     """
 
     namespace: str
@@ -96,6 +97,7 @@ class Job:
     excess_bytes: int = 0
     spec_manager: str = ""
     retry_manager: str = ""
+    revision: str = ""
 
     @property
     def reported_desired(self) -> int | None:
@@ -111,11 +113,6 @@ class Job:
         """
         value = self.annotations.get(names.ANNOTATION_RETRY) or self.status.observed_retry
         return names.shorten(value, names.RETRY_LIMIT)
-
-    @property
-    def revision(self) -> str:
-        """The hash of what it runs, "" for policy Once; see `revision`."""
-        return revision(self.spec)
 
     @property
     def rerun(self) -> RerunRequest:
@@ -201,21 +198,30 @@ def parse_job(raw: Mapping[str, Any]) -> Job:
     if _is_deep(raw.get("spec")):
         raise ValueError(f"its spec is nested more than {DEPTH_LIMIT} levels deep")
     _JOB_SPEC(raw)
+    spec = parse_spec(raw.get("spec") or {})
     return Job(
         namespace=meta.get("namespace") or "",
         name=meta["name"],
         uid=meta["uid"],
         resource_version=meta.get("resourceVersion") or "",
         generation=int(meta.get("generation") or 0),
-        spec=parse_spec(raw.get("spec") or {}),
+        spec=spec,
         created_at=parse_time(meta.get("creationTimestamp")),
         is_terminating=bool(meta.get("deletionTimestamp")),
-        annotations=meta.get("annotations") or {},
+        annotations=_without_long_request(meta.get("annotations") or {}),
         status=parse_at("status", parse_job_status, raw.get("status") or {}),
         raw_spec=raw.get("spec") or {},
         spec_manager=find_spec_manager(meta),
         retry_manager=find_annotation_manager(meta, names.ANNOTATION_RETRY),
+        revision=find_revision(spec),
     )
+
+
+def _without_long_request(annotations: Mapping[str, str]) -> Mapping[str, str]:
+    """Return annotations without a rerun request that is too long to be acted on."""
+    if len(annotations.get(names.ANNOTATION_RERUN) or "") <= REQUEST_LIMIT:
+        return annotations
+    return {key: text for key, text in annotations.items() if key != names.ANNOTATION_RERUN}
 
 
 def _is_deep(value: object) -> bool:

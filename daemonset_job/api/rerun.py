@@ -12,8 +12,8 @@ from typing import Final
 from daemonset_job.api.json_text import json_hash
 
 _EVERY: Final = "*"
-# No cluster has more nodes (Kubernetes, considerations for large clusters). The rest is not read.
-_NODES_LIMIT: Final = 5000
+# Characters of a request. A longer one is not acted on, and not cached.
+REQUEST_LIMIT: Final = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class RerunRequest:
 
 
 def parse_rerun(value: str) -> RerunRequest:
-    """Return the request in a value of the annotation; of too many nodes only the first 5,000."""
+    """Return the request in a value of the annotation."""
     if not value:
         return RerunRequest()
-    words = value.partition("@")[0].split(",", _NODES_LIMIT)[:_NODES_LIMIT]
+    words = value.partition("@")[0].split(",")
     nodes = frozenset(word.strip() for word in words) - {""}
     return RerunRequest(json_hash(value), nodes - {_EVERY}, _EVERY in nodes)

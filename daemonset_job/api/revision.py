@@ -17,7 +17,7 @@ from daemonset_job.api.json_text import json_hash
 _PLACEMENT: Final = frozenset({"nodeSelector", "affinity", "tolerations"})
 
 
-def revision(spec: JobSpec) -> str:
+def find_revision(spec: JobSpec) -> str:
     """Return a hash of what the Job runs, 16 hexadecimal digits; "" for policy Once.
 
     It has only what the spec says. So a version that knows more fields, or that generates other

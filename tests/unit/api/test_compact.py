@@ -149,3 +149,19 @@ def test_a_spec_at_its_limit_takes_little_memory(project, limit):
     finally:
         tracemalloc.stop()
     assert (after - before) / len(kept) < limit
+
+
+@pytest.mark.parametrize("compact", [compact_job, compact_job_placement])
+def test_what_says_what_runs_again_is_kept(compact):
+    raw = raw_job(image="x", completion={"policy": "Continuous"})
+    raw["metadata"]["annotations"] = {names.ANNOTATION_RERUN: "a@1"}
+    job = parse_job(raw)
+    assert job.revision
+    kept = compact(job)
+    assert (kept.revision, kept.rerun, kept.spec.is_continuous) == (job.revision, job.rerun, True)
+
+
+@pytest.mark.parametrize("compact", [compact_daemon_set, compact_daemon_set_placement])
+def test_the_revision_of_a_daemon_set_is_kept(compact):
+    raw = {"metadata": {"name": "a", "annotations": {names.ANNOTATION_REVISION: "1"}}}
+    assert compact(parse_daemon_set(raw)).revision == "1"

@@ -16,7 +16,7 @@ from daemonset_job.api.job_spec import (
     parse_spec,
 )
 from daemonset_job.api.job_status import Condition, JobStatus
-from daemonset_job.api.names import ANNOTATION_RETRY
+from daemonset_job.api.names import ANNOTATION_RERUN, ANNOTATION_RETRY
 
 CRD = Path(__file__).parents[3] / "crds" / "jobs.yaml"
 
@@ -143,3 +143,13 @@ def test_conditions_are_found_by_type():
     assert not job.is_true("Failed")
     unknown = parse_job(raw_job(status={"conditions": [{**raw, "status": "Unknown"}]}))
     assert not unknown.is_true("Complete")
+
+
+def test_a_request_that_is_too_long_is_not_kept():
+    raw = raw_job()
+    raw["metadata"]["annotations"] = {ANNOTATION_RERUN: "a" * (16 * 1024)}
+    raw["spec"]["completion"] = {"policy": "Continuous"}
+    assert parse_job(raw).rerun.nodes
+    raw["metadata"]["annotations"][ANNOTATION_RERUN] += "a"
+    assert not parse_job(raw).rerun.nodes
+    assert ANNOTATION_RERUN not in parse_job(raw).annotations
