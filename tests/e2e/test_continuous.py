@@ -10,7 +10,7 @@ CONTINUOUS = {"policy": "Continuous"}
 
 
 def is_complete(cluster, namespace, name, count):
-    """Return whether a Job is complete, and its newest spec is observed, with so many nodes."""
+    """Return whether a Job is complete, and its newest spec is observed, with `count` nodes."""
     job = cluster.job(namespace, name)
     status = job["status"]
     (complete,) = [c for c in status["conditions"] if c["type"] == "Complete"]

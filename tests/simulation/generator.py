@@ -11,6 +11,7 @@ from tests.simulation.delayed_starts import with_delayed_starts
 from tests.simulation.drawn_disturbances import with_drawn_disturbances
 from tests.simulation.features import with_features
 from tests.simulation.node_conditions import with_conditions
+from tests.simulation.released_pods import with_released_pods
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
 from tests.simulation.server import Raw
 
@@ -41,7 +42,8 @@ def generate_schedule(seed: int) -> Schedule:
     schedule = with_features(_Generator(Random(seed)).schedule(seed), Random(f"{seed}/features"))
     schedule = with_drawn_disturbances(schedule, Random(f"{seed}/hazards"))
     schedule = with_conditions(schedule, Random(f"{seed}/conditions"))
-    return with_delayed_starts(schedule, Random(f"{seed}/startings"))
+    schedule = with_delayed_starts(schedule, Random(f"{seed}/startings"))
+    return with_released_pods(schedule, Random(f"{seed}/releases"))
 
 
 class _Generator:

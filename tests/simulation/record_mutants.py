@@ -11,6 +11,7 @@ from daemonset_job.api.history_entry import HistoryEntry
 from daemonset_job.api.report_status import ReportStatus
 from job_controller import history
 from job_controller.core import decide as decision
+from job_controller.core import pod_actions
 from job_controller.core.render import report_status, run_history
 from job_controller.core.state import blockers, placement_blockers
 from job_controller.core.state import counting as tally
@@ -40,7 +41,7 @@ def deletes_running_pods() -> Iterator[None]:
 @contextmanager
 def keeps_failed_pods() -> Iterator[None]:
     """The pods of failed nodes stay, whatever failurePolicy.pods says."""
-    with patch.object(decision, "_why_deleted", lambda *_: ""):
+    with patch.object(pod_actions, "_why_deleted", lambda *_: ""):
         yield
 
 

@@ -1,7 +1,8 @@
 """The controller deletes a pod only for a reason: a deletion costs the work of its node.
 
 Reasons are a retry, a failure on record, a task that printed the token and exited, and a pod of a
-former node of that name. With `failurePolicy.pods: Keep` a failure is none.
+former node of that name. With `completion.release` a completed node is one, too. With
+`failurePolicy.pods: Keep` a failure is none.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ INVARIANTS = (
         "pod deletion",
         "The controller deletes a pod on a node only after a retry, or if its failure is on record "
         "and failurePolicy.pods is not Keep. It also deletes a pod whose task completed its node "
-        "and exited, and a pod that is older than its node.",
+        "and exited, and a pod that is older than its node. With completion.release it deletes the "
+        "pod of a node that is in the ledger.",
         mutant="deletes_running_pods",
         seed=1,
         excuses={
@@ -41,11 +43,14 @@ def judge_pod_deletion(world: World, pod: Raw) -> None:
     raw = world.server.get(NODES, node, "")
     if raw is None or oracle.born[pod["metadata"]["uid"]] < oracle.born[raw["metadata"]["uid"]]:
         return
-    if _has_exited_after_token(world, pod, job_uid):
-        return
     spec = oracle.completion.newest(job_uid)
+    is_released = spec.get("completion", {}).get("release", False)
     is_retried = any(d.kind == "retry" for d in world.schedule.disturbances)
-    if is_retried:
+    if (
+        is_retried
+        or _has_exited_after_token(world, pod, job_uid)
+        or (is_released and oracle.is_entered(job_uid, node, raw["metadata"]["uid"]))
+    ):
         return
     is_kept = spec.get("failurePolicy", {}).get("pods") == "Keep"
     if not is_kept and _has_failed_on_record(world, pod, job_uid):
