@@ -15,6 +15,12 @@ from daemonset_job.api.choices import (
     RuleAction,
     parse_choice,
 )
+from daemonset_job.api.node_changes import (
+    NO_CHANGES,
+    ON_SUCCESS_SHAPE,
+    OnSuccess,
+    parse_on_success,
+)
 from daemonset_job.api.shape import (
     BOOLEAN,
     LIST,
@@ -85,7 +91,8 @@ SPEC_SHAPE: Final = fields(
     failureLogLines=NUMBER,
     ttlSecondsAfterFinished=NUMBER,
     suspend=BOOLEAN,
-    results=list_of(fields(name=STRING)),
+    results=list_of(fields(name=STRING, label=STRING, annotation=STRING)),
+    onSuccess=ON_SUCCESS_SHAPE,
 )
 
 
@@ -169,7 +176,8 @@ class JobSpec:
     deleted at once and a failed one stays. `backoff_limit` counts restarts of the task on a node.
     `failure_log_lines` of a failed node's log are kept in the report. With a `script`, or a
     `script_from`, that runs and not the image's command; `image` "" is then the task image.
-    `host_exec`: it runs in the namespaces of the node.
+    `host_exec`: it runs in the namespaces of the node. `on_success` has the labels and annotations
+    of `results` as well.
     """
 
     image: str
@@ -191,6 +199,7 @@ class JobSpec:
     ttl_seconds_after_finished: int | None = None
     suspend: bool = False
     results: tuple[str, ...] = ()
+    on_success: OnSuccess = NO_CHANGES
 
     @property
     def has_script(self) -> bool:
@@ -253,6 +262,7 @@ def parse_spec(raw: Mapping[str, Any]) -> JobSpec:
         ttl_seconds_after_finished=_seconds(raw.get("ttlSecondsAfterFinished")),
         suspend=bool(raw.get("suspend")),
         results=tuple(entry["name"] for entry in raw.get("results") or () if entry.get("name")),
+        on_success=parse_on_success(raw),
     )
 
 

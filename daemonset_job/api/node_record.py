@@ -42,6 +42,7 @@ RECORD_SHAPE: Final = fields(
     selection=STRING,
     observedRerun=STRING,
     earlierPods=list_of(STRING),
+    nodeChangedAt=TIME,
 )
 
 
@@ -82,6 +83,7 @@ class NodeRecord:
     selection: str = ""
     rerun: str = ""
     earlier_pods: tuple[str, ...] = ()
+    node_changed_at: datetime | None = None
 
     def __post_init__(self) -> None:
         """Limit the counts to what the CRD takes."""
@@ -124,6 +126,7 @@ class NodeRecord:
             "selection": self.selection,
             "observedRerun": self.rerun,
             "earlierPods": list(self.earlier_pods),
+            "nodeChangedAt": self.node_changed_at and format_time(self.node_changed_at),
         }
         kept: dict[str, Any] = {"uid": self.uid, "state": self.state}
         kept.update({key: value for key, value in raw.items() if value})
@@ -162,4 +165,5 @@ def parse_record(raw: Mapping[str, Any]) -> NodeRecord:
         selection=raw.get("selection") or "",
         rerun=raw.get("observedRerun") or "",
         earlier_pods=tuple(raw.get("earlierPods") or ()),
+        node_changed_at=parse_whole_seconds(raw.get("nodeChangedAt")),
     )

@@ -59,7 +59,12 @@ FULL = {
     "failureLogLines": 3,
     "ttlSecondsAfterFinished": 0,
     "suspend": False,
-    "results": [{"name": "kernel"}],
+    "results": [{"name": "kernel", "label": "example.com/kernel", "annotation": "example.com/k"}],
+    "onSuccess": {
+        "labels": {"example.com/prepared": "true", "plain": ""},
+        "annotations": {"example.com/prepared-by": "a sentence, with blanks"},
+        "removeTaints": ["example.com/not-prepared"],
+    },
 }
 
 

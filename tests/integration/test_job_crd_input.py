@@ -21,6 +21,10 @@ def completion(**fields: str) -> dict[str, Any]:
     return IMAGE | {"completion": fields}
 
 
+def on_success(**fields: Any) -> dict[str, Any]:
+    return IMAGE | {"onSuccess": fields}
+
+
 REFUSED = {
     "time to live of a continuous Job": (
         completion(policy="Continuous") | {"ttlSecondsAfterFinished": 5},
@@ -307,6 +311,65 @@ REFUSED = {
     "exit code of a giant": (
         IMAGE | {"failurePolicy": {"rules": [{"exitCodes": [256], "action": "Fail"}]}},
         "should be less than or equal to 255",
+    ),
+    "label without a key": (on_success(labels={"": "a"}), "spec.onSuccess.labels must have label"),
+    "label with a bad key": (
+        on_success(labels={"Example.com/a": "a"}),
+        "label keys: an optional DNS prefix and a slash, then up to 63 letters",
+    ),
+    "label with a long key": (
+        on_success(labels={f"example.com/{'a' * 64}": "a"}),
+        "spec.onSuccess.labels must have label keys",
+    ),
+    "label with a long prefix": (
+        on_success(labels={f"{'a' * 254}/{'a' * 63}": "a"}),
+        "spec.onSuccess.labels must have label keys",
+    ),
+    "label with a bad value": (
+        on_success(labels={"a": "two words"}),
+        "spec.onSuccess.labels must have label values: letters, digits",
+    ),
+    "label with a long value": (on_success(labels={"a": "a" * 64}), "may not be more than 63"),
+    "too many labels": (
+        on_success(labels={f"a{number}": "" for number in range(17)}),
+        "spec.onSuccess.labels: Too many: 17: must have at most 16",
+    ),
+    "annotation with a bad key": (
+        on_success(annotations={"a/b/c": "a"}),
+        "spec.onSuccess.annotations must have annotation keys",
+    ),
+    "annotation with a long value": (
+        on_success(annotations={"a": "a" * 1025}),
+        "may not be more than 1024",
+    ),
+    "too many annotations": (
+        on_success(annotations={f"a{number}": "" for number in range(17)}),
+        "must have at most 16",
+    ),
+    "taint with its effect": (
+        on_success(removeTaints=["example.com/a=b:NoSchedule"]),
+        "must have keys of taints, without value and effect",
+    ),
+    "a taint twice": (on_success(removeTaints=["a", "a"]), "Duplicate value"),
+    "result to a bad label": (
+        IMAGE | {"results": [{"name": "a", "label": "two words"}]},
+        "spec.results must have a label key in label",
+    ),
+    "result to a bad annotation": (
+        IMAGE | {"results": [{"name": "a", "annotation": ""}]},
+        "spec.results must have an annotation key in annotation",
+    ),
+    "two results to one label": (
+        IMAGE | {"results": [{"name": "a", "label": "x"}, {"name": "b", "label": "x"}]},
+        "spec.results must not use one label twice, or one of spec.onSuccess.labels",
+    ),
+    "a result to a label of onSuccess": (
+        on_success(labels={"x": "y"}) | {"results": [{"name": "a", "label": "x"}]},
+        "spec.results must not use one label twice, or one of spec.onSuccess.labels",
+    ),
+    "a result to an annotation of onSuccess": (
+        on_success(annotations={"x": "y"}) | {"results": [{"name": "a", "annotation": "x"}]},
+        "spec.results must not use one annotation twice, or one of spec.onSuccess.annotations",
     ),
 }
 

@@ -26,6 +26,7 @@ from daemonset_job.api.job_spec import (
     NodeSelection,
     parse_spec,
 )
+from daemonset_job.api.node_changes import OnSuccess
 from daemonset_job.api.report import new_report, parse_report
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import NodeState, Phase
@@ -211,12 +212,23 @@ def test_the_schema_has_the_fields_that_are_parsed_and_no_others(schema_, kind):
         ("ttlSecondsAfterFinished", 0),
         ("suspend", True),
         ("results", [{"name": "a"}]),
+        ("results", [{"name": "a", "label": "b"}]),
+        ("results", [{"name": "a", "annotation": "b"}]),
+        ("onSuccess.labels", {"a": "b"}),
+        ("onSuccess.annotations", {"a": "b"}),
+        ("onSuccess.removeTaints", ["a"]),
     ],
 )
 def test_every_field_of_the_spec_is_read(path, value):
     outer, _, inner = path.partition(".")
     raw = {outer: {inner: value} if inner else value}
     assert parse_spec(raw) != parse_spec({})
+
+
+def test_the_fields_of_on_success_and_results_are_those_that_are_parsed():
+    targets = {f"result{field.title()}s" for field in SPEC["results"]["items"]["properties"]}
+    parsed = set(SPEC["onSuccess"]["properties"]) | targets - {"resultNames"}
+    assert parsed == fields(OnSuccess)
 
 
 def test_defaults_are_those_of_the_code():

@@ -74,6 +74,7 @@ def test_every_field_of_the_crd_is_read_and_written():
         "selection": "s",
         "observedRerun": "2",
         "earlierPods": ["o"],
+        "nodeChangedAt": "2026-01-01T00:00:10Z",
     }
     row = {
         "name": "a",
