@@ -10,6 +10,7 @@ from daemonset_job.runtime.expectations import VersionExpectations
 from daemonset_job.runtime.write_pacer import WritePacer
 from job_controller.dependencies import Dependencies
 from job_controller.event_causes import EventCauses
+from job_controller.node_change_store import NodeChangeStore
 from job_controller.reapply_backoff import ReapplyBackoff
 from job_controller.refusal_backoff import RefusalBackoff
 from job_controller.sightings import SightingStore
@@ -44,6 +45,7 @@ class Memories:
         self.sightings = SightingStore(dependencies.clock)
         self.refusal_backoff = RefusalBackoff()
         self.reapply_backoff = ReapplyBackoff()
+        self.node_changes = NodeChangeStore()
         self.event_causes = EventCauses(dependencies.client, dependencies.clock)
 
     def forget(self, key: JobKey) -> None:

@@ -14,18 +14,15 @@ from typing import assert_never
 
 from loguru import logger
 
-from daemonset_job.api import names
 from daemonset_job.api.job import Job, JobKey
 from daemonset_job.informers.whole_reports import SUMMARY_RETRY_SECONDS
 from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
-from daemonset_job.kube.client.errors import (
-    KubeError,
-)
-from daemonset_job.kube.recorder import ObjectReference
+from daemonset_job.kube.client.errors import KubeError
 from daemonset_job.runtime.expectations import VersionExpectations
 from job_controller.actions.daemon_sets import DaemonSetActions
 from job_controller.actions.errors import RefusedError, is_refusal
 from job_controller.actions.job_status import JobStatusActions
+from job_controller.actions.nodes import NodeActions
 from job_controller.actions.pods import PodActions
 from job_controller.actions.reports import ReportActions
 from job_controller.actions.writer import Writer
@@ -34,11 +31,13 @@ from job_controller.core.decide import decide
 from job_controller.core.plan import (
     Action,
     ApplyDaemonSet,
+    ChangeNodes,
     CreatePodsAgain,
     CreateReport,
     DeleteDaemonSet,
     DeletePods,
     DryRunDaemonSet,
+    DryRunNodeChange,
     Plan,
     RefusedWrite,
     RemoveSchedulingGates,
@@ -58,6 +57,7 @@ from job_controller.fresh_nodes import (
     with_fresh_nodes,
 )
 from job_controller.history import History
+from job_controller.job_reference import job_reference
 from job_controller.memories import Memories
 
 # A cache that is behind our own write catches up within milliseconds, unless its watch is broken.
@@ -79,6 +79,7 @@ class Reconciler:
         self._pods = PodActions(writer)
         self._history = History(dependencies, writer, self._reports)
         self._memories = Memories(dependencies, written)
+        self._nodes = NodeActions(writer, dependencies.clock, self._memories.node_changes)
         self._fresh_nodes = FreshNodeReader(dependencies.client, dependencies.clock)
 
     async def reconcile(self, key: JobKey) -> float | None:
@@ -136,6 +137,7 @@ class Reconciler:
                 await self._execute(key, snapshot, plan, done)
             except RefusedError as refused:
                 # Refused and executed actions are not repeated, so each round has fewer.
+                snapshot = self._memories.node_changes.with_changes(key, snapshot)
                 after = await self._after_refusal(snapshot, refused)
                 moment = self._dependencies.clock.monotonic()
                 snapshot = self._memories.refusal_backoff.record(
@@ -159,6 +161,8 @@ class Reconciler:
                     plan.requeue_after,
                     await self._memories.event_causes.look(key, snapshot, plan),
                     FRESH_SECONDS if is_behind else None,
+                    # What was changed is recorded then, and further nodes are changed.
+                    0.0 if any(isinstance(each, ChangeNodes) for each in plan.actions) else None,
                 )
                 return min((seconds for seconds in waits if seconds is not None), default=None)
 
@@ -173,6 +177,7 @@ class Reconciler:
         now = self._dependencies.clock.monotonic()
         snapshot = self._memories.event_causes.with_causes(key, self._snapshot(key, job))
         snapshot = self._memories.refusal_backoff.with_known_refusal(key, snapshot, now)
+        snapshot = self._memories.node_changes.with_changes(key, snapshot)
         if read:
             snapshot = replace(snapshot, nodes=with_fresh_nodes(snapshot.nodes, read))
         snapshot = self._memories.sightings.with_sightings(key, snapshot)
@@ -184,14 +189,10 @@ class Reconciler:
             assert refused.__cause__ is not None
             raise refused.__cause__
         after = snapshot.with_refusal(refused.write, refused.message)
-        match refused.write:
-            case RefusedWrite.DAEMON_SET:
-                found = snapshot.daemon_set or await self._daemon_sets.find_by_name(snapshot.job)
-                return replace(after, daemon_set=found)
-            case RefusedWrite.REPORT | RefusedWrite.GATE_REMOVAL | RefusedWrite.DELETION:
-                return after
-            case _ as unreachable:
-                assert_never(unreachable)
+        if refused.write is not RefusedWrite.DAEMON_SET:
+            return after
+        found = snapshot.daemon_set or await self._daemon_sets.find_by_name(snapshot.job)
+        return replace(after, daemon_set=found)
 
     def _defer_progress(self, key: JobKey, job: Job, plan: Plan) -> Plan:
         """Return the plan, without progress-only writes if the last ones were a moment ago."""
@@ -237,7 +238,9 @@ class Reconciler:
             nodes = max(job.reported_desired or 0, len(snapshot.pods))
             self._memories.progress_pacers.record(key, recording, nodes, clock.monotonic())
         for event in plan.events:
-            self._dependencies.events.emit(_reference(job), event.type, event.reason, event.message)
+            self._dependencies.events.emit(
+                job_reference(job), event.type, event.reason, event.message
+            )
 
     async def _execute_action(self, key: JobKey, snapshot: Snapshot, action: Action) -> None:
         job = snapshot.job
@@ -254,6 +257,8 @@ class Reconciler:
                 await self._pods.remove_gates(key, job, action)
             case DeletePods():
                 await self._pods.delete(key, action)
+            case DryRunNodeChange() | ChangeNodes():
+                await self._nodes.execute(key, job, action)
             case _ as unreachable:
                 assert_never(unreachable)
 
@@ -285,14 +290,3 @@ class Reconciler:
             return
         seen = next((known for known in snapshot.reports if known.uid == report.uid), None)
         await self._reports.write_status(key, report, action.status, decided_on=seen)
-
-
-def _reference(job: Job) -> ObjectReference:
-    return ObjectReference(
-        api_version=names.API_VERSION,
-        kind=names.JOB_KIND,
-        namespace=job.namespace,
-        name=job.name,
-        uid=job.uid,
-        resource_version=job.resource_version,
-    )

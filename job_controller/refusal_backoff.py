@@ -48,7 +48,7 @@ class RefusalBackoff:
         self._by_key.pop(key, None)
 
     def with_known_refusal(self, key: JobKey, snapshot: Snapshot, now: float) -> Snapshot:
-        """Return the snapshot with the refusal of the DaemonSet if its next try is not due yet.
+        """Return the snapshot with refusals of the DaemonSet and of nodes that are not due again.
 
         Other refused writes are tried in every reconcile, because the next one may be about
         another pod. Only the delay of a reconcile without a change grows for them.
@@ -59,13 +59,23 @@ class RefusalBackoff:
                 del known[write]
         if not known:
             self._by_key.pop(key, None)
+        changes = known.get(RefusedWrite.NODE_CHANGE)
+        # Before the start it is asked again at once: the right may have been given meanwhile.
+        if changes is not None and now < changes.until and snapshot.job.status.start_time:
+            snapshot = replace(
+                snapshot.with_refusal(RefusedWrite.NODE_CHANGE, changes.message),
+                retry_seconds=changes.until - now,
+            )
         refused = known.get(RefusedWrite.DAEMON_SET)
         if refused is None or now >= refused.until or refused.daemon_set_uid != _uid(snapshot):
             return snapshot
         return replace(
             snapshot.with_refusal(RefusedWrite.DAEMON_SET, refused.message),
             daemon_set=snapshot.daemon_set or refused.found,
-            retry_seconds=refused.until - now,
+            retry_seconds=min(
+                refused.until - now,
+                snapshot.retry_seconds if snapshot.refusals else refused.until - now,
+            ),
         )
 
     def record(

@@ -19,6 +19,7 @@ from job_controller.core.state.first_seen import (
     update_sightings,
 )
 from job_controller.core.state.ledger_room import has_ledger_room
+from job_controller.core.state.node_changes import nodes_without_results
 from job_controller.core.state.node_pods import current_pods, pods_without_node
 from job_controller.core.state.snapshot import Snapshot, merge_records
 
@@ -58,6 +59,7 @@ class SightingStore:
             job.retry_request,
             pods_without_node(snapshot),
             has_ledger_room(snapshot),
+            nodes_without_results(snapshot),
         )
         seen = update_sightings(before, observed, now)
         self._seen[key] = job.uid, seen, now, moment

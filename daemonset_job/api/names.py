@@ -102,6 +102,7 @@ START_GATE: Final = f"{GROUP}/start"
 # The admission policies of deploy/, each with a binding of its name.
 ADMISSION_POLICIES: Final = (
     "daemonset-job-needs-daemonsets",
+    "daemonset-job-needs-nodes",
     "daemonset-job-system-pods",
     "daemonset-job-system-daemonsets",
     "daemonset-job-system-jobreports",

@@ -65,6 +65,14 @@ class ProgressingReason(Reason):
             "one does not hold up the other."
         ),
     )
+    NODE_CHANGE_REFUSED = (
+        "NodeChangeRefused",
+        (
+            "The API server does not let the controller change nodes as `spec.onSuccess` or "
+            "`results` say: `deploy/components/node-changes` is not applied, a reserved key, a "
+            "webhook."
+        ),
+    )
     DAEMON_SET_ALTERED = (
         "DaemonSetAltered",
         (
@@ -281,6 +289,13 @@ class NodeReason(Reason):
         (
             "The node is Ready, but for a minute a taint for a condition of it, such as "
             "`node.kubernetes.io/network-unavailable`, has kept its pod off."
+        ),
+    )
+    RESULT_NOT_SET = (
+        "ResultNotSet",
+        (
+            "The node is completed, and a result could not be set on it as a label or annotation; "
+            "the message says which."
         ),
     )
     NODE_REMOVED = (

@@ -14,12 +14,10 @@ from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.managed_fields import has_own_entry, take_ownership
 from daemonset_job.kube.client.errors import BadRequest, Conflict, NotFound
 from daemonset_job.kube.client.resource import DAEMON_SETS
+from job_controller.actions.errors import NO_DRY_RUN
 from job_controller.actions.writer import Writer
 from job_controller.core.desired.strategic_merge import diff_merge_patch
 from job_controller.core.plan import ApplyDaemonSet, CreatePodsAgain
-
-# apiserver pkg/admission/plugin/webhook/errors, NewDryRunUnsupportedErr.
-_NO_DRY_RUN = "does not support dry run"
 
 
 class DaemonSetActions:
@@ -43,7 +41,7 @@ class DaemonSetActions:
             await self._send(job, body, dry_run=True)
         except BadRequest as error:
             # A webhook with side effects supports no dry run; then the apply itself shows it.
-            if _NO_DRY_RUN not in error.message:
+            if NO_DRY_RUN not in error.message:
                 raise
 
     async def apply(self, key: JobKey, job: Job, action: ApplyDaemonSet) -> bool:

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from daemonset_job.kube.client.answers import MALFORMED_ANSWER
-from daemonset_job.kube.client.errors import BadRequest, Forbidden, Invalid, KubeError, TooLarge
+from daemonset_job.kube.client.errors import (
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Invalid,
+    KubeError,
+    TooLarge,
+)
 from job_controller.core.plan import RefusedWrite
 
+# apiserver pkg/admission/plugin/webhook/errors, NewDryRunUnsupportedErr.
+NO_DRY_RUN = "does not support dry run"
 _ABOUT_CONTENT = (
     "failed to create typed patch object",
     "failed to convert new object",
@@ -27,6 +38,17 @@ class RefusedError(Exception):
                 "metadata.managedFields are nested too deep, delete the object"
             )
         self.write = write
+
+
+def most_severe(errors: Sequence[Exception]) -> Exception:
+    """Return the most severe of several errors; a conflict has the lowest severity."""
+    return max(errors, key=_severity)
+
+
+def _severity(error: Exception) -> int:
+    if isinstance(error, Conflict):
+        return 0
+    return 1 if isinstance(error, KubeError) and error.is_retryable else 2
 
 
 def is_refusal(error: KubeError) -> bool:

@@ -15,8 +15,9 @@ from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.node import parse_node
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.report import merge_records, parse_report
-from daemonset_job.kube.client.errors import Conflict, KubeError, NotFound
+from daemonset_job.kube.client.errors import NotFound
 from daemonset_job.kube.client.resource import JOB_REPORTS, NODES, PODS
+from job_controller.actions.errors import most_severe
 from job_controller.actions.writer import Writer
 from job_controller.core.plan import DeletePods, RemoveSchedulingGates
 from job_controller.core.state.due_again import counts
@@ -103,7 +104,7 @@ class PodActions:
         results = await asyncio.gather(*map(one, pods), return_exceptions=True)
         errors = [result for result in results if isinstance(result, Exception)]
         if errors:
-            raise max(errors, key=_severity)
+            raise most_severe(errors)
 
     async def _remove_gate(self, key: JobKey, pod: Pod) -> None:
         others = [{"name": gate} for gate in pod.gates if gate != names.START_GATE]
@@ -151,10 +152,3 @@ def _log_started(pods: Sequence[Pod]) -> None:
             nodes=fold(nodes, limit=_NAMES_LIMIT),
             why="their nodes may start",
         )
-
-
-def _severity(error: Exception) -> int:
-    """Return the severity of an error; a conflict has the lowest."""
-    if isinstance(error, Conflict):
-        return 0
-    return 1 if isinstance(error, KubeError) and error.is_retryable else 2

@@ -5,21 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from daemonset_job.api.choices import CompletionMode
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import JobStatus
-from daemonset_job.api.reasons import EventReason
 from daemonset_job.api.states import ConditionType, Phase
 from job_controller.core.daemon_set_actions import create_again_actions, daemon_set_actions
-from job_controller.core.desired.daemon_set import build_daemon_set
 from job_controller.core.plan import (
     Action,
     ApplyDaemonSet,
+    ChangeNodes,
     CreateReport,
-    DryRunDaemonSet,
-    Event,
     Plan,
-    RefusedWrite,
     WriteReportStatus,
     WriteStatus,
     refused_write,
@@ -29,29 +24,28 @@ from job_controller.core.render.events import (
     exit_events,
     is_alteration_unrecorded,
     recreation_events,
-    start_blocker_events,
     state_events,
 )
 from job_controller.core.render.job_status import (
     Findings,
-    first_status,
     next_status,
-    unstarted_status,
 )
 from job_controller.core.render.messages import token_hint_at, with_message
+from job_controller.core.render.node_changes import record_changes
 from job_controller.core.render.report_status import (
     build_report,
     next_report_statuses,
 )
 from job_controller.core.render.shards import missing_shards
+from job_controller.core.start import plan_start
 from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.blockers import (
     find_blocker,
-    find_start_blocker,
     find_unexplained_pod,
 )
 from job_controller.core.state.counting import count_nodes
 from job_controller.core.state.last_lines import pods_stay_until
+from job_controller.core.state.node_changes import find_pending_changes
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.placement_blockers import count_unexplained
 from job_controller.core.state.run_state import RunOutcome, RunState, evaluate_run
@@ -71,7 +65,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     if job.is_terminating:
         return Plan()
     if job.status.start_time is None:
-        return _plan_start(snapshot, now)
+        return plan_start(snapshot, now)
     counts = count_nodes(snapshot, now)
     run = with_message(evaluate_run(snapshot, counts, now), counts, job)
     blocker = find_blocker(snapshot, counts)
@@ -82,6 +76,9 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     found = Findings(counts, run, blocker, _ended_at(snapshot, run), alteration)
     status = next_status(job, found, now)
     record = _record_actions(snapshot, found, status, now)
+    pending = find_pending_changes(snapshot, now)
+    # Last, because a webhook that is down must keep nothing else from being written.
+    changes = [ChangeNodes(pending.due)] if pending.due else []
     # No node starts after a failure. After a success, one that joins late does.
     has_failed = run.outcome == RunOutcome.FAILED
     is_reopened = job.is_true(ConditionType.COMPLETE) and not run.has_ended
@@ -91,7 +88,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     if unrecorded:
         # After the DaemonSet is applied nothing shows the change, so it is recorded first.
         work = [action for action in work if not isinstance(action, ApplyDaemonSet)]
-    times = [counts.wake_at, run.wake_at, stays_until]
+    times = [counts.wake_at, run.wake_at, stays_until, pending.wake_at]
     hint_at = token_hint_at(counts, job)
     if hint_at is not None and now < hint_at and not run.has_ended:
         times.append(hint_at)
@@ -102,7 +99,9 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     if counts.is_altered:
         waits.append(_ALTERED_RETRY_SECONDS)
     return Plan(
-        actions=tuple(action for action in (*work, *record) if not _is_refused(snapshot, action)),
+        actions=tuple(
+            action for action in (*work, *record, *changes) if not _is_refused(snapshot, action)
+        ),
         events=(
             *(recreation_events(job) if _is_recreated(job, work) else ()),
             # An event says what a status write says. Without that write it would be sent each time.
@@ -188,7 +187,8 @@ def _record_actions(
     After the end of a run is recorded, only an exact count may change it: a node that joined late,
     or nodes that continued after a failure. While the Job is being deleted its pods disappear, and
     that says nothing about the run. After a success, the Job's status shows what keeps a late node
-    from starting, too. Its report stays as it is: the Job may be deleted at any moment.
+    from starting, too. Its report stays as it is: the Job may be deleted at any moment. Only what
+    was changed on a completed node is always added.
     """
     job, counts, run = snapshot.job, found.counts, found.run
     is_frozen = not counts.is_exact
@@ -196,16 +196,20 @@ def _record_actions(
     report_is_final = first is not None and first.status.phase == status.phase
     ended = run.has_ended and job.status.phase == status.phase and report_is_final
     has_succeeded = run.outcome == RunOutcome.SUCCEEDED and job.is_true(ConditionType.COMPLETE)
+    actions: list[Action] = [
+        WriteReportStatus(report.name, report.uid, body)
+        for report, body in (record_changes(snapshot) if is_frozen else ())
+    ]
     if ended and is_frozen and has_succeeded and found.blocker is not None:
-        return [] if status == job.status else [WriteStatus(status)]
+        return actions if status == job.status else [*actions, WriteStatus(status)]
     if ended and is_frozen:
         seen = replace(job.status, observed_generation=job.generation)
-        return [] if seen == job.status else [WriteStatus(seen)]
+        return actions if seen == job.status else [*actions, WriteStatus(seen)]
     if run.outcome == RunOutcome.SUCCEEDED and report_is_final and is_frozen:
         # The report is final; only the Job's status has to follow.
         recorded = first.status.nodes if first is not None else None
-        return [WriteStatus(replace(status, nodes=recorded or status.nodes))]
-    actions: list[Action] = [
+        return [*actions, WriteStatus(replace(status, nodes=recorded or status.nodes))]
+    actions = [
         WriteReportStatus(report.name, report.uid, body)
         for report, body in next_report_statuses(snapshot, counts, status, now)
         if body != report.status
@@ -213,46 +217,6 @@ def _record_actions(
     if status != job.status:
         actions.append(WriteStatus(status))
     return actions
-
-
-def _plan_start(snapshot: Snapshot, now: datetime) -> Plan:
-    """Return the first step of a run: the start is recorded before anything is created.
-
-    From then on the CRD refuses changes of what runs. The write fails if the Job was changed since
-    it was read, so the newest spec is the one that runs. Before it, in the same reconcile, the API
-    server is asked whether it would accept the DaemonSet. If it refuses, or the DaemonSet cannot be
-    built, the run does not start and nothing is created, so that the user can correct the Job. The
-    answer can take long (webhooks), and the run's time begins after it.
-    """
-    job = snapshot.job
-    start_blocker = find_start_blocker(snapshot)
-    if job.spec.suspend or start_blocker is not None:
-        status = unstarted_status(job, start_blocker, now)
-        is_refused = RefusedWrite.DAEMON_SET in snapshot.refusals
-        return Plan(
-            actions=() if status == job.status else (WriteStatus(status),),
-            events=tuple(start_blocker_events(job, start_blocker)),
-            requeue_after=snapshot.retry_seconds if is_refused else None,
-        )
-    if not snapshot.is_dry_run_done:
-        desired = build_daemon_set(job, gated=False, settings=snapshot.settings)
-        return Plan(actions=(DryRunDaemonSet(desired),))
-    return Plan(
-        actions=(WriteStatus(first_status(job, now, _configured_token(snapshot))),),
-        events=(
-            Event(
-                "Normal",
-                EventReason.STARTED,
-                f"the run is recorded in JobReport {job.report_name}",
-            ),
-        ),
-    )
-
-
-def _configured_token(snapshot: Snapshot) -> str:
-    """Return the configured token, "" for a Job whose tasks print none."""
-    is_log = snapshot.job.spec.completion.mode == CompletionMode.LOG
-    return snapshot.settings.token if is_log else ""
 
 
 def _work_actions(

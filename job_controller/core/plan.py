@@ -13,6 +13,7 @@ from enum import Enum, auto
 from typing import Any, Final, Literal, assert_never
 
 from daemonset_job.api.job_status import JobStatus
+from daemonset_job.api.node_changes import NodeChange
 from daemonset_job.api.node_totals import NodeTotals
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.report_status import ReportStatus
@@ -98,6 +99,20 @@ class DeletePods:
 
 
 @dataclass(frozen=True, slots=True)
+class DryRunNodeChange:
+    """Ask the API server whether nodes may be changed so; nothing is changed."""
+
+    change: NodeChange
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeNodes:
+    """Change completed nodes as `spec.onSuccess` says. A node that is changed already stays."""
+
+    changes: tuple[NodeChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteDaemonSet:
     """Delete the DaemonSet of a failed run, which has this `uid`, and with it its pods."""
 
@@ -114,6 +129,8 @@ Action = (
     | RemoveSchedulingGates
     | DeletePods
     | DeleteDaemonSet
+    | DryRunNodeChange
+    | ChangeNodes
 )
 
 
@@ -124,6 +141,7 @@ class RefusedWrite(Enum):
     REPORT = auto()
     GATE_REMOVAL = auto()
     DELETION = auto()  # of pods, or of a failed run's DaemonSet
+    NODE_CHANGE = auto()
 
 
 def refused_write(action: Action) -> RefusedWrite | None:
@@ -137,6 +155,8 @@ def refused_write(action: Action) -> RefusedWrite | None:
             return RefusedWrite.GATE_REMOVAL
         case DeletePods() | DeleteDaemonSet():
             return RefusedWrite.DELETION
+        case DryRunNodeChange() | ChangeNodes():
+            return RefusedWrite.NODE_CHANGE
         case WriteStatus():
             return None  # only the status itself could show it
         case _ as unreachable:
@@ -176,6 +196,7 @@ _DEFERRABLE_WITH: Final = (
     WriteReportStatus,
     ApplyDaemonSet,
     CreatePodsAgain,
+    ChangeNodes,
 )
 
 

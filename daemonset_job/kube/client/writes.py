@@ -111,6 +111,25 @@ class Writes:
         )
         return await send_json(self._transport, request)
 
+    async def check_merge_patch(
+        self,
+        resource: Resource,
+        name: str,
+        body: Mapping[str, Any],
+        namespace: str | None = None,
+    ) -> None:
+        """Raise what `merge_patch` would raise; the API server does all but storing the object."""
+        request = Request(
+            "patch",
+            resource,
+            namespace,
+            name,
+            query={**_STRICT, "dryRun": "All"},
+            body=encode_json(body),
+            content_type="application/merge-patch+json",
+        )
+        await send_json(self._transport, request)
+
     async def apply(
         self,
         resource: Resource,

@@ -32,6 +32,7 @@ from job_controller.core.text.sanitize import single_line
 
 _UNSTARTED_WORDS = "the Job has not started"
 _SUSPENDED_WORDS = "spec.suspend is true: no further node starts; running tasks continue"
+_REFUSED_CHANGES = (ProgressingReason.POD_CHANGE_REFUSED, ProgressingReason.NODE_CHANGE_REFUSED)
 _RESUMED = Condition(ConditionType.SUSPENDED, False, SuspendedReason.RESUMED, "run resumed")
 
 
@@ -204,7 +205,7 @@ def _progressing(job: Job, found: Findings, now: datetime) -> Condition:
         words = completed_message(counts, run, blocker.message if blocker else "")
         return Condition(type_, False, ProgressingReason.COMPLETED, words)
     if run.outcome == RunOutcome.FAILED:
-        is_refused = blocker is not None and blocker.reason == ProgressingReason.POD_CHANGE_REFUSED
+        is_refused = blocker is not None and blocker.reason in _REFUSED_CHANGES
         words = f"{run.message}; {blocker.message}" if blocker and is_refused else run.message
         return Condition(type_, False, ProgressingReason.FAILED, words)
     if blocker is not None:
@@ -213,7 +214,7 @@ def _progressing(job: Job, found: Findings, now: datetime) -> Condition:
         return Condition(type_, False, ProgressingReason.PAUSED, progress_message(counts))
     if not counts.desired_is_known:
         return Condition(type_, True, ProgressingReason.STARTING, "creating the DaemonSet")
-    words = active_message(counts, job, now)
+    words = active_message(counts, job, now) + (f"; {run.waits_for}" if run.waits_for else "")
     return Condition(type_, True, ProgressingReason.NODES_ACTIVE, words)
 
 

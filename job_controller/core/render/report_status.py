@@ -18,6 +18,7 @@ from daemonset_job.api.report import JobReport, new_report, with_annotations
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import FINAL_PHASES, ConditionType, NodeState, Phase
 from job_controller.core.desired.strategic_merge import diff_merge_patch
+from job_controller.core.render.node_changes import with_node_changes
 from job_controller.core.render.node_failures import has_failures, keep_failures
 from job_controller.core.render.node_list import build_node_list
 from job_controller.core.render.run_history import with_history
@@ -155,7 +156,7 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
     records.update(counts.ending)
     records.update(counts.absent)
     records.update({name: node.record for name, node in counts.nodes.items()})
-    return records
+    return with_node_changes(records, snapshot)
 
 
 def _completed_without_pod(

@@ -57,6 +57,12 @@ _NODE_BLOCKERS = {
     ),
 }
 
+# RBAC's own words, without those of an admission policy (apiserver, responsewriters.Forbidden).
+_NO_RIGHT = 'cannot patch resource "nodes"'
+_HOW_TO_CHANGE_NODES = (
+    "an administrator allows it by kubectl apply --server-side -k deploy/components/node-changes"
+)
+
 
 def find_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | None:
     """Return the first blocker of the run, None without one.
@@ -87,7 +93,9 @@ def find_start_blocker(snapshot: Snapshot) -> Blocker | None:
             f"spec without spec.nodes has {_kib(size)} as JSON, the limit is "
             f"{_kib(SPEC_LIMIT_BYTES)}: move long values to a ConfigMap or into the image",
         )
-    return _token_blocker(snapshot) or _daemon_set_blocker(snapshot)
+    return (
+        _token_blocker(snapshot) or _daemon_set_blocker(snapshot) or _node_change_blocker(snapshot)
+    )
 
 
 def _token_blocker(snapshot: Snapshot) -> Blocker | None:
@@ -133,7 +141,23 @@ def _write_blocker(snapshot: Snapshot) -> Blocker | None:
             f"the API server refuses the JobReport: {single_line(refusal, REFUSAL_LIMIT)}",
         )
     words = _refused_pod_changes(snapshot)
-    return Blocker(ProgressingReason.POD_CHANGE_REFUSED, words) if words else None
+    if words:
+        return Blocker(ProgressingReason.POD_CHANGE_REFUSED, words)
+    return _node_change_blocker(snapshot)
+
+
+def _node_change_blocker(snapshot: Snapshot) -> Blocker | None:
+    """Return that the API server refuses to change nodes; without a right, how to get it."""
+    refusal = snapshot.refusals.get(RefusedWrite.NODE_CHANGE)
+    if refusal is None:
+        return None
+    words = f"the API server refuses to change nodes (spec.onSuccess, results): {refusal}"
+    lacks_right = _NO_RIGHT in refusal
+    limit = REFUSAL_LIMIT
+    hint = f"; {_HOW_TO_CHANGE_NODES}" if lacks_right else ""
+    return Blocker(
+        ProgressingReason.NODE_CHANGE_REFUSED, single_line(words, limit - len(hint)) + hint
+    )
 
 
 def _refused_pod_changes(snapshot: Snapshot) -> str:
@@ -159,7 +183,7 @@ def _pod_change(write: RefusedWrite) -> str:
             return "the removal of scheduling gates"
         case RefusedWrite.DELETION:
             return "the deletion of pods"
-        case RefusedWrite.DAEMON_SET | RefusedWrite.REPORT:
+        case RefusedWrite.DAEMON_SET | RefusedWrite.REPORT | RefusedWrite.NODE_CHANGE:
             return ""
         case _ as unreachable:
             assert_never(unreachable)

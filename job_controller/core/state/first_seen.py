@@ -28,6 +28,7 @@ _NOT_READY: Final = "not ready"
 _FAILED: Final = "failed"
 _ENDED: Final = "ended"
 _WITHOUT_NODE: Final = "without node"
+_RESULTS_MISSING: Final = "results missing"
 BLOCKED: Final = "blocked"
 UNEXPLAINED: Final = "unexplained"
 REJECTED: Final = "rejected"
@@ -108,6 +109,11 @@ def pod_without_node(pod: Pod) -> Fact:
     return Fact(pod.uid, _WITHOUT_NODE)
 
 
+def results_missing(node_uid: str) -> Fact:
+    """Return the fact that the node has completed, and results of its task are not recorded."""
+    return Fact(node_uid, _RESULTS_MISSING)
+
+
 def pods_rejected(node: Node, retry: str) -> Fact:
     """Return the fact that the kubelet of the node rejects its pods, one after the other."""
     return Fact(node.uid, REJECTED, retry=retry)
@@ -158,7 +164,7 @@ class ObservedObjects:
     `failed` are the names of nodes that are recorded as failed. `tainted` are those whose
     condition keeps their pod off. `retry` is the Job's retry request. `without_node` are pods that
     wait to be scheduled to nodes that do not exist. `has_ledger_room`: the evidence of each node
-    can be recorded.
+    can be recorded. `without_results` are the UIDs of completed nodes that lack results.
     """
 
     pods: Mapping[str, Pod]
@@ -168,6 +174,7 @@ class ObservedObjects:
     retry: str = ""
     without_node: Collection[Pod] = ()
     has_ledger_room: bool = True
+    without_results: Collection[str] = ()
 
 
 def update_sightings(
@@ -208,6 +215,7 @@ def _facts_without_pod(observed: ObservedObjects) -> set[Fact]:
     """Return the facts that are about no node's current pod."""
     holding = {node_not_ready(observed.nodes[name], observed.retry) for name in observed.tainted}
     holding |= {pod_without_node(pod) for pod in observed.without_node}
+    holding |= {results_missing(uid) for uid in observed.without_results}
     return holding | {LEDGER_ROOM} if observed.has_ledger_room else holding
 
 

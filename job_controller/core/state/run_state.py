@@ -14,6 +14,7 @@ from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import add_seconds
 from job_controller.core.plan import RefusedWrite
 from job_controller.core.state.added_nodes import adds_nodes
+from job_controller.core.state.node_changes import has_pending_changes
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot
 
@@ -41,7 +42,8 @@ class RunState:
     """The state of the run, with the reason for its condition.
 
     `message` is the recorded one; `render.messages` fills in an empty one. `allowed` is how many
-    nodes may fail. `wake_at` is when the state may change without an event.
+    nodes may fail. `wake_at` is when the state may change without an event. `waits_for` is what
+    remains to be done when all nodes have finished, "" for nothing.
     """
 
     outcome: RunOutcome
@@ -49,6 +51,7 @@ class RunState:
     message: str = ""
     allowed: int = 0
     wake_at: datetime | None = None
+    waits_for: str = ""
 
     @property
     def has_ended(self) -> bool:
@@ -83,6 +86,11 @@ def _without_refused_report(snapshot: Snapshot, run: RunState) -> RunState:
     """
     if run.outcome == RunOutcome.SUCCEEDED and RefusedWrite.REPORT in snapshot.refusals:
         return RunState(RunOutcome.IN_PROGRESS)
+    # The report of a run that has succeeded is final, and the Job may be deleted.
+    is_recorded = _by_report(snapshot) is not None
+    if run.outcome == RunOutcome.SUCCEEDED and not is_recorded and has_pending_changes(snapshot):
+        words = "completed nodes have yet to be changed (spec.onSuccess)"
+        return RunState(RunOutcome.IN_PROGRESS, waits_for=words)
     return run
 
 

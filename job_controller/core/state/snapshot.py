@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from daemonset_job.api import report
 from daemonset_job.api.daemon_set import DaemonSet
@@ -35,6 +36,8 @@ class Snapshot:
 
     `seen` is when the controller first saw the start of each timer. `is_dry_run_done`: in this
     reconcile the API server has accepted the DaemonSet of a Job that has not started.
+    `changed_nodes` are the UIDs of nodes that this process has changed as `spec.onSuccess` says,
+    and when. Their records may not have it yet.
     """
 
     job: Job
@@ -49,6 +52,7 @@ class Snapshot:
     retry_seconds: float = 15.0
     seen: Sightings = field(default_factory=dict)
     is_dry_run_done: bool = False
+    changed_nodes: Mapping[str, datetime] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
 
     @property

@@ -1,0 +1,68 @@
+"""The record of what was changed on completed nodes: when, and which results could not be set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from daemonset_job.api.evidence import Evidence
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.reasons import NodeReason
+from daemonset_job.api.report import JobReport
+from daemonset_job.api.report_status import ReportStatus
+from daemonset_job.api.states import NodeState
+from job_controller.core.state.absence import complete_record
+from job_controller.core.state.node_changes import describe_unset_results
+from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
+
+
+def with_node_changes(
+    records: Mapping[str, NodeRecord], snapshot: Snapshot
+) -> dict[str, NodeRecord]:
+    """Return the records with the changes of nodes that this process has made."""
+    marked = dict(records)
+    if not snapshot.changed_nodes:
+        return marked
+    for name, evidence in merge_evidence(snapshot).items():
+        if evidence.is_completed and evidence.node_uid in snapshot.changed_nodes:
+            marked[name] = _with_change(records.get(name), evidence, snapshot)
+    return marked
+
+
+def record_changes(snapshot: Snapshot) -> list[tuple[JobReport, ReportStatus]]:
+    """Return the reports that lack changes of nodes, each with the status that has them.
+
+    Nothing else in them differs: it is for reports that keep what they say at the end of a run.
+    """
+    if not snapshot.changed_nodes:
+        return []
+    records = merge_records(snapshot)
+    new = {
+        name: record
+        for name, record in with_node_changes(records, snapshot).items()
+        if record != records.get(name)
+    }
+    shares: dict[int, dict[str, NodeRecord]] = {}
+    for name, record in new.items():
+        known_in = [report.shard for report in snapshot.reports if name in report.records]
+        named_in = [report.shard for report in snapshot.reports if name in report.evidence]
+        shares.setdefault(min(known_in or named_in), {})[name] = record
+    return [
+        (report, replace(report.status, node_states={**report.records, **shares[report.shard]}))
+        for report in snapshot.reports
+        if report.shard in shares
+    ]
+
+
+def _with_change(record: NodeRecord | None, evidence: Evidence, snapshot: Snapshot) -> NodeRecord:
+    """Return the record of a node that was changed; the first time counts."""
+    uid = evidence.node_uid
+    if record is None or record.uid != uid:
+        record = complete_record(NodeRecord(uid, NodeState.WAITING), evidence)
+    if record.node_changed_at is not None:
+        return record
+    record = replace(record, node_changed_at=snapshot.changed_nodes[uid])
+    problem = describe_unset_results(evidence, snapshot.job.spec.on_success)
+    if not problem or record.reason:
+        return record
+    return replace(record, reason=NodeReason.RESULT_NOT_SET, message=problem)

@@ -1,0 +1,57 @@
+"""The start of a run: recorded once the API server would take what the run is going to write."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from daemonset_job.api.choices import CompletionMode
+from daemonset_job.api.reasons import EventReason
+from job_controller.core.desired.daemon_set import build_daemon_set
+from job_controller.core.plan import DryRunDaemonSet, DryRunNodeChange, Event, Plan, WriteStatus
+from job_controller.core.render.events import start_blocker_events
+from job_controller.core.render.job_status import first_status, unstarted_status
+from job_controller.core.state.blockers import find_start_blocker
+from job_controller.core.state.node_changes import find_trial_change
+from job_controller.core.state.snapshot import Snapshot
+
+
+def plan_start(snapshot: Snapshot, now: datetime) -> Plan:
+    """Return the first step of a run: the start is recorded before anything is created.
+
+    From then on the CRD refuses changes of what runs. The write fails if the Job was changed since
+    it was read, so the newest spec is the one that runs. Before it, in the same reconcile, the API
+    server is asked whether it would accept the DaemonSet, and the change of a completed node. If it
+    refuses, or the DaemonSet cannot be built, the run does not start and nothing is created, so
+    that the user can correct the Job. The answer can take long (webhooks), and the run's time
+    begins after it.
+    """
+    job = snapshot.job
+    start_blocker = find_start_blocker(snapshot)
+    if job.spec.suspend or start_blocker is not None:
+        status = unstarted_status(job, start_blocker, now)
+        return Plan(
+            actions=() if status == job.status else (WriteStatus(status),),
+            events=tuple(start_blocker_events(job, start_blocker)),
+            requeue_after=snapshot.retry_seconds if snapshot.refusals else None,
+        )
+    if not snapshot.is_dry_run_done:
+        desired = build_daemon_set(job, gated=False, settings=snapshot.settings)
+        change = find_trial_change(snapshot)
+        trial = (DryRunNodeChange(change),) if change is not None else ()
+        return Plan(actions=(DryRunDaemonSet(desired), *trial))
+    return Plan(
+        actions=(WriteStatus(first_status(job, now, _configured_token(snapshot))),),
+        events=(
+            Event(
+                "Normal",
+                EventReason.STARTED,
+                f"the run is recorded in JobReport {job.report_name}",
+            ),
+        ),
+    )
+
+
+def _configured_token(snapshot: Snapshot) -> str:
+    """Return the configured token, "" for a Job whose tasks print none."""
+    is_log = snapshot.job.spec.completion.mode == CompletionMode.LOG
+    return snapshot.settings.token if is_log else ""
