@@ -24,6 +24,7 @@ from terminator.job_times import JobTimes
 from terminator.ledger.writer import Ledger
 from terminator.logs.scanner import Scanner
 from terminator.metrics import Metrics
+from terminator.node_changes import unchanged_nodes
 from terminator.node_count import Count, Snapshot, count_nodes, merge_ledger, merge_records
 from terminator.unknown_nodes import has_unknown_nodes
 from terminator.unseen_pods import has_unseen_pod
@@ -98,6 +99,10 @@ class Deleter:
         if self._has_unread_results(job, scanner) and self._may_wait(job, moment):
             self._ledger.flush_now(job)
             return RESULTS_CHECK_SECONDS
+        if unchanged := unchanged_nodes(snapshot()):
+            # The controller records each change: that event causes another reconcile.
+            logger.debug("the Job is not deleted yet: nodes are not changed", nodes=len(unchanged))
+            return None
         if await self._has_unseen_pod(snapshot()):
             logger.debug("the Job is not deleted yet: it has a pod that is not cached")
             return UNSEEN_POD_SECONDS

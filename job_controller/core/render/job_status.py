@@ -202,7 +202,7 @@ def _reopened(job: Job) -> Condition:
 def _progressing(job: Job, found: Findings, now: datetime) -> Condition:
     counts, run, blocker, type_ = found.counts, found.run, found.blocker, ConditionType.PROGRESSING
     if run.outcome == RunOutcome.SUCCEEDED:
-        words = completed_message(counts, run, blocker.message if blocker else "")
+        words = completed_message(counts, run, blocker)
         return Condition(type_, False, ProgressingReason.COMPLETED, words)
     if run.outcome == RunOutcome.FAILED:
         is_refused = blocker is not None and blocker.reason in _REFUSED_CHANGES

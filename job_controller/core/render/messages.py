@@ -8,9 +8,10 @@ from datetime import datetime
 
 from daemonset_job.api.choices import CompletionMode
 from daemonset_job.api.job import Job
-from daemonset_job.api.reasons import FailedReason
+from daemonset_job.api.reasons import FailedReason, ProgressingReason
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import add_seconds
+from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.run_state import RunState
 from job_controller.core.state.skipped_nodes import describe_skipped
@@ -73,18 +74,22 @@ def token_hint_at(counts: NodeCounts, job: Job) -> datetime | None:
     return add_seconds(job.status.start_time, _TOKEN_HINT_SECONDS)
 
 
-def completed_message(counts: NodeCounts, run: RunState, blocker: str) -> str:
+def completed_message(counts: NodeCounts, run: RunState, blocker: Blocker | None) -> str:
     """Return the message of a run that has succeeded: the counts as they are now.
 
     A Job that is kept serves nodes that join later. Its condition `Complete` says how the run
-    ended. `blocker` is what keeps a later node from its work, "" for nothing.
+    ended. `blocker` is what keeps a later node from its work or its changes, None for nothing.
     """
-    if not counts.is_exact and not blocker:
+    if not counts.is_exact and blocker is None:
         return run.message
     words = progress_message(counts)
     if failed := counts.names(NodeState.FAILED):
         words += f": {_describe_failures(counts, failed)}"
-    return f"{words}; {blocker}" if blocker and not counts.is_complete else words
+    if blocker is None or (
+        counts.is_complete and blocker.reason != ProgressingReason.NODE_CHANGE_REFUSED
+    ):
+        return words
+    return f"{words}; {blocker.message}"
 
 
 def failure_message(counts: NodeCounts, allowed: int) -> str:
