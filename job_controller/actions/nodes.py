@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from http import HTTPStatus
 
 from loguru import logger
 
 from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.node import parse_node
 from daemonset_job.api.node_changes import NodeChange, build_node_patch
-from daemonset_job.kube.client.errors import BadRequest, Conflict, NotFound
+from daemonset_job.kube.client.errors import BadRequest, Conflict, NotFound, Unavailable
 from daemonset_job.kube.client.resource import NODES
 from daemonset_job.runtime.clock import Clock
-from job_controller.actions.errors import NO_DRY_RUN, most_severe
+from job_controller.actions.errors import NO_DRY_RUN, RefusedError, most_severe
 from job_controller.actions.writer import Writer
-from job_controller.core.plan import ChangeNodes, DryRunNodeChange
+from job_controller.core.plan import ChangeNodes, DryRunNodeChange, RefusedWrite
 from job_controller.core.text.fold_names import fold
 from job_controller.node_change_store import NodeChangeStore
 
@@ -36,11 +37,19 @@ class NodeActions:
         self._changed = changed
 
     async def execute(self, key: JobKey, job: Job, action: DryRunNodeChange | ChangeNodes) -> None:
-        """Execute an action; raises KubeError."""
-        if isinstance(action, DryRunNodeChange):
-            await self._dry_run(action.change)
-        else:
-            await self._change(key, job, action)
+        """Execute an action; raises KubeError, or RefusedError if a webhook for nodes is down.
+
+        That may take long, and must neither go unseen nor keep anything else from being written.
+        """
+        try:
+            if isinstance(action, DryRunNodeChange):
+                await self._dry_run(action.change)
+            else:
+                await self._change(key, job, action)
+        except Unavailable as error:
+            if error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+                raise
+            raise RefusedError(error, RefusedWrite.NODE_CHANGE) from error
 
     async def _dry_run(self, change: NodeChange) -> None:
         """Ask the API server whether it would take the change; raises KubeError if not."""

@@ -77,7 +77,6 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     status = next_status(job, found, now)
     record = _record_actions(snapshot, found, status, now)
     pending = find_pending_changes(snapshot, now)
-    # Last, because a webhook that is down must keep nothing else from being written.
     changes = [ChangeNodes(pending.due)] if pending.due else []
     # No node starts after a failure. After a success, one that joins late does.
     has_failed = run.outcome == RunOutcome.FAILED
@@ -100,7 +99,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
         waits.append(_ALTERED_RETRY_SECONDS)
     return Plan(
         actions=tuple(
-            action for action in (*work, *record, *changes) if not _is_refused(snapshot, action)
+            action for action in (*work, *changes, *record) if not _is_refused(snapshot, action)
         ),
         events=(
             *(recreation_events(job) if _is_recreated(job, work) else ()),

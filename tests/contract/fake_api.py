@@ -203,7 +203,7 @@ class FakeApiServer(StoredObjects, ScriptedFaults, OpenWatches, ServedLogs):
             is_dry_run = http.query.get("dryRun") == "All"
             result = self.storage.apply(resource, key, request.body, how, is_dry_run=is_dry_run)
             return answer(result, 200 if existed else 201)
-        write = Write(_manager(http), subresource)
+        write = Write(_manager(http), subresource, http.query.get("dryRun") == "All")
         stored = self.storage.patch(resource, key, request.body, http.content_type, write)
         return answer(partial(stored) if "PartialObject" in http.headers["Accept"] else stored)
 

@@ -52,6 +52,7 @@ class Write:
 
     manager: str = "cluster"
     subresource: str = ""
+    is_dry_run: bool = False
 
     @property
     def owner(self) -> Manager:
@@ -135,14 +136,13 @@ class Storage:
     def patch(
         self, resource: Resource, key: Key, patch: object, content_type: str, how: Write
     ) -> Raw:
-        """Carry a PATCH out, of a type that is no apply."""
+        """Carry a PATCH out, of a type that is no apply; a dry run stores nothing."""
         if content_type not in _PATCHES:
             raise Refused(415, "UnsupportedMediaType", content_type)
         old = self.find((resource.group, resource.plural), key)
-        new = _PATCHES[content_type](old, patch)
-        return self._store(
-            resource, old, rules.patched(rules_of(resource), old, new, how.subresource), how
-        )
+        requested = _PATCHES[content_type](old, patch)
+        new = rules.patched(rules_of(resource), old, requested, how.subresource)
+        return dict(new) if how.is_dry_run else self._store(resource, old, new, how)
 
     def update(self, resource: Resource, key: Key, new: Raw) -> Raw:
         """Have the cluster's hand change all of an object but its status."""
