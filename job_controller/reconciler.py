@@ -22,7 +22,7 @@ from daemonset_job.runtime.expectations import VersionExpectations
 from job_controller.actions.daemon_sets import DaemonSetActions
 from job_controller.actions.errors import RefusedError, is_refusal
 from job_controller.actions.job_status import JobStatusActions
-from job_controller.actions.nodes import NodeActions
+from job_controller.actions.node_changes import NodeActions
 from job_controller.actions.pods import PodActions
 from job_controller.actions.reports import ReportActions
 from job_controller.actions.writer import Writer

@@ -78,7 +78,7 @@ class NodeChange:
 def build_node_patch(raw: Mapping[str, Any], change: NodeChange) -> dict[str, Any]:
     """Return the merge patch of a raw node that makes the change, empty if nothing is to be done.
 
-    It holds for this version of the node only if it removes taints: the list is written as a whole,
+    One that removes taints holds for this version of the node only. The list is written as a whole,
     and a taint that was added meanwhile must not be lost.
     """
     meta = raw.get("metadata") or {}

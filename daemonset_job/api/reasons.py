@@ -279,6 +279,13 @@ class NodeReason(Reason):
         "LeftSelection",
         "Policy `Continuous`: the node was completed, and its labels then left the selection.",
     )
+    RESULT_NOT_SET = (
+        "ResultNotSet",
+        (
+            "The node is completed, and a result could not be set on it as a label or annotation; "
+            "the message says which."
+        ),
+    )
     BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded", "Failed more often than `backoffLimit` allows."
     FAILURE_POLICY_RULE = "FailurePolicyRule", "A rule with `Fail` lists its exit code."
     FAILURE_TOKEN = "FailureToken", "The task printed the failure token."
@@ -289,13 +296,6 @@ class NodeReason(Reason):
         (
             "The node is Ready, but for a minute a taint for a condition of it, such as "
             "`node.kubernetes.io/network-unavailable`, has kept its pod off."
-        ),
-    )
-    RESULT_NOT_SET = (
-        "ResultNotSet",
-        (
-            "The node is completed, and a result could not be set on it as a label or annotation; "
-            "the message says which."
         ),
     )
     NODE_REMOVED = (

@@ -1,5 +1,6 @@
 """What deploy/ says, read as data. What it does on an API server, tests/integration shows."""
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -210,7 +211,8 @@ def test_the_split_accounts_are_those_that_the_policies_know():
     (account,) = [d["metadata"] for d in split_documents() if d["kind"] == "ServiceAccount"]
     user = f"system:serviceaccount:{account['namespace']}:{account['name']}"
     text = (DEPLOY / "admission-system.yaml").read_text()
-    assert text.count(f"'{user}'") == len(policies()) - 1
+    of_people = [each for each in policies() if "-needs-" in each["metadata"]["name"]]
+    assert text.count(f"'{user}'") == len(policies()) - len(of_people)
     (halves,) = [d for d in split_documents() if d["kind"] == "ValidatingAdmissionPolicy"]
     (condition,) = halves["spec"]["matchConditions"]
     assert ":daemonset-job-controller'" in condition["expression"]
@@ -320,6 +322,48 @@ def test_the_controller_looks_for_every_policy():
     ]
     assert sorted(rule["resourceNames"]) == sorted(expected)
     assert rule["verbs"] == ["get"]
+
+
+def node_change_documents() -> list[dict[str, Any]]:
+    folder = DEPLOY / "components" / "node-changes"
+    component = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    assert set(component["resources"]) == {f.name for f in folder.glob("*.yaml")} - {
+        "kustomization.yaml"
+    }
+    # The policies come before the right that they confine.
+    files = [(folder / name).read_text() for name in component["resources"]]
+    return [document for text in files for document in yaml.safe_load_all(text)]
+
+
+def test_changes_of_nodes_are_confined_before_they_are_allowed():
+    kinds = [each["kind"] for each in node_change_documents()]
+    policies_and_bindings = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"]
+    assert kinds == [*policies_and_bindings * 2, "ClusterRole", "ClusterRoleBinding"]
+    policy, binding, keys, keys_binding, role, role_binding = node_change_documents()
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]}]
+    account = one("ServiceAccount")["metadata"]
+    assert role_binding["subjects"] == [
+        {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}
+    ]
+    user = f"system:serviceaccount:{account['namespace']}:{account['name']}"
+    assert f"'{user}'" in policy["spec"]["matchConditions"][0]["expression"]
+    for each, bound in ((policy, binding), (keys, keys_binding)):
+        assert each["spec"]["failurePolicy"] == "Fail"
+        assert bound["spec"] == {
+            "policyName": each["metadata"]["name"],
+            "validationActions": ["Deny"],
+        }
+
+
+def test_both_policies_about_nodes_have_the_same_reserved_keys():
+    policy, _, keys, *_ = node_change_documents()
+    found = set()
+    for each in (policy, keys):
+        # An administrator replaces the first variable of both with one patch.
+        assert each["spec"]["variables"][0] == {"name": "chosen", "expression": "[]"}
+        found |= set(re.findall(r"key\.matches\('([^']+)'\)", str(each)))
+    (pattern,) = found
+    assert names.GROUP.replace(".", "[.]") in pattern
 
 
 def test_the_policies_know_the_names_that_the_code_gives():
