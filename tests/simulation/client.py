@@ -79,7 +79,7 @@ class Client:
         return await self._call(Call("create", resource.plural, name, namespace), effect)
 
     async def merge_patch(
-        self, resource: Resource, name: str, body: Raw, namespace: str, **_: object
+        self, resource: Resource, name: str, body: Raw, namespace: str = "", **_: object
     ) -> Raw:
         read_at = dict(self.ledger_read_at)
         entries = self._entries_seen(name, namespace) if resource.plural == REPORTS else {}
@@ -101,6 +101,14 @@ class Client:
         if resource.plural == REPORTS:
             self._entered[name] = dict(parse_report(answer).evidence)
         return answer
+
+    async def check_merge_patch(
+        self, resource: Resource, name: str, _body: Raw, namespace: str = ""
+    ) -> None:
+        def effect() -> tuple[Raw, bool]:
+            return self._world.server.find(resource.plural, name, namespace), True
+
+        await self._call(Call("patch", resource.plural, name, namespace), effect)
 
     def _entries_seen(self, name: str, namespace: str) -> dict[str, Evidence]:
         """Return what this process knows of a report's evidence: its cache, and its own writes."""

@@ -21,7 +21,7 @@ from daemonset_job.api import job as jobs
 from daemonset_job.api.job import Job
 from daemonset_job.api.packed_json import PackedJson
 from job_controller.core import daemon_set_actions
-from job_controller.core import decide as decision
+from job_controller.core import start as run_start
 from job_controller.core.desired import limits
 from job_controller.core.render import report_status as report
 from job_controller.core.settings import Settings
@@ -106,7 +106,7 @@ def _remembering() -> list[Replacement]:
     return [
         (owner, name, _remembered(getattr(owner, name), key))
         for owner, name, key in (
-            (decision, "build_daemon_set", of_job),
+            (run_start, "build_daemon_set", of_job),
             (daemon_set_actions, "build_daemon_set", of_job),
             (
                 daemon_set_actions,

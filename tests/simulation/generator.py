@@ -10,6 +10,7 @@ from typing import Any
 from tests.simulation.delayed_starts import with_delayed_starts
 from tests.simulation.drawn_disturbances import with_drawn_disturbances
 from tests.simulation.features import with_features
+from tests.simulation.node_changes import with_node_changes
 from tests.simulation.node_conditions import with_conditions
 from tests.simulation.released_pods import with_released_pods
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
@@ -43,7 +44,8 @@ def generate_schedule(seed: int) -> Schedule:
     schedule = with_drawn_disturbances(schedule, Random(f"{seed}/hazards"))
     schedule = with_conditions(schedule, Random(f"{seed}/conditions"))
     schedule = with_delayed_starts(schedule, Random(f"{seed}/startings"))
-    return with_released_pods(schedule, Random(f"{seed}/releases"))
+    schedule = with_released_pods(schedule, Random(f"{seed}/releases"))
+    return with_node_changes(schedule, Random(f"{seed}/node changes"))
 
 
 class _Generator:

@@ -24,6 +24,7 @@ from job_controller.core.render.node_failures import (
     MESSAGE_LIMIT,
 )
 from job_controller.core.render.run_history import FIRST_KEPT, NEWEST_KEPT
+from job_controller.core.state.node_changes import ANNOTATION_VALUE_LIMIT, RESULTS_GRACE
 from job_controller.metrics import JOBS_LIMIT
 from terminator.config import Config as TerminatorConfig
 from terminator.logs.backward_read import BACKWARD_BYTES
@@ -39,6 +40,7 @@ from tests.unit.language import MAX_WORDS, ROOT
 
 KIB, MIB = 1024, 1024 * 1024
 ARCHITECTURE = "docs/explanation/architecture.md"
+JOB = "docs/reference/job.md"
 REPORT = "docs/reference/jobreport.md"
 PERFORMANCE = "docs/reference/performance.md"
 RUNBOOKS = "docs/how-to/runbooks.md"
@@ -73,6 +75,12 @@ QUOTED = (
     Quoted(ARCHITECTURE, r"only the \[first (N) bytes\]", REGEX_LINE_BYTES),
     Quoted(ARCHITECTURE, "searched in up to (N) MiB", BACKWARD_BYTES, MIB),
     Quoted(ARCHITECTURE, r"\. (N) such searches run", SEARCHES),
+    Quoted(
+        JOB,
+        "a change waits up to (N) seconds for results",
+        RESULTS_GRACE.total_seconds(),
+    ),
+    Quoted(JOB, "a value has (N) characters at most", ANNOTATION_VALUE_LIMIT),
     Quoted(PERFORMANCE, "writes progress again, it waits (N) times", write_pacer.DURATION_FACTOR),
     Quoted(PERFORMANCE, r"last write, at most (N) s\. It writes ends", write_pacer.MAX_SECONDS),
     Quoted(PERFORMANCE, "batches evidence for (N) times", write_pacer.DURATION_FACTOR),

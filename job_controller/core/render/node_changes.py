@@ -24,8 +24,12 @@ def with_node_changes(
     if not snapshot.changed_nodes:
         return marked
     for name, evidence in merge_evidence(snapshot).items():
-        if evidence.is_completed and evidence.node_uid in snapshot.changed_nodes:
-            marked[name] = _with_change(records.get(name), evidence, snapshot)
+        uid, record, node = evidence.node_uid, records.get(name), snapshot.nodes.get(name)
+        if not evidence.is_completed or uid not in snapshot.changed_nodes:
+            continue
+        # A node that was created again under this name has a record of its own.
+        if (record is not None and record.uid == uid) or (node is not None and node.uid == uid):
+            marked[name] = _with_change(record, evidence, snapshot)
     return marked
 
 

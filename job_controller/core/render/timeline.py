@@ -66,6 +66,7 @@ def build_timeline(
         _Line(max(line.moment, began), line.text) if line.moment else _Line(ended, line.text)
         for line in (
             *_progress_lines(records),
+            *_change_lines(records),
             *_problem_lines(records),
             *_history_lines(summary),
             *_alteration_lines(summary, conditions),
@@ -119,6 +120,14 @@ def _progress_lines(records: Mapping[str, NodeRecord]) -> list[_Line]:
         _Line(first_at, f"{first} completed, the first"),
         _Line(last_at, words),
     ]
+
+
+def _change_lines(records: Mapping[str, NodeRecord]) -> list[_Line]:
+    """Return when the last completed node was changed, and how many were."""
+    times = [r.node_changed_at for r in records.values() if r.node_changed_at is not None]
+    if not times:
+        return []
+    return [_Line(max(times), f"{_nodes(len(times))} changed as spec.onSuccess and results say")]
 
 
 def _problem_lines(records: Mapping[str, NodeRecord]) -> list[_Line]:

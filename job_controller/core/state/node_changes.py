@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Final
 
+from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.choices import CompletionMode
+from daemonset_job.api.daemon_set import pod_spec_of
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
 from daemonset_job.api.node_changes import NodeChange, OnSuccess, is_label_value
+from job_controller.core.desired.daemon_set import build_pod_template
+from job_controller.core.state.affordable import affordable_nodes
 from job_controller.core.state.first_seen import results_missing
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 from job_controller.core.text.sanitize import single_line
@@ -73,14 +78,19 @@ def nodes_without_results(snapshot: Snapshot) -> frozenset[str]:
 
 
 def find_trial_change(snapshot: Snapshot) -> NodeChange | None:
-    """Return a change of any node by which the API server is asked, None if none is needed.
+    """Return a change of a selected node by which the API server is asked, None if none is needed.
 
     The values of results are not known yet: each label and annotation can be empty.
     """
-    wanted = snapshot.job.spec.on_success
-    if not wanted.changes_nodes or not snapshot.nodes:
+    job, wanted = snapshot.job, snapshot.job.spec.on_success
+    if not wanted.changes_nodes:
         return None
-    node = snapshot.nodes[min(snapshot.nodes)]
+    template = build_pod_template(job, gated=False, settings=snapshot.settings)
+    affinity = NodeAffinity(pod_spec_of({"template": template}))
+    nodes = islice(sorted(snapshot.nodes.items()), affordable_nodes(affinity))
+    node = next((node for name, node in nodes if affinity.matches(name, node.labels)), None)
+    if node is None:
+        return None
     return NodeChange(
         node.name,
         node.uid,

@@ -16,6 +16,7 @@ from tests.simulation.oracle import (
     gates,
     idle_writes,
     lifetime,
+    node_changes,
     pod_deletions,
     processes,
     quiet,
@@ -50,6 +51,7 @@ MODULES = (
     lifetime,
     # What is written and deleted, and the end.
     idle_writes,
+    node_changes,
     pod_deletions,
     processes,
     quiet,

@@ -14,6 +14,7 @@ from tests.simulation.oracle.evidence import Evidence
 from tests.simulation.oracle.facts import is_true
 from tests.simulation.oracle.failures import Failures
 from tests.simulation.oracle.lifetime import Lifetime
+from tests.simulation.oracle.node_changes import NodeChanges
 from tests.simulation.oracle.pod_deletions import judge_pod_deletion
 from tests.simulation.oracle.record_history import judge_history
 from tests.simulation.oracle.started_nodes import StartedNodes
@@ -69,6 +70,7 @@ class Oracle:
         self.deadlines = Deadlines(world, self)
         self.lifetime = Lifetime(world, self)
         self.gates = gates.Gates(world)
+        self.node_changes = NodeChanges(world, self)
 
     def violate(self, invariant: str, words: str) -> None:
         self.violations.append((round(self._world.loop.moment, 3), invariant, words))
@@ -105,6 +107,7 @@ class Oracle:
             self.gates.daemon_set_made(write.raw)
         elif plural == NODES and new is not None:
             self.timeouts.node_written(new)
+            self.node_changes.node_written(actor, old, new)
             self.completion.node_versions.written(new, self._world.loop.moment)
         elif plural == PODS:
             if old is None:
@@ -128,6 +131,7 @@ class Oracle:
             self.violate("conventions", words + self.timeouts.skews())
         self.completion.judge_end(old, new)
         self.failures.judge_end(old, new)
+        self.node_changes.judge_end(old, new)
         self.completed_count.judge(old, new)
 
     def _report_written(self, old: Raw, new: Raw) -> None:
@@ -166,6 +170,7 @@ class Oracle:
         if process.name != "terminator":
             self.violate("deletion", f"{process.name} deletes the Job")
         self.lifetime.judge_deletion(job)
+        self.node_changes.judge_unchanged(job)
         if is_true(job, "Failed"):
             if "ttlSecondsAfterFinished" not in job["spec"]:
                 self.violate("deletion", "a failed Job without a time to live")

@@ -7,7 +7,7 @@ import pytest
 
 from daemonset_job.api.choices import CompletionMode, FailureAction
 from daemonset_job.api.evidence import Evidence
-from daemonset_job.api.job_spec import Completion
+from daemonset_job.api.job_spec import Completion, NodeSelection
 from daemonset_job.api.node_changes import NodeChange, OnSuccess, build_node_patch, is_label_value
 from job_controller.core.decide import decide
 from job_controller.core.plan import (
@@ -104,6 +104,16 @@ def test_a_node_that_is_created_again_is_another_one():
     assert [change.uid for change in due(cluster)] == ["new"]
 
 
+def test_the_record_of_a_node_that_is_created_again_is_its_own():
+    cluster = cluster_of("a", "b", completed=("a",))
+    cluster.nodes["a"] = make_node("a", uid="new")
+    cluster.pods[0] = make_pod("a", serial=2)
+    plan = decide(cluster.snapshot(changed_nodes={"a-uid": NOW}), NOW)
+    (written,) = acts(plan, WriteReportStatus)
+    record = written.status.node_states["a"]
+    assert (record.uid, record.state, record.node_changed_at) == ("new", "Active", None)
+
+
 def test_a_deleted_node_needs_no_change():
     cluster = cluster_of("a", "b", completed=("a", "b"))
     del cluster.nodes["b"]
@@ -165,6 +175,7 @@ def test_a_run_is_complete_only_when_its_nodes_are_changed():
     assert kinds(plan) == ["WriteReportStatus", "WriteStatus"]
     (written,) = acts(plan, WriteReportStatus)
     assert written.status.phase == "Succeeded"
+    assert "+60s 1 node changed as spec.onSuccess and results say" in written.status.timeline
     assert written.status.node_states["a"].node_changed_at == NOW
 
 
@@ -281,6 +292,14 @@ def test_the_api_server_is_asked_before_the_start():
         {"example.com/uname": ""},
     )
     assert kinds(decide(unstarted().snapshot(is_dry_run_done=True), NOW)) == ["WriteStatus"]
+
+
+def test_the_api_server_is_asked_about_a_node_that_the_job_selects():
+    cluster = spec(unstarted(), nodes=NodeSelection(include=("b",)))
+    (action,) = acts(decide(cluster.snapshot(), NOW), DryRunNodeChange)
+    assert action.change.name == "b"
+    cluster = spec(unstarted(), nodes=NodeSelection(include=("elsewhere",)))
+    assert kinds(decide(cluster.snapshot(), NOW)) == ["DryRunDaemonSet"]
 
 
 def test_nothing_is_asked_without_changes_or_nodes():

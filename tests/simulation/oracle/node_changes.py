@@ -1,0 +1,80 @@
+"""The changes of completed nodes: each node that completed is changed once, and no other one is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.oracle.facts import is_true
+from tests.simulation.oracle.invariant import Invariant
+from tests.simulation.oracle.shards import reports_of
+from tests.simulation.server import NODES, Raw
+
+if TYPE_CHECKING:
+    from tests.simulation.oracle.core import Oracle
+    from tests.simulation.world import World
+
+INVARIANTS = (
+    Invariant(
+        "node changes",
+        "With onSuccess the controller changes each node once that has completed, and no other "
+        "node. The Job is complete, or deleted, only when each of these nodes that exists has been "
+        "changed.",
+        mutant="completes_before_changes",
+        seed=5,
+    ),
+)
+
+
+class NodeChanges:
+    """Judges the writes to nodes, and the ends of Jobs."""
+
+    def __init__(self, world: World, oracle: Oracle) -> None:
+        self._world = world
+        self._oracle = oracle
+        # The label and the UID of each node that the controller has changed.
+        self._changed: set[tuple[str, str]] = set()
+
+    def node_written(self, actor: str, old: Raw | None, new: Raw) -> None:
+        """Judge a write that may be a change of a completed node."""
+        if actor != "controller":
+            return
+        before = (old or new)["metadata"].get("labels") or {}
+        uid, after = new["metadata"]["uid"], new["metadata"]["labels"]
+        for label in {key for key in after if after[key] != before.get(key)}:
+            if (label, uid) in self._changed or uid not in self._completed(label):
+                words = f"{new['metadata']['name']} is changed without reason, or twice"
+                self._oracle.violate("node changes", words)
+            self._changed.add((label, uid))
+
+    def judge_end(self, old: Raw, new: Raw) -> None:
+        """Judge a write of a Job's status that may complete it."""
+        if is_true(new, "Complete") and not is_true(old, "Complete"):
+            self.judge_unchanged(new)
+
+    def judge_unchanged(self, job: Raw) -> None:
+        """Judge a Job that is complete, or that the terminator deletes."""
+        for label in _labels(job):
+            for node in self._world.server.all(NODES):
+                uid = node["metadata"]["uid"]
+                is_changed = label in (node["metadata"].get("labels") or {})
+                if not is_changed and uid in self._entered(job["metadata"]["uid"]):
+                    words = f"{node['metadata']['name']} has not been changed"
+                    self._oracle.violate("node changes", words)
+
+    def _completed(self, label: str) -> set[str]:
+        """Return the UIDs of the nodes that completed a Job with that label in onSuccess."""
+        plans = self._oracle.plans.items()
+        jobs = [uid for uid, plan in plans if label in _labels({"spec": plan.spec})]
+        return {uid for job in jobs for uid in self._entered(job)}
+
+    def _entered(self, job_uid: str) -> set[str]:
+        return {
+            entry["nodeUID"]
+            for report in reports_of(self._world, job_uid)
+            for entry in (report.get("evidence") or {}).values()
+            if entry.get("completedAt")
+        }
+
+
+def _labels(job: Raw) -> set[str]:
+    return set(job["spec"].get("onSuccess", {}).get("labels", {}))
