@@ -14,26 +14,30 @@ from job_controller.core.state.snapshot import Snapshot
 
 
 class NodeChangeStore:
-    """The changed nodes of each Job by their UID."""
+    """The changed nodes of each Job, by the identity of their completion."""
 
     def __init__(self) -> None:
         """Begin without any."""
         self._changed: dict[JobKey, tuple[str, dict[str, datetime]]] = {}
 
-    def record(self, key: JobKey, job_uid: str, node_uid: str, at: datetime) -> None:
+    def record(self, key: JobKey, job_uid: str, completion_id: str, at: datetime) -> None:
         """Record that a node is changed; the first time counts."""
         known_uid, changed = self._changed.get(key, ("", {}))
         if known_uid != job_uid:
             changed = {}
-        changed.setdefault(node_uid, at)
+        changed.setdefault(completion_id, at)
         self._changed[key] = job_uid, changed
 
     def with_changes(self, key: JobKey, snapshot: Snapshot) -> Snapshot:
-        """Return the snapshot with the changed nodes."""
+        """Return the snapshot with the changed nodes; forget completions that the ledger lacks."""
         uid, changed = self._changed.get(key, ("", {}))
-        return (
-            replace(snapshot, changed_nodes=dict(changed)) if uid == snapshot.job.uid else snapshot
-        )
+        if uid != snapshot.job.uid:
+            return snapshot
+        entries = (entry for report in snapshot.reports for entry in report.evidence.values())
+        known = {entry.completion_id for entry in entries}
+        for completion_id in changed.keys() - known:
+            del changed[completion_id]
+        return replace(snapshot, changed_nodes=dict(changed))
 
     def forget(self, key: JobKey) -> None:
         """Forget the nodes of a deleted Job."""

@@ -52,6 +52,11 @@ class Evidence:
         """Whether the node printed the token."""
         return bool(self.completed_at)
 
+    @property
+    def completion_id(self) -> str:
+        """What identifies the completion: node, pod and time. A node may complete again later."""
+        return f"{self.node_uid}/{self.pod_uid}/{self.completed_at}"
+
     def completes(self, node_uid: str) -> bool:
         """Return whether it is the completion of the node with that UID."""
         return self.is_completed and self.node_uid == node_uid

@@ -66,10 +66,11 @@ def is_label_value(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """What is to change on one node, which is still the one with this UID."""
+    """What is to change on one node, which is still the one with this UID, for one completion."""
 
     name: str
     uid: str
+    completion_id: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     remove_taints: tuple[str, ...] = ()

@@ -79,7 +79,7 @@ class NodeActions:
             async with room:
                 if await self._patch_current(change):
                     written.append(change.name)
-                self._changed.record(key, job.uid, change.uid, self._clock.now())
+                self._changed.record(key, job.uid, change.completion_id, self._clock.now())
 
         results = await asyncio.gather(*map(one, action.changes), return_exceptions=True)
         if written:

@@ -25,7 +25,7 @@ def with_node_changes(
         return marked
     for name, evidence in merge_evidence(snapshot).items():
         uid, record, node = evidence.node_uid, records.get(name), snapshot.nodes.get(name)
-        if not evidence.is_completed or uid not in snapshot.changed_nodes:
+        if not evidence.is_completed or evidence.completion_id not in snapshot.changed_nodes:
             continue
         # A node that was created again under this name has a record of its own.
         if (record is not None and record.uid == uid) or (node is not None and node.uid == uid):
@@ -65,7 +65,7 @@ def _with_change(record: NodeRecord | None, evidence: Evidence, snapshot: Snapsh
         record = complete_record(NodeRecord(uid, NodeState.WAITING), evidence)
     if record.node_changed_at is not None:
         return record
-    record = replace(record, node_changed_at=snapshot.changed_nodes[uid])
+    record = replace(record, node_changed_at=snapshot.changed_nodes[evidence.completion_id])
     problem = describe_unset_results(evidence, snapshot.job.spec.on_success)
     if not problem or record.reason:
         return record

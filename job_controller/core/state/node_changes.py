@@ -1,7 +1,7 @@
 """Which completed nodes have yet to be changed as `spec.onSuccess` and `results` say, and how.
 
-A node is changed once: its record says when. It does not matter whether it still has a pod, or is
-still selected, or whether the run has failed or is suspended: its task has completed.
+A node is changed once for each completion, and its record says when. It does not matter whether it
+still has a pod or is still selected, nor whether the run has failed or is suspended.
 """
 
 from __future__ import annotations
@@ -94,6 +94,7 @@ def find_trial_change(snapshot: Snapshot) -> NodeChange | None:
     return NodeChange(
         node.name,
         node.uid,
+        "",
         {**wanted.labels, **dict.fromkeys(wanted.result_labels.values(), "")},
         {**wanted.annotations, **dict.fromkeys(wanted.result_annotations.values(), "")},
         wanted.remove_taints,
@@ -122,7 +123,9 @@ def _unchanged_nodes(snapshot: Snapshot) -> Iterator[tuple[str, Evidence]]:
     records = merge_records(snapshot)
     for name, evidence in sorted(merge_evidence(snapshot).items()):
         node, record = snapshot.nodes.get(name), records.get(name)
-        if node is None or not evidence.completes(node.uid) or node.uid in snapshot.changed_nodes:
+        if node is None or not evidence.completes(node.uid):
+            continue
+        if evidence.completion_id in snapshot.changed_nodes:
             continue
         is_recorded = record is not None and record.uid == node.uid
         if not is_recorded or record is None or record.node_changed_at is None:
@@ -151,6 +154,7 @@ def _build_change(name: str, evidence: Evidence, wanted: OnSuccess) -> NodeChang
     return NodeChange(
         name,
         evidence.node_uid,
+        evidence.completion_id,
         {**wanted.labels, **labels},
         {**wanted.annotations, **annotations},
         wanted.remove_taints,

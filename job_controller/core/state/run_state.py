@@ -68,7 +68,7 @@ def evaluate_run(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> RunSt
     """
     job = snapshot.job
     if job.spec.is_continuous:
-        return _without_refused_report(snapshot, _evaluate_continuous(snapshot, counts))
+        return _once_recorded(snapshot, _evaluate_continuous(snapshot, counts))
     if job.is_true(ConditionType.COMPLETE):
         if adds_nodes(snapshot):
             return RunState(RunOutcome.IN_PROGRESS)
@@ -76,17 +76,18 @@ def evaluate_run(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> RunSt
     if job.is_true(ConditionType.FAILED) and job.status.observed_retry == job.retry_request:
         recorded = _recorded_state(job, ConditionType.FAILED, RunOutcome.FAILED)
         return _by_nodes_since(recorded, job, counts)
-    return _without_refused_report(snapshot, _evaluate_unfinished(snapshot, counts, now))
+    return _once_recorded(snapshot, _evaluate_unfinished(snapshot, counts, now))
 
 
-def _without_refused_report(snapshot: Snapshot, run: RunState) -> RunState:
-    """Return the state of the run, which is not over while its report cannot be written.
+def _once_recorded(snapshot: Snapshot, run: RunState) -> RunState:
+    """Return the state of the run, which is not over before its report and its nodes are.
 
-    The report outlives the Job, so it has to be complete before the Job is.
+    The report outlives the Job, so it has to be complete before the Job is. Completed nodes are
+    changed before, because the Job says how.
     """
     if run.outcome == RunOutcome.SUCCEEDED and RefusedWrite.REPORT in snapshot.refusals:
         return RunState(RunOutcome.IN_PROGRESS)
-    # The report of a run that has succeeded is final, and the Job may be deleted.
+    # A success that is on record is not taken back.
     is_recorded = _by_report(snapshot) is not None
     if run.outcome == RunOutcome.SUCCEEDED and not is_recorded and has_pending_changes(snapshot):
         words = "completed nodes have yet to be changed (spec.onSuccess)"

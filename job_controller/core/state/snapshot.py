@@ -36,8 +36,8 @@ class Snapshot:
 
     `seen` is when the controller first saw the start of each timer. `is_dry_run_done`: in this
     reconcile the API server has accepted the DaemonSet of a Job that has not started.
-    `changed_nodes` are the UIDs of nodes that this process has changed as `spec.onSuccess` says,
-    and when. Their records may not have it yet.
+    `changed_nodes`: when this process changed a node as `spec.onSuccess` says, by the identity of
+    its completion. Its record may not have it yet.
     """
 
     job: Job

@@ -37,7 +37,9 @@ from tests.unit.builders import (
 )
 from tests.unit.core.plans import condition, kinds
 from tests.unit.core.runs import acts, failing, run, spec
+from tests.unit.core.test_continuous import request, standing
 
+A_CHANGED = {done("a").completion_id: NOW}
 WANTED = OnSuccess(labels={"example.com/a": "b"}, remove_taints=("example.com/t",))
 RESULT = OnSuccess(
     labels={"example.com/a": "b"},
@@ -78,8 +80,12 @@ def recorded(cluster, *names):
 def test_completed_nodes_are_due_and_no_others():
     changes = due(cluster_of("a", "b", "c", completed=("a", "c")))
     assert changes == (
-        NodeChange("a", "a-uid", {"example.com/a": "b"}, {}, ("example.com/t",)),
-        NodeChange("c", "c-uid", {"example.com/a": "b"}, {}, ("example.com/t",)),
+        NodeChange(
+            "a", "a-uid", done("a").completion_id, {"example.com/a": "b"}, {}, ("example.com/t",)
+        ),
+        NodeChange(
+            "c", "c-uid", done("c").completion_id, {"example.com/a": "b"}, {}, ("example.com/t",)
+        ),
     )
 
 
@@ -108,10 +114,18 @@ def test_the_record_of_a_node_that_is_created_again_is_its_own():
     cluster = cluster_of("a", "b", completed=("a",))
     cluster.nodes["a"] = make_node("a", uid="new")
     cluster.pods[0] = make_pod("a", serial=2)
-    plan = decide(cluster.snapshot(changed_nodes={"a-uid": NOW}), NOW)
+    plan = decide(cluster.snapshot(changed_nodes=A_CHANGED), NOW)
     (written,) = acts(plan, WriteReportStatus)
     record = written.status.node_states["a"]
     assert (record.uid, record.state, record.node_changed_at) == ("new", "Active", None)
+
+
+def test_a_node_that_completes_again_is_changed_again():
+    again = done("a", at="2026-01-02T03:09:00Z")
+    cluster = cluster_of("a", "b", completed=("a",))
+    cluster.evidence = {"a": again}
+    (change,) = due(cluster, changed_nodes=A_CHANGED)
+    assert change.completion_id == again.completion_id
 
 
 def test_a_deleted_node_needs_no_change():
@@ -119,7 +133,7 @@ def test_a_deleted_node_needs_no_change():
     del cluster.nodes["b"]
     cluster.pods.pop()
     assert [change.name for change in due(cluster)] == ["a"]
-    plan = decide(cluster.snapshot(changed_nodes={"a-uid": NOW}), NOW)
+    plan = decide(cluster.snapshot(changed_nodes=A_CHANGED), NOW)
     assert condition(plan, "Complete")["status"] == "True"
 
 
@@ -135,7 +149,7 @@ def test_each_plan_changes_a_bounded_number_of_nodes():
     cluster = cluster_of(*names, completed=names)
     first = due(cluster)
     assert [change.name for change in first] == names[:NODES_PER_PLAN]
-    changed = {change.uid: NOW for change in first}
+    changed = {change.completion_id: NOW for change in first}
     assert [change.name for change in due(cluster, changed_nodes=changed)] == names[-5:]
     assert find_pending_changes(cluster.snapshot(), NOW).count == len(names)
 
@@ -170,7 +184,7 @@ def test_a_run_is_complete_only_when_its_nodes_are_changed():
     assert progressing["message"] == (
         "1 of 1 nodes completed; completed nodes have yet to be changed (spec.onSuccess)"
     )
-    plan = decide(cluster.snapshot(changed_nodes={"a-uid": NOW}), NOW)
+    plan = decide(cluster.snapshot(changed_nodes=A_CHANGED), NOW)
     assert condition(plan, "Complete")["status"] == "True"
     assert kinds(plan) == ["WriteReportStatus", "WriteStatus"]
     (written,) = acts(plan, WriteReportStatus)
@@ -188,7 +202,7 @@ def test_a_run_within_its_failure_limit_waits_as_well():
     cluster = spec(cluster, failure_policy=policy)
     assert not run(cluster).events
     assert not cluster.job.is_true("Complete")
-    plan = decide(cluster.snapshot(changed_nodes={"a-uid": NOW}), NOW)
+    plan = decide(cluster.snapshot(changed_nodes=A_CHANGED), NOW)
     assert acts(plan, WriteStatus)
 
 
@@ -206,7 +220,7 @@ def test_changes_are_recorded_although_the_count_is_not_exact():
     run(cluster)
     run(cluster)
     cluster.observed = False
-    plan = decide(cluster.snapshot(changed_nodes={"a-uid": NOW}), NOW)
+    plan = decide(cluster.snapshot(changed_nodes=A_CHANGED), NOW)
     before = cluster.report_status
     (written,) = acts(plan, WriteReportStatus)
     assert written.status.node_states["a"].node_changed_at == NOW
@@ -221,7 +235,7 @@ def test_a_change_of_a_node_without_a_record_makes_one():
     run(cluster)
     cluster.report_status["nodeStates"].pop("a")
     cluster.observed = False
-    record = record_of(cluster, changed_nodes={"a-uid": NOW})
+    record = record_of(cluster, changed_nodes=A_CHANGED)
     assert (record.state, record.node_changed_at) == ("Completed", NOW)
 
 
@@ -288,6 +302,7 @@ def test_the_api_server_is_asked_before_the_start():
     assert action.change == NodeChange(
         "a",
         "a-uid",
+        "",
         {"example.com/a": "b", "example.com/kernel": ""},
         {"example.com/uname": ""},
     )
@@ -331,7 +346,7 @@ def test_a_result_that_is_no_label_value_is_named_and_not_set(value):
     (change,) = due(cluster)
     assert change.labels == {"example.com/a": "b"}
     assert change.annotations == {"example.com/uname": value}
-    record = record_of(cluster, changed_nodes={"a-uid": NOW})
+    record = record_of(cluster, changed_nodes=A_CHANGED)
     assert (record.state, record.reason) == ("Completed", "ResultNotSet")
     assert record.message.startswith("results that are not set on the node: kernel, since '")
     assert record.message.isprintable()
@@ -347,7 +362,7 @@ def test_what_a_label_can_have_is_set(value):
 def test_a_result_that_was_not_printed_is_named():
     cluster = cluster_of("a", completed="a", on_success=RESULT)
     assert due(cluster)[0].labels == {"example.com/a": "b"}
-    message = record_of(cluster, changed_nodes={"a-uid": NOW}).message
+    message = record_of(cluster, changed_nodes=A_CHANGED).message
     assert message.endswith("kernel, which the task did not print")
 
 
@@ -402,11 +417,11 @@ NODE = {
 
 
 def test_the_patch_has_what_differs_and_no_more():
-    change = NodeChange("a", "a-uid", {"x": "y", "z": "1"}, {"n": "2"})
+    change = NodeChange("a", "a-uid", "", {"x": "y", "z": "1"}, {"n": "2"})
     assert build_node_patch(NODE, change) == {
         "metadata": {"uid": "a-uid", "labels": {"z": "1"}, "annotations": {"n": "2"}}
     }
-    assert build_node_patch(NODE, NodeChange("a", "a-uid", {"x": "y"})) == {}
+    assert build_node_patch(NODE, NodeChange("a", "a-uid", "", {"x": "y"})) == {}
     assert build_node_patch(NODE, NodeChange("a", "a-uid", remove_taints=("absent",))) == {}
 
 
@@ -418,3 +433,28 @@ def test_all_taints_of_a_key_are_removed_from_this_version_alone():
     }
     both = NodeChange("a", "a-uid", remove_taints=("example.com/t", "other"))
     assert build_node_patch(NODE, both)["spec"] == {"taints": None}
+
+
+# --- policy Continuous -------------------------------------------------------------------
+
+
+def test_a_node_that_runs_again_is_changed_again_when_it_completes():
+    cluster = standing("a", completed=("a",))
+    cluster = spec(cluster, on_success=WANTED)
+    (first,) = acts(run(cluster), ChangeNodes)[0].changes
+    changed = {first.completion_id: NOW}
+    plan = decide(cluster.snapshot(changed_nodes=changed), NOW)
+    assert condition(plan, "Complete")["status"] == "True"
+    (written,) = acts(plan, WriteReportStatus)
+    cluster.report_status = written.status.to_raw()
+    cluster.job = replace(cluster.job, status=acts(plan, WriteStatus)[0].status)
+    cluster = request(cluster, "a@again")
+    plan = run(cluster)
+    assert "ChangeNodes" not in kinds(plan)
+    assert "nodeChangedAt" not in cluster.report_status["nodeStates"]["a"]
+    revision = cluster.job.revision
+    again = replace(done("a", at="2026-01-02T03:05:00Z"), pod_uid="pod-a-2", revision=revision)
+    cluster.pods = [make_pod("a", serial=2, revision=revision)]
+    cluster.evidence = {"a": again}
+    (action,) = acts(decide(cluster.snapshot(changed_nodes=changed), NOW), ChangeNodes)
+    assert action.changes[0].completion_id == again.completion_id
