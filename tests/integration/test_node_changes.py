@@ -107,9 +107,10 @@ def test_no_change_of_such_a_job_is_left_to_others(kube_env, namespace, writer):
             "-p", json.dumps({"spec": spec}), user=writer,
         )  # fmt: skip
         assert RIGHT in refusal
-    retry = "daemonset.darkowlzz.space/retry=1"
-    words = ("annotate", "dsj", "sample", "-n", namespace, retry)
-    assert RIGHT in kube_env.refusal(*words, user=writer)
+    for request in ("retry=1", "rerun=*@1"):
+        words = ("annotate", "dsj", "sample", "-n", namespace)
+        refusal = kube_env.refusal(*words, f"daemonset.darkowlzz.space/{request}", user=writer)
+        assert RIGHT in refusal
     # What starts nothing, and what changes no node any more.
     kube_env.kubectl("label", "dsj", "sample", "a=b", "-n", namespace, user=writer)
     kube_env.kubectl(
