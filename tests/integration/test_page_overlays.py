@@ -86,6 +86,18 @@ def test_the_limits_of_the_history_are_set_in_the_overlay(tmp_path):
     }
 
 
+def test_reserved_keys_of_nodes_are_chosen_in_the_overlay(tmp_path):
+    component, _, chosen = parts("label-completed-nodes.md")
+    objects = build(tmp_path, merge(parts("install.md")[0], component, chosen))
+    assert "ClusterRoleBinding/daemonset-job-node-changes" in objects
+    for name in ("daemonset-job-node-changes", "daemonset-job-node-keys"):
+        variables = objects[f"ValidatingAdmissionPolicy/{name}"]["spec"]["variables"]
+        assert variables[0] == {
+            "name": "chosen",
+            "expression": "['node-role.kubernetes.io/storage']",
+        }
+
+
 @pytest.mark.parametrize("page", sorted(page.name for page in HOW_TO.glob("*.md")))
 def test_no_page_applies_the_manifests_of_the_repository_in_place_of_the_overlay(page):
     commands = "\n".join(block.text for block in blocks((HOW_TO / page).read_text()))
