@@ -55,8 +55,9 @@ class NodeRecord:
     an exit code that a rule ignores. `active_since` is from when nodeDeadlineSeconds counts, by the
     controller's clock; the other times are the node's. `retry` is the Job's retry request at the
     time: a failure recorded under another one no longer holds. `failures` are the node's earlier
-    ones, the newest last, and `omitted_failures` counts those before them. Times have whole
-    seconds. Counts are at most COUNT_LIMIT.
+    ones, the newest last, and `omitted_failures` counts those before them. `node_changed_at` is
+    when `spec.onSuccess` was done to the completed node, by the controller's clock. Times have
+    whole seconds. Counts are at most COUNT_LIMIT.
 
     The others are for policy Continuous. `revision` is the one that the node runs or has run, and
     `selection` a hash of the selection that last chose it. `rerun` is the newest rerun request that
