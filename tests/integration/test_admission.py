@@ -85,9 +85,19 @@ def test_what_starts_nothing_needs_no_such_right(kube_env: KubeEnv, namespace, o
     kube_env.kubectl("delete", "dsj", "sample", "-n", namespace, user=outsider)
 
 
-def test_a_retry_is_work_and_needs_the_right(kube_env: KubeEnv, namespace, outsider, writer):
+@pytest.mark.parametrize("request_", ["retry", "rerun"])
+def test_a_request_is_work_and_needs_the_right(
+    kube_env: KubeEnv, namespace, outsider, writer, request_
+):
     kube_env.apply(job(namespace))
-    words = ("annotate", "dsj", "sample", "-n", namespace, "daemonset.darkowlzz.space/retry=1")
+    words = (
+        "annotate",
+        "dsj",
+        "sample",
+        "-n",
+        namespace,
+        f"daemonset.darkowlzz.space/{request_}=1",
+    )
     assert "right to create DaemonSets" in kube_env.refusal(*words, user=outsider)
     kube_env.kubectl(*words, user=writer)
 
