@@ -19,6 +19,7 @@ from daemonset_job.kube.client.errors import Conflict, KubeError, NotFound
 from daemonset_job.kube.client.resource import JOBS
 from daemonset_job.runtime.clock import Clock
 from terminator.caches import Caches
+from terminator.deleted_nodes import drop_deleted_nodes
 from terminator.deletion_decision import OVERDUE_SECONDS, DeletionDecision, decide_deletion
 from terminator.job_times import JobTimes
 from terminator.ledger.writer import Ledger
@@ -42,7 +43,7 @@ DELETED_CACHED_SECONDS = 120.0
 
 
 class Deleter:
-    """Deletes one Job per call if it may be deleted."""
+    """Deletes one Job per call if it may be deleted, or else what need not be kept of it."""
 
     def __init__(
         self, client: KubeClient, clock: Clock, caches: Caches, ledger: Ledger, metrics: Metrics
@@ -77,6 +78,7 @@ class Deleter:
 
         Returns the seconds until time alone may change the decision, None if it does not.
         """
+        await drop_deleted_nodes(self._client, self._caches, job)
         # Counts cached reports only: the evidence has to be stored before the Job is deleted.
         reports = self._caches.reports_of(job)
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from daemonset_job.api import names
+from daemonset_job.api.deleted_nodes import find_dropped_nodes
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import Condition, JobStatus
@@ -73,6 +74,7 @@ def next_report_statuses(
     """
     reports = sorted(snapshot.reports, key=lambda report: report.shard)
     records = keep_failures(reports, _next_records(snapshot, counts))
+    records = _without_deleted_nodes(snapshot, records)
     if job_status.phase not in FINAL_PHASES:
         records = {name: record for name, record in records.items() if _is_informative(record)}
     shares = assign_to_shards(reports, records)
@@ -97,6 +99,19 @@ def next_report_statuses(
         )
         for report in (*reports[1:], *reports[:1])
     ]
+
+
+def _without_deleted_nodes(
+    snapshot: Snapshot, records: Mapping[str, NodeRecord]
+) -> dict[str, NodeRecord]:
+    """Return the records without those of the oldest deleted nodes, for a Job that has no end."""
+    if not snapshot.job.spec.is_continuous:
+        return dict(records)
+    deleted = {
+        name: record.finished_at for name, record in records.items() if name not in snapshot.nodes
+    }
+    dropped = find_dropped_nodes(deleted)
+    return {name: record for name, record in records.items() if name not in dropped}
 
 
 def _node_list(

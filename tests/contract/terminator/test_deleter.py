@@ -6,7 +6,9 @@ import pytest
 
 from daemonset_job.api import names
 from daemonset_job.api.job import nodes_hash
-from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS
+from daemonset_job.api.job_spec import parse_spec
+from daemonset_job.api.revision import find_revision
+from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, PODS
 from tests.contract.terminator.cluster import eventually
 
 pytestmark = pytest.mark.looptime(end=2000)
@@ -151,3 +153,46 @@ async def test_a_failed_job_stays_unless_it_says_otherwise(cluster):
     await eventually(lambda: not goes.exists)
     await asyncio.sleep(60)
     assert stays.exists
+
+
+CONTINUOUS = {"completion": {"policy": "Continuous"}}
+REVISION = find_revision(parse_spec({"image": "x", **CONTINUOUS}))
+
+
+async def test_a_continuous_job_is_never_deleted(cluster, server):
+    run = cluster.add_job(**CONTINUOUS)
+    for node in run.nodes:
+        pod = {"metadata": {"annotations": {names.ANNOTATION_REVISION: REVISION}}}
+        server.patch(PODS, run.pod(node), pod)
+    cluster.start()
+    run.print_tokens()
+    await eventually(lambda: run.completed() == set(run.nodes))
+    run.agree()
+    await asyncio.sleep(1000)
+    assert run.exists
+    assert {entry["revision"] for entry in run.evidence().values()} == {REVISION}
+
+
+async def test_pods_of_another_revision_are_not_read(cluster, server):
+    run = cluster.add_job(**CONTINUOUS)
+    cluster.start()
+    run.print_tokens()
+    await asyncio.sleep(30)
+    assert run.evidence() == {}
+    assert server.count("GET", "/pods/.*/log") == 0
+
+
+async def test_the_oldest_of_many_deleted_nodes_are_dropped_from_a_continuous_job(cluster):
+    run = cluster.add_job(report=False, **CONTINUOUS)
+    gone = {
+        f"gone-{number:03}": {
+            "nodeUID": f"u{number}",
+            "completedAt": f"2026-01-01T00:{number // 60:02}:{number % 60:02}Z",
+        }
+        for number in range(201)
+    }
+    kept = {"a": {"nodeUID": "a-uid", "completedAt": "2020-01-01T00:00:00Z"}}
+    run.add_report(0, {**gone, **kept})
+    cluster.start()
+    await eventually(lambda: len(run.evidence()) == 101)
+    assert set(run.evidence()) == {f"gone-{number:03}" for number in range(101, 201)} | {"a"}

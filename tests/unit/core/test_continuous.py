@@ -297,3 +297,17 @@ def test_a_request_has_names_and_a_text() -> None:
     assert found.id != parse_rerun("a,b@later").id
     assert parse_rerun("*").names("anything")
     assert not parse_rerun("").names("a")
+
+
+def test_of_many_deleted_nodes_the_newest_hundred_stay_on_record() -> None:
+    cluster = standing("a", completed=("a",))
+    run(cluster)
+    known = (cluster.report_status or {})["nodeStates"]
+    for number in range(201):
+        finished = (NOW + timedelta(minutes=number)).isoformat().replace("+00:00", "Z")
+        known[f"gone-{number}"] = {**known["a"], "uid": f"u{number}", "finishedAt": finished}
+    cluster.nodes["b"] = make_node("b")
+    cluster.pods.append(make_pod("b", revision=cluster.job.revision))
+    run(cluster)
+    left = {name for name in (cluster.report_status or {})["nodeStates"] if name.startswith("gone")}
+    assert left == {f"gone-{number}" for number in range(101, 201)}
