@@ -7,6 +7,7 @@ Times are short rather than long: a run of three nodes is over within seconds.
 from random import Random
 from typing import Any
 
+from tests.simulation.continuous_jobs import with_continuous_jobs
 from tests.simulation.delayed_starts import with_delayed_starts
 from tests.simulation.drawn_disturbances import with_drawn_disturbances
 from tests.simulation.features import with_features
@@ -45,7 +46,8 @@ def generate_schedule(seed: int) -> Schedule:
     schedule = with_conditions(schedule, Random(f"{seed}/conditions"))
     schedule = with_delayed_starts(schedule, Random(f"{seed}/startings"))
     schedule = with_released_pods(schedule, Random(f"{seed}/releases"))
-    return with_node_changes(schedule, Random(f"{seed}/node changes"))
+    schedule = with_node_changes(schedule, Random(f"{seed}/node changes"))
+    return with_continuous_jobs(schedule, Random(f"{seed}/continuous"))
 
 
 class _Generator:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -28,6 +28,7 @@ from job_controller.core.state.desired_count import (
     count_desired,
     find_completed_unselected,
     find_completed_without_pod,
+    find_selected,
     has_desired_placement,
     has_uncached_pods,
     has_undone_node_without_pod,
@@ -46,6 +47,7 @@ from job_controller.core.state.node_pods import (
     terminating_nodes,
 )
 from job_controller.core.state.node_state import assess_node
+from job_controller.core.state.replaced_pods import replaced_node
 from job_controller.core.state.skipped_nodes import find_skipped
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
@@ -54,13 +56,17 @@ _ENDED: Final = frozenset({NodeState.COMPLETED, NodeState.FAILED})
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What the steps of a count start from: ledger, records and current pods by node name."""
+    """What the steps of a count start from: ledger, records and current pods by node name.
+
+    `selected`: the nodes with a pod that the newest selection chooses; for policy Continuous only.
+    """
 
     snapshot: Snapshot
     context: RunContext
     ledger: Mapping[str, Evidence]
     records: Mapping[str, NodeRecord]
     pods_by_node: Mapping[str, Pod]
+    selected: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +155,14 @@ def _gather(snapshot: Snapshot, now: datetime) -> _Facts:
         snapshot.failed_mount,
         job.status.observed_retry,
     )
+    pods_by_node = current_pods(snapshot)
     return _Facts(
         snapshot,
         context,
         merge_evidence(snapshot),
         merge_records(snapshot),
-        current_pods(snapshot),
+        pods_by_node,
+        find_selected(snapshot, pods_by_node),
     )
 
 
@@ -175,13 +183,15 @@ def _assess_nodes_with_pod(facts: _Facts) -> _NodesWithPod:
         if evidence is not None and evidence.node_uid != node.uid:
             evidence = None
         if is_stale(snapshot.job, pod, evidence, record):
-            nodes[name] = _replaced(facts, name, pod)
+            nodes[name] = replaced_node(snapshot, pod, record, is_selected=name in facts.selected)
             continue
         inputs = NodeInputs(node, pod, evidence, record, tainted.get(name))
         assessment = assess_node(facts.context, inputs)
         nodes[name] = DesiredNode(
             name,
-            stamp(snapshot.job, name, assessment.record, record),
+            stamp(
+                snapshot.job, name, assessment.record, record, is_selected=name in facts.selected
+            ),
             pod,
             assessment.replace_pod,
             assessment.delete_pod,
@@ -194,25 +204,6 @@ def _assess_nodes_with_pod(facts: _Facts) -> _NodesWithPod:
             is_recorded = has_begun(record if record and record.uid == node.uid else None)
             has_unrecorded_start |= has_begun(assessment.record) and not is_recorded
     return _NodesWithPod(nodes, tuple(surplus_pods), has_unrecorded_start, tuple(wakes))
-
-
-def _replaced(facts: _Facts, name: str, pod: Pod) -> DesiredNode:
-    """Return a node that is due again, and whose pod is not of this try.
-
-    The pod is replaced once the DaemonSet creates pods of the newest revision. While the Job is
-    suspended it is left alone.
-    """
-    job, daemon_set = facts.snapshot.job, facts.snapshot.owned_daemon_set
-    is_applied = (
-        daemon_set is not None and daemon_set.is_observed and daemon_set.revision == job.revision
-    )
-    may_replace = is_applied and not job.spec.suspend
-    node, known = facts.snapshot.nodes[name], facts.records.get(name)
-    begun = known if known is not None and known.uid == node.uid else None
-    waiting = begun or NodeRecord(node.uid, NodeState.WAITING, retry=facts.context.retry)
-    waiting = replace(waiting, state=NodeState.WAITING, reason="", message="")
-    record = stamp(job, name, waiting, known)
-    return DesiredNode(name, record, pod, replace_pod=may_replace, awaits_retry=not may_replace)
 
 
 def _assess_absent_nodes(

@@ -113,6 +113,18 @@ def matching_nodes(snapshot: Snapshot, names: Iterable[str]) -> frozenset[str]:
     return frozenset(name for name in names if affinity.matches(name, snapshot.nodes[name].labels))
 
 
+def find_selected(snapshot: Snapshot, names: Iterable[str]) -> frozenset[str]:
+    """Return those of the nodes that the newest selection chooses, for policy Continuous.
+
+    None if the DaemonSet does not have that selection yet.
+    """
+    daemon_set, job = snapshot.owned_daemon_set, snapshot.job
+    if not job.spec.is_continuous or daemon_set is None or daemon_set.nodes_hash != job.nodes_hash:
+        return frozenset()
+    is_applied = has_desired_placement(snapshot, daemon_set)
+    return matching_nodes(snapshot, names) if is_applied else frozenset()
+
+
 def count_desired(daemon_set: DaemonSet | None, unwanted: frozenset[str]) -> int:
     """Return how many nodes are desired.
 
@@ -150,7 +162,8 @@ def find_completed_unselected(
     `known` are the nodes that are counted already. A task may label its own node, or lift a taint,
     so that the Job chooses it no more; what is done stays counted. A node that the user took out of
     the selection does not count. So none does if the selection is not that of the start of the run.
-    With policy Continuous each record has the selection that last chose its node.
+    With policy Continuous each record has the selection that last chose its node; one that only a
+    taint keeps off counts in any case.
     """
     daemon_set, first = snapshot.owned_daemon_set, snapshot.first_report
     others = sorted(ledger.keys() - known)
@@ -170,9 +183,9 @@ def find_completed_unselected(
         node = snapshot.nodes.get(name)
         if node is None or not ledger[name].completes(node.uid):
             continue
-        if is_continuous and not _left_by_itself(records.get(name), selection):
-            continue
         is_match = affinity.matches(name, node.labels)
+        if is_continuous and not (is_match or _left_by_itself(records.get(name), selection)):
+            continue
         if name in with_pod:
             room -= not is_match
             if is_match or room < 0:

@@ -91,20 +91,24 @@ def is_stale(job: Job, pod: Pod, evidence: Evidence | None, record: NodeRecord |
     return is_earlier or pod.revision != job.revision
 
 
-def stamp(job: Job, name: str, record: NodeRecord, base: NodeRecord | None) -> NodeRecord:
-    """Return the new record of the selected node `name`, with what decides whether it is due again.
+def stamp(
+    job: Job, name: str, record: NodeRecord, base: NodeRecord | None, *, is_selected: bool = True
+) -> NodeRecord:
+    """Return the new record of the desired node `name`, with what decides whether it is due again.
 
-    `base` is what the view has of the node, None for nothing.
+    `base` is what the view has of the node, None for nothing. A node that the newest selection has
+    left out may still have its pod.
     """
     if not job.spec.is_continuous:
         return record
     known = base if base is not None and base.uid == record.uid else None
     observed = known.rerun if known is not None else ""
+    selection = known.selection if known is not None else ""
     earlier = known.earlier_pods if known is not None else ()
     return replace(
         record,
         revision=job.revision,
-        selection=job.selection_hash,
+        selection=job.selection_hash if is_selected else selection,
         # A node that has not begun before does what the request asks for.
         rerun=job.rerun.id if job.rerun.names(name) else observed,
         # A completed node lists none: its evidence is that of a later pod.

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from tests.fakekube import daemon_sets
 from tests.simulation import intent
 from tests.simulation.oracle import shards
-from tests.simulation.oracle.facts import is_true
+from tests.simulation.oracle.facts import is_continuous, is_true
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.oracle.node_versions import NodeVersions, is_newer
 from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, REPORTS, Raw, controller_of
@@ -196,6 +196,10 @@ class Completion:
             if (name := node["metadata"]["name"]) not in desired
             and self.oracle.is_entered(uid, name, node["metadata"]["uid"])
         }
+        if is_continuous(job):
+            # No label changes in their schedules: the others were taken out by the user.
+            nodes = {node: self.world.server.get(NODES, node, "") for node in found}
+            return [{n: found[n] for n, raw in nodes.items() if intent.matches(job["spec"], raw)}]
         newest = intent.selection(job["spec"])
         same = {intent.selection(spec) == newest for spec in self.started_with.get(uid, ())}
         return [found if is_same else {} for is_same in sorted(same)] or [{}]

@@ -11,7 +11,7 @@ from tests.simulation.oracle.completion import Completion
 from tests.simulation.oracle.conventions import status_faults
 from tests.simulation.oracle.deadlines import Deadlines
 from tests.simulation.oracle.evidence import Evidence
-from tests.simulation.oracle.facts import is_true
+from tests.simulation.oracle.facts import is_continuous, is_true
 from tests.simulation.oracle.failures import Failures
 from tests.simulation.oracle.lifetime import Lifetime
 from tests.simulation.oracle.node_changes import NodeChanges
@@ -169,6 +169,8 @@ class Oracle:
         uid = job["metadata"]["uid"]
         if process.name != "terminator":
             self.violate("deletion", f"{process.name} deletes the Job")
+        if is_continuous(job):
+            self.violate("deletion", "a Job that has no end")
         self.lifetime.judge_deletion(job)
         self.node_changes.judge_unchanged(job)
         if is_true(job, "Failed"):

@@ -20,3 +20,8 @@ def owned_by(server: Server, daemon_set: Raw) -> dict[str, Raw]:
         for pod in server.all(PODS)
         if controller_of(pod) == uid and "deletionTimestamp" not in pod["metadata"]
     }
+
+
+def is_continuous(job: Raw) -> bool:
+    """Return whether a raw Job has no end: policy Continuous."""
+    return bool(job["spec"].get("completion", {}).get("policy") == "Continuous")

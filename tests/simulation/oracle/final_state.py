@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.simulation import intent
-from tests.simulation.oracle.facts import is_true, owned_by
+from tests.simulation.oracle.facts import is_continuous, is_true, owned_by
 from tests.simulation.oracle.failed_tasks import judge_failed_tasks
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.oracle.shards import node_states, reports_of, rest_faults
@@ -126,6 +126,7 @@ class _Rest:
         report = world.server.get(REPORTS, self.status.get("report", ""), namespace) or {}
         self.report = report.get("status") or {}
         self.records = node_states(world, self.uid)
+        self.is_continuous = is_continuous(job)
 
     def violate(self, invariant: str, words: str) -> None:
         why = self.world.oracle.completion.explain(self.uid, self.desired)
@@ -153,7 +154,7 @@ class _Rest:
             # One that failed and left the selection keeps its Job for people to look at.
             has_failed = any(record.get("state") == "Failed" for record in self.records.values())
             is_done = all(state == "completed" for state in truth.values())
-            if truth and is_done and not has_failed:
+            if truth and is_done and not has_failed and not self.is_continuous:
                 self.violate("stuck", "every node completed, and the Job is still there")
             self.judge_nodes(truth)
         elif not has_ended:
@@ -328,6 +329,7 @@ class _Rest:
             "TaskFailing": any(self.is_failing(node) for node in open_),
             "NoMatchingNodes": not truth,
             "Paused": is_paused,
+            "NodesFailed": self.is_continuous and "failed" in truth.values() and not open_,
         }
         if not backing.get(reason, False):
             self.violate("stuck", f"waits for {reason}, which is not so: {truth}")

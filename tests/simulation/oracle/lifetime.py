@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.simulation.oracle.facts import is_true
+from tests.simulation.oracle.facts import is_continuous, is_true
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.oracle.timeouts import TOLERANCE_SECONDS
 from tests.simulation.server import Raw
@@ -60,7 +60,8 @@ class Lifetime:
             self.edited[uid] = now
         for type_ in ("Complete", "Failed"):
             if is_true(old, type_) and not is_true(new, type_):
-                if type_ == "Complete" and self.edited.get(uid, -1.0) < self.ended.get(uid, 0.0):
+                is_unasked = self.edited.get(uid, -1.0) < self.ended.get(uid, 0.0)
+                if type_ == "Complete" and is_unasked and not is_continuous(new):
                     words = "Complete is taken back without a change of the spec"
                     self.oracle.violate("conventions", words)
                 # Tried again: its next end has a time of its own.
