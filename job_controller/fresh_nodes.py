@@ -136,7 +136,7 @@ def find_nearly_unreachable(
 
     Those that have been read are left out.
     """
-    limit = timedelta(seconds=snapshot.settings.timeouts.unreachable_seconds)
+    limit = timedelta(seconds=snapshot.unreachable_seconds)
     nodes = (node for node in snapshot.nodes.values() if node.name not in read)
     away = nodes_not_ready_for(snapshot.seen, nodes, snapshot.job.retry_request, limit, now)
     records = merge_records(snapshot) if away else {}
@@ -151,7 +151,7 @@ def postpone_failed_reads(
     So all else of the Job goes on, and only what becomes of these nodes waits.
     """
     now, moment = clock.now(), clock.monotonic()
-    limit = timedelta(seconds=snapshot.settings.timeouts.unreachable_seconds)
+    limit = timedelta(seconds=snapshot.unreachable_seconds)
     seen = dict(snapshot.seen)
     for each in read.values():
         if (

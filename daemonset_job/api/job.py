@@ -11,7 +11,8 @@ from typing import Any, Final
 from daemonset_job.api import names
 from daemonset_job.api.choices import PodPolicy
 from daemonset_job.api.daemon_set import pod_spec_of
-from daemonset_job.api.job_spec import SPEC_SHAPE, JobSpec, parse_spec
+from daemonset_job.api.job_spec import JobSpec, parse_spec
+from daemonset_job.api.job_spec_shape import SPEC_SHAPE
 from daemonset_job.api.job_status import Condition, JobStatus, parse_job_status
 from daemonset_job.api.json_text import json_hash
 from daemonset_job.api.managed_fields import find_annotation_manager, find_spec_manager

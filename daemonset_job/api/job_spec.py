@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,83 +16,12 @@ from daemonset_job.api.choices import (
 )
 from daemonset_job.api.node_changes import (
     NO_CHANGES,
-    ON_SUCCESS_SHAPE,
     OnSuccess,
     parse_on_success,
-)
-from daemonset_job.api.shape import (
-    BOOLEAN,
-    LIST,
-    NUMBER,
-    REQUIREMENTS,
-    STRING,
-    STRINGS,
-    ShapeError,
-    fields,
-    list_of,
 )
 
 # Ten years: the CRD's maximum for each number of seconds.
 SECONDS_LIMIT: Final = 315_360_000
-
-_PERCENTAGE: Final = re.compile(r"[0-9]{1,3}%")
-
-
-def _number_or_percentage(value: Any) -> None:
-    if isinstance(value, bool) or not (
-        isinstance(value, int) or (isinstance(value, str) and _PERCENTAGE.fullmatch(value))
-    ):
-        raise ShapeError(value, "a number or a percentage")
-
-
-# The fields that are read of a Job. The API server checks the inside of its template.
-_POD_SPEC: Final = fields(
-    containers=LIST,
-    initContainers=LIST,
-    volumes=LIST,
-    schedulingGates=LIST,
-    tolerations=LIST,
-    imagePullSecrets=LIST,
-)
-_KEY_REFERENCE: Final = fields(name=STRING, key=STRING)
-SPEC_SHAPE: Final = fields(
-    image=STRING,
-    script=STRING,
-    scriptFrom=fields(configMapKeyRef=_KEY_REFERENCE, secretKeyRef=_KEY_REFERENCE),
-    hostExec=BOOLEAN,
-    command=list_of(STRING),
-    args=list_of(STRING),
-    mountPath=STRING,
-    mounts=list_of(fields(hostPath=STRING, mountPath=STRING, readOnly=BOOLEAN)),
-    template=fields(metadata=fields(labels=STRINGS, annotations=STRINGS), spec=_POD_SPEC),
-    nodes=fields(
-        selector=fields(matchLabels=STRINGS, matchExpressions=REQUIREMENTS),
-        include=list_of(STRING),
-        exclude=list_of(STRING),
-    ),
-    completion=fields(
-        mode=STRING,
-        token=STRING,
-        match=STRING,
-        failureToken=STRING,
-        policy=STRING,
-        release=BOOLEAN,
-    ),
-    backoffLimit=NUMBER,
-    nodeDeadlineSeconds=NUMBER,
-    activeDeadlineSeconds=NUMBER,
-    failurePolicy=fields(
-        action=STRING,
-        maxFailedNodes=_number_or_percentage,
-        rules=list_of(fields(exitCodes=list_of(NUMBER), action=STRING)),
-        pods=STRING,
-    ),
-    failureLogLines=NUMBER,
-    ttlSecondsAfterFinished=NUMBER,
-    suspend=BOOLEAN,
-    results=list_of(fields(name=STRING, label=STRING, annotation=STRING)),
-    onSuccess=ON_SUCCESS_SHAPE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +121,7 @@ class JobSpec:
     completion: Completion = Completion()
     backoff_limit: int = 6
     node_deadline_seconds: int | None = None
+    node_unreachable_seconds: int | None = None
     active_deadline_seconds: int | None = None
     failure_policy: FailurePolicy = FailurePolicy()
     failure_log_lines: int = 50
@@ -256,6 +185,7 @@ def parse_spec(raw: Mapping[str, Any]) -> JobSpec:
         ),
         backoff_limit=_or_default(raw.get("backoffLimit"), 6),
         node_deadline_seconds=_seconds(raw.get("nodeDeadlineSeconds")),
+        node_unreachable_seconds=_seconds(raw.get("nodeUnreachableSeconds")),
         active_deadline_seconds=_seconds(raw.get("activeDeadlineSeconds")),
         failure_policy=_parse_failure_policy(raw.get("failurePolicy") or {}),
         failure_log_lines=_or_default(raw.get("failureLogLines"), 50),

@@ -341,7 +341,13 @@ async def test_a_pod_that_never_starts_its_task_fails_its_node(kube_env, namespa
 
 
 @pytest.mark.parametrize(
-    "field", ["activeDeadlineSeconds", "nodeDeadlineSeconds", "ttlSecondsAfterFinished"]
+    "field",
+    [
+        "activeDeadlineSeconds",
+        "nodeDeadlineSeconds",
+        "nodeUnreachableSeconds",
+        "ttlSecondsAfterFinished",
+    ],
 )
 async def test_a_number_of_seconds_that_no_clock_can_count_is_refused(kube_env, namespace, field):
     async with open_harness(

@@ -49,6 +49,7 @@ FULL = {
     },
     "backoffLimit": 2,
     "nodeDeadlineSeconds": 60,
+    "nodeUnreachableSeconds": 600,
     "activeDeadlineSeconds": 600,
     "failurePolicy": {
         "action": "Continue",

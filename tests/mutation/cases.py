@@ -382,6 +382,7 @@ _PATCHES: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("ttlSecondsAfterFinished", (0, 1, 3600, _HUGE, None)),
     ("activeDeadlineSeconds", (1, 3, 3600, _HUGE, None)),
     ("nodeDeadlineSeconds", (1, 3, 3600, _HUGE, None)),
+    ("nodeUnreachableSeconds", (1, 3, 3600, _HUGE, None)),
     ("backoffLimit", (0, 1, 3, 1000, None)),
     (
         "failurePolicy",

@@ -203,6 +203,7 @@ def test_the_schema_has_the_fields_that_are_parsed_and_no_others(schema_, kind):
         ("completion.failureToken", "a"),
         ("backoffLimit", 0),
         ("nodeDeadlineSeconds", 1),
+        ("nodeUnreachableSeconds", 1),
         ("activeDeadlineSeconds", 1),
         ("failurePolicy.action", "Pause"),
         ("failurePolicy.maxFailedNodes", "10%"),

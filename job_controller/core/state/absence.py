@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final, TypeGuard
 
 from daemonset_job.api.affinity import NodeAffinity
@@ -21,9 +21,10 @@ from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.taints import Taint, untolerated
+from daemonset_job.api.times import add_seconds
 from job_controller.core.state.first_seen import node_not_ready
 from job_controller.core.state.node_context import RunContext
-from job_controller.core.state.node_unreachable import unreachable_reason
+from job_controller.core.state.node_unreachable import unreachable_reason, with_absence
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
 
@@ -144,9 +145,9 @@ def assess_absent(
         )
     sighting = context.seen.get(node_not_ready(node, context.retry))
     first = sighting.first if sighting is not None else context.now
-    limit = first + timedelta(seconds=context.timeouts.unreachable_seconds)
+    limit = add_seconds(first, context.unreachable_seconds)
     if context.now < limit and not was_unreachable:
-        return known, limit
+        return with_absence(context, known, node), limit
     reason, message = unreachable_reason(node, taint)
     return replace(known, state=NodeState.UNREACHABLE, reason=reason, message=message), None
 

@@ -56,6 +56,12 @@ class RunContext:
     failed_mount: tuple[str, str] = ("", "")
     observed_retry: str | None = None
 
+    @property
+    def unreachable_seconds(self) -> float:
+        """For how long a node may be not Ready before it counts as unreachable."""
+        own = self.spec.node_unreachable_seconds
+        return self.timeouts.unreachable_seconds if own is None else own
+
     def first_seen(self, fact: Fact) -> datetime:
         """Return when the controller first saw this, `now` for the first time."""
         sighting = self.seen.get(fact)

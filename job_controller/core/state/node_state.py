@@ -30,7 +30,7 @@ from job_controller.core.state.node_context import (
 from job_controller.core.state.node_exits import decidable_at, exited_after_token, task_failure
 from job_controller.core.state.node_observed import record_from_pod
 from job_controller.core.state.node_timeouts import timeout_failure
-from job_controller.core.state.node_unreachable import find_unreachable
+from job_controller.core.state.node_unreachable import find_unreachable, with_absence
 from job_controller.core.text.sanitize import single_line
 
 # A message that ends with a line of the task's log.
@@ -108,7 +108,8 @@ def _assess_unfinished(
         return NodeAssessment(_record_before_retry(context, record, inputs), replace_pod=True)
     moments = [moment for moment in (failed_at, lost_at, late_at) if moment is not None]
     return NodeAssessment(
-        late or _with_line_of_attempt(record, inputs), wake_at=min(moments, default=None)
+        late or with_absence(context, _with_line_of_attempt(record, inputs), inputs.node),
+        wake_at=min(moments, default=None),
     )
 
 

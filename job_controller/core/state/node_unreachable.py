@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from daemonset_job.api.node import Node
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.taints import Taint
-from daemonset_job.api.times import format_time
+from daemonset_job.api.times import add_seconds, format_time
 from job_controller.core.state.first_seen import node_not_ready
 from job_controller.core.state.node_context import NodeInputs, RunContext
 
@@ -26,13 +26,28 @@ def find_unreachable(
     node = inputs.node
     if inputs.blocking_taint is None and (node.ready or node.ready_changed_at is None):
         return None, None
-    limit = context.first_seen(node_not_ready(node, context.retry)) + timedelta(
-        seconds=context.timeouts.unreachable_seconds
-    )
+    first = context.first_seen(node_not_ready(node, context.retry))
+    limit = add_seconds(first, context.unreachable_seconds)
     if context.now < limit and not context.was_recorded_as(inputs, NodeState.UNREACHABLE):
-        return None, limit
+        shown_at = add_seconds(first, context.timeouts.unreachable_seconds)
+        return None, shown_at if context.now < shown_at < limit else limit
     reason, message = unreachable_reason(node, inputs.blocking_taint)
     return replace(record, state=NodeState.UNREACHABLE, reason=reason, message=message), None
+
+
+def with_absence(context: RunContext, record: NodeRecord, node: Node) -> NodeRecord:
+    """Return the record with since when the node is away, if the Job gives it more time."""
+    first = context.first_seen(node_not_ready(node, context.retry))
+    shown_at = add_seconds(first, context.timeouts.unreachable_seconds)
+    if node.ready or node.ready_changed_at is None or context.now < shown_at:
+        return record
+    until = format_time(add_seconds(first, context.unreachable_seconds))
+    return replace(
+        record,
+        reason=NodeReason.NODE_NOT_READY,
+        message=f"the node has not been Ready since {format_time(node.ready_changed_at)}, and has "
+        f"until {until} (nodeUnreachableSeconds)",
+    )
 
 
 def unreachable_reason(node: Node, blocking_taint: Taint | None) -> tuple[str, str]:

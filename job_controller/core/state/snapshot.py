@@ -56,6 +56,12 @@ class Snapshot:
     settings: Settings = field(default_factory=Settings)
 
     @property
+    def unreachable_seconds(self) -> float:
+        """For how long a node may be not Ready before it counts as unreachable."""
+        own = self.job.spec.node_unreachable_seconds
+        return self.settings.timeouts.unreachable_seconds if own is None else own
+
+    @property
     def first_report(self) -> JobReport | None:
         """The shard of the run's report with its summary, None while there is none."""
         return next((report for report in self.reports if report.shard == 0), None)

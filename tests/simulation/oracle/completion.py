@@ -198,8 +198,8 @@ class Completion:
         }
         if is_continuous(job):
             # No label changes in their schedules: the others were taken out by the user.
-            nodes = {node: self.world.server.get(NODES, node, "") for node in found}
-            return [{n: found[n] for n, raw in nodes.items() if intent.matches(job["spec"], raw)}]
+            nodes = {raw["metadata"]["name"]: raw for raw in self.world.server.all(NODES)}
+            return [{n: uid for n, uid in found.items() if intent.matches(job["spec"], nodes[n])}]
         newest = intent.selection(job["spec"])
         same = {intent.selection(spec) == newest for spec in self.started_with.get(uid, ())}
         return [found if is_same else {} for is_same in sorted(same)] or [{}]

@@ -9,7 +9,7 @@ from daemonset_job.api.choices import PodPolicy
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job_spec import Completion, FailurePolicy, FailureRule
 from daemonset_job.api.node_record import NodeRecord
-from daemonset_job.api.times import parse_time
+from daemonset_job.api.times import format_time, parse_time
 from job_controller.core.settings import Timeouts
 from job_controller.core.state.first_seen import ObservedObjects, update_sightings
 from job_controller.core.state.node_context import NodeInputs, RunContext
@@ -508,6 +508,29 @@ def test_a_node_out_of_sight_is_unreachable_and_not_failed():
     assert assess(node=gone, seen=None, record=record).record.state == "Unreachable"
     back = assess(record=record).record
     assert back.state == "Active"
+
+
+def test_a_job_may_give_a_node_more_time_to_come_back():
+    spec = replace(SPEC, node_unreachable_seconds=600)
+    gone = make_node("a", ready=False, ready_changed_at=NOW - timedelta(days=1))
+    first = assess(node=gone, seen=50, spec=spec)
+    assert (first.record.state, first.record.reason) == ("Active", "")
+    assert first.wake_at == NOW + timedelta(seconds=10)
+    # After the controller's own time the status says so.
+    away = assess(node=gone, seen=70, spec=spec)
+    assert (away.record.state, away.record.reason) == ("Active", "NodeNotReady")
+    until = NOW + timedelta(seconds=530)
+    assert away.wake_at == until
+    assert f"has until {format_time(until)} (nodeUnreachableSeconds)" in away.record.message
+    assert assess(node=gone, seen=600, spec=spec).record.state == "Unreachable"
+    assert assess(record=away.record, spec=spec).record.reason == ""
+
+
+def test_a_job_may_give_a_node_less_time():
+    spec = replace(SPEC, node_unreachable_seconds=5)
+    gone = make_node("a", ready=False, ready_changed_at=NOW - timedelta(days=1))
+    assert assess(node=gone, seen=4, spec=spec).wake_at == NOW + timedelta(seconds=1)
+    assert assess(node=gone, seen=5, spec=spec).record.state == "Unreachable"
 
 
 def test_a_node_that_was_ready_meanwhile_has_its_whole_time_again():

@@ -1,0 +1,79 @@
+"""What types the fields of a Job's spec have to have that are read."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from daemonset_job.api.node_changes import ON_SUCCESS_SHAPE
+from daemonset_job.api.shape import (
+    BOOLEAN,
+    LIST,
+    NUMBER,
+    REQUIREMENTS,
+    STRING,
+    STRINGS,
+    ShapeError,
+    fields,
+    list_of,
+)
+
+_PERCENTAGE: Final = re.compile(r"[0-9]{1,3}%")
+
+
+def _number_or_percentage(value: Any) -> None:
+    if isinstance(value, bool) or not (
+        isinstance(value, int) or (isinstance(value, str) and _PERCENTAGE.fullmatch(value))
+    ):
+        raise ShapeError(value, "a number or a percentage")
+
+
+# The fields that are read of a Job. The API server checks the inside of its template.
+_POD_SPEC: Final = fields(
+    containers=LIST,
+    initContainers=LIST,
+    volumes=LIST,
+    schedulingGates=LIST,
+    tolerations=LIST,
+    imagePullSecrets=LIST,
+)
+_KEY_REFERENCE: Final = fields(name=STRING, key=STRING)
+SPEC_SHAPE: Final = fields(
+    image=STRING,
+    script=STRING,
+    scriptFrom=fields(configMapKeyRef=_KEY_REFERENCE, secretKeyRef=_KEY_REFERENCE),
+    hostExec=BOOLEAN,
+    command=list_of(STRING),
+    args=list_of(STRING),
+    mountPath=STRING,
+    mounts=list_of(fields(hostPath=STRING, mountPath=STRING, readOnly=BOOLEAN)),
+    template=fields(metadata=fields(labels=STRINGS, annotations=STRINGS), spec=_POD_SPEC),
+    nodes=fields(
+        selector=fields(matchLabels=STRINGS, matchExpressions=REQUIREMENTS),
+        include=list_of(STRING),
+        exclude=list_of(STRING),
+    ),
+    completion=fields(
+        mode=STRING,
+        token=STRING,
+        match=STRING,
+        failureToken=STRING,
+        policy=STRING,
+        release=BOOLEAN,
+    ),
+    backoffLimit=NUMBER,
+    nodeDeadlineSeconds=NUMBER,
+    nodeUnreachableSeconds=NUMBER,
+    activeDeadlineSeconds=NUMBER,
+    failurePolicy=fields(
+        action=STRING,
+        maxFailedNodes=_number_or_percentage,
+        rules=list_of(fields(exitCodes=list_of(NUMBER), action=STRING)),
+        pods=STRING,
+    ),
+    failureLogLines=NUMBER,
+    ttlSecondsAfterFinished=NUMBER,
+    suspend=BOOLEAN,
+    results=list_of(fields(name=STRING, label=STRING, annotation=STRING)),
+    onSuccess=ON_SUCCESS_SHAPE,
+)
