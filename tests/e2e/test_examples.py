@@ -1,4 +1,7 @@
-"""The examples that no page runs. The first one is in test_main_job, all others in test_pages."""
+"""Two examples that no page runs.
+
+The first one is in test_main_job, 14 to 18 are in test_node_examples, all others in test_pages.
+"""
 
 import subprocess
 import sys

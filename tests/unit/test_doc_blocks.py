@@ -62,7 +62,10 @@ def test_an_example_that_a_page_shows_is_the_file(page):
 
 def test_every_example_is_run():
     """By a page that names it in a command, or by a test of its own."""
-    by_tests = {"01-cleanup", "02-script-image", "03-selected-nodes"}
+    by_tests = {
+        *("01-cleanup", "02-script-image", "03-selected-nodes", "14-cleanup-sweep"),
+        *("15-image-prepull", "16-disk-report", "17-kubelet-config-drift", "18-host-script"),
+    }
     commands_ = "".join(
         step.text for page in PAGES for step in steps(text_of(page)) if isinstance(step, Command)
     )
