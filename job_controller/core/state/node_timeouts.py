@@ -42,7 +42,7 @@ def timeout_failure(
             (
                 add_seconds(began, seconds),
                 NodeReason.DEADLINE_EXCEEDED,
-                f"not completed within nodeDeadlineSeconds ({seconds} s)",
+                f"not completed within nodeDeadlineSeconds ({seconds} s){_what_it_waits_for(record)}",
             )
         )
     if (fact := find_start_fact(context, inputs)) is not None:
@@ -53,6 +53,12 @@ def timeout_failure(
         if reason and moment <= context.now:
             return failed_record(record, reason, message, at=context.now), None
     return None, min((moment for moment, _, _ in limits if moment > context.now), default=None)
+
+
+def _what_it_waits_for(record: NodeRecord) -> str:
+    """Return what kept the task from starting, in the kubelet's words, "" for nothing known."""
+    is_known = record.reason in _START_FAILURES and record.message
+    return f": {record.message}" if is_known else ""
 
 
 def _start_deadline(
