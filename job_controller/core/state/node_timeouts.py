@@ -42,7 +42,8 @@ def timeout_failure(
             (
                 add_seconds(began, seconds),
                 NodeReason.DEADLINE_EXCEEDED,
-                f"not completed within nodeDeadlineSeconds ({seconds} s){_what_it_waits_for(record)}",
+                f"not completed within nodeDeadlineSeconds ({seconds} s)"
+                + _what_it_waits_for(record),
             )
         )
     if (fact := find_start_fact(context, inputs)) is not None:

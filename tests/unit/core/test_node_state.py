@@ -510,6 +510,17 @@ def test_a_node_out_of_sight_is_unreachable_and_not_failed():
     assert back.state == "Active"
 
 
+def test_a_deadline_names_what_kept_the_task_from_starting():
+    spec = replace(SPEC, node_deadline_seconds=5)
+    pod = with_container(state="waiting", reason="ImagePullBackOff", message="no such tag")
+    pod = replace(pod, started_at=START)
+    before = assess(pod, spec=spec, seen=1).record
+    late = assess(pod, spec=spec, record=before, now=NOW + timedelta(seconds=60)).record
+    assert (late.state, late.reason) == ("Failed", "DeadlineExceeded")
+    assert late.message.startswith("not completed within nodeDeadlineSeconds (5 s): ")
+    assert "no such tag" in late.message
+
+
 def test_a_job_may_give_a_node_more_time_to_come_back():
     spec = replace(SPEC, node_unreachable_seconds=600)
     gone = make_node("a", ready=False, ready_changed_at=NOW - timedelta(days=1))
