@@ -207,6 +207,7 @@ class StalledReason(Reason):
     """The reason of `Stalled`."""
 
     RUN_FAILED = "RunFailed", "The run has failed, and nothing happens without a retry."
+    NODES_FAILED = "NodesFailed", "Policy `Continuous`: only nodes that have failed are left."
     RUN_CONTINUED = "RunContinued", "The failed run goes on after a retry."
 
 

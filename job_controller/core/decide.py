@@ -15,6 +15,7 @@ from job_controller.core.plan import (
     ChangeNodes,
     CreateReport,
     Plan,
+    RefusedWrite,
     WriteReportStatus,
     WriteStatus,
     refused_write,
@@ -75,6 +76,9 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     alteration = ours.alteration if ours is not None else ""
     found = Findings(counts, run, blocker, _ended_at(snapshot, run), alteration)
     status = next_status(job, found, now)
+    if RefusedWrite.REPORT in snapshot.refusals:
+        # Only the report says which nodes follow a rerun request.
+        status = replace(status, observed_rerun=job.status.observed_rerun)
     record = _record_actions(snapshot, found, status, now)
     pending = find_pending_changes(snapshot, now)
     changes = [ChangeNodes(pending.due)] if pending.due else []

@@ -130,6 +130,10 @@ def test_released_pods_are_on_no_node(cluster, namespace, folder):
     )
     assert set(cluster.runs(folder, "second").values()) == {1}
     assert set(cluster.runs(folder).values()) == {1}
+    # So does a request.
+    cluster.kubectl("annotate", "dsj", "released", "-n", namespace, f"{RERUN}=*@1")
+    eventually(lambda: set(cluster.runs(folder, "second").values()) == {2}, 60, "all ran again")
+    eventually(lambda: is_complete(cluster, namespace, "released", count), 90, "all are done")
 
 
 def test_a_job_that_releases_its_pods_is_deleted_when_all_are_done(cluster, namespace, folder):

@@ -186,7 +186,7 @@ def _conditions(job: Job, found: Findings, now: datetime) -> list[Condition]:
         changes.append(Condition(ConditionType.SUSPENDED, True, run.reason, run.message))
     elif job.is_true(ConditionType.SUSPENDED):
         changes.append(_RESUMED)
-    changes.extend(kstatus_conditions(job, run))
+    changes.extend(kstatus_conditions(job, run, found.blocker))
     return changes
 
 

@@ -11,8 +11,9 @@ from typing import Final
 
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import Condition
-from daemonset_job.api.reasons import ReconcilingReason, StalledReason
+from daemonset_job.api.reasons import ProgressingReason, ReconcilingReason, StalledReason
 from daemonset_job.api.states import ConditionType
+from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.run_state import RunOutcome, RunState
 
 IN_PROGRESS: Final = Condition(
@@ -29,8 +30,15 @@ _CONTINUED: Final = Condition(
 )
 
 
-def kstatus_conditions(job: Job, run: RunState) -> Iterator[Condition]:
-    """Return `Reconciling`, and `Stalled` of a run that fails or has failed before."""
+def kstatus_conditions(job: Job, run: RunState, blocker: Blocker | None) -> Iterator[Condition]:
+    """Return `Reconciling`, and `Stalled` of a run that fails or has failed before.
+
+    A run of policy Continuous never fails. It is stalled when all that is left are failed nodes.
+    """
+    if blocker is not None and blocker.reason == ProgressingReason.NODES_FAILED:
+        yield _ENDED
+        yield Condition(ConditionType.STALLED, True, StalledReason.NODES_FAILED, blocker.message)
+        return
     yield _ENDED if run.has_ended else IN_PROGRESS
     if run.outcome == RunOutcome.FAILED:
         yield Condition(ConditionType.STALLED, True, StalledReason.RUN_FAILED, run.message)

@@ -9,7 +9,15 @@ from daemonset_job.api.choices import CompletionPolicy, FailureAction
 from daemonset_job.api.job_spec import Completion, FailurePolicy, NodeSelection
 from daemonset_job.api.rerun import parse_rerun
 from daemonset_job.api.revision import find_revision
-from job_controller.core.plan import ApplyDaemonSet, DeletePods, Plan, RemoveSchedulingGates
+from job_controller.core.decide import decide
+from job_controller.core.plan import (
+    ApplyDaemonSet,
+    DeletePods,
+    Plan,
+    RefusedWrite,
+    RemoveSchedulingGates,
+    WriteStatus,
+)
 from tests.unit.builders import (
     NOW,
     SampleCluster,
@@ -90,7 +98,13 @@ def test_a_failed_node_does_not_end_the_run() -> None:
     cluster.evidence["c"] = replace(done("c"), revision=cluster.job.revision)
     run(cluster, NOW + timedelta(seconds=30))
     assert conditions(cluster)["Progressing"] == ("False", "NodesFailed")
+    assert conditions(cluster)["Stalled"] == ("True", "NodesFailed")
+    assert conditions(cluster)["Reconciling"] == ("False", "RunEnded")
     assert "Complete" not in conditions(cluster)
+    change(cluster, image="example/task:2")
+    run(cluster, NOW + timedelta(seconds=40))
+    assert conditions(cluster)["Stalled"][0] == "False"
+    assert conditions(cluster)["Reconciling"][0] == "True"
 
 
 def test_failures_within_the_limit_do_not_keep_a_job_from_being_complete() -> None:
@@ -311,3 +325,14 @@ def test_of_many_deleted_nodes_the_newest_hundred_stay_on_record() -> None:
     run(cluster)
     left = {name for name in (cluster.report_status or {})["nodeStates"] if name.startswith("gone")}
     assert left == {f"gone-{number}" for number in range(101, 201)}
+
+
+def test_a_request_stays_open_while_the_report_cannot_be_written() -> None:
+    cluster = standing("a", completed=("a",))
+    run(cluster)
+    request(cluster, "a")
+    snapshot = cluster.snapshot().with_refusal(RefusedWrite.REPORT, "quota")
+    for action in decide(snapshot, NOW).actions:
+        assert not isinstance(action, WriteStatus) or not action.status.observed_rerun
+    assert deleted(run(cluster)) == ["a"]
+    assert cluster.job.status.observed_rerun
