@@ -21,6 +21,9 @@ from tests.simulation.shrink import shrink
 SCHEDULES = 2000
 # Others that have found a defect, of the product or of the model.
 FOUND = (
+    5260681,
+    5269205,
+    5276516,
     5438,
     21216,
     3005504,

@@ -119,10 +119,15 @@ def find_selected(snapshot: Snapshot, names: Iterable[str]) -> frozenset[str]:
     None if the DaemonSet does not have that selection yet.
     """
     daemon_set, job = snapshot.owned_daemon_set, snapshot.job
-    if not job.spec.is_continuous or daemon_set is None or daemon_set.nodes_hash != job.nodes_hash:
+    if not job.spec.is_continuous or daemon_set is None:
         return frozenset()
-    is_applied = has_desired_placement(snapshot, daemon_set)
-    return matching_nodes(snapshot, names) if is_applied else frozenset()
+    is_placed = _has_newest_selection(snapshot, daemon_set)
+    return matching_nodes(snapshot, names) if is_placed else frozenset()
+
+
+def _has_newest_selection(snapshot: Snapshot, daemon_set: DaemonSet) -> bool:
+    is_applied = daemon_set.nodes_hash == snapshot.job.nodes_hash
+    return is_applied and has_desired_placement(snapshot, daemon_set)
 
 
 def count_desired(daemon_set: DaemonSet | None, unwanted: frozenset[str]) -> int:
@@ -170,8 +175,10 @@ def find_completed_unselected(
     if not others or daemon_set is None or first is None:
         return frozenset()
     is_continuous = snapshot.job.spec.is_continuous
-    selection = snapshot.job.selection_hash
-    if not is_continuous and first.selection_hash != selection:
+    # While the DaemonSet has another selection, it does not say who left the newest one.
+    is_placed = is_continuous and _has_newest_selection(snapshot, daemon_set)
+    selection = snapshot.job.selection_hash if is_placed else ""
+    if not is_continuous and first.selection_hash != snapshot.job.selection_hash:
         return frozenset()
     affinity = NodeAffinity(daemon_set.pod_spec)
     with_pod = {pod.node_name for pod in snapshot.pods if not pod.is_terminal}
@@ -198,7 +205,9 @@ def find_completed_unselected(
 
 def _left_by_itself(record: NodeRecord | None, selection: str) -> bool:
     """Return whether the node left the selection, and not the selection the node."""
-    return record is not None and (has_left(record) or record.selection == selection)
+    if record is None:
+        return False
+    return has_left(record) or (bool(selection) and record.selection == selection)
 
 
 def find_completed_without_pod(
