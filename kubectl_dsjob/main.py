@@ -11,7 +11,7 @@ def main() -> None:
     app(prog_name="kubectl dsjob")
 
 
-__all__ = ["commands_read", "commands_write", "main"]
+__all__ = ["app", "commands_read", "commands_write", "main"]
 
 if __name__ == "__main__":
     main()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from textwrap import wrap
 from typing import Final
 
 from daemonset_job.api.states import NodeState, Phase
@@ -12,6 +13,7 @@ from kubectl_dsjob.tables import age, duration, shorten
 
 FAILURES_SHOWN: Final = 10
 _LEAST_WIDTH: Final = 20
+_MESSAGE_LINES: Final = 6
 
 
 def status_screen(view: RunView, now: datetime, *, width: int, flags: str = "") -> str:
@@ -25,7 +27,8 @@ def status_screen(view: RunView, now: datetime, *, width: int, flags: str = "") 
         *(shorten(line, width) for line in _counts(view)),
     ]
     if view.message or view.reason:
-        lines.append(shorten(": ".join(filter(None, (view.reason, view.message))), width))
+        text = ": ".join(filter(None, (view.reason, view.message)))
+        lines += [shorten(line, width) for line in wrap(text, width)[:_MESSAGE_LINES]]
     lines += failure_lines(view.failed, width)
     lines += next_step(view, flags)
     return "\n".join(lines)

@@ -105,3 +105,9 @@ def test_the_page_runs_nothing_and_loads_nothing(count):
 def test_the_page_escapes_quotes_in_attributes():
     page = html_page(run(text="\"'><i onclick=x>"))
     assert "<i onclick" not in page
+
+
+def test_a_long_reason_is_wrapped_and_its_end_is_shown():
+    lines = status_screen(run(text="word " * 40 + "end"), NOW, width=80).splitlines()
+    assert lines[4].endswith("end")
+    assert len(status_screen(run(0, "x " * 512), NOW, width=40).splitlines()) <= 10
