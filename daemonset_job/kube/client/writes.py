@@ -43,10 +43,12 @@ class Writes:
         namespace: str | None = None,
         *,
         name: str | None = None,
+        dry_run: bool = False,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> RawObject:
         """Create an object and return it; AlreadyExists if the name is taken.
 
+        With `dry_run` the API server does all but storing it.
         A subresource such as ``eviction`` is created for the object called `name`. Never repeated
         by the client: after Unavailable the object may or may not be there.
         """
@@ -55,7 +57,10 @@ class Writes:
             resource,
             namespace,
             name,
-            query={} if resource.subresource else _STRICT,
+            query={
+                **({} if resource.subresource else _STRICT),
+                **({"dryRun": "All"} if dry_run else {}),
+            },
             body=encode_json(body),
             timeout_seconds=timeout_seconds,
         )

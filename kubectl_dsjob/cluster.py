@@ -1,0 +1,100 @@
+"""Reads Jobs and reports from the API server, as parsed objects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from daemonset_job.api import names
+from daemonset_job.api.job import Job, parse_job
+from daemonset_job.api.report import JobReport, parse_report
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.errors import NotFound
+from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS
+from daemonset_job.kube.client.selection import Selection
+from kubectl_dsjob.errors import CliError
+from kubectl_dsjob.run_view import RunView, group_runs, view_run
+
+# Reports have up to 1.5 MiB each.
+_REPORTS_PER_PAGE = 20
+
+
+async def list_jobs(client: KubeClient, namespace: str | None, selector: str | None) -> list[Job]:
+    """Return the Jobs that have these labels; those that cannot be parsed are left out."""
+    page = await client.list(JOBS, namespace, label_selector=selector)
+    return [job for raw in page.get("items") or () if (job := _try_job(raw)) is not None]
+
+
+async def find_job(client: KubeClient, namespace: str, name: str) -> Job | None:
+    """Return the Job of that name, None if there is none."""
+    try:
+        return parse_job(await client.get(JOBS, name, namespace))
+    except NotFound as error:
+        if error.details.get("name"):
+            return None
+        raise
+
+
+async def read_reports(client: KubeClient, namespace: str, selector: str) -> list[JobReport]:
+    """Return the reports with these labels, all shards."""
+    what = Selection(JOB_REPORTS, namespace, selector)
+    found: list[JobReport] = []
+    token: str | None = None
+    while token is None or token:
+        page = await client.page(what, limit=_REPORTS_PER_PAGE, continue_=token or None)
+        found += [parse_report(raw) for raw in page.items if isinstance(raw, dict)]
+        token = page.continue_
+    return found
+
+
+async def read_run(client: KubeClient, namespace: str, name: str, uid: str = "") -> RunView | None:
+    """Return the run of the Job of that name, else the newest one that a report has.
+
+    With `uid` it is the run of that Job alone, whatever has the name now. None without either.
+    """
+    job = await find_job(client, namespace, name)
+    if job is not None and uid and job.uid != uid:
+        job = None
+    wanted = job.uid if job is not None else uid
+    by_uid = f"{names.LABEL_JOB_UID}={wanted}"
+    selector = by_uid if wanted else f"{names.LABEL_JOB}={names.job_label(name)}"
+    runs = group_runs(
+        [each for each in await read_reports(client, namespace, selector) if each.job_name == name]
+    )
+    if job is None and not runs:
+        return None
+    return view_run(job, runs[-1] if runs else ())
+
+
+async def need_run(client: KubeClient, namespace: str, name: str) -> RunView:
+    """Return the run as `read_run` does; CliError if there is neither a Job nor a report."""
+    view = await read_run(client, namespace, name)
+    if view is None:
+        way = f"List those that exist: kubectl dsjob list -n {namespace}"
+        raise CliError(f"there is no Job and no report of {name!r} in {namespace!r}", way)
+    return view
+
+
+async def read_history(client: KubeClient, namespace: str, name: str) -> Sequence[RunView]:
+    """Return the runs of a name that have a report, the oldest first."""
+    selector = f"{names.LABEL_JOB}={names.job_label(name)}"
+    found = await read_reports(client, namespace, selector)
+    return [view_run(None, run) for run in group_runs([r for r in found if r.job_name == name])]
+
+
+async def need_report(client: KubeClient, namespace: str, report: str) -> RunView:
+    """Return the run that a report is about, by the name of its first report."""
+    try:
+        first = parse_report(await client.get(JOB_REPORTS, report, namespace))
+    except NotFound:
+        way = f"List the runs of a Job: kubectl dsjob history NAME -n {namespace}"
+        raise CliError(f"there is no report {report!r} in {namespace!r}", way) from None
+    selector = f"{names.LABEL_JOB_UID}={first.job_uid}"
+    return view_run(None, await read_reports(client, namespace, selector) or [first])
+
+
+def _try_job(raw: dict[str, Any]) -> Job | None:
+    try:
+        return parse_job(raw)
+    except ValueError:
+        return None

@@ -1,0 +1,148 @@
+"""The commands that read, as typer shows them: options, help texts and examples."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kubectl_dsjob.options import (
+    AllNamespaces,
+    Context,
+    Kubeconfig,
+    Name,
+    Namespace,
+    OutputOption,
+    Selector,
+    Timeout,
+    app,
+)
+from kubectl_dsjob.outputs import Output
+
+
+@app.command("list", epilog="Example: kubectl dsjob list -A -o wide")
+def list_(
+    everywhere: AllNamespaces = False,
+    selector: Selector = "",
+    output: OutputOption = Output.TABLE,
+    namespace: Namespace = "",
+    context: Context = "",
+    kubeconfig: Kubeconfig = "",
+) -> None:
+    """List Jobs."""
+    from kubectl_dsjob import edge, reading
+    from kubectl_dsjob.target import Target
+
+    target = Target(context, namespace, kubeconfig)
+    edge.run(lambda: reading.list_runs(target, selector, output, is_everywhere=everywhere))
+
+
+@app.command(epilog="Example: kubectl dsjob status sweep --watch")
+def status(
+    name: Name,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it until the end.")] = False,
+    namespace: Namespace = "",
+    context: Context = "",
+    kubeconfig: Kubeconfig = "",
+) -> None:
+    """Show a run: phase, counts, reason, failures, and what it waits for."""
+    from kubectl_dsjob import edge, reading
+    from kubectl_dsjob.target import Target
+
+    target = Target(context, namespace, kubeconfig)
+    if not watch:
+        edge.run(lambda: reading.status(target, name))
+    from kubectl_dsjob.live_view import shown_live
+
+    with shown_live() as show:
+        edge.run(lambda: reading.follow(target, name, None, show))
+
+
+@app.command(epilog="Example: kubectl dsjob wait sweep --timeout 600")
+def wait(
+    name: Name,
+    timeout: Timeout = None,
+    namespace: Namespace = "",
+    context: Context = "",
+    kubeconfig: Kubeconfig = "",
+) -> None:
+    """Wait until a run has ended, also if its Job is deleted meanwhile.
+
+    The exit code is 0 if it succeeded, 1 if it failed, 3 if it succeeded with failed nodes, and 4
+    after the timeout.
+    """
+    from kubectl_dsjob import edge, reading
+    from kubectl_dsjob.live_view import lines_to
+    from kubectl_dsjob.target import Target
+
+    target = Target(context, namespace, kubeconfig)
+    show = lines_to(lambda line: edge.say(line.rstrip()))
+    edge.run(lambda: reading.follow(target, name, timeout, show))
+
+
+@app.command(epilog="Example: kubectl dsjob report sweep --html sweep.html")
+def report(
+    name: Name,
+    output: OutputOption = Output.TABLE,
+    html: Annotated[str, typer.Option(metavar="FILE", help="Write one page of HTML.")] = "",
+    namespace: Namespace = "",
+    context: Context = "",
+    kubeconfig: Kubeconfig = "",
+) -> None:
+    """Show the nodes of a run, of the newest one if the Job is deleted."""
+    from kubectl_dsjob import edge, reading
+    from kubectl_dsjob.target import Target
+
+    target = Target(context, namespace, kubeconfig)
+    edge.run(lambda: reading.report(target, name, output, html))
+
+
+@app.command(epilog="Example: kubectl dsjob results facts -o csv")
+def results(
+    name: Name,
+    output: OutputOption = Output.TABLE,
+    namespace: Namespace = "",
+    context: Context = "",
+    kubeconfig: Kubeconfig = "",
+) -> None:
+    """Show the results of a run: a row for each node, a column for each result."""
+    from kubectl_dsjob import edge, reading
+    from kubectl_dsjob.target import Target
+
+    target = Target(context, namespace, kubeconfig)
+    edge.run(lambda: reading.results(target, name, output))
+
+
+@app.command(epilog="Example: kubectl dsjob history sweep")
+def history(
+    name: Name,
+    output: OutputOption = Output.TABLE,
+    namespace: Namespace = "",
+    context: Context = "",
+    kubeconfig: Kubeconfig = "",
+) -> None:
+    """List the runs of a Job that have a report, the oldest first."""
+    from kubectl_dsjob import edge, reading
+    from kubectl_dsjob.target import Target
+
+    target = Target(context, namespace, kubeconfig)
+    edge.run(lambda: reading.history(target, name, output))
+
+
+@app.command(
+    epilog="Example: kubectl dsjob diff sweep-20261121154003-f2a90 sweep-20261121154023-44b3c"
+)
+def diff(
+    before: Annotated[str, typer.Argument(help="The report of a run, see `history`.")],
+    after: Annotated[str, typer.Argument(help="The report of a later run.")],
+    output: OutputOption = Output.TABLE,
+    namespace: Namespace = "",
+    context: Context = "",
+    kubeconfig: Kubeconfig = "",
+) -> None:
+    """Show what changed between two runs: nodes, their states and their results."""
+    from kubectl_dsjob import edge, reading
+    from kubectl_dsjob.target import Target
+
+    target = Target(context, namespace, kubeconfig)
+    edge.run(lambda: reading.diff(target, before, after, output))

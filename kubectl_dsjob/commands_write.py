@@ -1,0 +1,145 @@
+"""The commands that write, as typer shows them: options, help texts and examples."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kubectl_dsjob.options import Context, Kubeconfig, Name, Namespace, OutputOption, Timeout, app
+from kubectl_dsjob.outputs import Output
+
+
+class DryRun(StrEnum):
+    """Who checks the manifest of a dry run."""
+
+    NONE = "none"
+    CLIENT = "client"
+    SERVER = "server"
+
+
+@app.command(
+    epilog="Example: kubectl dsjob run sweep --image example/sweep:v1 --mount /tmp -- /sweep"
+)
+def run(
+    name: Name,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(help="The command, after `--`; arguments if there is a script."),
+    ] = None,
+    image: Annotated[str, typer.Option(help="The image of the task.")] = "",
+    script: Annotated[
+        Path | None, typer.Option(help="The file of a script to run.", exists=True, dir_okay=False)
+    ] = None,
+    host: Annotated[bool, typer.Option("--host", help="Run the script on the node.")] = False,
+    mount: Annotated[str, typer.Option(help="A directory of the node, at /basetarget.")] = "",
+    nodes: Annotated[
+        str,
+        typer.Option(
+            "--nodes", "--selector", "-l", metavar="LABELS", help="Labels of nodes: role=edge."
+        ),
+    ] = "",
+    exit_mode: Annotated[
+        bool, typer.Option("--exit", help="A node is completed when the task ends with code 0.")
+    ] = False,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow it until the end.")] = True,
+    timeout: Timeout = None,
+    dry_run: Annotated[
+        DryRun, typer.Option(help="Print the manifest and create nothing.")
+    ] = DryRun.NONE,
+    output: OutputOption = Output.YAML,
+    namespace: Namespace = "",
+    context: Context = "",
+    kubeconfig: Kubeconfig = "",
+) -> None:
+    """Run something once on every node, and follow it until the end.
+
+    The exit code is 0 if the run succeeded, 1 if it failed, 3 if it succeeded with failed nodes,
+    and 4 after the timeout.
+    """
+    from kubectl_dsjob import edge, writing
+    from kubectl_dsjob.live_view import shown_live
+    from kubectl_dsjob.manifests import Wish
+    from kubectl_dsjob.target import Target
+
+    target = Target(context, namespace, kubeconfig)
+    wish = Wish(
+        name=name,
+        image=image,
+        script=script.read_text("utf-8") if script else "",
+        mount=mount,
+        selector=nodes,
+        command=tuple(command or ()),
+        is_on_host=host,
+        has_exit_mode=exit_mode,
+    )
+    if dry_run != DryRun.NONE:
+        is_server = dry_run == DryRun.SERVER
+        edge.run(lambda: writing.dry_run(target, wish, output, server=is_server))
+    if not wait:
+        edge.run(lambda: writing.run_job(target, wish, None, timeout))
+    with shown_live() as show:
+        edge.run(lambda: writing.run_job(target, wish, show, timeout))
+
+
+@app.command(epilog="Example: kubectl dsjob pause sweep")
+def pause(
+    name: Name, namespace: Namespace = "", context: Context = "", kubeconfig: Kubeconfig = ""
+) -> None:
+    """Let no further node start. Running tasks continue."""
+    from kubectl_dsjob import edge, writing
+    from kubectl_dsjob.target import Target
+
+    target = Target(context, namespace, kubeconfig)
+    edge.run(lambda: writing.suspend(target, name, is_suspended=True))
+
+
+@app.command(epilog="Example: kubectl dsjob resume sweep")
+def resume(
+    name: Name, namespace: Namespace = "", context: Context = "", kubeconfig: Kubeconfig = ""
+) -> None:
+    """Let a suspended run go on."""
+    from kubectl_dsjob import edge, writing
+    from kubectl_dsjob.target import Target
+
+    target = Target(context, namespace, kubeconfig)
+    edge.run(lambda: writing.suspend(target, name, is_suspended=False))
+
+
+@app.command(epilog="Example: kubectl dsjob retry sweep --failed")
+def retry(
+    name: Name,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="The failed nodes; a retry concerns no others.")
+    ] = True,
+    namespace: Namespace = "",
+    context: Context = "",
+    kubeconfig: Kubeconfig = "",
+) -> None:
+    """Run the task again on the failed nodes. Completed nodes stay as they are."""
+    from kubectl_dsjob import edge, writing
+    from kubectl_dsjob.target import Target
+
+    assert failed
+    target = Target(context, namespace, kubeconfig)
+    edge.run(lambda: writing.retry(target, name))
+
+
+@app.command(epilog="Example: kubectl dsjob rerun sweep")
+def rerun(
+    name: Name,
+    node: Annotated[
+        list[str] | None, typer.Option(help="A node, for policy Continuous; may be repeated.")
+    ] = None,
+    namespace: Namespace = "",
+    context: Context = "",
+    kubeconfig: Kubeconfig = "",
+) -> None:
+    """Run a Job again: from the manifest in its report, or by a request if it is Continuous."""
+    from kubectl_dsjob import edge, writing
+    from kubectl_dsjob.target import Target
+
+    target = Target(context, namespace, kubeconfig)
+    edge.run(lambda: writing.rerun(target, name, tuple(node or ())))

@@ -1,0 +1,95 @@
+"""Makes the manifest of a Job from the options of `kubectl dsjob run`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from daemonset_job.api import names
+from kubectl_dsjob.errors import CliError
+from kubectl_dsjob.exit_codes import ExitCode
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a user wants to run: "" and () for what is not given.
+
+    `script` is the text of the script, `selector` the labels of nodes, such as `role=edge,zone=a`.
+    """
+
+    name: str
+    image: str = ""
+    script: str = ""
+    mount: str = ""
+    selector: str = ""
+    command: tuple[str, ...] = ()
+    is_on_host: bool = False
+    has_exit_mode: bool = False
+
+
+def build_job(wish: Wish, namespace: str) -> dict[str, Any]:
+    """Return the manifest. CliError if options contradict each other."""
+    _check(wish)
+    spec: dict[str, Any] = {}
+    if wish.image:
+        spec["image"] = wish.image
+    if wish.script:
+        spec["script"] = wish.script if wish.script.endswith("\n") else wish.script + "\n"
+    if wish.is_on_host:
+        spec["hostExec"] = True
+    if wish.command:
+        spec["args" if wish.script else "command"] = list(wish.command)
+    if wish.mount:
+        spec["mountPath"] = wish.mount
+    if wish.selector:
+        spec["nodes"] = {"selector": {"matchLabels": parse_labels(wish.selector)}}
+    if wish.has_exit_mode or (wish.image and wish.script):
+        spec["completion"] = {"mode": "Exit"}
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.JOB_KIND,
+        "metadata": {"name": wish.name, "namespace": namespace},
+        "spec": spec,
+    }
+
+
+def parse_labels(text: str) -> dict[str, str]:
+    """Return the labels in `a=b,c=d`. CliError for anything else."""
+    labels = {}
+    for part in text.split(","):
+        key, is_equal, value = part.strip().partition("=")
+        if not key or not is_equal or key.endswith("!") or value.startswith("="):
+            way = "Write KEY=VALUE,KEY=VALUE. Other selections need a manifest: spec.nodes."
+            raise CliError(f"{part.strip()!r} is no label of a node", way, ExitCode.USAGE)
+        labels[key] = value
+    return labels
+
+
+def _check(wish: Wish) -> None:
+    if not wish.image and not wish.script:
+        raise _usage("there is nothing to run", "Name an image with --image, or a --script.")
+    if wish.is_on_host and not wish.script:
+        raise _usage("--host runs a script on the node", "Name the script with --script.")
+    if wish.is_on_host and wish.image:
+        raise _usage("--host and --image exclude each other", "Leave out one of them.")
+
+
+def _usage(message: str, way_out: str) -> CliError:
+    return CliError(message, way_out, ExitCode.USAGE)
+
+
+def retry_patch(request: str) -> dict[str, Any]:
+    """Return the merge patch that requests a retry of the failed nodes."""
+    return {"metadata": {"annotations": {names.ANNOTATION_RETRY: request}}}
+
+
+def rerun_patch(nodes: Sequence[str], request: str) -> dict[str, Any]:
+    """Return the merge patch that requests another run on these nodes, on all if there are none."""
+    value = f"{','.join(nodes) or '*'}@{request}"
+    return {"metadata": {"annotations": {names.ANNOTATION_RERUN: value}}}
+
+
+def suspend_patch(*, is_suspended: bool) -> dict[str, Any]:
+    """Return the merge patch that pauses or resumes a run."""
+    return {"spec": {"suspend": is_suspended}}

@@ -1,0 +1,121 @@
+"""The nodes and runs of reports in the forms of `-o`. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import yaml
+
+from daemonset_job.api.times import format_time
+from kubectl_dsjob.outputs import Output
+from kubectl_dsjob.run_view import NodeView, RunView
+from kubectl_dsjob.tables import age, csv_text, duration, table
+
+
+def format_rows(header: Sequence[str], rows: Sequence[Sequence[str]], output: Output) -> str:
+    """Return rows as a table, as CSV, or as a list of objects."""
+    if output in (Output.TABLE, Output.WIDE):
+        return table(header, rows)
+    keys = [name.lower() for name in header]
+    if output == Output.CSV:
+        return csv_text(keys, rows)
+    return format_objects([dict(zip(keys, row, strict=True)) for row in rows], output)
+
+
+def format_objects(objects: Any, output: Output) -> str:
+    """Return raw values as JSON or YAML. JSON escapes all control characters, YAML too."""
+    if output == Output.YAML:
+        return str(yaml.safe_dump(objects, sort_keys=False, allow_unicode=False))
+    return json.dumps(objects, indent=2)
+
+
+def node_rows(view: RunView, *, is_wide: bool) -> tuple[list[str], list[list[str]]]:
+    """Return the header and the rows of a report, one for each node."""
+    header = ["NODE", "STATE", "ATTEMPTS", "EXIT", "SECONDS", "REASON"]
+    wide = ["FINISHED", "MESSAGE", "RESULTS"] if is_wide else []
+    return [*header, *wide], [_node_row(node, is_wide=is_wide) for node in view.nodes]
+
+
+def _node_row(node: NodeView, *, is_wide: bool) -> list[str]:
+    seconds = (
+        str(max(int((node.finished_at - node.started_at).total_seconds()), 0))
+        if node.finished_at and node.started_at
+        else ""
+    )
+    code = "" if node.exit_code is None else str(node.exit_code)
+    row = [node.name, str(node.state), str(node.attempts), code, seconds, node.reason]
+    if not is_wide:
+        return row
+    results = " ".join(f"{key}={value}" for key, value in sorted(node.results.items()))
+    return [
+        *row,
+        format_time(node.finished_at) if node.finished_at else "",
+        node.last_line,
+        results,
+    ]
+
+
+def result_rows(view: RunView) -> tuple[list[str], list[list[str]]]:
+    """Return the results of a run: a row for each node, a column for each name."""
+    names = sorted({name for node in view.nodes for name in node.results})
+    rows = [[node.name, *(node.results.get(name, "") for name in names)] for node in view.nodes]
+    return ["node", *names], rows
+
+
+def run_rows(
+    views: Sequence[RunView], now: datetime, *, has_namespace: bool
+) -> tuple[list[str], list[list[str]]]:
+    """Return Jobs or past runs, one row each."""
+    first = ["NAMESPACE"] if has_namespace else []
+    header = [*first, "NAME", "PHASE", "DESIRED", "COMPLETED", "FAILED", "REASON", "AGE"]
+    return header, [
+        [
+            *([view.namespace] if has_namespace else []),
+            view.name,
+            view.phase_text,
+            str(view.totals.desired),
+            str(view.totals.completed),
+            str(view.totals.failed),
+            view.reason,
+            age(view.created_at, now),
+        ]
+        for view in views
+    ]
+
+
+def history_rows(views: Sequence[RunView], now: datetime) -> tuple[list[str], list[list[str]]]:
+    """Return the runs of a name, one row each, the oldest first."""
+    header = ["RUN", "PHASE", "DESIRED", "COMPLETED", "FAILED", "TOOK", "AGE"]
+    rows = []
+    for view in views:
+        is_timed = view.started_at and view.completed_at
+        took = (view.completed_at - view.started_at) if is_timed else None  # type: ignore[operator]
+        totals = view.totals
+        counts = [str(totals.desired), str(totals.completed), str(totals.failed)]
+        text = duration(took.total_seconds()) if took is not None else ""
+        rows.append([view.report, view.phase_text, *counts, text, age(view.created_at, now)])
+    return header, rows
+
+
+def diff_rows(before: RunView, after: RunView) -> tuple[list[str], list[list[str]]]:
+    """Return what changed from one run to another: nodes, states and results."""
+    old = {node.name: _facts(node) for node in before.nodes}
+    new = {node.name: _facts(node) for node in after.nodes}
+    rows = []
+    for name in sorted({*old, *new}):
+        left, right = old.get(name, {}), new.get(name, {})
+        rows += [
+            [name, fact, left.get(fact, "-"), right.get(fact, "-")]
+            for fact in sorted({*left, *right}, key=lambda fact: (fact != "state", fact))
+            if left.get(fact) != right.get(fact)
+        ]
+    return ["NODE", "WHAT", "BEFORE", "AFTER"], rows
+
+
+def _facts(node: NodeView) -> dict[str, str]:
+    code = {} if node.exit_code is None else {"exit code": str(node.exit_code)}
+    results = {f"result {name}": value for name, value in node.results.items()}
+    return {"state": str(node.state), **code, **results}

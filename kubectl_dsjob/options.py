@@ -1,0 +1,34 @@
+"""The options that commands share, as kubectl has them. It imports nothing but typer."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kubectl_dsjob.outputs import Output
+
+app = typer.Typer(
+    name="kubectl dsjob",
+    help="Run something once on every node, and read what came of it.",
+    epilog="Exit codes: 0 success, 1 failure, 2 usage, 3 succeeded with failed nodes, 4 timeout, "
+    "130 interrupted.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+Name = Annotated[str, typer.Argument(help="The name of the Job.")]
+Context = Annotated[str, typer.Option(help="The context of the kubeconfig.", metavar="NAME")]
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help="The namespace.", metavar="NAME")]
+Kubeconfig = Annotated[str, typer.Option(help="The kubeconfig file.", metavar="FILE")]
+AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="All namespaces.")]
+Selector = Annotated[
+    str, typer.Option("--selector", "-l", help="Labels of the Jobs.", metavar="LABELS")
+]
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="The form of the output.")]
+Timeout = Annotated[
+    float | None, typer.Option(help="Seconds until the command gives up.", metavar="SECONDS", min=0)
+]

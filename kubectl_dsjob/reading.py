@@ -1,0 +1,155 @@
+"""The verbs that read: list, status, wait, report, results, history and diff."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from kubectl_dsjob import node_tables
+from kubectl_dsjob.cluster import (
+    list_jobs,
+    need_report,
+    need_run,
+    read_history,
+    read_run,
+)
+from kubectl_dsjob.edge import Answer
+from kubectl_dsjob.errors import CliError
+from kubectl_dsjob.exit_codes import ExitCode
+from kubectl_dsjob.html_page import html_page
+from kubectl_dsjob.node_tables import format_rows
+from kubectl_dsjob.outputs import Output
+from kubectl_dsjob.run_view import RunView, view_run
+from kubectl_dsjob.status_text import next_step, status_screen
+from kubectl_dsjob.target import Target
+
+POLL_SECONDS = 1.0
+# Between two reads of a run with many nodes, whose reports have megabytes.
+SLOW_POLL_SECONDS = 5.0
+_MANY_NODES = 500
+
+
+async def list_runs(
+    target: Target, selector: str, output: Output, *, is_everywhere: bool
+) -> Answer:
+    """Return the Jobs of a namespace, or of all."""
+    namespace = None if is_everywhere else target.find_namespace()
+    async with await target.connect() as client:
+        jobs = await list_jobs(client, namespace, selector or None)
+    views = [view_run(job, ()) for job in jobs]
+    views.sort(key=lambda view: (view.namespace, view.name))
+    if not views and output in (Output.TABLE, Output.WIDE):
+        where = "in any namespace" if namespace is None else f"in namespace {namespace}"
+        return Answer(
+            words=f"There are no Jobs {where}. `kubectl dsjob history NAME` has past runs."
+        )
+    return Answer(
+        format_rows(*node_tables.run_rows(views, _now(), has_namespace=is_everywhere), output)
+    )
+
+
+async def status(target: Target, name: str) -> Answer:
+    """Return the screen of a run."""
+    view = await _read(target, name)
+    width = shutil.get_terminal_size().columns
+    return Answer(status_screen(view, _now(), width=width, flags=_flags(target)))
+
+
+async def report(target: Target, name: str, output: Output, html: str) -> Answer:
+    """Return the nodes of a run, or write them as a page."""
+    view = await _read(target, name)
+    if html:
+        try:
+            await asyncio.to_thread(Path(html).write_text, html_page(view), "utf-8")
+        except OSError as error:
+            raise CliError(
+                f"cannot write {html}: {error.strerror}", "Name another file."
+            ) from error
+        return Answer(words=f"wrote {html}")
+    is_wide = output != Output.TABLE
+    return Answer(format_rows(*node_tables.node_rows(view, is_wide=is_wide), output))
+
+
+async def results(target: Target, name: str, output: Output) -> Answer:
+    """Return the results of a run, a row for each node."""
+    view = await _read(target, name)
+    header, rows = node_tables.result_rows(view)
+    words = "" if len(header) > 1 else "No task of this run has declared a result."
+    return Answer(format_rows(header, rows, output), words)
+
+
+async def history(target: Target, name: str, output: Output) -> Answer:
+    """Return the runs of a name."""
+    namespace = target.find_namespace()
+    async with await target.connect() as client:
+        views = await read_history(client, namespace, name)
+    if not views:
+        way = f"List the Jobs: kubectl dsjob list -n {namespace}"
+        raise CliError(f"there is no report of {name!r} in {namespace!r}", way)
+    return Answer(format_rows(*node_tables.history_rows(views, _now()), output))
+
+
+async def diff(target: Target, before: str, after: str, output: Output) -> Answer:
+    """Return what changed between two runs."""
+    namespace = target.find_namespace()
+    async with await target.connect() as client:
+        left = await need_report(client, namespace, before)
+        right = await need_report(client, namespace, after)
+    header, rows = node_tables.diff_rows(left, right)
+    return Answer(format_rows(header, rows, output), "" if rows else "Nothing changed.")
+
+
+async def follow(
+    target: Target,
+    name: str,
+    limit_seconds: float | None,
+    show: Callable[[RunView], None],
+    uid: str = "",
+) -> Answer:
+    """Show a run until it has ended, also if its Job is deleted meanwhile: the report answers.
+
+    Ends with TIMEOUT after `limit_seconds`, None for no limit.
+    """
+    namespace = target.find_namespace()
+    end = None if limit_seconds is None else time.monotonic() + limit_seconds
+    async with await target.connect() as client:
+        view = await read_run(client, namespace, name, uid) if uid else None
+        view = view or await need_run(client, namespace, name)
+        while True:
+            show(view)
+            if view.is_ended:
+                return Answer(words="\n".join(_last_words(view, target)), code=view.exit_code)
+            left = POLL_SECONDS if end is None else end - time.monotonic()
+            if left <= 0:
+                words = (
+                    f"{view.name} has not ended within {limit_seconds:g} seconds. The run goes on."
+                )
+                return Answer(words=words, code=ExitCode.TIMEOUT)
+            is_large = view.totals.desired > _MANY_NODES
+            pause = SLOW_POLL_SECONDS if is_large else POLL_SECONDS
+            await asyncio.sleep(min(pause, left) if end is not None else pause)
+            # A Job that is deleted a moment after its start has no report for some moments.
+            view = await read_run(client, namespace, name, view.uid) or view
+
+
+def _last_words(view: RunView, target: Target) -> list[str]:
+    first = f"{view.name}: {view.phase_text}: {view.message or view.reason}"
+    return [first, *(next_step(view, _flags(target)) if view.exit_code else [])]
+
+
+async def _read(target: Target, name: str) -> RunView:
+    async with await target.connect() as client:
+        return await need_run(client, target.find_namespace(), name)
+
+
+def _flags(target: Target) -> str:
+    """Return the options of a proposed command; it has the namespace already."""
+    return Target(target.context, "", target.kubeconfig).flags()
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

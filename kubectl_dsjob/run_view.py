@@ -1,0 +1,204 @@
+"""What the plugin shows of one run: the Job, if it still exists, and its reports as one value.
+
+Pure. All texts of the cluster are cleaned here, once, before anything formats them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from daemonset_job.api.job import Job
+from daemonset_job.api.node_totals import NodeTotals
+from daemonset_job.api.report import JobReport, merge_evidence, merge_records
+from daemonset_job.api.report_summary import FINAL_REPORT_PHASES
+from daemonset_job.api.states import ConditionType, NodeState, Phase
+from daemonset_job.kube.client.messages import clean_text
+from kubectl_dsjob.exit_codes import ExitCode
+
+# Characters of one text on a screen: a reason, a message, a result.
+TEXT_LIMIT: Final = 1024
+NAME_LIMIT: Final = 253
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """One node of a run; `last_line` is that of its log after a failure."""
+
+    name: str
+    state: NodeState = NodeState.WAITING
+    reason: str = ""
+    message: str = ""
+    attempts: int = 0
+    exit_code: int | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    results: Mapping[str, str] = field(default_factory=dict)
+    last_lines: tuple[str, ...] = ()
+
+    @property
+    def last_line(self) -> str:
+        """The last line of its log, else the message of its record."""
+        return self.last_lines[-1] if self.last_lines else self.message
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """One run. `exists` says whether its Job still exists; `report` is the name of its report."""
+
+    namespace: str
+    name: str
+    uid: str
+    exists: bool
+    phase: Phase | None
+    is_ended: bool
+    totals: NodeTotals
+    report: str = ""
+    reason: str = ""
+    message: str = ""
+    is_suspended: bool = False
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    nodes: tuple[NodeView, ...] = ()
+    timeline: tuple[str, ...] = ()
+
+    @property
+    def failed(self) -> tuple[NodeView, ...]:
+        """The nodes that have failed."""
+        return tuple(node for node in self.nodes if node.state == NodeState.FAILED)
+
+    @property
+    def phase_text(self) -> str:
+        """The phase, `Unknown` before the first one."""
+        return str(self.phase or "Unknown")
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The exit code that says how the run ended."""
+        if self.phase != Phase.SUCCEEDED:
+            return ExitCode.FAILURE
+        return ExitCode.PARTIAL if self.totals.failed else ExitCode.SUCCESS
+
+
+def view_run(job: Job | None, reports: Sequence[JobReport]) -> RunView:
+    """Return one run from its Job, its reports, or both. ValueError if there is neither."""
+    first = min(reports, key=lambda report: (report.shard, report.name), default=None)
+    if job is None:
+        if first is None:
+            raise ValueError("a run has a Job, a report, or both")
+        return _view_report(first, reports)
+    progress = job.status.condition(ConditionType.PROGRESSING)
+    ended = job.status.condition(ConditionType.FAILED) if job.status.phase == Phase.FAILED else None
+    shown = ended or progress
+    return RunView(
+        namespace=_name(job.namespace),
+        name=_name(job.name),
+        uid=job.uid,
+        exists=True,
+        phase=job.status.phase,
+        is_ended=job.status.phase in (Phase.SUCCEEDED, Phase.FAILED),
+        totals=_clean_totals(job.status.nodes),
+        report=_name(first.name if first is not None else job.status.report),
+        reason=_text(shown.reason) if shown else "",
+        message=_text(shown.message) if shown else "",
+        is_suspended=job.spec.suspend,
+        created_at=job.created_at,
+        started_at=job.status.start_time,
+        completed_at=job.status.completion_time,
+        nodes=view_nodes(reports),
+        timeline=tuple(map(_text, first.status.timeline)) if first else (),
+    )
+
+
+def _view_report(first: JobReport, reports: Sequence[JobReport]) -> RunView:
+    status = first.status
+    true = next((each for each in status.conditions if each.status), None)
+    return RunView(
+        namespace=_name(first.namespace),
+        name=_name(first.job_name),
+        uid=first.job_uid,
+        exists=False,
+        phase=status.phase,
+        is_ended=status.phase in FINAL_REPORT_PHASES,
+        totals=_clean_totals(status.nodes),
+        report=_name(first.name),
+        reason=_text(true.reason) if true else "",
+        message=_text(status.message),
+        created_at=first.created_at,
+        started_at=status.start_time,
+        completed_at=status.completion_time,
+        nodes=view_nodes(reports),
+        timeline=tuple(map(_text, status.timeline)),
+    )
+
+
+def view_nodes(reports: Sequence[JobReport]) -> tuple[NodeView, ...]:
+    """Return the nodes of a run in order of their names."""
+    records, evidence = merge_records(reports), merge_evidence(reports)
+    nodes = []
+    for name in sorted({*records, *evidence}):
+        record, found = records.get(name), evidence.get(name)
+        is_done = found is not None and found.is_completed
+        known = NodeState.COMPLETED if is_done else NodeState.WAITING
+        nodes.append(
+            NodeView(
+                name=_name(name),
+                state=record.state if record else known,
+                reason=_text(record.reason) if record else "",
+                message=_text(record.message) if record else "",
+                attempts=record.attempts if record else 0,
+                exit_code=record.exit_code if record else None,
+                started_at=record.started_at if record else None,
+                finished_at=record.finished_at if record else None,
+                results=_clean_results(found.results) if found else {},
+                last_lines=tuple(map(_text, found.last_lines)) if found else (),
+            )
+        )
+    return tuple(nodes)
+
+
+def group_runs(reports: Sequence[JobReport]) -> list[tuple[JobReport, ...]]:
+    """Return the reports by run, the shards of each in their order, the oldest run first."""
+    runs: dict[tuple[str, str], list[JobReport]] = {}
+    for report in reports:
+        runs.setdefault((report.namespace, report.job_uid), []).append(report)
+    shards = [tuple(sorted(run, key=lambda each: (each.shard, each.name))) for run in runs.values()]
+    return sorted(shards, key=lambda run: (_moment(run[0]), run[0].namespace, run[0].name))
+
+
+def _moment(report: JobReport) -> float:
+    started = report.status.start_time or report.created_at
+    return started.timestamp() if started else 0.0
+
+
+def _clean_totals(totals: NodeTotals | None) -> NodeTotals:
+    if totals is None:
+        return NodeTotals()
+    return NodeTotals(
+        desired=totals.desired,
+        waiting=totals.waiting,
+        active=totals.active,
+        completed=totals.completed,
+        failed=totals.failed,
+        unreachable=totals.unreachable,
+        skipped=totals.skipped,
+        completed_names=_text(totals.completed_names),
+        failed_names=_text(totals.failed_names),
+        unreachable_names=_text(totals.unreachable_names),
+        skipped_names=_text(totals.skipped_names),
+    )
+
+
+def _clean_results(results: Mapping[str, str]) -> dict[str, str]:
+    return {_name(key): _text(value) for key, value in results.items()}
+
+
+def _text(text: str) -> str:
+    return clean_text(text, TEXT_LIMIT)
+
+
+def _name(text: str) -> str:
+    return clean_text(text, NAME_LIMIT)

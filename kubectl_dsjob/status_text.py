@@ -1,0 +1,89 @@
+"""The screen of `kubectl dsjob status`: one run as plain lines. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from textwrap import wrap
+from typing import Final
+
+from daemonset_job.api.states import NodeState, Phase
+from kubectl_dsjob.run_view import NodeView, RunView
+from kubectl_dsjob.tables import age, duration, shorten
+
+FAILURES_SHOWN: Final = 10
+_LEAST_WIDTH: Final = 20
+_MESSAGE_LINES: Final = 6
+
+
+def status_screen(view: RunView, now: datetime, *, width: int, flags: str = "") -> str:
+    """Return the state of a run, at most `width` columns wide; `flags` repeat the user's options.
+
+    Commands are never cut: a line that is to be copied may be wider.
+    """
+    width = max(width, _LEAST_WIDTH)
+    lines = [
+        shorten(f"{view.name}: {view.phase_text}{_time_text(view, now)}", width),
+        *(shorten(line, width) for line in _counts(view)),
+    ]
+    if view.message or view.reason:
+        text = ": ".join(filter(None, (view.reason, view.message)))
+        lines += [shorten(line, width) for line in wrap(text, width)[:_MESSAGE_LINES]]
+    lines += failure_lines(view.failed, width)
+    lines += next_step(view, flags)
+    return "\n".join(lines)
+
+
+def progress_line(view: RunView) -> str:
+    """Return the progress of a run in one line, for output that is not a terminal."""
+    return ", ".join([f"{view.name}: {view.phase_text}", *_counts(view)[:1]])
+
+
+def failure_lines(nodes: Sequence[NodeView], width: int) -> list[str]:
+    """Return the failed nodes, each with its last line, and the number of those left out."""
+    lines = [shorten(f"  {node.name}: {_failure(node)}", width) for node in nodes[:FAILURES_SHOWN]]
+    left = len(nodes) - len(lines)
+    return [
+        *(["failed nodes:"] if lines else []),
+        *lines,
+        *([f"  and {left} more"] if left else []),
+    ]
+
+
+def next_step(view: RunView, flags: str = "") -> list[str]:
+    """Return what the run waits for, and the command that answers; nothing if it goes on."""
+    command = f"kubectl dsjob{{}} {view.name} -n {view.namespace}{flags}"
+    if view.is_suspended:
+        return ["waits for: you, because it is suspended", "  " + command.format(" resume")]
+    failed = [node for node in view.nodes if node.state == NodeState.FAILED] or view.totals.failed
+    if view.exists and failed and view.phase in (Phase.FAILED, Phase.PAUSED):
+        return ["waits for: a retry of the failed nodes", "  " + command.format(" retry --failed")]
+    if not view.exists and view.is_ended:
+        return ["the Job is deleted, this is its report", "  " + command.format(" report")]
+    return []
+
+
+def _counts(view: RunView) -> list[str]:
+    totals = view.totals
+    others = {
+        "active": totals.active,
+        "waiting": totals.waiting,
+        "failed": totals.failed,
+        "unreachable": totals.unreachable,
+        "skipped": totals.skipped,
+    }
+    parts = [f"{totals.completed} of {totals.desired} nodes completed"]
+    return [", ".join([*parts, *(f"{count} {word}" for word, count in others.items() if count)])]
+
+
+def _time_text(view: RunView, now: datetime) -> str:
+    if view.started_at is None:
+        return ""
+    if view.completed_at is not None:
+        return f" after {duration((view.completed_at - view.started_at).total_seconds())}"
+    return f" since {age(view.started_at, now)}"
+
+
+def _failure(node: NodeView) -> str:
+    code = f"exit {node.exit_code}: " if node.exit_code is not None and node.last_lines else ""
+    return f"{code}{node.last_line or node.reason or 'no reason is known'}"

@@ -1,0 +1,142 @@
+"""The verbs that write: run, pause, resume, retry and rerun.
+
+Each writes what the user could write with kubectl, and with the user's own rights.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from daemonset_job.api.job import Job
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.errors import AlreadyExists
+from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS
+from kubectl_dsjob import manifests
+from kubectl_dsjob.cluster import find_job, read_history
+from kubectl_dsjob.edge import Answer, say
+from kubectl_dsjob.errors import CliError
+from kubectl_dsjob.exit_codes import ExitCode
+from kubectl_dsjob.node_tables import format_objects
+from kubectl_dsjob.outputs import Output
+from kubectl_dsjob.reading import follow
+from kubectl_dsjob.run_view import RunView
+from kubectl_dsjob.target import Target
+
+Show = Callable[[RunView], None]
+
+
+async def run_job(
+    target: Target,
+    wish: manifests.Wish,
+    show: Show | None,
+    limit_seconds: float | None,
+) -> Answer:
+    """Create the Job, and show its run until the end; without `show`, return at once."""
+    namespace = target.find_namespace()
+    body = manifests.build_job(wish, namespace)
+    async with await target.connect() as client:
+        created = await _create(client, body, namespace)
+    say(f"created {wish.name} in namespace {namespace}")
+    if show is None:
+        return Answer(words=f"follow it: kubectl dsjob status {wish.name} -n {namespace} --watch")
+    return await follow(target, wish.name, limit_seconds, show, created["metadata"]["uid"])
+
+
+async def dry_run(target: Target, wish: manifests.Wish, output: Output, *, server: bool) -> Answer:
+    """Return the manifest of the Job, as the API server would store it with `server`."""
+    if output not in (Output.YAML, Output.JSON):
+        message = "a dry run prints a manifest"
+        raise CliError(message, "Use it with -o yaml or -o json.", ExitCode.USAGE)
+    namespace = target.find_namespace()
+    body = manifests.build_job(wish, namespace)
+    if server:
+        async with await target.connect() as client:
+            body = await _create(client, body, namespace, dry_run=True)
+    return Answer(format_objects(body, output))
+
+
+async def suspend(target: Target, name: str, *, is_suspended: bool) -> Answer:
+    """Pause or resume a run."""
+    patch = manifests.suspend_patch(is_suspended=is_suspended)
+    await _patch(target, name, lambda _job: patch)
+    if is_suspended:
+        words = f"{name} is suspended: no further node starts, and running tasks continue."
+    else:
+        words = f"{name} goes on."
+    return Answer(words=words)
+
+
+async def retry(target: Target, name: str) -> Answer:
+    """Request a retry of the failed nodes."""
+    await _patch(target, name, lambda _job: manifests.retry_patch(_request()))
+    return Answer(words=f"requested a retry of the failed nodes of {name}")
+
+
+async def rerun(target: Target, name: str, nodes: tuple[str, ...]) -> Answer:
+    """Run a Job again: by a request if it is Continuous, else from the manifest in its report."""
+    namespace = target.find_namespace()
+    async with await target.connect() as client:
+        job = await find_job(client, namespace, name)
+        if job is not None:
+            patch = _rerun_patch(job, nodes)
+            await client.merge_patch(JOBS, name, patch, namespace)
+            return Answer(words=f"requested another run of {name}")
+        if nodes:
+            way = "Leave --node out to run the whole Job again."
+            raise CliError(f"there is no Job {name!r} in {namespace!r}", way, ExitCode.USAGE)
+        manifest = await _last_manifest(client, namespace, name)
+        await _create(client, manifest, namespace)
+    return Answer(words=f"created {name} in namespace {namespace}")
+
+
+def _rerun_patch(job: Job, nodes: tuple[str, ...]) -> dict[str, Any]:
+    if job.spec.is_continuous:
+        return manifests.rerun_patch(nodes, _request())
+    way = (
+        "Wait until it is deleted, or delete it yourself: "
+        f"kubectl delete dsj {job.name} -n {job.namespace}"
+    )
+    raise CliError(f"{job.name} still exists, and its policy is not Continuous", way)
+
+
+async def _last_manifest(client: KubeClient, namespace: str, name: str) -> dict[str, Any]:
+    runs = await read_history(client, namespace, name)
+    raw = await client.get(JOB_REPORTS, runs[-1].report, namespace) if runs else {}
+    text = (raw.get("spec") or {}).get("manifest")
+    if not text:
+        way = "Apply its manifest again with kubectl apply."
+        raise CliError(f"no report has the manifest of {name!r}", way)
+    spec = json.loads(text)
+    # A report never says where to write to: name and namespace are those that were asked for.
+    return {**spec, "metadata": {"name": name, "namespace": namespace}}
+
+
+async def _create(
+    client: KubeClient, body: dict[str, Any], namespace: str, *, dry_run: bool = False
+) -> dict[str, Any]:
+    try:
+        return await client.create(JOBS, body, namespace, dry_run=dry_run)
+    except AlreadyExists:
+        name = body["metadata"]["name"]
+        way = f"Use another name, or delete it: kubectl delete dsj {name} -n {namespace}"
+        raise CliError(f"there is a Job {name!r} in {namespace!r} already", way) from None
+
+
+async def _patch(target: Target, name: str, patch: Callable[[Job], dict[str, Any]]) -> None:
+    namespace = target.find_namespace()
+    async with await target.connect() as client:
+        job = await find_job(client, namespace, name)
+        if job is None:
+            way = f"Read its report: kubectl dsjob report {name} -n {namespace}"
+            raise CliError(f"there is no Job {name!r} in {namespace!r}", way)
+        # The UID is a precondition: a Job that was created again under the name stays as it is.
+        body = patch(job)
+        body = {**body, "metadata": {**body.get("metadata", {}), "uid": job.uid}}
+        await client.merge_patch(JOBS, name, body, namespace)
+
+
+def _request() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,89 @@
+"""The command line: its help, its start, its errors and exit codes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from daemonset_job.kube.client.errors import ConfigurationError, Forbidden, NotFound, Unauthorized
+from kubectl_dsjob.edge import as_cli_error
+from kubectl_dsjob.errors import CliError
+from kubectl_dsjob.manifests import Wish, build_job, parse_labels, rerun_patch
+from kubectl_dsjob.target import namespace_of
+from tests.unit.cli.reference import reference
+
+ROOT = Path(__file__).parents[3]
+HEAVY = ("kubernetes", "aiohttp", "rich", "yaml", "loguru", "asyncio", "daemonset_job")
+
+
+def test_help_imports_nothing_that_a_verb_needs():
+    code = (
+        "import sys; import kubectl_dsjob.main\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.stdout.strip() == "[]", done
+
+
+def test_the_reference_is_the_help():
+    """Write it again with `python -m tests.unit.cli.reference`."""
+    assert (ROOT / "docs" / "reference" / "cli.md").read_text("utf-8") == reference()
+
+
+@pytest.mark.parametrize(
+    ("error", "word", "code"),
+    [
+        (ConfigurationError("no kubeconfig"), "--kubeconfig", 2),
+        (Unauthorized("x"), "Log in", 1),
+        (Forbidden("x"), "ClusterRole", 1),
+        (NotFound("x", request="list jobs"), "Install", 1),
+    ],
+)
+def test_an_error_has_a_way_out(error, word, code):
+    shown = as_cli_error(error)
+    assert word in shown.way_out
+    assert shown.code == code
+
+
+def test_a_manifest_has_what_was_asked_for():
+    wish = Wish("fix", script="echo hi", selector="role=edge", command=("a",), is_on_host=True)
+    assert build_job(wish, "cli")["spec"] == {
+        "script": "echo hi\n",
+        "hostExec": True,
+        "args": ["a"],
+        "nodes": {"selector": {"matchLabels": {"role": "edge"}}},
+    }
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [Wish("x"), Wish("x", image="i", is_on_host=True), Wish("x", "i", "s", is_on_host=True)],
+)
+def test_options_that_exclude_each_other_are_a_usage_error(wish):
+    with pytest.raises(CliError) as caught:
+        build_job(wish, "cli")
+    assert caught.value.code == 2
+    assert caught.value.way_out
+
+
+@pytest.mark.parametrize("text", ["", "role", "role!=edge", "a==b", "a=b,,c=d"])
+def test_what_is_no_label_is_refused(text):
+    with pytest.raises(CliError):
+        parse_labels(text)
+
+
+def test_a_rerun_names_nodes_or_all():
+    (value,) = rerun_patch(("a", "b"), "t")["metadata"]["annotations"].values()
+    assert value == "a,b@t"
+    (value,) = rerun_patch((), "t")["metadata"]["annotations"].values()
+    assert value == "*@t"
+
+
+def test_the_namespace_is_that_of_the_context():
+    contexts = [{"name": "c", "context": {"namespace": "team"}}, {"name": "d", "context": {}}]
+    files = [{"current-context": "c"}, {"current-context": "d", "contexts": contexts}]
+    assert namespace_of(files) == "team"
+    assert namespace_of(files, "d") == "default"
+    assert namespace_of([]) == "default"

@@ -1,0 +1,113 @@
+"""Pure formatting: what is printed of a run, by golden files and at the bounds."""
+
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+from kubectl_dsjob.html_page import html_page
+from kubectl_dsjob.node_tables import diff_rows, format_rows, node_rows, result_rows, run_rows
+from kubectl_dsjob.outputs import Output
+from kubectl_dsjob.run_view import TEXT_LIMIT
+from kubectl_dsjob.status_text import status_screen
+from kubectl_dsjob.tables import csv_text, duration, shorten
+from tests.unit.cli.views import HOSTILE, NOW, run
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def texts():
+    view = run()
+    return {
+        "status.txt": status_screen(view, NOW, width=80),
+        "status-40.txt": status_screen(view, NOW, width=40),
+        "status-report.txt": status_screen(run(exists=False), NOW, width=80),
+        "list.txt": format_rows(*run_rows([view], NOW, has_namespace=True), Output.TABLE),
+        "report.txt": format_rows(*node_rows(view, is_wide=False), Output.TABLE),
+        "report-wide.txt": format_rows(*node_rows(view, is_wide=True), Output.WIDE),
+        "report.csv": format_rows(*node_rows(view, is_wide=True), Output.CSV),
+        "results.json": format_rows(*result_rows(view), Output.JSON),
+        "results.yaml": format_rows(*result_rows(view), Output.YAML),
+        "diff.txt": format_rows(*diff_rows(run(), run(text="no disk")), Output.TABLE),
+        "page.html": html_page(view),
+    }
+
+
+@pytest.mark.parametrize("name", sorted(texts()))
+def test_a_form_of_output_is_as_its_golden_file(name):
+    assert texts()[name].rstrip("\n") == (GOLDEN / name).read_text("utf-8").rstrip("\n")
+
+
+@pytest.mark.parametrize("output", list(Output))
+def test_no_text_of_the_cluster_controls_the_terminal(output):
+    view = run(text=HOSTILE)
+    shown = [
+        status_screen(view, NOW, width=500),
+        format_rows(*node_rows(view, is_wide=True), output),
+        format_rows(*result_rows(view), output),
+    ]
+    for text in shown:
+        assert all(c == "\n" or c.isprintable() for c in text), ascii(text)
+
+
+def test_a_text_is_kept_up_to_its_bound():
+    assert run(text="x" * TEXT_LIMIT).failed[0].last_line == "x" * TEXT_LIMIT
+    assert len(run(text="x" * (TEXT_LIMIT + 1)).failed[0].last_line) == TEXT_LIMIT
+
+
+@pytest.mark.parametrize("cell", ["=1+1", "@SUM(A1)", "+cmd|x", "-cmd"])
+def test_no_cell_of_csv_is_a_formula(cell):
+    assert csv_text(["a"], [[cell]]) == f"a\n'{cell}\n"
+
+
+def test_numbers_in_csv_stay_numbers():
+    assert csv_text(["a"], [["-5"], ["+1.5"]]) == "a\n-5\n+1.5\n"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-1, "0s"), (0, "0s"), (59, "59s"), (60, "1m"), (192, "3m12s"), (3601, "1h"), (90061, "1d1h")],
+)
+def test_a_duration_has_two_units(seconds, text):
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize("text", ["x" * 50, "日本語" * 20])
+def test_a_shortened_text_fits(text):
+    assert cell_len(shorten(text, 10)) <= 10
+
+
+class Page(HTMLParser):
+    """Collects the tags and attributes of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value) for name, value in attrs]
+
+
+@pytest.mark.parametrize("count", [5, 5000])
+def test_the_page_runs_nothing_and_loads_nothing(count):
+    page = Page(html_page(run(count, HOSTILE)))
+    assert page.tags.count("i") == count
+    assert not {"script", "img", "link", "iframe", "object", "a"} & set(page.tags)
+    names = {name for _, name, _ in page.attributes}
+    assert not {name for name in names if name.startswith("on") or name in ("src", "href")}
+    assert "style" not in names
+    assert any("default-src 'none'" in (value or "") for _, _, value in page.attributes)
+
+
+def test_the_page_escapes_quotes_in_attributes():
+    page = html_page(run(text="\"'><i onclick=x>"))
+    assert "<i onclick" not in page
+
+
+def test_a_long_reason_is_wrapped_and_its_end_is_shown():
+    lines = status_screen(run(text="word " * 40 + "end"), NOW, width=80).splitlines()
+    assert lines[4].endswith("end")
+    assert len(status_screen(run(0, "x " * 512), NOW, width=40).splitlines()) <= 10

@@ -1,0 +1,99 @@
+"""The live view, rendered at several widths, and in a pseudo-terminal."""
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from daemonset_job.api.states import NodeState
+from kubectl_dsjob.live_view import lines_to, node_grid, render
+from tests.unit.cli.views import HOSTILE, run
+
+ROOT = Path(__file__).parents[3]
+SHOW = """
+import sys
+from tests.unit.cli.views import run
+from kubectl_dsjob.live_view import shown_live
+with shown_live() as show:
+    show(run(int(sys.argv[1])))
+"""
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+@pytest.mark.parametrize("count", [0, 5, 5000])
+def test_the_view_is_no_wider_and_no_longer_than_a_screen(width, count):
+    console = Console(width=width, force_terminal=False, no_color=True)
+    with console.capture() as capture:
+        console.print(render(run(count), width))
+    lines = capture.get().splitlines()
+    assert all(cell_len(line) <= width for line in lines)
+    assert len(lines) <= 32
+
+
+@pytest.mark.parametrize(("count", "per_cell"), [(5, 1), (960, 1), (961, 2), (5000, 6)])
+def test_a_cell_stands_for_as_many_nodes_as_needed(count, per_cell):
+    lines, found = node_grid(run(count), 80)
+    assert found == per_cell
+    assert len(lines) <= 12
+
+
+def test_a_cell_has_the_worst_state_of_its_nodes():
+    lines, _ = node_grid(run(5000), 80)
+    assert set(lines[0].plain) == {"X"}
+    assert [node.state for node in run().failed] == [NodeState.FAILED]
+
+
+def test_markup_and_escapes_of_the_cluster_are_only_text():
+    console = Console(width=200, force_terminal=True, color_system="standard")
+    with console.capture() as capture:
+        console.print(render(run(text=HOSTILE), 200))
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", capture.get())
+    assert "[red]" in plain
+    assert "\x1b" not in plain
+
+
+def test_without_a_terminal_each_change_is_one_line():
+    written = []
+    show = lines_to(written.append)
+    for count in (5, 5, 10):
+        show(run(count))
+    assert len(written) == 2
+
+
+@pytest.mark.parametrize("colour", [True, False])
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_a_terminal_shows_it(width, colour):
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
+    env = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT)}
+    env = {k: v for k, v in env.items() if k not in ("NO_COLOR", "COLUMNS", "LINES")}
+    env |= {} if colour else {"NO_COLOR": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", SHOW, "5000"], stdin=slave, stdout=slave, cwd=ROOT, env=env
+    )
+    os.close(slave)
+    shown = b""
+    while True:
+        try:
+            chunk = os.read(master, 65536)
+        except OSError:  # the other side is closed
+            break
+        if not chunk:
+            break
+        shown += chunk
+    os.close(master)
+    assert process.wait(20) == 0
+    text = shown.decode()
+    assert (re.search(r"\x1b\[[0-9;]*3[0-9]m", text) is not None) is colour
+    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
+    assert "nodes a cell" in plain
+    assert all(cell_len(line) <= width for line in re.split(r"[\r\n]+", plain))
