@@ -20,19 +20,21 @@ class DryRun(StrEnum):
     SERVER = "server"
 
 
-@app.command(
-    epilog="Example: kubectl dsjob run sweep --image example/sweep:v1 --mount /tmp -- /sweep"
-)
+@app.command(epilog="Example: kubectl dsjob run sweep --image example/sweep:v1 --mount /tmp -- old")
 def run(
     name: Name,
-    command: Annotated[
+    arguments: Annotated[
         list[str] | None,
-        typer.Argument(help="The command, after `--`; arguments if there is a script."),
+        typer.Argument(help="The arguments of the image or script, after `--`."),
     ] = None,
     image: Annotated[str, typer.Option(help="The image of the task.")] = "",
     script: Annotated[
         Path | None, typer.Option(help="The file of a script to run.", exists=True, dir_okay=False)
     ] = None,
+    is_command: Annotated[
+        bool,
+        typer.Option("--command", help="The arguments are the command, in place of the image's."),
+    ] = False,
     host: Annotated[bool, typer.Option("--host", help="Run the script on the node.")] = False,
     mount: Annotated[str, typer.Option(help="A directory of the node, at /basetarget.")] = "",
     nodes: Annotated[
@@ -71,7 +73,8 @@ def run(
         script=script.read_text("utf-8") if script else "",
         mount=mount,
         selector=nodes,
-        command=tuple(command or ()),
+        arguments=tuple(arguments or ()),
+        is_command=is_command,
         is_on_host=host,
         has_exit_mode=exit_mode,
     )

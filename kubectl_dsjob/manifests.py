@@ -16,6 +16,7 @@ class Wish:
     """What a user wants to run: "" and () for what is not given.
 
     `script` is the text of the script, `selector` the labels of nodes, such as `role=edge,zone=a`.
+    `arguments` are those of the image or script, or with `is_command` the command of the image.
     """
 
     name: str
@@ -23,7 +24,8 @@ class Wish:
     script: str = ""
     mount: str = ""
     selector: str = ""
-    command: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+    is_command: bool = False
     is_on_host: bool = False
     has_exit_mode: bool = False
 
@@ -38,8 +40,8 @@ def build_job(wish: Wish, namespace: str) -> dict[str, Any]:
         spec["script"] = wish.script if wish.script.endswith("\n") else wish.script + "\n"
     if wish.is_on_host:
         spec["hostExec"] = True
-    if wish.command:
-        spec["args" if wish.script else "command"] = list(wish.command)
+    if wish.arguments:
+        spec["command" if wish.is_command else "args"] = list(wish.arguments)
     if wish.mount:
         spec["mountPath"] = wish.mount
     if wish.selector:
@@ -71,6 +73,8 @@ def _check(wish: Wish) -> None:
         raise _usage("there is nothing to run", "Name an image with --image, or a --script.")
     if wish.is_on_host and not wish.script:
         raise _usage("--host runs a script on the node", "Name the script with --script.")
+    if wish.is_command and wish.script:
+        raise _usage("--command and --script exclude each other", "Leave out one of them.")
     if wish.is_on_host and wish.image:
         raise _usage("--host and --image exclude each other", "Leave out one of them.")
 

@@ -82,6 +82,7 @@ async def rerun(target: Target, name: str, nodes: tuple[str, ...]) -> Answer:
         job = await find_job(client, namespace, name)
         if job is not None:
             patch = _rerun_patch(job, nodes)
+            patch["metadata"]["uid"] = job.uid
             await client.merge_patch(JOBS, name, patch, namespace)
             return Answer(words=f"requested another run of {name}")
         if nodes:

@@ -23,6 +23,7 @@ from terminator.ledger.evidence import (
     has_succeeded,
     is_beyond_limit,
     is_failure,
+    is_of_earlier_try,
     is_of_latest_exit,
     log_evidence,
 )
@@ -94,7 +95,7 @@ class Reconciler:
         # In mode Exit a running task's log decides nothing, unless it may print that it failed.
         is_live = not is_exit or job.spec.completion.failure_token is not None
         ledger, nodes = self._ledger.evidence(job), self._caches.nodes_of(pods)
-        failed, revision = self._failed_nodes(job), job.revision
+        failed, revision, earlier = self._failed_nodes(job), job.revision, self._earlier_pods(job)
         targets = []
         for pod in pods:
             node = nodes.get(pod.node_name)
@@ -105,7 +106,8 @@ class Reconciler:
                 continue
             entry = ledger.get(node.name)
             if entry is not None and (
-                entry.node_uid != node.uid or (revision and entry.pod_uid != pod.uid)
+                entry.node_uid != node.uid
+                or is_of_earlier_try(entry, revision, earlier.get(node.name, ()))
             ):
                 entry = None
             # A failure token in its log outweighs exit code 0, so the log is read first.
@@ -130,6 +132,25 @@ class Reconciler:
             for name, record in report.records.items()
             if is_failure(record, record.uid, job)
         }
+
+    def _earlier_pods(self, job: Job) -> dict[str, tuple[str, ...]]:
+        """Return the pods whose evidence no longer counts, by node, for policy Continuous."""
+        if not job.revision:
+            return {}
+        return {
+            name: record.earlier_pods
+            for report in self._caches.reports_of(job)
+            for name, record in report.records.items()
+            if record.earlier_pods
+        }
+
+    def _earlier_pods_of(self, job: Job, node: str) -> tuple[str, ...]:
+        return tuple(
+            uid
+            for report in self._caches.reports_of(job)
+            if (record := report.records.get(node)) is not None
+            for uid in record.earlier_pods
+        )
 
     def on_findings(self, key: JobKey, target: Target, findings: Findings) -> None:
         """Record the scanner's findings: a token, or the end of a log without one."""
@@ -175,7 +196,7 @@ class Reconciler:
         entry = self._ledger.evidence_of(job, target.pod.node_name)
         if entry is None or not entry.completes(target.node_uid):
             return False
-        if entry.revision and entry.pod_uid != target.pod.uid:
+        if is_of_earlier_try(entry, job.revision, self._earlier_pods_of(job, target.pod.node_name)):
             return False
         return not is_of_latest_exit(entry, target.pod)
 
@@ -214,6 +235,9 @@ class Reconciler:
         return has_lines or not evidence.last_lines
 
     def _record(self, job: Job, pod: Pod, evidence: Evidence) -> None:
+        if job.revision:
+            earlier = self._earlier_pods_of(job, pod.node_name)
+            evidence = replace(evidence, replaces=earlier)
         if self._ledger.record(job, pod.node_name, evidence):
             logger.bind(
                 namespace=job.namespace,

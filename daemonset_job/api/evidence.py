@@ -35,6 +35,7 @@ class Evidence:
     nanoseconds are different ones. Texts are bounded and have no control characters. `attempt` is
     the newest start of the task in that pod, from 1, whose log was read to its end without a token.
     It is 0 when that is not known. `revision` is that of the pod, "" for policy Once.
+    `replaces` are pods whose evidence no longer counts since this one; it is not stored.
     """
 
     node_uid: str
@@ -46,6 +47,7 @@ class Evidence:
     last_lines: tuple[str, ...] = ()
     attempt: int = 0
     revision: str = ""
+    replaces: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def is_completed(self) -> bool:

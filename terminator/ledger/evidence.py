@@ -3,6 +3,7 @@
 Pure.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -31,11 +32,17 @@ def is_recorded(entry: Evidence | None, new: Evidence) -> bool:
 
 
 def _is_of_later_try(entry: Evidence, new: Evidence) -> bool:
-    """Return whether the node runs the task again since `entry`, for a Job of policy Continuous.
+    """Return whether the node is due again since `entry`, and `new` is about its next try."""
+    return is_of_earlier_try(entry, new.revision, new.replaces)
 
-    A node has another pod that runs only if it is due again. Else that pod waits at its gate.
+
+def is_of_earlier_try(entry: Evidence, revision: str, earlier_pods: Collection[str]) -> bool:
+    """Return whether an entry no longer counts, for a Job of policy Continuous.
+
+    `earlier_pods` are those of the controller's record, which is written before the next pod of the
+    node may start.
     """
-    return bool(new.revision) and entry.pod_uid != new.pod_uid
+    return bool(revision) and (entry.revision != revision or entry.pod_uid in earlier_pods)
 
 
 def _is_same_completion(entry: Evidence, new: Evidence) -> bool:

@@ -21,6 +21,8 @@ from tests.simulation.shrink import shrink
 SCHEDULES = 2000
 # Others that have found a defect, of the product or of the model.
 FOUND = (
+    5309077,
+    5315957,
     5260681,
     5269205,
     5276516,

@@ -27,6 +27,7 @@ from job_controller.core.render.shard_size import has_room_for_list
 from job_controller.core.render.shards import assign_to_shards
 from job_controller.core.render.timeline import build_timeline
 from job_controller.core.state.absence import complete_record
+from job_controller.core.state.desired_count import find_selected
 from job_controller.core.state.due_again import mark_left, stamp
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
@@ -186,12 +187,14 @@ def _completed_without_pod(
         or record.uid != snapshot.nodes[name].uid
     ]
     ledger = merge_evidence(snapshot) if unrecorded else {}
+    selected = find_selected(snapshot, unrecorded)
     found = {}
     for name in unrecorded:
         uid, record = snapshot.nodes[name].uid, records.get(name)
         known = record if record is not None and record.uid == uid else None
         completed = complete_record(known or NodeRecord(uid, NodeState.WAITING), ledger[name])
-        found[name] = stamp(snapshot.job, name, completed, known)
+        is_selected = name in selected
+        found[name] = stamp(snapshot.job, name, completed, known, is_selected=is_selected)
     return found
 
 

@@ -58,7 +58,7 @@ _ENDED: Final = frozenset({NodeState.COMPLETED, NodeState.FAILED})
 class _Facts:
     """What the steps of a count start from: ledger, records and current pods by node name.
 
-    `selected`: the nodes with a pod that the newest selection chooses; for policy Continuous only.
+    `selected`: those of these nodes that the newest selection chooses; for policy Continuous only.
     """
 
     snapshot: Snapshot
@@ -155,15 +155,14 @@ def _gather(snapshot: Snapshot, now: datetime) -> _Facts:
         snapshot.failed_mount,
         job.status.observed_retry,
     )
-    pods_by_node = current_pods(snapshot)
-    return _Facts(
-        snapshot,
-        context,
+    ledger, records, pods_by_node = (
         merge_evidence(snapshot),
         merge_records(snapshot),
-        pods_by_node,
-        find_selected(snapshot, pods_by_node),
+        current_pods(snapshot),
     )
+    known = pods_by_node.keys() | (snapshot.nodes.keys() & (ledger.keys() | records.keys()))
+    selected = find_selected(snapshot, known)
+    return _Facts(snapshot, context, ledger, records, pods_by_node, selected)
 
 
 def _assess_nodes_with_pod(facts: _Facts) -> _NodesWithPod:
@@ -216,7 +215,9 @@ def _assess_absent_nodes(
         node = facts.snapshot.nodes[name]
         record = facts.records.get(name)
         found, wake_at = assess_absent(facts.context, node, taint, facts.ledger.get(name), record)
-        absent[name] = stamp(facts.snapshot.job, name, found, record)
+        absent[name] = stamp(
+            facts.snapshot.job, name, found, record, is_selected=name in facts.selected
+        )
         if wake_at is not None:
             wakes.append(wake_at)
     return absent, wakes
@@ -241,7 +242,9 @@ def _record_starts_of_ending_pods(facts: _Facts) -> dict[str, NodeRecord]:
             inputs = NodeInputs(node, pod, None, known, None)
             start = known or NodeRecord(node.uid, NodeState.WAITING, retry=facts.context.retry)
             record = record_from_pod(facts.context, start, inputs)
-            found[name] = stamp(facts.snapshot.job, name, record, known)
+            found[name] = stamp(
+                facts.snapshot.job, name, record, known, is_selected=name in facts.selected
+            )
     return found
 
 

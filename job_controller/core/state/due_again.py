@@ -92,7 +92,7 @@ def is_stale(job: Job, pod: Pod, evidence: Evidence | None, record: NodeRecord |
 
 
 def stamp(
-    job: Job, name: str, record: NodeRecord, base: NodeRecord | None, *, is_selected: bool = True
+    job: Job, name: str, record: NodeRecord, base: NodeRecord | None, *, is_selected: bool
 ) -> NodeRecord:
     """Return the new record of the desired node `name`, with what decides whether it is due again.
 

@@ -92,9 +92,6 @@ class Evidence:
         self.results.judge_entry(self._oracle.plans[job_uid], node, entry)
         if not was.get("completedAt") or was.get("nodeUID") != uid:
             self.entered[job_uid, node] = (uid, entry.get("pod"), self._world.loop.moment)
-        elif entry.get("revision") and entry.get("podUID") != was.get("podUID"):
-            # guarantees.md: of a Job that has no end the ledger has the newest completion.
-            self.entered[job_uid, node] = (uid, entry.get("pod"), self._world.loop.moment)
         elif not _has_only_gained_results(was, entry):
             what = "results" if {**entry, "results": 0} == {**was, "results": 0} else "entry"
             if not self._had_seen(node, uid):

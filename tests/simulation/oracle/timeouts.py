@@ -177,7 +177,12 @@ class Timeouts:
             since = min(since, self._pod_taken_up(job_uid, record.get("podUID")))
         elif reason in BY_TIME and not any(h in str(record.get("message")) for h in HOPELESS):
             seconds, since = POD_START_TIMEOUT_SECONDS, self.unstarted.get(key, -1e9)
-        if record.get("state") == "Failed" and (held := self._held(key, record)):
+        is_deadline = reason == "DeadlineExceeded"  # its message may name what has held it up
+        if (
+            record.get("state") == "Failed"
+            and not is_deadline
+            and (held := self._held(key, record))
+        ):
             since, seconds = now - held[0], held[1]
         if now - since < seconds - TOLERANCE_SECONDS:
             words = f"{node} is called {record.get('state')} ({reason}) after {now - since:.1f} s"

@@ -10,7 +10,7 @@ from kubectl_dsjob.main import app
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
 HEAD = """# kubectl dsjob
 
-The plugin `kubectl-dsjob`. Install it with `pipx install 'daemonset-job[cli]'`;
+The plugin `kubectl-dsjob`. Install it with `pipx install '.[cli]'`;
 `kubectl` finds it by its name. It reads and writes with your own rights.
 Data goes to stdout, everything else to stderr.
 

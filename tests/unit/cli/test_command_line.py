@@ -48,7 +48,7 @@ def test_an_error_has_a_way_out(error, word, code):
 
 
 def test_a_manifest_has_what_was_asked_for():
-    wish = Wish("fix", script="echo hi", selector="role=edge", command=("a",), is_on_host=True)
+    wish = Wish("fix", script="echo hi", selector="role=edge", arguments=("a",), is_on_host=True)
     assert build_job(wish, "cli")["spec"] == {
         "script": "echo hi\n",
         "hostExec": True,
@@ -57,9 +57,20 @@ def test_a_manifest_has_what_was_asked_for():
     }
 
 
+def test_arguments_are_those_of_the_image_as_with_kubectl_run():
+    assert build_job(Wish("a", "i", arguments=("x",)), "n")["spec"] == {"image": "i", "args": ["x"]}
+    wish = Wish("a", "i", arguments=("x",), is_command=True)
+    assert build_job(wish, "n")["spec"] == {"image": "i", "command": ["x"]}
+
+
 @pytest.mark.parametrize(
     "wish",
-    [Wish("x"), Wish("x", image="i", is_on_host=True), Wish("x", "i", "s", is_on_host=True)],
+    [
+        Wish("x"),
+        Wish("x", script="s", is_command=True),
+        Wish("x", image="i", is_on_host=True),
+        Wish("x", "i", "s", is_on_host=True),
+    ],
 )
 def test_options_that_exclude_each_other_are_a_usage_error(wish):
     with pytest.raises(CliError) as caught:

@@ -169,12 +169,22 @@ def test_a_failure_holds_for_its_node_and_retry_token(change, expected):
 def test_a_later_pod_of_a_continuous_job_replaces_the_completion():
     first = replace(done("a"), revision="1", results={"n": "1"})
     for later in (
-        Evidence("a-uid", last_lines=("no",), pod_uid="next", revision="1"),
+        Evidence(
+            "a-uid",
+            last_lines=("no",),
+            pod_uid="next",
+            revision="1",
+            replaces=(first.pod_uid,),
+        ),
         replace(done("a"), revision="2", pod_uid="next"),
     ):
         assert not is_recorded(first, later)
         assert combine_evidence(first, later) == later
     assert is_recorded(first, replace(first, completed_at=STAMP, results={}))
+    # A pod that was created without the gate, although its node is not due again.
+    again = Evidence("a-uid", last_lines=("no",), pod_uid="next", revision="1")
+    assert is_recorded(first, again)
+    assert combine_evidence(first, again) == first
 
 
 def test_evidence_has_the_revision_of_its_pod():
