@@ -8,10 +8,11 @@ import os
 import secrets
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.e2e.cluster import RealCluster
+from tests.e2e.cluster import RealCluster, eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -41,6 +42,32 @@ def pytest_runtest_makereport(
     report = yield
     setattr(item, f"report_{report.when}", report)
     return report
+
+
+@pytest.fixture(autouse=True)
+def _ready_nodes(request: pytest.FixtureRequest) -> None:
+    """Start a test that has the cluster for itself only on nodes that are as they always are.
+
+    The test before may have restarted containerd: the kubelet reports the node as not ready for
+    a moment, and Kubernetes taints it until shortly after.
+    """
+    if request.node.get_closest_marker("alone") is None:
+        return
+    cluster: RealCluster = request.getfixturevalue("cluster")
+
+    def are_ready() -> bool:
+        nodes = cluster.get("nodes")["items"]
+        return len(nodes) == len(cluster.nodes) and all(_is_ready(node) for node in nodes)
+
+    eventually(are_ready, 120, "all nodes are ready and have no taint of Kubernetes")
+
+
+def _is_ready(node: dict[str, Any]) -> bool:
+    taints = node["spec"].get("taints") or ()
+    conditions = node["status"]["conditions"]
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions) and not any(
+        taint["key"].startswith("node.kubernetes.io/") for taint in taints
+    )
 
 
 @pytest.fixture
