@@ -26,12 +26,12 @@ from terminator.ledger.evidence import (
     is_of_earlier_try,
     is_of_latest_exit,
     log_evidence,
+    with_results,
 )
 from terminator.ledger.writer import Ledger
 from terminator.logs.findings import Findings
 from terminator.logs.findings_report import OnFindings
 from terminator.logs.matchers import Matchers
-from terminator.logs.report_limits import bounded_results
 from terminator.logs.scanner import Scanner
 from terminator.logs.targets import Target
 from terminator.node_count import owned_pods, pod_belongs_to_node
@@ -176,7 +176,7 @@ class Reconciler:
             if self._is_of_later_start(job, target):
                 return
             exited = exit_evidence(target.pod, target.node_uid)
-            evidence = replace(exited, results=bounded_results(findings.results))
+            evidence = with_results(exited, findings.results)
         if evidence is not None:
             evidence = self._with_lines_of_failure(job, target.pod, evidence)
         if evidence is not None and not self._is_redundant(job, target.pod, evidence):

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from daemonset_job.api.pod import Pod
+from daemonset_job.api.result_limits import stored_bytes
 from daemonset_job.api.shape import NUMBER, STRING, STRINGS, fields, list_of
 from daemonset_job.api.times import parse_whole_seconds
 
@@ -18,6 +19,7 @@ EVIDENCE_SHAPE: Final = fields(
     podUID=STRING,
     failedAt=STRING,
     results=STRINGS,
+    omittedResults=list_of(STRING),
     lastLines=list_of(STRING),
     lastReadAttempt=NUMBER,
     revision=STRING,
@@ -36,6 +38,8 @@ class Evidence:
     the newest start of the task in that pod, from 1, whose log was read to its end without a token.
     It is 0 when that is not known. `revision` is that of the pod, "" for policy Once.
     `replaces` are pods whose evidence no longer counts since this one; it is not stored.
+    `omitted_results` are the names of results that were too long. `results_bytes` is what results
+    take in the report.
     """
 
     node_uid: str
@@ -48,6 +52,15 @@ class Evidence:
     attempt: int = 0
     revision: str = ""
     replaces: tuple[str, ...] = field(default=(), compare=False)
+    omitted_results: tuple[str, ...] = ()
+    # Computed once: it is asked for in each reconcile, of all nodes.
+    results_bytes: int = field(default=0, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Compute the size of the results."""
+        if self.results or self.omitted_results:
+            size = stored_bytes(self.results, self.omitted_results)
+            object.__setattr__(self, "results_bytes", size)
 
     @property
     def is_completed(self) -> bool:
@@ -85,6 +98,7 @@ class Evidence:
             "lastLines": list(self.last_lines),
             "lastReadAttempt": self.attempt,
             "revision": self.revision,
+            "omittedResults": list(self.omitted_results),
         }
         return {key: value for key, value in raw.items() if value}
 
@@ -101,6 +115,7 @@ def parse_evidence(raw: Mapping[str, Any]) -> Evidence:
         last_lines=tuple(raw.get("lastLines") or ()),
         attempt=int(raw.get("lastReadAttempt") or 0),
         revision=str(raw.get("revision") or ""),
+        omitted_results=tuple(raw.get("omittedResults") or ()),
     )
 
 

@@ -287,6 +287,13 @@ class NodeReason(Reason):
             "the message says which."
         ),
     )
+    RESULT_TOO_LONG = (
+        "ResultTooLong",
+        (
+            "The node is completed, and the report lacks results that are too long; the message "
+            "names them."
+        ),
+    )
     BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded", "Failed more often than `backoffLimit` allows."
     FAILURE_POLICY_RULE = "FailurePolicyRule", "A rule with `Fail` lists its exit code."
     FAILURE_TOKEN = "FailureToken", "The task printed the failure token."

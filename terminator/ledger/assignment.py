@@ -1,9 +1,9 @@
 """Assigns evidence to the shards of a run's report, and builds the patches.
 
 Pure. A node keeps the shard that it is recorded in; otherwise it goes to the lowest shard with
-room. Evidence is written whole, with null for every former field that it lacks: a merge patch would
-keep the fields of an older node of the same name. Of most failing nodes only the last line is
-written: a report has no room for more.
+room (see ``shard_room``). Evidence is written whole, with null for every former field that it
+lacks: a merge patch would keep the fields of an older node of the same name. Of most failing nodes
+only the last line is written: a report has no room for more.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -12,10 +12,12 @@ from typing import Any
 
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.report import NODES_PER_SHARD, JobReport, metadata_without_managed_fields
+from daemonset_job.api.shard_room import EvidenceSizes, ShardRoom
 from terminator.ledger.evidence import combine_evidence, is_recorded
 from terminator.logs.report_limits import LAST_LINES_NODES, last_line_alone
 
 Entries = dict[str, Evidence]
+_EQUAL_SIZES = EvidenceSizes()
 
 
 def assign_to_shards(
@@ -23,6 +25,7 @@ def assign_to_shards(
     shards: Iterable[JobReport],
     limit: int = NODES_PER_SHARD,
     *,
+    sizes: EvidenceSizes = _EQUAL_SIZES,
     unconfirmed: Mapping[str, str] | None = None,
     full: Collection[str] = (),
 ) -> dict[str, Entries]:
@@ -31,25 +34,27 @@ def assign_to_shards(
     A node stays in the shard that has its evidence, or that a patch without an answer was sent to
     (`unconfirmed`, report by node). Other nodes go to the shard of their record if it has room,
     else to the first shard with room. Evidence without a shard stays pending until the controller
-    creates one. Reports in `full` have no room, however few nodes they have.
+    creates one. Reports in `full` have no room, however few nodes they have. A shard holds `limit`
+    nodes, or fewer by the `sizes` of their results.
     """
     ordered = sorted(shards, key=lambda report: report.shard)
     home = _home_shards(ordered, unconfirmed or {})
     on_record = {
         node: report for report in reversed(ordered) for node in report.records if node in pending
     }
-    room = _room_of(ordered, home, limit) | dict.fromkeys(full, 0)
+    room = _room_of(ordered, home, limit, sizes)
+    room |= {name: ShardRoom(0) for name in full}
     result: dict[str, Entries] = {}
     # Nodes with a record go first, so that no other node takes the room in its shard.
     for node in sorted(pending, key=lambda node: (node not in on_record, node)):
         entry, report = pending[node], home.get(node)
         if report is None:
-            report = on_record.get(node)
-            if report is None or room[report.name] <= 0:
-                report = next((r for r in ordered if room[r.name] > 0), None)
+            report, size = on_record.get(node), sizes.of_entry(entry)
+            if report is None or not room[report.name].fits(size):
+                report = next((r for r in ordered if room[r.name].fits(size)), None)
             if report is None:
                 continue
-            room[report.name] -= 1
+            room[report.name].take(size)
         elif is_recorded(report.evidence.get(node), entry):
             continue
         result.setdefault(report.name, {})[node] = entry
@@ -86,13 +91,17 @@ def _home_shards(
 
 
 def _room_of(
-    ordered: Sequence[JobReport], home: Mapping[str, JobReport], limit: int
-) -> dict[str, int]:
-    """Return how many more nodes each shard can hold, by name of the report."""
-    nodes: dict[str, set[str]] = {report.name: set(report.evidence) for report in ordered}
+    ordered: Sequence[JobReport], home: Mapping[str, JobReport], limit: int, sizes: EvidenceSizes
+) -> dict[str, ShardRoom]:
+    """Return the room for evidence in each shard, by name of the report."""
+    others: dict[str, set[str]] = {report.name: set() for report in ordered}
     for node, report in home.items():
-        nodes[report.name].add(node)
-    return {name: limit - len(held) for name, held in nodes.items()}
+        if node not in report.evidence:
+            others[report.name].add(node)
+    return {
+        report.name: ShardRoom.of(report.evidence, sizes, limit, others[report.name])
+        for report in ordered
+    }
 
 
 def build_patch(report: JobReport, entries: Mapping[str, Evidence]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 Pure.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -13,9 +13,10 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.job_spec import JobSpec
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
+from daemonset_job.api.result_limits import bounded_results
 from daemonset_job.api.times import format_time
 from terminator.logs.findings import Findings
-from terminator.logs.report_limits import bounded_results, last_line_alone, readable_lines
+from terminator.logs.report_limits import last_line_alone, readable_lines
 
 
 def is_recorded(entry: Evidence | None, new: Evidence) -> bool:
@@ -28,7 +29,7 @@ def is_recorded(entry: Evidence | None, new: Evidence) -> bool:
         return False
     if not entry.is_completed:
         return combine_evidence(entry, new) == entry
-    return not _is_same_completion(entry, new) or new.results.items() <= entry.results.items()
+    return combine_evidence(entry, new) == entry
 
 
 def _is_of_later_try(entry: Evidence, new: Evidence) -> bool:
@@ -57,8 +58,22 @@ def combine_evidence(entry: Evidence | None, new: Evidence) -> Evidence:
     if entry.is_completed:
         if not _is_same_completion(entry, new):
             return entry
-        return replace(entry, results={**entry.results, **new.results})
+        return _with_late_results(entry, new)
     return new if entry.pod_uid != new.pod_uid else _combine_of_pod(entry, new)
+
+
+def with_results(evidence: Evidence, results: Mapping[str, str | None]) -> Evidence:
+    """Return the evidence with the results that fit, and the names of the others."""
+    kept, omitted = bounded_results(results)
+    return replace(evidence, results=kept, omitted_results=omitted)
+
+
+def _with_late_results(entry: Evidence, new: Evidence) -> Evidence:
+    """Return a completion with results that were found after it was recorded."""
+    if new.results.items() <= entry.results.items() and not new.omitted_results:
+        return entry
+    missing = dict.fromkeys((*entry.omitted_results, *new.omitted_results))
+    return with_results(entry, {**missing, **entry.results, **new.results})
 
 
 def _combine_of_pod(entry: Evidence, new: Evidence) -> Evidence:
@@ -88,9 +103,7 @@ def log_evidence(
     """
     about = Evidence(node_uid, pod=pod.name, pod_uid=pod.uid, revision=pod.revision)
     if found.completed_at:
-        return replace(
-            about, completed_at=found.completed_at, results=bounded_results(found.results)
-        )
+        return with_results(replace(about, completed_at=found.completed_at), found.results)
     lines = readable_lines(found.last_lines, failure_log_lines)
     attempt = found.attempt if not found.failed_at else 0
     if not found.failed_at and not lines and not attempt:

@@ -17,6 +17,7 @@ from daemonset_job.api.report import (
     find_evidence,
     merge_evidence,
 )
+from daemonset_job.api.shard_room import EvidenceSizes
 from daemonset_job.informers.whole_reports import SUMMARY_RETRY_SECONDS
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.runtime.worker import run_workers
@@ -255,6 +256,7 @@ def _assign(
         sendable,
         shards.values(),
         NODES_PER_SHARD,
+        sizes=EvidenceSizes.of(buffer.job.spec),
         unconfirmed=buffer.unconfirmed,
         full=buffer.find_full(now),
     )

@@ -67,7 +67,7 @@ class BackwardRead:
         self._parser = LogParser()
         self._first: Line | None = None
         self._oldest = ""
-        self._values: dict[str, str] = {}
+        self._values: dict[str, str | None] = {}
         self._bytes = self._lines = self._older = 0
         self._is_met = self._is_over = False
 
@@ -149,13 +149,13 @@ class BackwardRead:
             self._accept(self._value(first))
         self.is_elsewhere = first is None or first.timestamp > self._until
 
-    def _value(self, line: Line) -> dict[str, str]:
+    def _value(self, line: Line) -> dict[str, str | None]:
         found = self._matcher.classify(line.data, truncated=line.truncated)
         if line.timestamp and isinstance(found, Result) and found.name in self._missing:
             return {found.name: found.value}
         return {}
 
-    def _accept(self, values: dict[str, str]) -> None:
+    def _accept(self, values: dict[str, str | None]) -> None:
         for name in values.keys() & self._missing:
             self._findings.results[name] = values[name]
         self._missing -= values.keys()

@@ -22,7 +22,8 @@ class Findings:
 
     completed_at: str = ""
     failed_at: str = ""
-    results: dict[str, str] = field(default_factory=dict)
+    # None for a value that is too long.
+    results: dict[str, str | None] = field(default_factory=dict)
     progress: Progress | None = None
     last_lines: tuple[bytes, ...] = ()
     # The newest attempt, from 1, whose log ended without a token; 0 if none is known for certain.

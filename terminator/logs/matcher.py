@@ -6,10 +6,11 @@ and stripped of terminal escapes, blanks and NULs.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from daemonset_job.api.job_spec import JobSpec
+from daemonset_job.api.result_limits import is_too_long
 from daemonset_job.api.tokens import (
     CONTROLS,
     EDGE_CHARACTERS,
@@ -19,8 +20,6 @@ from daemonset_job.api.tokens import (
     token_to_find,
 )
 
-# A value may become an annotation or a label; 256 characters hold an address, a version, a digest.
-VALUE_LIMIT = 256
 # RE2 steps per portion. A step takes at most some 7 ns. Splitting a byte into lines and removing
 # escapes takes at most the time of some 40 steps.
 _PORTION_STEPS = 1 << 20
@@ -40,10 +39,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The line is ``dsjob:result NAME=VALUE``."""
+    """The line is ``dsjob:result NAME=VALUE``; the value is None if it is too long."""
 
     name: str
-    value: str
+    value: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +66,9 @@ _PROTOCOL = b"dsjob:"
 _RESULT = re.compile(
     r"dsjob:result ([A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)=(.*)", re.DOTALL
 )
+# The beginning of such a line whose end was cut off.
+_RESULT_HEAD = b"dsjob:result "
+_HEAD_BYTES = 256
 _PROGRESS = re.compile(r"dsjob:progress ([0-9]{1,15})/([0-9]{1,15})")
 
 
@@ -155,18 +157,31 @@ class Matcher:
     def classify(self, line: bytes, *, truncated: bool = False) -> Finding | None:
         """Return what `line` (without its newline) means, None for an ordinary one.
 
-        `truncated` says that `line` is the head of a longer one. Match Line then finds nothing, and
-        Regex looks at the head only.
+        `truncated` says that `line` is the head of a longer one. Match Line then finds no token,
+        and Regex looks at the head only. A result of that length is too long.
         """
-        if self._marks.search(line) is None or (truncated and self._is_line):
+        if self._marks.search(line) is None:
             return None
+        if truncated and self._is_line:
+            return self._cut_result(line)
         text = clean_line(line)
         if self._failure is not None and self._failure.is_token(text, truncated):
             return Failed()
         if self._token is not None and self._token.is_token(text, truncated):
             return Completed()
-        if truncated or not text.startswith("dsjob:"):
+        if truncated:
+            return self._cut_result(line)
+        return self._of_protocol(text) if text.startswith("dsjob:") else None
+
+    def _cut_result(self, line: bytes) -> Finding | None:
+        """Return a result whose value is too long, if `line` is the head of one."""
+        head = line[:_HEAD_BYTES]
+        if _RESULT_HEAD not in head:
             return None
+        found = self._of_protocol(clean_line(head))
+        return replace(found, value=None) if isinstance(found, Result) else None
+
+    def _of_protocol(self, text: str) -> Finding | None:
         found = _protocol(text)
         if isinstance(found, Result) and found.name not in self.results:
             return None
@@ -192,7 +207,7 @@ def _protocol(text: str) -> Finding | None:
     if found := _RESULT.fullmatch(text):
         # Too long is no result rather than a cut one: half an address is a wrong address.
         value = _visible(CONTROLS.sub("", found[2]))
-        return Result(found[1], value) if len(value) <= VALUE_LIMIT else None
+        return Result(found[1], None if is_too_long(value) else value)
     if found := _PROGRESS.fullmatch(text):
         done, total = int(found[1]), int(found[2])
         return Progress(done, total) if total > 0 and done <= total else None

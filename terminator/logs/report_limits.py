@@ -1,9 +1,9 @@
-"""The lines and results of one node that fit into its report, cleaned.
+"""The lines of one node that fit into its report, cleaned.
 
 Pure.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 from daemonset_job.api.json_text import json_bytes
@@ -13,8 +13,6 @@ from terminator.logs.matcher import printable
 # nodes to a report, all of them and the controller's part stay below etcd's 1.5 MiB per object. So
 # only the first failing nodes of a report have LAST_LINES_BYTES. Any other one has its last line,
 # of LAST_LINE_BYTES.
-RESULTS_BYTES = 400
-RESULTS_LIMIT = 16  # the CRD's
 LAST_LINES_LIMIT = 50  # the CRD's
 LAST_LINES_BYTES = 4096
 LAST_LINES_NODES = 20
@@ -53,15 +51,3 @@ def last_line_alone(lines: Sequence[str]) -> tuple[str, ...]:
     room = LAST_LINE_BYTES - json_bytes("…")
     sizes = accumulate(json_bytes(character) for character in line)
     return (line[: sum(size <= room for size in sizes)] + "…",)
-
-
-def bounded_results(results: Mapping[str, str]) -> dict[str, str]:
-    """Return the results that fit into RESULTS_BYTES, in order of their names."""
-    kept: dict[str, str] = {}
-    room = RESULTS_BYTES
-    for name in sorted(results):
-        size = json_bytes(name) + json_bytes(results[name])
-        if size <= room and len(kept) < RESULTS_LIMIT:
-            kept[name] = results[name]
-            room -= size
-    return kept

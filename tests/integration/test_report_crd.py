@@ -7,8 +7,15 @@ import pytest
 
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import parse_job
-from daemonset_job.api.report import parse_report
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.report import NODES_PER_SHARD, parse_report
+from daemonset_job.api.report_status import ReportStatus
+from daemonset_job.api.result_limits import RESULT_BYTES
+from daemonset_job.api.shard_room import EvidenceSizes
+from daemonset_job.api.states import NodeState
+from job_controller.core.desired.limits import SPEC_LIMIT_BYTES
 from job_controller.core.render.report_status import build_report
+from terminator.ledger.assignment import assign_to_shards, build_patch
 from tests.integration.jobs import job, report
 from tests.integration.kube_env import KubeEnv
 
@@ -112,3 +119,50 @@ def test_a_thousand_nodes_fit_one_report(kube_env: KubeEnv, namespace):
     }
     written = patch(kube_env, path(namespace, "/sample-1234"), body)
     assert len(written["evidence"]) == 1000
+
+
+# As large as four results of a node can be: plain, as JSON, and of characters that etcd stores as
+# six bytes each.
+TEXTS = {"plain": "x" * RESULT_BYTES, "json": '{"k":"' * 170, "html": "<" * 341}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_the_fullest_shard_with_large_results_fits_into_etcd(kube_env: KubeEnv, namespace, text):
+    """As many nodes as the terminator puts there, beside the records of a thousand nodes."""
+    manifest = report(namespace)
+    manifest["spec"]["manifest"] = "m" * SPEC_LIMIT_BYTES
+    kube_env.apply(manifest)
+    name = "ip-10-0-{:04}.eu-central-1.compute.internal"
+    entry = Evidence(
+        "0" * 36,
+        EVIDENCE.completed_at,
+        "sample-daemonset-job-" + "p" * 42,
+        "1" * 36,
+        results=dict.fromkeys(("first", "second", "third", "fourth"), text),
+        attempt=100,
+    )
+    pending = {name.format(n): entry for n in range(NODES_PER_SHARD)}
+    sizes = EvidenceSizes(reserve_bytes=8068)
+    found = parse_report(
+        json.loads(kube_env.kubectl("get", "dsjr", "-n", namespace, "sample-1234", "-o", "json"))
+    )
+    entries = assign_to_shards(pending, [found], sizes=sizes)[found.name]
+    assert 60 <= len(entries) < 200
+    patch(kube_env, path(namespace, "/sample-1234"), build_patch(found, entries))
+    record = NodeRecord(
+        uid="0" * 36,
+        state=NodeState.COMPLETED,
+        reason="ResultTooLong",
+        message="m" * 300,
+        attempts=100,
+        attempts_in_earlier_pods=90,
+        finished_in_pod=10,
+        exit_code=137,
+        pod_uid="1" * 36,
+        retry="0",
+    )
+    records = {name.format(n): record for n in range(NODES_PER_SHARD)}
+    status = ReportStatus(node_states=records).to_raw()
+    kube_env.patch_status("dsjr", "sample-1234", namespace, status)
+    stored = kube_env.kubectl("get", "dsjr", "-n", namespace, "sample-1234", "-o", "json")
+    assert len(json.loads(stored)["status"]["nodeStates"]) == NODES_PER_SHARD

@@ -67,6 +67,6 @@ def _with_change(record: NodeRecord | None, evidence: Evidence, snapshot: Snapsh
         return record
     record = replace(record, node_changed_at=snapshot.changed_nodes[evidence.completion_id])
     problem = describe_unset_results(evidence, snapshot.job.spec.on_success)
-    if not problem or record.reason:
+    if not problem or record.reason not in {"", NodeReason.RESULT_TOO_LONG}:
         return record
     return replace(record, reason=NodeReason.RESULT_NOT_SET, message=problem)

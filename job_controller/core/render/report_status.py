@@ -22,6 +22,7 @@ from job_controller.core.desired.strategic_merge import diff_merge_patch
 from job_controller.core.render.node_changes import with_node_changes
 from job_controller.core.render.node_failures import has_failures, keep_failures
 from job_controller.core.render.node_list import build_node_list
+from job_controller.core.render.omitted_results import with_omitted_results
 from job_controller.core.render.run_history import with_history
 from job_controller.core.render.shard_size import has_room_for_list
 from job_controller.core.render.shards import assign_to_shards
@@ -172,7 +173,7 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
     records.update(counts.ending)
     records.update(counts.absent)
     records.update({name: node.record for name, node in counts.nodes.items()})
-    return with_node_changes(records, snapshot)
+    return with_omitted_results(with_node_changes(records, snapshot), merge_evidence(snapshot))
 
 
 def _completed_without_pod(

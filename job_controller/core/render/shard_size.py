@@ -19,7 +19,8 @@ from daemonset_job.api.node_row import NodeRow
 # escapes), the arguments (16 KiB), and messages that become longer.
 FAILURES_LIMIT_BYTES: Final = 1312 * 1024
 LIST_LIMIT_BYTES: Final = 1408 * 1024
-# A shard of so few nodes has room, and is not measured. A node has about 4 KiB at most.
+# A shard of so few nodes has room, and is not measured. Its evidence is bounded (`shard_room`), and
+# the records and rows of so few nodes have about 1 KiB each.
 SMALL_NODES: Final = 200
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.report import NODES_PER_SHARD, JobReport
+from daemonset_job.api.shard_room import EvidenceSizes, count_missing
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
@@ -17,7 +19,12 @@ def missing_shards(snapshot: Snapshot, counts: NodeCounts) -> list[int]:
     count = max(min(counts.desired, len(snapshot.nodes)), len(known), 1)
     needed = range((count + NODES_PER_SHARD - 1) // NODES_PER_SHARD)
     there = {report.shard for report in snapshot.reports}
-    return [shard for shard in needed if shard not in there]
+    missing = [shard for shard in needed if shard not in there]
+    ledgers = [*(report.evidence for report in snapshot.reports), *({} for _ in missing)]
+    sizes = EvidenceSizes.of(snapshot.job.spec)
+    further = count_missing(ledgers, count, sizes, NODES_PER_SHARD)
+    unused = (shard for shard in itertools.count() if shard not in {*there, *missing})
+    return [*missing, *itertools.islice(unused, further)]
 
 
 def assign_to_shards(

@@ -7,16 +7,19 @@ needed, a log without evidence proves nothing.
 from __future__ import annotations
 
 from daemonset_job.api.report import NODES_PER_SHARD
+from daemonset_job.api.shard_room import EvidenceSizes, count_missing
 from job_controller.core.state.snapshot import Snapshot
 
 
 def has_ledger_room(snapshot: Snapshot) -> bool:
     """Return whether the shards that exist can hold each node that has a record or a pod."""
-    room = len(snapshot.reports) * NODES_PER_SHARD
-    entries = sum(len(report.records) + len(report.evidence) for report in snapshot.reports)
-    if entries + len(snapshot.pods) <= room:
-        return True
+    sizes = EvidenceSizes.of(snapshot.job.spec)
+    if not sizes.reserve_bytes:
+        entries = sum(len(report.records) + len(report.evidence) for report in snapshot.reports)
+        if entries + len(snapshot.pods) <= len(snapshot.reports) * NODES_PER_SHARD:
+            return True
     names = {pod.node_name for pod in snapshot.pods}
     for report in snapshot.reports:
         names.update(report.records, report.evidence)
-    return len(names) <= room
+    ledgers = [report.evidence for report in snapshot.reports]
+    return count_missing(ledgers, len(names), sizes, NODES_PER_SHARD) == 0

@@ -103,8 +103,10 @@ def find_trial_change(snapshot: Snapshot) -> NodeChange | None:
 
 def describe_unset_results(evidence: Evidence, wanted: OnSuccess) -> str:
     """Return which results could not be set on the node, and why, "" for none."""
+    omitted = set(evidence.omitted_results)
     unset = [
-        f"{name}, which the task did not print"
+        f"{name}, which "
+        + ("is too long for the report" if name in omitted else "the task did not print")
         for name in sorted(wanted.result_names - evidence.results.keys())
     ]
     for name in sorted(wanted.result_names & evidence.results.keys()):
@@ -136,7 +138,8 @@ def _lacks_results(job: Job, evidence: Evidence) -> bool:
     """Return whether results may still arrive: in mode Log they come with the completion."""
     if job.spec.completion.mode != CompletionMode.EXIT:
         return False
-    return bool(job.spec.on_success.result_names - evidence.results.keys())
+    known = {*evidence.results, *evidence.omitted_results}
+    return bool(job.spec.on_success.result_names - known)
 
 
 def _build_change(name: str, evidence: Evidence, wanted: OnSuccess) -> NodeChange:

@@ -161,7 +161,7 @@ def _released_at(context: RunContext, inputs: NodeInputs) -> datetime | None:
     evidence, spec = inputs.evidence, context.spec
     if spec.completion.mode != CompletionMode.EXIT or not spec.results:
         return None
-    if evidence is None or evidence.pod_uid != inputs.pod.uid or evidence.results:
+    if evidence is None or evidence.pod_uid != inputs.pod.uid or evidence.results_bytes:
         return None
     container = inputs.pod.container
     count = ended_count(container) if container is not None else 0

@@ -1,9 +1,9 @@
 """Any token that is accepted and any line: an answer, bounded, and the same for equal lines."""
 
+from daemonset_job.api.result_limits import is_too_long
 from daemonset_job.api.tokens import REGEX_LINE_BYTES
 from terminator.logs.log_parser import LINE_LIMIT
 from terminator.logs.matcher import (
-    VALUE_LIMIT,
     Completed,
     Failed,
     Finding,
@@ -99,8 +99,8 @@ def _check_finding(matcher: Matcher, found: Finding | None) -> None:
             assert matcher.has_token
         case Result(name, value):
             assert name in matcher.results
-            assert len(value) <= VALUE_LIMIT
-            assert all(character.isprintable() for character in value)
+            assert value is None or not is_too_long(value)
+            assert all(character.isprintable() for character in value or "")
         case Progress(done, total):
             assert 0 <= done <= total
             assert total > 0
@@ -109,11 +109,14 @@ def _check_finding(matcher: Matcher, found: Finding | None) -> None:
 
 
 def _check_head(matcher: Matcher, match: str, line: bytes, found: Finding | None) -> None:
-    """The head of a longer line is no whole line, and no result."""
+    """The head of a longer line is no whole line, and a result without a value at most."""
     head = matcher.classify(line, truncated=True)
+    if isinstance(head, Result):
+        assert head.value is None
+        head = None
     if match == "Line":
         assert head is None
-    assert not isinstance(head, Result | Progress)
+    assert not isinstance(head, Progress)
     if isinstance(head, Completed | Failed):
         assert head == found
     if match == "Regex":

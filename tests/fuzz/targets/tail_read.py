@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from daemonset_job.api.json_text import json_bytes
+from daemonset_job.api.result_limits import bounded_results, most_stored_bytes, stored_bytes
 from daemonset_job.api.times import parse_time
 from terminator.logs.findings import Findings
 from terminator.logs.log_parser import Cursor, Line, LogParser, Span
@@ -11,8 +12,6 @@ from terminator.logs.report_limits import (
     LAST_LINES_BYTES,
     LAST_LINES_LIMIT,
     LINE_HEAD_BYTES,
-    RESULTS_BYTES,
-    bounded_results,
     readable_lines,
 )
 from terminator.logs.tail_read import (
@@ -80,8 +79,9 @@ def _check_findings(found: Findings, before: tuple[str, str], said: bytes) -> No
     assert all(len(line) <= LINE_HEAD_BYTES for line in found.last_lines)
     shown = readable_lines(found.last_lines, LAST_LINES_LIMIT)
     assert sum(map(json_bytes, shown)) <= LAST_LINES_BYTES
-    results = bounded_results(found.results)
-    assert sum(json_bytes(k) + json_bytes(v) for k, v in results.items()) <= RESULTS_BYTES
+    results, omitted = bounded_results(found.results)
+    assert results.keys() | set(omitted) == found.results.keys()
+    assert stored_bytes(results) <= most_stored_bytes(len(results))
 
 
 def _check_read(read: TailRead) -> None:

@@ -59,6 +59,38 @@ def test_large_runs_get_further_shards():
     assert created == [1, 2]
 
 
+def test_large_results_need_further_shards():
+    """By what the first nodes have printed; and as few as before for small results."""
+    for value, least in (("x" * 1024, 3), ("x", 0)):
+        results = dict.fromkeys("abcd", value)
+        evidence = {f"n{n}": replace(done(f"n{n}"), results=results) for n in range(100)}
+        cluster = make_cluster(
+            *[f"n{n}" for n in range(500)], running=False, gated=True, evidence=evidence
+        )
+        spec(cluster, results=tuple("abcd"))
+        plan = decide(cluster.snapshot(), NOW)
+        created = [
+            a.body["spec"]["shard"] for a in plan.actions if type(a).__name__ == "CreateReport"
+        ]
+        assert created == list(range(1, least + 1))
+
+
+def test_results_that_are_left_out_are_named():
+    left_out = replace(done("a"), results={"k": "1"}, omitted_results=("ip", "list"))
+    cluster = make_cluster("a", "b", gated=True, evidence={"a": left_out, "b": done("b")})
+    run(cluster)
+    record = cluster.report_status["nodeStates"]["a"]
+    assert (record["state"], record["reason"]) == ("Completed", "ResultTooLong")
+    assert record["message"] == (
+        "results that are too long for the report: ip, list; one may have 1,024 bytes, and those "
+        "of a node 4,096"
+    )
+    assert "reason" not in cluster.report_status["nodeStates"]["b"]
+    before = dict(cluster.report_status)
+    run(cluster)
+    assert cluster.report_status == before
+
+
 def test_evidence_of_nodes_that_left_needs_room_as_well():
     gone = {f"gone-{n:04}": done(f"gone-{n:04}") for n in range(1000)}
     cluster = make_cluster("a", gated=True, evidence=gone)

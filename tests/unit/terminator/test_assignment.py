@@ -76,6 +76,16 @@ def test_a_result_found_later_is_written_beside_the_others():
     assert written(make_report({"a": first}), {"a": late}) == {"a": expected}
 
 
+def test_late_results_that_do_not_fit_are_named_once():
+    first = replace(done("a"), results={"k": "x" * 1024, "l": "y" * 1024, "m": "z" * 1024})
+    late = replace(done("a"), results={"a": "v" * 1024, "z": "w"}, omitted_results=("big",))
+    report = make_report({"a": first})
+    after = written(report, {"a": late})["a"]
+    assert after.results == {**first.results, "a": "v" * 1024}
+    assert set(after.omitted_results) == {"big", "z"}
+    assert assign_to_shards({"a": late}, [make_report({"a": after})]) == {}
+
+
 def test_nodes_keep_their_shard_and_new_ones_go_to_the_first_with_room():
     shards = [
         make_report({"a": done("a", "old"), "b": done("b")}, shard=0),

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daemonset_job.api.job_spec import Completion, JobSpec
+from daemonset_job.api.result_limits import RESULT_BYTES
 from daemonset_job.api.tokens import REGEX_LINE_BYTES, regex_line_bytes
 from terminator.logs.matcher import (
-    VALUE_LIMIT,
     Completed,
     Failed,
     Matcher,
@@ -150,8 +150,11 @@ def test_failure_goes_first():
             b"dsjob:result ip=ok \xe2\x80\xaegnp.exe\xe2\x80\x8b\xe2\x81\xa6",
             Result("ip", "ok gnp.exe"),
         ),
-        (b"dsjob:result ip=" + b"x" * VALUE_LIMIT, Result("ip", "x" * VALUE_LIMIT)),
-        (b"dsjob:result ip=" + b"x" * (VALUE_LIMIT + 1), None),
+        (b"dsjob:result ip=" + b"x" * RESULT_BYTES, Result("ip", "x" * RESULT_BYTES)),
+        (b"dsjob:result ip=" + b"x" * (RESULT_BYTES + 1), Result("ip", None)),
+        (b"dsjob:result ip=" + "\N{LOBSTER}".encode() * 257, Result("ip", None)),
+        (b'dsjob:result ip={"a": [1, "<x>"]}', Result("ip", '{"a": [1, "<x>"]}')),
+        (b"dsjob:result ip=" + b"<" * 342, Result("ip", None)),  # six bytes each in etcd
         (b"dsjob:result other=1", None),
         (b"dsjob:result -x=1", None),
         (b"dsjob:result =1", None),

@@ -1,4 +1,4 @@
-"""How much of the lines and results of one node fits into a report."""
+"""How much of the lines of one node fits into a report."""
 
 import json
 
@@ -9,8 +9,6 @@ from daemonset_job.api.json_text import json_bytes
 from terminator.logs.report_limits import (
     LAST_LINE_BYTES,
     LAST_LINES_BYTES,
-    RESULTS_BYTES,
-    bounded_results,
     last_line_alone,
     readable_lines,
 )
@@ -51,16 +49,6 @@ def test_last_lines_fit(lines, count):
     assert all(line.isprintable() and line for line in kept)
 
 
-@given(st.dictionaries(st.text("abc", min_size=1, max_size=5), st.text(max_size=256), max_size=40))
-def test_results_fit(results):
-    kept = bounded_results(results)
-    assert kept.items() <= results.items()
-    assert len(kept) <= 16
-    assert sum(go_bytes(k) + go_bytes(v) for k, v in kept.items()) <= RESULTS_BYTES
-    if sum(go_bytes(k) + go_bytes(v) for k, v in results.items()) <= RESULTS_BYTES:
-        assert len(kept) == min(len(results), 16)
-
-
 @given(
     st.text(
         st.one_of(
@@ -77,4 +65,3 @@ def test_bytes_are_those_of_the_json_that_the_server_keeps(text):
 
 def test_lines_full_of_escapes_take_no_more_room_than_others():
     assert len(readable_lines([b"<" * 60] * 50, 50)) == LAST_LINES_BYTES // 360
-    assert bounded_results({"a": "<" * 100, "b": "1"}) == {"b": "1"}
