@@ -43,7 +43,8 @@ class EarlyFlush:
         controller decides by the exit code unless the token is recorded in time.
         """
         staying = {pod.uid: pod for pod in pods if not pod.is_terminating}
-        sources = [staying.get(entry.pod_uid) for entry in self._ledger.pending(job).values()]
+        pending = self._ledger.pending(job).values()
+        sources = [staying.get(entry.pod_uid) for entry in pending if not entry.is_only_progress]
         if None in sources:
             self._ledger.flush_now(job)
         elif job.spec.completion.mode != CompletionMode.EXIT and any(

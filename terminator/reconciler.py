@@ -13,6 +13,7 @@ from daemonset_job.api.choices import CompletionMode
 from daemonset_job.api.evidence import Evidence, lacks_lines
 from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.pod import Pod
+from daemonset_job.api.task_progress import TaskProgress
 from daemonset_job.informers.whole_reports import SUMMARY_RETRY_SECONDS
 from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
 from terminator.caches import Caches
@@ -32,6 +33,7 @@ from terminator.ledger.writer import Ledger
 from terminator.logs.findings import Findings
 from terminator.logs.findings_report import OnFindings
 from terminator.logs.matchers import Matchers
+from terminator.logs.progress_report import OnProgress
 from terminator.logs.scanner import Scanner
 from terminator.logs.targets import Target
 from terminator.node_count import owned_pods, pod_belongs_to_node
@@ -41,7 +43,7 @@ class Reconciler:
     """Acts on one Job per call.
 
     `default_token` returns the token of Jobs that name none. `new_scanner` returns the scanner that
-    reads the logs, and calls what it is given with its findings.
+    reads the logs, and calls what it is given with its findings, and with the progress of tasks.
     """
 
     def __init__(
@@ -51,14 +53,14 @@ class Reconciler:
         deleter: Deleter,
         *,
         default_token: Callable[[], str],
-        new_scanner: Callable[[OnFindings], Scanner],
+        new_scanner: Callable[[OnFindings, OnProgress], Scanner],
     ) -> None:
         self._caches = caches
         self._ledger = ledger
         self._matchers = Matchers(default_token)
         self._early_flush = EarlyFlush(caches, ledger)
         self._deleter = deleter
-        self.scanner = new_scanner(self.on_findings)
+        self.scanner = new_scanner(self.on_findings, self.on_progress)
 
     async def reconcile(self, key: JobKey) -> float | None:
         """Update the targets of the scanner, and delete the Job if it may be; raises KubeError.
@@ -154,12 +156,8 @@ class Reconciler:
 
     def on_findings(self, key: JobKey, target: Target, findings: Findings) -> None:
         """Record the scanner's findings: a token, or the end of a log without one."""
-        job = self._caches.job(key)
-        if job is None or job.uid != target.job_uid:
-            return
-        # Findings in a deleted pod's log must not replace the evidence about a newer node.
-        node = self._caches.nodes_of([target.pod]).get(target.pod.node_name)
-        if node is None or node.uid != target.node_uid:
+        job = self._job_of(key, target)
+        if job is None:
             return
         is_exit = job.spec.completion.mode == CompletionMode.EXIT
         evidence = log_evidence(
@@ -182,6 +180,20 @@ class Reconciler:
         if evidence is not None and not self._is_redundant(job, target.pod, evidence):
             self._record(job, target.pod, evidence)
             self._early_flush.flush_if_last(job, self.scanner)
+
+    def on_progress(self, key: JobKey, target: Target, progress: TaskProgress) -> None:
+        """Note how far the task in a pod has come."""
+        if (job := self._job_of(key, target)) is not None:
+            self._ledger.note_progress(job, target.pod.node_name, target.node_uid, progress)
+
+    def _job_of(self, key: JobKey, target: Target) -> Job | None:
+        """Return the Job that findings about a target are for, None if they are for none now."""
+        job = self._caches.job(key)
+        if job is None or job.uid != target.job_uid:
+            return None
+        # Findings in a deleted pod's log must not replace the evidence about a newer node.
+        node = self._caches.nodes_of([target.pod]).get(target.pod.node_name)
+        return job if node is not None and node.uid == target.node_uid else None
 
     def _has_failed_for_good(self, job: Job, target: Target, new: Evidence | None) -> bool:
         """Return whether the task in a pod has printed the failure token."""

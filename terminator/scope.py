@@ -23,6 +23,7 @@ from terminator.config import Config
 from terminator.deleter import Deleter
 from terminator.ledger.writer import Ledger
 from terminator.logs.findings_report import OnFindings
+from terminator.logs.progress_report import OnProgress
 from terminator.logs.scanner import Limits, Scanner
 from terminator.metrics import Metrics
 from terminator.reconciler import Reconciler
@@ -113,13 +114,14 @@ class NamespaceScope:
             flush_seconds=self._config().flush_interval,
         )
 
-    def _create_scanner(self, on_findings: OnFindings) -> Scanner:
+    def _create_scanner(self, on_findings: OnFindings, on_progress: OnProgress) -> Scanner:
         return Scanner(
             self._client,
             self._clock,
             self._metrics,
             limits=_limits(self._config()),
             on_findings=on_findings,
+            on_progress=on_progress,
         )
 
     def enqueue_all(self) -> None:

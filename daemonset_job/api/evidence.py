@@ -10,6 +10,7 @@ from typing import Any, Final
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.result_limits import stored_bytes
 from daemonset_job.api.shape import NUMBER, STRING, STRINGS, fields, list_of
+from daemonset_job.api.task_progress import PROGRESS_SHAPE, TaskProgress, parse_progress
 from daemonset_job.api.times import parse_whole_seconds
 
 EVIDENCE_SHAPE: Final = fields(
@@ -20,6 +21,7 @@ EVIDENCE_SHAPE: Final = fields(
     failedAt=STRING,
     results=STRINGS,
     omittedResults=list_of(STRING),
+    progress=PROGRESS_SHAPE,
     lastLines=list_of(STRING),
     lastReadAttempt=NUMBER,
     revision=STRING,
@@ -39,7 +41,7 @@ class Evidence:
     It is 0 when that is not known. `revision` is that of the pod, "" for policy Once.
     `replaces` are pods whose evidence no longer counts since this one; it is not stored.
     `omitted_results` are the names of results that were too long. `results_bytes` is what results
-    take in the report.
+    take in the report. `progress` is that of a task at work, of this pod or of the next one.
     """
 
     node_uid: str
@@ -53,6 +55,7 @@ class Evidence:
     revision: str = ""
     replaces: tuple[str, ...] = field(default=(), compare=False)
     omitted_results: tuple[str, ...] = ()
+    progress: TaskProgress | None = None
     # Computed once: it is asked for in each reconcile, of all nodes.
     results_bytes: int = field(default=0, init=False, repr=False, compare=False)
 
@@ -66,6 +69,13 @@ class Evidence:
     def is_completed(self) -> bool:
         """Whether the node printed the token."""
         return bool(self.completed_at)
+
+    @property
+    def is_only_progress(self) -> bool:
+        """Whether it says nothing but how far the task has come."""
+        return self.progress is not None and not (
+            self.completed_at or self.failed_at or self.attempt or self.last_lines or self.results
+        )
 
     @property
     def completion_id(self) -> str:
@@ -99,6 +109,7 @@ class Evidence:
             "lastReadAttempt": self.attempt,
             "revision": self.revision,
             "omittedResults": list(self.omitted_results),
+            "progress": self.progress and self.progress.to_raw(),
         }
         return {key: value for key, value in raw.items() if value}
 
@@ -116,6 +127,7 @@ def parse_evidence(raw: Mapping[str, Any]) -> Evidence:
         attempt=int(raw.get("lastReadAttempt") or 0),
         revision=str(raw.get("revision") or ""),
         omitted_results=tuple(raw.get("omittedResults") or ()),
+        progress=parse_progress(raw.get("progress")),
     )
 
 

@@ -43,6 +43,8 @@ STATUS_SHAPE: Final = fields(
     completionToken=STRING,
     observedRetry=STRING,
     report=STRING,
+    progress=STRING,
+    lowestProgress=STRING,
     conditions=CONDITIONS_SHAPE,
 )
 _TRUTHS: Final = {"True": True, "False": False}
@@ -85,6 +87,8 @@ class JobStatus:
 
     `phase` is None before the first write, `start_time` until the Job starts. `nodes` is None until
     the number of desired nodes is known. `observed_generation` is 0 before the first write.
+    `progress` is the mean of the tasks at work that print progress, such as "40%", and
+    `lowest_progress` the node that has done least, such as "node-a 1/10".
     `completion_token` is the default at the start of a Job that names no token. The last requests
     are `observed_retry` and `observed_rerun`, and `report` is the name of the run's first
     JobReport. Each of these is "" for none.
@@ -99,6 +103,8 @@ class JobStatus:
     observed_retry: str = ""
     observed_rerun: str = ""
     report: str = ""
+    progress: str = ""
+    lowest_progress: str = ""
     conditions: tuple[Condition, ...] = ()
 
     def condition(self, type_: ConditionType) -> Condition | None:
@@ -120,6 +126,8 @@ class JobStatus:
             "completionToken": self.completion_token,
             "conditions": [condition.to_raw() for condition in self.conditions],
             "nodes": self.nodes.to_raw() if self.nodes is not None else None,
+            "progress": self.progress,
+            "lowestProgress": self.lowest_progress,
             "observedRetry": self.observed_retry,
             "observedRerun": self.observed_rerun,
             "completionTime": format_time(self.completion_time) if self.completion_time else "",
@@ -143,6 +151,8 @@ def parse_job_status(raw: Mapping[str, Any]) -> JobStatus:
         observed_retry=raw.get("observedRetry") or "",
         observed_rerun=raw.get("observedRerun") or "",
         report=raw.get("report") or "",
+        progress=raw.get("progress") or "",
+        lowest_progress=raw.get("lowestProgress") or "",
         conditions=parse_conditions(raw.get("conditions")),
     )
 

@@ -39,6 +39,7 @@ from job_controller.core.render.report_status import (
 )
 from job_controller.core.render.shards import missing_shards
 from job_controller.core.start import plan_start
+from job_controller.core.state.active_progress import NO_PROGRESS, find_progress
 from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.blockers import (
     find_blocker,
@@ -50,7 +51,7 @@ from job_controller.core.state.node_changes import find_pending_changes
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.placement_blockers import count_unexplained
 from job_controller.core.state.run_state import RunOutcome, RunState, evaluate_run
-from job_controller.core.state.snapshot import Snapshot, merge_records
+from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
 # A DaemonSet that other clients or a webhook keep changing is reconciled even without an event.
 _ALTERED_RETRY_SECONDS = 15.0
@@ -74,7 +75,8 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     work = _work_actions(snapshot, counts, run, blocker, stays_until)
     ours = snapshot.owned_daemon_set
     alteration = ours.alteration if ours is not None else ""
-    found = Findings(counts, run, blocker, _ended_at(snapshot, run), alteration)
+    progress = NO_PROGRESS if run.has_ended else find_progress(merge_evidence(snapshot), counts)
+    found = Findings(counts, run, blocker, _ended_at(snapshot, run), alteration, progress)
     status = next_status(job, found, now)
     if RefusedWrite.REPORT in snapshot.refusals:
         # Only the report says which nodes follow a rerun request.

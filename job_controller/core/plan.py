@@ -225,7 +225,8 @@ def defer_progress_writes(plan: Plan, old: JobStatus, seconds: float) -> Plan:
 def _visible_status(status: JobStatus) -> JobStatus:
     """Return a Job's status without the fields that change with every node's progress."""
     conditions = tuple(replace(condition, message="") for condition in status.conditions)
-    return replace(status, nodes=_without_progress(status.nodes), conditions=conditions)
+    nodes = _without_progress(status.nodes)
+    return replace(status, nodes=nodes, conditions=conditions, progress="", lowest_progress="")
 
 
 def _terminal_fields(status: JobStatus) -> tuple[object, ...]:

@@ -14,6 +14,7 @@ from daemonset_job.api.job_spec import JobSpec
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.result_limits import bounded_results
+from daemonset_job.api.task_progress import TaskProgress
 from daemonset_job.api.times import format_time
 from terminator.logs.findings import Findings
 from terminator.logs.report_limits import last_line_alone, readable_lines
@@ -27,8 +28,6 @@ def is_recorded(entry: Evidence | None, new: Evidence) -> bool:
     """
     if entry is None or entry.node_uid != new.node_uid or _is_of_later_try(entry, new):
         return False
-    if not entry.is_completed:
-        return combine_evidence(entry, new) == entry
     return combine_evidence(entry, new) == entry
 
 
@@ -53,7 +52,28 @@ def _is_same_completion(entry: Evidence, new: Evidence) -> bool:
 
 def combine_evidence(entry: Evidence | None, new: Evidence) -> Evidence:
     """Return the evidence to write if `entry` is recorded and `new` was found."""
-    if entry is None or entry.node_uid != new.node_uid or _is_of_later_try(entry, new):
+    if entry is None or entry.node_uid != new.node_uid:
+        return new
+    combined = entry if new.is_only_progress else _combine(entry, new)
+    progress = new.progress or entry.progress
+    if progress == combined.progress and not _is_over(combined, progress):
+        return combined
+    return replace(combined, progress=None if _is_over(combined, progress) else progress)
+
+
+def _is_over(entry: Evidence, progress: TaskProgress | None) -> bool:
+    """Return whether the attempt with this progress has ended, or its node needs no other."""
+    if progress is None:
+        return False
+    if progress.pod_uid != entry.pod_uid:
+        # Only a Job of policy Continuous runs the task again after a completion.
+        return entry.is_completed and not entry.revision
+    return entry.is_completed or bool(entry.failed_at) or progress.attempt <= entry.attempt
+
+
+def _combine(entry: Evidence, new: Evidence) -> Evidence:
+    """Return both together, with the progress of either."""
+    if _is_of_later_try(entry, new):
         return new
     if entry.is_completed:
         if not _is_same_completion(entry, new):

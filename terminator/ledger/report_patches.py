@@ -4,7 +4,7 @@ Evidence that the server refuses must not block that of other nodes.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from loguru import logger
 
@@ -90,17 +90,19 @@ class ReportPatches:
             )
             raise
         self._metrics.ledger_writes.labels("done").inc()
-        self._metrics.ledger_entries.inc(len(entries))
+        found = [node for node, entry in entries.items() if not entry.is_only_progress]
+        self._metrics.ledger_entries.inc(len(found))
         buffer.written.add(report, parse_report(answer), asyncio.get_running_loop().time())
         for node, evidence in entries.items():
             buffer.unconfirmed.pop(node, None)
             if buffer.pending.get(node) == evidence:
                 del buffer.pending[node]
-        log.info(
-            "recorded evidence",
+        log.log(
+            "INFO" if found else "DEBUG",
+            "recorded evidence" if found else "recorded progress",
             completed=sum(each.is_completed for each in entries.values()),
             failed=sum(bool(each.failed_at) for each in entries.values()),
-            nodes=_some(entries),
+            nodes=_some(found or entries),
         )
         return None
 
@@ -116,7 +118,7 @@ def _postpone(buffer: RunBuffer, report: JobReport, nodes: Sequence[str], error:
     buffer.postpone(nodes, report, now, is_full=isinstance(error, TooLarge))
 
 
-def _some(nodes: Mapping[str, Evidence]) -> str:
+def _some(nodes: Collection[str]) -> str:
     """Return the names of the first nodes, for the log."""
     first = sorted(nodes)[:_NAMES_LIMIT]
     more = len(nodes) - len(first)

@@ -12,6 +12,7 @@ from daemonset_job.api.report import JobReport
 from daemonset_job.runtime.backoff import exponential_seconds
 from daemonset_job.runtime.write_pacer import WritePacer
 from terminator.ledger.evidence import combine_evidence
+from terminator.ledger.progress_notes import ProgressNotes
 from terminator.ledger.written_reports import WrittenReports
 
 # Delays before evidence is sent again that the server refused for its content, or for the size of
@@ -26,6 +27,7 @@ class RunBuffer:
 
     Attributes:
         pending: The evidence to write, by node.
+        progress: The progress of tasks at work, not due yet.
         written: The reports after our own patches.
         unconfirmed: By node, the report that a patch without an answer was sent to.
         refused: By node, when refused evidence may be sent again, in the loop's time.
@@ -38,6 +40,7 @@ class RunBuffer:
 
     job: Job
     pending: dict[str, Evidence] = field(default_factory=dict)
+    progress: ProgressNotes = field(default_factory=ProgressNotes)
     written: WrittenReports = field(default_factory=WrittenReports)
     unconfirmed: dict[str, str] = field(default_factory=dict)
     refused: dict[str, float] = field(default_factory=dict)
@@ -52,6 +55,15 @@ class RunBuffer:
         self.pending[node] = combine_evidence(self.pending.get(node), evidence)
         self.refused.pop(node, None)
         self.refused_alone.discard(node)
+
+    def add_due_progress(self, nodes: int, now: float) -> None:
+        """Add the progress that is due to what is written next; the run has `nodes` nodes."""
+        for node, evidence in self.progress.take_due(nodes, now).items():
+            self.pending[node] = combine_evidence(self.pending.get(node), evidence)
+
+    def discard_progress(self) -> None:
+        """Drop progress that could not be written: what is written next is newer."""
+        self.discard([node for node, entry in self.pending.items() if entry.is_only_progress])
 
     def sendable(self, now: float) -> dict[str, Evidence]:
         """Return the pending evidence that is not postponed, by node."""

@@ -56,7 +56,7 @@ class RunReports:
 
     def is_idle(self, buffer: RunBuffer) -> bool:
         """Return whether nothing is pending and the cache has all of our own patches."""
-        if buffer.pending:
+        if buffer.pending or buffer.progress:
             return False
         buffer.written.prune(self.cached(buffer.job), asyncio.get_running_loop().time())
         return not buffer.written

@@ -18,6 +18,7 @@ from daemonset_job.api.report import (
     merge_evidence,
 )
 from daemonset_job.api.shard_room import EvidenceSizes
+from daemonset_job.api.task_progress import TaskProgress
 from daemonset_job.informers.whole_reports import SUMMARY_RETRY_SECONDS
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.runtime.worker import run_workers
@@ -89,6 +90,15 @@ class Ledger:
         buffer.add(node, evidence)
         self._queue.add_after(job.uid, self._delay(buffer))
         return True
+
+    def note_progress(self, job: Job, node: str, node_uid: str, progress: TaskProgress) -> None:
+        """Keep the progress on a node, which is written later and at a bounded rate."""
+        buffer = self._buffers.setdefault(job.uid, RunBuffer(job))
+        now = asyncio.get_running_loop().time()
+        had_notes = bool(buffer.progress)
+        buffer.progress.add(node, node_uid, progress, now)
+        if not had_notes:
+            self._queue.add_after(job.uid, buffer.progress.remaining_seconds(now) or 0.0)
 
     def evidence(self, job: Job) -> dict[str, Evidence]:
         """Return all evidence of a run: cached, written but not cached yet, and pending."""
@@ -187,13 +197,16 @@ class Ledger:
         Evidence that arrived during a write is due after the flush interval. Only here does it get
         the pause that follows the write.
         """
-        buffer = self._buffers.get(uid)
-        if buffer is None or not buffer.pending:
+        buffer, now = self._buffers.get(uid), asyncio.get_running_loop().time()
+        if buffer is None:
             return None
+        progress_seconds = buffer.progress.remaining_seconds(now)
+        if not buffer.pending and progress_seconds != 0:
+            return progress_seconds
         if self._reports.is_gone(buffer):
             del self._buffers[uid]
             return None
-        pause_seconds = buffer.pacer.remaining_seconds(asyncio.get_running_loop().time())
+        pause_seconds = buffer.pacer.remaining_seconds(now)
         if pause_seconds > 0 and not buffer.is_urgent:
             return pause_seconds
         return await self._flush(buffer)
@@ -208,6 +221,10 @@ class Ledger:
         was_urgent, buffer.is_urgent = buffer.is_urgent, False
         loop = asyncio.get_running_loop()
         started = loop.time()
+        if self._reports.has_job(buffer.job):
+            buffer.add_due_progress(self._count_nodes(buffer), started)
+        else:
+            buffer.progress.clear()
         shards = {report.name: report for report in self._reports.newest(buffer)}
         entries_by_report, unassigned = _assign(buffer, shards, started)
         results = await asyncio.gather(
@@ -226,11 +243,15 @@ class Ledger:
         if not self._reports.has_job(buffer.job):
             # The Job is deleted: no further shard will be created for them.
             buffer.discard(unassigned)
+        buffer.discard_progress()
         now = loop.time()
+        progress_seconds = buffer.progress.remaining_seconds(now)
+        if not buffer.pending:
+            return progress_seconds
         buffer.drop_past_refusals(now)
         if buffer.refused.keys() == buffer.pending.keys():
             return min((until - now for until in buffer.refused.values()), default=None)
-        return SHARD_FULL_RETRY_SECONDS
+        return min(SHARD_FULL_RETRY_SECONDS, progress_seconds or SHARD_FULL_RETRY_SECONDS)
 
     def _count_nodes(self, buffer: RunBuffer) -> int:
         """Return how many nodes the run's reports have, by which the pacer measures a run.

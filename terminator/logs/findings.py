@@ -24,10 +24,11 @@ class Findings:
     failed_at: str = ""
     # None for a value that is too long.
     results: dict[str, str | None] = field(default_factory=dict)
-    progress: Progress | None = None
+    progress: Progress | None = None  # the newest
     last_lines: tuple[bytes, ...] = ()
     # The newest attempt, from 1, whose log ended without a token; 0 if none is known for certain.
     attempt: int = 0
+    _progress_at: str = field(default="", repr=False, compare=False)
     # The time of the line with each result. A short read may end after a stream has delivered newer
     # lines; its older values must not replace theirs.
     _result_times: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
@@ -59,7 +60,8 @@ class Findings:
                         self.results[name] = value
                         self._result_times[name] = line.timestamp
                 case Progress() as progress:
-                    self.progress = progress
+                    if line.timestamp >= self._progress_at:
+                        self.progress, self._progress_at = progress, line.timestamp
                 case _:
                     pass
 

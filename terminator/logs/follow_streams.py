@@ -136,5 +136,6 @@ class FollowStreams:
                 if log.findings.is_final:
                     self._on_final(scanned)
                     return
+                self._context.progress_report.report(scanned, log)
                 if not go_on:
                     return

@@ -106,6 +106,11 @@ class LogReadState:
         """Return the final findings if there are any, else those of the current instance."""
         return self._decided or self.log.findings
 
+    @property
+    def attempt(self) -> int:
+        """Return the number, from 1, of the attempt that `log` is of."""
+        return self._instance + 1
+
     def accept_findings(self, log: InstanceLog) -> None:
         """Make the findings in one instance's log the pod's if they are the first final ones."""
         if log.findings.is_final and self._decided is None:

@@ -19,6 +19,7 @@ from terminator.logs.context import ScannerContext
 from terminator.logs.findings_report import FindingsReport, OnFindings
 from terminator.logs.follow_streams import FollowStreams
 from terminator.logs.pod_timers import PodTimers
+from terminator.logs.progress_report import OnProgress, ProgressReport
 from terminator.logs.read_policy import ShortRead, Wait
 from terminator.logs.read_slots import ReadSlots
 from terminator.logs.result_search import ResultSearch
@@ -42,7 +43,7 @@ class Scanner:
     `on_findings(job, target, findings)` is called for a token, and when the log of an ended
     instance has none. For a token it is called again by every `set_targets` that still names the
     pod, because the caller may have lost it. A token is also reported if the pod is no longer a
-    target.
+    target. `on_progress(job, target, progress)` is called for the progress of a task at work.
     """
 
     def __init__(
@@ -53,8 +54,9 @@ class Scanner:
         *,
         limits: Limits,
         on_findings: OnFindings,
+        on_progress: OnProgress,
     ) -> None:
-        self._context = ScannerContext(client, clock, metrics)
+        self._context = ScannerContext(client, clock, metrics, ProgressReport(on_progress))
         self._on_findings = on_findings
         self._scanned_pods: dict[str, ScannedPod] = {}
         self._by_job: dict[JobKey, set[str]] = {}

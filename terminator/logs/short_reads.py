@@ -129,6 +129,8 @@ class ShortReads:
             if read.has_decided and read_state.findings is log.findings:
                 self._on_final(scanned, read, step)
             return
+        if self._is_current(scanned):
+            self._context.progress_report.report(scanned, log)
         if is_end and self._is_current(scanned):
             first_at = read.span.first_at
             log.findings.attempt = ended_attempt(step, container, scanned.container, first_at)

@@ -7,7 +7,7 @@ from zlib import crc32
 from daemonset_job.api.container import Container
 from daemonset_job.api.job import JobKey
 from daemonset_job.api.pod import Pod
-from terminator.logs.matcher import Matcher
+from terminator.logs.matcher import Matcher, Progress
 from terminator.logs.read_policy import LogReadState
 
 
@@ -45,6 +45,7 @@ class ScannedPod:
         "is_queued",
         "is_yielding_stream",
         "job",
+        "noted_progress",
         "read_state",
         "search",
         "stream",
@@ -63,6 +64,8 @@ class ScannedPod:
         self.has_warned = False
         self.is_yielding_stream = False  # its stream is being closed for one of another namespace
         self.due = float("inf")
+        # The attempt and its progress that were reported last.
+        self.noted_progress: tuple[int, Progress] | None = None
 
     @property
     def container(self) -> Container | None:

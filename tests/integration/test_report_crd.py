@@ -143,9 +143,7 @@ def test_the_fullest_shard_with_large_results_fits_into_etcd(kube_env: KubeEnv, 
     )
     pending = {name.format(n): entry for n in range(NODES_PER_SHARD)}
     sizes = EvidenceSizes(reserve_bytes=8068)
-    found = parse_report(
-        json.loads(kube_env.kubectl("get", "dsjr", "-n", namespace, "sample-1234", "-o", "json"))
-    )
+    found = parse_report(kube_env.request("GET", path(namespace, "/sample-1234"))[1])
     entries = assign_to_shards(pending, [found], sizes=sizes)[found.name]
     assert 60 <= len(entries) < 200
     patch(kube_env, path(namespace, "/sample-1234"), build_patch(found, entries))
@@ -162,7 +160,7 @@ def test_the_fullest_shard_with_large_results_fits_into_etcd(kube_env: KubeEnv, 
         retry="0",
     )
     records = {name.format(n): record for n in range(NODES_PER_SHARD)}
-    status = ReportStatus(node_states=records).to_raw()
-    kube_env.patch_status("dsjr", "sample-1234", namespace, status)
-    stored = kube_env.kubectl("get", "dsjr", "-n", namespace, "sample-1234", "-o", "json")
-    assert len(json.loads(stored)["status"]["nodeStates"]) == NODES_PER_SHARD
+    body = {"status": ReportStatus(node_states=records).to_raw()}
+    stored = patch(kube_env, path(namespace, "/sample-1234/status"), body)
+    assert len(stored["status"]["nodeStates"]) == NODES_PER_SHARD
+    assert stored["evidence"].keys() == entries.keys()

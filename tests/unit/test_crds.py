@@ -30,6 +30,7 @@ from daemonset_job.api.node_changes import OnSuccess
 from daemonset_job.api.report import new_report, parse_report
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import NodeState, Phase
+from daemonset_job.api.task_progress import TaskProgress
 
 CRDS = Path(__file__).resolve().parents[2] / "crds"
 FILES = {"jobs": CRDS / "jobs.yaml", "jobreports": CRDS / "jobreports.yaml"}
@@ -306,7 +307,7 @@ def test_every_field_of_a_report_that_programs_need_is_read():
 
 def test_evidence_is_written_and_read_field_by_field():
     samples = {"results": {"k": "v"}, "last_lines": ("l",), "attempt": 1}
-    samples["omitted_results"] = ("n",)
+    samples |= {"omitted_results": ("n",), "progress": TaskProgress("p", 1, 3, 10)}
     names_ = [each.name for each in dataclasses.fields(Evidence) if each.init]
     full = Evidence(**{name: samples.get(name, name) for name in names_})
     known = REPORT["evidence"]["additionalProperties"]

@@ -24,6 +24,7 @@ from job_controller.core.render.messages import (
     completed_message,
     progress_message,
 )
+from job_controller.core.state.active_progress import NO_PROGRESS, ActiveProgress
 from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.run_state import RunOutcome, RunState
@@ -95,7 +96,7 @@ class Findings:
     """What a reconcile found out about a run that has started.
 
     `ended_at` is the end of the run in its report, None without one. `alteration` is what other
-    clients changed in the DaemonSet, "" for nothing.
+    clients changed in the DaemonSet, "" for nothing. `progress` is that of the tasks at work.
     """
 
     counts: NodeCounts
@@ -103,6 +104,7 @@ class Findings:
     blocker: Blocker | None = None
     ended_at: datetime | None = None
     alteration: str = ""
+    progress: ActiveProgress = NO_PROGRESS
 
 
 def next_status(job: Job, found: Findings, now: datetime) -> JobStatus:
@@ -119,6 +121,8 @@ def next_status(job: Job, found: Findings, now: datetime) -> JobStatus:
         completion_time=_completion_time(job, found, now),
         report=job.report_name,
         nodes=_reported_nodes(job, counts),
+        progress=found.progress.percent,
+        lowest_progress=found.progress.lowest,
         observed_retry=job.retry_request,
         observed_rerun=job.rerun.id or job.status.observed_rerun,
         conditions=set_conditions(job, changes, now),

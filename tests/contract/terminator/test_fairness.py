@@ -54,6 +54,7 @@ async def test_noisy_pods_delay_another_namespace_by_less_than_two_seconds(
         Metrics(),
         limits=Limits(),
         on_findings=lambda _job, target, findings: found.setdefault(target.pod.uid, findings),
+        on_progress=lambda *_found: None,
     )
     running = asyncio.create_task(scanner.run())
     many = [target("tenant", f"n{number}") for number in range(TALKATIVE_PODS)]

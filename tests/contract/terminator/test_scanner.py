@@ -169,6 +169,7 @@ async def test_delay_below_the_clock_resolution_does_not_busy_loop():
         Metrics(),
         limits=Limits(),
         on_findings=lambda *_found: None,
+        on_progress=lambda *_found: None,
     )
     job = SimpleNamespace(due=0.0)
     scanner._timers._timers = [(math.nextafter(1.0, 2.0), 0, job)]

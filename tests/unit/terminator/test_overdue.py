@@ -46,7 +46,7 @@ class Cluster:
             ledger,
             Deleter(self.client, self.clock, self.caches, ledger, MagicMock()),
             default_token=lambda: "done",
-            new_scanner=lambda _on_findings: MagicMock(),
+            new_scanner=lambda *_callbacks: MagicMock(),
         )
         self.set_pods(make_pod("a"), scheduled=1)
 
