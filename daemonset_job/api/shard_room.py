@@ -18,8 +18,8 @@ from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job_spec import JobSpec
 from daemonset_job.api.result_limits import most_stored_bytes
 
-# What one node takes of the evidence of a shard: its key, UIDs, name of the pod, times, and either
-# its last line or that many bytes of results.
+# What one node takes of the evidence of a shard: its key, UIDs, name of the pod and times. To them
+# is added either its last line or that many bytes of results.
 NODE_BYTES: Final = 600
 _INCLUDED_BYTES: Final = 400
 # For how many nodes with the largest results there has to be room, if as many have no evidence.

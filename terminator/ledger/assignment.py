@@ -3,7 +3,8 @@
 Pure. A node keeps the shard that it is recorded in; otherwise it goes to the lowest shard with
 room (see ``shard_room``). Evidence is written whole, with null for every former field that it
 lacks: a merge patch would keep the fields of an older node of the same name. Of most failing nodes
-only the last line is written: a report has no room for more.
+only the last line is written: a report has no room for more. Nor has it for the progress of all
+nodes that have such lines.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -14,7 +15,7 @@ from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.report import NODES_PER_SHARD, JobReport, metadata_without_managed_fields
 from daemonset_job.api.shard_room import EvidenceSizes, ShardRoom
 from terminator.ledger.evidence import combine_evidence, is_recorded
-from terminator.logs.report_limits import LAST_LINES_NODES, last_line_alone
+from terminator.logs.report_limits import LAST_LINES_NODES, PROGRESS_NODES, last_line_alone
 
 Entries = dict[str, Evidence]
 _EQUAL_SIZES = EvidenceSizes()
@@ -59,7 +60,31 @@ def assign_to_shards(
             continue
         result.setdefault(report.name, {})[node] = entry
     by_name = {report.name: report for report in ordered}
-    return {name: _limit_lines(by_name[name], entries) for name, entries in result.items()}
+    limited = {
+        name: _limit_lines(by_name[name], _limit_progress(by_name[name], entries))
+        for name, entries in result.items()
+    }
+    return {name: entries for name, entries in limited.items() if entries}
+
+
+def _limit_progress(report: JobReport, entries: Entries) -> Entries:
+    """Return the entries with progress beside last lines for PROGRESS_NODES of the report only."""
+    if not any(entry.progress for entry in entries.values()):
+        return entries
+    having = {
+        node for node, entry in report.evidence.items() if entry.progress and entry.last_lines
+    }
+    limited: Entries = {}
+    for node, entry in entries.items():
+        known = report.evidence.get(node)
+        lines = combine_evidence(known, entry).last_lines
+        if not entry.progress or not lines or node in having or len(having) < PROGRESS_NODES:
+            limited[node] = entry
+            if entry.progress and lines:
+                having.add(node)
+        elif not entry.is_only_progress:
+            limited[node] = replace(entry, progress=None)
+    return limited
 
 
 def _limit_lines(report: JobReport, entries: Entries) -> Entries:

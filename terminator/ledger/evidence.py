@@ -56,6 +56,9 @@ def combine_evidence(entry: Evidence | None, new: Evidence) -> Evidence:
         return new
     combined = entry if new.is_only_progress else _combine(entry, new)
     progress = new.progress or entry.progress
+    if combined.last_lines and not entry.last_lines:
+        # Both are for a limited number of nodes, which only new progress is counted against.
+        progress = new.progress
     if progress == combined.progress and not _is_over(combined, progress):
         return combined
     return replace(combined, progress=None if _is_over(combined, progress) else progress)

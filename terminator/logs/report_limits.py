@@ -17,6 +17,8 @@ LAST_LINES_LIMIT = 50  # the CRD's
 LAST_LINES_BYTES = 4096
 LAST_LINES_NODES = 20
 LAST_LINE_BYTES = 300
+# How many nodes of a report have both a last line and the progress of the next attempt.
+PROGRESS_NODES = 200
 LAST_LINE_CHARACTERS = 160
 # Bytes kept of a line until then: enough for LAST_LINE_CHARACTERS of any kind, without escapes.
 LINE_HEAD_BYTES = 4 * LAST_LINE_CHARACTERS

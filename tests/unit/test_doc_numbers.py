@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from daemonset_job.api.report import NODES_PER_SHARD
+from daemonset_job.api.result_limits import RESULT_BYTES, RESULTS_BYTES
 from daemonset_job.api.tokens import REGEX_LINE_BYTES
 from daemonset_job.kube.cache.reflector import DISCONNECTED_SECONDS
 from daemonset_job.kube.client.reads import WATCH_IDLE_SECONDS
@@ -27,6 +28,7 @@ from job_controller.core.render.run_history import FIRST_KEPT, NEWEST_KEPT
 from job_controller.core.state.node_changes import ANNOTATION_VALUE_LIMIT, RESULTS_GRACE
 from job_controller.metrics import JOBS_LIMIT
 from terminator.config import Config as TerminatorConfig
+from terminator.ledger.progress_notes import MAX_PAUSE_SECONDS, NOTE_SECONDS
 from terminator.logs.backward_read import BACKWARD_BYTES
 from terminator.logs.log_parser import LINE_LIMIT
 from terminator.logs.read_budget import BUDGET_BYTES, BUDGET_BYTES_PER_SECOND
@@ -42,6 +44,7 @@ KIB, MIB = 1024, 1024 * 1024
 ARCHITECTURE = "docs/explanation/architecture.md"
 JOB = "docs/reference/job.md"
 REPORT = "docs/reference/jobreport.md"
+PROTOCOL = "docs/reference/task-protocol.md"
 PERFORMANCE = "docs/reference/performance.md"
 RUNBOOKS = "docs/how-to/runbooks.md"
 
@@ -99,6 +102,13 @@ QUOTED = (
     Quoted(REPORT, "If the failures of a shard have more than (N) KiB", FAILURES_LIMIT_BYTES, KIB),
     Quoted(REPORT, "or the shard more than (N) KiB", shard_size.FAILURES_LIMIT_BYTES, KIB),
     Quoted(REPORT, "would have more than (N) KiB", shard_size.LIST_LIMIT_BYTES, KIB),
+    Quoted(REPORT, r"names that the Job lists; (N) bytes a value", RESULT_BYTES),
+    Quoted(REPORT, "bytes a value, (N) bytes a node", RESULTS_BYTES),
+    Quoted(PROTOCOL, r"one value \| (N) bytes", RESULT_BYTES),
+    Quoted(PROTOCOL, r"values of a node \| (N) bytes", RESULTS_BYTES),
+    Quoted(PROTOCOL, "It is written (N) s after", NOTE_SECONDS),
+    Quoted(PROTOCOL, "run at most once in (N) s", NOTE_SECONDS),
+    Quoted(PROTOCOL, "the pause is longer, up to (N) s", MAX_PAUSE_SECONDS),
     Quoted("docs/reference/metrics.md", "of (N) Jobs at most", JOBS_LIMIT),
     *(
         Quoted(page, pattern, WATCH_IDLE_SECONDS + DISCONNECTED_SECONDS)

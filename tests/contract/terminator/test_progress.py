@@ -101,6 +101,6 @@ async def test_after_the_end_of_a_job_nothing_is_written(cluster, server):
     cluster.start()
     run.log("a").write("dsjob:progress 5/10")
     await asyncio.sleep(5)
-    server.delete(JOBS, run.name)
+    server.remove(JOBS, run.name)
     await asyncio.sleep(60)
     assert patches(server) == 0

@@ -14,6 +14,7 @@ from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.report import JobReport
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import NodeState
+from daemonset_job.api.task_progress import TaskProgress
 from job_controller.core.decide import decide
 from job_controller.core.desired.limits import SPEC_LIMIT_BYTES
 from job_controller.core.plan import WriteReportStatus, WriteStatus
@@ -27,7 +28,12 @@ from job_controller.core.render.node_list import build_node_list
 from job_controller.core.render.report_status import ARGUMENTS_LIMIT
 from job_controller.core.render.shard_size import has_room_for_list
 from job_controller.core.text.sanitize import DETAIL_LIMIT
-from terminator.logs.report_limits import LAST_LINE_BYTES, LAST_LINES_BYTES, LAST_LINES_NODES
+from terminator.logs.report_limits import (
+    LAST_LINE_BYTES,
+    LAST_LINES_BYTES,
+    LAST_LINES_NODES,
+    PROGRESS_NODES,
+)
 from tests.mutation.schema import OBJECT_BYTES, stored_bytes
 from tests.unit.builders import NOW, START, done, make_cluster, make_pod, seen_before
 
@@ -44,6 +50,9 @@ FAILURE = NodeFailure(
     NOW, "BackoffLimitExceeded", "exit 2 after 4 attempts: 'disk full'", exit_code=2, attempts=4
 )
 WAITING = NodeRecord("uid", NodeState.WAITING, attempts=4, retry="1")
+
+# The CRD and the parser take numbers of 15 digits.
+MOST = 10**15 - 1
 
 
 def shard(records, number=0):
@@ -168,6 +177,7 @@ def test_the_fullest_shard_fits_into_etcd(characters, line, least):
                 else ("x" * LAST_LINE_BYTES,)
             ),
             attempt=100,
+            progress=TaskProgress(record.pod_uid, 101, MOST, MOST) if n < PROGRESS_NODES else None,
         )
         for n, (name, record) in enumerate(records.items())
     }

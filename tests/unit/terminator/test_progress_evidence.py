@@ -8,6 +8,7 @@ from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.task_progress import TaskProgress, parse_progress
 from terminator.ledger.assignment import assign_to_shards, build_patch
 from terminator.ledger.evidence import combine_evidence, is_recorded
+from terminator.logs.report_limits import PROGRESS_NODES
 from tests.unit.terminator.builders import STAMP, done, make_report
 
 FIRST = TaskProgress("p-uid", 1, 3, 10)
@@ -75,3 +76,21 @@ def test_another_node_of_the_name_replaces_it_all():
 )
 def test_progress_that_makes_no_sense_is_none(raw):
     assert parse_progress(raw) is None
+
+
+def test_few_nodes_of_a_report_have_progress_beside_last_lines():
+    failed = {f"n{n}": replace(FAILED_ONCE, node_uid=f"u{n}") for n in range(PROGRESS_NODES + 5)}
+    progress = {node: Evidence(each.node_uid, progress=SECOND) for node, each in failed.items()}
+    report = make_report(failed)
+    (entries,) = assign_to_shards(progress, [report]).values()
+    assert len(entries) == PROGRESS_NODES
+    after = {**failed, **{n: combine_evidence(failed[n], each) for n, each in entries.items()}}
+    assert assign_to_shards(progress, [make_report(after)]) == {}
+    both = {n: replace(each, progress=SECOND) for n, each in failed.items()}
+    (entries,) = assign_to_shards(both, [make_report()]).values()
+    assert len(entries) == len(failed)
+    assert sum(each.progress is not None for each in entries.values()) == PROGRESS_NODES
+
+
+def test_lines_that_come_after_the_progress_replace_it():
+    assert combine_evidence(only(SECOND), FAILED_ONCE) == FAILED_ONCE
