@@ -62,6 +62,8 @@ def test_every_field_of_the_crd_is_read_and_written():
         "completionToken": "done",
         "observedRetry": "1",
         "observedRerun": "2",
+        "progress": "40%",
+        "lowestProgress": "a 1/10",
         "report": "sample-1",
         "conditions": [
             {
