@@ -174,7 +174,7 @@ class Reconciler:
             if self._is_of_later_start(job, target):
                 return
             exited = exit_evidence(target.pod, target.node_uid)
-            evidence = with_results(exited, findings.results)
+            evidence = with_results(exited, findings.all_results)
         if evidence is not None:
             evidence = self._with_lines_of_failure(job, target.pod, evidence)
         if evidence is not None and not self._is_redundant(job, target.pod, evidence):

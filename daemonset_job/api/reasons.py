@@ -294,6 +294,10 @@ class NodeReason(Reason):
             "names them."
         ),
     )
+    RESULT_NOT_LISTED = (
+        "ResultNotListed",
+        "The node is completed, and its task printed a result that `results` does not list.",
+    )
     BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded", "Failed more often than `backoffLimit` allows."
     FAILURE_POLICY_RULE = "FailurePolicyRule", "A rule with `Fail` lists its exit code."
     FAILURE_TOKEN = "FailureToken", "The task printed the failure token."

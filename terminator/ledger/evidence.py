@@ -126,7 +126,7 @@ def log_evidence(
     """
     about = Evidence(node_uid, pod=pod.name, pod_uid=pod.uid, revision=pod.revision)
     if found.completed_at:
-        return with_results(replace(about, completed_at=found.completed_at), found.results)
+        return with_results(replace(about, completed_at=found.completed_at), found.all_results)
     lines = readable_lines(found.last_lines, failure_log_lines)
     attempt = found.attempt if not found.failed_at else 0
     if not found.failed_at and not lines and not attempt:

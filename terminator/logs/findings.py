@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from terminator.logs.log_parser import Line
-from terminator.logs.matcher import Classifier, Completed, Failed, Progress, Result
+from terminator.logs.matcher import (
+    Classifier,
+    Completed,
+    Failed,
+    Finding,
+    Progress,
+    Result,
+    UnlistedResult,
+)
 from terminator.logs.report_limits import LAST_LINES_BYTES, LAST_LINES_LIMIT, LINE_HEAD_BYTES
 
 # Bytes kept of a log's last lines: what a report has room for, and as much again of blanks, colours
@@ -24,6 +32,7 @@ class Findings:
     failed_at: str = ""
     # None for a value that is too long.
     results: dict[str, str | None] = field(default_factory=dict)
+    unlisted_result: str = ""  # the first name that the Job does not list
     progress: Progress | None = None  # the newest
     last_lines: tuple[bytes, ...] = ()
     # The newest attempt, from 1, whose log ended without a token; 0 if none is known for certain.
@@ -38,6 +47,12 @@ class Findings:
         """Return whether no further line of the log matters."""
         return bool(self.completed_at or self.failed_at)
 
+    @property
+    def all_results(self) -> dict[str, str | None]:
+        """Return the results by name; the value is None if it cannot be kept."""
+        unlisted = {self.unlisted_result: None} if self.unlisted_result else {}
+        return {**unlisted, **self.results}
+
     def add(self, matcher: Classifier, lines: Iterable[Line]) -> None:
         """Add whole lines in order, up to the first token; idempotent.
 
@@ -48,22 +63,27 @@ class Findings:
                 return
             if not line.timestamp:
                 continue
-            match matcher.classify(line.data, truncated=line.truncated):
-                case Completed():
-                    self.completed_at = line.timestamp
-                    # An answer evaluated before this one may have had newer lines.
-                    self._drop_results(lambda at: at > self.completed_at)
-                case Failed():
-                    self.failed_at = line.timestamp
-                case Result(name, value):
-                    if line.timestamp >= self._result_times.get(name, ""):
-                        self.results[name] = value
-                        self._result_times[name] = line.timestamp
-                case Progress() as progress:
-                    if line.timestamp >= self._progress_at:
-                        self.progress, self._progress_at = progress, line.timestamp
-                case _:
-                    pass
+            found = matcher.classify(line.data, truncated=line.truncated)
+            if found is not None:
+                self._add_finding(found, line.timestamp)
+
+    def _add_finding(self, found: Finding, timestamp: str) -> None:
+        match found:
+            case Completed():
+                self.completed_at = timestamp
+                # An answer evaluated before this one may have had newer lines.
+                self._drop_results(lambda at: at > self.completed_at)
+            case Failed():
+                self.failed_at = timestamp
+            case Result(name, value):
+                if timestamp >= self._result_times.get(name, ""):
+                    self.results[name] = value
+                    self._result_times[name] = timestamp
+            case UnlistedResult(name):
+                self.unlisted_result = self.unlisted_result or name
+            case Progress() as progress:
+                if timestamp >= self._progress_at:
+                    self.progress, self._progress_at = progress, timestamp
 
     def drop_results_before(self, timestamp: str) -> None:
         """Drop the results printed before a gap: they may have been printed again in it."""

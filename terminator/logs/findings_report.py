@@ -132,7 +132,7 @@ def _reportable_findings(
     is_newest = newest is not None and newest.restart_count == ended.restart_count
     if step.previous or not is_newest or not findings.attempt:
         # Without an attempt number it is unknown which attempt the log is of.
-        return replace(findings, results={})
+        return replace(findings, results={}, unlisted_result="")
     return findings
 
 

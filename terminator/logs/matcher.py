@@ -46,6 +46,13 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
+class UnlistedResult:
+    """The line is a result of a name that the Job does not list."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """The line is ``dsjob:progress DONE/TOTAL``; 0 <= done <= total, total > 0."""
 
@@ -53,7 +60,7 @@ class Progress:
     total: int
 
 
-Finding = Completed | Failed | Result | Progress
+Finding = Completed | Failed | Result | UnlistedResult | Progress
 
 # ECMA-48: CSI sequences, OSC strings up to BEL or ST (ESC \), and the two- and three-byte rest.
 # Each alternative runs forward to the next ESC at most, so a line costs its length.
@@ -108,8 +115,8 @@ class Matcher:
     both tokens is a failure. Raises ValueError with the reason for an unknown `match`, and for a
     token that no line or every line would match.
 
-    With `token` None, no line completes a node (mode Exit). Only the results named in `results` are
-    recognised.
+    With `token` None, no line completes a node (mode Exit). Of results that are not named in
+    `results`, only the name is kept.
 
     Matchers of the same parameters are equal: findings of one hold for the other.
     """
@@ -179,12 +186,14 @@ class Matcher:
         if _RESULT_HEAD not in head:
             return None
         found = self._of_protocol(clean_line(head))
-        return replace(found, value=None) if isinstance(found, Result) else None
+        if isinstance(found, Result):
+            return replace(found, value=None)
+        return found if isinstance(found, UnlistedResult) else None
 
     def _of_protocol(self, text: str) -> Finding | None:
         found = _protocol(text)
         if isinstance(found, Result) and found.name not in self.results:
-            return None
+            return UnlistedResult(found.name)
         return found
 
 

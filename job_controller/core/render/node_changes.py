@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.node_record import NodeRecord
@@ -14,6 +15,9 @@ from daemonset_job.api.states import NodeState
 from job_controller.core.state.absence import complete_record
 from job_controller.core.state.node_changes import describe_unset_results
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
+
+# A result that is not set on the node matters more than one that the report lacks.
+_REPLACED_REASONS: Final = frozenset({"", NodeReason.RESULT_TOO_LONG, NodeReason.RESULT_NOT_LISTED})
 
 
 def with_node_changes(
@@ -67,6 +71,6 @@ def _with_change(record: NodeRecord | None, evidence: Evidence, snapshot: Snapsh
         return record
     record = replace(record, node_changed_at=snapshot.changed_nodes[evidence.completion_id])
     problem = describe_unset_results(evidence, snapshot.job.spec.on_success)
-    if not problem or record.reason not in {"", NodeReason.RESULT_TOO_LONG}:
+    if not problem or record.reason not in _REPLACED_REASONS:
         return record
     return replace(record, reason=NodeReason.RESULT_NOT_SET, message=problem)

@@ -1,8 +1,8 @@
-"""The message of a completed node whose report lacks results, because they are too long."""
+"""The message of a completed node whose report lacks results: too long, or not listed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -18,11 +18,11 @@ _NAMES_BYTES: Final = 150
 
 
 def with_omitted_results(
-    records: Mapping[str, NodeRecord], ledger: Mapping[str, Evidence]
+    records: Mapping[str, NodeRecord], ledger: Mapping[str, Evidence], listed: Collection[str]
 ) -> dict[str, NodeRecord]:
     """Return the records, with the names of results that are left out, by the ledger.
 
-    A message that a record has already stays.
+    `listed` are the names that the Job lists. A message that a record has already stays.
     """
     named = dict(records)
     for name, evidence in ledger.items():
@@ -30,15 +30,28 @@ def with_omitted_results(
         if not evidence.omitted_results or record is None or record.reason:
             continue
         if record.state == NodeState.COMPLETED and evidence.completes(record.uid):
-            message = describe_omitted(evidence)
-            named[name] = replace(record, reason=NodeReason.RESULT_TOO_LONG, message=message)
+            reason, message = _describe(evidence, listed)
+            named[name] = replace(record, reason=reason, message=message)
     return named
 
 
-def describe_omitted(evidence: Evidence) -> str:
-    """Return which results are left out, and the limits."""
-    listed = single_line(", ".join(sorted(evidence.omitted_results)), _NAMES_BYTES)
+def _describe(evidence: Evidence, listed: Collection[str]) -> tuple[NodeReason, str]:
+    """Return why results are left out, and which; those that are too long come first."""
+    too_long = sorted(set(evidence.omitted_results) & set(listed))
+    if not too_long:
+        names = _join(sorted(evidence.omitted_results))
+        return (
+            NodeReason.RESULT_NOT_LISTED,
+            f"results that spec.results does not list are not kept: {names}",
+        )
     return (
-        f"results that are too long for the report: {listed}; one may have {RESULT_BYTES:,} bytes, "
-        f"and those of a node {RESULTS_BYTES:,}"
+        NodeReason.RESULT_TOO_LONG,
+        (
+            f"results that are too long for the report: {_join(too_long)}; one may have "
+            f"{RESULT_BYTES:,} bytes, and those of a node {RESULTS_BYTES:,}"
+        ),
     )
+
+
+def _join(names: list[str]) -> str:
+    return single_line(", ".join(names), _NAMES_BYTES)

@@ -173,7 +173,8 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
     records.update(counts.ending)
     records.update(counts.absent)
     records.update({name: node.record for name, node in counts.nodes.items()})
-    return with_omitted_results(with_node_changes(records, snapshot), merge_evidence(snapshot))
+    records = with_node_changes(records, snapshot)
+    return with_omitted_results(records, merge_evidence(snapshot), snapshot.job.spec.results)
 
 
 def _completed_without_pod(

@@ -11,6 +11,7 @@ from terminator.logs.matcher import (
     Progress,
     RememberingMatcher,
     Result,
+    UnlistedResult,
     clean_line,
     printable,
 )
@@ -101,6 +102,9 @@ def _check_finding(matcher: Matcher, found: Finding | None) -> None:
             assert name in matcher.results
             assert value is None or not is_too_long(value)
             assert all(character.isprintable() for character in value or "")
+        case UnlistedResult(name):
+            assert name not in matcher.results
+            assert 0 < len(name) <= 63
         case Progress(done, total):
             assert 0 <= done <= total
             assert total > 0

@@ -78,6 +78,7 @@ def test_large_results_need_further_shards():
 def test_results_that_are_left_out_are_named():
     left_out = replace(done("a"), results={"k": "1"}, omitted_results=("ip", "list"))
     cluster = make_cluster("a", "b", gated=True, evidence={"a": left_out, "b": done("b")})
+    spec(cluster, results=("ip", "k", "list"))
     run(cluster)
     record = cluster.report_status["nodeStates"]["a"]
     assert (record["state"], record["reason"]) == ("Completed", "ResultTooLong")
@@ -89,6 +90,16 @@ def test_results_that_are_left_out_are_named():
     before = dict(cluster.report_status)
     run(cluster)
     assert cluster.report_status == before
+
+
+def test_a_result_that_the_job_does_not_list_is_named():
+    unlisted = replace(done("a"), omitted_results=("adress",))
+    cluster = make_cluster("a", gated=True, evidence={"a": unlisted})
+    spec(cluster, results=("address",))
+    run(cluster)
+    record = cluster.report_status["nodeStates"]["a"]
+    assert (record["state"], record["reason"]) == ("Completed", "ResultNotListed")
+    assert record["message"] == "results that spec.results does not list are not kept: adress"
 
 
 def test_evidence_of_nodes_that_left_needs_room_as_well():

@@ -19,6 +19,8 @@ from terminator.ledger.evidence import (
     log_evidence,
 )
 from terminator.logs.findings import Findings
+from terminator.logs.log_parser import Line
+from terminator.logs.matcher import Matcher
 from tests.unit.terminator.builders import NOW, STAMP, done, make_job, make_pod
 
 
@@ -66,6 +68,16 @@ def test_a_result_found_later_is_added_to_the_entry():
     assert combine_evidence(first, late) == expected
     assert combine_evidence(None, late) == late
     assert combine_evidence(Evidence("a-uid"), late) == late
+
+
+def test_the_first_result_that_is_not_listed_is_named_without_its_value():
+    pod, found = make_pod("a"), Findings()
+    lines = ("dsjob:result x=1", "dsjob:result ip=2", "dsjob:result y=3", "done")
+    found.add(Matcher("done", results=("ip",)), [Line(STAMP, line.encode()) for line in lines])
+    entry = log_evidence(pod, "u", found, 5)
+    assert entry is not None
+    assert (entry.results, entry.omitted_results) == ({"ip": "2"}, ("x",))
+    assert combine_evidence(entry, entry) == entry
 
 
 def test_what_a_log_proves():

@@ -15,6 +15,7 @@ from terminator.logs.matcher import (
     Matcher,
     Progress,
     Result,
+    UnlistedResult,
     clean_line,
     printable,
 )
@@ -155,7 +156,8 @@ def test_failure_goes_first():
         (b"dsjob:result ip=" + "\N{LOBSTER}".encode() * 257, Result("ip", None)),
         (b'dsjob:result ip={"a": [1, "<x>"]}', Result("ip", '{"a": [1, "<x>"]}')),
         (b"dsjob:result ip=" + b"<" * 342, Result("ip", None)),  # six bytes each in etcd
-        (b"dsjob:result other=1", None),
+        (b"dsjob:result other=1", UnlistedResult("other")),
+        (b"dsjob:result other=" + b"x" * 20_000, UnlistedResult("other")),
         (b"dsjob:result -x=1", None),
         (b"dsjob:result =1", None),
         (b"dsjob:result ip", None),
