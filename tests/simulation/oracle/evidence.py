@@ -132,4 +132,10 @@ class Evidence:
 
 def _has_only_gained_results(was: Raw, entry: Raw) -> bool:
     before, after = was.get("results") or {}, entry.get("results") or {}
-    return before.items() <= after.items() and {**entry, "results": 0} == {**was, "results": 0}
+    omitted, omitted_now = was.get("omittedResults") or (), entry.get("omittedResults") or ()
+    others = {"results": 0, "omittedResults": 0}
+    return (
+        before.items() <= after.items()
+        and set(omitted) <= set(omitted_now)
+        and {**entry, **others} == {**was, **others}
+    )

@@ -109,6 +109,8 @@ class Results:
         found = entry.get("results") or {}
         for name in found.keys() - allowed:
             self._violate(f"{node}: {name} is not allowed")
+        for name in allowed.intersection(entry.get("omittedResults") or ()):
+            self._violate(f"{node}: {name} is listed and not too long, and is left out")
         found = {name: found[name] for name in sorted(found.keys() & allowed)}
         printed = list(self._of_successful(entry.get("podUID")))
         if not found or any(found.items() <= said.items() for said in printed):
