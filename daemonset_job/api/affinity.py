@@ -8,17 +8,49 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,64}")
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+class _Requirement(NamedTuple):
+    """One requirement of a term. `bound` is the value that Gt and Lt compare with."""
+
+    key: str
+    operator: Any
+    values: frozenset[str]
+    bound: Any
+
+    @classmethod
+    def of(cls, rule: Mapping[str, Any]) -> _Requirement:
+        """Return the requirement in its raw form. What is no text is no value of a label."""
+        values = list(rule.get("values") or ())
+        texts = frozenset(value for value in values if isinstance(value, str))
+        return cls(str(rule.get("key")), rule.get("operator"), texts, values[0] if values else None)
+
+
+class _Term(NamedTuple):
+    """One term: what the labels of a node have to be, and its name."""
+
+    expressions: tuple[_Requirement, ...]
+    names: tuple[_Requirement, ...]
+
+    @classmethod
+    def of(cls, raw: Mapping[str, Any]) -> _Term:
+        """Return the term in its raw form."""
+        return cls(
+            tuple(map(_Requirement.of, raw.get("matchExpressions") or ())),
+            tuple(map(_Requirement.of, raw.get("matchFields") or ())),
+        )
 
 
 class NodeAffinity:
     """Node selector and required node affinity of a raw pod spec, made ready for many nodes.
 
     Terms that name one node are looked up by its name: a selection of a thousand names costs no
-    more for each node than one of two.
+    more for each node than one of two. So are the values of a requirement: a thousand of them cost
+    no more than one.
     """
 
     def __init__(self, pod_spec: Mapping[str, Any]) -> None:
@@ -26,20 +58,18 @@ class NodeAffinity:
         self._selector: Mapping[str, str] = _part(pod_spec, "nodeSelector")
         required = _part(_part(_part(pod_spec, "affinity"), "nodeAffinity"), REQUIRED)
         self._is_open = not required
-        self._by_name: dict[str, list[Mapping[str, Any]]] = {}
-        self._others: list[Mapping[str, Any]] = []
-        for term in required.get("nodeSelectorTerms") or ():
-            if name := _named(term):
-                self._by_name.setdefault(name, []).append(term)
+        self._by_name: dict[str, list[_Term]] = {}
+        self._others: list[_Term] = []
+        for raw in required.get("nodeSelectorTerms") or ():
+            if name := _named(raw):
+                self._by_name.setdefault(name, []).append(_Term.of(raw))
             else:
-                self._others.append(term)
+                self._others.append(_Term.of(raw))
 
     @property
     def requirements(self) -> int:
         """How many requirements a node is checked against at most, those of its name aside."""
-        return len(self._selector) + sum(
-            len(term.get("matchExpressions") or ()) for term in self._others
-        )
+        return len(self._selector) + sum(len(term.expressions) for term in self._others)
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
         """Return whether the pods may run on a node of that name and those labels."""
@@ -86,36 +116,33 @@ def _named(term: Mapping[str, Any]) -> str:
     return ""
 
 
-def _matches_term(
-    term: Mapping[str, Any], fields: Mapping[str, str], labels: Mapping[str, str]
-) -> bool:
-    expressions, names = term.get("matchExpressions") or (), term.get("matchFields") or ()
-    if not expressions and not names:
+def _matches_term(term: _Term, fields: Mapping[str, str], labels: Mapping[str, str]) -> bool:
+    if not term.expressions and not term.names:
         return False  # an empty term matches no node
-    return all(_holds(rule, labels) for rule in expressions) and all(
-        _holds(rule, fields) for rule in names
+    return all(_holds(rule, labels) for rule in term.expressions) and all(
+        _holds(rule, fields) for rule in term.names
     )
 
 
-def _holds(rule: Mapping[str, Any], values: Mapping[str, str]) -> bool:
+def _holds(rule: _Requirement, values: Mapping[str, str]) -> bool:
     """Return whether one requirement holds; one that makes no sense holds nowhere."""
-    value, allowed = values.get(str(rule.get("key"))), list(rule.get("values") or ())
-    match rule.get("operator"):
+    value = values.get(rule.key)
+    match rule.operator:
         case "In":
-            return value in allowed
+            return value in rule.values
         case "NotIn":
-            return value not in allowed
+            return value not in rule.values
         case "Exists":
             return value is not None
         case "DoesNotExist":
             return value is None
         case "Gt" | "Lt" as operator:
-            return _compares(operator, value, allowed)
+            return _compares(operator, value, rule.bound)
     return False
 
 
-def _compares(operator: str, value: str | None, allowed: list[Any]) -> bool:
-    number, bound = _parse_int64(value), _parse_int64(allowed[0] if allowed else None)
+def _compares(operator: str, value: str | None, bound_text: Any) -> bool:
+    number, bound = _parse_int64(value), _parse_int64(bound_text)
     if number is None or bound is None:
         return False
     return number > bound if operator == "Gt" else number < bound

@@ -99,6 +99,10 @@ class Job:
     spec_manager: str = ""
     retry_manager: str = ""
     revision: str = ""
+    # Computed once: a reconcile asks for them for each node. `replace` begins again.
+    _rerun: RerunRequest | None = field(default=None, init=False, repr=False, compare=False)
+    _nodes_hash: str = field(default="", init=False, repr=False, compare=False)
+    _selection_hash: str = field(default="", init=False, repr=False, compare=False)
 
     @property
     def reported_desired(self) -> int | None:
@@ -118,9 +122,12 @@ class Job:
     @property
     def rerun(self) -> RerunRequest:
         """The request to run the task again on nodes; none for policy Once."""
-        if not self.spec.is_continuous:
-            return RerunRequest()
-        return parse_rerun(self.annotations.get(names.ANNOTATION_RERUN) or "")
+        if self._rerun is None:
+            text = self.annotations.get(names.ANNOTATION_RERUN) or ""
+            found = parse_rerun(text) if self.spec.is_continuous else RerunRequest()
+            object.__setattr__(self, "_rerun", found)
+            return found
+        return self._rerun
 
     @property
     def ends_all_tasks(self) -> bool:
@@ -143,12 +150,16 @@ class Job:
     @property
     def nodes_hash(self) -> str:
         """The hash of `spec.nodes`, see `nodes_hash`."""
-        return nodes_hash(self.raw_spec)
+        if not self._nodes_hash:
+            object.__setattr__(self, "_nodes_hash", nodes_hash(self.raw_spec))
+        return self._nodes_hash
 
     @property
     def selection_hash(self) -> str:
         """The hash of what selects nodes by label or name, see `selection_hash`."""
-        return selection_hash(self.raw_spec)
+        if not self._selection_hash:
+            object.__setattr__(self, "_selection_hash", selection_hash(self.raw_spec))
+        return self._selection_hash
 
     @property
     def report_name(self) -> str:
