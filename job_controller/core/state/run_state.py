@@ -16,7 +16,7 @@ from job_controller.core.plan import RefusedWrite
 from job_controller.core.state.added_nodes import adds_nodes
 from job_controller.core.state.node_changes import has_pending_changes
 from job_controller.core.state.node_counts import NodeCounts
-from job_controller.core.state.snapshot import Snapshot
+from job_controller.core.state.snapshot import Snapshot, merge_records
 
 # While one of these is True, activeDeadlineSeconds does not count.
 _STOPS_THE_CLOCK: Final = frozenset(
@@ -138,9 +138,33 @@ def _evaluate_unfinished(snapshot: Snapshot, counts: NodeCounts, now: datetime) 
     return (
         _by_report(snapshot)
         or _by_nodes(job, counts)
+        or _keep_pause(snapshot, counts)
         or _by_deadline(job, now)
         or RunState(RunOutcome.IN_PROGRESS, wake_at=deadline(job, now))
     )
+
+
+def _keep_pause(snapshot: Snapshot, counts: NodeCounts) -> RunState | None:
+    """Return that a paused run stays paused while the pod of a failed node is replaced.
+
+    The pod of a failed node is deleted, and until there is the next one, the node is not counted.
+    """
+    job = snapshot.job
+    condition = job.condition(ConditionType.SUSPENDED)
+    if counts.is_exact or condition is None or not condition.status:
+        return None
+    if condition.reason != SuspendedReason.MAX_FAILED_NODES_EXCEEDED:
+        return None
+    if job.spec.failure_policy.action != FailureAction.PAUSE:
+        return None
+    for name, record in merge_records(snapshot).items():
+        node = snapshot.nodes.get(name)
+        is_counted = name in counts.nodes or name in counts.absent
+        if node is None or is_counted or record.uid != node.uid:
+            continue
+        if record.has_failed(job.retry_request):
+            return RunState(RunOutcome.PAUSED, condition.reason, condition.message)
+    return None
 
 
 def _recorded_state(job: Job, type_: ConditionType, outcome: RunOutcome) -> RunState:

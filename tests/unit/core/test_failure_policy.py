@@ -326,3 +326,16 @@ def test_a_first_failed_node_ends_no_other_task():
     plan = run(cluster)
     assert [pod.node_name for pod in acts(plan, DeletePods)[0].pods] == ["b"]
     assert not acts(plan, DeleteDaemonSet)
+
+
+def test_a_paused_run_stays_paused_while_the_pod_of_a_failed_node_is_replaced():
+    cluster = three_nodes("Pause")
+    run(cluster)
+    assert cluster.job.status.to_raw()["phase"] == "Paused"
+    cluster.pods = [pod for pod in cluster.pods if pod.node_name != "b"]
+    plan = run(cluster)
+    assert cluster.job.status.to_raw()["phase"] == "Paused"
+    assert not plan.events
+    cluster.job = replace(cluster.job, annotations={names.ANNOTATION_RETRY: "1"})
+    run(cluster)
+    assert cluster.job.status.to_raw()["phase"] != "Paused"
