@@ -16,7 +16,8 @@ from kubectl_dsjob.exit_codes import ExitCode
 
 TASK_IMAGE: Final = "docker.io/darkowlzz/daemonset-job-task"
 _IMAGE: Final = re.compile(
-    r"(?:[a-zA-Z0-9.-]+(?::[0-9]{1,5})?/)?[a-z0-9._-]+(?:/[a-z0-9._-]+)*"
+    r"(?:[a-zA-Z0-9][a-zA-Z0-9.-]*(?::[0-9]{1,5})?/)?"
+    r"[a-z0-9][a-z0-9._-]*(?:/[a-z0-9][a-z0-9._-]*)*"
     r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
 )
 _NAME_LIMIT: Final = 255
@@ -66,7 +67,7 @@ def has_tag(image: str) -> bool:
 
 def check_image(image: str) -> None:
     """Raise CliError for what is no name of an image, such as an option or two lines."""
-    if not _IMAGE.fullmatch(image) or len(image) > _NAME_LIMIT:
+    if len(image) > _NAME_LIMIT or not _IMAGE.fullmatch(image):
         way = "Write it as REGISTRY/NAME or REGISTRY/NAME:TAG, in lower case."
         raise CliError(f"{image[:80]!r} is no name of an image", way, ExitCode.USAGE)
 

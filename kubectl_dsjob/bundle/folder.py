@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -64,6 +65,7 @@ class _Reading:
     """What has been read up to now; `seen` counts every entry of the folder."""
 
     root: Path
+    found: list[tuple[Path, str]] = field(default_factory=list)
     files: list[BundleFile] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
@@ -81,7 +83,10 @@ def read_folder(path: Path) -> Folder:
         if not root.is_dir():
             raise CliError(f"{clean(str(path))} is no folder", "Name the folder of the scripts.")
         reading = _Reading(root)
-        _read(reading, root, "")
+        _look(reading, root, "")
+        # Nothing is read before the folder is known to have few files.
+        for file, name in reading.found:
+            _add(reading, file, name)
     except OSError as error:
         message = f"cannot read {clean(str(error.filename or path))}: {error.strerror}"
         raise CliError(message, "Name a folder that you can read.") from error
@@ -92,7 +97,7 @@ def read_folder(path: Path) -> Folder:
     return Folder(tuple(files), tuple(sorted(reading.left_out)), tuple(reading.problems))
 
 
-def _read(reading: _Reading, folder: Path, prefix: str) -> None:
+def _look(reading: _Reading, folder: Path, prefix: str) -> None:
     for entry in _entries(reading, folder):
         name = prefix + entry.name
         if entry.name.startswith("."):
@@ -101,11 +106,11 @@ def _read(reading: _Reading, folder: Path, prefix: str) -> None:
             fix = "rename it: letters, digits and . _ + @ = - only, 128 at most"
             reading.problems.append(Problem(name, "the name has other characters", fix))
         elif entry.is_dir(follow_symlinks=False):
-            if name.count("/") >= DEPTH_LIMIT - 1:
+            if name.count("/") >= DEPTH_LIMIT:
                 raise _too_large(f"folders more than {DEPTH_LIMIT} deep", reading.root)
-            _read(reading, Path(entry.path), name + "/")
+            _look(reading, Path(entry.path), name + "/")
         else:
-            _add(reading, Path(entry.path), name)
+            reading.found.append((Path(entry.path), name))
 
 
 def _entries(reading: _Reading, folder: Path) -> Iterator[os.DirEntry[str]]:
@@ -148,7 +153,8 @@ def _target(reading: _Reading, path: Path, name: str) -> Path | None:
         reading.problems.append(Problem(name, "is a link to a file that does not exist", fix))
         return None
     if not target.is_relative_to(reading.root):
-        fix = f"copy the file into the folder: cp --remove-destination {clean(str(target))} {name}"
+        source = shlex.quote(clean(str(target)))
+        fix = f"copy the file into the folder: cp --remove-destination {source} {name}"
         reading.problems.append(Problem(name, "is a link out of the folder", fix))
         return None
     return target
@@ -164,7 +170,7 @@ def _content(reading: _Reading, path: Path) -> bytes | None:
     except OSError:
         return None
     if len(content) > left:
-        raise _too_large(f"more than {SIZE_LIMIT_BYTES // 2**20} MiB", reading.root)
+        raise _too_large(f"more than {SIZE_LIMIT_BYTES // 2**20} MiB of files", reading.root)
     reading.size_bytes += len(content)
     return content
 
