@@ -97,7 +97,7 @@ def _unknown(file: BundleFile, words: list[str]) -> Iterator[Problem]:
         is_known = named in INTERPRETERS - {"env"}
     if not is_known:
         message = f"the task image has no {named or 'program of that name'}"
-        fix = "write it for sh, bash or perl, or name an image that has it with --base"
+        fix = "write it for sh, bash or perl, or add it to the task image, and use --base"
         yield Problem(file.path, message, fix, 1)
 
 
