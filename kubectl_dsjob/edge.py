@@ -6,10 +6,11 @@ Verbs return data and an exit code. Data goes to stdout, everything else to stde
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 from loguru import logger
@@ -47,13 +48,39 @@ def run(verb: Callable[[], Coroutine[Any, Any, Answer]]) -> None:
     except KeyboardInterrupt:
         say("interrupted. The run goes on in the cluster.")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
+    except BrokenPipeError:
+        # The reader has seen enough, as `head` has. Python closes stdout once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(ExitCode.FAILURE) from None
+    except ExceptionGroup as group:
+        _fail(_first(group))
     except (CliError, OperatorError, ValueError) as error:
-        failure = as_cli_error(error)
-        say(f"error: {clean_text(failure.message, _MESSAGE_LIMIT)}")
-        if failure.way_out:
-            say(failure.way_out)
-        raise typer.Exit(failure.code) from None
+        _fail(error)
     raise typer.Exit(answer.code)
+
+
+def _first(group: ExceptionGroup[Exception]) -> Exception:
+    """Return the first error of a group; an error of the program itself is raised instead."""
+    error: Exception = group
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    if not isinstance(error, CliError | OperatorError | ValueError):
+        raise error
+    return error
+
+
+def _fail(error: Exception) -> NoReturn:
+    failure = as_cli_error(error)
+    say(f"error: {clean_text(failure.message, _MESSAGE_LIMIT)}")
+    if failure.way_out:
+        say(failure.way_out)
+    raise typer.Exit(failure.code) from None
+
+
+def write(text: str) -> None:
+    """Print data to stdout at once."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def show(answer: Answer) -> None:
