@@ -6,19 +6,28 @@ from typing import Annotated
 
 import typer
 
-from kubectl_dsjob.options import Context, Kubeconfig, Name, Namespace, app
+from kubectl_dsjob.options import Context, Kubeconfig, Name, Namespace, app, examples
 
 # Logs that are read at a time. Followed ones stay open: each costs the API server a connection.
 _READ_AT_ONCE = 16
 _FOLLOWED_AT_ONCE = 200
 
 
-@app.command(epilog="Example: kubectl dsjob logs sweep --group --tail 5")
+@app.command(
+    epilog=examples(
+        ("All nodes, one after the other", "kubectl dsjob logs sweep"),
+        ("Which nodes have printed the same", "kubectl dsjob logs sweep --group"),
+        ("Follow two racks", "kubectl dsjob logs sweep -f --node 'rack1-*' --node 'rack2-*'"),
+        ("Why nodes have failed", "kubectl dsjob logs sweep --failed --tail 20"),
+    ),
+)
 def logs(
     name: Name,
     node: Annotated[
         list[str] | None,
-        typer.Option(help="A node, or a pattern such as 'rack1-*'; may be repeated."),
+        typer.Option(
+            metavar="NODE", help="A node, or a pattern such as 'rack1-*'; may be repeated."
+        ),
     ] = None,
     failed: Annotated[bool, typer.Option("--failed", help="Only failed nodes.")] = False,
     follow: Annotated[

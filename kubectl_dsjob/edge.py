@@ -18,10 +18,12 @@ from loguru import logger
 from daemonset_job.kube.client.errors import (
     ConfigurationError,
     Forbidden,
+    Invalid,
     KubeError,
     NotFound,
     OperatorError,
     Unauthorized,
+    Unavailable,
 )
 from daemonset_job.kube.client.messages import clean_text
 from kubectl_dsjob.errors import CliError
@@ -73,7 +75,7 @@ def _fail(error: Exception) -> NoReturn:
     failure = as_cli_error(error)
     say(f"error: {clean_text(failure.message, _MESSAGE_LIMIT)}")
     if failure.way_out:
-        say(failure.way_out)
+        say(clean_text(failure.way_out, _MESSAGE_LIMIT))
     raise typer.Exit(failure.code) from None
 
 
@@ -100,21 +102,38 @@ def say(words: str) -> None:
 
 def as_cli_error(error: Exception) -> CliError:
     """Return the error as a sentence with a way out."""
+    code = ExitCode.FAILURE
     match error:
         case CliError():
             return error
         case ConfigurationError():
-            way = "Name a kubeconfig with --kubeconfig, or set KUBECONFIG."
-            return CliError(f"cannot reach a cluster: {error}", way, ExitCode.USAGE)
+            message, code = f"cannot reach a cluster: {error}", ExitCode.USAGE
+            way = "Name a kubeconfig with --kubeconfig or KUBECONFIG, or a context with --context."
         case Unauthorized():
-            way = "Log in to the cluster again, then repeat the command."
-            return CliError("the API server refuses your credentials", way)
+            message = "the API server refuses your credentials"
+            way = (
+                "They may have expired: log in to the cluster again, then repeat the command. "
+                "`kubectl auth whoami` shows who you are."
+            )
+        case Forbidden() if error.is_namespace_ending:
+            message = error.message
+            way = "The namespace is being deleted. Use another one: -n"
         case Forbidden():
-            way = "Ask an administrator for the ClusterRole daemonset-job-view or -edit."
-            return CliError(f"you may not do this: {error.message}", way)
+            message = f"you may not do this: {error.message}"
+            way = (
+                "Ask an administrator for the ClusterRole view, or edit to write: daemonset-job "
+                "adds its rights to both. `kubectl auth can-i --list` shows yours."
+            )
         case NotFound() if error.request and not error.details.get("name"):
+            message = "the cluster has no CRD of daemonset-job"
             way = "Install daemonset-job, or name another cluster with --context."
-            return CliError("the cluster does not know this kind of object", way)
+        case Unavailable():
+            message = f"the API server does not answer: {error.message}"
+            way = "Is the cluster up, and are you in its network? Try: kubectl cluster-info"
+        case Invalid():
+            message, way = error.message, "Correct what it names, then repeat the command."
+        case KubeError():
+            message, way = error.message, "Look at the cluster: kubectl cluster-info"
         case _:
-            known = error.message if isinstance(error, KubeError) else ""
-            return CliError(known or str(error))
+            message, way = str(error), ""
+    return CliError(message, way, code)
