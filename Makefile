@@ -84,6 +84,11 @@ lock: ## images/requirements.txt: what the images install, by hash, from constra
 	  --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 	  -c constraints.txt -o images/requirements.txt pyproject.toml
 
+.PHONY: man
+man: $(VENV) ## write docs/man and docs/reference/cli.md from the help of kubectl dsjob
+	.venv/bin/python -m tests.unit.cli.man_pages
+	.venv/bin/python -m tests.unit.cli.reference
+
 .PHONY: simulate
 SEEDS ?= 100000
 simulate: $(VENV) ## run more simulated clusters: SEEDS=1000000

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from difflib import get_close_matches
 from typing import Any
 
 from daemonset_job.api import names
 from daemonset_job.api.job import Job, parse_job
 from daemonset_job.api.report import JobReport, parse_report
 from daemonset_job.kube.client.client import KubeClient
-from daemonset_job.kube.client.errors import NotFound
+from daemonset_job.kube.client.errors import KubeError, NotFound
 from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS
 from daemonset_job.kube.client.selection import Selection
 from kubectl_dsjob.errors import CliError
@@ -70,9 +72,32 @@ async def need_run(client: KubeClient, namespace: str, name: str) -> RunView:
     """Return the run as `read_run` does; CliError if there is neither a Job nor a report."""
     view = await read_run(client, namespace, name)
     if view is None:
-        way = f"List those that exist: kubectl dsjob list -n {namespace}"
+        way = await find_near(client, namespace, name)
         raise CliError(f"there is no Job and no report of {name!r} in {namespace!r}", way)
     return view
+
+
+async def find_near(client: KubeClient, namespace: str, name: str) -> str:
+    """Return what the user may have meant: a near name, or the name in another namespace."""
+    known: set[str] = set()
+    for resource in (JOBS, JOB_REPORTS):
+        with suppress(KubeError):
+            page = await client.list(resource, namespace, metadata_only=True)
+            found = [raw.get("metadata") or {} for raw in page.get("items") or ()]
+            labels = [(meta.get("labels") or {}).get(names.LABEL_JOB) for meta in found]
+            known |= {str(meta.get("name")) for meta in found if resource == JOBS}
+            known |= {str(label) for label in labels if label}
+    near = get_close_matches(name, sorted(known), n=3)
+    if near:
+        return f"Did you mean {' or '.join(near)}?"
+    # Most users may not list all namespaces; then there is only less to say.
+    with suppress(KubeError):
+        what = f"metadata.name={name}"
+        page = await client.list(JOBS, field_selector=what, metadata_only=True)
+        others = [str((raw.get("metadata") or {}).get("namespace")) for raw in page["items"][:3]]
+        if others:
+            return f"There is one in namespace {' and in '.join(others)}: add -n {others[0]}"
+    return f"List those that exist: kubectl dsjob list -n {namespace}"
 
 
 async def read_history(client: KubeClient, namespace: str, name: str) -> Sequence[RunView]:

@@ -16,11 +16,18 @@ from kubectl_dsjob.options import (
     Selector,
     Timeout,
     app,
+    examples,
 )
 from kubectl_dsjob.outputs import Output
 
 
-@app.command("list", epilog="Example: kubectl dsjob list -A -o wide")
+@app.command(
+    "list",
+    epilog=examples(
+        ("The Jobs of all namespaces", "kubectl dsjob list -A"),
+        ("The Jobs of one team, as JSON", "kubectl dsjob list -l team=network -o json"),
+    ),
+)
 def list_(
     everywhere: AllNamespaces = False,
     selector: Selector = "",
@@ -29,7 +36,11 @@ def list_(
     context: Context = "",
     kubeconfig: Kubeconfig = "",
 ) -> None:
-    """List Jobs."""
+    """List Jobs.
+
+    A Job that has completed deletes itself. `kubectl dsjob history NAME` lists the reports of its
+    runs.
+    """
     from kubectl_dsjob import edge, reading
     from kubectl_dsjob.target import Target
 
@@ -37,7 +48,12 @@ def list_(
     edge.run(lambda: reading.list_runs(target, selector, output, is_everywhere=everywhere))
 
 
-@app.command(epilog="Example: kubectl dsjob status sweep --watch")
+@app.command(
+    epilog=examples(
+        ("The state of a run on one screen", "kubectl dsjob status sweep"),
+        ("A live view until the end; Ctrl-C leaves it", "kubectl dsjob status sweep --watch"),
+    ),
+)
 def status(
     name: Name,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it until the end.")] = False,
@@ -45,7 +61,11 @@ def status(
     context: Context = "",
     kubeconfig: Kubeconfig = "",
 ) -> None:
-    """Show a run: phase, counts, reason, failures, and what it waits for."""
+    """Show a run: phase, counts, reason, failures, and what it waits for.
+
+    If somebody has to act, it prints the command. Without a terminal, --watch prints a line for
+    each change. If the Job is deleted, its report answers.
+    """
     from kubectl_dsjob import edge, reading
     from kubectl_dsjob.target import Target
 
@@ -58,7 +78,11 @@ def status(
         edge.run(lambda: reading.follow(target, name, None, show))
 
 
-@app.command(epilog="Example: kubectl dsjob wait sweep --timeout 600")
+@app.command(
+    epilog=examples(
+        ("Give up after ten minutes; the run goes on", "kubectl dsjob wait sweep --timeout 600"),
+    ),
+)
 def wait(
     name: Name,
     timeout: Timeout = None,
@@ -80,7 +104,13 @@ def wait(
     edge.run(lambda: reading.follow(target, name, timeout, show))
 
 
-@app.command(epilog="Example: kubectl dsjob report sweep --html sweep.html")
+@app.command(
+    epilog=examples(
+        ("A row for each node", "kubectl dsjob report sweep"),
+        ("With the last line of each failed node", "kubectl dsjob report sweep -o wide"),
+        ("One page for a browser, in one file", "kubectl dsjob report sweep --html sweep.html"),
+    ),
+)
 def report(
     name: Name,
     output: OutputOption = Output.TABLE,
@@ -89,7 +119,11 @@ def report(
     context: Context = "",
     kubeconfig: Kubeconfig = "",
 ) -> None:
-    """Show the nodes of a run, of the newest one if the Job is deleted."""
+    """Show the nodes of a run, of the newest one if the Job is deleted.
+
+    The page of --html has a grid of all nodes, the failures, the timeline and the results. It has
+    no scripts and loads nothing, so it can be sent by mail and opened anywhere.
+    """
     from kubectl_dsjob import edge, reading
     from kubectl_dsjob.target import Target
 
@@ -97,7 +131,12 @@ def report(
     edge.run(lambda: reading.report(target, name, output, html))
 
 
-@app.command(epilog="Example: kubectl dsjob results facts -o csv")
+@app.command(
+    epilog=examples(
+        ("A table with a column for each result", "kubectl dsjob results facts"),
+        ("For a spreadsheet", "kubectl dsjob results facts -o csv > facts.csv"),
+    ),
+)
 def results(
     name: Name,
     output: OutputOption = Output.TABLE,
@@ -113,7 +152,7 @@ def results(
     edge.run(lambda: reading.results(target, name, output))
 
 
-@app.command(epilog="Example: kubectl dsjob history sweep")
+@app.command(epilog=examples(("The runs of a Job", "kubectl dsjob history sweep")))
 def history(
     name: Name,
     output: OutputOption = Output.TABLE,
@@ -130,11 +169,18 @@ def history(
 
 
 @app.command(
-    epilog="Example: kubectl dsjob diff sweep-20261121154003-f2a90 sweep-20261121154023-44b3c"
+    epilog=examples(
+        (
+            "Two runs, by the names that `history` shows",
+            "kubectl dsjob diff sweep-20261121154003-f2a90 sweep-20261121154023-44b3c",
+        ),
+    ),
 )
 def diff(
-    before: Annotated[str, typer.Argument(help="The report of a run, see `history`.")],
-    after: Annotated[str, typer.Argument(help="The report of a later run.")],
+    before: Annotated[
+        str, typer.Argument(help="The report of a run, see `history`.", metavar="BEFORE")
+    ],
+    after: Annotated[str, typer.Argument(help="The report of a later run.", metavar="AFTER")],
     output: OutputOption = Output.TABLE,
     namespace: Namespace = "",
     context: Context = "",

@@ -2,41 +2,63 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from kubectl_dsjob.options import Context, Kubeconfig, Name, Namespace, OutputOption, Timeout, app
-from kubectl_dsjob.outputs import Output
+from kubectl_dsjob.options import (
+    Context,
+    Kubeconfig,
+    Name,
+    Namespace,
+    OutputOption,
+    Timeout,
+    app,
+    examples,
+)
+from kubectl_dsjob.outputs import DryRun, Output
 
 
-class DryRun(StrEnum):
-    """Who checks the manifest of a dry run."""
-
-    NONE = "none"
-    CLIENT = "client"
-    SERVER = "server"
-
-
-@app.command(epilog="Example: kubectl dsjob run sweep --image example/sweep:v1 --mount /tmp -- old")
+@app.command(
+    epilog=examples(
+        (
+            "Remove a directory of every node, and follow it",
+            (
+                "kubectl dsjob run sweep --exit --image busybox:1.37 --mount /var/tmp --command -- "
+                "rm -rf /basetarget/old-cache"
+            ),
+        ),
+        ("Run a script on the nodes themselves", "kubectl dsjob run fix --script fix.sh --host"),
+        (
+            "Only on some nodes, and see the manifest first",
+            "kubectl dsjob run fix --script fix.sh --nodes role=edge --dry-run=server -o yaml",
+        ),
+    ),
+)
 def run(
     name: Name,
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(help="The arguments of the image or script, after `--`."),
+        typer.Argument(
+            help="The arguments of the image or script, after `--`.", metavar="-- ARGUMENTS"
+        ),
     ] = None,
-    image: Annotated[str, typer.Option(help="The image of the task.")] = "",
+    image: Annotated[str, typer.Option(help="The image of the task.", metavar="IMAGE")] = "",
     script: Annotated[
-        Path | None, typer.Option(help="The file of a script to run.", exists=True, dir_okay=False)
+        Path | None,
+        typer.Option(
+            help="The file of a script to run.", metavar="FILE", exists=True, dir_okay=False
+        ),
     ] = None,
     is_command: Annotated[
         bool,
         typer.Option("--command", help="The arguments are the command, in place of the image's."),
     ] = False,
     host: Annotated[bool, typer.Option("--host", help="Run the script on the node.")] = False,
-    mount: Annotated[str, typer.Option(help="A directory of the node, at /basetarget.")] = "",
+    mount: Annotated[
+        str, typer.Option(help="A directory of the node, at /basetarget.", metavar="PATH")
+    ] = "",
     nodes: Annotated[
         str,
         typer.Option(
@@ -87,7 +109,7 @@ def run(
         edge.run(lambda: writing.run_job(target, wish, show, timeout))
 
 
-@app.command(epilog="Example: kubectl dsjob pause sweep")
+@app.command(epilog=examples(("Stop at once what has not begun", "kubectl dsjob pause sweep")))
 def pause(
     name: Name, namespace: Namespace = "", context: Context = "", kubeconfig: Kubeconfig = ""
 ) -> None:
@@ -99,7 +121,7 @@ def pause(
     edge.run(lambda: writing.suspend(target, name, is_suspended=True))
 
 
-@app.command(epilog="Example: kubectl dsjob resume sweep")
+@app.command(epilog=examples(("Go on after a pause", "kubectl dsjob resume sweep")))
 def resume(
     name: Name, namespace: Namespace = "", context: Context = "", kubeconfig: Kubeconfig = ""
 ) -> None:
@@ -111,7 +133,9 @@ def resume(
     edge.run(lambda: writing.suspend(target, name, is_suspended=False))
 
 
-@app.command(epilog="Example: kubectl dsjob retry sweep --failed")
+@app.command(
+    epilog=examples(("Once the cause is gone, on all failed nodes", "kubectl dsjob retry sweep"))
+)
 def retry(
     name: Name,
     failed: Annotated[
@@ -130,11 +154,20 @@ def retry(
     edge.run(lambda: writing.retry(target, name))
 
 
-@app.command(epilog="Example: kubectl dsjob rerun sweep")
+@app.command(
+    epilog=examples(
+        ("A Job that has completed, once more", "kubectl dsjob rerun sweep"),
+        (
+            "Two nodes of a Job of policy Continuous",
+            "kubectl dsjob rerun agent --node node-1 --node node-2",
+        ),
+    ),
+)
 def rerun(
     name: Name,
     node: Annotated[
-        list[str] | None, typer.Option(help="A node, for policy Continuous; may be repeated.")
+        list[str] | None,
+        typer.Option(help="A node, for policy Continuous; may be repeated.", metavar="NODE"),
     ] = None,
     namespace: Namespace = "",
     context: Context = "",

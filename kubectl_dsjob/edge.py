@@ -6,10 +6,11 @@ Verbs return data and an exit code. Data goes to stdout, everything else to stde
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 from loguru import logger
@@ -17,10 +18,12 @@ from loguru import logger
 from daemonset_job.kube.client.errors import (
     ConfigurationError,
     Forbidden,
+    Invalid,
     KubeError,
     NotFound,
     OperatorError,
     Unauthorized,
+    Unavailable,
 )
 from daemonset_job.kube.client.messages import clean_text
 from kubectl_dsjob.errors import CliError
@@ -47,13 +50,39 @@ def run(verb: Callable[[], Coroutine[Any, Any, Answer]]) -> None:
     except KeyboardInterrupt:
         say("interrupted. The run goes on in the cluster.")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
+    except BrokenPipeError:
+        # The reader has seen enough, as `head` has. Python closes stdout once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(ExitCode.FAILURE) from None
+    except ExceptionGroup as group:
+        _fail(_first(group))
     except (CliError, OperatorError, ValueError) as error:
-        failure = as_cli_error(error)
-        say(f"error: {clean_text(failure.message, _MESSAGE_LIMIT)}")
-        if failure.way_out:
-            say(failure.way_out)
-        raise typer.Exit(failure.code) from None
+        _fail(error)
     raise typer.Exit(answer.code)
+
+
+def _first(group: ExceptionGroup[Exception]) -> Exception:
+    """Return the first error of a group; an error of the program itself is raised instead."""
+    error: Exception = group
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    if not isinstance(error, CliError | OperatorError | ValueError):
+        raise error
+    return error
+
+
+def _fail(error: Exception) -> NoReturn:
+    failure = as_cli_error(error)
+    say(f"error: {clean_text(failure.message, _MESSAGE_LIMIT)}")
+    if failure.way_out:
+        say(clean_text(failure.way_out, _MESSAGE_LIMIT))
+    raise typer.Exit(failure.code) from None
+
+
+def write(text: str) -> None:
+    """Print data to stdout at once."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def show(answer: Answer) -> None:
@@ -73,21 +102,38 @@ def say(words: str) -> None:
 
 def as_cli_error(error: Exception) -> CliError:
     """Return the error as a sentence with a way out."""
+    code = ExitCode.FAILURE
     match error:
         case CliError():
             return error
         case ConfigurationError():
-            way = "Name a kubeconfig with --kubeconfig, or set KUBECONFIG."
-            return CliError(f"cannot reach a cluster: {error}", way, ExitCode.USAGE)
+            message, code = f"cannot reach a cluster: {error}", ExitCode.USAGE
+            way = "Name a kubeconfig with --kubeconfig or KUBECONFIG, or a context with --context."
         case Unauthorized():
-            way = "Log in to the cluster again, then repeat the command."
-            return CliError("the API server refuses your credentials", way)
+            message = "the API server refuses your credentials"
+            way = (
+                "They may have expired: log in to the cluster again, then repeat the command. "
+                "`kubectl auth whoami` shows who you are."
+            )
+        case Forbidden() if error.is_namespace_ending:
+            message = error.message
+            way = "The namespace is being deleted. Use another one: -n"
         case Forbidden():
-            way = "Ask an administrator for the ClusterRole daemonset-job-view or -edit."
-            return CliError(f"you may not do this: {error.message}", way)
+            message = f"you may not do this: {error.message}"
+            way = (
+                "Ask an administrator for the ClusterRole view, or edit to write: daemonset-job "
+                "adds its rights to both. `kubectl auth can-i --list` shows yours."
+            )
         case NotFound() if error.request and not error.details.get("name"):
+            message = "the cluster has no CRD of daemonset-job"
             way = "Install daemonset-job, or name another cluster with --context."
-            return CliError("the cluster does not know this kind of object", way)
+        case Unavailable():
+            message = f"the API server does not answer: {error.message}"
+            way = "Is the cluster up, and are you in its network? Try: kubectl cluster-info"
+        case Invalid():
+            message, way = error.message, "Correct what it names, then repeat the command."
+        case KubeError():
+            message, way = error.message, "Look at the cluster: kubectl cluster-info"
         case _:
-            known = error.message if isinstance(error, KubeError) else ""
-            return CliError(known or str(error))
+            message, way = str(error), ""
+    return CliError(message, way, code)

@@ -14,13 +14,22 @@ app = typer.Typer(
     epilog="Exit codes: 0 success, 1 failure, 2 usage, 3 succeeded with failed nodes, 4 timeout, "
     "130 interrupted.",
     no_args_is_help=True,
+    # kubectl completes for all shells: kubectl_dsjob.completion.
+    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
 
-Name = Annotated[str, typer.Argument(help="The name of the Job.")]
+def examples(*pairs: tuple[str, str]) -> str:
+    """Return the end of a help text: commands, each under a line that says what it does."""
+    lines = [f"  # {about}\n  {command}" for about, command in pairs]
+    # click keeps the line breaks of a paragraph that begins with \b.
+    return "\b\nExamples:\n" + "\n\n\b\n".join(lines)
+
+
+Name = Annotated[str, typer.Argument(help="The name of the Job.", metavar="NAME")]
 Context = Annotated[str, typer.Option(help="The context of the kubeconfig.", metavar="NAME")]
 Namespace = Annotated[str, typer.Option("--namespace", "-n", help="The namespace.", metavar="NAME")]
 Kubeconfig = Annotated[str, typer.Option(help="The kubeconfig file.", metavar="FILE")]

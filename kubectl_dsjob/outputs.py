@@ -1,4 +1,4 @@
-"""The forms of output, as `-o` names them. It imports nothing, so that `--help` stays fast."""
+"""The choices of options. It imports nothing, so that `--help` and completion stay fast."""
 
 from __future__ import annotations
 
@@ -13,3 +13,11 @@ class Output(StrEnum):
     JSON = "json"
     YAML = "yaml"
     CSV = "csv"
+
+
+class DryRun(StrEnum):
+    """Who checks the manifest of a dry run."""
+
+    NONE = "none"
+    CLIENT = "client"
+    SERVER = "server"

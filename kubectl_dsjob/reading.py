@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kubectl_dsjob import node_tables
 from kubectl_dsjob.cluster import (
+    find_near,
     list_jobs,
     need_report,
     need_run,
@@ -87,9 +88,9 @@ async def history(target: Target, name: str, output: Output) -> Answer:
     namespace = target.find_namespace()
     async with await target.connect() as client:
         views = await read_history(client, namespace, name)
-    if not views:
-        way = f"List the Jobs: kubectl dsjob list -n {namespace}"
-        raise CliError(f"there is no report of {name!r} in {namespace!r}", way)
+        if not views:
+            way = await find_near(client, namespace, name)
+            raise CliError(f"there is no report of {name!r} in {namespace!r}", way)
     return Answer(format_rows(*node_tables.history_rows(views, _now()), output))
 
 

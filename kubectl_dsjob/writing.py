@@ -15,7 +15,7 @@ from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import AlreadyExists
 from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS
 from kubectl_dsjob import manifests
-from kubectl_dsjob.cluster import find_job, read_history
+from kubectl_dsjob.cluster import find_job, find_near, read_history, read_run
 from kubectl_dsjob.edge import Answer, say
 from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
@@ -131,7 +131,9 @@ async def _patch(target: Target, name: str, patch: Callable[[Job], dict[str, Any
     async with await target.connect() as client:
         job = await find_job(client, namespace, name)
         if job is None:
-            way = f"Read its report: kubectl dsjob report {name} -n {namespace}"
+            way = await find_near(client, namespace, name)
+            if await read_run(client, namespace, name) is not None:
+                way = f"It is deleted. Read its report: kubectl dsjob report {name} -n {namespace}"
             raise CliError(f"there is no Job {name!r} in {namespace!r}", way)
         # The UID is a precondition: a Job that was created again under the name stays as it is.
         body = patch(job)

@@ -8,6 +8,7 @@ from http import HTTPStatus
 
 from loguru import logger
 
+from daemonset_job.api.fold_names import fold
 from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.node import parse_node
 from daemonset_job.api.node_changes import NodeChange, build_node_patch
@@ -17,7 +18,6 @@ from daemonset_job.runtime.clock import Clock
 from job_controller.actions.errors import NO_DRY_RUN, RefusedError, most_severe
 from job_controller.actions.writer import Writer
 from job_controller.core.plan import ChangeNodes, DryRunNodeChange, RefusedWrite
-from job_controller.core.text.fold_names import fold
 from job_controller.node_change_store import NodeChangeStore
 
 # As many as pods are: see `pods.PODS_AT_ONCE`.

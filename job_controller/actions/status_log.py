@@ -11,11 +11,11 @@ from typing import Final
 
 from loguru import logger
 
+from daemonset_job.api.fold_names import fold
 from daemonset_job.api.job_status import Condition, JobStatus
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.reasons import ProgressingReason, SuspendedReason
 from daemonset_job.api.states import ConditionType
-from job_controller.core.text.fold_names import fold
 
 # What is logged when a condition becomes True or False.
 _MESSAGES: Final[Mapping[tuple[str, bool], str]] = {

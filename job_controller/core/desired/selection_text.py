@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from daemonset_job.api.fold_names import fold
 from daemonset_job.api.job_spec import JobSpec
 from job_controller.core.desired.manifest import child, children
-from job_controller.core.text.fold_names import fold
 from job_controller.core.text.sanitize import single_line
 
 _LIMIT: Final = 300

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
+from daemonset_job.api.fold_names import fold
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import Condition, JobStatus
 from daemonset_job.api.node_record import NodeRecord
@@ -16,7 +17,6 @@ from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.node_observed import UNEXPLAINED_WORDS
 from job_controller.core.state.snapshot import Snapshot, merge_records
-from job_controller.core.text.fold_names import fold
 
 # Conditions that are reported as an event when they become True, and its reason.
 _CONDITION_EVENTS = {

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from daemonset_job.api.fold_names import fold
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import Condition, JobStatus
 from daemonset_job.api.node_totals import NodeTotals
@@ -28,7 +29,6 @@ from job_controller.core.state.active_progress import NO_PROGRESS, ActiveProgres
 from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.run_state import RunOutcome, RunState
-from job_controller.core.text.fold_names import fold
 from job_controller.core.text.sanitize import single_line
 
 _UNSTARTED_WORDS = "the Job has not started"

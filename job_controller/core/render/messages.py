@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from daemonset_job.api.choices import CompletionMode
+from daemonset_job.api.fold_names import fold
 from daemonset_job.api.job import Job
 from daemonset_job.api.reasons import FailedReason, ProgressingReason
 from daemonset_job.api.states import NodeState
@@ -15,7 +16,6 @@ from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.run_state import RunState
 from job_controller.core.state.skipped_nodes import describe_skipped
-from job_controller.core.text.fold_names import fold
 from job_controller.core.text.sanitize import single_line
 
 # Reasons of failures that are listed; the report has that of each node.

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from daemonset_job.api.fold_names import fold
 from daemonset_job.api.history_entry import HistoryEntry
 from daemonset_job.api.job_status import Condition
 from daemonset_job.api.names import shorten
@@ -18,7 +19,6 @@ from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import format_time
 from job_controller.core.render.node_failures import RETRY_LIMIT
-from job_controller.core.text.fold_names import fold
 from job_controller.core.text.sanitize import single_line
 
 # Kinds of problems that are listed one by one; `status.nodeStates` has every node.

@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import assert_never
 
 from daemonset_job.api.daemon_set import DaemonSet
+from daemonset_job.api.fold_names import fold
 from daemonset_job.api.job import Job
 from daemonset_job.api.reasons import NodeReason, ProgressingReason
 from daemonset_job.api.states import NodeState
@@ -22,7 +23,6 @@ from job_controller.core.state.placement_blockers import find_placement_blocker
 from job_controller.core.state.run_state import find_excess_failures
 from job_controller.core.state.snapshot import Snapshot
 from job_controller.core.state.validate import find_token_error
-from job_controller.core.text.fold_names import fold
 from job_controller.core.text.sanitize import REFUSAL_LIMIT, single_line
 
 # Reasons in a node's record that a person has to act on, the most important first. Each maps to the

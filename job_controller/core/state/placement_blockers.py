@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from daemonset_job.api.fold_names import fold
 from daemonset_job.api.reasons import ProgressingReason
 from daemonset_job.api.states import ConditionType
 from job_controller.core.desired.selection_text import describe_selection
@@ -9,7 +10,6 @@ from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.skipped_nodes import describe_skipped
 from job_controller.core.state.snapshot import Snapshot
-from job_controller.core.text.fold_names import fold
 from job_controller.core.text.sanitize import REFUSAL_LIMIT, single_line
 
 

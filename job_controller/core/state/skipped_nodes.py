@@ -13,12 +13,12 @@ from typing import Final
 from daemonset_job.api import names
 from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.evidence import Evidence
+from daemonset_job.api.fold_names import fold
 from daemonset_job.api.node import Node
 from daemonset_job.api.taints import Taint, untolerated
 from job_controller.core.desired.node_affinity import needs_linux
 from job_controller.core.state.affordable import affordable_nodes
 from job_controller.core.state.snapshot import Snapshot
-from job_controller.core.text.fold_names import fold
 from job_controller.core.text.sanitize import single_line
 
 # Reasons that a message lists; a reason has a name and a value, both of a taint.

@@ -1,1 +1,1 @@
-"""Texts: lists of names are shortened, and foreign texts are made safe to show."""
+"""Texts of others are made safe to show."""

@@ -6,20 +6,31 @@ from pathlib import Path
 
 import pytest
 
-from daemonset_job.kube.client.errors import ConfigurationError, Forbidden, NotFound, Unauthorized
+from daemonset_job.kube.client.errors import (
+    ConfigurationError,
+    Forbidden,
+    Invalid,
+    KubeError,
+    NotFound,
+    Unauthorized,
+    Unavailable,
+)
 from kubectl_dsjob.edge import as_cli_error
 from kubectl_dsjob.errors import CliError
+from kubectl_dsjob.main import app
 from kubectl_dsjob.manifests import Wish, build_job, parse_labels, rerun_patch
 from kubectl_dsjob.target import namespace_of
+from tests.unit.cli.man_pages import FOLDER, pages
 from tests.unit.cli.reference import reference
 
 ROOT = Path(__file__).parents[3]
 HEAVY = ("kubernetes", "aiohttp", "rich", "yaml", "loguru", "asyncio", "daemonset_job")
 
 
-def test_help_imports_nothing_that_a_verb_needs():
+@pytest.mark.parametrize("module", ["main", "completion"])
+def test_help_and_completion_import_nothing_that_a_verb_needs(module):
     code = (
-        "import sys; import kubectl_dsjob.main\n"
+        f"import sys; import kubectl_dsjob.{module}\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )
     command = [sys.executable, "-c", code]
@@ -28,17 +39,40 @@ def test_help_imports_nothing_that_a_verb_needs():
 
 
 def test_the_reference_is_the_help():
-    """Write it again with `python -m tests.unit.cli.reference`."""
+    """Write it again with `make man`."""
     assert (ROOT / "docs" / "reference" / "cli.md").read_text("utf-8") == reference()
+
+
+def test_the_manual_pages_are_the_help():
+    """Write them again with `make man`."""
+    assert {page.name: page.read_text("utf-8") for page in FOLDER.glob("*.1")} == pages()
+
+
+def test_a_manual_page_has_no_line_that_roff_takes_for_a_request():
+    requests = (".TH", ".SH", ".TP", ".PP", ".RS", ".RE", ".nf", ".fi", ".B", ".I", ".BR")
+    for text in pages().values():
+        controls = [line.split()[0] for line in text.splitlines() if line.startswith((".", "'"))]
+        assert set(controls) <= set(requests)
+        assert "\b" not in text
+
+
+def test_each_command_says_what_it_does_and_shows_an_example():
+    for command in app.registered_commands:
+        first = (command.callback.__doc__ or "").strip().split("\n\n", 1)[0]
+        assert first.endswith(".")
+        assert "Example" in (command.epilog or ""), command.callback
 
 
 @pytest.mark.parametrize(
     ("error", "word", "code"),
     [
         (ConfigurationError("no kubeconfig"), "--kubeconfig", 2),
-        (Unauthorized("x"), "Log in", 1),
+        (Unauthorized("x"), "log in", 1),
         (Forbidden("x"), "ClusterRole", 1),
         (NotFound("x", request="list jobs"), "Install", 1),
+        (Unavailable("Cannot connect to host"), "cluster-info", 1),
+        (Invalid("spec.image: Required value"), "Correct", 1),
+        (KubeError("odd", status=418), "cluster-info", 1),
     ],
 )
 def test_an_error_has_a_way_out(error, word, code):

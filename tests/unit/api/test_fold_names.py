@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from job_controller.core.text.fold_names import fold
+from daemonset_job.api.fold_names import fold
 
 
 @pytest.mark.parametrize(
