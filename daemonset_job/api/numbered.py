@@ -1,8 +1,8 @@
-"""What a user may ask for again after something else: a revision, a request to run again.
+"""What a user may request again after something else: a revision, or a request to run again.
 
-A hash alone does not tell the third of three changes from the first, if it is a change back. So
-each has a number, too. The status has the newest one before anything is done for it. The next one
-follows from that and from what the user wants now. So all who read the Job find the same.
+After a change and a change back, a hash is the same as before. So each change has a number, too.
+The status has the newest one before anything is done for it. The next number follows from the
+status and from what the user wants now, so both programs find the same.
 """
 
 from __future__ import annotations
