@@ -15,7 +15,6 @@ from job_controller.core.plan import (
     ChangeNodes,
     CreateReport,
     Plan,
-    RefusedWrite,
     WriteReportStatus,
     WriteStatus,
     refused_write,
@@ -51,7 +50,12 @@ from job_controller.core.state.node_changes import find_pending_changes
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.placement_blockers import count_unexplained
 from job_controller.core.state.run_state import RunOutcome, RunState, evaluate_run
-from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
+from job_controller.core.state.snapshot import (
+    Snapshot,
+    find_unrecorded,
+    merge_evidence,
+    merge_records,
+)
 
 # A DaemonSet that other clients or a webhook keep changing is reconciled even without an event.
 _ALTERED_RETRY_SECONDS = 15.0
@@ -76,10 +80,11 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     ours = snapshot.owned_daemon_set
     alteration = ours.alteration if ours is not None else ""
     progress = NO_PROGRESS if run.has_ended else find_progress(merge_evidence(snapshot), counts)
-    found = Findings(counts, run, blocker, _ended_at(snapshot, run), alteration, progress)
+    ended_at, token = _ended_at(snapshot, run), snapshot.settings.token
+    found = Findings(counts, run, blocker, ended_at, alteration, progress, token)
     status = next_status(job, found, now)
-    if RefusedWrite.REPORT in snapshot.refusals:
-        # Only the report says which nodes follow a rerun request.
+    if find_unrecorded(snapshot):
+        # The request stays open: only the report says which nodes follow it.
         status = replace(status, observed_rerun=job.status.observed_rerun)
     record = _record_actions(snapshot, found, status, now)
     pending = find_pending_changes(snapshot, now)
@@ -87,11 +92,11 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     # No node starts after a failure. After a success, one that joins late does.
     has_failed = run.outcome == RunOutcome.FAILED
     is_reopened = job.is_true(ConditionType.COMPLETE) and not run.has_ended
-    unrecorded = (is_reopened or is_alteration_unrecorded(job, status)) and any(
-        isinstance(action, WriteStatus) for action in record
-    )
+    has_news = is_reopened or job.has_new_revision or is_alteration_unrecorded(job, status)
+    unrecorded = has_news and any(isinstance(action, WriteStatus) for action in record)
     if unrecorded:
-        # After the DaemonSet is applied nothing shows the change, so it is recorded first.
+        # After the DaemonSet is applied nothing shows the change, so it is recorded first. Nor is a
+        # pod created whose revision has no number yet.
         work = [action for action in work if not isinstance(action, ApplyDaemonSet)]
     times = [counts.wake_at, run.wake_at, stays_until, pending.wake_at]
     hint_at = token_hint_at(counts, job)
@@ -208,7 +213,13 @@ def _record_actions(
     if ended and is_frozen and has_succeeded and found.blocker is not None:
         return actions if status == job.status else [*actions, WriteStatus(status)]
     if ended and is_frozen:
-        seen = replace(job.status, observed_generation=job.generation)
+        seen = replace(
+            job.status,
+            observed_generation=job.generation,
+            revision=status.revision,
+            completion_token=status.completion_token,
+            observed_rerun=status.observed_rerun,
+        )
         return actions if seen == job.status else [*actions, WriteStatus(seen)]
     if run.outcome == RunOutcome.SUCCEEDED and report_is_final and is_frozen:
         # The report is final; only the Job's status has to follow.

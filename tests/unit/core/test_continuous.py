@@ -9,65 +9,31 @@ import pytest
 
 from daemonset_job.api import job as job_module
 from daemonset_job.api import names
-from daemonset_job.api.choices import CompletionPolicy, FailureAction
-from daemonset_job.api.job_spec import Completion, FailurePolicy, NodeSelection
+from daemonset_job.api.choices import FailureAction
+from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
 from daemonset_job.api.rerun import REQUEST_LIMIT, parse_rerun
-from daemonset_job.api.revision import find_revision
 from job_controller.core.decide import decide
 from job_controller.core.plan import (
     ApplyDaemonSet,
-    DeletePods,
-    Plan,
     RefusedWrite,
-    RemoveSchedulingGates,
     WriteStatus,
 )
 from tests.unit.builders import (
     NOW,
-    SampleCluster,
     done,
     gated_pod,
-    make_cluster,
     make_node,
     make_pod,
 )
 from tests.unit.core.runs import acts, conditions, failing, run
-
-CONTINUOUS = Completion(policy=CompletionPolicy.CONTINUOUS)
-
-
-def standing(*nodes: str, completed: tuple[str, ...] = (), **changes: Any) -> SampleCluster:
-    """Return a cluster whose Job serves every node; the pods are of its revision."""
-    cluster = make_cluster(*nodes, gated=True, **changes)
-    change(cluster, completion=CONTINUOUS)
-    cluster.pods = [replace(pod, revision=cluster.job.revision) for pod in cluster.pods]
-    cluster.evidence = {
-        name: replace(done(name), revision=cluster.job.revision) for name in completed
-    }
-    return cluster
-
-
-def change(cluster: SampleCluster, **changes: Any) -> SampleCluster:
-    """Change the spec of the Job, as a user does."""
-    spec = replace(cluster.job.spec, **changes)
-    generation = cluster.job.generation + 1
-    revision = find_revision(spec)
-    cluster.job = replace(cluster.job, spec=spec, generation=generation, revision=revision)
-    return cluster
-
-
-def request(cluster: SampleCluster, value: str) -> SampleCluster:
-    cluster.job = replace(cluster.job, annotations={names.ANNOTATION_RERUN: value})
-    return cluster
-
-
-def deleted(plan: Plan) -> list[str]:
-    return sorted(pod.node_name for action in acts(plan, DeletePods) for pod in action.pods)
-
-
-def released(plan: Plan) -> list[str]:
-    found = acts(plan, RemoveSchedulingGates)
-    return sorted(pod.node_name for action in found for pod in action.pods)
+from tests.unit.core.standing_jobs import (
+    CONTINUOUS,
+    change,
+    deleted,
+    released,
+    request,
+    standing,
+)
 
 
 def test_a_job_is_complete_while_all_present_nodes_are() -> None:
@@ -226,6 +192,8 @@ def test_a_request_runs_the_task_again_on_the_nodes_that_it_names_once() -> None
     cluster = standing("a", "b", completed=("a", "b"))
     run(cluster)
     request(cluster, "a@1")
+    # The report has it first.
+    assert deleted(run(cluster)) == []
     assert deleted(run(cluster)) == ["a"]
     revision = cluster.job.revision
     cluster.pods[0] = gated_pod("a", serial=2, revision=revision)
@@ -236,6 +204,7 @@ def test_a_request_runs_the_task_again_on_the_nodes_that_it_names_once() -> None
     assert deleted(run(cluster)) == []
     assert conditions(cluster)["Complete"][0] == "True"
     request(cluster, "a@2")
+    run(cluster)
     assert deleted(run(cluster)) == ["a"]
 
 
@@ -259,7 +228,8 @@ def test_a_request_is_recorded_before_the_next_pod_may_start() -> None:
     request(cluster, "a")
     plan = run(cluster)
     kinds = [type(action).__name__ for action in plan.actions]
-    assert kinds.index("WriteReportStatus") < kinds.index("WriteStatus")
+    assert kinds == ["WriteReportStatus", "WriteStatus"]
+    assert cluster.job.has_open_request
     assert (cluster.report_status or {})["nodeStates"]["a"]["earlierPods"] == ["pod-a-1"]
 
 
@@ -281,8 +251,10 @@ def test_a_node_that_left_the_selection_stays_counted_and_is_due_when_it_comes_b
     cluster.nodes["a"] = replace(cluster.nodes["a"], labels={})
     cluster.pods.append(gated_pod("a", serial=2, revision=cluster.job.revision))
     cluster.desired = cluster.scheduled = 2
-    assert released(run(cluster)) == ["a"]
+    # The report has it first.
+    assert released(run(cluster)) == []
     assert conditions(cluster)["Complete"] == ("False", "NodesDue")
+    assert released(run(cluster)) == ["a"]
 
 
 def test_a_node_that_the_user_takes_out_of_the_selection_is_not_counted() -> None:
@@ -338,6 +310,7 @@ def test_a_request_stays_open_while_the_report_cannot_be_written() -> None:
     snapshot = cluster.snapshot().with_refusal(RefusedWrite.REPORT, "quota")
     for action in decide(snapshot, NOW).actions:
         assert not isinstance(action, WriteStatus) or not action.status.observed_rerun
+    run(cluster)
     assert deleted(run(cluster)) == ["a"]
     assert cluster.job.status.observed_rerun
 
@@ -355,9 +328,9 @@ def test_what_a_tenant_writes_is_read_once_and_not_for_each_node(
     def counted(name: str) -> None:
         known = getattr(job_module, name)
 
-        def call(value: Any) -> Any:
+        def call(*values: Any) -> Any:
             calls[name] += 1
-            return known(value)
+            return known(*values)
 
         monkeypatch.setattr(job_module, name, call)
 
