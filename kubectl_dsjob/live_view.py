@@ -17,7 +17,7 @@ from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from daemonset_job.api.states import NodeState
-from kubectl_dsjob.run_view import RunView
+from kubectl_dsjob.run_view import WORST_FIRST, RunView
 from kubectl_dsjob.status_text import failure_lines, next_step, progress_line
 from kubectl_dsjob.tables import shorten
 
@@ -30,15 +30,6 @@ _CELLS: Final = {
     NodeState.UNREACHABLE: ("?", "yellow"),
     NodeState.REMOVED: ("-", "bright_black"),
 }
-# Worst first: a cell that means several nodes has the state of the worst of them.
-_WORST_FIRST: Final = (
-    NodeState.FAILED,
-    NodeState.UNREACHABLE,
-    NodeState.ACTIVE,
-    NodeState.WAITING,
-    NodeState.REMOVED,
-    NodeState.COMPLETED,
-)
 _GRID_LINES: Final = 12
 _LEAST_WIDTH: Final = 20
 _BAR_LIMIT: Final = 60
@@ -53,7 +44,7 @@ def render(view: RunView, width: int) -> Group:
         total=max(totals.desired, 1), completed=totals.completed, width=min(width, _BAR_LIMIT)
     )
     grid, per_cell = node_grid(view, width)
-    legend = Counter(states_of(view))
+    legend = Counter(view.states)
     words = " ".join(f"{_CELLS[s][0]} {s.value} {legend[s]}" for s in NodeState if legend[s])
     lines = [Text(shorten(words, width), no_wrap=True)] if words else []
     if per_cell > 1:
@@ -66,18 +57,12 @@ def render(view: RunView, width: int) -> Group:
     return Group(head, bar, *grid, *lines)
 
 
-def states_of(view: RunView) -> list[NodeState]:
-    """Return the state of each desired node; one without a record is waiting."""
-    known = [node.state for node in view.nodes]
-    return known + [NodeState.WAITING] * max(view.totals.desired - len(known), 0)
-
-
 def node_grid(view: RunView, width: int) -> tuple[list[Text], int]:
     """Return the nodes as lines of cells, and the number of nodes in each cell."""
-    states = states_of(view)
+    states = view.states
     per_cell = max(-(-len(states) // (width * _GRID_LINES)), 1)
     cells = [
-        min(states[start : start + per_cell], key=_WORST_FIRST.index)
+        min(states[start : start + per_cell], key=WORST_FIRST.index)
         for start in range(0, len(states), per_cell)
     ]
     lines = []
