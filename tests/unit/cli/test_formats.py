@@ -9,11 +9,13 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from rich.cells import cell_len
+from rich.console import Console
 
 from daemonset_job.api.node_totals import NodeTotals
 from daemonset_job.api.states import NodeState
 from kubectl_dsjob.html_chart import completions
 from kubectl_dsjob.html_page import FAILURES_SHOWN, html_page
+from kubectl_dsjob.live_view import render
 from kubectl_dsjob.node_tables import diff_rows, format_rows, node_rows, result_rows, run_rows
 from kubectl_dsjob.outputs import Output
 from kubectl_dsjob.run_view import TEXT_LIMIT, NodeView
@@ -22,6 +24,13 @@ from kubectl_dsjob.tables import csv_text, duration, shorten
 from tests.unit.cli.views import HOSTILE, NOW, real_run, run
 
 GOLDEN = Path(__file__).parent / "golden"
+
+
+def plain(shown, width):
+    console = Console(width=width, force_terminal=False, no_color=True)
+    with console.capture() as capture:
+        console.print(shown)
+    return "\n".join(line.rstrip() for line in capture.get().splitlines())
 
 
 def texts():
@@ -38,6 +47,11 @@ def texts():
         "results.yaml": format_rows(*result_rows(view), Output.YAML),
         "diff.txt": format_rows(*diff_rows(run(), run(text="no disk")), Output.TABLE),
         "page.html": html_page(view),
+        **{
+            f"live-{count}-{width}.txt": plain(render(real_run(count), width, NOW), width)
+            for count in (5, 5000)
+            for width in (40, 80, 200)
+        },
     }
 
 

@@ -95,7 +95,7 @@ def real_run(count: int) -> RunView:
             evidence[name] = {"nodeUID": f"u{i}", "completedAt": end, "results": found}
     states = [record["state"] for record in records.values()]
     totals = {"desired": count, **{s.lower(): states.count(s) for s in ("Completed", "Failed")}}
-    failed = next(name for name, record in records.items() if record["state"] == "Failed")
+    failed = next((name for name, each in records.items() if each["state"] == "Failed"), "none")
     message = f"{states.count('Failed')} of {count} nodes failed: {failed} exit 1"
     report = {
         "metadata": {"name": "grow-disk-20260101115100-4f2a1", "namespace": "storage"},
