@@ -53,7 +53,7 @@ undeploy: ## delete it again, Jobs included
 demo: $(VENV) ## the main job on real nodes, from nothing; KEEP=1 keeps the cluster
 	@hack/devcluster/with-cluster $(KEEP) $(NODES) .venv/bin/python -m hack.devcluster demo
 
-.PHONY: check language test-unit test-contract test-integration test-integration-long test-e2e test-e2e-long test
+.PHONY: check language test-unit test-contract test-integration test-integration-long test-e2e test-e2e-long test-browser test
 check: $(VENV) ## ruff, mypy --strict, import rules, rules of language
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
@@ -74,6 +74,10 @@ test-e2e: $(VENV) ## on real nodes; creates a cluster unless there is one; KEEP=
 	@hack/devcluster/with-cluster $(KEEP) $(NODES) tests/e2e/run $(E2E_WORKERS) $(PYTEST)
 test-e2e-long: $(VENV) ## end-to-end tests that take minutes each, not in `make test`
 	@hack/devcluster/with-cluster $(KEEP) $(NODES) $(PYTEST) tests/e2e -m on_demand
+test-browser: $(VENV) ## the page of kubectl dsjob report --html in headless Chromium; not in `make test`
+	@command -v chromium chromium-browser google-chrome >/dev/null || \
+	  { echo 'missing: Chromium (on Debian: apt-get install chromium fonts-dejavu-core)'; exit 2; }
+	$(PYTEST) tests/browser
 test: check test-unit test-contract test-integration test-e2e ## check and all rings of tests
 
 .PHONY: lock

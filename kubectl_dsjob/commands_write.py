@@ -31,6 +31,10 @@ from kubectl_dsjob.outputs import DryRun, Output
         ),
         ("Run a script on the nodes themselves", "kubectl dsjob run fix --script fix.sh --host"),
         (
+            "One node first, and after its approval a tenth of the nodes at a time",
+            "kubectl dsjob run fix --script fix.sh --canary 1 --max-parallel 10%",
+        ),
+        (
             "Only on some nodes, and see the manifest first",
             "kubectl dsjob run fix --script fix.sh --nodes role=edge --dry-run=server -o yaml",
         ),
@@ -65,6 +69,15 @@ def run(
             "--nodes", "--selector", "-l", metavar="LABELS", help="Labels of nodes: role=edge."
         ),
     ] = "",
+    canary: Annotated[
+        str,
+        typer.Option(
+            metavar="NODES", help="Run on so many nodes first, 1 or 10%, then wait for approval."
+        ),
+    ] = "",
+    max_parallel: Annotated[
+        str, typer.Option(metavar="NODES", help="Run on so many nodes at a time, 5 or 10%.")
+    ] = "",
     exit_mode: Annotated[
         bool, typer.Option("--exit", help="A node is completed when the task ends with code 0.")
     ] = False,
@@ -79,6 +92,13 @@ def run(
     kubeconfig: Kubeconfig = "",
 ) -> None:
     """Run something once on every node, and follow it until the end.
+
+    An image or a script does the work. An image prints the completion token, a line with the word
+    done, and waits; with --exit, any image whose command ends with code 0 will do. A script needs
+    neither. With --host it runs on the node itself, outside of all containers.
+
+    Without a terminal, a line for each change is printed. Ctrl-C ends the command only: the run
+    goes on in the cluster.
 
     The exit code is 0 if the run succeeded, 1 if it failed, 3 if it succeeded with failed nodes,
     and 4 after the timeout.
@@ -99,6 +119,8 @@ def run(
         is_command=is_command,
         is_on_host=host,
         has_exit_mode=exit_mode,
+        canary=canary,
+        max_parallel=max_parallel,
     )
     if dry_run != DryRun.NONE:
         is_server = dry_run == DryRun.SERVER

@@ -7,86 +7,193 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
+from rich.cells import cell_len
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress_bar import ProgressBar
 from rich.text import Text
 
-from daemonset_job.api.states import NodeState
-from kubectl_dsjob.run_view import RunView
-from kubectl_dsjob.status_text import failure_lines, next_step, progress_line
+from daemonset_job.api.states import NodeState, Phase
+from kubectl_dsjob.run_view import WORST_FIRST, NodeView, RunView
+from kubectl_dsjob.status_text import (
+    counts_text,
+    failure_lines,
+    next_step,
+    progress_line,
+    time_text,
+)
 from kubectl_dsjob.tables import shorten
 
-# A state has a character of its own, too: a grid without colours is as readable.
-_CELLS: Final = {
-    NodeState.WAITING: (".", "bright_black"),
-    NodeState.ACTIVE: ("o", "blue"),
-    NodeState.COMPLETED: ("#", "green"),
-    NodeState.FAILED: ("X", "bold red"),
-    NodeState.UNREACHABLE: ("?", "yellow"),
-    NodeState.REMOVED: ("-", "bright_black"),
+_COLOURS: Final = {
+    NodeState.WAITING: "bright_black",
+    NodeState.ACTIVE: "bright_blue",
+    NodeState.COMPLETED: "green",
+    NodeState.FAILED: "bold bright_red",
+    NodeState.UNREACHABLE: "yellow",
+    NodeState.REMOVED: "bright_black",
 }
-# Worst first: a cell that means several nodes has the state of the worst of them.
-_WORST_FIRST: Final = (
-    NodeState.FAILED,
-    NodeState.UNREACHABLE,
-    NodeState.ACTIVE,
-    NodeState.WAITING,
-    NodeState.REMOVED,
-    NodeState.COMPLETED,
-)
+_PHASES: Final = {
+    Phase.RUNNING: "bold bright_blue",
+    Phase.SUCCEEDED: "bold green",
+    Phase.FAILED: "bold bright_red",
+    Phase.PAUSED: "bold yellow",
+}
+# Up to so many nodes are shown with their names.
+_NAMED_NODES: Final = 30
+_NAME_COLUMNS: Final = 40
 _GRID_LINES: Final = 12
 _LEAST_WIDTH: Final = 20
 _BAR_LIMIT: Final = 60
+_MESSAGE_LIMIT: Final = 300
 
 
-def render(view: RunView, width: int) -> Group:
-    """Return the view of a run for a terminal of `width` columns; no line is wider."""
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """The characters of the view. Each state has its own: without colours it is as readable."""
+
+    cells: dict[NodeState, str]
+    full: str
+    rest: str
+
+
+_UNICODE: Final = Glyphs(
+    {
+        NodeState.WAITING: "·",
+        NodeState.ACTIVE: "◆",
+        NodeState.COMPLETED: "■",
+        NodeState.FAILED: "✗",
+        NodeState.UNREACHABLE: "?",
+        NodeState.REMOVED: "-",
+    },
+    "━",
+    "─",
+)
+_ASCII: Final = Glyphs(
+    {
+        NodeState.WAITING: ".",
+        NodeState.ACTIVE: "o",
+        NodeState.COMPLETED: "#",
+        NodeState.FAILED: "X",
+        NodeState.UNREACHABLE: "?",
+        NodeState.REMOVED: "-",
+    },
+    "=",
+    "-",
+)
+
+
+def render(
+    view: RunView, width: int, now: datetime | None = None, *, is_ascii: bool = False
+) -> Group:
+    """Return the view of a run for a terminal of `width` columns; no line but commands is wider."""
     width = max(width, _LEAST_WIDTH)
-    totals = view.totals
-    head = Text(shorten(progress_line(view), width), no_wrap=True)
-    bar = ProgressBar(
-        total=max(totals.desired, 1), completed=totals.completed, width=min(width, _BAR_LIMIT)
-    )
-    grid, per_cell = node_grid(view, width)
-    legend = Counter(states_of(view))
-    words = " ".join(f"{_CELLS[s][0]} {s.value} {legend[s]}" for s in NodeState if legend[s])
-    lines = [Text(shorten(words, width), no_wrap=True)] if words else []
-    if per_cell > 1:
-        scale = f"{per_cell} nodes a cell, the worst counts"
-        lines.append(Text(shorten(scale, width), no_wrap=True))
+    glyphs = _ASCII if is_ascii else _UNICODE
+    head = Text(shorten(view.name, width - 12), style="bold", no_wrap=True)
+    head.append(" ")
+    head.append(view.phase_text, _PHASES.get(view.phase or Phase.PENDING, "bold"))
+    if now is not None:
+        head.append(time_text(view, now), "bright_black")
+    head.truncate(width)
+    lines = [head, _bar(view, min(width, _BAR_LIMIT), glyphs), _text(counts_text(view), width)]
+    lines += _nodes(view, width, glyphs)
     if view.message:
-        lines.append(Text(shorten(view.message, width), no_wrap=True))
-    lines += [Text(line, style="red", no_wrap=True) for line in failure_lines(view.failed, width)]
-    lines += [Text(line) for line in next_step(view)]
-    return Group(head, bar, *grid, *lines)
+        lines.append(_text(view.message[:_MESSAGE_LIMIT], width))
+    lines += [_text(line, width, "bright_red") for line in failure_lines(view.failed, width)]
+    lines += [Text(line, style="bold") for line in next_step(view)]
+    for line in lines if is_ascii else ():
+        line.plain = line.plain.encode("ascii", "replace").decode()
+    return Group(*lines)
 
 
-def states_of(view: RunView) -> list[NodeState]:
-    """Return the state of each desired node; one without a record is waiting."""
-    known = [node.state for node in view.nodes]
-    return known + [NodeState.WAITING] * max(view.totals.desired - len(known), 0)
+def _text(text: str, width: int, style: str = "") -> Text:
+    return Text(shorten(text, width), style=style, no_wrap=True)
 
 
-def node_grid(view: RunView, width: int) -> tuple[list[Text], int]:
+def _bar(view: RunView, width: int, glyphs: Glyphs) -> Text:
+    """Return the share of the nodes in each state, the completed ones first, and the percentage."""
+    totals = view.totals
+    percent = f" {100 * totals.completed // max(totals.desired, 1):3}%"
+    room = width - len(percent)
+    shares = (
+        (totals.completed, NodeState.COMPLETED),
+        (totals.failed, NodeState.FAILED),
+        (totals.unreachable, NodeState.UNREACHABLE),
+        (totals.active, NodeState.ACTIVE),
+    )
+    line = Text(no_wrap=True)
+    for count, state in shares:
+        columns = room * count // max(totals.desired, 1)
+        # One node of thousands is seen, too.
+        columns = min(max(columns, min(count, 1)), room - len(line))
+        glyph = glyphs.full if state != NodeState.ACTIVE else glyphs.rest
+        line.append(glyph * columns, _COLOURS[state])
+    line.append(glyphs.rest * (room - len(line)), _COLOURS[NodeState.WAITING])
+    return line.append(percent)
+
+
+def _nodes(view: RunView, width: int, glyphs: Glyphs) -> list[Text]:
+    """Return the nodes: with their names if there are few, else as a grid with its legend."""
+    states = view.states
+    if len(states) <= _NAMED_NODES and len(view.nodes) == len(states):
+        return named_nodes(view.nodes, width, glyphs)
+    lines, per_cell = node_grid(states, width, glyphs)
+    legend = Text(no_wrap=True)
+    counts = Counter(states)
+    for state in (state for state in NodeState if counts[state]):
+        legend.append(glyphs.cells[state], _COLOURS[state])
+        legend.append(f" {state.value} {counts[state]}  ")
+    legend.truncate(width)
+    scale = f"{per_cell} nodes a cell, the worst counts"
+    return [*lines, legend, *([_text(scale, width, "bright_black")] if per_cell > 1 else [])]
+
+
+def named_nodes(nodes: Sequence[NodeView], width: int, glyphs: Glyphs = _UNICODE) -> list[Text]:
+    """Return the nodes with their names, in as many columns as there is room for."""
+    longest = max((cell_len(node.name) for node in nodes), default=0)
+    column = min(longest, _NAME_COLUMNS, width - 2)
+    per_line = max((width + 2) // (column + 4), 1)
+    lines = []
+    for start in range(0, len(nodes), per_line):
+        line = Text(no_wrap=True)
+        for node in nodes[start : start + per_line]:
+            line.append("  " if line else "")
+            line.append(f"{glyphs.cells[node.state]} ", _COLOURS[node.state])
+            name = shorten(node.name, column)
+            line.append(name + " " * (column - cell_len(name)))
+        line.rstrip()
+        lines.append(line)
+    return lines
+
+
+def node_grid(
+    states: Sequence[NodeState], width: int, glyphs: Glyphs = _UNICODE
+) -> tuple[list[Text], int]:
     """Return the nodes as lines of cells, and the number of nodes in each cell."""
-    states = states_of(view)
-    per_cell = max(-(-len(states) // (width * _GRID_LINES)), 1)
+    # Cells with a blank between them are easier to tell apart, if there is room.
+    gap = " " if len(states) <= (width // 2) * _GRID_LINES else ""
+    columns = width // 2 if gap else width
+    per_cell = max(-(-len(states) // (columns * _GRID_LINES)), 1)
     cells = [
-        min(states[start : start + per_cell], key=_WORST_FIRST.index)
+        min(states[start : start + per_cell], key=WORST_FIRST.index)
         for start in range(0, len(states), per_cell)
     ]
     lines = []
-    for start in range(0, len(cells), width):
+    for start in range(0, len(cells), columns):
         line = Text(no_wrap=True)
-        for state in cells[start : start + width]:
-            line.append(*_CELLS[state])
+        for state in cells[start : start + columns]:
+            line.append(glyphs.cells[state] + gap, _COLOURS[state])
         lines.append(line)
     return lines, per_cell
+
+
+def is_ascii(console: Console) -> bool:
+    """Return whether a terminal may not have other characters than those of ASCII."""
+    return not console.encoding.startswith("utf")
 
 
 @contextmanager
@@ -99,9 +206,20 @@ def shown_live() -> Iterator[Callable[[RunView], None]]:
     with Live(console=console, auto_refresh=False, transient=False) as live:
 
         def show(view: RunView) -> None:
-            live.update(render(view, console.width), refresh=True)
+            shown = render(view, console.width, datetime.now(UTC), is_ascii=is_ascii(console))
+            live.update(shown, refresh=True)
 
         yield show
+
+
+def screen(view: RunView, now: datetime) -> str:
+    """Return the view once, with colours, for the terminal at stdout; "" if it is none."""
+    console = Console(file=sys.stdout)
+    if not console.is_terminal:
+        return ""
+    with console.capture() as capture:
+        console.print(render(view, console.width, now, is_ascii=is_ascii(console)))
+    return capture.get()
 
 
 def lines_to(write: Callable[[str], object]) -> Callable[[RunView], None]:

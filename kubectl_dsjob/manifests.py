@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from daemonset_job.api import names
 from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
+
+_NODES_LIMIT: Final = 100_000
+_DIGITS_LIMIT: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
     """What a user wants to run: "" and () for what is not given.
 
+    `canary` and `max_parallel` are numbers of nodes or percentages, such as `10%`.
     `script` is the text of the script, `selector` the labels of nodes, such as `role=edge,zone=a`.
     `arguments` are those of the image or script, or with `is_command` the command of the image.
     """
@@ -28,6 +32,8 @@ class Wish:
     is_command: bool = False
     is_on_host: bool = False
     has_exit_mode: bool = False
+    canary: str = ""
+    max_parallel: str = ""
 
 
 def build_job(wish: Wish, namespace: str) -> dict[str, Any]:
@@ -48,12 +54,24 @@ def build_job(wish: Wish, namespace: str) -> dict[str, Any]:
         spec["nodes"] = {"selector": {"matchLabels": parse_labels(wish.selector)}}
     if wish.has_exit_mode or (wish.image and wish.script):
         spec["completion"] = {"mode": "Exit"}
+    if rollout := _rollout(wish):
+        spec["rollout"] = rollout
     return {
         "apiVersion": names.API_VERSION,
         "kind": names.JOB_KIND,
         "metadata": {"name": wish.name, "namespace": namespace},
         "spec": spec,
     }
+
+
+def _rollout(wish: Wish) -> dict[str, Any]:
+    rollout: dict[str, Any] = {}
+    if wish.max_parallel:
+        rollout["maxParallel"] = parse_share(wish.max_parallel, "--max-parallel")
+    if wish.canary:
+        first = parse_share(wish.canary, "--canary")
+        rollout["steps"] = [{"nodes": first, "approval": "Required"}]
+    return rollout
 
 
 def parse_labels(text: str) -> dict[str, str]:
@@ -66,6 +84,17 @@ def parse_labels(text: str) -> dict[str, str]:
             raise CliError(f"{part.strip()!r} is no label of a node", way, ExitCode.USAGE)
         labels[key] = value
     return labels
+
+
+def parse_share(text: str, option: str) -> int | str:
+    """Return the number of nodes, or the percentage, in `5` or `10%`. CliError for others."""
+    digits = text.removesuffix("%")
+    is_number = digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_LIMIT
+    number = int(digits) if is_number else 0
+    if not 1 <= number <= (100 if text.endswith("%") else _NODES_LIMIT):
+        way = "Write a number of nodes from 1, such as 5, or a percentage, such as 10%."
+        raise CliError(f"{option} {text}: that is no number of nodes", way, ExitCode.USAGE)
+    return f"{number}%" if text.endswith("%") else number
 
 
 def _check(wish: Wish) -> None:

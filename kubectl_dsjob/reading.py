@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -54,8 +55,13 @@ async def list_runs(
 
 
 async def status(target: Target, name: str) -> Answer:
-    """Return the screen of a run."""
+    """Return the screen of a run; on a terminal it has a bar, and the nodes in colours."""
     view = await _read(target, name)
+    if sys.stdout.isatty():
+        # It needs rich, which plain lines do not.
+        from kubectl_dsjob.live_view import screen  # noqa: PLC0415
+
+        return Answer(screen(view, _now()))
     width = shutil.get_terminal_size().columns
     return Answer(status_screen(view, _now(), width=width, flags=_flags(target)))
 

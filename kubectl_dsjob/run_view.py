@@ -21,6 +21,17 @@ from kubectl_dsjob.exit_codes import ExitCode
 # Characters of one text on a screen: a reason, a message, a result.
 TEXT_LIMIT: Final = 1024
 NAME_LIMIT: Final = 253
+# Nodes that are drawn: ten times those of a large cluster. A status may have any number.
+_STATES_LIMIT: Final = 50_000
+# A cell or a bar that stands for several nodes shows the worst of their states.
+WORST_FIRST: Final = (
+    NodeState.FAILED,
+    NodeState.UNREACHABLE,
+    NodeState.ACTIVE,
+    NodeState.WAITING,
+    NodeState.REMOVED,
+    NodeState.COMPLETED,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +80,13 @@ class RunView:
     def failed(self) -> tuple[NodeView, ...]:
         """The nodes that have failed."""
         return tuple(node for node in self.nodes if node.state == NodeState.FAILED)
+
+    @property
+    def states(self) -> tuple[NodeState, ...]:
+        """The state of each desired node; one without a record is waiting."""
+        known = tuple(node.state for node in self.nodes)
+        desired = min(self.totals.desired, _STATES_LIMIT)
+        return known + (NodeState.WAITING,) * max(desired - len(known), 0)
 
     @property
     def phase_text(self) -> str:

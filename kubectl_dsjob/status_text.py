@@ -7,6 +7,7 @@ from datetime import datetime
 from textwrap import wrap
 from typing import Final
 
+from daemonset_job.api.fold_names import fold
 from daemonset_job.api.states import NodeState, Phase
 from kubectl_dsjob.run_view import NodeView, RunView
 from kubectl_dsjob.tables import age, duration, shorten
@@ -14,6 +15,8 @@ from kubectl_dsjob.tables import age, duration, shorten
 FAILURES_SHOWN: Final = 10
 _LEAST_WIDTH: Final = 20
 _MESSAGE_LINES: Final = 6
+# Characters of the names of nodes that have failed alike.
+_NAMES_LIMIT: Final = 30
 
 
 def status_screen(view: RunView, now: datetime, *, width: int, flags: str = "") -> str:
@@ -23,8 +26,8 @@ def status_screen(view: RunView, now: datetime, *, width: int, flags: str = "") 
     """
     width = max(width, _LEAST_WIDTH)
     lines = [
-        shorten(f"{view.name}: {view.phase_text}{_time_text(view, now)}", width),
-        *(shorten(line, width) for line in _counts(view)),
+        shorten(f"{view.name}: {view.phase_text}{time_text(view, now)}", width),
+        shorten(counts_text(view), width),
     ]
     if view.message or view.reason:
         text = ": ".join(filter(None, (view.reason, view.message)))
@@ -36,13 +39,20 @@ def status_screen(view: RunView, now: datetime, *, width: int, flags: str = "") 
 
 def progress_line(view: RunView) -> str:
     """Return the progress of a run in one line, for output that is not a terminal."""
-    return ", ".join([f"{view.name}: {view.phase_text}", *_counts(view)[:1]])
+    return f"{view.name}: {view.phase_text}, {counts_text(view)}"
 
 
 def failure_lines(nodes: Sequence[NodeView], width: int) -> list[str]:
-    """Return the failed nodes, each with its last line, and the number of those left out."""
-    lines = [shorten(f"  {node.name}: {_failure(node)}", width) for node in nodes[:FAILURES_SHOWN]]
-    left = len(nodes) - len(lines)
+    """Return the failures with their last line; equal ones once, with the names of their nodes."""
+    groups: dict[str, list[str]] = {}
+    for node in nodes:
+        groups.setdefault(_failure(node), []).append(node.name)
+    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[1][0]))
+    lines = [
+        shorten(f"  {fold(found, limit=min(_NAMES_LIMIT, width // 3))}: {text}", width)
+        for text, found in ordered[:FAILURES_SHOWN]
+    ]
+    left = sum(len(found) for _, found in ordered[FAILURES_SHOWN:])
     return [
         *(["failed nodes:"] if lines else []),
         *lines,
@@ -63,7 +73,8 @@ def next_step(view: RunView, flags: str = "") -> list[str]:
     return []
 
 
-def _counts(view: RunView) -> list[str]:
+def counts_text(view: RunView) -> str:
+    """Return the numbers of nodes in each state."""
     totals = view.totals
     others = {
         "active": totals.active,
@@ -73,10 +84,11 @@ def _counts(view: RunView) -> list[str]:
         "skipped": totals.skipped,
     }
     parts = [f"{totals.completed} of {totals.desired} nodes completed"]
-    return [", ".join([*parts, *(f"{count} {word}" for word, count in others.items() if count)])]
+    return ", ".join([*parts, *(f"{count} {word}" for word, count in others.items() if count)])
 
 
-def _time_text(view: RunView, now: datetime) -> str:
+def time_text(view: RunView, now: datetime) -> str:
+    """Return how long the run has taken, "" before its start."""
     if view.started_at is None:
         return ""
     if view.completed_at is not None:

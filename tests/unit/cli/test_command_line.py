@@ -97,6 +97,21 @@ def test_arguments_are_those_of_the_image_as_with_kubectl_run():
     assert build_job(wish, "n")["spec"] == {"image": "i", "command": ["x"]}
 
 
+def test_a_canary_waits_for_approval_and_the_rest_goes_in_parts():
+    wish = Wish("a", "i", canary="1", max_parallel="10%")
+    steps = [{"nodes": 1, "approval": "Required"}]
+    assert build_job(wish, "n")["spec"]["rollout"] == {"maxParallel": "10%", "steps": steps}
+    assert "rollout" not in build_job(Wish("a", "i"), "n")["spec"]
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "0%", "101%", "%", "many", "²", "9" * 5000])
+def test_what_is_no_number_of_nodes_is_refused(text):
+    for wish in (Wish("a", "i", canary=text), Wish("a", "i", max_parallel=text)):
+        with pytest.raises(CliError) as caught:
+            build_job(wish, "n")
+        assert caught.value.code == 2
+
+
 @pytest.mark.parametrize(
     "wish",
     [

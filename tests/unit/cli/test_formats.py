@@ -1,20 +1,36 @@
 """Pure formatting: what is printed of a run, by golden files and at the bounds."""
 
+import re
+from dataclasses import replace
+from datetime import timedelta
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 from rich.cells import cell_len
+from rich.console import Console
 
-from kubectl_dsjob.html_page import html_page
+from daemonset_job.api.node_totals import NodeTotals
+from daemonset_job.api.states import NodeState
+from kubectl_dsjob.html_chart import completions
+from kubectl_dsjob.html_page import FAILURES_SHOWN, html_page
+from kubectl_dsjob.live_view import render
 from kubectl_dsjob.node_tables import diff_rows, format_rows, node_rows, result_rows, run_rows
 from kubectl_dsjob.outputs import Output
-from kubectl_dsjob.run_view import TEXT_LIMIT
+from kubectl_dsjob.run_view import TEXT_LIMIT, NodeView
 from kubectl_dsjob.status_text import status_screen
 from kubectl_dsjob.tables import csv_text, duration, shorten
-from tests.unit.cli.views import HOSTILE, NOW, run
+from tests.unit.cli.views import HOSTILE, NOW, real_run, run
 
 GOLDEN = Path(__file__).parent / "golden"
+
+
+def plain(shown, width):
+    console = Console(width=width, force_terminal=False, no_color=True)
+    with console.capture() as capture:
+        console.print(shown)
+    return "\n".join(line.rstrip() for line in capture.get().splitlines())
 
 
 def texts():
@@ -31,6 +47,11 @@ def texts():
         "results.yaml": format_rows(*result_rows(view), Output.YAML),
         "diff.txt": format_rows(*diff_rows(run(), run(text="no disk")), Output.TABLE),
         "page.html": html_page(view),
+        **{
+            f"live-{count}-{width}.txt": plain(render(real_run(count), width, NOW), width)
+            for count in (5, 5000)
+            for width in (40, 80, 200)
+        },
     }
 
 
@@ -94,12 +115,57 @@ class Page(HTMLParser):
 @pytest.mark.parametrize("count", [5, 5000])
 def test_the_page_runs_nothing_and_loads_nothing(count):
     page = Page(html_page(run(count, HOSTILE)))
-    assert page.tags.count("i") == count
+    cells = page.tags.count("i") - count  # the table has a mark in each row, too
+    assert count <= cells <= count + len(NodeState)
     assert not {"script", "img", "link", "iframe", "object", "a"} & set(page.tags)
     names = {name for _, name, _ in page.attributes}
     assert not {name for name in names if name.startswith("on") or name in ("src", "href")}
     assert "style" not in names
     assert any("default-src 'none'" in (value or "") for _, _, value in page.attributes)
+
+
+@pytest.mark.parametrize("view", [run(5, HOSTILE), run(0), real_run(5), real_run(300)])
+def test_the_page_is_well_formed(view):
+    """Each element is closed where it has to be: read as XML, but for what HTML writes shorter."""
+    text = html_page(view).replace("<!doctype html>", "").replace("<br>", "<br/>")
+    ET.fromstring(re.sub(r"<meta ([^>]*)>", r"<meta \1/>", text))
+
+
+def test_equal_failures_are_shown_once_with_their_nodes():
+    page = html_page(real_run(5000))
+    assert page.count("mkfs.xfs: cannot open") == 1 + 6  # and in the table of all nodes
+    assert "<b>ip-10-0-3,ip-10-11-244," in page
+    assert "6 nodes, exit 1" in page
+
+
+def test_different_failures_have_a_bound():
+    nodes = tuple(
+        NodeView(f"n{number}", NodeState.FAILED, message=f"cause {number}")
+        for number in range(FAILURES_SHOWN + 3)
+    )
+    page = html_page(replace(run(), nodes=nodes))
+    assert page.count("<pre>") == FAILURES_SHOWN
+    assert "and 3 more nodes" in page
+
+
+@pytest.mark.parametrize("count", [5, 5000])
+def test_the_curve_of_completions_stays_in_its_frame(count):
+    chart = completions(real_run(count))
+    points = re.search(r'class="curve" points="([^"]+)"', chart)[1].split()
+    pairs = [tuple(map(float, point.split(","))) for point in points]
+    assert all(0 <= x <= 1000 and 0 <= y <= 100 for x, y in pairs)
+    assert pairs == sorted(pairs, key=lambda pair: (pair[0], -pair[1]))
+    assert len(pairs) < 1200
+
+
+def test_a_node_that_was_done_before_the_start_breaks_no_curve():
+    first = replace(real_run(5).nodes[0], finished_at=NOW - timedelta(days=1))
+    assert "points=" in completions(replace(real_run(5), nodes=(first, *real_run(5).nodes[1:])))
+    assert completions(replace(run(), started_at=None)) == ""
+
+
+def test_a_count_that_no_cluster_has_is_not_drawn():
+    assert len(replace(run(), totals=NodeTotals(desired=10**9)).states) == 50_000
 
 
 def test_the_page_escapes_quotes_in_attributes():

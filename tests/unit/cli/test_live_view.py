@@ -8,15 +8,18 @@ import struct
 import subprocess
 import sys
 import termios
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from daemonset_job.api.node_totals import NodeTotals
 from daemonset_job.api.states import NodeState
-from kubectl_dsjob.live_view import lines_to, node_grid, render
-from tests.unit.cli.views import HOSTILE, run
+from kubectl_dsjob.live_view import lines_to, named_nodes, node_grid, render
+from kubectl_dsjob.status_text import failure_lines
+from tests.unit.cli.views import HOSTILE, NOW, real_run, run
 
 ROOT = Path(__file__).parents[3]
 SHOW = """
@@ -39,17 +42,62 @@ def test_the_view_is_no_wider_and_no_longer_than_a_screen(width, count):
     assert len(lines) <= 32
 
 
-@pytest.mark.parametrize(("count", "per_cell"), [(5, 1), (960, 1), (961, 2), (5000, 6)])
+@pytest.mark.parametrize(
+    ("count", "per_cell"), [(5, 1), (480, 1), (481, 1), (960, 1), (961, 2), (5000, 6)]
+)
 def test_a_cell_stands_for_as_many_nodes_as_needed(count, per_cell):
-    lines, found = node_grid(run(count), 80)
+    lines, found = node_grid(run(count).states, 80)
     assert found == per_cell
     assert len(lines) <= 12
+    assert all(cell_len(line.plain) <= 80 for line in lines)
 
 
 def test_a_cell_has_the_worst_state_of_its_nodes():
-    lines, _ = node_grid(run(5000), 80)
-    assert set(lines[0].plain) == {"X"}
+    lines, _ = node_grid(run(5000).states, 80)
+    assert set(lines[0].plain) == {"✗"}
     assert [node.state for node in run().failed] == [NodeState.FAILED]
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 200])
+@pytest.mark.parametrize("count", [1, 5, 30])
+def test_few_nodes_have_their_names(width, count):
+    lines = [line.plain for line in named_nodes(real_run(count).nodes, width)]
+    assert all(cell_len(line) <= width for line in lines)
+    assert sum(line.count("worker-") for line in lines) == count
+
+
+def test_a_terminal_that_has_only_ascii_gets_only_ascii():
+    console = Console(width=80, force_terminal=False)
+    for count in (5, 5000):
+        with console.capture() as capture:
+            console.print(render(real_run(count), 80, NOW, is_ascii=True))
+        assert capture.get().isascii()
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 200])
+@pytest.mark.parametrize(
+    "totals",
+    [
+        NodeTotals(),
+        NodeTotals(desired=5000, completed=4999, failed=1),
+        NodeTotals(desired=3, completed=9, failed=9, active=9, unreachable=9),
+        NodeTotals(desired=10**9, completed=10**9),
+    ],
+)
+def test_the_bar_fits_and_shows_one_failure_of_thousands(width, totals):
+    console = Console(width=width, force_terminal=True, color_system="standard")
+    with console.capture() as capture:
+        console.print(render(replace(run(0), totals=totals), width))
+    bar = next(line for line in capture.get().splitlines() if "%" in line)
+    assert cell_len(re.sub(r"\x1b\[[0-9;]*m", "", bar)) <= min(width, 60)
+    if totals == NodeTotals(desired=5000, completed=4999, failed=1):
+        assert "\x1b[1;91m" in bar
+
+
+def test_equal_failures_are_one_line_with_the_names_of_their_nodes():
+    lines = failure_lines(real_run(5000).failed, 200)
+    assert len(lines) == 2
+    assert "4 more: exit 1: mkfs.xfs" in lines[1]
 
 
 def test_markup_and_escapes_of_the_cluster_are_only_text():
