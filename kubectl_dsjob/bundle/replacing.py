@@ -29,15 +29,17 @@ async def put_job(client: KubeClient, body: dict[str, Any], namespace: str) -> t
     """
     name = body["metadata"]["name"]
     before = await _find(client, name, namespace)
-    if before is None:
-        created = await client.create(JOBS, body, namespace)
-        return created["metadata"]["uid"], f"created Job {name} in namespace {namespace}"
-    _check_origin(before, body, namespace)
-    if _is_continuous(before) and _is_continuous(body):
-        changed = await client.apply(JOBS, name, body, namespace, field_manager=USER_AGENT)
-        return changed["metadata"]["uid"], f"changed Job {name}: a new revision"
-    await _delete(client, before, namespace)
+    if before is not None:
+        _check_origin(before, body, namespace)
+        if _is_continuous(before) and _is_continuous(body):
+            changed = await client.apply(JOBS, name, body, namespace, field_manager=USER_AGENT)
+            return changed["metadata"]["uid"], f"changed Job {name}: a new revision"
+        with suppress(NotFound):
+            await client.delete(JOBS, name, namespace, uid=before["metadata"]["uid"])
+    await _wait_until_gone(client, name, namespace)
     created = await client.create(JOBS, body, namespace)
+    if before is None:
+        return created["metadata"]["uid"], f"created Job {name} in namespace {namespace}"
     return created["metadata"]["uid"], f"deleted Job {name} of the earlier image, created it again"
 
 
@@ -65,25 +67,21 @@ def _is_continuous(raw: dict[str, Any]) -> bool:
     return bool(completion.get("policy") == "Continuous")
 
 
-async def _delete(client: KubeClient, job: dict[str, Any], namespace: str) -> None:
-    """Delete a Job, and return once its DaemonSet and pods are gone: two runs do not overlap."""
-    name, uid = job["metadata"]["name"], job["metadata"]["uid"]
-    with suppress(NotFound):
-        await client.delete(JOBS, name, namespace, uid=uid)
+async def _wait_until_gone(client: KubeClient, name: str, namespace: str) -> None:
+    """Return once no Job, DaemonSet or pod of the name is left: two runs do not overlap."""
+    selector = f"{names.MANAGED_SELECTOR},{names.LABEL_JOB}={names.job_label(name)}"
     deadline = time.monotonic() + GONE_SECONDS
-    while left := await _left(client, name, uid, namespace):
+    while left := await _left(client, name, namespace, selector):
         if time.monotonic() > deadline:
-            way = f"Look at them: kubectl get pods -n {namespace} -l {names.LABEL_JOB_UID}={uid}"
+            way = f"Look at them: kubectl get pods -n {namespace} -l {selector}"
             raise CliError(f"the earlier run of {name} has not ended: {left} exists", way)
         await asyncio.sleep(_POLL_SECONDS)
 
 
-async def _left(client: KubeClient, name: str, uid: str, namespace: str) -> str:
-    """Return what is left of a Job, "" for nothing. What the user may not read counts as gone."""
-    found = await _find(client, name, namespace)
-    if found is not None and found["metadata"]["uid"] == uid:
+async def _left(client: KubeClient, name: str, namespace: str, selector: str) -> str:
+    """Return what is left of a run, "" for nothing. What the user may not read counts as gone."""
+    if await _find(client, name, namespace) is not None:
         return "the Job"
-    selector = f"{names.LABEL_JOB_UID}={uid}"
     for resource, word in ((DAEMON_SETS, "its DaemonSet"), (PODS, "a pod")):
         try:
             page = await client.list(
