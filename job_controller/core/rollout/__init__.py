@@ -1,0 +1,1 @@
+"""Turns of nodes: which of them may start their task, and when."""
