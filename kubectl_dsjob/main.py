@@ -6,6 +6,7 @@ from kubectl_dsjob import (
     commands_bundle,
     commands_logs,
     commands_read,
+    commands_rollout,
     commands_system,
     commands_write,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "commands_bundle",
     "commands_logs",
     "commands_read",
+    "commands_rollout",
     "commands_system",
     "commands_write",
     "main",

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from daemonset_job.api.reasons import EventReason
+from daemonset_job.api.reasons import EventReason, ProgressingReason
 from job_controller.core.desired.daemon_set import build_daemon_set
 from job_controller.core.plan import DryRunDaemonSet, DryRunNodeChange, Event, Plan, WriteStatus
 from job_controller.core.render.events import start_blocker_events
 from job_controller.core.render.job_status import first_status, unstarted_status
+from job_controller.core.rollout.holds import find_window_problem
+from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.blockers import find_start_blocker
 from job_controller.core.state.node_changes import find_trial_change
 from job_controller.core.state.snapshot import Snapshot
+from job_controller.core.text.sanitize import single_line
 
 
 def plan_start(snapshot: Snapshot, now: datetime) -> Plan:
@@ -25,7 +28,7 @@ def plan_start(snapshot: Snapshot, now: datetime) -> Plan:
     begins after it.
     """
     job = snapshot.job
-    start_blocker = find_start_blocker(snapshot)
+    start_blocker = _find_request_blocker(snapshot) or find_start_blocker(snapshot)
     if job.spec.suspend or start_blocker is not None:
         status = unstarted_status(job, start_blocker, now)
         return Plan(
@@ -34,7 +37,9 @@ def plan_start(snapshot: Snapshot, now: datetime) -> Plan:
             requeue_after=snapshot.retry_seconds if snapshot.refusals else None,
         )
     if not snapshot.is_dry_run_done:
-        desired = build_daemon_set(job, gated=False, settings=snapshot.settings)
+        desired = build_daemon_set(
+            job, gated=job.spec.rollout is not None, settings=snapshot.settings
+        )
         change = find_trial_change(snapshot)
         trial = (DryRunNodeChange(change),) if change is not None else ()
         return Plan(actions=(DryRunDaemonSet(desired), *trial))
@@ -48,3 +53,14 @@ def plan_start(snapshot: Snapshot, now: datetime) -> Plan:
             ),
         ),
     )
+
+
+def _find_request_blocker(snapshot: Snapshot) -> Blocker | None:
+    """Return that a person has aborted the run, or that its window cannot be read."""
+    job = snapshot.job
+    if why := job.requests.abort:
+        words = f"aborted before it started: {single_line(why)}; remove the annotation, or the Job"
+        return Blocker(ProgressingReason.ABORTED, words)
+    if problem := find_window_problem(job):
+        return Blocker(ProgressingReason.INVALID_WINDOW, problem)
+    return None
