@@ -18,6 +18,7 @@ from daemonset_job.api.compact import (
     expand_job,
 )
 from daemonset_job.api.daemon_set import DaemonSet
+from daemonset_job.api.drain import parse_mark
 from daemonset_job.api.job import Job, JobKey, parse_job
 from daemonset_job.api.node import Node
 from daemonset_job.api.pod import Pod, parse_pod
@@ -155,6 +156,19 @@ class Caches(SharedInformers):
         """
         return tuple(self._reports.store.by_index("job", _index_key(*key)))
 
+    def nodes_cordoned_by(self, key: JobKey) -> list[Node]:
+        """Return the nodes that a Job of that key has cordoned, whether or not it still exists."""
+        return self._nodes.store.by_index("cordoned_by", _index_key(*key))
+
+    def cordoning_keys(self) -> set[JobKey]:
+        """Return the keys of all Jobs, deleted ones too, that have cordoned a node."""
+        marks = (parse_mark(node.cordoned_by) for node in self._nodes.store if node.cordoned_by)
+        return {
+            (mark.namespace, mark.job_name)
+            for mark in marks
+            if mark is not None and self.covers(mark.namespace)
+        }
+
     def count_reports(self, namespace: str) -> int:
         """Return how many reports a namespace has."""
         return self._reports.store.count("namespace", namespace)
@@ -205,6 +219,9 @@ class Caches(SharedInformers):
             self._wake((report.namespace, report.job_name), 0.0)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        mark = parse_mark(new.cordoned_by) if new is not None else None
+        if mark is not None and self.covers(mark.namespace):
+            self._wake((mark.namespace, mark.job_name), 0.0)  # it may be deleted
         if old is not None and new is not None and _readiness(old) == _readiness(new):
             for found in selecting_by_changed_label(self._daemon_sets.store, old, new):
                 self._wake_jobs_of(found, debounced=True)
@@ -238,7 +255,7 @@ def _readiness(node: Node) -> tuple[Any, ...]:
     Heartbeats and images do not matter; each node sends one of either every few minutes. Labels
     matter only to Jobs that select nodes by them.
     """
-    return node.uid, node.ready, node.ready_changed_at, node.taints
+    return node.uid, node.ready, node.ready_changed_at, node.taints, node.cordoned_by
 
 
 def _index_key(namespace: str, name: str) -> str:

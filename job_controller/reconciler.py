@@ -28,6 +28,7 @@ from job_controller.actions.reports import ReportActions
 from job_controller.actions.writer import Writer
 from job_controller.caches import Caches
 from job_controller.core.decide import decide
+from job_controller.core.drain_actions import DrainAction
 from job_controller.core.plan import (
     Action,
     ApplyDaemonSet,
@@ -48,6 +49,7 @@ from job_controller.core.plan import (
 )
 from job_controller.core.state.snapshot import Snapshot
 from job_controller.dependencies import Dependencies
+from job_controller.drains import Drains
 from job_controller.fresh_nodes import (
     FRESH_SECONDS,
     FreshNodeReader,
@@ -79,6 +81,7 @@ class Reconciler:
         self._pods = PodActions(writer)
         self._history = History(dependencies, writer, self._reports)
         self._memories = Memories(dependencies, written)
+        self._drains = Drains(dependencies, writer)
         self._nodes = NodeActions(writer, dependencies.clock, self._memories.node_changes)
         self._fresh_nodes = FreshNodeReader(dependencies.client, dependencies.clock)
 
@@ -101,14 +104,14 @@ class Reconciler:
                 await self._caches.whole_reports.read_whole(job.uid)
                 if (job := self._known_job(key)) is None:
                     return SUMMARY_RETRY_SECONDS
-            wait = await self._history.close_and_prune(key, job)
+            waits = [await self._drains.lift_stray_cordons(key, job)]
+            waits.append(await self._history.close_and_prune(key, job))
             if job is None:
                 self._memories.forget(key)
-                return wait
-            waits = [
-                seconds for seconds in (wait, await self._reconcile_job(key)) if seconds is not None
-            ]
-            return min(waits, default=None)
+                self._drains.forget(key)
+            else:
+                waits.append(await self._reconcile_job(key))
+            return min((seconds for seconds in waits if seconds is not None), default=None)
         finally:
             self._dependencies.metrics.reconcile_seconds.observe(time.perf_counter() - started)
 
@@ -127,6 +130,8 @@ class Reconciler:
                 return _STALE_RETRY_SECONDS
             job, started = known, self._dependencies.clock.monotonic()
             snapshot, now = self._gather(key, job, read), self._dependencies.clock.now()
+        snapshot = await self._drains.with_drains(key, snapshot)
+        started, now = self._dependencies.clock.monotonic(), self._dependencies.clock.now()
         plan = decide(snapshot, now)
         self._caches.record_duration(key, self._dependencies.clock.monotonic() - started)
         plan = self._memories.reapply_backoff.defer(key, plan, started)
@@ -244,6 +249,9 @@ class Reconciler:
 
     async def _execute_action(self, key: JobKey, snapshot: Snapshot, action: Action) -> None:
         job = snapshot.job
+        if isinstance(action, DrainAction):
+            await self._drains.execute(key, action)
+            return
         match action:
             case WriteStatus():
                 await self._job_status.write(key, job, action.status)

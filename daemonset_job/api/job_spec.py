@@ -14,6 +14,7 @@ from daemonset_job.api.choices import (
     RuleAction,
     parse_choice,
 )
+from daemonset_job.api.drain import Drain, parse_drain
 from daemonset_job.api.node_changes import (
     NO_CHANGES,
     OnSuccess,
@@ -105,7 +106,8 @@ class JobSpec:
     `failure_log_lines` of a failed node's log are kept in the report. With a `script`, or a
     `script_from`, that runs and not the image's command; `image` "" is then the task image.
     `host_exec`: it runs in the namespaces of the node. `on_success` has the labels and annotations
-    of `results` as well.
+    of `results` as well. A node is cordoned, or drained, before its turn. The run starts `after`
+    other Jobs of its namespace have succeeded.
     """
 
     image: str
@@ -129,11 +131,19 @@ class JobSpec:
     suspend: bool = False
     results: tuple[str, ...] = ()
     on_success: OnSuccess = NO_CHANGES
+    cordon: bool = False
+    drain: Drain | None = None
+    after: tuple[str, ...] = ()
 
     @property
     def has_script(self) -> bool:
         """Whether a script runs, and not the command of the image."""
         return self.script is not None or self.script_from is not None
+
+    @property
+    def cordons(self) -> bool:
+        """Whether a node is cordoned for its turn, as it is for a drain too."""
+        return self.cordon or self.drain is not None
 
     @property
     def is_continuous(self) -> bool:
@@ -193,6 +203,9 @@ def parse_spec(raw: Mapping[str, Any]) -> JobSpec:
         suspend=bool(raw.get("suspend")),
         results=tuple(entry["name"] for entry in raw.get("results") or () if entry.get("name")),
         on_success=parse_on_success(raw),
+        cordon=bool(raw.get("cordon")),
+        drain=parse_drain(raw.get("drain")),
+        after=tuple(raw.get("after") or ()),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from daemonset_job.api.drain import DRAIN_SHAPE
 from daemonset_job.api.node_changes import ON_SUCCESS_SHAPE
 from daemonset_job.api.shape import (
     BOOLEAN,
@@ -76,4 +77,7 @@ SPEC_SHAPE: Final = fields(
     suspend=BOOLEAN,
     results=list_of(fields(name=STRING, label=STRING, annotation=STRING)),
     onSuccess=ON_SUCCESS_SHAPE,
+    cordon=BOOLEAN,
+    drain=DRAIN_SHAPE,
+    after=list_of(STRING),
 )

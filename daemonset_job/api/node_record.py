@@ -43,6 +43,7 @@ RECORD_SHAPE: Final = fields(
     observedRerun=STRING,
     earlierPods=list_of(STRING),
     nodeChangedAt=TIME,
+    drainStartedAt=TIME,
 )
 
 
@@ -56,8 +57,9 @@ class NodeRecord:
     controller's clock; the other times are the node's. `retry` is the Job's retry request at the
     time: a failure recorded under another one no longer holds. `failures` are the node's earlier
     ones, the newest last, and `omitted_failures` counts those before them. `node_changed_at` is
-    when `spec.onSuccess` was done to the completed node, by the controller's clock. Times have
-    whole seconds. Counts are at most COUNT_LIMIT.
+    when `spec.onSuccess` was done to the completed node, by the controller's clock.
+    `drain_started_at` is when the drain of the node began by that clock, while it is being drained.
+    Times have whole seconds. Counts are at most COUNT_LIMIT.
 
     The others are for policy Continuous. `revision` is the one that the node runs or has run, and
     `selection` a hash of the selection that last chose it. `rerun` is the newest rerun request that
@@ -85,6 +87,7 @@ class NodeRecord:
     rerun: str = ""
     earlier_pods: tuple[str, ...] = ()
     node_changed_at: datetime | None = None
+    drain_started_at: datetime | None = None
 
     def __post_init__(self) -> None:
         """Limit the counts to what the CRD takes."""
@@ -128,6 +131,7 @@ class NodeRecord:
             "observedRerun": self.rerun,
             "earlierPods": list(self.earlier_pods),
             "nodeChangedAt": self.node_changed_at and format_time(self.node_changed_at),
+            "drainStartedAt": self.drain_started_at and format_time(self.drain_started_at),
         }
         kept: dict[str, Any] = {"uid": self.uid, "state": self.state}
         kept.update({key: value for key, value in raw.items() if value})
@@ -167,4 +171,5 @@ def parse_record(raw: Mapping[str, Any]) -> NodeRecord:
         rerun=raw.get("observedRerun") or "",
         earlier_pods=tuple(raw.get("earlierPods") or ()),
         node_changed_at=parse_whole_seconds(raw.get("nodeChangedAt")),
+        drain_started_at=parse_whole_seconds(raw.get("drainStartedAt")),
     )

@@ -73,6 +73,28 @@ class ProgressingReason(Reason):
             "webhook."
         ),
     )
+    CORDON_REFUSED = (
+        "CordonRefused",
+        (
+            "The API server does not let the controller cordon, drain or uncordon nodes: "
+            "`deploy/components/drain` is not applied, or a webhook."
+        ),
+    )
+    DRAIN_BLOCKED = (
+        "DrainBlocked",
+        "Pods do not leave nodes that are to be drained, for example by a PodDisruptionBudget.",
+    )
+    WAITING_FOR_JOB = (
+        "WaitingForJob",
+        "`spec.after` names a Job that has not succeeded; the message says which, and its state.",
+    )
+    NODE_IN_USE = (
+        "NodeInUse",
+        (
+            "Nodes are cordoned by another Job, or another Job with the same key "
+            "`rollout.exclusive` runs there; the message names that Job."
+        ),
+    )
     DAEMON_SET_ALTERED = (
         "DaemonSetAltered",
         (
@@ -297,6 +319,29 @@ class NodeReason(Reason):
     RESULT_NOT_LISTED = (
         "ResultNotListed",
         "The node is completed, and its task printed a result that `results` does not list.",
+    )
+    DRAINING = "Draining", "The node's pods are evicted before its turn."
+    DRAIN_BLOCKED = (
+        "DrainBlocked",
+        "The API server does not evict a pod of the node now; the message says why.",
+    )
+    NODE_IN_USE = (
+        "NodeInUse",
+        (
+            "The node waits for another Job: that has cordoned it, or has the same key "
+            "`rollout.exclusive`."
+        ),
+    )
+    DRAIN_TIMED_OUT = (
+        "DrainTimedOut",
+        "Pods had not left the node after `drain.timeoutSeconds`; it was uncordoned.",
+    )
+    DRAIN_REFUSED = (
+        "DrainRefused",
+        (
+            "The node has pods that the drain must not evict, without `drain.force` or "
+            "`drain.deleteEmptyDirData`; none was evicted."
+        ),
     )
     BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded", "Failed more often than `backoffLimit` allows."
     FAILURE_POLICY_RULE = "FailurePolicyRule", "A rule with `Fail` lists its exit code."

@@ -21,6 +21,7 @@ from job_controller.core.plan import (
     refused_write,
 )
 from job_controller.core.pod_actions import pod_actions
+from job_controller.core.preparation import prepare_nodes, with_preparation
 from job_controller.core.render.events import (
     exit_events,
     is_alteration_unrecorded,
@@ -38,6 +39,7 @@ from job_controller.core.render.report_status import (
     next_report_statuses,
 )
 from job_controller.core.render.shards import missing_shards
+from job_controller.core.scheduling_gates import pods_with_removable_gate
 from job_controller.core.start import plan_start
 from job_controller.core.state.active_progress import NO_PROGRESS, find_progress
 from job_controller.core.state.blocker import Blocker
@@ -70,9 +72,13 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
         return plan_start(snapshot, now)
     counts = count_nodes(snapshot, now)
     run = with_message(evaluate_run(snapshot, counts, now), counts, job)
+    due = pods_with_removable_gate(snapshot, counts, run)
+    prepared = prepare_nodes(snapshot, counts, run, due, now)
+    counts = with_preparation(counts, prepared)
     blocker = find_blocker(snapshot, counts)
     stays_until = pods_stay_until(snapshot, counts, now)
     work = _work_actions(snapshot, counts, run, blocker, stays_until)
+    work += [*prepared.actions, *pod_actions(counts, prepared.ready)]
     ours = snapshot.owned_daemon_set
     alteration = ours.alteration if ours is not None else ""
     progress = NO_PROGRESS if run.has_ended else find_progress(merge_evidence(snapshot), counts)
@@ -93,7 +99,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     if unrecorded:
         # After the DaemonSet is applied nothing shows the change, so it is recorded first.
         work = [action for action in work if not isinstance(action, ApplyDaemonSet)]
-    times = [counts.wake_at, run.wake_at, stays_until, pending.wake_at]
+    times = [counts.wake_at, run.wake_at, stays_until, pending.wake_at, prepared.wake_at]
     hint_at = token_hint_at(counts, job)
     if hint_at is not None and now < hint_at and not run.has_ended:
         times.append(hint_at)
@@ -231,7 +237,7 @@ def _work_actions(
     blocker: Blocker | None,
     stays_until: datetime | None,
 ) -> list[Action]:
-    """Return the actions for the work itself: reports, DaemonSet, pods, gates."""
+    """Return the actions for the work itself, before those for pods: reports, DaemonSet."""
     job = snapshot.job
     actions: list[Action] = [
         CreateReport(build_report(job, shard)) for shard in missing_shards(snapshot, counts)
@@ -240,5 +246,4 @@ def _work_actions(
         daemon_set_actions(snapshot, counts, run, stays_until)
         or create_again_actions(snapshot, counts, run, blocker)
     )
-    actions.extend(pod_actions(snapshot, counts, run))
     return actions

@@ -25,9 +25,10 @@ def should_gate_new_pods(snapshot: Snapshot, counts: NodeCounts, run: RunState) 
     deleted pod does not repeat a completed node's work. While pods are refused that may take long:
     then the gate is added once a node has completed. It is added at once while no node may start,
     and before the pod of a failed node is deleted. It is never removed. A DaemonSet that is created
-    again starts with the gate if there were nodes before, or work is recorded.
+    again starts with the gate if there were nodes before, or work is recorded. So does each one of
+    a Job that cordons its nodes first.
     """
-    if not may_start_nodes(snapshot, run):
+    if not may_start_nodes(snapshot, run) or snapshot.job.spec.cordons:
         return True
     daemon_set = snapshot.owned_daemon_set
     if daemon_set is None:

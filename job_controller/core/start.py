@@ -7,10 +7,20 @@ from datetime import datetime
 from daemonset_job.api.choices import CompletionMode
 from daemonset_job.api.reasons import EventReason
 from job_controller.core.desired.daemon_set import build_daemon_set
-from job_controller.core.plan import DryRunDaemonSet, DryRunNodeChange, Event, Plan, WriteStatus
+from job_controller.core.drain_actions import (
+    DryRunCordon,
+)
+from job_controller.core.plan import (
+    DryRunDaemonSet,
+    DryRunNodeChange,
+    Event,
+    Plan,
+    WriteStatus,
+)
 from job_controller.core.render.events import start_blocker_events
 from job_controller.core.render.job_status import first_status, unstarted_status
 from job_controller.core.state.blockers import find_start_blocker
+from job_controller.core.state.cordons import find_trial_cordon
 from job_controller.core.state.node_changes import find_trial_change
 from job_controller.core.state.snapshot import Snapshot
 
@@ -38,7 +48,9 @@ def plan_start(snapshot: Snapshot, now: datetime) -> Plan:
         desired = build_daemon_set(job, gated=False, settings=snapshot.settings)
         change = find_trial_change(snapshot)
         trial = (DryRunNodeChange(change),) if change is not None else ()
-        return Plan(actions=(DryRunDaemonSet(desired), *trial))
+        cordon = find_trial_cordon(snapshot)
+        cordon_trial = (DryRunCordon(cordon),) if cordon is not None else ()
+        return Plan(actions=(DryRunDaemonSet(desired), *trial, *cordon_trial))
     return Plan(
         actions=(WriteStatus(first_status(job, now, _configured_token(snapshot))),),
         events=(

@@ -184,7 +184,9 @@ def _assess_nodes_with_pod(facts: _Facts) -> _NodesWithPod:
         if is_stale(snapshot.job, pod, evidence, record):
             nodes[name] = replaced_node(snapshot, pod, record, is_selected=name in facts.selected)
             continue
-        inputs = NodeInputs(node, pod, evidence, record, tainted.get(name))
+        inputs = NodeInputs(
+            node, pod, evidence, record, tainted.get(name), snapshot.drains.get(name)
+        )
         assessment = assess_node(facts.context, inputs)
         nodes[name] = DesiredNode(
             name,
