@@ -88,8 +88,8 @@ def build_cordon(raw: Mapping[str, Any], uid: str, mark: CordonMark) -> dict[str
     is not ours, and must not be lifted later.
     """
     meta = raw.get("metadata") or {}
-    marked = names.ANNOTATION_CORDONED_BY in (meta.get("annotations") or {})
-    if marked or (raw.get("spec") or {}).get("unschedulable"):
+    known = (meta.get("annotations") or {}).get(names.ANNOTATION_CORDONED_BY) or ""
+    if parse_mark(known) is not None or (raw.get("spec") or {}).get("unschedulable"):
         return {}
     annotations = {names.ANNOTATION_CORDONED_BY: str(mark)}
     return {

@@ -32,7 +32,7 @@ from job_controller.core.state.cordons import mark_of, other_mark
 from job_controller.core.state.evictions import NodeDrain, describe_left
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.run_state import RunState
-from job_controller.core.state.snapshot import Snapshot, merge_records
+from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 from job_controller.core.text.sanitize import DETAIL_LIMIT, single_line
 
 # How often the pods of a node are listed while it is drained. No event says that one has left.
@@ -170,6 +170,9 @@ def _has_turn(
     record = counts.absent.get(name)
     if record is not None:
         return record.state not in _OVER
+    evidence = merge_evidence(snapshot).get(name)
+    if evidence is not None and evidence.completes(snapshot.nodes[name].uid):
+        return False
     return any(
         pod.node_name == name and not pod.is_gated and not pod.is_terminal for pod in snapshot.pods
     )
