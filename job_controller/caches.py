@@ -36,6 +36,7 @@ from daemonset_job.kube.client.unreadable import Unreadable
 from daemonset_job.runtime.clock import Clock
 from daemonset_job.runtime.debounce import Debouncer
 from job_controller.core.desired.limits import SPEC_LIMIT_BYTES, spec_bytes
+from job_controller.core.state.predecessors import CHAIN_LIMIT, Predecessor, newest_run
 
 # Changes of pods and nodes come in bursts: one reconcile this much later sees them all. It is later
 # if decisions take long, at most 2 s. Changes of the ledger, which end a run, are not delayed.
@@ -80,6 +81,7 @@ class Caches(SharedInformers):
                 {
                     "daemon_set": lambda job: (_index_key(job.namespace, job.daemon_set_name),),
                     "uid": lambda job: (job.uid,),
+                    "after": _waits_for,
                 },
             ),
             self._job_changed,
@@ -156,6 +158,18 @@ class Caches(SharedInformers):
         """
         return tuple(self._reports.store.by_index("job", _index_key(*key)))
 
+    def predecessors(self, job: Job) -> dict[str, Predecessor]:
+        """Return the newest runs that a Job waits for, and those for which these wait."""
+        found: dict[str, Predecessor] = {}
+        names = list(job.spec.after) if job.status.start_time is None else []
+        while names and len(found) < CHAIN_LIMIT:
+            if (name := names.pop(0)) in found:
+                continue
+            key = job.namespace, name
+            found[name] = newest_run(name, self._jobs.store.get(key), self.reports_of(key))
+            names.extend(found[name].waits_for)
+        return found
+
     def nodes_cordoned_by(self, key: JobKey) -> list[Node]:
         """Return the nodes that a Job of that key has cordoned, whether or not it still exists."""
         return self._nodes.store.by_index("cordoned_by", _index_key(*key))
@@ -201,6 +215,7 @@ class Caches(SharedInformers):
                 self._debouncer.forget((job.namespace, job.name))
                 self.whole_reports.release(job.uid)
             self._wake((job.namespace, job.name), 0.0)
+            self._wake_jobs_after(job.namespace, job.name)
 
     def _daemon_set_changed(self, old: DaemonSet | None, new: DaemonSet | None) -> None:
         found = new or old
@@ -217,6 +232,7 @@ class Caches(SharedInformers):
     def _report_changed(self, old: JobReport | None, new: JobReport | None) -> None:
         if (report := new or old) is not None:
             self._wake((report.namespace, report.job_name), 0.0)
+            self._wake_jobs_after(report.namespace, report.job_name)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         mark = parse_mark(new.cordoned_by) if new is not None else None
@@ -237,6 +253,10 @@ class Caches(SharedInformers):
             else:
                 self._wake(key, 0.0)
 
+    def _wake_jobs_after(self, namespace: str, name: str) -> None:
+        for job in self._jobs.store.by_index("after", _index_key(namespace, name)):
+            self._wake_debounced((job.namespace, job.name))
+
     def _wake_debounced(self, key: JobKey) -> None:
         self._wake(key, self._debouncer.pause_seconds(key))
 
@@ -256,6 +276,13 @@ def _readiness(node: Node) -> tuple[Any, ...]:
     matter only to Jobs that select nodes by them.
     """
     return node.uid, node.ready, node.ready_changed_at, node.taints, node.cordoned_by
+
+
+def _waits_for(job: Job) -> tuple[str, ...]:
+    """Return the runs that a Job waits for which has not started."""
+    if job.status.start_time is not None:
+        return ()
+    return tuple(_index_key(job.namespace, name) for name in job.spec.after)
 
 
 def _index_key(namespace: str, name: str) -> str:

@@ -1,7 +1,6 @@
 """One reconcile of one Job: gather a snapshot, decide, execute the plan.
 
-It is a thin layer around the core. Its memory may be lost in a restart: the expected versions only
-keep a reconcile from deciding before the caches have the controller's own last write.
+It is a thin layer around the core. What it remembers may be lost in a restart.
 """
 
 from __future__ import annotations
@@ -214,6 +213,7 @@ class Reconciler:
             pods=self._caches.pods_of(daemon_set) if daemon_set and ours else (),
             nodes=self._caches.nodes(),
             reports=tuple(r for r in self._caches.reports_of(key) if r.job_uid == job.uid),
+            predecessors=self._caches.predecessors(job),
             settings=self._dependencies.settings(),
         )
 

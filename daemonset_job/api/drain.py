@@ -1,7 +1,7 @@
 """What a Job asks for before a node's turn: `spec.cordon` and `spec.drain`; and the cordon's mark.
 
 The mark is an annotation of the node. It says which Job cordoned it, and is written in the patch
-that cordons. So whoever finds it can tell whose cordon it is, and whether that Job is still there.
+that cordons. So it shows whose cordon it is, also when that Job is gone.
 """
 
 from __future__ import annotations

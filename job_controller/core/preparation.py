@@ -156,7 +156,7 @@ def _has_turn(
     """Return whether the Job has its turn on the node: it is prepared, or its task may be at work.
 
     While a pod is being deleted, its task may be at work. On a node that cannot be reached it may
-    be too, but after the end of the run nobody waits for that.
+    be too, but nothing waits for that after the end of the run.
     """
     node = counts.nodes.get(name)
     if node is not None:
@@ -165,10 +165,12 @@ def _has_turn(
         if node.pod.is_gated:
             return name in due
         return node.state != NodeState.UNREACHABLE or not run.has_ended
-    if run.has_ended:
-        return False
-    record = counts.absent.get(name)
-    if record is not None:
+    return not run.has_ended and _may_be_at_work(snapshot, counts, name)
+
+
+def _may_be_at_work(snapshot: Snapshot, counts: NodeCounts, name: str) -> bool:
+    """Return whether a task may be at work on a node without a pod, or with one that is ending."""
+    if (record := counts.absent.get(name)) is not None:
         return record.state not in _OVER
     evidence = merge_evidence(snapshot).get(name)
     if evidence is not None and evidence.completes(snapshot.nodes[name].uid):

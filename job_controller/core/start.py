@@ -22,6 +22,7 @@ from job_controller.core.render.job_status import first_status, unstarted_status
 from job_controller.core.state.blockers import find_start_blocker
 from job_controller.core.state.cordons import find_trial_cordon
 from job_controller.core.state.node_changes import find_trial_change
+from job_controller.core.state.predecessors import find_waiting
 from job_controller.core.state.snapshot import Snapshot
 
 
@@ -36,7 +37,7 @@ def plan_start(snapshot: Snapshot, now: datetime) -> Plan:
     begins after it.
     """
     job = snapshot.job
-    start_blocker = find_start_blocker(snapshot)
+    start_blocker = find_start_blocker(snapshot) or find_waiting(job, snapshot.predecessors)
     if job.spec.suspend or start_blocker is not None:
         status = unstarted_status(job, start_blocker, now)
         return Plan(

@@ -7,9 +7,17 @@ import pytest
 
 from daemonset_job.api.times import format_time
 from daemonset_job.kube.client.resource import CONFIG_MAPS, JOB_REPORTS, JOBS, NODES, PODS
-from tests.contract.controller_cluster import FakeCluster, gated, on_first, running, until
-from tests.contract.controller_cluster import virtual_clock as virtual_clock
+from tests.contract.controller_cluster import (
+    FakeCluster,
+    gated,
+    on_first,
+    running,
+    until,
+    virtual_clock,
+)
 from tests.fakekube.node_lifecycle import ready
+
+__all__ = ["virtual_clock"]
 
 pytestmark = [pytest.mark.looptime(end=20_000), pytest.mark.usefixtures("virtual_clock")]
 

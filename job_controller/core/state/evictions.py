@@ -2,7 +2,7 @@
 
 The rules are those of kubectl drain (k8s.io/kubectl pkg/drain/filters.go), with two differences:
 pods that have ended stay, since nothing of them runs, and so do this system's own. A controller
-that evicts itself may find no other node to run on, and then nobody uncordons this one.
+that evicts itself may find no other node to run on, and then this one stays cordoned.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from job_controller.core.settings import Settings
 from job_controller.core.state.due_again import view_current
 from job_controller.core.state.evictions import NodeDrain
 from job_controller.core.state.first_seen import Sightings
+from job_controller.core.state.predecessors import Predecessor
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,8 @@ class Snapshot:
     reconcile the API server has accepted the DaemonSet of a Job that has not started.
     `changed_nodes`: when this process changed a node as `spec.onSuccess` says, by the identity of
     its completion. Its record may not have it yet. `drains`: what has yet to leave the nodes that
-    are being drained, by their names.
+    are being drained, by their names. `predecessors`: the newest runs of the names in `spec.after`,
+    and of those for which these wait.
     """
 
     job: Job
@@ -56,6 +58,7 @@ class Snapshot:
     is_dry_run_done: bool = False
     changed_nodes: Mapping[str, datetime] = field(default_factory=dict)
     drains: Mapping[str, NodeDrain] = field(default_factory=dict)
+    predecessors: Mapping[str, Predecessor] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
 
     @property
