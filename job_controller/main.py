@@ -150,6 +150,7 @@ class Controller:
             history_max_age_seconds=config.history_max_age_seconds,
             history_namespace_limit=config.history_namespace_limit,
             system_namespace=config.lease_namespace or names.SYSTEM_NAMESPACE,
+            node_name=config.node_name,
         )
 
 

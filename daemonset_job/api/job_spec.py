@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from daemonset_job.api.choices import (
@@ -20,6 +20,7 @@ from daemonset_job.api.node_changes import (
     OnSuccess,
     parse_on_success,
 )
+from daemonset_job.api.rollout import Rollout, SuccessPolicy, parse_rollout
 
 # Ten years: the CRD's maximum for each number of seconds.
 SECONDS_LIMIT: Final = 315_360_000
@@ -89,12 +90,15 @@ class FailurePolicy:
     `action` is `FailFast`, `Continue` or `Pause`. `max_failed_nodes` is a number or a percentage
     (`"10%"`) of the desired nodes that may fail or be unreachable. `pods`: those of failed nodes
     are deleted (`DeleteFailed`), all of them once the run has failed (`Delete`), or none (`Keep`).
+    `unreachable_seconds`: after that time the run no longer waits for an unreachable node; None is
+    for as long as it has other nodes to do.
     """
 
     action: FailureAction = FailureAction.FAIL_FAST
     max_failed_nodes: int | str = 0
     rules: tuple[FailureRule, ...] = ()
     pods: PodPolicy = PodPolicy.DELETE_FAILED
+    unreachable_seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +138,8 @@ class JobSpec:
     cordon: bool = False
     drain: Drain | None = None
     after: tuple[str, ...] = ()
+    rollout: Rollout | None = None
+    success_policy: SuccessPolicy = field(default_factory=SuccessPolicy)
 
     @property
     def has_script(self) -> bool:
@@ -206,7 +212,18 @@ def parse_spec(raw: Mapping[str, Any]) -> JobSpec:
         cordon=bool(raw.get("cordon")),
         drain=parse_drain(raw.get("drain")),
         after=tuple(raw.get("after") or ()),
+        rollout=_parse_rollout(raw),
+        success_policy=SuccessPolicy((raw.get("successPolicy") or {}).get("minCompleted")),
     )
+
+
+def _parse_rollout(raw: Mapping[str, Any]) -> Rollout | None:
+    """Return the rollout of a raw spec. Nodes that are cordoned have their turns one by one."""
+    rollout = parse_rollout(raw.get("rollout"))
+    if not raw.get("cordon") and raw.get("drain") is None:
+        return rollout
+    found = rollout or Rollout()
+    return found if found.max_parallel is not None else replace(found, max_parallel=1)
 
 
 def _parse_script_source(raw: Mapping[str, Any]) -> ScriptSource | None:
@@ -230,6 +247,7 @@ def _parse_failure_policy(raw: Mapping[str, Any]) -> FailurePolicy:
             for rule in raw.get("rules") or ()
         ),
         pods=parse_choice(raw.get("pods"), PodPolicy.DELETE_FAILED, unknown=PodPolicy.KEEP),
+        unreachable_seconds=_seconds(raw.get("unreachableSeconds")),
     )
 
 

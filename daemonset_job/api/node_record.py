@@ -44,6 +44,9 @@ RECORD_SHAPE: Final = fields(
     earlierPods=list_of(STRING),
     nodeChangedAt=TIME,
     drainStartedAt=TIME,
+    turnAt=TIME,
+    step=NUMBER,
+    setAsideAt=TIME,
 )
 
 
@@ -60,6 +63,10 @@ class NodeRecord:
     when `spec.onSuccess` was done to the completed node, by the controller's clock.
     `drain_started_at` is when the drain of the node began by that clock, while it is being drained.
     Times have whole seconds. Counts are at most COUNT_LIMIT.
+
+    `turn_at` is when the node got its turn in a rollout, None before it: it is written before the
+    node may start. `step` is the step of the rollout in which it did. `set_aside_at` is since when
+    the run does not wait for the node, which is unreachable.
 
     The others are for policy Continuous. `revision` is the one that the node runs or has run, and
     `selection` a hash of the selection that last chose it. `rerun` is the newest rerun request that
@@ -88,6 +95,9 @@ class NodeRecord:
     earlier_pods: tuple[str, ...] = ()
     node_changed_at: datetime | None = None
     drain_started_at: datetime | None = None
+    turn_at: datetime | None = None
+    step: int = 0
+    set_aside_at: datetime | None = None
 
     def __post_init__(self) -> None:
         """Limit the counts to what the CRD takes."""
@@ -132,6 +142,9 @@ class NodeRecord:
             "earlierPods": list(self.earlier_pods),
             "nodeChangedAt": self.node_changed_at and format_time(self.node_changed_at),
             "drainStartedAt": self.drain_started_at and format_time(self.drain_started_at),
+            "turnAt": self.turn_at and format_time(self.turn_at),
+            "step": self.step,
+            "setAsideAt": self.set_aside_at and format_time(self.set_aside_at),
         }
         kept: dict[str, Any] = {"uid": self.uid, "state": self.state}
         kept.update({key: value for key, value in raw.items() if value})
@@ -172,4 +185,7 @@ def parse_record(raw: Mapping[str, Any]) -> NodeRecord:
         earlier_pods=tuple(raw.get("earlierPods") or ()),
         node_changed_at=parse_whole_seconds(raw.get("nodeChangedAt")),
         drain_started_at=parse_whole_seconds(raw.get("drainStartedAt")),
+        turn_at=parse_whole_seconds(raw.get("turnAt")),
+        step=raw.get("step") or 0,
+        set_aside_at=parse_whole_seconds(raw.get("setAsideAt")),
     )

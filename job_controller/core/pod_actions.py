@@ -5,11 +5,12 @@ from __future__ import annotations
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.states import NodeState
 from job_controller.core.plan import Action, DeletePods, RemoveSchedulingGates
+from job_controller.core.rollout.rollout_state import RolloutState
 from job_controller.core.state.node_counts import DesiredNode, NodeCounts
 
 
-def pod_actions(counts: NodeCounts, due: tuple[Pod, ...]) -> list[Action]:
-    """Return the deletions of pods, and the removal of the gates of those that are due."""
+def pod_actions(counts: NodeCounts, rollout: RolloutState, ready: tuple[Pod, ...]) -> list[Action]:
+    """Return the deletions of pods, and the removal of the gates of those that are ready."""
     actions: list[Action] = []
     over = [(pod, "its node does not have to run it") for pod in counts.surplus_pods]
     over += [
@@ -17,12 +18,13 @@ def pod_actions(counts: NodeCounts, due: tuple[Pod, ...]) -> list[Action]:
         for _, node in sorted(counts.nodes.items())
         if (why := _why_deleted(node, counts))
     ]
+    over += [(pod, "its node is unreachable and set aside") for pod in rollout.dead_pods]
     if over:
         pods = tuple(pod for pod, _ in over)
         actions.append(DeletePods(pods, {pod.uid: why for pod, why in over}))
-    if due:
-        uids = {pod.node_name: counts.nodes[pod.node_name].uid for pod in due}
-        actions.append(RemoveSchedulingGates(due, uids))
+    if ready:
+        uids = {pod.node_name: counts.nodes[pod.node_name].uid for pod in ready}
+        actions.append(RemoveSchedulingGates(ready, uids))
     return actions
 
 

@@ -92,7 +92,11 @@ def prepare_nodes(
         if found is not None and found.due:
             evictions.append(EvictPods(name, found.due, drain.grace_period_seconds))
     over = _find_over(snapshot, counts, run, {pod.node_name for pod in due})
-    is_waiting = bool(to_cordon or any(record.drain_started_at for record in records.values()))
+    if over:
+        # While one cannot be lifted, there are not to be more of them.
+        to_cordon = []
+    is_draining = any(record.drain_started_at for record in records.values())
+    is_waiting = bool(over or to_cordon or is_draining)
     return Preparation(
         tuple(ready),
         (

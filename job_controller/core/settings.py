@@ -29,7 +29,8 @@ class Settings:
     without an image. `history_limit` finished reports are kept for each Job name, none longer than
     `history_max_age_seconds` (None: no limit).
     `history_namespace_limit` is their number in each namespace (None: no limit).
-    `system_namespace` is that of this system's own pods, which no drain evicts.
+    `system_namespace` is that of this system's own pods, which no drain evicts. `node_name` is the
+    node that runs the controller, "" if it is not known.
     """
 
     token: str = names.DEFAULT_TOKEN
@@ -40,3 +41,4 @@ class Settings:
     history_max_age_seconds: float | None = None
     history_namespace_limit: int | None = None
     system_namespace: str = names.SYSTEM_NAMESPACE
+    node_name: str = ""

@@ -19,6 +19,7 @@ from job_controller.core.settings import Settings
 from job_controller.core.state.due_again import view_current
 from job_controller.core.state.evictions import NodeDrain
 from job_controller.core.state.first_seen import Sightings
+from job_controller.core.state.observed_pods import PodObservation
 from job_controller.core.state.predecessors import Predecessor
 
 
@@ -41,7 +42,8 @@ class Snapshot:
     `changed_nodes`: when this process changed a node as `spec.onSuccess` says, by the identity of
     its completion. Its record may not have it yet. `drains`: what has yet to leave the nodes that
     are being drained, by their names. `predecessors`: the newest runs of the names in `spec.after`,
-    and of those for which these wait.
+    and of those for which these wait. `observed_pods` is the newest answer to what a check of the
+    rollout asks, None without one.
     """
 
     job: Job
@@ -59,6 +61,7 @@ class Snapshot:
     changed_nodes: Mapping[str, datetime] = field(default_factory=dict)
     drains: Mapping[str, NodeDrain] = field(default_factory=dict)
     predecessors: Mapping[str, Predecessor] = field(default_factory=dict)
+    observed_pods: PodObservation | None = None
     settings: Settings = field(default_factory=Settings)
 
     @property

@@ -10,6 +10,7 @@ from daemonset_job.api.drain import CordonMark, Drain
 from daemonset_job.api.drained_pod import DrainedPod
 from daemonset_job.api.names import START_GATE
 from daemonset_job.api.reasons import NodeReason
+from daemonset_job.api.rollout import Rollout
 from job_controller.core.decide import decide
 from job_controller.core.drain_actions import (
     CordonNodes,
@@ -47,7 +48,7 @@ def waiting(*names, drain=DRAIN, cordon=False, **changes):
     """Return a cluster in which the pods of these nodes wait at their gates, and have turns."""
     cluster = make_cluster(*names, gated=True, running=False, **changes)
     cluster.pods = [gated_pod(name) for name in names]
-    spec(cluster, drain=drain, cordon=cordon)
+    spec(cluster, drain=drain, cordon=cordon, rollout=Rollout(max_parallel=10))
     turns(cluster, *names)
     return cluster
 
