@@ -36,7 +36,6 @@ from daemonset_job.kube.client.unreadable import Unreadable
 from daemonset_job.runtime.clock import Clock
 from daemonset_job.runtime.debounce import Debouncer
 from job_controller.core.desired.limits import SPEC_LIMIT_BYTES, spec_bytes
-from job_controller.core.state.predecessors import CHAIN_LIMIT, Predecessor, newest_run
 
 # Changes of pods and nodes come in bursts: one reconcile this much later sees them all. It is later
 # if decisions take long, at most 2 s. Changes of the ledger, which end a run, are not delayed.
@@ -82,6 +81,7 @@ class Caches(SharedInformers):
                     "daemon_set": lambda job: (_index_key(job.namespace, job.daemon_set_name),),
                     "uid": lambda job: (job.uid,),
                     "after": _waits_for,
+                    "exclusive": lambda job: _exclusive_key(job.namespace, job.spec.exclusive),
                 },
             ),
             self._job_changed,
@@ -94,7 +94,10 @@ class Caches(SharedInformers):
             CachedKind(
                 PODS,
                 parse_pod,
-                {"owner": lambda pod: (_index_key(pod.namespace, pod.owner_uid),)},
+                {
+                    "owner": lambda pod: (_index_key(pod.namespace, pod.owner_uid),),
+                    "exclusive": lambda pod: _exclusive_key(pod.namespace, pod.exclusive),
+                },
                 names.MANAGED_SELECTOR,
             ),
             self._pod_changed,
@@ -158,17 +161,13 @@ class Caches(SharedInformers):
         """
         return tuple(self._reports.store.by_index("job", _index_key(*key)))
 
-    def predecessors(self, job: Job) -> dict[str, Predecessor]:
-        """Return the newest runs that a Job waits for, and those for which these wait."""
-        found: dict[str, Predecessor] = {}
-        names = list(job.spec.after) if job.status.start_time is None else []
-        while names and len(found) < CHAIN_LIMIT:
-            if (name := names.pop(0)) in found:
-                continue
-            key = job.namespace, name
-            found[name] = newest_run(name, self._jobs.store.get(key), self.reports_of(key))
-            names.extend(found[name].waits_for)
-        return found
+    def jobs_with_key(self, namespace: str, exclusive: str) -> list[Job]:
+        """Return the Jobs with that key `rollout.exclusive`."""
+        return self._jobs.store.by_index("exclusive", _index_key(namespace, exclusive))
+
+    def pods_with_key(self, namespace: str, exclusive: str) -> list[Pod]:
+        """Return the pods of Jobs, deleted ones too, with that key `rollout.exclusive`."""
+        return self._pods.store.by_index("exclusive", _index_key(namespace, exclusive))
 
     def nodes_cordoned_by(self, key: JobKey) -> list[Node]:
         """Return the nodes that a Job of that key has cordoned, whether or not it still exists."""
@@ -283,6 +282,10 @@ def _waits_for(job: Job) -> tuple[str, ...]:
     if job.status.start_time is not None:
         return ()
     return tuple(_index_key(job.namespace, name) for name in job.spec.after)
+
+
+def _exclusive_key(namespace: str, exclusive: str) -> tuple[str, ...]:
+    return (_index_key(namespace, exclusive),) if exclusive else ()
 
 
 def _index_key(namespace: str, name: str) -> str:

@@ -60,6 +60,7 @@ from job_controller.fresh_nodes import (
 from job_controller.history import History
 from job_controller.job_reference import job_reference
 from job_controller.memories import Memories
+from job_controller.snapshots import cached_snapshot
 
 # A cache that is behind our own write catches up within milliseconds, unless its watch is broken.
 _STALE_RETRY_SECONDS = 0.1
@@ -179,7 +180,8 @@ class Reconciler:
     def _gather(self, key: JobKey, job: Job, read: Mapping[str, NodeRead]) -> Snapshot:
         """Return the snapshot, with nodes that were just read from the API server."""
         now = self._dependencies.clock.monotonic()
-        snapshot = self._memories.event_causes.with_causes(key, self._snapshot(key, job))
+        snapshot = cached_snapshot(self._caches, key, job, self._dependencies.settings())
+        snapshot = self._memories.event_causes.with_causes(key, snapshot)
         snapshot = self._memories.refusal_backoff.with_known_refusal(key, snapshot, now)
         snapshot = self._memories.node_changes.with_changes(key, snapshot)
         if read:
@@ -203,19 +205,6 @@ class Reconciler:
         now = self._dependencies.clock.monotonic()
         wait = self._memories.progress_pacers.remaining_seconds(key, now)
         return plan if wait <= 0 else defer_progress_writes(plan, job.status, wait)
-
-    def _snapshot(self, key: JobKey, job: Job) -> Snapshot:
-        daemon_set = self._caches.daemon_set(job.namespace, job.daemon_set_name)
-        ours = daemon_set is not None and daemon_set.owner_uid == job.uid
-        return Snapshot(
-            job=job,
-            daemon_set=daemon_set,
-            pods=self._caches.pods_of(daemon_set) if daemon_set and ours else (),
-            nodes=self._caches.nodes(),
-            reports=tuple(r for r in self._caches.reports_of(key) if r.job_uid == job.uid),
-            predecessors=self._caches.predecessors(job),
-            settings=self._dependencies.settings(),
-        )
 
     async def _execute(
         self, key: JobKey, snapshot: Snapshot, plan: Plan, done: list[Action]

@@ -147,6 +147,11 @@ class JobSpec:
         return self.script is not None or self.script_from is not None
 
     @property
+    def exclusive(self) -> str:
+        """The key of Jobs that never run on a node at the same time, "" for none."""
+        return self.rollout.exclusive if self.rollout is not None else ""
+
+    @property
     def cordons(self) -> bool:
         """Whether a node is cordoned for its turn, as it is for a drain too."""
         return self.cordon or self.drain is not None

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from daemonset_job.api.drain import CordonMark
+from daemonset_job.api.node import Node
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import NodeReason
@@ -65,7 +66,7 @@ def prepare_nodes(
     `due` are the gated pods that may start but for that.
     """
     job = snapshot.job
-    if not job.spec.cordons:
+    if not (job.spec.cordons or job.spec.exclusive):
         return Preparation(due)
     mark, drain = mark_of(job), job.spec.drain
     ready: list[Pod] = []
@@ -76,8 +77,11 @@ def prepare_nodes(
     for pod in due[:NODES_PER_PLAN]:
         name = pod.node_name
         node, record = snapshot.nodes[name], counts.nodes[name].record
-        if other := other_mark(node, mark):
-            records[name] = _in_use(record, other)
+        if words := _what_uses(snapshot, node, mark):
+            records[name] = _in_use(record, words)
+            continue
+        if not job.spec.cordons:
+            ready.append(pod)
             continue
         is_cordoned = node.is_cordoned or node.cordoned_by == str(mark)
         if not is_cordoned:
@@ -96,7 +100,7 @@ def prepare_nodes(
         # While one cannot be lifted, there are not to be more of them.
         to_cordon = []
     is_draining = any(record.drain_started_at for record in records.values())
-    is_waiting = bool(over or to_cordon or is_draining)
+    is_waiting = bool(over or to_cordon or is_draining or len(ready) < len(due))
     return Preparation(
         tuple(ready),
         (
@@ -119,8 +123,24 @@ def with_preparation(counts: NodeCounts, found: Preparation) -> NodeCounts:
     return replace(counts, nodes={**counts.nodes, **prepared})
 
 
-def _in_use(record: NodeRecord, other: CordonMark) -> NodeRecord:
-    words = f"Job {other.namespace}/{other.job_name} has cordoned the node, and has its turn there"
+def _what_uses(snapshot: Snapshot, node: Node, mark: CordonMark) -> str:
+    """Return which other Job the node has to wait for, "" for none.
+
+    A node that this Job has cordoned passes those that are older: one of them may wait for that
+    cordon.
+    """
+    name, use = node.name, snapshot.other_use
+    if other := use.in_use.get(name):
+        return f"Job {other}, which has the same key rollout.exclusive, is at work on the node"
+    if other_job := (other_mark(node, mark) if snapshot.job.spec.cordons else None):
+        job = f"{other_job.namespace}/{other_job.job_name}"
+        return f"Job {job} has cordoned the node, and has its turn there"
+    if node.cordoned_by != str(mark) and (older := use.claimed.get(name)):
+        return f"Job {older}, which has the same key rollout.exclusive and is older, is first there"
+    return ""
+
+
+def _in_use(record: NodeRecord, words: str) -> NodeRecord:
     return replace(record, reason=NodeReason.NODE_IN_USE, message=single_line(words))
 
 
