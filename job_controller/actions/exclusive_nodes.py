@@ -1,8 +1,8 @@
 """Keeps Jobs with the same key `rollout.exclusive` from starting on a node at the same time.
 
 The decision was made from caches, which may not have the newest start of another Job. So the pods
-with the key are read from the API server again, and no other Job with the key may remove a gate
-between this and the removal. One controller leads, so a lock in this process is enough.
+with the key are read from the API server again. Until the gate is removed, no other Job with the
+key may remove one. One controller leads, so a lock in this process is enough.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ async def test_a_watch_that_is_late_does_not_start_a_second_job(server, cluster)
     async with running(server):
         cluster.apply("first", **KEY)
         cluster.apply("second", **KEY)
-        # What the caches hear of pods comes late.
+        # The caches see the changes of pods late.
         server.delay_next("PATCH", "/pods/first", 0.5, 2)
         await until(lambda: len(pods_at_work(server, watch)) == 3)
         await asyncio.sleep(60)

@@ -165,7 +165,7 @@ def test_the_account_cordons_and_uncordons_with_its_mark(kube_env: KubeEnv):
     make_node(kube_env, "free")
     assert patch_node(kube_env, "free", cordon(JOB, True)) == ""
     assert patch_node(kube_env, "free", cordon(None, None)) == ""
-    # Somebody uncordoned it: the mark alone goes.
+    # A user uncordons it: the mark alone goes.
     assert patch_node(kube_env, "free", cordon(JOB, True)) == ""
     kube_env.kubectl("uncordon", "free")
     assert patch_node(kube_env, "free", cordon(None, None)) == ""

@@ -1,8 +1,8 @@
 """Which nodes other Jobs with the same key `rollout.exclusive` use, or are about to use.
 
 Two questions. A node is in use while a pod of another Job with the key is past its gate, and its
-task has not completed. It is claimed while an older Job with the key has its turn there: the order
-is that of the creation of the Jobs, so no Job waits for one that waits for it.
+task has not completed. It is claimed while an older Job with the key has its turn there. The order
+is that of the creation of the Jobs, so no two Jobs wait for each other.
 """
 
 from __future__ import annotations

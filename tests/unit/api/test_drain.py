@@ -62,7 +62,7 @@ def test_only_the_cordon_with_the_mark_is_lifted():
     assert patched(cordoned, patch) == node()
     for before in (node(unschedulable=True), node(), node(OTHER, unschedulable=True)):
         assert build_uncordon(before, MARK) == {}
-    # Somebody has uncordoned it meanwhile: the mark goes.
+    # A user has uncordoned it meanwhile: the mark goes.
     assert patched(node(MARK), build_uncordon(node(MARK), MARK)) == node()
 
 
