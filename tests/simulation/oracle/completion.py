@@ -10,6 +10,7 @@ be asked of programs that see everything late. Each of them is one that users ca
   claims has seen. This holds only if that version is newer than the DaemonSet controller's count.
 - A change of the spec counts from the generation that the claim names (status.observedGeneration),
   whatever the DaemonSet says by then. A deletion is a claim about the newest one.
+- A node that is recorded as set aside, and is unreachable, counts like a failed one.
 - After `Complete`, when its time to live is over, a Job stays for a node that is at work. It does
   not stay for one that failed, nor for one that joined later and has no pod of it yet.
 """
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tests.fakekube import daemon_sets
+from tests.fakekube.node_lifecycle import taints_of
 from tests.simulation import intent
 from tests.simulation.oracle import shards
 from tests.simulation.oracle.facts import is_continuous, is_true
@@ -37,7 +39,7 @@ INVARIANTS = (
     Invariant(
         "complete",
         "A Job is called Complete only when every node that its user asked for is completed, or "
-        "failed as far as maxFailedNodes allows.",
+        "failed or is unreachable as far as maxFailedNodes allows.",
         mutant="completes_early",
         seed=2,
     ),
@@ -134,6 +136,7 @@ class Completion:
         view = self.claims[uid] = self.views[uid]
         lacking = self._lacking("complete", job, view)
         failed = {node for node in lacking if self.oracle.has_failed(job, node, lacking[node])}
+        failed |= {node for node in lacking if self._is_away(job, view, node)}
         spec = self._spec(uid, view.generation)
         self.oracle.lifetime.claimed(uid, self.truth(job, view).values())
         limit = tolerated_failures(spec, max(len(view.counted or ()), len(self.truth(job, view))))
@@ -142,6 +145,21 @@ class Completion:
             self.oracle.violate("complete", words)
         for node in sorted(lacking.keys() - failed):
             self._violate("complete", job, node)
+
+    def _is_away(self, job: Raw, view: View, node: str) -> bool:
+        """Return whether a node is recorded as set aside, and was unreachable as far as was seen.
+
+        The run does not wait for such a node, which counts as failed.
+        """
+        reports = shards.reports_of(self.world, job["metadata"]["uid"])
+        records = [
+            ((report.get("status") or {}).get("nodeStates") or {}).get(node) or {}
+            for report in reports
+        ]
+        seen = self.node_versions.newest(node, view.nodes_until)
+        if seen is None or not any("setAsideAt" in record for record in records):
+            return False
+        return any(taint["key"].startswith("node.kubernetes.io/") for taint in taints_of(seen))
 
     def judge_deletion(self, job: Raw, view: View | None) -> None:
         """Judge the deletion of a complete Job that is about to take effect."""
