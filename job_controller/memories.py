@@ -11,6 +11,7 @@ from daemonset_job.runtime.write_pacer import WritePacer
 from job_controller.dependencies import Dependencies
 from job_controller.event_causes import EventCauses
 from job_controller.node_change_store import NodeChangeStore
+from job_controller.pod_checks import PodChecks
 from job_controller.reapply_backoff import ReapplyBackoff
 from job_controller.refusal_backoff import RefusalBackoff
 from job_controller.sightings import SightingStore
@@ -47,6 +48,7 @@ class Memories:
         self.reapply_backoff = ReapplyBackoff()
         self.node_changes = NodeChangeStore()
         self.event_causes = EventCauses(dependencies.client, dependencies.clock)
+        self.pod_checks = PodChecks(dependencies.client, dependencies.clock)
 
     def forget(self, key: JobKey) -> None:
         """Forget all of a deleted Job."""

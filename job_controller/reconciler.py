@@ -165,6 +165,7 @@ class Reconciler:
                 waits = (
                     plan.requeue_after,
                     await self._memories.event_causes.look(key, snapshot, plan),
+                    await self._memories.pod_checks.look(key, plan),
                     FRESH_SECONDS if is_behind else None,
                     # What was changed is recorded then, and further nodes are changed.
                     0.0 if any(isinstance(each, ChangeNodes) for each in plan.actions) else None,
@@ -182,6 +183,7 @@ class Reconciler:
         now = self._dependencies.clock.monotonic()
         snapshot = cached_snapshot(self._caches, key, job, self._dependencies.settings())
         snapshot = self._memories.event_causes.with_causes(key, snapshot)
+        snapshot = self._memories.pod_checks.with_pods(key, snapshot)
         snapshot = self._memories.refusal_backoff.with_known_refusal(key, snapshot, now)
         snapshot = self._memories.node_changes.with_changes(key, snapshot)
         if read:

@@ -14,6 +14,7 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.node_totals import NodeTotals
 from daemonset_job.api.report import JobReport, merge_evidence, merge_records
 from daemonset_job.api.report_summary import FINAL_REPORT_PHASES
+from daemonset_job.api.rollout_progress import RolloutProgress
 from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.kube.client.messages import clean_text
 from kubectl_dsjob.exit_codes import ExitCode
@@ -46,7 +47,10 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """One run. `exists` says whether its Job still exists; `report` is the name of its report."""
+    """One run. `exists` says whether its Job still exists; `report` is the name of its report.
+
+    `step` is that of its rollout, and `waits_for` is what a person is asked for, "" for nothing.
+    """
 
     namespace: str
     name: str
@@ -59,6 +63,8 @@ class RunView:
     reason: str = ""
     message: str = ""
     is_suspended: bool = False
+    step: str = ""
+    waits_for: str = ""
     created_at: datetime | None = None
     started_at: datetime | None = None
     completed_at: datetime | None = None
@@ -105,12 +111,23 @@ def view_run(job: Job | None, reports: Sequence[JobReport]) -> RunView:
         reason=_text(shown.reason) if shown else "",
         message=_text(shown.message) if shown else "",
         is_suspended=job.spec.suspend,
+        step=_step(job.status.rollout),
+        waits_for=_text(job.status.rollout.waits_for) if job.status.rollout else "",
         created_at=job.created_at,
         started_at=job.status.start_time,
         completed_at=job.status.completion_time,
         nodes=view_nodes(reports),
         timeline=tuple(map(_text, first.status.timeline)) if first else (),
     )
+
+
+def _step(progress: RolloutProgress | None) -> str:
+    """Return "step 2 of 3" of a rollout with steps, "" for any other run."""
+    if progress is None or not progress.steps:
+        return ""
+    if progress.is_in_rest:
+        return f"all {progress.steps} steps are over"
+    return f"step {progress.step} of {progress.steps}"
 
 
 def _view_report(first: JobReport, reports: Sequence[JobReport]) -> RunView:

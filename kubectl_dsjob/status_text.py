@@ -25,6 +25,7 @@ def status_screen(view: RunView, now: datetime, *, width: int, flags: str = "") 
     lines = [
         shorten(f"{view.name}: {view.phase_text}{_time_text(view, now)}", width),
         *(shorten(line, width) for line in _counts(view)),
+        *([shorten(f"rollout: {view.step}", width)] if view.step else []),
     ]
     if view.message or view.reason:
         text = ": ".join(filter(None, (view.reason, view.message)))
@@ -55,6 +56,8 @@ def next_step(view: RunView, flags: str = "") -> list[str]:
     command = f"kubectl dsjob{{}} {view.name} -n {view.namespace}{flags}"
     if view.is_suspended:
         return ["waits for: you, because it is suspended", "  " + command.format(" resume")]
+    if view.waits_for and not view.is_ended:
+        return ["waits for: you, because of its rollout", "  " + command.format(" approve")]
     failed = [node for node in view.nodes if node.state == NodeState.FAILED] or view.totals.failed
     if view.exists and failed and view.phase in (Phase.FAILED, Phase.PAUSED):
         return ["waits for: a retry of the failed nodes", "  " + command.format(" retry --failed")]

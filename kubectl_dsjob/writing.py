@@ -61,7 +61,7 @@ async def dry_run(target: Target, wish: manifests.Wish, output: Output, *, serve
 async def suspend(target: Target, name: str, *, is_suspended: bool) -> Answer:
     """Pause or resume a run."""
     patch = manifests.suspend_patch(is_suspended=is_suspended)
-    await _patch(target, name, lambda _job: patch)
+    await patch_job(target, name, lambda _job: patch)
     if is_suspended:
         words = f"{name} is suspended: no further node starts, and running tasks continue."
     else:
@@ -71,7 +71,7 @@ async def suspend(target: Target, name: str, *, is_suspended: bool) -> Answer:
 
 async def retry(target: Target, name: str) -> Answer:
     """Request a retry of the failed nodes."""
-    await _patch(target, name, lambda _job: manifests.retry_patch(_request()))
+    await patch_job(target, name, lambda _job: manifests.retry_patch(_request()))
     return Answer(words=f"requested a retry of the failed nodes of {name}")
 
 
@@ -126,7 +126,8 @@ async def _create(
         raise CliError(f"there is a Job {name!r} in {namespace!r} already", way) from None
 
 
-async def _patch(target: Target, name: str, patch: Callable[[Job], dict[str, Any]]) -> None:
+async def patch_job(target: Target, name: str, patch: Callable[[Job], dict[str, Any]]) -> None:
+    """Write a merge patch to a Job; CliError if it does not exist."""
     namespace = target.find_namespace()
     async with await target.connect() as client:
         job = await find_job(client, namespace, name)

@@ -35,6 +35,10 @@ class ProgressingReason(Reason):
         "RolloutSoaking",
         "The nodes of a step have finished, and its `soakSeconds` or its check are not over.",
     )
+    INVALID_WINDOW = (
+        "InvalidWindow",
+        "`spec.rollout.window` cannot be read: no further node starts until it is corrected.",
+    )
     OUTSIDE_WINDOW = (
         "OutsideWindow",
         "The window of the rollout is closed: no further node starts until it opens.",

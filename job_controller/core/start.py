@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from daemonset_job.api.choices import CompletionMode
-from daemonset_job.api.reasons import EventReason
+from daemonset_job.api.reasons import EventReason, ProgressingReason
 from job_controller.core.desired.daemon_set import build_daemon_set
 from job_controller.core.drain_actions import (
     DryRunCordon,
@@ -19,11 +19,14 @@ from job_controller.core.plan import (
 )
 from job_controller.core.render.events import start_blocker_events
 from job_controller.core.render.job_status import first_status, unstarted_status
+from job_controller.core.rollout.holds import find_window_problem
+from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.blockers import find_start_blocker
 from job_controller.core.state.cordons import find_trial_cordon
 from job_controller.core.state.node_changes import find_trial_change
 from job_controller.core.state.predecessors import find_waiting
 from job_controller.core.state.snapshot import Snapshot
+from job_controller.core.text.sanitize import single_line
 
 
 def plan_start(snapshot: Snapshot, now: datetime) -> Plan:
@@ -37,7 +40,11 @@ def plan_start(snapshot: Snapshot, now: datetime) -> Plan:
     begins after it.
     """
     job = snapshot.job
-    start_blocker = find_start_blocker(snapshot) or find_waiting(job, snapshot.predecessors)
+    start_blocker = (
+        _find_request_blocker(snapshot)
+        or find_start_blocker(snapshot)
+        or find_waiting(job, snapshot.predecessors)
+    )
     if job.spec.suspend or start_blocker is not None:
         status = unstarted_status(job, start_blocker, now)
         return Plan(
@@ -64,6 +71,17 @@ def plan_start(snapshot: Snapshot, now: datetime) -> Plan:
             ),
         ),
     )
+
+
+def _find_request_blocker(snapshot: Snapshot) -> Blocker | None:
+    """Return that a person has aborted the run, or that its window cannot be read."""
+    job = snapshot.job
+    if why := job.requests.abort:
+        words = f"aborted before it started: {single_line(why)}; remove the annotation, or the Job"
+        return Blocker(ProgressingReason.ABORTED, words)
+    if problem := find_window_problem(job):
+        return Blocker(ProgressingReason.INVALID_WINDOW, problem)
+    return None
 
 
 def _configured_token(snapshot: Snapshot) -> str:

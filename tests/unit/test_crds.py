@@ -29,7 +29,7 @@ from daemonset_job.api.job_spec import (
 from daemonset_job.api.node_changes import OnSuccess
 from daemonset_job.api.report import new_report, parse_report
 from daemonset_job.api.report_status import ReportStatus
-from daemonset_job.api.rollout import Check, SuccessPolicy
+from daemonset_job.api.rollout import Check, Rollout, SuccessPolicy, WindowSpec
 from daemonset_job.api.states import NodeState, Phase
 from daemonset_job.api.task_progress import TaskProgress
 
@@ -177,6 +177,8 @@ STEP = SPEC["rollout"]["properties"]["steps"]["items"]["properties"]
         (SPEC["failurePolicy"]["properties"], FailurePolicy),
         (SPEC["failurePolicy"]["properties"]["rules"]["items"]["properties"], FailureRule),
         (STEP["check"]["properties"], Check),
+        (SPEC["rollout"]["properties"], Rollout),
+        (SPEC["rollout"]["properties"]["window"]["properties"], WindowSpec),
         (SPEC["successPolicy"]["properties"], SuccessPolicy),
     ],
     ids=[
@@ -187,6 +189,8 @@ STEP = SPEC["rollout"]["properties"]["steps"]["items"]["properties"]
         "failurePolicy",
         "rules",
         "check",
+        "rollout",
+        "window",
         "successPolicy",
     ],
 )

@@ -225,7 +225,8 @@ def _progressing(job: Job, found: Findings, now: datetime) -> Condition:
     words = active_message(counts, job, now)
     if waits_for := run.waits_for or found.rollout.message:
         words += f"; {waits_for}"
-    return Condition(type_, True, found.rollout.reason or ProgressingReason.NODES_ACTIVE, words)
+    reason = found.rollout.reason or ProgressingReason.NODES_ACTIVE
+    return Condition(type_, reason != ProgressingReason.INVALID_WINDOW, reason, words)
 
 
 def _reported_nodes(job: Job, counts: NodeCounts) -> NodeTotals:

@@ -19,7 +19,7 @@ from daemonset_job.api.rollout_progress import RolloutProgress
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import add_seconds
 from job_controller.core.plan import PodQuery
-from job_controller.core.rollout.holds import Hold, find_hold
+from job_controller.core.rollout.holds import Hold, find_hold, window_closes_at
 from job_controller.core.rollout.members import find_members
 from job_controller.core.rollout.places import Places, find_limits, find_places
 from job_controller.core.rollout.set_aside import find_due
@@ -102,7 +102,12 @@ def evaluate_rollout(
     due = find_due(snapshot, counts, places, is_idle=is_idle and is_in_step, now=now)
     if run.has_ended:
         due = replace(due, names=frozenset(), wake_at=None)
-    moments = (found.wake_at, first_pods_at, due.wake_at, hold.wake_at if hold else None)
+    moments = (
+        found.wake_at,
+        first_pods_at,
+        due.wake_at,
+        hold.wake_at if hold is not None else window_closes_at(snapshot.job, now),
+    )
     return RolloutState(
         progress=found.progress,
         turns=turns,

@@ -24,7 +24,7 @@ INVARIANTS = (
         "lifetime",
         "A Job that has ended is deleted when its time to live has passed, and not before.",
         mutant="ignores_ttl",
-        seed=23,
+        seed=25,
     ),
 )
 

@@ -1,0 +1,1 @@
+"""Times written as cron, in a time zone: pure, without a clock."""

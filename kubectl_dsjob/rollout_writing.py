@@ -1,0 +1,66 @@
+"""The verbs about rollouts that write: approve, promote and abort.
+
+Each sets an annotation, as the user could with kubectl.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from daemonset_job.api import names
+from daemonset_job.api.job import Job
+from daemonset_job.api.rollout_requests import ABORT_LIMIT, PROMOTE_ALL
+from kubectl_dsjob.edge import Answer
+from kubectl_dsjob.errors import CliError
+from kubectl_dsjob.exit_codes import ExitCode
+from kubectl_dsjob.target import Target
+from kubectl_dsjob.writing import patch_job
+
+
+async def approve(target: Target, name: str, step: int | None) -> Answer:
+    """Approve the step that waits, or the one with that number."""
+    approved: list[int] = []
+
+    def patch(job: Job) -> dict[str, Any]:
+        number = step or _waiting_step(job)
+        approved.append(number)
+        return _annotation(names.ANNOTATION_APPROVE, str(number))
+
+    await patch_job(target, name, patch)
+    return Answer(words=f"approved step {approved[-1]} of {name}")
+
+
+async def promote(target: Target, name: str) -> Answer:
+    """Leave out the remaining soaks and approvals."""
+    patch = _annotation(names.ANNOTATION_PROMOTE, PROMOTE_ALL)
+    await patch_job(target, name, lambda _job: patch)
+    return Answer(words=f"{name} goes on without further soaks and approvals; checks still count")
+
+
+async def abort(target: Target, name: str, reason: str) -> Answer:
+    """End the run for good."""
+    if not reason.strip():
+        way = "Say why: --reason TEXT. The report keeps it."
+        raise CliError("an abort needs a reason", way, ExitCode.USAGE)
+    patch = _annotation(names.ANNOTATION_ABORT, reason[:ABORT_LIMIT])
+    await patch_job(target, name, lambda _job: patch)
+    return Answer(words=f"aborted {name}: no further node starts, and its report stays")
+
+
+def _waiting_step(job: Job) -> int:
+    """Return the present step of a Job's rollout; CliError if it waits for no approval."""
+    progress = job.status.rollout
+    if job.spec.rollout is None or progress is None:
+        way = f"See what it does: kubectl dsjob status {job.name} -n {job.namespace}"
+        raise CliError(f"{job.name} has no step that could be approved", way, ExitCode.USAGE)
+    if not progress.waits_for:
+        way = (
+            f"It is in step {progress.step} of {progress.steps}. To approve a step before it is "
+            "done, name it: --step NUMBER"
+        )
+        raise CliError(f"{job.name} waits for no approval", way, ExitCode.USAGE)
+    return progress.step
+
+
+def _annotation(key: str, value: str) -> dict[str, Any]:
+    return {"metadata": {"annotations": {key: value}}}

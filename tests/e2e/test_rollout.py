@@ -1,0 +1,247 @@
+"""Rollouts on real nodes: how many tasks run at once is read from the nodes themselves."""
+
+import itertools
+
+import pytest
+
+from tests.e2e.cluster import consistently, eventually, make_job
+from tests.e2e.jobs import GO, labelled, on, patch_spec, shell, state, wait_condition
+
+CANARY = "e2e.example.com/canary"
+PREFIX = "daemonset.darkowlzz.space"
+# A task that says when it began and when it had done its work, by the machine's one clock.
+TIMED = "date +%s%N > /basetarget/began; sleep {seconds}; date +%s%N > /basetarget/ended; exit 0"
+EXIT = {"completion": {"mode": "Exit"}, "ttlSecondsAfterFinished": 3600}
+
+
+def timed(seconds):
+    return {**shell(TIMED.format(seconds=seconds)), **EXIT}
+
+
+def times(cluster, folder):
+    """Return when the task of each node began and ended, in the order of their beginnings."""
+    outputs = cluster.on_all_nodes(f"cat {folder}/began {folder}/ended 2>/dev/null || true")
+    found = {node: tuple(map(int, text.split())) for node, text in outputs.items() if text.strip()}
+    return dict(sorted(found.items(), key=lambda item: item[1]))
+
+
+def overlaps(found):
+    """Return the pairs of nodes that were at work at the same time."""
+    return [
+        (first, second)
+        for (first, (_, end)), (second, (begin, _)) in itertools.pairwise(found.items())
+        if begin < end
+    ]
+
+
+def begun(cluster, folder):
+    return {n for n, text in cluster.on_all_nodes(f"ls {folder}").items() if "began" in text}
+
+
+def annotate(cluster, namespace, name, what, value):
+    cluster.kubectl("annotate", "dsj", name, "-n", namespace, f"{PREFIX}/{what}={value}")
+
+
+def test_no_two_nodes_work_at_once_while_the_controller_is_killed(cluster, namespace, folder):
+    job = make_job("gentle", namespace, mountPath=folder, rollout={"maxParallel": 1}, **timed(4))
+    cluster.apply(job)
+    for _ in range(3):
+        count = len(begun(cluster, folder))
+        eventually(lambda count=count: len(begun(cluster, folder)) > count, 60, "the next began")
+        cluster.kill("job-controller")
+    wait_condition(cluster, namespace, "gentle", "Complete", 180)
+    found = times(cluster, folder)
+    assert set(found) == set(cluster.nodes)
+    assert overlaps(found) == []
+    records = cluster.report(namespace, "gentle")["status"]["nodeStates"]
+    assert all(record["turnAt"] for record in records.values())
+
+
+def test_a_canary_by_label_waits_for_approval_and_a_promotion_ends_the_soak(
+    cluster, namespace, folder
+):
+    steps = [
+        {"selector": {"matchLabels": {CANARY: "in"}}, "approval": "Required"},
+        {"nodes": 2, "soakSeconds": 3600, "check": {"nodeReady": True}},
+    ]
+    canary = max(cluster.nodes)
+    with labelled(cluster, CANARY, canary):
+        rollout = {"steps": steps}
+        cluster.apply(make_job("steps", namespace, mountPath=folder, rollout=rollout, **timed(1)))
+        found = wait_condition(cluster, namespace, "steps", "Suspended")
+        assert found["reason"] == "WaitingForApproval"
+        assert f"kubectl dsjob approve steps -n {namespace}" in found["message"]
+        assert begun(cluster, folder) == {canary}
+        annotate(cluster, namespace, "steps", "approve", 1)
+        eventually(lambda: len(begun(cluster, folder)) == 2, 60, "the second step began")
+        eventually(
+            lambda: cluster.status(namespace, "steps")["rollout"]["soakStartedAt"], 60, "it soaks"
+        )
+        assert cluster.condition(namespace, "steps", "Progressing")["reason"] == "RolloutSoaking"
+        annotate(cluster, namespace, "steps", "promote", "all")
+        wait_condition(cluster, namespace, "steps", "Complete")
+    records = cluster.report(namespace, "steps")["status"]["nodeStates"]
+    assert sorted(record["step"] for record in records.values()) == [1, 2, 3]
+    assert records[canary]["step"] == 1
+
+
+def test_a_soak_goes_on_over_a_restart_of_the_controller(cluster, namespace, folder):
+    rollout = {"steps": [{"nodes": 1, "soakSeconds": 20}]}
+    cluster.apply(make_job("soak", namespace, mountPath=folder, rollout=rollout, **timed(0)))
+    began = eventually(
+        lambda: cluster.status(namespace, "soak")["rollout"]["soakStartedAt"], 60, "it soaks"
+    )
+    cluster.kill("job-controller")
+
+    def soaks():
+        progress = cluster.status(namespace, "soak")["rollout"]
+        return progress["step"] == 1 and progress["soakStartedAt"] == began
+
+    consistently(soaks, 10, "the soak is that of before")
+    assert len(begun(cluster, folder)) == 1
+    wait_condition(cluster, namespace, "soak", "Complete")
+    found = times(cluster, folder)
+    first, second, *_ = found.values()
+    assert second[0] - first[1] >= 20 * 10**9
+
+
+def test_an_aborted_run_starts_no_further_node_and_no_retry_revives_it(cluster, namespace, folder):
+    rollout = {"maxParallel": 1}
+    task = {**shell(f"date +%s%N > /basetarget/began; {GO}; exit 0"), **EXIT}
+    cluster.apply(make_job("stopped", namespace, mountPath=folder, rollout=rollout, **task))
+    eventually(lambda: len(begun(cluster, folder)) == 1, 60, "one node began")
+    annotate(cluster, namespace, "stopped", "abort", "wrong-version")
+    found = wait_condition(cluster, namespace, "stopped", "Failed")
+    assert (found["reason"], found["message"]) == (
+        "Aborted",
+        f"aborted after 0 of {len(cluster.nodes)} nodes: wrong-version",
+    )
+    cluster.on_all_nodes(f"touch {folder}/go")
+    annotate(cluster, namespace, "stopped", "retry", "1")
+    consistently(lambda: len(begun(cluster, folder)) == 1, 6, "no other node begins")
+    status = cluster.report(namespace, "stopped")["status"]
+    assert status["phase"] == "Failed"
+    assert "Aborted" in str(status["conditions"])
+
+
+def test_the_order_spread_takes_one_node_of_each_zone_first(cluster, namespace, folder):
+    first, second, third = sorted(cluster.nodes)
+    key = "topology.kubernetes.io/zone"
+    zones = {first: "a", second: "a", third: "b"}
+    try:
+        for node, zone in zones.items():
+            cluster.kubectl("label", "node", node, f"{key}={zone}", "--overwrite")
+        rollout = {"maxParallel": 1, "order": "Spread"}
+        cluster.apply(make_job("spread", namespace, mountPath=folder, rollout=rollout, **timed(0)))
+        wait_condition(cluster, namespace, "spread", "Complete")
+        order = list(times(cluster, folder))
+    finally:
+        cluster.kubectl("label", "node", *zones, f"{key}-")
+    busy = {
+        pod["spec"]["nodeName"]
+        for pod in cluster.get("pods", "-n", "daemonset-job-system")["items"]
+    }
+    assert [n for n in order if n not in busy] == [
+        n for n in (first, third, second) if n not in busy
+    ]
+    assert order[-1] in busy, "the node of the controller is the last"
+
+
+def test_enough_completed_nodes_end_the_run_and_the_others_are_named(cluster, namespace, folder):
+    spec = {"rollout": {"maxParallel": 1}, "successPolicy": {"minCompleted": 2}, **timed(1)}
+    cluster.apply(make_job("enough", namespace, mountPath=folder, **spec))
+    found = wait_condition(cluster, namespace, "enough", "Complete")
+    assert found["reason"] == "MinCompletedReached"
+    (rest,) = set(cluster.nodes) - begun(cluster, folder)
+    assert rest in found["message"]
+    consistently(lambda: rest not in begun(cluster, folder), 6, "it does not start")
+
+
+def test_a_lower_limit_holds_further_turns_and_a_higher_one_gives_them(cluster, namespace, folder):
+    task = {**shell(f"date +%s%N > /basetarget/began; {GO}; exit 0"), **EXIT}
+    spec = {"rollout": {"maxParallel": 1}, **task}
+    cluster.apply(make_job("raised", namespace, mountPath=folder, **spec))
+    eventually(lambda: len(begun(cluster, folder)) == 1, 60, "one node began")
+    consistently(lambda: len(begun(cluster, folder)) == 1, 5, "no other begins")
+    patch_spec(cluster, namespace, "raised", '{"rollout":{"maxParallel":2}}')
+    eventually(lambda: len(begun(cluster, folder)) == 2, 60, "another began")
+    cluster.on_all_nodes(f"touch {folder}/go")
+    wait_condition(cluster, namespace, "raised", "Complete")
+
+
+def test_a_check_of_pods_waits_until_they_are_ready(cluster, namespace, folder):
+    probe = {"exec": {"command": ["test", "-e", "/tmp/ready"]}, "periodSeconds": 1}
+    container = {
+        "name": "web",
+        "image": make_job("x", namespace)["spec"]["image"],
+        "command": ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 1; done"],
+        "readinessProbe": probe,
+    }
+    for number, node in enumerate(sorted(cluster.nodes)):
+        cluster.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    "name": f"web-{number}",
+                    "namespace": namespace,
+                    "labels": {"app": "web"},
+                },
+                "spec": {
+                    "nodeName": node,
+                    "containers": [container],
+                    "tolerations": [{"operator": "Exists"}],
+                },
+            }
+        )
+    check = {"pods": {"matchLabels": {"app": "web"}}}
+    rollout = {"steps": [{"nodes": 1, "check": check}]}
+    cluster.apply(make_job("checked", namespace, mountPath=folder, rollout=rollout, **timed(0)))
+    eventually(
+        lambda: (
+            "are not Ready" in cluster.condition(namespace, "checked", "Progressing")["message"]
+        ),
+        60,
+        "the check waits",
+    )
+    (began,) = begun(cluster, folder)
+    number = sorted(cluster.nodes).index(began)
+    cluster.kubectl("exec", "-n", namespace, f"web-{number}", "--", "touch", "/tmp/ready")
+    wait_condition(cluster, namespace, "checked", "Complete")
+
+
+@pytest.mark.alone
+def test_a_dead_node_within_the_budget_is_set_aside_and_the_run_ends(cluster, namespace, folder):
+    pods = cluster.get("pods", "-n", "daemonset-job-system")["items"]
+    busy = {pod["spec"]["nodeName"] for pod in pods}
+    dead = next(n for n in sorted(cluster.nodes) if "control-plane" not in n and n not in busy)
+    with labelled(cluster, CANARY, dead):
+        spec = {
+            "rollout": {
+                "maxParallel": 1,
+                "steps": [{"selector": {"matchLabels": {CANARY: "in"}}}, {"nodes": 2}],
+            },
+            "failurePolicy": {"maxFailedNodes": 1},
+            "nodeUnreachableSeconds": 20,
+            **on(
+                dead,
+                f"date +%s%N > /basetarget/began; {GO}; exit 0",
+                "date +%s%N > /basetarget/began; exit 0",
+            ),
+            **EXIT,
+        }
+        cluster.apply(make_job("dead", namespace, mountPath=folder, **spec))
+        eventually(lambda: begun(cluster, folder) == {dead}, 60, "the node began")
+        cluster.on_node(dead, "systemctl stop kubelet")
+        try:
+            # The only node of the step is set aside: a person decides, and the others follow.
+            found = wait_condition(cluster, namespace, "dead", "Suspended", 180)
+            assert found["reason"] == "CheckInconclusive"
+            assert state(cluster, namespace, "dead", dead)["setAsideAt"]
+            annotate(cluster, namespace, "dead", "approve", 1)
+            found = wait_condition(cluster, namespace, "dead", "Complete", 120)
+            assert found["reason"] == "CompletedWithinFailureLimit"
+            assert dead in found["message"]
+        finally:
+            cluster.on_node(dead, "systemctl start kubelet")
+        assert begun(cluster, folder) == set(cluster.nodes)

@@ -1,0 +1,237 @@
+"""How runs end early: aborted, with enough completed nodes, without unreachable ones."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from daemonset_job.api import names
+from daemonset_job.api.choices import FailureAction, PodPolicy
+from daemonset_job.api.job_spec import FailurePolicy
+from daemonset_job.api.rollout import Rollout, SuccessPolicy
+from daemonset_job.api.taints import Taint
+from job_controller.core.decide import decide
+from job_controller.core.plan import DeleteDaemonSet, DeletePods
+from job_controller.core.state.success_policy import required_completions
+from tests.unit.builders import NOW, done, gated_pod, make_cluster, make_pod
+from tests.unit.core.rollouts import WITHIN_ONE, RolloutWorld
+from tests.unit.core.runs import acts, conditions, lost, run, spec
+
+NODES = ("a", "b", "c", "d")
+ONE = Rollout(max_parallel=1)
+
+
+def test_an_aborted_run_starts_no_further_node_and_its_task_finishes():
+    world = RolloutWorld(*NODES, rollout=ONE)
+    world.step(5)
+    world.request(abort="the disk\nfilled up")
+    world.step(3)
+    assert world.phase == "Failed"
+    assert world.condition("Failed")[1:] == (
+        "Aborted",
+        "aborted after 0 of 4 nodes: the disk filled up",
+    )
+    world.complete("a")
+    world.step(5)
+    assert world.started == ["a"]
+    assert world.at_work == []
+
+
+def test_no_retry_revives_an_aborted_run_and_neither_does_the_removal_of_the_request():
+    world = RolloutWorld(*NODES, rollout=ONE)
+    world.step(5)
+    world.request(abort="no")
+    world.step(3)
+    ended = world.cluster.job.status.completion_time
+    world.request()
+    world.cluster.job = replace(world.cluster.job, annotations={names.ANNOTATION_RETRY: "1"})
+    world.step(5)
+    assert world.phase == "Failed"
+    assert world.started == ["a"]
+    assert world.cluster.job.status.completion_time == ended
+    assert world.step().actions == ()
+
+
+def test_an_aborted_run_ends_its_tasks_if_the_policy_deletes_pods():
+    policy = FailurePolicy(pods=PodPolicy.DELETE)
+    world = RolloutWorld(*NODES, rollout=ONE, failure_policy=policy)
+    world.step(5)
+    world.request(abort="no")
+    assert not acts(world.step(), DeleteDaemonSet)
+    while not acts(world.step(), DeleteDaemonSet):
+        assert world.phase == "Failed"
+
+
+def test_a_run_without_a_rollout_can_be_aborted():
+    cluster = make_cluster("a", "b", gated=True)
+    cluster.job = replace(
+        cluster.job, requests=replace(cluster.job.requests, abort="x" * 300, aborted_by="me")
+    )
+    run(cluster)
+    assert conditions(cluster)["Failed"] == ("True", "Aborted")
+    assert cluster.report_status["history"][-1]["by"] == "me"
+
+
+def test_a_run_that_has_succeeded_cannot_be_aborted():
+    world = RolloutWorld("a", rollout=ONE)
+    world.finish()
+    world.request(abort="late")
+    world.step(3)
+    assert world.phase == "Succeeded"
+
+
+@pytest.mark.parametrize(
+    ("least", "desired", "required"),
+    [("95%", 100, 95), ("95%", 10, 10), ("50%", 3, 2), (2, 9, 2), (9, 3, 3), ("1%", 3, 1)],
+)
+def test_a_percentage_of_completions_is_rounded_up(least, desired, required):
+    assert required_completions(least, desired) == required
+
+
+ENOUGH = SuccessPolicy("50%")
+
+
+def test_with_enough_completions_no_further_node_starts_and_the_run_succeeds():
+    rollout = Rollout(max_parallel=2)
+    world = RolloutWorld(*NODES, "e", rollout=rollout, success_policy=ENOUGH)
+    world.step(5)
+    world.complete("a", "b")
+    world.step(5)
+    assert world.at_work == ["c", "d"]
+    world.complete("c")
+    world.step(5)
+    assert world.phase == "Running"
+    assert "minCompleted" in world.condition("Progressing")[2]
+    world.complete("d")
+    world.step(5)
+    assert world.phase == "Succeeded"
+    assert world.started == ["a", "b", "c", "d"]
+    assert world.condition("Complete")[1] == "MinCompletedReached"
+    assert "e" in world.condition("Complete")[2]
+    assert world.step(3).actions == ()
+
+
+def test_enough_completions_end_a_run_without_a_rollout():
+    cluster = spec(
+        make_cluster("a", "b", gated=True, evidence={"a": done("a")}), success_policy=ENOUGH
+    )
+    run(cluster)
+    assert cluster.job.status.phase == "Running"
+    cluster.pods[1] = gated_pod("b")
+    run(cluster)
+    assert conditions(cluster)["Complete"] == ("True", "MinCompletedReached")
+
+
+def test_a_node_that_joins_does_not_start_when_there_are_enough():
+    cluster = make_cluster("a", "b", gated=True, evidence={"a": done("a"), "b": done("b")})
+    spec(cluster, success_policy=SuccessPolicy(2))
+    cluster.nodes |= make_cluster("c").nodes
+    cluster.pods.append(gated_pod("c"))
+    plan = decide(cluster.snapshot(), NOW)
+    assert not [a for a in plan.actions if type(a).__name__ == "RemoveSchedulingGates"]
+
+
+def test_a_run_within_its_budget_does_not_wait_for_a_dead_node():
+    cluster = make_cluster("a", "b", gated=True, evidence={"a": done("a")})
+    cluster.nodes["b"] = lost("b")
+    spec(cluster, failure_policy=WITHIN_ONE)
+    for _ in range(3):
+        run(cluster)
+    assert conditions(cluster)["Complete"] == ("True", "CompletedWithinFailureLimit")
+    assert "1 unreachable (b)" in cluster.report_status["message"]
+    assert cluster.report_status["nodeStates"]["b"]["setAsideAt"]
+
+
+def test_a_dead_node_is_waited_for_while_others_are_at_work():
+    cluster = make_cluster("a", "b", gated=True)
+    cluster.nodes["b"] = lost("b")
+    spec(cluster, failure_policy=WITHIN_ONE)
+    for _ in range(3):
+        run(cluster)
+    assert "setAsideAt" not in cluster.report_status["nodeStates"]["b"]
+
+
+def test_with_action_continue_a_dead_node_too_many_is_waited_for():
+    cluster = make_cluster("a", "b", gated=True, evidence={"a": done("a")})
+    cluster.nodes["b"] = lost("b")
+    spec(cluster, failure_policy=FailurePolicy(FailureAction.CONTINUE))
+    for _ in range(3):
+        run(cluster)
+    assert cluster.job.status.phase == "Running"
+    spec(
+        cluster,
+        failure_policy=FailurePolicy(FailureAction.CONTINUE, unreachable_seconds=3600),
+    )
+    run(cluster)
+    assert cluster.job.status.phase == "Running"
+    for _ in range(3):
+        run(cluster, NOW, timedelta(seconds=3700))
+    assert conditions(cluster)["Failed"] == ("True", "MaxFailedNodesExceeded")
+
+
+def test_a_dead_node_frees_its_place_when_the_rollout_can_do_nothing_else():
+    world = RolloutWorld(*NODES, rollout=ONE, failure_policy=WITHIN_ONE)
+    world.step(5)
+    world.lose("a")
+    world.step(6)
+    states = world.cluster.report_status["nodeStates"]
+    assert states["a"]["setAsideAt"]
+    assert "turnAt" not in states["a"]
+    assert world.started == ["a", "b"]
+
+
+def test_the_pod_of_a_node_that_is_set_aside_is_deleted_once_that_is_on_record():
+    world = RolloutWorld(*NODES, rollout=ONE, failure_policy=WITHIN_ONE)
+    world.step(5)
+    world.lose("a")
+    while not acts(world.step(), DeletePods):
+        assert world.started == ["a"]
+    (deletion,) = acts(world.plan, DeletePods)
+    assert [pod.node_name for pod in deletion.pods] == ["a"]
+
+
+def test_a_node_that_comes_back_waits_for_another_turn():
+    world = RolloutWorld(*NODES, rollout=ONE, failure_policy=WITHIN_ONE)
+    world.step(5)
+    world.lose("a")
+    world.step(8)
+    assert world.at_work == ["b"]
+    world.cluster.nodes["a"] = replace(world.cluster.nodes["a"], ready=True)
+    world.step(3)
+    assert world.at_work == ["b"]
+    assert "setAsideAt" not in world.cluster.report_status["nodeStates"].get("a", {})
+    world.finish()
+    assert sorted(set(world.started)) == list(NODES)
+
+
+def test_a_limit_of_time_sets_a_dead_node_aside_while_others_are_at_work():
+    policy = FailurePolicy(max_failed_nodes=1, unreachable_seconds=60)
+    world = RolloutWorld(*NODES, rollout=Rollout(max_parallel=2), failure_policy=policy)
+    world.step(5)
+    world.lose("a")
+    world.step(6)
+    assert world.at_work == ["b", "c"]
+
+
+def test_a_dead_node_without_a_turn_is_passed_over():
+    world = RolloutWorld(*NODES, rollout=ONE, failure_policy=WITHIN_ONE)
+    world.lose("a")
+    world.finish()
+    assert world.started == ["b", "c", "d"]
+    assert world.condition("Complete")[1] == "CompletedWithinFailureLimit"
+
+
+def test_a_failed_node_that_is_down_frees_its_place():
+    world = RolloutWorld(
+        *NODES, rollout=ONE, failure_policy=FailurePolicy(max_failed_nodes=1, pods=PodPolicy.DELETE)
+    )
+    world.step(5)
+    world.fail("a")
+    while world.cluster.report_status["nodeStates"]["a"]["state"] != "Failed":
+        world.step()
+    world.lose("a")
+    taint = Taint("node.kubernetes.io/unreachable", "NoSchedule")
+    world.cluster.nodes["a"] = replace(world.cluster.nodes["a"], taints=(taint,))
+    world._put(make_pod("a", serial=9, is_terminating=True))
+    world.step(10)
+    assert world.started[-1] == "b"

@@ -1,0 +1,268 @@
+"""Steps of a rollout: growing batches, with soak, approval and checks."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from daemonset_job.api import names
+from daemonset_job.api.choices import FailureAction
+from daemonset_job.api.job_spec import FailurePolicy
+from daemonset_job.api.rollout import Check, Rollout, Step
+from job_controller.core.plan import RemoveSchedulingGates
+from job_controller.core.state.observed_pods import PodObservation, PodsOnNode
+from tests.unit.core.rollouts import RolloutWorld, steps
+from tests.unit.core.runs import acts
+
+NODES = ("a", "b", "c", "d")
+CANARY = {"matchLabels": {"canary": "true"}}
+PODS = {"matchLabels": {"app": "web"}}
+
+
+def run_batch(world: RolloutWorld, passes: int = 6) -> list[str]:
+    """Let time pass; return the nodes that have started, and complete them."""
+    before = len(world.started)
+    world.step(passes)
+    found = sorted(world.started[before:])
+    world.complete(*world.at_work)
+    return found
+
+
+def test_batches_grow_and_count_the_nodes_of_earlier_steps():
+    world = RolloutWorld(*NODES, rollout=steps(Step(nodes=1), Step(nodes="50%")))
+    assert [run_batch(world) for _ in range(3)] == [["a"], ["b"], ["c", "d"]]
+    world.finish()
+    assert world.turns() == {"a": 1, "b": 2, "c": 3, "d": 3}
+
+
+def test_a_selector_takes_its_nodes_first():
+    world = RolloutWorld(*NODES, rollout=steps(Step(selector=CANARY)))
+    world.label("c", canary="true")
+    assert run_batch(world) == ["c"]
+    assert run_batch(world) == ["a", "b", "d"]
+
+
+def test_a_step_ends_when_all_its_nodes_have_finished():
+    world = RolloutWorld(*NODES, rollout=steps(Step(nodes=2)))
+    world.step(6)
+    world.complete("a")
+    world.step(6)
+    assert world.at_work == ["b"]
+    world.complete("b")
+    world.step(6)
+    assert world.at_work == ["c", "d"]
+
+
+def test_a_soak_begins_when_the_last_node_has_finished_and_is_kept_in_the_status():
+    world = RolloutWorld(*NODES, rollout=steps(Step(nodes=1, soak_seconds=100)))
+    run_batch(world)
+    world.step(3)
+    began = world.cluster.job.status.rollout.soak_started_at
+    assert began is not None
+    assert world.condition("Progressing")[1] == "RolloutSoaking"
+    assert world.plan.requeue_after is not None
+    assert 0 < world.plan.requeue_after <= 100
+    while world.now < began + timedelta(seconds=99):
+        world.step()
+        assert world.cluster.job.status.rollout.soak_started_at == began
+    assert world.started == ["a"]
+    world.step(6)
+    assert world.at_work == ["b", "c", "d"]
+
+
+def test_approval_pauses_the_run_and_says_which_command_answers():
+    world = RolloutWorld(*NODES, rollout=steps(Step(nodes=1, needs_approval=True)))
+    run_batch(world)
+    world.step(5)
+    assert world.phase == "Paused"
+    status, reason, message = world.condition("Suspended")
+    assert (status, reason) == ("True", "WaitingForApproval")
+    assert "kubectl dsjob approve sample -n default" in message
+    assert "daemonset.darkowlzz.space/approve=1" in message
+    assert world.cluster.job.status.rollout.waits_for == message
+    world.request(approved_step=2)
+    world.step(3)
+    assert world.phase == "Paused"
+    world.request(approved_step=1)
+    world.step(6)
+    assert world.condition("Suspended")[0] == "False"
+    assert world.at_work == ["b", "c", "d"]
+
+
+def test_an_early_approval_counts_when_the_step_is_done():
+    world = RolloutWorld(*NODES, rollout=steps(Step(nodes=1, needs_approval=True)))
+    world.request(approved_step=1)
+    assert run_batch(world) == ["a"]
+    assert run_batch(world, 8) == ["b", "c", "d"]
+
+
+def test_an_approval_that_is_on_record_holds_when_its_annotation_is_removed():
+    world = RolloutWorld(*NODES, rollout=steps(Step(nodes=1, needs_approval=True)))
+    world.request(approved_step=1)
+    world.step(4)
+    world.request()
+    world.complete("a")
+    assert run_batch(world, 8) == ["b", "c", "d"]
+
+
+def test_promotion_leaves_out_soaks_and_approvals_and_keeps_the_batches():
+    rollout = steps(Step(nodes=1, soak_seconds=9999), Step(nodes=2, needs_approval=True))
+    world = RolloutWorld(*NODES, rollout=rollout)
+    run_batch(world)
+    world.step(3)
+    world.request(is_promoted=True)
+    assert run_batch(world, 8) == ["b"]
+    assert run_batch(world, 8) == ["c", "d"]
+
+
+def test_a_failed_node_of_a_step_fails_the_run_by_default():
+    world = RolloutWorld(*NODES, rollout=steps(Step(nodes=1)))
+    world.step(6)
+    world.fail("a")
+    world.step(40)
+    assert world.phase == "Failed"
+    assert world.started == ["a"]
+
+
+def test_a_step_whose_selector_selects_no_node_asks_a_person():
+    world = RolloutWorld(*NODES, rollout=steps(Step(selector=CANARY)))
+    world.step(6)
+    assert world.started == []
+    assert world.condition("Suspended")[1] == "CheckInconclusive"
+    world.request(approved_step=1)
+    assert run_batch(world, 8) == list(NODES)
+
+
+def test_a_step_of_which_no_node_has_completed_asks_a_person():
+    world = RolloutWorld(
+        *NODES,
+        rollout=steps(Step(nodes=1)),
+        failure_policy=FailurePolicy(FailureAction.CONTINUE, max_failed_nodes=2),
+    )
+    world.step(6)
+    world.fail("a")
+    world.step(40)
+    assert world.condition("Suspended")[1] == "CheckInconclusive"
+    assert world.started == ["a"]
+
+
+READY = steps(Step(nodes=1, check=Check(node_ready=True, timeout_seconds=30)))
+
+
+def unready(world: RolloutWorld, name: str) -> None:
+    node = world.cluster.nodes[name]
+    world.cluster.nodes[name] = replace(node, ready=False, ready_changed_at=world.now)
+
+
+def test_a_check_waits_for_ready_nodes_and_then_the_run_goes_on():
+    world = RolloutWorld(*NODES, rollout=READY)
+    run_batch(world)
+    unready(world, "a")
+    world.step(10)
+    assert world.started == ["a"]
+    assert "not Ready: a" in world.condition("Progressing")[2]
+    world.cluster.nodes["a"] = replace(world.cluster.nodes["a"], ready=True)
+    world.step(6)
+    assert world.at_work == ["b", "c", "d"]
+
+
+def test_a_check_that_has_not_passed_in_time_fails_the_run():
+    world = RolloutWorld(*NODES, rollout=READY)
+    run_batch(world)
+    unready(world, "a")
+    world.step(45)
+    assert world.phase == "Failed"
+    assert world.condition("Failed")[1] == "CheckFailed"
+    assert world.started == ["a"]
+
+
+def test_a_failed_check_pauses_the_run_if_the_policy_says_so_and_a_retry_checks_again():
+    policy = FailurePolicy(FailureAction.PAUSE)
+    world = RolloutWorld(*NODES, rollout=READY, failure_policy=policy)
+    run_batch(world)
+    unready(world, "a")
+    world.step(45)
+    assert world.condition("Suspended")[1] == "CheckFailed"
+    world.request(approved_step=1)
+    world.step(3)
+    assert world.started == ["a"], "an approval does not overrule a failed check"
+    world.cluster.nodes["a"] = replace(world.cluster.nodes["a"], ready=True)
+    world.cluster.job = replace(world.cluster.job, annotations={names.ANNOTATION_RETRY: "1"})
+    world.step(8)
+    assert world.at_work == ["b", "c", "d"]
+
+
+WEB = steps(Step(nodes=1, check=Check(pods=PODS, timeout_seconds=30)))
+
+
+def observe(world: RolloutWorld, found: PodsOnNode | None = None, error: str = "") -> None:
+    query = world.plan.pod_query
+    assert query is not None
+    pods = {} if found is None else {"a": found}
+    world.extra = {"observed_pods": PodObservation(query, pods, error)}
+
+
+def test_pods_are_asked_for_and_the_step_goes_on_when_they_are_ready():
+    world = RolloutWorld(*NODES, rollout=WEB)
+    run_batch(world)
+    world.step(3)
+    assert world.plan.pod_query.selector == "app=web"
+    assert world.plan.pod_query.nodes == {"a"}
+    observe(world, PodsOnNode(2, 1))
+    world.step(5)
+    assert world.started == ["a"]
+    observe(world, PodsOnNode(2, 2))
+    world.step(6)
+    assert world.at_work == ["b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("found", "error", "reason"),
+    [
+        (None, "forbidden", "CheckInconclusive"),
+        (None, "", "CheckInconclusive"),
+        (PodsOnNode(2, 1), "", "CheckFailed"),
+    ],
+)
+def test_pods_that_cannot_be_read_or_are_not_there_are_never_a_pass(found, error, reason):
+    policy = FailurePolicy(FailureAction.PAUSE)
+    world = RolloutWorld(*NODES, rollout=WEB, failure_policy=policy)
+    run_batch(world)
+    world.step(3)
+    observe(world, found, error)
+    world.step(45)
+    assert world.condition("Suspended")[1] == reason
+    assert world.started == ["a"]
+
+
+def test_pods_that_were_never_read_are_inconclusive():
+    world = RolloutWorld(*NODES, rollout=WEB)
+    run_batch(world)
+    world.step(45)
+    assert world.condition("Suspended")[1] == "CheckInconclusive"
+
+
+def test_no_gate_is_removed_while_a_person_is_asked():
+    world = RolloutWorld(*NODES, rollout=steps(Step(nodes=1, needs_approval=True)))
+    run_batch(world)
+    for _ in range(20):
+        assert not acts(world.step(), RemoveSchedulingGates)
+
+
+def test_the_history_says_who_approved_and_which_step_began():
+    world = RolloutWorld(*NODES, rollout=steps(Step(nodes=1, needs_approval=True)))
+    run_batch(world)
+    world.step(4)
+    world.request(approved_step=1, approved_by="kubectl-annotate")
+    world.step(6)
+    found = [(e["reason"], e.get("by", "")) for e in world.cluster.report_status["history"]]
+    assert ("StepApproved", "kubectl-annotate") in found
+    assert ("StepStarted", "") in found
+
+
+def test_a_lower_number_of_steps_ends_them():
+    world = RolloutWorld(*NODES, rollout=steps(Step(nodes=1), Step(nodes=2)))
+    run_batch(world)
+    spec = replace(world.cluster.job.spec, rollout=Rollout())
+    world.cluster.job = replace(world.cluster.job, spec=spec)
+    world.finish()

@@ -1,0 +1,51 @@
+"""The window of a rollout: looked at before every turn."""
+
+from datetime import UTC, datetime
+
+from daemonset_job.api.rollout import Rollout, WindowSpec
+from tests.unit.core.rollouts import RolloutWorld
+
+NIGHT = Rollout(max_parallel=1, window=WindowSpec("0 22 * * *", "2h"))
+OPEN, CLOSED = datetime(2026, 1, 2, 22, 30, tzinfo=UTC), datetime(2026, 1, 3, 0, 30, tzinfo=UTC)
+
+
+def test_no_node_starts_outside_the_window():
+    world = RolloutWorld("a", "b", rollout=NIGHT)
+    world.now = CLOSED
+    world.step(5)
+    assert world.turns() == {}
+    assert world.condition("Progressing")[1] == "OutsideWindow"
+    assert "2026-01-03T22:00:00Z" in world.condition("Progressing")[2]
+
+
+def test_a_window_that_closes_stops_further_turns_and_the_next_one_goes_on():
+    world = RolloutWorld("a", "b", rollout=NIGHT)
+    world.now = OPEN
+    world.step(5)
+    assert world.started == ["a"]
+    world.now = CLOSED
+    world.complete("a")
+    world.step(5)
+    assert world.started == ["a"]
+    world.now = OPEN.replace(day=3)
+    world.finish()
+    assert world.started == ["a", "b"]
+
+
+def test_a_turn_on_record_is_not_taken_after_the_window_has_closed():
+    world = RolloutWorld("a", "b", rollout=NIGHT)
+    world.now = OPEN
+    while not world.turns():
+        world.step()
+    world.now = CLOSED
+    world.step(5)
+    assert world.started == []
+
+
+def test_a_window_that_cannot_be_read_starts_nothing_and_names_the_field():
+    rollout = Rollout(window=WindowSpec("0 22 * *", "2h"))
+    world = RolloutWorld("a", rollout=rollout)
+    world.step(4)
+    assert world.started == []
+    assert world.condition("Progressing")[:2] == ("False", "InvalidWindow")
+    assert "spec.rollout.window.start" in world.condition("Progressing")[2]
