@@ -18,6 +18,7 @@ from daemonset_job.api.compact import (
     expand_job,
 )
 from daemonset_job.api.daemon_set import DaemonSet
+from daemonset_job.api.drain import parse_mark
 from daemonset_job.api.job import Job, JobKey, parse_job
 from daemonset_job.api.node import Node
 from daemonset_job.api.pod import Pod, parse_pod
@@ -79,6 +80,8 @@ class Caches(SharedInformers):
                 {
                     "daemon_set": lambda job: (_index_key(job.namespace, job.daemon_set_name),),
                     "uid": lambda job: (job.uid,),
+                    "after": _waits_for,
+                    "exclusive": lambda job: _exclusive_key(job.namespace, job.spec.exclusive),
                 },
             ),
             self._job_changed,
@@ -91,7 +94,10 @@ class Caches(SharedInformers):
             CachedKind(
                 PODS,
                 parse_pod,
-                {"owner": lambda pod: (_index_key(pod.namespace, pod.owner_uid),)},
+                {
+                    "owner": lambda pod: (_index_key(pod.namespace, pod.owner_uid),),
+                    "exclusive": lambda pod: _exclusive_key(pod.namespace, pod.exclusive),
+                },
                 names.MANAGED_SELECTOR,
             ),
             self._pod_changed,
@@ -155,6 +161,27 @@ class Caches(SharedInformers):
         """
         return tuple(self._reports.store.by_index("job", _index_key(*key)))
 
+    def jobs_with_key(self, namespace: str, exclusive: str) -> list[Job]:
+        """Return the Jobs with that key `rollout.exclusive`."""
+        return self._jobs.store.by_index("exclusive", _index_key(namespace, exclusive))
+
+    def pods_with_key(self, namespace: str, exclusive: str) -> list[Pod]:
+        """Return the pods of Jobs, deleted ones too, with that key `rollout.exclusive`."""
+        return self._pods.store.by_index("exclusive", _index_key(namespace, exclusive))
+
+    def nodes_cordoned_by(self, key: JobKey) -> list[Node]:
+        """Return the nodes that a Job of that key has cordoned, whether or not it still exists."""
+        return self._nodes.store.by_index("cordoned_by", _index_key(*key))
+
+    def cordoning_keys(self) -> set[JobKey]:
+        """Return the keys of all Jobs, deleted ones too, that have cordoned a node."""
+        marks = (parse_mark(node.cordoned_by) for node in self._nodes.store if node.cordoned_by)
+        return {
+            (mark.namespace, mark.job_name)
+            for mark in marks
+            if mark is not None and self.covers(mark.namespace)
+        }
+
     def count_reports(self, namespace: str) -> int:
         """Return how many reports a namespace has."""
         return self._reports.store.count("namespace", namespace)
@@ -187,6 +214,7 @@ class Caches(SharedInformers):
                 self._debouncer.forget((job.namespace, job.name))
                 self.whole_reports.release(job.uid)
             self._wake((job.namespace, job.name), 0.0)
+            self._wake_jobs_after(job.namespace, job.name)
 
     def _daemon_set_changed(self, old: DaemonSet | None, new: DaemonSet | None) -> None:
         found = new or old
@@ -203,8 +231,12 @@ class Caches(SharedInformers):
     def _report_changed(self, old: JobReport | None, new: JobReport | None) -> None:
         if (report := new or old) is not None:
             self._wake((report.namespace, report.job_name), 0.0)
+            self._wake_jobs_after(report.namespace, report.job_name)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        mark = parse_mark(new.cordoned_by) if new is not None else None
+        if mark is not None and self.covers(mark.namespace):
+            self._wake((mark.namespace, mark.job_name), 0.0)  # it may be deleted
         if old is not None and new is not None and _readiness(old) == _readiness(new):
             for found in selecting_by_changed_label(self._daemon_sets.store, old, new):
                 self._wake_jobs_of(found, debounced=True)
@@ -219,6 +251,10 @@ class Caches(SharedInformers):
                 self._wake_debounced(key)
             else:
                 self._wake(key, 0.0)
+
+    def _wake_jobs_after(self, namespace: str, name: str) -> None:
+        for job in self._jobs.store.by_index("after", _index_key(namespace, name)):
+            self._wake_debounced((job.namespace, job.name))
 
     def _wake_debounced(self, key: JobKey) -> None:
         self._wake(key, self._debouncer.pause_seconds(key))
@@ -238,7 +274,18 @@ def _readiness(node: Node) -> tuple[Any, ...]:
     Heartbeats and images do not matter; each node sends one of either every few minutes. Labels
     matter only to Jobs that select nodes by them.
     """
-    return node.uid, node.ready, node.ready_changed_at, node.taints
+    return node.uid, node.ready, node.ready_changed_at, node.taints, node.cordoned_by
+
+
+def _waits_for(job: Job) -> tuple[str, ...]:
+    """Return the runs that a Job waits for which has not started."""
+    if job.status.start_time is not None:
+        return ()
+    return tuple(_index_key(job.namespace, name) for name in job.spec.after)
+
+
+def _exclusive_key(namespace: str, exclusive: str) -> tuple[str, ...]:
+    return (_index_key(namespace, exclusive),) if exclusive else ()
 
 
 def _index_key(namespace: str, name: str) -> str:

@@ -8,7 +8,9 @@ import socket
 import sys
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 
+from daemonset_job.api import names
 from daemonset_job.api.job import JobKey
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.recorder import EventRecorder
@@ -126,7 +128,12 @@ class Controller:
     def _add_all(self) -> None:
         for job in self.caches.jobs():
             self._queue.add((job.namespace, job.name))
-        for key in (*self.caches.reported_keys(), *self.caches.unreadable_keys()):
+        others = (
+            self.caches.reported_keys(),
+            self.caches.unreadable_keys(),
+            self.caches.cordoning_keys(),
+        )
+        for key in chain(*others):
             self._queue.add(key)
 
     def _settings(self) -> Settings:
@@ -142,6 +149,7 @@ class Controller:
             history_limit=config.history_limit,
             history_max_age_seconds=config.history_max_age_seconds,
             history_namespace_limit=config.history_namespace_limit,
+            system_namespace=config.lease_namespace or names.SYSTEM_NAMESPACE,
             node_name=config.node_name,
         )
 

@@ -1,7 +1,6 @@
 """One reconcile of one Job: gather a snapshot, decide, execute the plan.
 
-It is a thin layer around the core. Its memory may be lost in a restart: the expected versions only
-keep a reconcile from deciding before the caches have the controller's own last write.
+It is a thin layer around the core. What it remembers may be lost in a restart.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from job_controller.actions.reports import ReportActions
 from job_controller.actions.writer import Writer
 from job_controller.caches import Caches
 from job_controller.core.decide import decide
+from job_controller.core.drain_actions import DrainAction
 from job_controller.core.plan import (
     Action,
     ApplyDaemonSet,
@@ -48,6 +48,7 @@ from job_controller.core.plan import (
 )
 from job_controller.core.state.snapshot import Snapshot
 from job_controller.dependencies import Dependencies
+from job_controller.drains import Drains
 from job_controller.fresh_nodes import (
     FRESH_SECONDS,
     FreshNodeReader,
@@ -59,6 +60,7 @@ from job_controller.fresh_nodes import (
 from job_controller.history import History
 from job_controller.job_reference import job_reference
 from job_controller.memories import Memories
+from job_controller.snapshots import cached_snapshot
 
 # A cache that is behind our own write catches up within milliseconds, unless its watch is broken.
 _STALE_RETRY_SECONDS = 0.1
@@ -79,6 +81,7 @@ class Reconciler:
         self._pods = PodActions(writer)
         self._history = History(dependencies, writer, self._reports)
         self._memories = Memories(dependencies, written)
+        self._drains = Drains(dependencies, writer)
         self._nodes = NodeActions(writer, dependencies.clock, self._memories.node_changes)
         self._fresh_nodes = FreshNodeReader(dependencies.client, dependencies.clock)
 
@@ -101,14 +104,14 @@ class Reconciler:
                 await self._caches.whole_reports.read_whole(job.uid)
                 if (job := self._known_job(key)) is None:
                     return SUMMARY_RETRY_SECONDS
-            wait = await self._history.close_and_prune(key, job)
+            waits = [await self._drains.lift_stray_cordons(key, job)]
+            waits.append(await self._history.close_and_prune(key, job))
             if job is None:
                 self._memories.forget(key)
-                return wait
-            waits = [
-                seconds for seconds in (wait, await self._reconcile_job(key)) if seconds is not None
-            ]
-            return min(waits, default=None)
+                self._drains.forget(key)
+            else:
+                waits.append(await self._reconcile_job(key))
+            return min((seconds for seconds in waits if seconds is not None), default=None)
         finally:
             self._dependencies.metrics.reconcile_seconds.observe(time.perf_counter() - started)
 
@@ -127,6 +130,8 @@ class Reconciler:
                 return _STALE_RETRY_SECONDS
             job, started = known, self._dependencies.clock.monotonic()
             snapshot, now = self._gather(key, job, read), self._dependencies.clock.now()
+        snapshot = await self._drains.with_drains(key, snapshot)
+        started, now = self._dependencies.clock.monotonic(), self._dependencies.clock.now()
         plan = decide(snapshot, now)
         self._caches.record_duration(key, self._dependencies.clock.monotonic() - started)
         plan = self._memories.reapply_backoff.defer(key, plan, started)
@@ -176,7 +181,8 @@ class Reconciler:
     def _gather(self, key: JobKey, job: Job, read: Mapping[str, NodeRead]) -> Snapshot:
         """Return the snapshot, with nodes that were just read from the API server."""
         now = self._dependencies.clock.monotonic()
-        snapshot = self._memories.event_causes.with_causes(key, self._snapshot(key, job))
+        snapshot = cached_snapshot(self._caches, key, job, self._dependencies.settings())
+        snapshot = self._memories.event_causes.with_causes(key, snapshot)
         snapshot = self._memories.pod_checks.with_pods(key, snapshot)
         snapshot = self._memories.refusal_backoff.with_known_refusal(key, snapshot, now)
         snapshot = self._memories.node_changes.with_changes(key, snapshot)
@@ -201,18 +207,6 @@ class Reconciler:
         now = self._dependencies.clock.monotonic()
         wait = self._memories.progress_pacers.remaining_seconds(key, now)
         return plan if wait <= 0 else defer_progress_writes(plan, job.status, wait)
-
-    def _snapshot(self, key: JobKey, job: Job) -> Snapshot:
-        daemon_set = self._caches.daemon_set(job.namespace, job.daemon_set_name)
-        ours = daemon_set is not None and daemon_set.owner_uid == job.uid
-        return Snapshot(
-            job=job,
-            daemon_set=daemon_set,
-            pods=self._caches.pods_of(daemon_set) if daemon_set and ours else (),
-            nodes=self._caches.nodes(),
-            reports=tuple(r for r in self._caches.reports_of(key) if r.job_uid == job.uid),
-            settings=self._dependencies.settings(),
-        )
 
     async def _execute(
         self, key: JobKey, snapshot: Snapshot, plan: Plan, done: list[Action]
@@ -246,6 +240,9 @@ class Reconciler:
 
     async def _execute_action(self, key: JobKey, snapshot: Snapshot, action: Action) -> None:
         job = snapshot.job
+        if isinstance(action, DrainAction):
+            await self._drains.execute(key, action)
+            return
         match action:
             case WriteStatus():
                 await self._job_status.write(key, job, action.status)

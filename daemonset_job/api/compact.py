@@ -15,6 +15,7 @@ from daemonset_job.api.daemon_set import DaemonSet, pod_spec_of
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_spec import NodeSelection, parse_spec
 from daemonset_job.api.packed_json import PackedJson, pack_json
+from daemonset_job.api.rollout import Rollout
 
 # The fields of a pod's spec that decide on which nodes the pods of a DaemonSet run, and the gates,
 # which decide when they start.
@@ -50,7 +51,8 @@ def compact_job(job: Job) -> Job:
             args=(),
             template={},
             nodes=NodeSelection(),
-            rollout=None,
+            # Jobs are found by it.
+            rollout=Rollout(exclusive=job.spec.exclusive) if job.spec.exclusive else None,
         ),
         annotations=_only(job.annotations, (names.ANNOTATION_RETRY, names.ANNOTATION_RERUN)),
         raw_spec=pack_json(job.raw_spec),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from daemonset_job.api.choices import (
@@ -14,6 +14,7 @@ from daemonset_job.api.choices import (
     RuleAction,
     parse_choice,
 )
+from daemonset_job.api.drain import Drain, parse_drain
 from daemonset_job.api.node_changes import (
     NO_CHANGES,
     OnSuccess,
@@ -109,7 +110,8 @@ class JobSpec:
     `failure_log_lines` of a failed node's log are kept in the report. With a `script`, or a
     `script_from`, that runs and not the image's command; `image` "" is then the task image.
     `host_exec`: it runs in the namespaces of the node. `on_success` has the labels and annotations
-    of `results` as well.
+    of `results` as well. A node is cordoned, or drained, before its turn. The run starts `after`
+    other Jobs of its namespace have succeeded.
     """
 
     image: str
@@ -133,6 +135,9 @@ class JobSpec:
     suspend: bool = False
     results: tuple[str, ...] = ()
     on_success: OnSuccess = NO_CHANGES
+    cordon: bool = False
+    drain: Drain | None = None
+    after: tuple[str, ...] = ()
     rollout: Rollout | None = None
     success_policy: SuccessPolicy = field(default_factory=SuccessPolicy)
 
@@ -140,6 +145,16 @@ class JobSpec:
     def has_script(self) -> bool:
         """Whether a script runs, and not the command of the image."""
         return self.script is not None or self.script_from is not None
+
+    @property
+    def exclusive(self) -> str:
+        """The key of Jobs that never run on a node at the same time, "" for none."""
+        return self.rollout.exclusive if self.rollout is not None else ""
+
+    @property
+    def cordons(self) -> bool:
+        """Whether a node is cordoned for its turn, as it is for a drain too."""
+        return self.cordon or self.drain is not None
 
     @property
     def is_continuous(self) -> bool:
@@ -199,9 +214,21 @@ def parse_spec(raw: Mapping[str, Any]) -> JobSpec:
         suspend=bool(raw.get("suspend")),
         results=tuple(entry["name"] for entry in raw.get("results") or () if entry.get("name")),
         on_success=parse_on_success(raw),
-        rollout=parse_rollout(raw.get("rollout")),
+        cordon=bool(raw.get("cordon")),
+        drain=parse_drain(raw.get("drain")),
+        after=tuple(raw.get("after") or ()),
+        rollout=_parse_rollout(raw),
         success_policy=SuccessPolicy((raw.get("successPolicy") or {}).get("minCompleted")),
     )
+
+
+def _parse_rollout(raw: Mapping[str, Any]) -> Rollout | None:
+    """Return the rollout of a raw spec. Nodes that are cordoned have their turns one by one."""
+    rollout = parse_rollout(raw.get("rollout"))
+    if not raw.get("cordon") and raw.get("drain") is None:
+        return rollout
+    found = rollout or Rollout()
+    return found if found.max_parallel is not None else replace(found, max_parallel=1)
 
 
 def _parse_script_source(raw: Mapping[str, Any]) -> ScriptSource | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from daemonset_job.api.drain import DRAIN_SHAPE
 from daemonset_job.api.node_changes import ON_SUCCESS_SHAPE
 from daemonset_job.api.rollout import (
     ROLLOUT_SHAPE,
@@ -70,6 +71,9 @@ SPEC_SHAPE: Final = fields(
     suspend=BOOLEAN,
     results=list_of(fields(name=STRING, label=STRING, annotation=STRING)),
     onSuccess=ON_SUCCESS_SHAPE,
+    cordon=BOOLEAN,
+    drain=DRAIN_SHAPE,
+    after=list_of(STRING),
     rollout=ROLLOUT_SHAPE,
     successPolicy=SUCCESS_POLICY_SHAPE,
 )

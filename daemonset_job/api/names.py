@@ -24,6 +24,11 @@ FIELD_MANAGER: Final = "daemonset-job-controller"
 # Field manager of what the terminator writes: its user agent.
 TERMINATOR_FIELD_MANAGER: Final = "daemonset-job-terminator"
 
+# Where deploy/ puts this system, and how its pods are labelled.
+SYSTEM_NAMESPACE: Final = "daemonset-job-system"
+LABEL_APP: Final = "app.kubernetes.io/name"
+SYSTEM_APPS: Final = frozenset({"daemonset-job", "daemonset-job-terminator"})
+
 # --- generated objects -----------------------------------------------------------------
 DAEMON_SET_SUFFIX: Final = "-daemonset-job"
 CONTAINER_NAME: Final = "job-container"
@@ -72,6 +77,11 @@ ANNOTATION_PROMOTE: Final = f"{GROUP}/promote"
 ANNOTATION_ABORT: Final = f"{GROUP}/abort"
 # On the DaemonSet of a Job of policy Continuous and on its pods: the revision that they run.
 ANNOTATION_REVISION: Final = f"{GROUP}/revision"
+
+# On a node: which Job has cordoned it, written in the patch that cordons.
+ANNOTATION_CORDONED_BY: Final = f"{GROUP}/cordoned-by"
+# On the pods of a Job with spec.rollout.exclusive: the key.
+LABEL_EXCLUSIVE: Final = f"{GROUP}/exclusive"
 
 # The volumes of spec.mounts, by their number from 0.
 MOUNT_VOLUME_PREFIX: Final = "daemonset-job-mount-"

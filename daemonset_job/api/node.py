@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from daemonset_job.api import names
 from daemonset_job.api.shape import (
     BOOLEAN,
     CONDITIONS,
@@ -31,7 +32,7 @@ class Node:
     """A node.
 
     `ready_changed_at` is the last transition of its Ready condition, in either direction. `taints`
-    are those that can keep pods off.
+    are those that can keep pods off. `cordoned_by` is the annotation of the Job that cordoned it.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Node:
     ready_changed_at: datetime | None = None
     is_terminating: bool = False
     namespace: str = ""
+    cordoned_by: str = ""
 
 
 def parse_node(raw: Mapping[str, Any]) -> Node:
@@ -68,4 +70,5 @@ def parse_node(raw: Mapping[str, Any]) -> Node:
         ready=ready.get("status") == "True",
         ready_changed_at=parse_time(ready.get("lastTransitionTime")),
         is_terminating=bool(meta.get("deletionTimestamp")),
+        cordoned_by=(meta.get("annotations") or {}).get(names.ANNOTATION_CORDONED_BY) or "",
     )

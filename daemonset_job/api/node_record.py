@@ -43,6 +43,7 @@ RECORD_SHAPE: Final = fields(
     observedRerun=STRING,
     earlierPods=list_of(STRING),
     nodeChangedAt=TIME,
+    drainStartedAt=TIME,
     turnAt=TIME,
     step=NUMBER,
     setAsideAt=TIME,
@@ -59,8 +60,9 @@ class NodeRecord:
     controller's clock; the other times are the node's. `retry` is the Job's retry request at the
     time: a failure recorded under another one no longer holds. `failures` are the node's earlier
     ones, the newest last, and `omitted_failures` counts those before them. `node_changed_at` is
-    when `spec.onSuccess` was done to the completed node, by the controller's clock. Times have
-    whole seconds. Counts are at most COUNT_LIMIT.
+    when `spec.onSuccess` was done to the completed node, by the controller's clock.
+    `drain_started_at` is when the drain of the node began by that clock, while it is being drained.
+    Times have whole seconds. Counts are at most COUNT_LIMIT.
 
     `turn_at` is when the node got its turn in a rollout, None before it: it is written before the
     node may start. `step` is the step of the rollout in which it did. `set_aside_at` is since when
@@ -92,6 +94,7 @@ class NodeRecord:
     rerun: str = ""
     earlier_pods: tuple[str, ...] = ()
     node_changed_at: datetime | None = None
+    drain_started_at: datetime | None = None
     turn_at: datetime | None = None
     step: int = 0
     set_aside_at: datetime | None = None
@@ -138,6 +141,7 @@ class NodeRecord:
             "observedRerun": self.rerun,
             "earlierPods": list(self.earlier_pods),
             "nodeChangedAt": self.node_changed_at and format_time(self.node_changed_at),
+            "drainStartedAt": self.drain_started_at and format_time(self.drain_started_at),
             "turnAt": self.turn_at and format_time(self.turn_at),
             "step": self.step,
             "setAsideAt": self.set_aside_at and format_time(self.set_aside_at),
@@ -180,6 +184,7 @@ def parse_record(raw: Mapping[str, Any]) -> NodeRecord:
         rerun=raw.get("observedRerun") or "",
         earlier_pods=tuple(raw.get("earlierPods") or ()),
         node_changed_at=parse_whole_seconds(raw.get("nodeChangedAt")),
+        drain_started_at=parse_whole_seconds(raw.get("drainStartedAt")),
         turn_at=parse_whole_seconds(raw.get("turnAt")),
         step=raw.get("step") or 0,
         set_aside_at=parse_whole_seconds(raw.get("setAsideAt")),

@@ -57,7 +57,7 @@ class Pod:
     scheduler's. `init_failure` says which other init container keeps the task from starting, ""
     for none. `has_init_running` is whether an init container other than the task and sidecars runs.
     `hold_started`: a container other than the task and the init containers has started. `revision`
-    is that of its Job, "" for policy Once.
+    is that of its Job, "" for policy Once. `exclusive` is the key `rollout.exclusive` of its Job.
     """
 
     namespace: str
@@ -81,6 +81,7 @@ class Pod:
     hold_started: bool = False
     container: Container | None = None
     revision: str = ""
+    exclusive: str = ""
 
     @property
     def is_disrupted(self) -> bool:
@@ -141,6 +142,7 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
         hold_started=_hold_started(status),
         container=_task_container(status),
         revision=(meta.get("annotations") or {}).get(names.ANNOTATION_REVISION) or "",
+        exclusive=(meta.get("labels") or {}).get(names.LABEL_EXCLUSIVE) or "",
     )
 
 

@@ -86,6 +86,17 @@ class ProgressingReason(Reason):
             "webhook."
         ),
     )
+    CORDON_REFUSED = (
+        "CordonRefused",
+        (
+            "The API server does not let the controller cordon, drain or uncordon nodes: "
+            "`deploy/components/drain` is not applied, or a webhook."
+        ),
+    )
+    WAITING_FOR_JOB = (
+        "WaitingForJob",
+        "`spec.after` names a Job that has not succeeded; the message says which, and its state.",
+    )
     DAEMON_SET_ALTERED = (
         "DaemonSetAltered",
         (
@@ -115,6 +126,17 @@ class ProgressingReason(Reason):
     FAILED_CREATE = (
         "FailedCreate",
         "Pods cannot be created: quota, Pod Security, an admission webhook.",
+    )
+    DRAIN_BLOCKED = (
+        "DrainBlocked",
+        "Pods do not leave nodes that are to be drained, for example by a PodDisruptionBudget.",
+    )
+    NODE_IN_USE = (
+        "NodeInUse",
+        (
+            "Nodes are cordoned by another Job, or another Job with the same key "
+            "`rollout.exclusive` runs there; the message names that Job."
+        ),
     )
     IMAGE_PULL_FAILED = (
         "ImagePullFailed",
@@ -269,6 +291,18 @@ class NodeReason(Reason):
     """The reason of a node's state, in its record."""
 
     SCHEDULING_GATED = "SchedulingGated", "The pod is gated by the controller."
+    DRAINING = "Draining", "The node's pods are evicted before its turn."
+    DRAIN_BLOCKED = (
+        "DrainBlocked",
+        "The API server does not evict a pod of the node now; the message says why.",
+    )
+    NODE_IN_USE = (
+        "NodeInUse",
+        (
+            "The node waits for another Job: that has cordoned it, or has the same key "
+            "`rollout.exclusive`."
+        ),
+    )
     DISRUPTED = "Disrupted", "The pod was evicted, preempted or drained; a new pod follows."
     IMAGE_PULL_FAILED = (
         "ImagePullFailed",
@@ -336,6 +370,17 @@ class NodeReason(Reason):
     FAILURE_POLICY_RULE = "FailurePolicyRule", "A rule with `Fail` lists its exit code."
     FAILURE_TOKEN = "FailureToken", "The task printed the failure token."
     DEADLINE_EXCEEDED = "DeadlineExceeded", "`nodeDeadlineSeconds` have passed."
+    DRAIN_TIMED_OUT = (
+        "DrainTimedOut",
+        "Pods had not left the node after `drain.timeoutSeconds`; it was uncordoned.",
+    )
+    DRAIN_REFUSED = (
+        "DrainRefused",
+        (
+            "The node has pods that the drain must not evict, without `drain.force` or "
+            "`drain.deleteEmptyDirData`; none was evicted."
+        ),
+    )
     NODE_NOT_READY = "NodeNotReady", "The node has not been Ready for a minute."
     NODE_TAINTED = (
         "NodeTainted",

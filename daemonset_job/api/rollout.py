@@ -79,13 +79,17 @@ class WindowSpec:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """How a run goes from node to node. Numbers of nodes may be percentages; None is no limit."""
+    """How a run goes from node to node. Numbers of nodes may be percentages; None is no limit.
+
+    Jobs of a namespace with the same `exclusive` key never run on a node at the same time.
+    """
 
     max_parallel: int | str | None = None
     max_parallel_per_zone: int | str | None = None
     steps: tuple[Step, ...] = ()
     order: Order = Order.NAME
     window: WindowSpec | None = None
+    exclusive: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +128,7 @@ ROLLOUT_SHAPE: Final = fields(
     ),
     order=STRING,
     window=fields(start=STRING, duration=STRING, timeZone=STRING),
+    exclusive=STRING,
 )
 SUCCESS_POLICY_SHAPE: Final = fields(minCompleted=number_or_percentage)
 
@@ -147,6 +152,7 @@ def parse_rollout(raw: Mapping[str, Any] | None) -> Rollout | None:
         else WindowSpec(
             window.get("start") or "", window.get("duration") or "", window.get("timeZone") or ""
         ),
+        exclusive=raw.get("exclusive") or "",
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from daemonset_job.api.drain import parse_mark
 from daemonset_job.api.node import Node, parse_node
 from daemonset_job.kube.cache.multi_reflector import MultiReflector, wait_synced
 from daemonset_job.kube.cache.reflector import Reflector
@@ -31,6 +32,12 @@ class CachedKind(Generic[T]):
     parse: Callable[[Mapping[str, Any]], T]
     indexers: Mapping[str, Indexer[T]]
     label_selector: str | None = None
+
+
+def _cordoning_job(node: Node) -> tuple[str, ...]:
+    """Return the namespace and name of the Job that has cordoned a node, nothing if none has."""
+    mark = parse_mark(node.cordoned_by) if node.cordoned_by else None
+    return (f"{mark.namespace}/{mark.job_name}",) if mark is not None else ()
 
 
 class SharedInformers:
@@ -58,7 +65,7 @@ class SharedInformers:
         self._namespaced: dict[str, MultiReflector[Any]] = {}
         nodes: StoreWriter[Node] = StoreWriter(
             Selection(NODES, metadata_only=metadata_of_nodes_only),
-            Store(),
+            Store({"cordoned_by": _cordoning_job}),
             parse=parse_node,
             on_change=on_node,
             on_progress=lambda namespace, version: on_progress(NODES.plural, namespace, version),
@@ -109,6 +116,10 @@ class SharedInformers:
     def watch_namespace(self, namespace: str) -> str:
         """Return the namespace of the watch that covers `namespace`: itself, or "" for all."""
         return namespace if self._namespaces else ""
+
+    def covers(self, namespace: str) -> bool:
+        """Return whether objects of that namespace are cached."""
+        return not self._namespaces or namespace in self._namespaces
 
     def nodes(self) -> Mapping[str, Node]:
         """Return all nodes by name."""

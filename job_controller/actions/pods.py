@@ -20,6 +20,7 @@ from daemonset_job.api.report import JobReport, merge_records, parse_report
 from daemonset_job.kube.client.errors import NotFound
 from daemonset_job.kube.client.resource import JOB_REPORTS, NODES, PODS
 from job_controller.actions.errors import most_severe
+from job_controller.actions.exclusive_nodes import ExclusiveNodes
 from job_controller.actions.writer import Writer
 from job_controller.core.plan import DeletePods, RemoveSchedulingGates
 from job_controller.core.state.due_again import counts
@@ -35,6 +36,7 @@ class PodActions:
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
+        self._exclusive = ExclusiveNodes(writer)
 
     async def remove_gates(self, key: JobKey, job: Job, action: RemoveSchedulingGates) -> None:
         """Remove the gates of pods whose nodes have not completed, by a new read of the ledger.
@@ -59,8 +61,9 @@ class PodActions:
             elif completed_uid != action.node_uids[pod.node_name]:
                 doubtful.append(pod)
         await self._for_each_pod(partial(self._add_if_registered_again, done, due), doubtful)
-        await self._for_each_pod(partial(self._remove_gate, key), due)
-        _log_started(due)
+        async with self._exclusive.reserved(job, due) as free:
+            await self._for_each_pod(partial(self._remove_gate, key), free)
+        _log_started(free)
 
     async def delete(self, key: JobKey, action: DeletePods) -> None:
         """Delete pods; an unscheduled one only if it is still unscheduled."""

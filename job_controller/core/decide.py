@@ -20,6 +20,7 @@ from job_controller.core.plan import (
     refused_write,
 )
 from job_controller.core.pod_actions import pod_actions
+from job_controller.core.preparation import prepare_nodes, with_preparation
 from job_controller.core.render.events import (
     exit_events,
     is_alteration_unrecorded,
@@ -43,6 +44,7 @@ from job_controller.core.rollout.rollout_state import (
     find_facts,
     with_rollout,
 )
+from job_controller.core.scheduling_gates import pods_with_removable_gate
 from job_controller.core.start import plan_start
 from job_controller.core.state.active_progress import NO_PROGRESS, find_progress
 from job_controller.core.state.blocker import Blocker
@@ -83,9 +85,13 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     run = with_rollout(evaluate_run(snapshot, counts, now), snapshot, facts)
     run = with_message(run, counts, job)
     rollout = evaluate_rollout(snapshot, counts, run, facts, now)
+    due = pods_with_removable_gate(snapshot, counts, run, rollout)
+    prepared = prepare_nodes(snapshot, counts, run, due, now)
+    counts = with_preparation(counts, prepared)
     blocker = find_blocker(snapshot, counts)
     stays_until = pods_stay_until(snapshot, counts, now)
     work = _work_actions(snapshot, _Work(counts, run, rollout, blocker, stays_until))
+    work += [*prepared.actions, *pod_actions(counts, rollout, prepared.ready)]
     ours = snapshot.owned_daemon_set
     alteration = ours.alteration if ours is not None else ""
     progress = NO_PROGRESS if run.has_ended else find_progress(merge_evidence(snapshot), counts)
@@ -107,7 +113,8 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
         # After the DaemonSet is applied nothing shows the change, so it is recorded first. Nor is a
         # pod created whose revision has no number yet.
         work = [action for action in work if not isinstance(action, ApplyDaemonSet)]
-    times = [counts.wake_at, run.wake_at, rollout.wake_at, stays_until, pending.wake_at]
+    times = [counts.wake_at, run.wake_at, rollout.wake_at, prepared.wake_at]
+    times += [stays_until, pending.wake_at]
     hint_at = token_hint_at(counts, job)
     if hint_at is not None and now < hint_at and not run.has_ended:
         times.append(hint_at)
@@ -260,7 +267,7 @@ class _Work:
 
 
 def _work_actions(snapshot: Snapshot, work: _Work) -> list[Action]:
-    """Return the actions for the work itself: reports, DaemonSet, pods, gates."""
+    """Return the actions for the work itself, before those for pods: reports, DaemonSet."""
     job, counts, run = snapshot.job, work.counts, work.run
     actions: list[Action] = [
         CreateReport(build_report(job, shard)) for shard in missing_shards(snapshot, counts)
@@ -269,5 +276,4 @@ def _work_actions(snapshot: Snapshot, work: _Work) -> list[Action]:
         daemon_set_actions(snapshot, counts, run, work.rollout, work.stays_until)
         or create_again_actions(snapshot, counts, run, work.blocker)
     )
-    actions.extend(pod_actions(snapshot, counts, run, work.rollout))
     return actions

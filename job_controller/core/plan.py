@@ -18,6 +18,13 @@ from daemonset_job.api.node_totals import NodeTotals
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import FINAL_PHASES, ConditionType
+from job_controller.core.drain_actions import (
+    CordonNodes,
+    DrainAction,
+    DryRunCordon,
+    EvictPods,
+    UncordonNodes,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +138,7 @@ Action = (
     | DeleteDaemonSet
     | DryRunNodeChange
     | ChangeNodes
+    | DrainAction
 )
 
 
@@ -142,9 +150,10 @@ class RefusedWrite(Enum):
     GATE_REMOVAL = auto()
     DELETION = auto()  # of pods, or of a failed run's DaemonSet
     NODE_CHANGE = auto()
+    CORDON = auto()  # and the end of one, and evictions
 
 
-def refused_write(action: Action) -> RefusedWrite | None:
+def refused_write(action: Action) -> RefusedWrite | None:  # noqa: PLR0911 - one for each kind
     """Return the kind of write that an action is, None if its refusal is never recorded."""
     match action:
         case DryRunDaemonSet() | ApplyDaemonSet() | CreatePodsAgain():
@@ -157,6 +166,8 @@ def refused_write(action: Action) -> RefusedWrite | None:
             return RefusedWrite.DELETION
         case DryRunNodeChange() | ChangeNodes():
             return RefusedWrite.NODE_CHANGE
+        case DryRunCordon() | CordonNodes() | UncordonNodes() | EvictPods():
+            return RefusedWrite.CORDON
         case WriteStatus():
             return None  # only the status itself could show it
         case _ as unreachable:

@@ -28,7 +28,8 @@ def should_gate_new_pods(
     deleted pod does not repeat a completed node's work. While pods are refused that may take long:
     then the gate is added once a node has completed. It is added at once while no node may start,
     and before the pod of a failed node is deleted. It is never removed. A DaemonSet that is created
-    again starts with the gate if there were nodes before, or work is recorded.
+    again starts with the gate if there were nodes before, or work is recorded. So does each one of
+    a Job with a rollout.
     """
     has_rollout = snapshot.job.spec.rollout is not None
     if has_rollout or not may_start_nodes(snapshot, run, rollout):

@@ -6,13 +6,24 @@ from datetime import datetime
 
 from daemonset_job.api.reasons import EventReason, ProgressingReason
 from job_controller.core.desired.daemon_set import build_daemon_set
-from job_controller.core.plan import DryRunDaemonSet, DryRunNodeChange, Event, Plan, WriteStatus
+from job_controller.core.drain_actions import (
+    DryRunCordon,
+)
+from job_controller.core.plan import (
+    DryRunDaemonSet,
+    DryRunNodeChange,
+    Event,
+    Plan,
+    WriteStatus,
+)
 from job_controller.core.render.events import start_blocker_events
 from job_controller.core.render.job_status import first_status, unstarted_status
 from job_controller.core.rollout.holds import find_window_problem
 from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.blockers import find_start_blocker
+from job_controller.core.state.cordons import find_trial_cordon
 from job_controller.core.state.node_changes import find_trial_change
+from job_controller.core.state.predecessors import find_waiting
 from job_controller.core.state.snapshot import Snapshot
 from job_controller.core.text.sanitize import single_line
 
@@ -28,7 +39,11 @@ def plan_start(snapshot: Snapshot, now: datetime) -> Plan:
     begins after it.
     """
     job = snapshot.job
-    start_blocker = _find_request_blocker(snapshot) or find_start_blocker(snapshot)
+    start_blocker = (
+        _find_request_blocker(snapshot)
+        or find_start_blocker(snapshot)
+        or find_waiting(job, snapshot.predecessors)
+    )
     if job.spec.suspend or start_blocker is not None:
         status = unstarted_status(job, start_blocker, now)
         return Plan(
@@ -42,7 +57,9 @@ def plan_start(snapshot: Snapshot, now: datetime) -> Plan:
         )
         change = find_trial_change(snapshot)
         trial = (DryRunNodeChange(change),) if change is not None else ()
-        return Plan(actions=(DryRunDaemonSet(desired), *trial))
+        cordon = find_trial_cordon(snapshot)
+        cordon_trial = (DryRunCordon(cordon),) if cordon is not None else ()
+        return Plan(actions=(DryRunDaemonSet(desired), *trial, *cordon_trial))
     return Plan(
         actions=(WriteStatus(first_status(job, now, snapshot.settings.token)),),
         events=(

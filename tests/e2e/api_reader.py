@@ -27,6 +27,8 @@ _COLLECTIONS = {
     "lease": ("/apis/coordination.k8s.io/v1", "leases", True),
     "node": ("/api/v1", "nodes", False),
     "nodes": ("/api/v1", "nodes", False),
+    "pdb": ("/apis/policy/v1", "poddisruptionbudgets", True),
+    "pod": ("/api/v1", "pods", True),
     "pods": ("/api/v1", "pods", True),
     "resourcequota": ("/api/v1", "resourcequotas", True),
 }

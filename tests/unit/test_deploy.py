@@ -324,8 +324,8 @@ def test_the_controller_looks_for_every_policy():
     assert rule["verbs"] == ["get"]
 
 
-def node_change_documents() -> list[dict[str, Any]]:
-    folder = DEPLOY / "components" / "node-changes"
+def component_documents(name: str) -> list[dict[str, Any]]:
+    folder = DEPLOY / "components" / name
     component = yaml.safe_load((folder / "kustomization.yaml").read_text())
     assert set(component["resources"]) == {f.name for f in folder.glob("*.yaml")} - {
         "kustomization.yaml"
@@ -335,12 +335,35 @@ def node_change_documents() -> list[dict[str, Any]]:
     return [document for text in files for document in yaml.safe_load_all(text)]
 
 
+def test_drains_are_confined_before_they_are_allowed():
+    policy, binding, role, role_binding = component_documents("drain")
+    assert (role["kind"], role_binding["kind"]) == ("ClusterRole", "ClusterRoleBinding")
+    assert role["rules"] == [
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+        {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
+    ]
+    account = one("ServiceAccount")["metadata"]
+    user = f"system:serviceaccount:{account['namespace']}:{account['name']}"
+    assert f"'{user}'" in policy["spec"]["matchConditions"][0]["expression"]
+    assert policy["spec"]["failurePolicy"] == "Fail"
+    assert names.ANNOTATION_CORDONED_BY in policy["spec"]["variables"][0]["expression"]
+    assert binding["spec"] == {
+        "policyName": policy["metadata"]["name"],
+        "validationActions": ["Deny"],
+    }
+
+
 def test_changes_of_nodes_are_confined_before_they_are_allowed():
-    kinds = [each["kind"] for each in node_change_documents()]
+    kinds = [each["kind"] for each in component_documents("node-changes")]
     policies_and_bindings = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"]
     assert kinds == [*policies_and_bindings * 2, "ClusterRole", "ClusterRoleBinding"]
-    policy, binding, keys, keys_binding, role, role_binding = node_change_documents()
-    assert role["rules"] == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]}]
+    policy, binding, keys, keys_binding, role, role_binding = component_documents("node-changes")
+    # The second one is for the policy of components/drain.
+    assert role["rules"] == [
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]},
+        {"apiGroups": [names.GROUP], "resources": ["nodechanges"], "verbs": ["use"]},
+    ]
     account = one("ServiceAccount")["metadata"]
     assert role_binding["subjects"] == [
         {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}
@@ -356,7 +379,7 @@ def test_changes_of_nodes_are_confined_before_they_are_allowed():
 
 
 def test_both_policies_about_nodes_have_the_same_reserved_keys():
-    policy, _, keys, *_ = node_change_documents()
+    policy, _, keys, *_ = component_documents("node-changes")
     found = set()
     for each in (policy, keys):
         # An administrator replaces the first variable of both with one patch.

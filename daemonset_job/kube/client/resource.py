@@ -71,6 +71,7 @@ JOB_REPORTS = Resource(GROUP, "v1beta1", "jobreports", "JobReport", namespaced=T
 JOB_REPORT_STATUS = JOB_REPORTS.with_subresource("status")
 DAEMON_SETS = Resource("apps", "v1", "daemonsets", "DaemonSet", namespaced=True)
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
+EVICTIONS = PODS.with_subresource("eviction")
 POD_LOGS = PODS.with_subresource("log")
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 EVENTS = Resource("", "v1", "events", "Event", namespaced=True)

@@ -118,7 +118,7 @@ def build_pod_template(job: Job, *, gated: bool, settings: Settings) -> dict[str
     metadata = child(template, "metadata")
     template["metadata"] = {
         **metadata,
-        "labels": {**child(metadata, "labels"), **child_labels(job)},
+        "labels": {**child(metadata, "labels"), **child_labels(job), **_exclusive_label(job)},
         "annotations": {
             **child(metadata, "annotations"),
             **script_annotations(spec),
@@ -134,6 +134,11 @@ def build_pod_template(job: Job, *, gated: bool, settings: Settings) -> dict[str
         pod_spec["schedulingGates"] = [ours, *others]
     template["spec"] = pod_spec
     return template
+
+
+def _exclusive_label(job: Job) -> dict[str, str]:
+    """Return the label by which pods of Jobs with the same key are found."""
+    return {names.LABEL_EXCLUSIVE: job.spec.exclusive} if job.spec.exclusive else {}
 
 
 def _revision_annotations(job: Job) -> dict[str, str]:

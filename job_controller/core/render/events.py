@@ -152,7 +152,9 @@ def start_blocker_events(job: Job, start_blocker: Blocker | None) -> Iterator[Ev
     previous_reason = before.reason if before is not None else ""
     is_same = job.status.observed_generation == job.generation
     if start_blocker is not None and not (previous_reason == start_blocker.reason and is_same):
-        yield Event("Warning", start_blocker.reason, start_blocker.message)
+        is_waiting = start_blocker.reason == ProgressingReason.WAITING_FOR_JOB
+        kind: Literal["Normal", "Warning"] = "Normal" if is_waiting else "Warning"
+        yield Event(kind, start_blocker.reason, start_blocker.message)
 
 
 def is_alteration_unrecorded(job: Job, status: JobStatus) -> bool:

@@ -1,7 +1,7 @@
 """Why no further node of a Job may start now, although the run goes on.
 
 This is the place for conditions that are about the whole Job. What a node waits for that has its
-turn already is in `preparation`.
+turn already is in `core/preparation`.
 """
 
 from __future__ import annotations

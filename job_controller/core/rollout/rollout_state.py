@@ -22,7 +22,6 @@ from job_controller.core.plan import PodQuery
 from job_controller.core.rollout.holds import Hold, find_hold, window_closes_at
 from job_controller.core.rollout.members import find_members
 from job_controller.core.rollout.places import Places, find_limits, find_places
-from job_controller.core.rollout.preparation import is_prepared
 from job_controller.core.rollout.set_aside import find_due
 from job_controller.core.rollout.steps import Advance, advance, written_progress
 from job_controller.core.rollout.turns import Place, choose
@@ -192,20 +191,18 @@ def _find_open_pods(
     due = [
         Place(name, places.taken[name].zone)
         for _, name, node in sorted(found, key=lambda each: (str(each[0]), each[1]))
-        if _may_open(snapshot, node, places.turned[name], hold)
+        if _may_open(node, places.turned[name], hold)
     ]
     chosen = choose(due, places.at_work, find_limits(snapshot, counts))
     return tuple(counts.nodes[place.name].pod for place in chosen)
 
 
-def _may_open(
-    snapshot: Snapshot, node: DesiredNode, written: NodeRecord, hold: Hold | None
-) -> bool:
+def _may_open(node: DesiredNode, written: NodeRecord, hold: Hold | None) -> bool:
     if not node.pod.is_gated or node.replace_pod or node.awaits_retry:
         return False
     if node.state in {NodeState.COMPLETED, NodeState.FAILED}:
         return False
-    if not keeps_turn(written, node.record) or not is_prepared(snapshot, node.name):
+    if not keeps_turn(written, node.record):
         return False
     # The next pod of a node that has begun goes on with its work.
     return hold is None or written.attempts > 0

@@ -28,6 +28,11 @@ from job_controller.core.text.sanitize import REFUSAL_LIMIT, single_line
 # Reasons in a node's record that a person has to act on, the most important first. Each maps to the
 # condition's reason and to the words after "2 of 3 nodes".
 _NODE_BLOCKERS = {
+    NodeReason.DRAIN_BLOCKED: (
+        ProgressingReason.DRAIN_BLOCKED,
+        "{nodes} cannot be drained",
+    ),
+    NodeReason.NODE_IN_USE: (ProgressingReason.NODE_IN_USE, "{nodes} wait for another Job"),
     NodeReason.IMAGE_PULL_FAILED: (
         ProgressingReason.IMAGE_PULL_FAILED,
         "{nodes} cannot pull the image",
@@ -58,9 +63,9 @@ _NODE_BLOCKERS = {
 }
 
 # RBAC's own words, without those of an admission policy (apiserver, responsewriters.Forbidden).
-_NO_RIGHT = 'cannot patch resource "nodes"'
-_HOW_TO_CHANGE_NODES = (
-    "an administrator allows it by kubectl apply --server-side -k deploy/components/node-changes"
+_NO_RIGHT = ('cannot patch resource "nodes"', 'cannot create resource "pods/eviction"')
+_HOW_TO_ALLOW = (
+    "; an administrator allows it by kubectl apply --server-side -k deploy/components/{}"
 )
 
 
@@ -94,7 +99,10 @@ def find_start_blocker(snapshot: Snapshot) -> Blocker | None:
             f"{_kib(SPEC_LIMIT_BYTES)}: move long values to a ConfigMap or into the image",
         )
     return (
-        _token_blocker(snapshot) or _daemon_set_blocker(snapshot) or _node_change_blocker(snapshot)
+        _token_blocker(snapshot)
+        or _daemon_set_blocker(snapshot)
+        or _node_change_blocker(snapshot)
+        or _cordon_blocker(snapshot)
     )
 
 
@@ -143,7 +151,7 @@ def _write_blocker(snapshot: Snapshot) -> Blocker | None:
     words = _refused_pod_changes(snapshot)
     if words:
         return Blocker(ProgressingReason.POD_CHANGE_REFUSED, words)
-    return _node_change_blocker(snapshot)
+    return _node_change_blocker(snapshot) or _cordon_blocker(snapshot)
 
 
 def _node_change_blocker(snapshot: Snapshot) -> Blocker | None:
@@ -152,12 +160,25 @@ def _node_change_blocker(snapshot: Snapshot) -> Blocker | None:
     if refusal is None:
         return None
     words = f"the API server refuses to change nodes (spec.onSuccess, results): {refusal}"
-    lacks_right = _NO_RIGHT in refusal
-    limit = REFUSAL_LIMIT
-    hint = f"; {_HOW_TO_CHANGE_NODES}" if lacks_right else ""
     return Blocker(
-        ProgressingReason.NODE_CHANGE_REFUSED, single_line(words, limit - len(hint)) + hint
+        ProgressingReason.NODE_CHANGE_REFUSED, _with_hint(words, refusal, "node-changes")
     )
+
+
+def _cordon_blocker(snapshot: Snapshot) -> Blocker | None:
+    """Return that the API server refuses a cordon; without a right, how to get it."""
+    refusal = snapshot.refusals.get(RefusedWrite.CORDON)
+    if refusal is None:
+        return None
+    words = f"the API server refuses to cordon or drain nodes (spec.cordon, spec.drain): {refusal}"
+    return Blocker(ProgressingReason.CORDON_REFUSED, _with_hint(words, refusal, "drain"))
+
+
+def _with_hint(words: str, refusal: str, component: str) -> str:
+    """Return the words, with the component that grants the right if that is what lacks."""
+    is_about_rights = any(no_right in refusal for no_right in _NO_RIGHT)
+    hint = _HOW_TO_ALLOW.format(component) if is_about_rights else ""
+    return single_line(words, REFUSAL_LIMIT - len(hint)) + hint
 
 
 def _refused_pod_changes(snapshot: Snapshot) -> str:
@@ -183,7 +204,9 @@ def _pod_change(write: RefusedWrite) -> str:
             return "the removal of scheduling gates"
         case RefusedWrite.DELETION:
             return "the deletion of pods"
-        case RefusedWrite.DAEMON_SET | RefusedWrite.REPORT | RefusedWrite.NODE_CHANGE:
+        case RefusedWrite.DAEMON_SET | RefusedWrite.REPORT:
+            return ""
+        case RefusedWrite.NODE_CHANGE | RefusedWrite.CORDON:
             return ""
         case _ as unreachable:
             assert_never(unreachable)

@@ -200,7 +200,9 @@ def _assess_nodes_with_pod(facts: _Facts) -> _NodesWithPod:
                 awaits_record=name in facts.held,
             )
             continue
-        inputs = NodeInputs(node, pod, evidence, record, tainted.get(name))
+        inputs = NodeInputs(
+            node, pod, evidence, record, tainted.get(name), snapshot.drains.get(name)
+        )
         assessment = assess_node(facts.context, inputs)
         nodes[name] = DesiredNode(
             name,

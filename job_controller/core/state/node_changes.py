@@ -17,6 +17,7 @@ from daemonset_job.api.choices import CompletionMode
 from daemonset_job.api.daemon_set import pod_spec_of
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
+from daemonset_job.api.node import Node
 from daemonset_job.api.node_changes import NodeChange, OnSuccess, is_label_value
 from job_controller.core.desired.daemon_set import build_pod_template
 from job_controller.core.state.affordable import affordable_nodes
@@ -82,13 +83,8 @@ def find_trial_change(snapshot: Snapshot) -> NodeChange | None:
 
     The values of results are not known yet: each label and annotation can be empty.
     """
-    job, wanted = snapshot.job, snapshot.job.spec.on_success
-    if not wanted.changes_nodes:
-        return None
-    template = build_pod_template(job, gated=False, settings=snapshot.settings)
-    affinity = NodeAffinity(pod_spec_of({"template": template}))
-    nodes = islice(sorted(snapshot.nodes.items()), affordable_nodes(affinity))
-    node = next((node for name, node in nodes if affinity.matches(name, node.labels)), None)
+    wanted = snapshot.job.spec.on_success
+    node = find_selected_node(snapshot) if wanted.changes_nodes else None
     if node is None:
         return None
     return NodeChange(
@@ -99,6 +95,14 @@ def find_trial_change(snapshot: Snapshot) -> NodeChange | None:
         {**wanted.annotations, **dict.fromkeys(wanted.result_annotations.values(), "")},
         wanted.remove_taints,
     )
+
+
+def find_selected_node(snapshot: Snapshot) -> Node | None:
+    """Return the first node, by name, that the Job selects, None if none is found."""
+    template = build_pod_template(snapshot.job, gated=False, settings=snapshot.settings)
+    affinity = NodeAffinity(pod_spec_of({"template": template}))
+    nodes = islice(sorted(snapshot.nodes.items()), affordable_nodes(affinity))
+    return next((node for name, node in nodes if affinity.matches(name, node.labels)), None)
 
 
 def describe_unset_results(evidence: Evidence, wanted: OnSuccess) -> str:

@@ -14,6 +14,7 @@ from daemonset_job.api.pod import Pod
 from daemonset_job.api.taints import Taint
 from job_controller.core.settings import Timeouts
 from job_controller.core.state.causes import has_started
+from job_controller.core.state.evictions import NodeDrain
 from job_controller.core.state.first_seen import Fact, Sightings
 
 
@@ -22,6 +23,7 @@ class NodeInputs:
     """What is known about one desired node; `pod` is its current pod.
 
     `blocking_taint` is the taint of a node condition that keeps the pod from being scheduled.
+    `drain` is what has yet to leave the node, None if that is not known.
     """
 
     node: Node
@@ -29,6 +31,7 @@ class NodeInputs:
     evidence: Evidence | None = None
     record: NodeRecord | None = None
     blocking_taint: Taint | None = None
+    drain: NodeDrain | None = None
 
     @property
     def own_record(self) -> NodeRecord | None:

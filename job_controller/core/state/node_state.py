@@ -19,6 +19,7 @@ from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import whole_seconds
 from job_controller.core.state.causes import has_started, waits_to_be_tried_again
+from job_controller.core.state.drain_failures import drain_failure
 from job_controller.core.state.first_seen import node_failed, task_ended
 from job_controller.core.state.last_lines import LAST_LINES_GRACE
 from job_controller.core.state.node_context import (
@@ -100,13 +101,16 @@ def _assess_unfinished(
             return NodeAssessment(record, replace_pod=True)
     if failure is not None:
         return NodeAssessment(_with_last_line(failure, inputs))
+    undrained, undrained_at = drain_failure(context, record, inputs)
     lost, lost_at = find_unreachable(context, record, inputs)
-    if lost is not None:
-        return NodeAssessment(lost)
+    if (ended := undrained or lost) is not None:
+        return NodeAssessment(ended)
     late, late_at = timeout_failure(context, record, inputs)
     if late is not None and context.predates_retry(inputs):
         return NodeAssessment(_record_before_retry(context, record, inputs), replace_pod=True)
-    moments = [moment for moment in (failed_at, lost_at, late_at) if moment is not None]
+    moments = [
+        moment for moment in (failed_at, undrained_at, lost_at, late_at) if moment is not None
+    ]
     return NodeAssessment(
         late or with_absence(context, _with_line_of_attempt(record, inputs), inputs.node),
         wake_at=min(moments, default=None),

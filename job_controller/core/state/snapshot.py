@@ -17,8 +17,11 @@ from daemonset_job.api.report import JobReport
 from job_controller.core.plan import RefusedWrite
 from job_controller.core.settings import Settings
 from job_controller.core.state.due_again import CurrentView, view_current
+from job_controller.core.state.evictions import NodeDrain
+from job_controller.core.state.exclusive import NO_OTHER_USE, OtherUse
 from job_controller.core.state.first_seen import Sightings
 from job_controller.core.state.observed_pods import PodObservation
+from job_controller.core.state.predecessors import Predecessor
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +41,11 @@ class Snapshot:
     `seen` is when the controller first saw the start of each timer. `is_dry_run_done`: in this
     reconcile the API server has accepted the DaemonSet of a Job that has not started.
     `changed_nodes`: when this process changed a node as `spec.onSuccess` says, by the identity of
-    its completion. Its record may not have it yet. `observed_pods` is the newest answer to what a
-    check of the rollout asks, None without one.
+    its completion. Its record may not have it yet. `drains`: what has yet to leave the nodes that
+    are being drained, by their names. `predecessors`: the newest runs of the names in `spec.after`,
+    and of those for which these wait. `other_use`: what other Jobs with the same key
+    `rollout.exclusive` do. `observed_pods` is the newest answer to what a check of the
+    rollout asks, None without one.
     """
 
     job: Job
@@ -55,6 +61,9 @@ class Snapshot:
     seen: Sightings = field(default_factory=dict)
     is_dry_run_done: bool = False
     changed_nodes: Mapping[str, datetime] = field(default_factory=dict)
+    drains: Mapping[str, NodeDrain] = field(default_factory=dict)
+    predecessors: Mapping[str, Predecessor] = field(default_factory=dict)
+    other_use: OtherUse = NO_OTHER_USE
     observed_pods: PodObservation | None = None
     settings: Settings = field(default_factory=Settings)
     # Computed once: a reconcile asks for it again and again. `replace` begins again.

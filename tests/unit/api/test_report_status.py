@@ -75,6 +75,7 @@ def test_every_field_of_the_crd_is_read_and_written():
         "observedRerun": "2",
         "earlierPods": ["o"],
         "nodeChangedAt": "2026-01-01T00:00:10Z",
+        "drainStartedAt": "2026-01-01T00:00:00Z",
         "turnAt": "2026-01-01T00:00:01Z",
         "step": 1,
         "setAsideAt": "2026-01-01T00:00:11Z",

@@ -1,0 +1,129 @@
+"""Nodes: their cordons, each with the mark of its Job."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Any
+
+from loguru import logger
+
+from daemonset_job.api.drain import build_cordon, build_uncordon
+from daemonset_job.api.fold_names import fold
+from daemonset_job.kube.client.errors import BadRequest, Conflict, NotFound, Unavailable
+from daemonset_job.kube.client.resource import NODES
+from job_controller.actions.errors import NO_DRY_RUN, RefusedError, most_severe
+from job_controller.actions.writer import Writer
+from job_controller.core.drain_actions import (
+    CordonNodes,
+    DryRunCordon,
+    NodeCordon,
+    UncordonNodes,
+)
+from job_controller.core.plan import (
+    RefusedWrite,
+)
+
+# As many as pods are: see `pods.PODS_AT_ONCE`.
+NODES_AT_ONCE = 32
+# How often a node is read again that other clients change at the same time, before a back-off.
+_TRIES = 3
+# Characters of names in a line of the log.
+_NAMES_LIMIT = 400
+
+_Build = Callable[[Mapping[str, Any], NodeCordon], dict[str, Any]]
+
+
+class CordonActions:
+    """Cordons and uncordons nodes."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    async def execute(self, action: DryRunCordon | CordonNodes | UncordonNodes) -> None:
+        """Execute an action; raises KubeError, or RefusedError if a webhook for nodes is down.
+
+        That may take long, and must neither go unseen nor keep anything else from being written.
+        """
+        try:
+            match action:
+                case DryRunCordon():
+                    await self._dry_run(action.cordon)
+                case CordonNodes():
+                    await self._for_each(action.cordons, _cordon, "cordoned nodes for their turn")
+                case UncordonNodes():
+                    await self.uncordon(action.cordons, "uncordoned nodes after their turn")
+        except Unavailable as error:
+            if error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+                raise
+            raise RefusedError(error, RefusedWrite.CORDON) from error
+
+    async def uncordon(self, cordons: Iterable[NodeCordon], what: str) -> None:
+        """Lift cordons of which the mark is still there; raises the most severe error."""
+        await self._for_each(cordons, _uncordon, what)
+
+    async def _dry_run(self, cordon: NodeCordon) -> None:
+        """Ask the API server whether it would take the cordon; raises KubeError if not."""
+        found = (await self._writer.client.find(NODES, cordon.node)).item
+        patch = _cordon(found, cordon) if found is not None else {}
+        if not patch:
+            patch = {"metadata": {"uid": cordon.uid}}  # the right alone is asked for
+        try:
+            # A node that was changed or deleted meanwhile shows nothing; a refusal comes first.
+            with suppress(Conflict, NotFound):
+                await self._writer.client.check_merge_patch(NODES, cordon.node, patch)
+        except BadRequest as error:
+            # A webhook with side effects supports no dry run; then the change itself shows it.
+            if NO_DRY_RUN not in error.message:
+                raise
+
+    async def _for_each(self, cordons: Iterable[NodeCordon], build: _Build, what: str) -> None:
+        """Patch nodes, a bounded number at a time; one that fails does not stop the others."""
+        room = asyncio.Semaphore(NODES_AT_ONCE)
+        written: list[str] = []
+
+        async def one(cordon: NodeCordon) -> None:
+            async with room:
+                if await _with_tries(lambda: self._patch(cordon, build)):
+                    written.append(cordon.node)
+
+        results = await asyncio.gather(*map(one, cordons), return_exceptions=True)
+        if written:
+            nodes = fold(sorted(written), limit=_NAMES_LIMIT)
+            logger.info(what, count=len(written), nodes=nodes)
+        errors = [result for result in results if isinstance(result, Exception)]
+        if errors:
+            raise most_severe(errors)
+
+    async def _patch(self, cordon: NodeCordon, build: _Build) -> bool:
+        """Patch the node, read from the server; return whether there was anything to do.
+
+        Raises Conflict if it was changed meanwhile.
+        """
+        found = (await self._writer.client.find(NODES, cordon.node)).item
+        if found is None or (found.get("metadata") or {}).get("uid") != cordon.uid:
+            return False  # deleted: nothing has to be changed
+        patch = build(found, cordon)
+        if not patch:
+            return False
+        with suppress(NotFound):
+            await self._writer.client.merge_patch(NODES, cordon.node, patch)
+        return True
+
+
+def _cordon(raw: Mapping[str, Any], cordon: NodeCordon) -> dict[str, Any]:
+    return build_cordon(raw, cordon.uid, cordon.mark)
+
+
+def _uncordon(raw: Mapping[str, Any], cordon: NodeCordon) -> dict[str, Any]:
+    return build_uncordon(raw, cordon.mark)
+
+
+async def _with_tries(patch: Callable[[], Awaitable[bool]]) -> bool:
+    """Return what the patch of the newest version of a node returns."""
+    for _ in range(_TRIES - 1):
+        with suppress(Conflict):
+            return await patch()
+    return await patch()

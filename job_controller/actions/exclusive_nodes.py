@@ -1,0 +1,85 @@
+"""Keeps Jobs with the same key `rollout.exclusive` from starting on a node at the same time.
+
+The decision was made from caches, which may not have the newest start of another Job. So the pods
+with the key are read from the API server again. Until the gate is removed, no other Job with the
+key may remove one. One controller leads, so a lock in this process is enough.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from weakref import WeakValueDictionary
+
+from loguru import logger
+
+from daemonset_job.api import names
+from daemonset_job.api.job import Job
+from daemonset_job.api.pod import Pod, parse_pod
+from daemonset_job.api.report import merge_evidence
+from daemonset_job.kube.client.resource import PODS
+from daemonset_job.kube.client.selection import Selection
+from daemonset_job.kube.client.unreadable import Unreadable
+from job_controller.actions.writer import Writer
+from job_controller.core.state.exclusive import is_at_work
+
+# Pods in one answer of the API server.
+PAGE_SIZE = 500
+
+
+class ExclusiveNodes:
+    """The nodes on which one Job with a key may start, one Job at a time."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        # A lock is there while a Job holds it or waits for it.
+        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def reserved(self, job: Job, pods: Sequence[Pod]) -> AsyncIterator[list[Pod]]:
+        """Yield the pods on nodes that no other Job with the key uses; it starts none meanwhile.
+
+        All pods of a Job without a key. Raises KubeError.
+        """
+        if not job.spec.exclusive or not pods:
+            yield list(pods)
+            return
+        key = job.namespace, job.spec.exclusive
+        lock = self._locks.get(key) or asyncio.Lock()
+        self._locks[key] = lock
+        async with lock:
+            used = await self._nodes_in_use(job, pods[0].owner_uid)
+            free = [pod for pod in pods if pod.node_name not in used]
+            if len(free) < len(pods):
+                logger.info("nodes are in use by another Job with the key", key=key[1])
+            yield free
+
+    async def _nodes_in_use(self, job: Job, own_uid: str) -> set[str]:
+        """Return the nodes on which other Jobs with the key are at work, by a new read.
+
+        `own_uid` is that of the Job's own DaemonSet.
+        """
+        evidence = {
+            entry.pod_uid: entry
+            for other in self._writer.caches.jobs_with_key(job.namespace, job.spec.exclusive)
+            for entry in merge_evidence(
+                self._writer.caches.reports_of((other.namespace, other.name))
+            ).values()
+        }
+        return {
+            pod.node_name
+            for pod in await self._list(job)
+            if pod.owner_uid != own_uid and is_at_work(pod, evidence.get(pod.uid))
+        }
+
+    async def _list(self, job: Job) -> list[Pod]:
+        selector = f"{names.LABEL_EXCLUSIVE}={job.spec.exclusive}"
+        what = Selection(PODS, job.namespace, selector)
+        found: list[Pod] = []
+        token: str | None = None
+        while token != "":
+            page = await self._writer.client.page(what, limit=PAGE_SIZE, continue_=token)
+            found += [parse_pod(raw) for raw in page.items if not isinstance(raw, Unreadable)]
+            token = page.continue_
+        return found

@@ -1,0 +1,204 @@
+"""What is done to a node before its gate is opened, and what is undone once its turn is over.
+
+A node is cordoned by one patch that also marks it (see `daemonset_job.api.drain`), then drained,
+and only then may its pod start. Whatever ends the turn, the next reconcile finds the mark and lifts
+the cordon. So nothing has to be remembered, and a crash at any point leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from daemonset_job.api.drain import CordonMark
+from daemonset_job.api.node import Node
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.pod import Pod
+from daemonset_job.api.reasons import NodeReason
+from daemonset_job.api.states import NodeState
+from daemonset_job.api.times import whole_seconds
+from job_controller.core.drain_actions import (
+    CordonNodes,
+    EvictPods,
+    NodeCordon,
+    UncordonNodes,
+)
+from job_controller.core.plan import (
+    Action,
+)
+from job_controller.core.state.cordons import mark_of, other_mark
+from job_controller.core.state.evictions import NodeDrain, describe_left
+from job_controller.core.state.node_counts import NodeCounts
+from job_controller.core.state.run_state import RunState
+from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
+from job_controller.core.text.sanitize import DETAIL_LIMIT, single_line
+
+# How often the pods of a node are listed while it is drained. No event says that one has left.
+POLL_SECONDS: Final = 1.0
+# Each plan prepares so few nodes: other Jobs have their turn in between.
+NODES_PER_PLAN: Final = 100
+_OVER: Final = frozenset({NodeState.COMPLETED, NodeState.FAILED})
+_MESSAGE_LIMIT: Final = 2 * DETAIL_LIMIT
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """The pods whose nodes are ready for their turn; what is to be done to the other nodes.
+
+    `records` are those of nodes that are being prepared, with what they wait for. `wake_at` is when
+    the nodes that are being drained are to be looked at again.
+    """
+
+    ready: tuple[Pod, ...] = ()
+    actions: tuple[Action, ...] = ()
+    records: Mapping[str, NodeRecord] = field(default_factory=dict)
+    wake_at: datetime | None = None
+
+
+def prepare_nodes(
+    snapshot: Snapshot, counts: NodeCounts, run: RunState, due: tuple[Pod, ...], now: datetime
+) -> Preparation:
+    """Return how far the nodes are whose turn has come, and what is to be done next.
+
+    `due` are the gated pods that may start but for that.
+    """
+    job = snapshot.job
+    if not (job.spec.cordons or job.spec.exclusive):
+        return Preparation(due)
+    mark, drain = mark_of(job), job.spec.drain
+    ready: list[Pod] = []
+    to_cordon: list[NodeCordon] = []
+    evictions: list[Action] = []
+    records: dict[str, NodeRecord] = {}
+    known = merge_records(snapshot)
+    for pod in due[:NODES_PER_PLAN]:
+        name = pod.node_name
+        node, record = snapshot.nodes[name], counts.nodes[name].record
+        if words := _what_uses(snapshot, node, mark):
+            records[name] = _in_use(record, words)
+            continue
+        if not job.spec.cordons:
+            ready.append(pod)
+            continue
+        is_cordoned = node.is_cordoned or node.cordoned_by == str(mark)
+        if not is_cordoned:
+            to_cordon.append(NodeCordon(name, node.uid, mark))
+        found = snapshot.drains.get(name) if is_cordoned else None
+        if is_cordoned and (drain is None or (found is not None and found.is_done)):
+            ready.append(pod)
+            continue
+        if drain is None:
+            continue
+        records[name] = _draining(record, known.get(name), found, now)
+        if found is not None and found.due:
+            evictions.append(EvictPods(name, found.due, drain.grace_period_seconds))
+    over = _find_over(snapshot, counts, run, {pod.node_name for pod in due})
+    if over:
+        # While one cannot be lifted, there are not to be more of them.
+        to_cordon = []
+    is_draining = any(record.drain_started_at for record in records.values())
+    is_waiting = bool(over or to_cordon or is_draining or len(ready) < len(due))
+    return Preparation(
+        tuple(ready),
+        (
+            *((UncordonNodes(over),) if over else ()),
+            *((CordonNodes(tuple(to_cordon)),) if to_cordon else ()),
+            *evictions,
+        ),
+        records,
+        now + timedelta(seconds=POLL_SECONDS) if is_waiting else None,
+    )
+
+
+def with_preparation(counts: NodeCounts, found: Preparation) -> NodeCounts:
+    """Return the counts with the records of nodes that are being prepared."""
+    if not found.records:
+        return counts
+    prepared = {
+        name: replace(counts.nodes[name], record=record) for name, record in found.records.items()
+    }
+    return replace(counts, nodes={**counts.nodes, **prepared})
+
+
+def _what_uses(snapshot: Snapshot, node: Node, mark: CordonMark) -> str:
+    """Return which other Job the node has to wait for, "" for none.
+
+    A node that this Job has cordoned passes those that are older: one of them may wait for that
+    cordon.
+    """
+    name, use = node.name, snapshot.other_use
+    if other := use.in_use.get(name):
+        return f"Job {other}, which has the same key rollout.exclusive, is at work on the node"
+    if other_job := (other_mark(node, mark) if snapshot.job.spec.cordons else None):
+        job = f"{other_job.namespace}/{other_job.job_name}"
+        return f"Job {job} has cordoned the node, and has its turn there"
+    if node.cordoned_by != str(mark) and (older := use.claimed.get(name)):
+        return f"Job {older}, which has the same key rollout.exclusive and is older, is first there"
+    return ""
+
+
+def _in_use(record: NodeRecord, words: str) -> NodeRecord:
+    return replace(record, reason=NodeReason.NODE_IN_USE, message=single_line(words))
+
+
+def _draining(
+    record: NodeRecord, known: NodeRecord | None, found: NodeDrain | None, now: datetime
+) -> NodeRecord:
+    """Return the record of a node that is drained: since when, and which pods have yet to leave."""
+    began = None
+    if known is not None and (known.uid, known.retry) == (record.uid, record.retry):
+        began = known.drain_started_at
+    is_blocked = found is not None and found.is_blocked
+    return replace(
+        record,
+        drain_started_at=began or whole_seconds(now),
+        reason=NodeReason.DRAIN_BLOCKED if is_blocked else NodeReason.DRAINING,
+        message=single_line(describe_left(found), _MESSAGE_LIMIT) if found is not None else "",
+    )
+
+
+def _find_over(
+    snapshot: Snapshot, counts: NodeCounts, run: RunState, due: AbstractSet[str]
+) -> tuple[NodeCordon, ...]:
+    """Return the cordons of this Job on nodes where its turn is over."""
+    mark = mark_of(snapshot.job)
+    text = str(mark)
+    marked = [node for node in snapshot.nodes.values() if node.cordoned_by == text]
+    return tuple(
+        NodeCordon(node.name, node.uid, mark)
+        for node in sorted(marked, key=lambda each: each.name)
+        if not _has_turn(snapshot, counts, run, due, node.name)
+    )
+
+
+def _has_turn(
+    snapshot: Snapshot, counts: NodeCounts, run: RunState, due: AbstractSet[str], name: str
+) -> bool:
+    """Return whether the Job has its turn on the node: it is prepared, or its task may be at work.
+
+    While a pod is being deleted, its task may be at work. On a node that cannot be reached it may
+    be too, but nothing waits for that after the end of the run.
+    """
+    node = counts.nodes.get(name)
+    if node is not None:
+        if node.state in _OVER or node.replace_pod or node.awaits_retry:
+            return False
+        if node.pod.is_gated:
+            return name in due
+        return node.state != NodeState.UNREACHABLE or not run.has_ended
+    return not run.has_ended and _may_be_at_work(snapshot, counts, name)
+
+
+def _may_be_at_work(snapshot: Snapshot, counts: NodeCounts, name: str) -> bool:
+    """Return whether a task may be at work on a node without a pod, or with one that is ending."""
+    if (record := counts.absent.get(name)) is not None:
+        return record.state not in _OVER
+    evidence = merge_evidence(snapshot).get(name)
+    if evidence is not None and evidence.completes(snapshot.nodes[name].uid):
+        return False
+    return any(
+        pod.node_name == name and not pod.is_gated and not pod.is_terminal for pod in snapshot.pods
+    )

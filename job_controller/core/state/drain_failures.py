@@ -1,0 +1,43 @@
+"""Whether the drain of a node has failed: by time, or for pods that must not be evicted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.reasons import NodeReason
+from job_controller.core.state.evictions import describe_left, describe_refused, ends_at
+from job_controller.core.state.node_context import NodeInputs, RunContext
+from job_controller.core.state.node_exits import failed_record
+from job_controller.core.text.sanitize import DETAIL_LIMIT, single_line
+
+_MESSAGE_LIMIT: Final = 3 * DETAIL_LIMIT
+
+
+def drain_failure(
+    context: RunContext, record: NodeRecord, inputs: NodeInputs
+) -> tuple[NodeRecord | None, datetime | None]:
+    """Return the record of a node whose drain has failed, None if not, and when it times out."""
+    drain, known, found = context.spec.drain, inputs.own_record, inputs.drain
+    if drain is None or known is None or known.drain_started_at is None:
+        return None, None
+    if not inputs.pod.is_gated or known.retry != context.retry:
+        return None, None
+    if found is not None and found.is_done:
+        return None, None
+    if found is not None and found.refused:
+        words = f"the node is not drained: {describe_refused(found)}"
+        return _failed(context, record, NodeReason.DRAIN_REFUSED, words), None
+    due_at = ends_at(known.drain_started_at, drain)
+    if context.now < due_at:
+        return None, due_at
+    left = describe_left(found) if found is not None else "its pods are not known"
+    words = f"not drained within drain.timeoutSeconds ({drain.timeout_seconds} s): {left}"
+    return _failed(context, record, NodeReason.DRAIN_TIMED_OUT, words), None
+
+
+def _failed(context: RunContext, record: NodeRecord, reason: NodeReason, words: str) -> NodeRecord:
+    failed = failed_record(record, reason, "", at=context.now)
+    return replace(failed, message=single_line(words, _MESSAGE_LIMIT))

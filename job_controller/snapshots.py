@@ -1,0 +1,42 @@
+"""Gathers what a decision is made from, from the caches.
+
+Layer: above the caches, below the reconciler.
+"""
+
+from __future__ import annotations
+
+from daemonset_job.api.job import Job, JobKey
+from job_controller.caches import Caches
+from job_controller.core.settings import Settings
+from job_controller.core.state.predecessors import CHAIN_LIMIT, Predecessor, newest_run
+from job_controller.core.state.snapshot import Snapshot
+from job_controller.exclusive_runs import find_use
+
+
+def cached_snapshot(caches: Caches, key: JobKey, job: Job, settings: Settings) -> Snapshot:
+    """Return all that the caches hold about a Job."""
+    daemon_set = caches.daemon_set(job.namespace, job.daemon_set_name)
+    ours = daemon_set is not None and daemon_set.owner_uid == job.uid
+    return Snapshot(
+        job=job,
+        daemon_set=daemon_set,
+        pods=caches.pods_of(daemon_set) if daemon_set and ours else (),
+        nodes=caches.nodes(),
+        reports=tuple(report for report in caches.reports_of(key) if report.job_uid == job.uid),
+        predecessors=find_predecessors(caches, job),
+        other_use=find_use(caches, job),
+        settings=settings,
+    )
+
+
+def find_predecessors(caches: Caches, job: Job) -> dict[str, Predecessor]:
+    """Return the newest runs that a Job waits for, and those for which these wait."""
+    found: dict[str, Predecessor] = {}
+    names = list(job.spec.after) if job.status.start_time is None else []
+    while names and len(found) < CHAIN_LIMIT:
+        if (name := names.pop(0)) in found:
+            continue
+        key = job.namespace, name
+        found[name] = newest_run(name, caches.job(key), caches.reports_of(key))
+        names.extend(found[name].waits_for)
+    return found

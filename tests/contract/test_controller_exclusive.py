@@ -1,0 +1,150 @@
+"""Two Jobs with the same key `rollout.exclusive` never run on a node at the same time."""
+
+import asyncio
+from collections import defaultdict
+
+import pytest
+
+from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, NODES, PODS
+from tests.contract.controller_cluster import FakeCluster, gated, running, until, virtual_clock
+from tests.fakekube.daemon_sets import node_of
+
+__all__ = ["virtual_clock"]
+
+pytestmark = [pytest.mark.looptime(end=20_000), pytest.mark.usefixtures("virtual_clock")]
+
+KEY = {"rollout": {"exclusive": "disk"}}
+NAMES = ("first", "second", "third")
+
+
+class Watch:
+    """Watches from outside which Jobs are at work on which node, after every single write."""
+
+    def __init__(self, server):
+        self.server = server
+        self.done = set()
+        self.most = 0
+        server.storage.listeners.append(self._look)
+
+    def _look(self, _event):
+        at_work = defaultdict(set)
+        for pod in self.server.list(PODS):
+            if not gated(pod) and pod["metadata"]["uid"] not in self.done:
+                at_work[node_of(pod)].add(pod["metadata"]["labels"]["job"])
+        self.most = max([self.most, *map(len, at_work.values())])
+
+
+@pytest.fixture
+def cluster(server):
+    return FakeCluster(server, "a", "b", "c")
+
+
+def pods_at_work(server, watch):
+    return [
+        pod
+        for pod in server.list(PODS)
+        if not gated(pod) and pod["metadata"]["uid"] not in watch.done
+    ]
+
+
+def complete(server, cluster, watch, pod):
+    """Enter a node in the ledger of the Job of a pod."""
+    name = pod["metadata"]["labels"]["job"]
+    (report,) = [r for r in server.list(JOB_REPORTS) if r["spec"]["job"]["name"] == name]
+    node = node_of(pod)
+    entry = {
+        "nodeUID": server.get(NODES, node, "")["metadata"]["uid"],
+        "completedAt": cluster.stamp(),
+        "pod": pod["metadata"]["name"],
+        "podUID": pod["metadata"]["uid"],
+    }
+    watch.done.add(pod["metadata"]["uid"])
+    server.patch(JOB_REPORTS, report["metadata"]["name"], {"evidence": {node: entry}})
+
+
+def are_complete(cluster):
+    return all(cluster.condition("Complete", name).get("status") == "True" for name in NAMES)
+
+
+async def play(server, cluster, watch):
+    """Complete tasks one after the other, until all Jobs are complete."""
+    for _ in range(3 * len(NAMES) + 3):
+        if are_complete(cluster):
+            return
+        await until(lambda: pods_at_work(server, watch) or are_complete(cluster))
+        if are_complete(cluster):
+            return
+        pod = pods_at_work(server, watch)[0]
+        await asyncio.sleep(3)
+        complete(server, cluster, watch, pod)
+    await until(lambda: are_complete(cluster))
+
+
+async def test_jobs_with_one_key_share_the_nodes_one_at_a_time(server, cluster):
+    watch = Watch(server)
+    async with running(server):
+        for name in NAMES:
+            cluster.apply(name, **KEY, ttlSecondsAfterFinished=600)
+        await play(server, cluster, watch)
+    assert watch.most == 1
+    assert len(watch.done) == 9
+
+
+async def test_the_condition_names_the_job_that_is_at_work(server, cluster):
+    async with running(server):
+        cluster.apply("first", **KEY)
+        await until(lambda: len(pods_at_work(server, Watch(server))) == 3)
+        cluster.apply("second", **KEY)
+        await until(lambda: cluster.condition("Progressing", "second").get("reason") == "NodeInUse")
+        assert "Job first" in cluster.condition("Progressing", "second")["message"]
+        # A Job with another key does not wait.
+        cluster.apply("third", rollout={"exclusive": "other"})
+        await until(lambda: len(pods_at_work(server, Watch(server))) == 6)
+
+
+async def test_a_change_of_leader_in_the_middle_keeps_them_apart(server, cluster):
+    watch = Watch(server)
+    for _ in range(6):
+        async with running(server):
+            for name in NAMES:
+                cluster.apply(name, **KEY, ttlSecondsAfterFinished=600)
+            await asyncio.sleep(1.5)
+            for pod in pods_at_work(server, watch)[:2]:
+                complete(server, cluster, watch, pod)
+            await asyncio.sleep(0.1)
+    async with running(server):
+        await play(server, cluster, watch)
+    assert watch.most == 1
+    assert len(watch.done) == 9
+
+
+async def test_a_watch_that_is_late_does_not_start_a_second_job(server, cluster):
+    watch = Watch(server)
+    async with running(server):
+        cluster.apply("first", **KEY)
+        cluster.apply("second", **KEY)
+        # The caches see the changes of pods late.
+        server.delay_next("PATCH", "/pods/first", 0.5, 2)
+        await until(lambda: len(pods_at_work(server, watch)) == 3)
+        await asyncio.sleep(60)
+    assert watch.most == 1
+
+
+async def test_a_deleted_job_makes_room_when_its_pods_are_gone(server, cluster):
+    watch = Watch(server)
+    async with running(server):
+        cluster.apply("first", **KEY)
+        await until(lambda: len(pods_at_work(server, watch)) == 3)
+        cluster.apply("second", **KEY)
+        await until(lambda: cluster.condition("Progressing", "second").get("reason") == "NodeInUse")
+        server.remove(JOBS, "first")
+        await until(
+            lambda: (
+                sum(
+                    pod["metadata"]["labels"]["job"] == "second"
+                    for pod in pods_at_work(server, watch)
+                )
+                == 3
+            )
+        )
+    assert watch.most == 1
