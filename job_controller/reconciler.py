@@ -203,13 +203,15 @@ class Reconciler:
     def _snapshot(self, key: JobKey, job: Job) -> Snapshot:
         daemon_set = self._caches.daemon_set(job.namespace, job.daemon_set_name)
         ours = daemon_set is not None and daemon_set.owner_uid == job.uid
+        settings = self._dependencies.settings()
+        stop = settings.stop_message
         return Snapshot(
-            job=job,
+            job=replace(job, stop_message=stop) if stop else job,
             daemon_set=daemon_set,
             pods=self._caches.pods_of(daemon_set) if daemon_set and ours else (),
             nodes=self._caches.nodes(),
             reports=tuple(r for r in self._caches.reports_of(key) if r.job_uid == job.uid),
-            settings=self._dependencies.settings(),
+            settings=settings,
         )
 
     async def _execute(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubectl_dsjob import commands_read, commands_write
+from kubectl_dsjob import commands_read, commands_stop, commands_write
 from kubectl_dsjob.options import app
 
 
@@ -11,7 +11,7 @@ def main() -> None:
     app(prog_name="kubectl dsjob")
 
 
-__all__ = ["app", "commands_read", "commands_write", "main"]
+__all__ = ["app", "commands_read", "commands_stop", "commands_write", "main"]
 
 if __name__ == "__main__":
     main()

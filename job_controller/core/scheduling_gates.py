@@ -11,7 +11,7 @@ from job_controller.core.state.snapshot import Snapshot, merge_evidence
 
 def may_start_nodes(snapshot: Snapshot, run: RunState) -> bool:
     """Return whether nodes may start their work now; started ones continue in any case."""
-    return not snapshot.job.spec.suspend and run.outcome not in {
+    return not snapshot.job.is_suspended and run.outcome not in {
         RunOutcome.PAUSED,
         RunOutcome.FAILED,
     }

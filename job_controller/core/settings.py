@@ -29,6 +29,7 @@ class Settings:
     without an image. `history_limit` finished reports are kept for each Job name, none longer than
     `history_max_age_seconds` (None: no limit).
     `history_namespace_limit` is their number in each namespace (None: no limit).
+    `stop_message` says that all Jobs are stopped, "" if they are not.
     """
 
     token: str = names.DEFAULT_TOKEN
@@ -38,3 +39,4 @@ class Settings:
     history_limit: int = 10
     history_max_age_seconds: float | None = None
     history_namespace_limit: int | None = None
+    stop_message: str = ""

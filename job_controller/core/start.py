@@ -27,7 +27,7 @@ def plan_start(snapshot: Snapshot, now: datetime) -> Plan:
     """
     job = snapshot.job
     start_blocker = find_start_blocker(snapshot)
-    if job.spec.suspend or start_blocker is not None:
+    if job.is_suspended or start_blocker is not None:
         status = unstarted_status(job, start_blocker, now)
         return Plan(
             actions=() if status == job.status else (WriteStatus(status),),
