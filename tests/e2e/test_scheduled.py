@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 
 import pytest
@@ -83,41 +85,47 @@ def test_each_minute_has_one_run_on_every_node(cluster: RealCluster, namespace, 
     assert ended(cluster, namespace) == done
 
 
-def test_forbid_waits_and_deletion_ends_the_run(cluster: RealCluster, namespace, folder):
+def test_forbid_waits_and_deletion_ends_the_run(
+    cluster: RealCluster, namespace, other_namespace, folder
+):
+    """Beside it, examples/23-nightly-sweep with a start each minute: both wait for minutes."""
     run = {"image": TASK_IMAGE, "mountPath": folder, **shell(f"{GO}; echo done; sleep 1000")}
     cluster.apply(schedule(namespace, run, concurrencyPolicy="Forbid"))
-    waits = "the second start waits"
-    eventually(lambda: reason(cluster, namespace) == "WaitingForRun", 2 * START_SECONDS, waits)
+    with nightly_sweep(cluster, other_namespace):
+        waits = "the second start waits"
+        eventually(lambda: reason(cluster, namespace) == "WaitingForRun", 2 * START_SECONDS, waits)
     (job,) = names(cluster, "dsj", namespace)
     assert [each["name"] for each in status(cluster, namespace)["active"]] == [job]
     assert job in status(cluster, namespace)["conditions"][0]["message"]
     cluster.kubectl("delete", "dsjs", "sweep", "-n", namespace)
     eventually(lambda: names(cluster, "dsj", namespace) == [], 60, "its Job is deleted")
     eventually(lambda: names(cluster, "pods", namespace) == [], 60, "its tasks have ended")
-    (report,) = reports(cluster, namespace)
-    eventually(
-        lambda: reports(cluster, namespace)[0]["status"]["phase"] == "Cancelled", 30, "it is closed"
-    )
-    assert report["spec"]["job"]["name"] == job
+
+    def closed() -> bool:
+        (report,) = reports(cluster, namespace)
+        assert report["spec"]["job"]["name"] == job
+        return bool(report["status"]["phase"] == "Cancelled")
+
+    eventually(closed, 30, "the report is closed")
 
 
-def test_the_nightly_sweep_removes_old_files_only(cluster: RealCluster, namespace):
-    """examples/23-nightly-sweep, with a start each minute."""
+@contextmanager
+def nightly_sweep(cluster: RealCluster, namespace: str) -> Iterator[None]:
+    """Run the example; at the end, old files are gone from each node and new ones are not."""
     text = (cluster.root / "examples" / "23-nightly-sweep" / "scheduledjob.yaml").read_text()
     body = yaml.safe_load(text)
     body["metadata"]["namespace"] = namespace
     body["spec"]["schedule"] = "* * * * *"
     cache = "/var/tmp/build-cache"
-    files = f"mkdir -p {cache} && touch {cache}/new && touch -d '9 days ago' {cache}/old"
-    cluster.on_all_nodes(files)
+    cluster.on_all_nodes(f"mkdir -p {cache}; touch {cache}/new; touch -d '9 days ago' {cache}/old")
     try:
         cluster.apply(body)
+        yield
         eventually(lambda: ended(cluster, namespace), START_SECONDS, "a run succeeded")
         left = cluster.on_all_nodes(f"ls {cache}").values()
         assert {each.strip() for each in left} == {"new"}
-        (first, *_) = sorted(reports(cluster, namespace), key=lambda each: each["metadata"]["name"])
-        listed = first["status"]["nodeList"]
-        assert {row["results"]["files"] for row in listed} == {"1"}
+        found = sorted(reports(cluster, namespace), key=lambda each: each["metadata"]["name"])
+        assert {row["results"]["files"] for row in found[0]["status"]["nodeList"]} == {"1"}
     finally:
         cluster.on_all_nodes(f"rm -rf {cache}")
 
