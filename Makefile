@@ -116,9 +116,10 @@ mutate: $(VENV) ## try edge values of the API, and mutated Jobs: MUTATIONS=500 S
 	  .venv/bin/python -m tests.mutation --edges --mutations $(MUTATIONS) --seed $(SEED)
 
 .PHONY: schema
-schema: $(VENV) ## generate spec.template in crds/jobs.yaml from Kubernetes' schema of pods
+schema: $(VENV) ## generate spec.template in crds/jobs.yaml, and with it crds/scheduledjobs.yaml
 	@set -o pipefail; KUBEBUILDER_ASSETS=$$($(DEVCLUSTER) binaries) \
 	  .venv/bin/python -m tests.integration.openapi | .venv/bin/python crds/generate.py
+	@.venv/bin/python -m crds.generate_scheduled
 
 .PHONY: soak
 HOURS ?= 8

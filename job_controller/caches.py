@@ -30,6 +30,7 @@ from daemonset_job.informers.daemon_sets import (
 )
 from daemonset_job.informers.informers import CachedKind, SharedInformers
 from daemonset_job.informers.whole_reports import RUN_INDEX, WholeReports, parse_cached_report
+from daemonset_job.kube.cache.store_writer import OnChange
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, PODS
 from daemonset_job.kube.client.unreadable import Unreadable
@@ -54,7 +55,8 @@ def parse_cached_job(raw: Mapping[str, Any]) -> Job:
 class Caches(SharedInformers):
     """The caches. They call `wake(key, seconds)` for every Job that a change may affect.
 
-    `progress(resource, namespace, version)` gets the version that each cache has reached.
+    `progress(resource, namespace, version)` gets the version that each cache has reached, and
+    `on_job(old, new)` each change of a Job.
     """
 
     def __init__(
@@ -65,11 +67,13 @@ class Caches(SharedInformers):
         *,
         wake: Callable[[JobKey, float], None],
         progress: Callable[[str, str, str], None],
+        on_job: OnChange[Job] = lambda _old, _new: None,
     ) -> None:
         super().__init__(
             client, clock, namespaces, on_node=self._node_changed, on_progress=progress
         )
         self._wake = wake
+        self._on_job = on_job
         self._debouncer: Debouncer[JobKey] = Debouncer(
             min_seconds=DEBOUNCE_SECONDS, max_seconds=DEBOUNCE_LIMIT_SECONDS
         )
@@ -215,6 +219,7 @@ class Caches(SharedInformers):
                 self.whole_reports.release(job.uid)
             self._wake((job.namespace, job.name), 0.0)
             self._wake_jobs_after(job.namespace, job.name)
+        self._on_job(old, new)
 
     def _daemon_set_changed(self, old: DaemonSet | None, new: DaemonSet | None) -> None:
         found = new or old

@@ -32,6 +32,8 @@ from job_controller.dependencies import Dependencies
 from job_controller.metrics import Metrics
 from job_controller.policy_check import watch_policies
 from job_controller.reconciler import Reconciler
+from job_controller.schedules.schedules import Schedules
+from job_controller.stop_watch import StopWatch
 
 
 class Controller:
@@ -55,13 +57,16 @@ class Controller:
         )
         self.written: VersionExpectations[JobKey] = VersionExpectations(self._clock)
         self._events = events
+        self._schedules = Schedules(client, config, metrics, clock=clock)
         self.caches = Caches(
             client,
             config.namespaces,
             self._clock,
             wake=self._queue.add_after,
             progress=self._advanced,
+            on_job=self._schedules.cache.job_changed,
         )
+        self._stop = StopWatch(client, config.lease_namespace, clock, on_change=self._add_all)
         metrics.watch_jobs(self.caches.jobs, clock.monotonic)
         metrics.watch_sizes(self.sizes())
 
@@ -80,6 +85,8 @@ class Controller:
         """Follow the cluster and, while leading, act on it; runs until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.caches.run())
+            group.create_task(self._stop.run())
+            group.create_task(self._schedules.cache.run())
             group.create_task(self._events.run())
             group.create_task(self.run_leader_election())
 
@@ -99,26 +106,28 @@ class Controller:
 
     async def _work(self) -> None:
         """Look at every Job once, then at those that change or whose namespace is listed later."""
+        await self._stop.wait_known()
         self._add_all()
-        reconciler = Reconciler(
-            Dependencies(
-                client=self._client,
-                events=self._events,
-                clock=self._clock,
-                metrics=self._metrics,
-                settings=self._settings,
-            ),
-            self.caches,
-            self.written,
+        dependencies = Dependencies(
+            client=self._client,
+            events=self._events,
+            clock=self._clock,
+            metrics=self._metrics,
+            settings=self._settings,
         )
+        reconciler = Reconciler(dependencies, self.caches, self.written)
         results = ReconcileResults(self._metrics.reconciles)
-        await run_workers(
-            self._queue,
-            results.counted(reconciler.reconcile),
-            # One namespace holds all but one of them.
-            count=self._config.workers + 1,
-            on_error=results.on_error,
-        )
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._schedules.work(dependencies))
+            group.create_task(
+                run_workers(
+                    self._queue,
+                    results.counted(reconciler.reconcile),
+                    # One namespace holds all but one of them.
+                    count=self._config.workers + 1,
+                    on_error=results.on_error,
+                )
+            )
 
     def apply(self, config: Config) -> None:
         """Apply a new configuration, of which only what the file holds may differ, to all Jobs."""
@@ -135,6 +144,7 @@ class Controller:
         )
         for key in chain(*others):
             self._queue.add(key)
+        self._schedules.add_all()
 
     def _settings(self) -> Settings:
         config = self._config
@@ -151,6 +161,7 @@ class Controller:
             history_namespace_limit=config.history_namespace_limit,
             system_namespace=config.lease_namespace or names.SYSTEM_NAMESPACE,
             node_name=config.node_name,
+            stop_message=self._stop.message(),
         )
 
 

@@ -5,6 +5,8 @@ Layer: above the caches, below the reconciler.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from daemonset_job.api.job import Job, JobKey
 from job_controller.caches import Caches
 from job_controller.core.settings import Settings
@@ -17,8 +19,9 @@ def cached_snapshot(caches: Caches, key: JobKey, job: Job, settings: Settings) -
     """Return all that the caches hold about a Job."""
     daemon_set = caches.daemon_set(job.namespace, job.daemon_set_name)
     ours = daemon_set is not None and daemon_set.owner_uid == job.uid
+    stop = settings.stop_message
     return Snapshot(
-        job=job,
+        job=replace(job, stop_message=stop) if stop else job,
         daemon_set=daemon_set,
         pods=caches.pods_of(daemon_set) if daemon_set and ours else (),
         nodes=caches.nodes(),

@@ -7,6 +7,7 @@ from kubectl_dsjob import (
     commands_logs,
     commands_read,
     commands_rollout,
+    commands_stop,
     commands_system,
     commands_write,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "commands_logs",
     "commands_read",
     "commands_rollout",
+    "commands_stop",
     "commands_system",
     "commands_write",
     "main",

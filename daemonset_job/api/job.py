@@ -84,7 +84,8 @@ class Job:
     Job to be started, and was not kept. `spec_manager` and `retry_manager` are the clients that
     last wrote the spec and the retry request, "" if they are not known. `requests` is what a person
     asks of its rollout. `revision_hash` is a hash of what it runs, "" for policy Once; see
-    `find_revision`.
+    `find_revision`. `stop_message` says that all Jobs of the cluster are stopped; it is not part of
+    the object, and "" if they are not.
     """
 
     namespace: str
@@ -103,6 +104,7 @@ class Job:
     retry_manager: str = ""
     requests: RolloutRequests = field(default_factory=RolloutRequests)
     revision_hash: str = ""
+    stop_message: str = ""
     # Computed once: a reconcile asks for them for each node. `replace` begins again.
     _rerun: RerunRequest | None = field(default=None, init=False, repr=False, compare=False)
     _nodes_hash: str = field(default="", init=False, repr=False, compare=False)
@@ -112,6 +114,11 @@ class Job:
     def reported_desired(self) -> int | None:
         """The number of desired nodes in the status; None before it has one."""
         return self.status.nodes.desired if self.status.nodes is not None else None
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether no further node may start: by its own spec, or because all Jobs are stopped."""
+        return self.spec.suspend or bool(self.stop_message)
 
     @property
     def retry_request(self) -> str:
@@ -244,7 +251,7 @@ def parse_job(raw: Mapping[str, Any]) -> Job:
     meta = raw.get("metadata") or {}
     if not meta.get("name") or not meta.get("uid"):
         raise ValueError("a Job without metadata.name or metadata.uid")
-    if _is_deep(raw.get("spec")):
+    if is_deep(raw.get("spec")):
         raise ValueError(f"its spec is nested more than {DEPTH_LIMIT} levels deep")
     _JOB_SPEC(raw)
     spec = parse_spec(raw.get("spec") or {})
@@ -274,7 +281,7 @@ def _without_long_request(annotations: Mapping[str, str]) -> Mapping[str, str]:
     return {key: text for key, text in annotations.items() if key != names.ANNOTATION_RERUN}
 
 
-def _is_deep(value: object) -> bool:
+def is_deep(value: object) -> bool:
     """Return whether `value` has more than DEPTH_LIMIT levels; level by level, not recursively."""
     level = [value]
     for _ in range(DEPTH_LIMIT + 1):

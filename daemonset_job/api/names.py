@@ -18,6 +18,7 @@ VERSION: Final = "v1beta1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 JOB_KIND: Final = "Job"
 REPORT_KIND: Final = "JobReport"
+SCHEDULED_KIND: Final = "ScheduledJob"
 
 # Field manager of everything the controller applies.
 FIELD_MANAGER: Final = "daemonset-job-controller"
@@ -59,6 +60,10 @@ ANNOTATION_SPEC_HASH: Final = f"{GROUP}/spec-hash"
 ANNOTATION_NODES_HASH: Final = f"{GROUP}/nodes-hash"
 # On a report: the hash of the selection of nodes with which its run started.
 ANNOTATION_SELECTION_HASH: Final = f"{GROUP}/selection-hash"
+
+# On a Job of a ScheduledJob: the name of that, and the time that the Job was scheduled for.
+LABEL_SCHEDULED_JOB: Final = f"{GROUP}/scheduled-job"
+ANNOTATION_SCHEDULED_AT: Final = f"{GROUP}/scheduled-at"
 
 # On the DaemonSet while its pods are refused. Each new value has the DaemonSet controller create
 # pods at once, and not after its own back-off of up to 15 minutes.
@@ -115,6 +120,9 @@ DEFAULT_TASK_IMAGE: Final = "docker.io/darkowlzz/daemonset-job-task:v0.1.0"
 
 # The scheduling gate of a pod whose node may not start yet.
 START_GATE: Final = f"{GROUP}/start"
+
+# The ConfigMap in the system's namespace that stops all Jobs of the cluster.
+STOP_CONFIG_MAP: Final = "daemonset-job-stop"
 
 # The admission policies of deploy/, each with a binding of its name.
 ADMISSION_POLICIES: Final = (

@@ -215,6 +215,10 @@ class SuspendedReason(Reason):
     """The reason of `Suspended`."""
 
     SUSPENDED = "Suspended", "`spec.suspend` is true."
+    CLUSTER_STOPPED = (
+        "ClusterStopped",
+        "An administrator has stopped all Jobs of the cluster, or it is not known whether one has.",
+    )
     MAX_FAILED_NODES_EXCEEDED = (
         "MaxFailedNodesExceeded",
         (

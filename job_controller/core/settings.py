@@ -30,7 +30,8 @@ class Settings:
     `history_max_age_seconds` (None: no limit).
     `history_namespace_limit` is their number in each namespace (None: no limit).
     `system_namespace` is that of this system's own pods, which no drain evicts. `node_name` is the
-    node that runs the controller, "" if it is not known.
+    node that runs the controller, "" if it is not known. `stop_message` says that all Jobs are
+    stopped, "" if they are not.
     """
 
     token: str = names.DEFAULT_TOKEN
@@ -42,3 +43,4 @@ class Settings:
     history_namespace_limit: int | None = None
     system_namespace: str = names.SYSTEM_NAMESPACE
     node_name: str = ""
+    stop_message: str = ""

@@ -44,7 +44,7 @@ def plan_start(snapshot: Snapshot, now: datetime) -> Plan:
         or find_start_blocker(snapshot)
         or find_waiting(job, snapshot.predecessors)
     )
-    if job.spec.suspend or start_blocker is not None:
+    if job.is_suspended or start_blocker is not None:
         status = unstarted_status(job, start_blocker, now)
         return Plan(
             actions=() if status == job.status else (WriteStatus(status),),

@@ -22,6 +22,7 @@ _COLLECTIONS = {
     "deployment": ("/apis/apps/v1", "deployments", True),
     "dsj": (_OURS, "jobs", True),
     "dsjr": (_OURS, "jobreports", True),
+    "dsjs": (_OURS, "scheduledjobs", True),
     "events": ("/api/v1", "events", True),
     "jobreports": (_OURS, "jobreports", True),
     "lease": ("/apis/coordination.k8s.io/v1", "leases", True),

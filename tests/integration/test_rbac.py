@@ -14,9 +14,12 @@ READ = {"get", "list", "watch"}
 # The system's caches list and watch; nothing asks for one of these objects alone.
 FOLLOW = {"list", "watch"}
 GRANTED = {
-    f"jobs.{GROUP}": READ | {"delete"},
+    f"jobs.{GROUP}": READ | {"create", "delete"},
     f"jobs.{GROUP}/status": {"patch"},
     f"jobs.{GROUP}/finalizers": {"update"},
+    f"scheduledjobs.{GROUP}": READ,
+    f"scheduledjobs.{GROUP}/status": {"patch"},
+    f"scheduledjobs.{GROUP}/finalizers": {"update"},
     f"jobreports.{GROUP}": FOLLOW | {"create", "patch", "delete"},
     f"jobreports.{GROUP}/status": {"patch"},
     "daemonsets.apps": FOLLOW | {"create", "patch", "delete"},
@@ -36,7 +39,14 @@ EVERYBODY = {
 @pytest.fixture(scope="module")
 def resources(kube_env: KubeEnv) -> list[str]:
     """Every resource and subresource of the server, and subresources that only RBAC knows."""
-    found = {f"jobs.{GROUP}/finalizers", "pods/exec", "pods/attach", "nodes/proxy", "secrets"}
+    found = {
+        f"jobs.{GROUP}/finalizers",
+        f"scheduledjobs.{GROUP}/finalizers",
+        "pods/exec",
+        "pods/attach",
+        "nodes/proxy",
+        "secrets",
+    }
     _, core = kube_env.request("GET", "/api/v1")
     lists = [("", core)]
     _, groups = kube_env.request("GET", "/apis")
@@ -84,6 +94,16 @@ def test_leases_are_granted_in_the_systems_namespace_by_name(kube_env: KubeEnv):
     assert {verb for verb in VERBS if may(verb, "other")} == {"create"}
 
 
+def test_one_config_map_may_be_followed_in_the_systems_namespace(kube_env: KubeEnv):
+    def may(verb: str, name: str, namespace: str = SYSTEM) -> bool:
+        asked = {"verb": verb, "resource": "configmaps", "namespace": namespace, "name": name}
+        return kube_env.is_allowed_attributes(ACCOUNT, asked)
+
+    assert {verb for verb in VERBS if may(verb, "daemonset-job-stop")} == FOLLOW
+    assert not any(may(verb, "other") for verb in VERBS)
+    assert not any(may(verb, "daemonset-job-stop", "default") for verb in VERBS)
+
+
 def test_the_system_has_no_other_rights_in_its_own_namespace(kube_env: KubeEnv, resources):
     expected = GRANTED | EVERYBODY | {"leases.coordination.k8s.io": {"create"}}
     assert allowed(kube_env, ACCOUNT, resources, SYSTEM) == expected
@@ -95,18 +115,24 @@ PEOPLE = {
         f"jobs.{GROUP}/status": {"get"},
         f"jobreports.{GROUP}": READ,
         f"jobreports.{GROUP}/status": {"get"},
+        f"scheduledjobs.{GROUP}": READ,
+        f"scheduledjobs.{GROUP}/status": {"get"},
     },
     "edit": {
         f"jobs.{GROUP}": set(VERBS),
         f"jobs.{GROUP}/status": {"get"},
         f"jobreports.{GROUP}": READ,
         f"jobreports.{GROUP}/status": {"get"},
+        f"scheduledjobs.{GROUP}": set(VERBS),
+        f"scheduledjobs.{GROUP}/status": {"get"},
     },
     "admin": {
         f"jobs.{GROUP}": set(VERBS),
         f"jobs.{GROUP}/status": {"get"},
         f"jobreports.{GROUP}": READ | {"delete", "deletecollection"},
         f"jobreports.{GROUP}/status": {"get"},
+        f"scheduledjobs.{GROUP}": set(VERBS),
+        f"scheduledjobs.{GROUP}/status": {"get"},
     },
 }
 

@@ -17,19 +17,26 @@ import pytest
 import yaml
 
 from daemonset_job.api.names import ANNOTATION_RETRY
-from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, PODS
+from daemonset_job.kube.client.resource import (
+    DAEMON_SETS,
+    JOB_REPORTS,
+    JOBS,
+    PODS,
+    SCHEDULED_JOBS,
+)
 from job_controller.policy_check import missing_policies
 from terminator.config import Options
 from tests.integration.conftest import install
-from tests.integration.harness import SYSTEM, Process, condition, open_harness
+from tests.integration.harness import SYSTEM, Harness, Process, condition, open_harness
 from tests.integration.jobs import API_VERSION, report
 from tests.integration.kube_env import ROOT, KubeEnv, service_account
 from tests.integration.kube_env import kube_env as run_kube_env
 from tests.integration.scripts import Script, complaints, leadership, ready, run_scripts
 from tests.integration.simulated_nodes import TaskRun
+from tests.integration.test_scheduled import scheduled
 from tests.mutation.cluster import Admin
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(240)
 
 CONTROLLER, TERMINATOR = "daemonset-job-controller", "daemonset-job-terminator"
 COMPONENTS = ROOT / "deploy" / "components"
@@ -119,7 +126,7 @@ def used(processes: list[Process]) -> dict[str, set[str]]:
 
 
 # No request of ours, but asked for by clusters with OwnerReferencesPermissionEnforcement.
-FOR_OWNERS = {"jobs/finalizers": {"update"}}
+FOR_OWNERS = {"jobs/finalizers": {"update"}, "scheduledjobs/finalizers": {"update"}}
 # Server-side apply is a patch, and needs this too where nothing is there yet.
 FOR_APPLY = {"daemonsets": {"create"}}
 
@@ -135,6 +142,21 @@ def merged(*tables: dict[str, set[str]]) -> dict[str, set[str]]:
 def behaviour_of(go: asyncio.Event, tasks: dict[str, TaskRun]) -> Any:
     """Return tasks that print the token when `go` says so, where `tasks` says nothing else."""
     return lambda node, _start: tasks.get(node) or TaskRun(after=go)
+
+
+async def run_by_schedule(harness: Harness) -> None:
+    """Have a ScheduledJob create a Job, which stays when it has succeeded, and is one too many."""
+    template = {"image": "example/task:v1", "ttlSecondsAfterFinished": 600}
+    body = scheduled(harness.namespace, template, successfulJobsHistoryLimit=0)
+    await harness.admin.create(SCHEDULED_JOBS, body, harness.namespace)
+
+    async def is_deleted() -> bool:
+        found = await harness.find(SCHEDULED_JOBS, "sweep")
+        has_run = "lastSuccessfulTime" in ((found or {}).get("status") or {})
+        return has_run and not await harness.all(JOBS)
+
+    await harness.wait_until(is_deleted, "the run was deleted", seconds=90)
+    await harness.admin.delete(SCHEDULED_JOBS, "sweep", harness.namespace)
 
 
 async def test_every_right_that_is_granted_is_used(kube_env, namespace, documents):
@@ -202,6 +224,8 @@ async def test_every_right_that_is_granted_is_used(kube_env, namespace, document
         await harness.wait_deleted(JOB_REPORTS, first["metadata"]["name"])
         events = await harness.events()
         assert (await harness.report())["status"]["phase"] == "Succeeded", events
+
+        await run_by_schedule(harness)
 
     expected = granted(documents, CONTROLLER)
     assert merged(used(controllers), FOR_OWNERS, FOR_APPLY) == expected

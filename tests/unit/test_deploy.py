@@ -144,9 +144,15 @@ def test_the_terminator_takes_its_environment_and_its_file():
 def test_leases_are_granted_by_the_names_that_are_used():
     controller = pytest.importorskip("job_controller.config")
     terminator = pytest.importorskip("terminator.config")
-    (named,) = [rule for rule in one("Role")["rules"] if "resourceNames" in rule]
+    role = one("Role", "daemonset-job-leader-election")
+    (named,) = [rule for rule in role["rules"] if "resourceNames" in rule]
     used = {controller.Config().lease_name, terminator.LEASE_NAME}
     assert set(named["resourceNames"]) == used
+
+
+def test_the_stop_of_all_jobs_is_granted_by_its_name():
+    (rule,) = one("Role", "daemonset-job-stop")["rules"]
+    assert rule["resourceNames"] == [names.STOP_CONFIG_MAP]
 
 
 def test_the_terminators_configuration_can_change_while_it_runs():
@@ -252,7 +258,10 @@ def documented_rights() -> dict[str, dict[str, set[str]]]:
 def test_the_rights_are_those_on_the_security_page():
     for program, documented in documented_rights().items():
         given: dict[str, set[str]] = {}
-        for role in (one("ClusterRole", f"daemonset-job-{program}"), one("Role")):
+        roles = [one("Role", "daemonset-job-leader-election")]
+        if program == "controller":
+            roles.append(one("Role", "daemonset-job-stop"))
+        for role in (one("ClusterRole", f"daemonset-job-{program}"), *roles):
             for rule in role["rules"]:
                 if "validatingadmissionpolicies" in rule["resources"]:
                     resources = ["validatingadmissionpolicies and their bindings"]
@@ -273,6 +282,7 @@ def test_the_system_is_bound_to_its_own_roles_only():
         "daemonset-job-controller",
         "daemonset-job-terminator",
         "daemonset-job-leader-election",
+        "daemonset-job-stop",
     }
 
 
@@ -399,4 +409,4 @@ def test_the_policies_know_the_names_that_the_code_gives():
 def test_the_policy_guards_specs_and_not_status():
     policy = one("ValidatingAdmissionPolicy", "daemonset-job-needs-daemonsets")
     (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
-    assert rule["resources"] == ["jobs"]
+    assert rule["resources"] == ["jobs", "scheduledjobs"]

@@ -65,7 +65,7 @@ def first_status(job: Job, now: datetime, token: str = "") -> JobStatus:
 
 def unstarted_status(job: Job, start_blocker: Blocker | None, now: datetime) -> JobStatus:
     """Return the status of a Job that has not started: suspended, or with a blocker."""
-    is_suspended = job.spec.suspend
+    is_suspended = job.is_suspended
     changes = []
     if start_blocker is not None:
         words = start_blocker.message
@@ -75,10 +75,7 @@ def unstarted_status(job: Job, start_blocker: Blocker | None, now: datetime) -> 
             Condition(ConditionType.PROGRESSING, False, ProgressingReason.PAUSED, _UNSTARTED_WORDS)
         )
     if is_suspended:
-        suspended = Condition(
-            ConditionType.SUSPENDED, True, SuspendedReason.SUSPENDED, _SUSPENDED_WORDS
-        )
-        changes.append(suspended)
+        changes.append(_suspended(job))
     elif job.condition(ConditionType.SUSPENDED) is not None:
         changes.append(_RESUMED)
     changes.append(IN_PROGRESS)
@@ -191,16 +188,22 @@ def _conditions(job: Job, found: Findings, now: datetime) -> list[Condition]:
         words = "retrying failed nodes"
         changes.append(Condition(ConditionType.FAILED, False, FailedReason.RETRYING, words))
     is_paused = _is_paused(job, counts, run)
-    if is_paused and job.spec.suspend:
-        changes.append(
-            Condition(ConditionType.SUSPENDED, True, SuspendedReason.SUSPENDED, _SUSPENDED_WORDS)
-        )
+    if is_paused and job.is_suspended:
+        changes.append(_suspended(job))
     elif is_paused:
         changes.append(Condition(ConditionType.SUSPENDED, True, run.reason, run.message))
     elif job.is_true(ConditionType.SUSPENDED):
         changes.append(_RESUMED)
     changes.extend(kstatus_conditions(job, run, found.blocker))
     return changes
+
+
+def _suspended(job: Job) -> Condition:
+    """Return who has suspended the run. A stop of all Jobs comes first: it also holds others up."""
+    if job.stop_message:
+        reason = SuspendedReason.CLUSTER_STOPPED
+        return Condition(ConditionType.SUSPENDED, True, reason, job.stop_message)
+    return Condition(ConditionType.SUSPENDED, True, SuspendedReason.SUSPENDED, _SUSPENDED_WORDS)
 
 
 def _reopened(job: Job) -> Condition:
@@ -285,7 +288,7 @@ def _is_paused(job: Job, counts: NodeCounts, run: RunState) -> bool:
     Users may add nodes once they read it. Until the DaemonSet controller has observed the gate, a
     new node would start its work.
     """
-    if run.has_ended or (not job.spec.suspend and run.outcome != RunOutcome.PAUSED):
+    if run.has_ended or (not job.is_suspended and run.outcome != RunOutcome.PAUSED):
         return False
     return counts.new_pods_are_gated or job.is_true(ConditionType.SUSPENDED)
 

@@ -92,7 +92,7 @@ def evaluate_rollout(
     """Return what the rollout does now; for a Job without one, only which nodes are set aside."""
     places, found = facts.places, facts.advance
     hold = find_hold(snapshot, now)
-    may_start = not snapshot.job.spec.suspend and not run.is_enough and is_open(run)
+    may_start = not snapshot.job.is_suspended and not run.is_enough and is_open(run)
     first_pods_at = _first_pods_at(snapshot, counts, now)
     turns: Mapping[str, int] = {}
     if found.progress is not None and may_start and hold is None and first_pods_at is None:

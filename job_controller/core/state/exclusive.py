@@ -80,7 +80,7 @@ def _age(job: Job) -> tuple[str, str]:
 def _may_start(job: Job) -> bool:
     """Return whether a Job starts nodes: a claim of one that does not would hold others up."""
     is_over = job.status.phase in {Phase.PAUSED, Phase.SUCCEEDED, Phase.FAILED}
-    return not (job.spec.suspend or job.is_terminating or is_over)
+    return not (job.is_suspended or job.is_terminating or is_over)
 
 
 def _has_turn(record: NodeRecord | None) -> bool:

@@ -29,7 +29,7 @@ def replaced_node(
     is_applied = (
         daemon_set is not None and daemon_set.is_observed and daemon_set.revision == job.revision
     )
-    may_replace = is_applied and not (job.spec.suspend or awaits_record)
+    may_replace = is_applied and not (job.is_suspended or awaits_record)
     uid = snapshot.nodes[pod.node_name].uid
     begun = known if known is not None and known.uid == uid else None
     waiting = begun or NodeRecord(uid, NodeState.WAITING, retry=job.retry_request)

@@ -272,7 +272,7 @@ def deadline(job: Job, now: datetime) -> datetime | None:
     """
     seconds = job.spec.active_deadline_seconds
     began = job.status.start_time
-    if seconds is None or began is None or job.spec.suspend:
+    if seconds is None or began is None or job.is_suspended:
         return None
     for condition in job.status.conditions:
         if condition.type in _STOPS_THE_CLOCK:

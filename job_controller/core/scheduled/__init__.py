@@ -1,0 +1,1 @@
+"""ScheduledJobs: when a run starts, which run is deleted, what the status says. Pure."""

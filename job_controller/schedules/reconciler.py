@@ -1,0 +1,218 @@
+"""One reconcile of one ScheduledJob: read, decide, delete, start, write the status.
+
+Everything is read from the API server, and not from a cache. Starts are rare, and a cache that is
+late would start a run twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from loguru import logger
+
+from daemonset_job.api import names
+from daemonset_job.api.job import JobKey
+from daemonset_job.api.owners import controller_uid
+from daemonset_job.api.scheduled_job import ScheduledJob, parse_scheduled_job
+from daemonset_job.api.states import Phase, parse_phase
+from daemonset_job.api.times import parse_time
+from daemonset_job.kube.client.errors import AlreadyExists, Conflict, KubeError, NotFound
+from daemonset_job.kube.client.resource import (
+    JOB_REPORTS,
+    JOBS,
+    SCHEDULED_JOB_STATUS,
+    SCHEDULED_JOBS,
+)
+from daemonset_job.kube.client.writes import DeleteOptions
+from daemonset_job.kube.recorder import ObjectReference
+from job_controller.actions.errors import is_refusal
+from job_controller.core.desired.strategic_merge import diff_merge_patch
+from job_controller.core.scheduled.decide import decide_schedule
+from job_controller.core.scheduled.run_manifest import build_run
+from job_controller.core.scheduled.snapshot import (
+    DeleteRun,
+    Run,
+    SchedulePlan,
+    ScheduleSnapshot,
+    StartResult,
+    StartRun,
+    TriedStart,
+)
+from job_controller.dependencies import Dependencies
+from job_controller.schedules.metrics import ScheduleMetrics
+
+_BACKGROUND = DeleteOptions("Background")
+
+
+class ScheduleReconciler:
+    """Reconciles one ScheduledJob at a time. Level-triggered and idempotent."""
+
+    def __init__(self, dependencies: Dependencies, metrics: ScheduleMetrics) -> None:
+        self._client = dependencies.client
+        self._events = dependencies.events
+        self._clock = dependencies.clock
+        self._settings = dependencies.settings
+        self._metrics = metrics
+
+    async def reconcile(self, key: JobKey) -> float | None:
+        """Reconcile once; return the seconds until the next time, None for no need.
+
+        Raises KubeError when a request failed and only a retry can help.
+        """
+        if (scheduled := await self._read(key)) is None:
+            return None
+        now = self._clock.now()
+        snapshot = await self._gather(scheduled)
+        plan = decide_schedule(snapshot, now)
+        if plan.start is not None:
+            await self._delete(scheduled, plan)
+            tried, success = await self._start(snapshot, plan.start)
+            self._metrics.count_start(tried.result)
+            # With the Job that was created, and without those that were deleted.
+            snapshot = await self._gather(scheduled)
+            successes = (*snapshot.successes, *([success] if success else []))
+            snapshot = replace(snapshot, tried=tried, successes=successes)
+            plan = decide_schedule(snapshot, now)
+        await self._write_status(scheduled, plan)
+        await self._delete(scheduled, plan)
+        return plan.requeue_after
+
+    async def _read(self, key: JobKey) -> ScheduledJob | None:
+        try:
+            raw = await self._client.get(SCHEDULED_JOBS, key[1], key[0])
+            return parse_scheduled_job(raw)
+        except NotFound:
+            return None
+        except ValueError as error:
+            logger.warning("a ScheduledJob cannot be read, and starts nothing", error=str(error))
+            return None
+
+    async def _gather(self, scheduled: ScheduledJob) -> ScheduleSnapshot:
+        selector = f"{names.LABEL_SCHEDULED_JOB}={scheduled.name}"
+        page = await self._client.list(JOBS, scheduled.namespace, label_selector=selector)
+        runs = tuple(
+            _run_of(raw)
+            for raw in page.get("items") or ()
+            if controller_uid(raw.get("metadata") or {}) == scheduled.uid
+        )
+        known = {run.uid for run in runs}
+        successes = [
+            await self._find_success(scheduled, run.name)
+            for run in scheduled.status.active
+            if run.uid not in known
+        ]
+        return ScheduleSnapshot(
+            scheduled,
+            runs,
+            tuple(moment for moment in successes if moment is not None),
+            self._settings().stop_message,
+        )
+
+    async def _find_success(self, scheduled: ScheduledJob, name: str) -> datetime | None:
+        """Return when the run of a deleted Job succeeded, by its report; None if it did not."""
+        for report in await self._reports(scheduled, name):
+            status = report.get("status") or {}
+            if status.get("phase") == Phase.SUCCEEDED:
+                return parse_time(status.get("completionTime"))
+        return None
+
+    async def _reports(self, scheduled: ScheduledJob, name: str) -> list[Mapping[str, Any]]:
+        """Return the reports of a Job of this name; it has them also when it is deleted."""
+        selector = f"{names.LABEL_JOB}={names.job_label(name)},{names.LABEL_SHARD}=0"
+        page = await self._client.list(JOB_REPORTS, scheduled.namespace, label_selector=selector)
+        return list(page.get("items") or ())
+
+    # --- writing -----------------------------------------------------------------------
+
+    async def _start(
+        self, snapshot: ScheduleSnapshot, start: StartRun
+    ) -> tuple[TriedStart, datetime | None]:
+        """Create the Job of a start unless it was created before; with the time of its success.
+
+        Our Jobs are deleted when they have succeeded. So a Job that is missing may have run; then
+        its report is there, which is created before the first task.
+        """
+        scheduled = snapshot.scheduled
+        if any(run.name == start.name for run in snapshot.runs):
+            return TriedStart(start.moment, StartResult.WAS_STARTED), None
+        if await self._reports(scheduled, start.name):
+            success = await self._find_success(scheduled, start.name)
+            return TriedStart(start.moment, StartResult.WAS_STARTED), success
+        try:
+            await self._client.create(JOBS, build_run(scheduled, start), scheduled.namespace)
+        except AlreadyExists:
+            return TriedStart(start.moment, await self._find_owner(scheduled, start)), None
+        except KubeError as error:
+            if not is_refusal(error):
+                raise
+            message = error.message or error.reason
+            return TriedStart(start.moment, StartResult.REFUSED, message), None
+        logger.info("created a Job", job=start.name)
+        return TriedStart(start.moment, StartResult.STARTED), None
+
+    async def _find_owner(self, scheduled: ScheduledJob, start: StartRun) -> StartResult:
+        """Return whether the Job that has the name is of this ScheduledJob."""
+        found = await self._client.get(JOBS, start.name, scheduled.namespace)
+        is_ours = controller_uid(found.get("metadata") or {}) == scheduled.uid
+        return StartResult.WAS_STARTED if is_ours else StartResult.NAME_TAKEN
+
+    async def _delete(self, scheduled: ScheduledJob, plan: SchedulePlan) -> None:
+        for run in plan.deletions:
+            await self._delete_run(scheduled, run)
+        if plan.start is not None:
+            self._emit(scheduled, plan)
+
+    async def _delete_run(self, scheduled: ScheduledJob, run: DeleteRun) -> None:
+        try:
+            await self._client.delete(
+                JOBS, run.name, scheduled.namespace, uid=run.uid, options=_BACKGROUND
+            )
+        except (NotFound, Conflict):
+            return  # it is deleted, or another Job has its name
+        why = "the next run replaces it" if run.is_replaced else "more than the history keeps"
+        logger.info("deleted a Job", job=run.name, why=why)
+
+    async def _write_status(self, scheduled: ScheduledJob, plan: SchedulePlan) -> None:
+        """Write the status if it differs; Conflict if the object was changed since it was read."""
+        if plan.status != scheduled.status:
+            body = {
+                "metadata": {
+                    "resourceVersion": scheduled.resource_version,
+                    "uid": scheduled.uid,
+                },
+                "status": diff_merge_patch(scheduled.status.to_raw(), plan.status.to_raw()),
+            }
+            try:
+                await self._client.merge_patch(
+                    SCHEDULED_JOB_STATUS, scheduled.name, body, scheduled.namespace
+                )
+            except NotFound:
+                return
+        self._emit(scheduled, plan)
+
+    def _emit(self, scheduled: ScheduledJob, plan: SchedulePlan) -> None:
+        about = ObjectReference(
+            api_version=names.API_VERSION,
+            kind=names.SCHEDULED_KIND,
+            namespace=scheduled.namespace,
+            name=scheduled.name,
+            uid=scheduled.uid,
+            resource_version=scheduled.resource_version,
+        )
+        for event in plan.events:
+            self._events.emit(
+                about, "Warning" if event.is_warning else "Normal", event.reason, event.message
+            )
+
+
+def _run_of(raw: Mapping[str, Any]) -> Run:
+    """Return what a raw Job says of its run. One that is being deleted may be at work."""
+    meta, status = raw.get("metadata") or {}, raw.get("status") or {}
+    phase = parse_phase(status.get("phase"))
+    ended = None
+    if phase in {Phase.SUCCEEDED, Phase.FAILED}:
+        ended = parse_time(status.get("completionTime") or meta.get("creationTimestamp"))
+    return Run(meta.get("name") or "", meta.get("uid") or "", phase, ended)

@@ -1,0 +1,53 @@
+"""The verbs stop-all and resume-all: one field of one ConfigMap stops all Jobs of the cluster."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from daemonset_job.api import names
+from daemonset_job.kube.client.errors import Forbidden, NotFound
+from daemonset_job.kube.client.resource import CONFIG_MAPS
+from kubectl_dsjob.edge import Answer
+from kubectl_dsjob.errors import CliError
+from kubectl_dsjob.target import Target
+
+SYSTEM_NAMESPACE: Final = "daemonset-job-system"
+
+
+async def stop_all(target: Target, namespace: str, reason: str) -> Answer:
+    """Stop all Jobs: no further node starts, and no ScheduledJob starts a run."""
+    await _write(target, namespace, {"stop": "true", "reason": reason or None})
+    return Answer(
+        words=(
+            "all Jobs of the cluster are stopped: no further node starts, and running tasks "
+            "continue. To end that: kubectl dsjob resume-all"
+        )
+    )
+
+
+async def resume_all(target: Target, namespace: str) -> Answer:
+    """End a stop of all Jobs, if there is one."""
+    await _write(target, namespace, {"stop": "false", "reason": None})
+    return Answer(words="no stop of all Jobs is in force: they go on")
+
+
+async def _write(target: Target, namespace: str, data: dict[str, Any]) -> None:
+    name = names.STOP_CONFIG_MAP
+    async with await target.connect() as client:
+        try:
+            await client.merge_patch(CONFIG_MAPS, name, {"data": data}, namespace)
+        except NotFound:
+            body = {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": name, "namespace": namespace},
+                "data": {key: text for key, text in data.items() if text is not None},
+            }
+            try:
+                await client.create(CONFIG_MAPS, body, namespace)
+            except NotFound as error:
+                way = "Name the namespace of the system with --system-namespace."
+                raise CliError(f"there is no namespace {namespace!r}", way) from error
+        except Forbidden as error:
+            way = f"Ask an administrator, who may write ConfigMap {name} in {namespace}."
+            raise CliError("you may not stop all Jobs of this cluster", way) from error

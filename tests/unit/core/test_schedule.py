@@ -1,0 +1,359 @@
+"""Each start of a ScheduledJob happens once, whatever dies in between."""
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from daemonset_job.api.schedule_reasons import ScheduleEventReason, SchedulingReason
+from daemonset_job.api.scheduled_job import (
+    ActiveRun,
+    ConcurrencyPolicy,
+    ScheduledJob,
+    ScheduleSpec,
+    ScheduleStatus,
+    parse_scheduled_job,
+)
+from daemonset_job.api.states import Phase
+from job_controller.core.scheduled.decide import ACTIVE_LIMIT, DELETIONS_AT_ONCE, decide_schedule
+from job_controller.core.scheduled.run_manifest import build_run
+from job_controller.core.scheduled.snapshot import (
+    Run,
+    ScheduleSnapshot,
+    StartResult,
+    StartRun,
+    TriedStart,
+)
+from job_controller.core.scheduled.starts import run_name, scheduled_name
+
+MINUTE = timedelta(minutes=1)
+NOON = datetime(2026, 11, 24, 12, tzinfo=UTC)
+CREATED = NOON - timedelta(minutes=10, seconds=30)
+
+
+def scheduled(schedule="*/5 * * * *", status=None, **spec):
+    return ScheduledJob(
+        "ns", "sweep", "uid", "1", 1, ScheduleSpec(schedule, **spec), CREATED,
+        status=status or ScheduleStatus(),
+    )  # fmt: skip
+
+
+def name(moment):
+    return run_name("sweep", moment)
+
+
+def reason(plan):
+    return plan.status.scheduling.reason
+
+
+def test_the_newest_start_is_done_and_has_its_minute_in_its_name():
+    plan = decide_schedule(ScheduleSnapshot(scheduled()), NOON + timedelta(seconds=2))
+    assert plan.start == StartRun(NOON, f"sweep-{int(NOON.timestamp()) // 60}")
+    assert scheduled_name(plan.start.name) == "sweep"
+
+
+def test_what_was_started_is_written_and_not_started_again():
+    first = ScheduleSnapshot(scheduled(), (Run(name(NOON), "a"),))
+    plan = decide_schedule(replace(first, tried=TriedStart(NOON, StartResult.STARTED)), NOON)
+    assert plan.status.last_schedule_time == NOON
+    assert plan.status.active == (ActiveRun(name(NOON), "a"),)
+    assert plan.status.next_schedule_time == NOON + 5 * MINUTE
+    assert [event.reason for event in plan.events] == [ScheduleEventReason.RUN_STARTED]
+    after = decide_schedule(ScheduleSnapshot(scheduled(status=plan.status)), NOON + 4 * MINUTE)
+    assert after.start is None
+    assert after.requeue_after == 60
+
+
+def test_the_time_of_the_last_start_never_goes_back():
+    later = ScheduleStatus(last_schedule_time=NOON + 5 * MINUTE)
+    tried = TriedStart(NOON, StartResult.WAS_STARTED)
+    plan = decide_schedule(ScheduleSnapshot(scheduled(status=later), tried=tried), NOON)
+    assert plan.status.last_schedule_time == NOON + 5 * MINUTE
+    # The clock was set back: a start that was done is not due again.
+    assert decide_schedule(ScheduleSnapshot(scheduled(status=later)), NOON).start is None
+
+
+def test_thousands_of_missed_starts_are_one():
+    old = ScheduleStatus(last_schedule_time=NOON - timedelta(days=400))
+    plan = decide_schedule(ScheduleSnapshot(scheduled("* * * * *", status=old)), NOON)
+    assert plan.start.moment == NOON
+
+
+def test_no_start_before_it_was_created():
+    plan = decide_schedule(ScheduleSnapshot(scheduled("0 11 * * *")), NOON)
+    assert plan.start is None
+    assert reason(plan) == SchedulingReason.SCHEDULED
+
+
+def test_a_start_that_is_too_late_is_left_out_and_told_once():
+    old = ScheduleStatus(last_schedule_time=NOON - 5 * MINUTE)
+    late = scheduled(status=old, starting_deadline_seconds=60)
+    plan = decide_schedule(ScheduleSnapshot(late), NOON + 2 * MINUTE)
+    assert plan.start is None
+    assert reason(plan) == SchedulingReason.START_MISSED
+    assert [event.is_warning for event in plan.events] == [True]
+    again = replace(late, status=plan.status)
+    assert decide_schedule(ScheduleSnapshot(again), NOON + 2 * MINUTE).events == ()
+    assert decide_schedule(ScheduleSnapshot(late), NOON + MINUTE).start is not None
+
+
+def test_a_changed_schedule_starts_nothing_in_the_past():
+    old = decide_schedule(ScheduleSnapshot(scheduled("0 2 * * *")), NOON).status
+    moved = scheduled("0 11 * * *", status=replace(old, last_schedule_time=NOON - 10 * HOUR))
+    plan = decide_schedule(ScheduleSnapshot(moved), NOON)
+    assert plan.start is None
+    assert plan.status.schedule_time == NOON
+    assert plan.status.next_schedule_time == NOON + 23 * HOUR
+
+
+HOUR = timedelta(hours=1)
+
+
+def test_forbid_waits_for_the_run_before_and_then_starts_the_newest_one():
+    policy = {"concurrency_policy": ConcurrencyPolicy.FORBID}
+    before = Run(name(NOON - 5 * MINUTE), "a")
+    plan = decide_schedule(ScheduleSnapshot(scheduled(**policy), (before,)), NOON)
+    assert plan.start is None
+    assert reason(plan) == SchedulingReason.WAITING_FOR_RUN
+    assert before.name in plan.status.scheduling.message
+    ended = replace(before, phase=Phase.FAILED, ended_at=NOON)
+    later = NOON + 7 * MINUTE
+    plan = decide_schedule(ScheduleSnapshot(scheduled(**policy), (ended,)), later)
+    assert plan.start.moment == NOON + 5 * MINUTE
+
+
+def test_replace_deletes_the_run_before_and_not_the_one_that_it_starts():
+    policy = {"concurrency_policy": ConcurrencyPolicy.REPLACE}
+    runs = (Run(name(NOON - 5 * MINUTE), "a"), Run(name(NOON), "b"))
+    plan = decide_schedule(ScheduleSnapshot(scheduled(**policy), runs), NOON)
+    assert [run.uid for run in plan.deletions] == ["a"]
+    assert plan.start.moment == NOON
+
+
+def test_a_schedule_that_is_suspended_or_stopped_starts_nothing_and_says_so():
+    plan = decide_schedule(ScheduleSnapshot(scheduled(suspend=True)), NOON)
+    assert (plan.start, reason(plan)) == (None, SchedulingReason.SUSPENDED)
+    plan = decide_schedule(ScheduleSnapshot(scheduled(), stop_message="stopped: fire"), NOON)
+    assert (plan.start, reason(plan)) == (None, SchedulingReason.CLUSTER_STOPPED)
+    assert plan.status.scheduling.message == "stopped: fire"
+    assert plan.status.next_schedule_time is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [({"schedule": "61 * * * *"}, "spec.schedule: "), ({"time_zone": "Mars"}, "spec.timeZone: ")],
+)
+def test_a_mistake_is_told_with_its_field(spec, field):
+    plan = decide_schedule(ScheduleSnapshot(scheduled(**spec)), NOON)
+    assert (plan.start, reason(plan)) == (None, SchedulingReason.INVALID_SCHEDULE)
+    assert plan.status.scheduling.message.startswith(field)
+    assert plan.status.scheduling.status is False
+
+
+def test_a_refused_job_is_told_and_tried_again():
+    tried = TriedStart(NOON, StartResult.REFUSED, "no quota\x1b[31m")
+    plan = decide_schedule(ScheduleSnapshot(scheduled(), tried=tried), NOON)
+    assert reason(plan) == SchedulingReason.JOB_REFUSED
+    assert "no quota [31m" in plan.status.scheduling.message
+    assert plan.status.last_schedule_time is None
+    assert plan.requeue_after == 30
+    again = replace(scheduled(), status=plan.status)
+    assert decide_schedule(ScheduleSnapshot(again), NOON).start is not None
+
+
+def test_a_name_that_is_taken_is_told_and_not_tried_again():
+    tried = TriedStart(NOON, StartResult.NAME_TAKEN)
+    plan = decide_schedule(ScheduleSnapshot(scheduled(), tried=tried), NOON)
+    assert reason(plan) == SchedulingReason.JOB_NAME_TAKEN
+    assert plan.status.last_schedule_time == NOON
+
+
+def test_runs_that_do_not_end_have_a_bound():
+    runs = tuple(Run(name(NOON - each * 5 * MINUTE), str(each)) for each in range(1, ACTIVE_LIMIT))
+    assert decide_schedule(ScheduleSnapshot(scheduled(), runs), NOON).start is not None
+    plan = decide_schedule(ScheduleSnapshot(scheduled(), (*runs, Run("sweep-1", "x"))), NOON)
+    assert (plan.start, reason(plan)) == (None, SchedulingReason.TOO_MANY_RUNS)
+
+
+def test_old_jobs_that_stay_are_deleted_a_few_at_a_time():
+    def ended(count, phase):
+        return tuple(
+            Run(f"sweep-{each:03}", f"{phase}{each}", phase, CREATED - each * MINUTE)
+            for each in range(count)
+        )
+
+    runs = (*ended(5, Phase.SUCCEEDED), *ended(3, Phase.FAILED))
+    done = ScheduleStatus(last_schedule_time=NOON)
+    plan = decide_schedule(ScheduleSnapshot(scheduled(status=done), runs), NOON)
+    assert [run.uid for run in plan.deletions] == ["Succeeded4", "Succeeded3", "Failed2", "Failed1"]
+    assert plan.status.last_successful_time == CREATED.replace(microsecond=0)
+    many = ended(200, Phase.SUCCEEDED)
+    plan = decide_schedule(ScheduleSnapshot(scheduled(status=done), many), NOON)
+    assert len(plan.deletions) == DELETIONS_AT_ONCE
+    assert plan.requeue_after == 1.0
+
+
+def test_the_success_of_a_deleted_run_is_known_by_its_report():
+    status = ScheduleStatus(last_schedule_time=NOON, active=(ActiveRun(name(NOON), "a"),))
+    snapshot = ScheduleSnapshot(scheduled(status=status), successes=(NOON + MINUTE,))
+    plan = decide_schedule(snapshot, NOON + 2 * MINUTE)
+    assert plan.status.last_successful_time == NOON + MINUTE
+    assert plan.status.active == ()
+
+
+def test_the_job_is_that_of_the_template_and_owned():
+    template = {
+        "metadata": {"labels": {"team": "a"}, "annotations": {"b": "c"}},
+        "spec": {"image": "x"},
+    }
+    made = build_run(scheduled(template=template), StartRun(NOON, name(NOON)))
+    assert made["spec"] == {"image": "x"}
+    assert made["metadata"]["labels"]["team"] == "a"
+    assert made["metadata"]["annotations"]["b"] == "c"
+    (owner,) = made["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"], owner["controller"]) == ("ScheduledJob", "uid", True)
+
+
+def test_a_status_is_read_as_it_was_written():
+    plan = decide_schedule(ScheduleSnapshot(scheduled(), (Run(name(NOON), "a"),)), NOON)
+    status = replace(plan.status, last_successful_time=NOON, last_schedule_time=NOON)
+    raw = {"metadata": {"name": "sweep", "uid": "uid"}, "spec": {}, "status": status.to_raw()}
+    assert parse_scheduled_job(raw).status == status
+
+
+# --- any life of a ScheduledJob ------------------------------------------------------------
+
+
+class CrashError(Exception):
+    pass
+
+
+@dataclass
+class World:
+    """What the API server has, and what a person saw: each creation of a Job."""
+
+    spec: ScheduleSpec
+    status: ScheduleStatus = field(default_factory=ScheduleStatus)
+    jobs: dict[str, Run] = field(default_factory=dict)
+    reports: set[str] = field(default_factory=set)
+    created: list[str] = field(default_factory=list)
+    most_at_once: int = 0
+    writes: int = 0
+    crash_at: int = -1
+
+    def write(self):
+        """Count a write; the process dies after the one that was chosen."""
+        self.writes += 1
+        return self.writes == self.crash_at
+
+    def reconcile(self, now):
+        found = ScheduledJob("ns", "sweep", "uid", "1", 1, self.spec, CREATED, status=self.status)
+        snapshot = ScheduleSnapshot(found, tuple(self.jobs.values()))
+        plan = decide_schedule(snapshot, now)
+        if plan.start is not None:
+            self.delete(plan)
+            result = StartResult.WAS_STARTED
+            if plan.start.name not in self.jobs and plan.start.name not in self.reports:
+                result = StartResult.STARTED
+                self.create(plan.start.name)
+            tried = TriedStart(plan.start.moment, result)
+            snapshot = replace(snapshot, runs=tuple(self.jobs.values()), tried=tried)
+            plan = decide_schedule(snapshot, now)
+        if plan.status != self.status:
+            self.status = plan.status
+            if self.write():
+                raise CrashError
+        self.delete(plan)
+
+    def create(self, job):
+        self.created.append(job)
+        self.jobs[job] = Run(job, f"uid-{job}-{len(self.created)}")
+        self.reports.add(job)
+        active = [run for run in self.jobs.values() if not run.has_ended]
+        self.most_at_once = max(self.most_at_once, len(active))
+        if self.write():
+            raise CrashError
+
+    def delete(self, plan):
+        for run in plan.deletions:
+            self.jobs.pop(run.name, None)
+            if self.write():
+                raise CrashError
+
+    def end(self, index, phase, now, *, stays):
+        """End a run; a Job that succeeded deletes itself, unless it has a time to live."""
+        active = sorted(run.name for run in self.jobs.values() if not run.has_ended)
+        if not active:
+            return
+        run = self.jobs[active[index % len(active)]]
+        if phase == Phase.SUCCEEDED and not stays:
+            del self.jobs[run.name]
+        else:
+            self.jobs[run.name] = replace(run, phase=phase, ended_at=now)
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.integers(0, 400),  # seconds until the step
+        st.sampled_from(["nothing", "end", "end", "fail", "stay", "delete"]),
+        st.integers(0, 5),
+    ),
+    max_size=25,
+)
+SPECS = st.builds(
+    ScheduleSpec,
+    schedule=st.sampled_from(["* * * * *", "*/2 * * * *", "1-59/3 * * * *"]),
+    concurrency_policy=st.sampled_from(list(ConcurrencyPolicy)),
+    starting_deadline_seconds=st.none() | st.integers(0, 200),
+    successful_limit=st.integers(0, 2),
+    failed_limit=st.integers(0, 2),
+)
+
+
+@settings(max_examples=200)
+@given(SPECS, STEPS, st.integers(-1, 30))
+def test_no_start_happens_twice_and_forbid_never_has_two(spec, steps, crash_at):
+    world, now = World(spec, crash_at=crash_at), CREATED
+    for seconds, action, index in steps:
+        now += timedelta(seconds=seconds)
+        match action:
+            case "end":
+                world.end(index, Phase.SUCCEEDED, now, stays=False)
+            case "stay":
+                world.end(index, Phase.SUCCEEDED, now, stays=True)
+            case "fail":
+                world.end(index, Phase.FAILED, now, stays=True)
+            case "delete" if world.jobs:
+                del world.jobs[sorted(world.jobs)[index % len(world.jobs)]]
+        before = world.status.last_schedule_time
+        # A process that dies is started again, and begins from what the API server has.
+        for _ in range(3):
+            try:
+                world.reconcile(now)
+            except CrashError:
+                continue
+        after = world.status.last_schedule_time
+        assert before is None or (after is not None and after >= before)
+    assert len(world.created) == len(set(world.created))
+    if spec.concurrency_policy != ConcurrencyPolicy.ALLOW:
+        assert world.most_at_once <= 1
+
+
+@settings(max_examples=100)
+@given(SPECS, st.integers(1, 8))
+def test_a_crash_after_any_write_leads_to_the_same_end(spec, crash_at):
+    def live(crash_at):
+        world, now = World(spec, crash_at=crash_at), CREATED
+        for _ in range(12):
+            now += timedelta(seconds=61)
+            for _ in range(3):
+                try:
+                    world.reconcile(now)
+                except CrashError:
+                    continue
+            world.end(0, Phase.SUCCEEDED, now, stays=False)
+        return world.created, world.status.last_schedule_time, set(world.jobs)
+
+    assert live(crash_at) == live(-1)
