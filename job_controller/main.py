@@ -61,6 +61,7 @@ class Controller:
             progress=self._advanced,
         )
         metrics.watch_jobs(self.caches.jobs, clock.monotonic)
+        metrics.watch_reports(self.caches.reports)
         metrics.watch_sizes(self.sizes())
 
     def sizes(self) -> list[Size]:
@@ -110,13 +111,16 @@ class Controller:
             self.written,
         )
         results = ReconcileResults(self._metrics.reconciles)
-        await run_workers(
-            self._queue,
-            results.counted(reconciler.reconcile),
-            # One namespace holds all but one of them.
-            count=self._config.workers + 1,
-            on_error=results.on_error,
-        )
+        async with asyncio.TaskGroup() as group:
+            notifying = group.create_task(reconciler.notifier.run())
+            await run_workers(
+                self._queue,
+                results.counted(reconciler.reconcile),
+                # One namespace holds all but one of them.
+                count=self._config.workers + 1,
+                on_error=results.on_error,
+            )
+            notifying.cancel()
 
     def apply(self, config: Config) -> None:
         """Apply a new configuration, of which only what the file holds may differ, to all Jobs."""
@@ -142,6 +146,8 @@ class Controller:
             history_limit=config.history_limit,
             history_max_age_seconds=config.history_max_age_seconds,
             history_namespace_limit=config.history_namespace_limit,
+            receivers=config.receivers,
+            cluster_name=config.cluster_name,
         )
 
 

@@ -59,6 +59,7 @@ from job_controller.fresh_nodes import (
 from job_controller.history import History
 from job_controller.job_reference import job_reference
 from job_controller.memories import Memories
+from job_controller.notify.notifier import Notifier
 
 # A cache that is behind our own write catches up within milliseconds, unless its watch is broken.
 _STALE_RETRY_SECONDS = 0.1
@@ -80,6 +81,7 @@ class Reconciler:
         self._history = History(dependencies, writer, self._reports)
         self._memories = Memories(dependencies, written)
         self._nodes = NodeActions(writer, dependencies.clock, self._memories.node_changes)
+        self.notifier = Notifier(dependencies, writer)
         self._fresh_nodes = FreshNodeReader(dependencies.client, dependencies.clock)
 
     async def reconcile(self, key: JobKey) -> float | None:
@@ -89,6 +91,7 @@ class Reconciler:
         """
         if not self._caches.has_synced(key[0]):
             return UNSYNCED_SECONDS
+        self.notifier.look(key)
         if not self._memories.written.is_ready(key):
             return _STALE_RETRY_SECONDS
         started = time.perf_counter()

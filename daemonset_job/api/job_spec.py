@@ -19,6 +19,7 @@ from daemonset_job.api.node_changes import (
     OnSuccess,
     parse_on_success,
 )
+from daemonset_job.api.notifications import Subscription, parse_notify
 
 # Ten years: the CRD's maximum for each number of seconds.
 SECONDS_LIMIT: Final = 315_360_000
@@ -129,6 +130,7 @@ class JobSpec:
     suspend: bool = False
     results: tuple[str, ...] = ()
     on_success: OnSuccess = NO_CHANGES
+    notify: tuple[Subscription, ...] = ()
 
     @property
     def has_script(self) -> bool:
@@ -193,6 +195,7 @@ def parse_spec(raw: Mapping[str, Any]) -> JobSpec:
         suspend=bool(raw.get("suspend")),
         results=tuple(entry["name"] for entry in raw.get("results") or () if entry.get("name")),
         on_success=parse_on_success(raw),
+        notify=parse_notify(raw.get("notify")),
     )
 
 

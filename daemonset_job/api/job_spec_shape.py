@@ -6,6 +6,7 @@ import re
 from typing import Any, Final
 
 from daemonset_job.api.node_changes import ON_SUCCESS_SHAPE
+from daemonset_job.api.notifications import NOTIFY_SHAPE
 from daemonset_job.api.shape import (
     BOOLEAN,
     LIST,
@@ -76,4 +77,5 @@ SPEC_SHAPE: Final = fields(
     suspend=BOOLEAN,
     results=list_of(fields(name=STRING, label=STRING, annotation=STRING)),
     onSuccess=ON_SUCCESS_SHAPE,
+    notify=NOTIFY_SHAPE,
 )

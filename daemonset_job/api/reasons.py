@@ -338,6 +338,10 @@ class EventReason(Reason):
         "A task printed the token and exited, and the kubelet started it again; once in a run.",
     )
     NODE_FAILED = "NodeFailed", "A node failed after the run had completed."
+    NOTIFICATION_NOT_SENT = (
+        "NotificationNotSent",
+        "A receiver of `spec.notify` was not notified; the message says why.",
+    )
     DAEMON_SET_RECREATED = (
         "DaemonSetRecreated",
         (

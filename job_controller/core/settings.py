@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from daemonset_job.api import names
+from job_controller.core.receivers import Receiver
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Settings:
     without an image. `history_limit` finished reports are kept for each Job name, none longer than
     `history_max_age_seconds` (None: no limit).
     `history_namespace_limit` is their number in each namespace (None: no limit).
+    `receivers` can be notified of runs. `cluster_name` is in the notifications, "" for none.
     """
 
     token: str = names.DEFAULT_TOKEN
@@ -38,3 +40,5 @@ class Settings:
     history_limit: int = 10
     history_max_age_seconds: float | None = None
     history_namespace_limit: int | None = None
+    receivers: tuple[Receiver, ...] = ()
+    cluster_name: str = ""
