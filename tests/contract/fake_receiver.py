@@ -23,6 +23,9 @@ class FakeReceiver:
     is_endless: bool = False
     headers: dict[str, str] = field(default_factory=dict)
     got: list[tuple[float, dict[str, str], Any]] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    queries: list[dict[str, str]] = field(default_factory=list)
+    text: str = "ok"
     sent_bytes: int = 0
     refuses: str = ""
     on_request: Callable[[], None] = lambda: None
@@ -44,13 +47,15 @@ class FakeReceiver:
         moment = asyncio.get_running_loop().time()
         text = await request.text()
         self.got.append((moment, dict(request.headers), json.loads(text) if text else None))
+        self.paths.append(request.path)
+        self.queries.append(dict(request.query))
         self.on_request()
         if self.refuses and self.refuses in text:
             return web.Response(status=500)
         await asyncio.sleep(self.delay_seconds)
         if self.is_endless:
             return await self._answer_endlessly(request)
-        return web.Response(status=self.status, headers=self.headers, text="ok")
+        return web.Response(status=self.status, headers=self.headers, text=self.text)
 
     async def _answer_endlessly(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(status=self.status)
