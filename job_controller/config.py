@@ -39,8 +39,9 @@ class Config:
     `workers`: Jobs that are worked on at the same time. `pod_start_timeout_seconds` and
     `node_unreachable_grace_period_seconds`: see `core.settings.Timeouts`. `history_limit`,
     `history_max_age_seconds` and `history_namespace_limit` (None: no limit), `receivers` and
-    `cluster_name`: see `core.settings.Settings`. `path`: the configuration file to follow, None for
-    none; what the file can hold may change while the program runs.
+    `cluster_name`: see `core.settings.Settings`. `node_name`: the node that runs this program, ""
+    if it is not known. `path`: the configuration file to follow, None for none; what the file can
+    hold may change while the program runs.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -60,6 +61,7 @@ class Config:
     history_namespace_limit: int | None = 500
     receivers: tuple[Receiver, ...] = ()
     cluster_name: str = ""
+    node_name: str = ""
     path: Path | None = None
     probe_host: str | None = None
     probe_port: int = 8080
@@ -74,6 +76,7 @@ def _read_token(raw: object) -> str:
     return token
 
 
+_UNKNOWN_NODE = "unknown"
 _read_duration = duration(0.0, _LONGEST_SECONDS)
 
 _read_line = line("write a name of one line, such as prod-eu")
@@ -192,6 +195,14 @@ SETTINGS = (
     ),
     Setting("receivers", read_receivers, "none", key="receivers", may_be_secret=True),
     Setting("cluster_name", _read_cluster_name, "none", key="clusterName"),
+    Setting(
+        "node_name",
+        lambda raw: "" if raw == _UNKNOWN_NODE else read_text(raw),
+        _UNKNOWN_NODE,
+        flag="--node-name",
+        variable="NODE_NAME",
+        help="the node that runs the controller: it comes last in rollouts",
+    ),
     Setting(
         "log_level",
         read_log_level,

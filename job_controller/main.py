@@ -148,6 +148,7 @@ class Controller:
             history_namespace_limit=config.history_namespace_limit,
             receivers=config.receivers,
             cluster_name=config.cluster_name,
+            node_name=config.node_name,
         )
 
 

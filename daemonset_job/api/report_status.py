@@ -23,6 +23,11 @@ from daemonset_job.api.notifications import (
     find_occurrences,
     parse_delivery,
 )
+from daemonset_job.api.rollout_progress import (
+    PROGRESS_SHAPE,
+    RolloutProgress,
+    parse_rollout_progress,
+)
 from daemonset_job.api.shape import NUMBER, STRING, TIME, fields, list_of, map_of
 from daemonset_job.api.states import Phase, parse_phase
 from daemonset_job.api.times import format_time, parse_whole_seconds
@@ -41,6 +46,7 @@ REPORT_STATUS_SHAPE: Final = fields(
     omittedHistory=NUMBER,
     conditions=CONDITIONS_SHAPE,
     notifications=map_of(DELIVERY_SHAPE),
+    rollout=PROGRESS_SHAPE,
     nodeList=list_of(ROW_SHAPE),
     nodeStates=map_of(RECORD_SHAPE),
 )
@@ -54,8 +60,8 @@ class ReportStatus:
     report that does not say it. `observed_retry` is the Job's last retry request, "" for none.
     `history` is what happened to the run, the newest last; `omitted_history` counts the entries
     that were left out of its middle. `notifications` has what each receiver was notified of, by its
-    name. `node_list` is that of an ended run, for tables. Times have
-    whole seconds.
+    name. `rollout` is as in the Job's status. `node_list` is that of an ended run, for tables.
+    Times have whole seconds.
     """
 
     phase: Phase | None = None
@@ -70,6 +76,7 @@ class ReportStatus:
     omitted_history: int = 0
     conditions: tuple[Condition, ...] = ()
     notifications: Mapping[str, Delivery] = field(default_factory=dict)
+    rollout: RolloutProgress | None = None
     node_list: tuple[NodeRow, ...] = ()
     node_states: Mapping[str, NodeRecord] = field(default_factory=dict)
 
@@ -106,6 +113,7 @@ class ReportStatus:
                 name: self.notifications[name].to_raw() for name in sorted(self.notifications)
             }
             or None,
+            "rollout": self.rollout and self.rollout.to_raw(),
             "nodeList": [row.to_raw() for row in self.node_list] or None,
             "nodeStates": {
                 name: self.node_states[name].to_raw() for name in sorted(self.node_states)
@@ -136,6 +144,7 @@ def parse_report_status(raw: Mapping[str, Any]) -> ReportStatus:
         notifications={
             name: parse_delivery(entry) for name, entry in (raw.get("notifications") or {}).items()
         },
+        rollout=parse_rollout_progress(raw.get("rollout")),
         node_list=tuple(parse_row(row) for row in raw.get("nodeList") or ()),
         node_states={
             name: parse_record(entry) for name, entry in (raw.get("nodeStates") or {}).items()

@@ -29,8 +29,9 @@ class Settings:
     the pod of a task in Exit mode after its end. `task_image` is that of Jobs with a script and
     without an image. `history_limit` finished reports are kept for each Job name, none longer than
     `history_max_age_seconds` (None: no limit).
-    `history_namespace_limit` is their number in each namespace (None: no limit).
-    `receivers` can be notified of runs. `cluster_name` is in the notifications, "" for none.
+    `history_namespace_limit` is their number in each namespace (None: no limit). `node_name` is the
+    node that runs the controller, "" if it is not known. `receivers` can be notified of runs, and
+    `cluster_name` is in the notifications, "" for none.
     """
 
     token: str = names.DEFAULT_TOKEN
@@ -42,3 +43,4 @@ class Settings:
     history_namespace_limit: int | None = None
     receivers: tuple[Receiver, ...] = ()
     cluster_name: str = ""
+    node_name: str = ""
