@@ -24,7 +24,9 @@ from daemonset_job.process.readers import (
 )
 from daemonset_job.process.settings import Setting, read_arguments, read_settings
 from job_controller.core.receivers import Receiver
+from job_controller.core.sources import Source
 from job_controller.receiver_settings import read_receivers
+from job_controller.source_settings import read_sources
 
 # As for durations in a Job's spec.
 _LONGEST_SECONDS = 315_360_000.0
@@ -38,10 +40,10 @@ class Config:
     leader election's Lease lives; empty means no election, for a controller run by hand.
     `workers`: Jobs that are worked on at the same time. `pod_start_timeout_seconds` and
     `node_unreachable_grace_period_seconds`: see `core.settings.Timeouts`. `history_limit`,
-    `history_max_age_seconds` and `history_namespace_limit` (None: no limit), `receivers` and
-    `cluster_name`: see `core.settings.Settings`. `node_name`: the node that runs this program, ""
-    if it is not known. `path`: the configuration file to follow, None for none; what the file can
-    hold may change while the program runs.
+    `history_max_age_seconds` and `history_namespace_limit` (None: no limit), `receivers`, `sources`
+    and `cluster_name`: see `core.settings.Settings`. `node_name`: the node that runs this program,
+    "" if it is not known. `path`: the configuration file to follow, None for none; what the file
+    can hold may change while the program runs.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -60,6 +62,7 @@ class Config:
     history_max_age_seconds: float | None = 2_592_000.0
     history_namespace_limit: int | None = 500
     receivers: tuple[Receiver, ...] = ()
+    sources: tuple[Source, ...] = ()
     cluster_name: str = ""
     node_name: str = ""
     path: Path | None = None
@@ -194,6 +197,7 @@ SETTINGS = (
         help="reports of finished runs that are kept in each namespace, 0: no limit",
     ),
     Setting("receivers", read_receivers, "none", key="receivers", may_be_secret=True),
+    Setting("sources", read_sources, "none", key="sources", may_be_secret=True),
     Setting("cluster_name", _read_cluster_name, "none", key="clusterName"),
     Setting(
         "node_name",

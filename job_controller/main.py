@@ -112,7 +112,7 @@ class Controller:
         )
         results = ReconcileResults(self._metrics.reconciles)
         async with asyncio.TaskGroup() as group:
-            notifying = group.create_task(reconciler.notifier.run())
+            beside = [group.create_task(run()) for run in reconciler.beside]
             await run_workers(
                 self._queue,
                 results.counted(reconciler.reconcile),
@@ -120,7 +120,8 @@ class Controller:
                 count=self._config.workers + 1,
                 on_error=results.on_error,
             )
-            notifying.cancel()
+            for task in beside:
+                task.cancel()
 
     def apply(self, config: Config) -> None:
         """Apply a new configuration, of which only what the file holds may differ, to all Jobs."""
@@ -147,6 +148,7 @@ class Controller:
             history_max_age_seconds=config.history_max_age_seconds,
             history_namespace_limit=config.history_namespace_limit,
             receivers=config.receivers,
+            sources=config.sources,
             cluster_name=config.cluster_name,
             node_name=config.node_name,
         )

@@ -29,6 +29,7 @@ ANSWER_LIMIT_BYTES: Final = 4096
 _FILE_LIMIT_BYTES: Final = 8192
 _CA_LIMIT_BYTES: Final = 512 * 1024
 _CONTEXTS_LIMIT: Final = 64
+_USER_AGENT: Final = "daemonset-job-controller"
 _RETRY_AFTER_LIMIT_SECONDS: Final = 300.0
 
 
@@ -70,8 +71,7 @@ class Answer:
 class Outbound:
     """Sends requests to endpoints. Must be used inside one running event loop, and closed."""
 
-    def __init__(self, user_agent: str) -> None:
-        self._user_agent = user_agent
+    def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
         # By the certificates that each trusts: to load those of the system takes some 20 ms.
         self._contexts: OrderedDict[str, ssl.SSLContext] = OrderedDict()
@@ -79,7 +79,7 @@ class Outbound:
     async def send(self, endpoint: Endpoint, request: OutboundRequest) -> Answer:
         """Return the answer, whatever its status; raises OutboundError if there is none."""
         url = _with(_read_url(endpoint), request)
-        headers = {"User-Agent": self._user_agent, "Accept-Encoding": "identity"}
+        headers = {"User-Agent": _USER_AGENT, "Accept-Encoding": "identity"}
         if request.body is not None:
             headers["Content-Type"] = "application/json"
         if endpoint.token_file:

@@ -81,7 +81,9 @@ class Reconciler:
         self._history = History(dependencies, writer, self._reports)
         self._memories = Memories(dependencies, written)
         self._nodes = NodeActions(writer, dependencies.clock, self._memories.node_changes)
-        self.notifier = Notifier(dependencies, writer)
+        self._notifier = Notifier(dependencies, writer)
+        # What no reconcile waits for, and runs beside them.
+        self.beside = (self._notifier.run, self._memories.source_checks.run)
         self._fresh_nodes = FreshNodeReader(dependencies.client, dependencies.clock)
 
     async def reconcile(self, key: JobKey) -> float | None:
@@ -91,7 +93,7 @@ class Reconciler:
         """
         if not self._caches.has_synced(key[0]):
             return UNSYNCED_SECONDS
-        self.notifier.look(key)
+        self._notifier.look(key)
         if not self._memories.written.is_ready(key):
             return _STALE_RETRY_SECONDS
         started = time.perf_counter()
@@ -132,6 +134,7 @@ class Reconciler:
             snapshot, now = self._gather(key, job, read), self._dependencies.clock.now()
         plan = decide(snapshot, now)
         self._caches.record_duration(key, self._dependencies.clock.monotonic() - started)
+        self._memories.source_checks.ask(key, plan.source_queries)
         plan = self._memories.reapply_backoff.defer(key, plan, started)
         plan = self._defer_progress(key, job, plan)
         done: list[Action] = []
@@ -181,6 +184,7 @@ class Reconciler:
         snapshot = self._memories.event_causes.with_causes(key, self._snapshot(key, job))
         snapshot = self._memories.refusal_backoff.with_known_refusal(key, snapshot, now)
         snapshot = self._memories.node_changes.with_changes(key, snapshot)
+        snapshot = self._memories.source_checks.with_answers(key, snapshot)
         if read:
             snapshot = replace(snapshot, nodes=with_fresh_nodes(snapshot.nodes, read))
         snapshot = self._memories.sightings.with_sightings(key, snapshot)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from daemonset_job.api.job import JobKey
@@ -27,6 +28,7 @@ from job_controller.core.sources import (
     judge_value,
     unreachable,
 )
+from job_controller.core.state.snapshot import Snapshot
 from job_controller.outbound import Outbound, OutboundError, OutboundRequest
 from job_controller.prometheus_answer import read_value
 
@@ -71,6 +73,11 @@ class SourceChecks:
                 continue
             self._line(query.source).add((query.source, key, query))
 
+    def with_answers(self, key: JobKey, snapshot: Snapshot) -> Snapshot:
+        """Return the snapshot with what is known of its Job's questions."""
+        known = self.answers(key)
+        return replace(snapshot, source_answers=known) if known else snapshot
+
     def answers(self, key: JobKey) -> Mapping[SourceQuery, SourceAnswer]:
         """Return what is known of a Job's questions."""
         return dict(self._answers.get(key) or {})
@@ -81,6 +88,12 @@ class SourceChecks:
 
     async def run(self) -> None:
         """Ask, until cancelled. A source that is not configured any more is not asked."""
+        try:
+            await self._run_lines()
+        finally:
+            await self._outbound.close()
+
+    async def _run_lines(self) -> None:
         tasks: dict[str, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as group:
             while True:

@@ -23,6 +23,7 @@ class NotifyEvent(TextEnum):
 
     STARTED = "Started"
     PAUSED = "Paused"
+    WAITING_FOR_APPROVAL = "WaitingForApproval"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     CANCELLED = "Cancelled"
@@ -31,6 +32,7 @@ class NotifyEvent(TextEnum):
 # Entries of a run's history that are notified. Others, such as a retry, are requests of users.
 _NOTIFIED: Final[Mapping[str, NotifyEvent]] = {
     HistoryReason.PAUSED: NotifyEvent.PAUSED,
+    HistoryReason.WAITING_FOR_APPROVAL: NotifyEvent.WAITING_FOR_APPROVAL,
     HistoryReason.COMPLETED: NotifyEvent.SUCCEEDED,
     HistoryReason.FAILED: NotifyEvent.FAILED,
     HistoryReason.CANCELLED: NotifyEvent.CANCELLED,

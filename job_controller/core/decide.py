@@ -44,6 +44,7 @@ from job_controller.core.rollout.rollout_state import (
     find_facts,
     with_rollout,
 )
+from job_controller.core.rollout.source_answers import due_queries
 from job_controller.core.start import plan_start
 from job_controller.core.state.active_progress import NO_PROGRESS, find_progress
 from job_controller.core.state.blocker import Blocker
@@ -130,6 +131,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
         has_missing_pods=not has_failed and count_unexplained(snapshot, counts) > 0,
         unexplained_pod="" if has_failed else find_unexplained_pod(counts),
         pod_query=rollout.query,
+        source_queries=() if run.has_ended else due_queries(job, now),
     )
 
 

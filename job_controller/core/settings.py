@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from daemonset_job.api import names
 from job_controller.core.receivers import Receiver
+from job_controller.core.sources import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Settings:
     `history_max_age_seconds` (None: no limit).
     `history_namespace_limit` is their number in each namespace (None: no limit). `node_name` is the
     node that runs the controller, "" if it is not known. `receivers` can be notified of runs, and
-    `cluster_name` is in the notifications, "" for none.
+    `cluster_name` is in the notifications, "" for none. `sources` answer checks of rollouts.
     """
 
     token: str = names.DEFAULT_TOKEN
@@ -42,5 +43,6 @@ class Settings:
     history_max_age_seconds: float | None = None
     history_namespace_limit: int | None = None
     receivers: tuple[Receiver, ...] = ()
+    sources: tuple[Source, ...] = ()
     cluster_name: str = ""
     node_name: str = ""

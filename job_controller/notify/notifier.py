@@ -24,8 +24,6 @@ from job_controller.notify.line import Line, Place, log_retry
 from job_controller.notify.report_events import emit_not_sent
 from job_controller.outbound import Outbound
 
-USER_AGENT = "daemonset-job-controller"
-
 
 class Notifier:
     """Has a line for each configured receiver. `look` at a Job's reports whenever they change."""
@@ -34,7 +32,7 @@ class Notifier:
         self._dependencies = dependencies
         self._writer = writer
         self._deliveries = Deliveries(writer)
-        self._outbound = Outbound(USER_AGENT)
+        self._outbound = Outbound()
         self._receivers: tuple[Receiver, ...] = ()
         self._lines: dict[str, Line] = {}
         # Reports that name a receiver which their Job cannot use.

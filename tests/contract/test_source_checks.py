@@ -29,7 +29,7 @@ async def server():
 async def checking(*sources):
     """Run the checker with these sources."""
     known = list(sources)
-    outbound = Outbound("test")
+    outbound = Outbound()
     checks = SourceChecks(lambda: tuple(known), LoopClock(T0), outbound)
     task = asyncio.create_task(checks.run())
     try:

@@ -60,7 +60,7 @@ def start_receiver(cluster: RealCluster, namespace: str) -> str:
         }
     )
     cluster.kubectl("wait", "pod/receiver", "-n", namespace, "--for=condition=Ready")
-    return f"http://{cluster.get('pod', 'receiver', '-n', namespace)['status']['podIP']}:8000"
+    return f"http://{cluster.get('pods', 'receiver', '-n', namespace)['status']['podIP']}:8000"
 
 
 def received(cluster: RealCluster, namespace: str, status: int = 200) -> list[Any]:

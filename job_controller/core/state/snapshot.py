@@ -16,6 +16,7 @@ from daemonset_job.api.pod import Pod
 from daemonset_job.api.report import JobReport
 from job_controller.core.plan import RefusedWrite
 from job_controller.core.settings import Settings
+from job_controller.core.sources import SourceAnswer, SourceQuery
 from job_controller.core.state.due_again import view_current
 from job_controller.core.state.first_seen import Sightings
 from job_controller.core.state.observed_pods import PodObservation
@@ -39,7 +40,7 @@ class Snapshot:
     reconcile the API server has accepted the DaemonSet of a Job that has not started.
     `changed_nodes`: when this process changed a node as `spec.onSuccess` says, by the identity of
     its completion. Its record may not have it yet. `observed_pods` is the newest answer to what a
-    check of the rollout asks, None without one.
+    check of the rollout asks, None without one. `source_answers` has those of sources.
     """
 
     job: Job
@@ -56,6 +57,7 @@ class Snapshot:
     is_dry_run_done: bool = False
     changed_nodes: Mapping[str, datetime] = field(default_factory=dict)
     observed_pods: PodObservation | None = None
+    source_answers: Mapping[SourceQuery, SourceAnswer] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
 
     @property
