@@ -38,6 +38,8 @@ _NOTIFIED: Final[Mapping[str, NotifyEvent]] = {
     HistoryReason.CANCELLED: NotifyEvent.CANCELLED,
 }
 ALL_EVENTS: Final = tuple(NotifyEvent)
+# A notification that could not be delivered for an hour is given up: it would only confuse.
+DELIVERY_LIMIT_SECONDS: Final = 3600.0
 
 NOTIFY_SHAPE: Final = list_of(fields(receiver=STRING, events=list_of(STRING)))
 DELIVERY_SHAPE: Final = fields(

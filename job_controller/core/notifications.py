@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from daemonset_job.api.notifications import Delivery, Occurrence
+from daemonset_job.api.notifications import DELIVERY_LIMIT_SECONDS, Delivery, Occurrence
 from daemonset_job.api.report import JobReport
 from daemonset_job.api.report_summary import FINAL_REPORT_PHASES
 from daemonset_job.api.states import TextEnum
@@ -15,8 +15,6 @@ from daemonset_job.api.times import add_seconds
 from job_controller.core.receivers import Receiver, find_receiver, unknown_message
 from job_controller.core.text.sanitize import single_line
 
-# A notification that could not be delivered for an hour is given up: it would only confuse.
-DELIVERY_LIMIT_SECONDS: Final = 3600.0
 PROBLEM_LIMIT: Final = 300
 
 

@@ -10,14 +10,13 @@ from typing import Final
 import orjson
 from loguru import logger
 
-from daemonset_job.api.notifications import Delivery, Occurrence
+from daemonset_job.api.notifications import DELIVERY_LIMIT_SECONDS, Delivery, Occurrence
 from daemonset_job.api.report import JobReport
 from daemonset_job.kube.client.errors import KubeError
 from daemonset_job.runtime.backoff import Backoff
 from daemonset_job.runtime.worker import run_workers
 from daemonset_job.runtime.workqueue import WorkQueue, namespace_of
 from job_controller.core.notifications import (
-    DELIVERY_LIMIT_SECONDS,
     Notification,
     SendResult,
     after_giving_up,

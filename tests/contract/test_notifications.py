@@ -104,6 +104,21 @@ async def test_a_job_that_is_deleted_right_after_its_end_is_notified(
     assert receiver.events == ["default/sample Started", "default/sample Succeeded"]
 
 
+async def test_a_report_that_the_history_does_not_keep_stays_until_all_is_sent(
+    server, cluster, receiver, tmp_path
+):
+    receiver.status = 503
+    receivers = (configured(tmp_path, "ops", receiver.url),)
+    async with running(server, receivers=receivers, history_limit=0):
+        cluster.apply(notify=NOTIFY)
+        await complete(cluster)
+        server.remove(JOBS, "sample")
+        await asyncio.sleep(200)
+        receiver.status, receiver.got = 200, []
+        await until(lambda: not server.list(JOB_REPORTS), 200)
+    assert receiver.events == ["default/sample Started", "default/sample Succeeded"]
+
+
 async def test_a_job_that_a_user_deletes_is_notified_as_cancelled(
     server, cluster, receiver, tmp_path
 ):
