@@ -186,6 +186,14 @@ class Caches(SharedInformers):
             if mark is not None and self.covers(mark.namespace)
         }
 
+    def report(self, place: tuple[str, str]) -> JobReport | None:
+        """Return the report of that namespace and name, a summary if its Job is deleted."""
+        return self._reports.store.get(place)
+
+    def reports(self) -> Iterable[JobReport]:
+        """Return all reports; those of runs whose Job is deleted are summaries."""
+        return self._reports.store
+
     def count_reports(self, namespace: str) -> int:
         """Return how many reports a namespace has."""
         return self._reports.store.count("namespace", namespace)

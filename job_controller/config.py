@@ -14,6 +14,7 @@ from daemonset_job.api import names
 from daemonset_job.process.process_options import process_settings
 from daemonset_job.process.readers import (
     duration,
+    line,
     number,
     read_log_format,
     read_log_level,
@@ -22,6 +23,10 @@ from daemonset_job.process.readers import (
     zero_is_none,
 )
 from daemonset_job.process.settings import Setting, read_arguments, read_settings
+from job_controller.core.receivers import Receiver
+from job_controller.core.sources import Source
+from job_controller.receiver_settings import read_receivers
+from job_controller.source_settings import read_sources
 
 # As for durations in a Job's spec.
 _LONGEST_SECONDS = 315_360_000.0
@@ -35,9 +40,9 @@ class Config:
     leader election's Lease lives; empty means no election, for a controller run by hand.
     `workers`: Jobs that are worked on at the same time. `pod_start_timeout_seconds` and
     `node_unreachable_grace_period_seconds`: see `core.settings.Timeouts`. `history_limit`,
-    `history_max_age_seconds` and `history_namespace_limit` (None: no limit): see
-    `core.settings.Settings`. `node_name`: the node that runs this program, "" if it is not known.
-    `path`: the configuration file to follow, None for none; what the file
+    `history_max_age_seconds` and `history_namespace_limit` (None: no limit), `receivers`, `sources`
+    and `cluster_name`: see `core.settings.Settings`. `node_name`: the node that runs this program,
+    "" if it is not known. `path`: the configuration file to follow, None for none; what the file
     can hold may change while the program runs.
     """
 
@@ -56,6 +61,9 @@ class Config:
     history_limit: int = 10
     history_max_age_seconds: float | None = 2_592_000.0
     history_namespace_limit: int | None = 500
+    receivers: tuple[Receiver, ...] = ()
+    sources: tuple[Source, ...] = ()
+    cluster_name: str = ""
     node_name: str = ""
     path: Path | None = None
     probe_host: str | None = None
@@ -73,6 +81,16 @@ def _read_token(raw: object) -> str:
 
 _UNKNOWN_NODE = "unknown"
 _read_duration = duration(0.0, _LONGEST_SECONDS)
+
+_read_line = line("write a name of one line, such as prod-eu")
+
+
+def _read_cluster_name(raw: object) -> str:
+    name = _read_line(raw)
+    if len(name) > 63:
+        raise ValueError("write at most 63 characters")
+    return name
+
 
 _PATH = Setting(
     "path",
@@ -178,6 +196,9 @@ SETTINGS = (
         key="historyNamespaceLimit",
         help="reports of finished runs that are kept in each namespace, 0: no limit",
     ),
+    Setting("receivers", read_receivers, "none", key="receivers", may_be_secret=True),
+    Setting("sources", read_sources, "none", key="sources", may_be_secret=True),
+    Setting("cluster_name", _read_cluster_name, "none", key="clusterName"),
     Setting(
         "node_name",
         lambda raw: "" if raw == _UNKNOWN_NODE else read_text(raw),

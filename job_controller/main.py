@@ -68,6 +68,7 @@ class Controller:
         )
         self._stop = StopWatch(client, config.lease_namespace, clock, on_change=self._add_all)
         metrics.watch_jobs(self.caches.jobs, clock.monotonic)
+        metrics.watch_reports(self.caches.reports)
         metrics.watch_sizes(self.sizes())
 
     def sizes(self) -> list[Size]:
@@ -119,6 +120,8 @@ class Controller:
         results = ReconcileResults(self._metrics.reconciles)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._schedules.work(dependencies))
+            for run in reconciler.beside:
+                group.create_task(run())
             group.create_task(
                 run_workers(
                     self._queue,
@@ -160,6 +163,9 @@ class Controller:
             history_max_age_seconds=config.history_max_age_seconds,
             history_namespace_limit=config.history_namespace_limit,
             system_namespace=config.lease_namespace or names.SYSTEM_NAMESPACE,
+            receivers=config.receivers,
+            sources=config.sources,
+            cluster_name=config.cluster_name,
             node_name=config.node_name,
             stop_message=self._stop.message(),
         )

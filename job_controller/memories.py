@@ -11,10 +11,12 @@ from daemonset_job.runtime.write_pacer import WritePacer
 from job_controller.dependencies import Dependencies
 from job_controller.event_causes import EventCauses
 from job_controller.node_change_store import NodeChangeStore
+from job_controller.outbound import Outbound
 from job_controller.pod_checks import PodChecks
 from job_controller.reapply_backoff import ReapplyBackoff
 from job_controller.refusal_backoff import RefusalBackoff
 from job_controller.sightings import SightingStore
+from job_controller.source_checks import SourceChecks
 
 
 class ProgressPacers:
@@ -49,6 +51,9 @@ class Memories:
         self.node_changes = NodeChangeStore()
         self.event_causes = EventCauses(dependencies.client, dependencies.clock)
         self.pod_checks = PodChecks(dependencies.client, dependencies.clock)
+        self.source_checks = SourceChecks(
+            lambda: dependencies.settings().sources, dependencies.clock, Outbound()
+        )
 
     def forget(self, key: JobKey) -> None:
         """Forget all of a deleted Job."""

@@ -13,8 +13,11 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import JobStatus
 from daemonset_job.api.node_totals import NodeTotals
 from daemonset_job.api.reasons import CancelledReason, CompleteReason, FailedReason, NodeReason
+from daemonset_job.api.report import JobReport
 from daemonset_job.api.states import FINAL_PHASES, ConditionType, Phase
 from daemonset_job.process.program_metrics import ProgramMetrics
+from job_controller.last_run_metrics import LastRunCollector
+from job_controller.notification_metrics import NotificationMetrics
 from job_controller.progress_metrics import ProgressCollector
 
 _PHASES = (
@@ -93,6 +96,7 @@ class Metrics(ProgramMetrics):
         )
         for node_reason in (*_NODE_REASONS, _OTHER):
             self._nodes_failed.labels(node_reason)
+        self.notifications = NotificationMetrics(self.registry)
         self.policies_missing = Gauge(
             "dsj_admission_policies_missing",
             "Admission policies of deploy/ that are not in force; NaN: not known.",
@@ -127,6 +131,10 @@ class Metrics(ProgramMetrics):
         """Export Jobs and nodes by state, read from the cache at each scrape."""
         self.registry.register(_JobCollector(jobs))
         self.registry.register(ProgressCollector(jobs, monotonic))
+
+    def watch_reports(self, reports: Callable[[], Iterable[JobReport]]) -> None:
+        """Export how the last run of each name of a Job ended, read from the cache."""
+        self.registry.register(LastRunCollector(reports))
 
 
 class _JobCollector(Collector):

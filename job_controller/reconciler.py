@@ -60,6 +60,7 @@ from job_controller.fresh_nodes import (
 from job_controller.history import History
 from job_controller.job_reference import job_reference
 from job_controller.memories import Memories
+from job_controller.notify.notifier import Notifier
 from job_controller.snapshots import cached_snapshot
 
 # A cache that is behind our own write catches up within milliseconds, unless its watch is broken.
@@ -83,6 +84,9 @@ class Reconciler:
         self._memories = Memories(dependencies, written)
         self._drains = Drains(dependencies, writer)
         self._nodes = NodeActions(writer, dependencies.clock, self._memories.node_changes)
+        self._notifier = Notifier(dependencies, writer)
+        # What no reconcile waits for, and runs beside them.
+        self.beside = (self._notifier.run, self._memories.source_checks.run)
         self._fresh_nodes = FreshNodeReader(dependencies.client, dependencies.clock)
 
     async def reconcile(self, key: JobKey) -> float | None:
@@ -92,6 +96,7 @@ class Reconciler:
         """
         if not self._caches.has_synced(key[0]):
             return UNSYNCED_SECONDS
+        self._notifier.look(key)
         if not self._memories.written.is_ready(key):
             return _STALE_RETRY_SECONDS
         started = time.perf_counter()
@@ -134,6 +139,7 @@ class Reconciler:
         started, now = self._dependencies.clock.monotonic(), self._dependencies.clock.now()
         plan = decide(snapshot, now)
         self._caches.record_duration(key, self._dependencies.clock.monotonic() - started)
+        self._memories.source_checks.ask(key, plan.source_queries)
         plan = self._memories.reapply_backoff.defer(key, plan, started)
         plan = self._defer_progress(key, job, plan)
         done: list[Action] = []
@@ -186,6 +192,7 @@ class Reconciler:
         snapshot = self._memories.pod_checks.with_pods(key, snapshot)
         snapshot = self._memories.refusal_backoff.with_known_refusal(key, snapshot, now)
         snapshot = self._memories.node_changes.with_changes(key, snapshot)
+        snapshot = self._memories.source_checks.with_answers(key, snapshot)
         if read:
             snapshot = replace(snapshot, nodes=with_fresh_nodes(snapshot.nodes, read))
         snapshot = self._memories.sightings.with_sightings(key, snapshot)

@@ -20,6 +20,7 @@ from daemonset_job.api.node_changes import (
     OnSuccess,
     parse_on_success,
 )
+from daemonset_job.api.notifications import Subscription, parse_notify
 from daemonset_job.api.rollout import Rollout, SuccessPolicy, parse_rollout
 
 # Ten years: the CRD's maximum for each number of seconds.
@@ -138,6 +139,7 @@ class JobSpec:
     cordon: bool = False
     drain: Drain | None = None
     after: tuple[str, ...] = ()
+    notify: tuple[Subscription, ...] = ()
     rollout: Rollout | None = None
     success_policy: SuccessPolicy = field(default_factory=SuccessPolicy)
 
@@ -217,6 +219,7 @@ def parse_spec(raw: Mapping[str, Any]) -> JobSpec:
         cordon=bool(raw.get("cordon")),
         drain=parse_drain(raw.get("drain")),
         after=tuple(raw.get("after") or ()),
+        notify=parse_notify(raw.get("notify")),
         rollout=_parse_rollout(raw),
         success_policy=SuccessPolicy((raw.get("successPolicy") or {}).get("minCompleted")),
     )

@@ -6,6 +6,7 @@ from typing import Final
 
 from daemonset_job.api.drain import DRAIN_SHAPE
 from daemonset_job.api.node_changes import ON_SUCCESS_SHAPE
+from daemonset_job.api.notifications import NOTIFY_SHAPE
 from daemonset_job.api.rollout import (
     ROLLOUT_SHAPE,
     SUCCESS_POLICY_SHAPE,
@@ -74,6 +75,7 @@ SPEC_SHAPE: Final = fields(
     cordon=BOOLEAN,
     drain=DRAIN_SHAPE,
     after=list_of(STRING),
+    notify=NOTIFY_SHAPE,
     rollout=ROLLOUT_SHAPE,
     successPolicy=SUCCESS_POLICY_SHAPE,
 )

@@ -280,6 +280,10 @@ class HistoryReason(Reason):
     RETRY_REQUESTED = "RetryRequested", "The retry annotation of the Job was changed."
     SPEC_CHANGED = "SpecChanged", "The spec of the Job was changed; the message has its generation."
     PAUSED = "Paused", "The phase became `Paused`."
+    WAITING_FOR_APPROVAL = (
+        "WaitingForApproval",
+        "A step of the rollout began to wait until a person approves it or decides on its check.",
+    )
     RESUMED = "Resumed", "The phase was `Paused`, and the run goes on."
     STEP_STARTED = "StepStarted", "The next step of the rollout began."
     STEP_APPROVED = "StepApproved", "A person approved a step of the rollout."
@@ -421,6 +425,10 @@ class EventReason(Reason):
         "A task printed the token and exited, and the kubelet started it again; once in a run.",
     )
     NODE_FAILED = "NodeFailed", "A node failed after the run had completed."
+    NOTIFICATION_NOT_SENT = (
+        "NotificationNotSent",
+        "A receiver of `spec.notify` was not notified; the message says why.",
+    )
     DAEMON_SET_RECREATED = (
         "DaemonSetRecreated",
         (

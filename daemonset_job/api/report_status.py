@@ -15,6 +15,14 @@ from daemonset_job.api.job_status import CONDITIONS_SHAPE, Condition, parse_cond
 from daemonset_job.api.node_record import RECORD_SHAPE, NodeRecord, parse_record
 from daemonset_job.api.node_row import ROW_SHAPE, NodeRow, parse_row
 from daemonset_job.api.node_totals import TOTALS_SHAPE, NodeTotals, parse_totals
+from daemonset_job.api.notifications import (
+    DELIVERY_SHAPE,
+    Delivery,
+    Occurrence,
+    find_due,
+    find_occurrences,
+    parse_delivery,
+)
 from daemonset_job.api.rollout_progress import (
     PROGRESS_SHAPE,
     RolloutProgress,
@@ -37,6 +45,7 @@ REPORT_STATUS_SHAPE: Final = fields(
     history=list_of(ENTRY_SHAPE),
     omittedHistory=NUMBER,
     conditions=CONDITIONS_SHAPE,
+    notifications=map_of(DELIVERY_SHAPE),
     rollout=PROGRESS_SHAPE,
     nodeList=list_of(ROW_SHAPE),
     nodeStates=map_of(RECORD_SHAPE),
@@ -50,8 +59,9 @@ class ReportStatus:
     Only the first shard has more than `node_states` and `node_list`. `job_generation` is None in a
     report that does not say it. `observed_retry` is the Job's last retry request, "" for none.
     `history` is what happened to the run, the newest last; `omitted_history` counts the entries
-    that were left out of its middle. `rollout` is as in the Job's status. `node_list` is that of an
-    ended run, for tables. Times have whole seconds.
+    that were left out of its middle. `notifications` has what each receiver was notified of, by its
+    name. `rollout` is as in the Job's status. `node_list` is that of an ended run, for tables.
+    Times have whole seconds.
     """
 
     phase: Phase | None = None
@@ -65,6 +75,7 @@ class ReportStatus:
     history: tuple[HistoryEntry, ...] = ()
     omitted_history: int = 0
     conditions: tuple[Condition, ...] = ()
+    notifications: Mapping[str, Delivery] = field(default_factory=dict)
     rollout: RolloutProgress | None = None
     node_list: tuple[NodeRow, ...] = ()
     node_states: Mapping[str, NodeRecord] = field(default_factory=dict)
@@ -75,6 +86,13 @@ class ReportStatus:
         if self.start_time is None or self.completion_time is None:
             return None
         return max(int((self.completion_time - self.start_time).total_seconds()), 0)
+
+    def due_notifications(self, receiver: str) -> list[Occurrence]:
+        """Return what a receiver is yet to be notified of, the oldest first."""
+        delivery = self.notifications.get(receiver)
+        if delivery is None:
+            return []
+        return find_due(delivery, find_occurrences(self.start_time, self.history))
 
     def to_raw(self) -> dict[str, Any]:
         """Return the JSON form; what is unknown is left out, nodes are in order of their names."""
@@ -91,6 +109,10 @@ class ReportStatus:
             "history": [entry.to_raw() for entry in self.history] or None,
             "omittedHistory": self.omitted_history or None,
             "conditions": [condition.to_raw() for condition in self.conditions] or None,
+            "notifications": {
+                name: self.notifications[name].to_raw() for name in sorted(self.notifications)
+            }
+            or None,
             "rollout": self.rollout and self.rollout.to_raw(),
             "nodeList": [row.to_raw() for row in self.node_list] or None,
             "nodeStates": {
@@ -119,6 +141,9 @@ def parse_report_status(raw: Mapping[str, Any]) -> ReportStatus:
         history=tuple(parse_entry(entry) for entry in raw.get("history") or ()),
         omitted_history=raw.get("omittedHistory") or 0,
         conditions=parse_conditions(raw.get("conditions")),
+        notifications={
+            name: parse_delivery(entry) for name, entry in (raw.get("notifications") or {}).items()
+        },
         rollout=parse_rollout_progress(raw.get("rollout")),
         node_list=tuple(parse_row(row) for row in raw.get("nodeList") or ()),
         node_states={

@@ -11,6 +11,7 @@ from typing import Final
 
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.node_totals import NodeTotals
 from daemonset_job.api.report import JobReport
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import FINAL_PHASES, Phase
@@ -38,12 +39,27 @@ def summarize(report: JobReport) -> JobReport:
 def _summary(status: ReportStatus) -> ReportStatus:
     """Return the status without its nodes.
 
-    Of a finished run only two fields are needed. A report that is yet to be closed keeps its
-    summary, to which the closing write adds.
+    Of a finished run few fields are needed. A report that is yet to be closed keeps its summary, to
+    which the closing write adds. It is the same while a receiver is yet to be notified of the run.
     """
-    if status.phase in FINAL_REPORT_PHASES:
-        return ReportStatus(phase=status.phase, completion_time=status.completion_time)
+    is_told = not any(map(status.due_notifications, status.notifications))
+    if status.phase in FINAL_REPORT_PHASES and is_told:
+        return ReportStatus(
+            phase=status.phase,
+            start_time=status.start_time,
+            completion_time=status.completion_time,
+            nodes=_numbers(status.nodes),
+        )
     return replace(status, node_states=_NO_RECORDS, node_list=())
+
+
+def _numbers(nodes: NodeTotals | None) -> NodeTotals | None:
+    """Return the numbers of nodes without their names."""
+    if nodes is None:
+        return None
+    return replace(
+        nodes, completed_names="", failed_names="", unreachable_names="", skipped_names=""
+    )
 
 
 def ended_at(report: JobReport) -> datetime | None:

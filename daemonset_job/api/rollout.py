@@ -34,22 +34,47 @@ class Order(TextEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class HttpCheck:
+    """A source that has to answer a request with 2xx; `path` "" is the source's URL itself."""
+
+    source: str
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusCheck:
+    """A source that has to answer a query with a number within limits, which are exclusive.
+
+    The query is one of the source by its name, or an `expression`; a limit of None is none.
+    """
+
+    source: str
+    query: str = ""
+    expression: str = ""
+    above: float | None = None
+    below: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
     """What has to hold for the nodes of a step before the next step.
 
     `node_ready`: they are Ready. `pods` is a raw LabelSelector: the pods of the Job's namespace
-    that it selects are Ready on each of them; None for no such check. After the soak it has
-    `timeout_seconds` to pass.
+    that it selects are Ready on each of them; None for no such check. `http` and `prometheus` ask
+    sources that the administrator names. After the soak it has `timeout_seconds` to pass.
     """
 
     node_ready: bool = False
     pods: Mapping[str, Any] | None = None
+    http: HttpCheck | None = None
+    prometheus: PrometheusCheck | None = None
     timeout_seconds: int = CHECK_TIMEOUT_SECONDS
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to check."""
-        return not self.node_ready and self.pods is None
+        others = (self.pods, self.http, self.prometheus)
+        return not self.node_ready and all(each is None for each in others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +136,11 @@ def number_or_percentage(value: Any) -> None:
         raise ShapeError(value, "a number or a percentage")
 
 
+def _decimal(value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ShapeError(value, "a number")
+
+
 _SELECTOR: Final = fields(matchLabels=STRINGS, matchExpressions=REQUIREMENTS)
 
 
@@ -123,7 +153,15 @@ ROLLOUT_SHAPE: Final = fields(
             selector=_SELECTOR,
             soakSeconds=NUMBER,
             approval=STRING,
-            check=fields(nodeReady=BOOLEAN, pods=_SELECTOR, timeoutSeconds=NUMBER),
+            check=fields(
+                nodeReady=BOOLEAN,
+                pods=_SELECTOR,
+                http=fields(source=STRING, path=STRING),
+                prometheus=fields(
+                    source=STRING, query=STRING, expression=STRING, above=_decimal, below=_decimal
+                ),
+                timeoutSeconds=NUMBER,
+            ),
         )
     ),
     order=STRING,
@@ -167,8 +205,26 @@ def _parse_step(raw: Mapping[str, Any]) -> Step:
         check=Check(
             node_ready=bool(check.get("nodeReady")),
             pods=check.get("pods"),
+            http=_parse_http(check.get("http")),
+            prometheus=_parse_prometheus(check.get("prometheus")),
             timeout_seconds=_seconds(check.get("timeoutSeconds"), CHECK_TIMEOUT_SECONDS),
         ),
+    )
+
+
+def _parse_http(raw: Mapping[str, Any] | None) -> HttpCheck | None:
+    return None if raw is None else HttpCheck(raw.get("source") or "", raw.get("path") or "")
+
+
+def _parse_prometheus(raw: Mapping[str, Any] | None) -> PrometheusCheck | None:
+    if raw is None:
+        return None
+    return PrometheusCheck(
+        source=raw.get("source") or "",
+        query=raw.get("query") or "",
+        expression=raw.get("expression") or "",
+        above=raw.get("above"),
+        below=raw.get("below"),
     )
 
 

@@ -31,7 +31,8 @@ class Setting:
     configuration file; empty: not there. `default` is for the help and the reference: the text that
     means the same as the dataclass's default, or words such as "all". An empty or blank variable is
     as good as none, unless the setting `takes_blank` for its reader to refuse. `old_variable` is
-    the variable's earlier name, which is not read any more: see `renamed_variables`.
+    the variable's earlier name, which is not read any more: see `renamed_variables`. A value that
+    `may_be_secret` is not repeated when it is wrong.
     """
 
     field: str
@@ -43,6 +44,7 @@ class Setting:
     help: str = ""
     takes_blank: bool = False
     old_variable: str = ""
+    may_be_secret: bool = False
 
 
 Table = Sequence[Setting]
@@ -127,7 +129,8 @@ class _Values:
         try:
             self.found[setting.field] = setting.read(raw)
         except ValueError as error:
-            self.problems.append(f"{where}: {raw!r} is not valid; {error}")
+            value = "the value" if setting.may_be_secret else repr(raw)
+            self.problems.append(f"{where}: {value} is not valid; {error}")
 
 
 def _file_values(text: str | None, problems: list[str]) -> Mapping[str, Any]:

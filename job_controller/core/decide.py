@@ -44,6 +44,7 @@ from job_controller.core.rollout.rollout_state import (
     find_facts,
     with_rollout,
 )
+from job_controller.core.rollout.source_answers import due_queries
 from job_controller.core.scheduling_gates import pods_with_removable_gate
 from job_controller.core.start import plan_start
 from job_controller.core.state.active_progress import NO_PROGRESS, find_progress
@@ -142,6 +143,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
         has_missing_pods=not has_failed and count_unexplained(snapshot, counts) > 0,
         unexplained_pod="" if has_failed else find_unexplained_pod(counts),
         pod_query=rollout.query,
+        source_queries=() if run.has_ended else due_queries(job, now),
     )
 
 

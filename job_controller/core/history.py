@@ -9,6 +9,7 @@ from datetime import datetime
 from daemonset_job.api import names
 from daemonset_job.api.history_entry import HistoryEntry
 from daemonset_job.api.job_status import Condition
+from daemonset_job.api.notifications import DELIVERY_LIMIT_SECONDS
 from daemonset_job.api.reasons import CancelledReason, HistoryReason
 from daemonset_job.api.report import JobReport
 from daemonset_job.api.report_status import ReportStatus
@@ -59,15 +60,22 @@ def expired_reports(
     """Return the reports of one Job name beyond the history limits, and when the next one expires.
 
     Of the finished runs, the newest `limit` are kept, none longer than `max_age_seconds`. A run
-    counts as one however many shards it has. The report of the current Job always stays.
+    counts as one however many shards it has. The report of the current Job always stays. That
+    of a run of which a receiver is yet to be notified stays for an hour at most.
     """
     runs: dict[str, list[JobReport]] = {}
     for report in reports:
         if report.job_uid != current_uid:
             runs.setdefault(report.job_uid, []).append(report)
     by_age = sorted(runs.values(), key=_began, reverse=True)
-    expired = [report for run in by_age[limit:] for report in run]
     wakes: list[datetime] = []
+    expired: list[JobReport] = []
+    for run in by_age[limit:]:
+        given_up = _given_up_at(run)
+        if given_up is not None and given_up > now:
+            wakes.append(given_up)
+        else:
+            expired.extend(run)
     for run in by_age[:limit]:
         if max_age_seconds is None:
             break
@@ -92,6 +100,17 @@ def excess_reports(reports: Iterable[JobReport], count: int) -> list[JobReport]:
             break
         excess.extend(run)
     return excess
+
+
+def _given_up_at(run: list[JobReport]) -> datetime | None:
+    """Return until when receivers are still notified of a run, None if none is to be any more."""
+    due = [
+        occurrence.time
+        for report in run
+        for name in report.status.notifications
+        for occurrence in report.status.due_notifications(name)
+    ]
+    return add_seconds(max(due), DELIVERY_LIMIT_SECONDS) if due else None
 
 
 def _ended(run: list[JobReport]) -> datetime:

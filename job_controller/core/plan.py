@@ -25,6 +25,7 @@ from job_controller.core.drain_actions import (
     EvictPods,
     UncordonNodes,
 )
+from job_controller.core.sources import SourceQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +203,8 @@ class Plan:
     `is_urgent`: it records a fact that cannot be seen later, so it is written at once.
     `has_missing_pods`: pods of the DaemonSet do not exist without a known reason. Its events may
     have one. `unexplained_pod` is the UID of a pod that does not start without a known reason, ""
-    without one. `pod_query` says which pods a check of the rollout asks about.
+    without one. `pod_query` says which pods a check of the rollout asks about, and `source_queries`
+    what it asks of sources.
     """
 
     actions: tuple[Action, ...] = ()
@@ -212,6 +214,7 @@ class Plan:
     has_missing_pods: bool = False
     unexplained_pod: str = ""
     pod_query: PodQuery | None = None
+    source_queries: tuple[SourceQuery, ...] = ()
 
 
 _DEFERRABLE_WITH: Final = (

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from daemonset_job.api import names
+from job_controller.core.receivers import Receiver
+from job_controller.core.sources import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,8 @@ class Settings:
     `history_namespace_limit` is their number in each namespace (None: no limit).
     `system_namespace` is that of this system's own pods, which no drain evicts. `node_name` is the
     node that runs the controller, "" if it is not known. `stop_message` says that all Jobs are
-    stopped, "" if they are not.
+    stopped, "" if they are not. `receivers` can be notified of runs, and `cluster_name` is in the
+    notifications, "" for none. `sources` answer checks of rollouts.
     """
 
     token: str = names.DEFAULT_TOKEN
@@ -42,5 +45,8 @@ class Settings:
     history_max_age_seconds: float | None = None
     history_namespace_limit: int | None = None
     system_namespace: str = names.SYSTEM_NAMESPACE
+    receivers: tuple[Receiver, ...] = ()
+    sources: tuple[Source, ...] = ()
+    cluster_name: str = ""
     node_name: str = ""
     stop_message: str = ""

@@ -35,6 +35,8 @@ NOT_FOR_USERS = {
     *("DaemonSet", "Error", "CrashLoopBackOff", "Evicted", "NodeShutdown", "Preempting"),
     *("Terminated", "Unknown", "ContainerStatusUnknown", "ContainerCreating"),
     "PodInitializing",
+    # A value of the controller's configuration.
+    "Slack",
     *("Held", "In", "NotIn", "OnDelete", "RuntimeDefault"),
     *("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"),
 }
@@ -130,7 +132,8 @@ def fields(node: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[st
     if isinstance(node.get("items"), Mapping):
         yield from fields(node["items"], f"{path}[]")
     if isinstance(node.get("additionalProperties"), Mapping):
-        yield from fields(node["additionalProperties"], f"{path}.<node>")
+        key = "<receiver>" if path == "status.notifications" else "<node>"
+        yield from fields(node["additionalProperties"], f"{path}.{key}")
 
 
 def rows(page: str) -> dict[str, list[str]]:

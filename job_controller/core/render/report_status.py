@@ -26,6 +26,7 @@ from job_controller.core.render.omitted_results import with_omitted_results
 from job_controller.core.render.run_history import with_history
 from job_controller.core.render.shard_size import has_room_for_list
 from job_controller.core.render.shards import assign_to_shards
+from job_controller.core.render.subscriptions import with_subscriptions
 from job_controller.core.render.timeline import build_timeline
 from job_controller.core.render.turns import with_turns
 from job_controller.core.rollout.rollout_state import RolloutState
@@ -91,6 +92,7 @@ def next_report_statuses(
     before = first.status if first is not None else ReportStatus()
     summary = _summary(job_status, before)
     summary = with_history(before, summary, snapshot.job, job_status, now)
+    summary = with_subscriptions(before, summary, snapshot.job.spec.notify)
     summary = replace(
         summary, timeline=tuple(build_timeline(summary, records, job_status.conditions, before))
     )

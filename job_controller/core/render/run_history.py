@@ -114,8 +114,13 @@ def _phase_entries(
 ) -> Iterator[HistoryEntry]:
     """Return that the run was paused, resumed or opened again, or that it ended."""
     old, new = before.phase, status.phase
-    if new == Phase.PAUSED and old != Phase.PAUSED:
-        suspended = status.condition(ConditionType.SUSPENDED)
+    suspended = status.condition(ConditionType.SUSPENDED)
+    is_asked = new == Phase.PAUSED and suspended is not None and suspended.reason in _ASKING
+    if is_asked and suspended is not None:
+        was_asked = before.rollout is not None and bool(before.rollout.waits_for)
+        if old != Phase.PAUSED or not was_asked:
+            yield HistoryEntry(moment, HistoryReason.WAITING_FOR_APPROVAL, suspended.message)
+    elif new == Phase.PAUSED and old != Phase.PAUSED:
         is_requested = suspended is not None and suspended.reason == SuspendedReason.SUSPENDED
         words = suspended.message if suspended is not None else ""
         by = client if is_requested else ""
@@ -135,6 +140,10 @@ def _phase_entries(
         yield HistoryEntry(status.completion_time or moment, reason, words, by)
 
 
+# Why a run is paused until a person decides on a step.
+_ASKING: Final = frozenset(
+    {SuspendedReason.WAITING_FOR_APPROVAL, SuspendedReason.CHECK_INCONCLUSIVE}
+)
 _ENDS: Final = {
     Phase.SUCCEEDED: (ConditionType.COMPLETE, HistoryReason.COMPLETED),
     Phase.FAILED: (ConditionType.FAILED, HistoryReason.FAILED),

@@ -180,7 +180,7 @@ def _entry_words(entry: HistoryEntry) -> str:
     verb = _END_VERBS.get(entry.reason)
     if verb is not None:
         return f"the run {verb}: {entry.message}"
-    if entry.reason == HistoryReason.PAUSED:
+    if entry.reason in {HistoryReason.PAUSED, HistoryReason.WAITING_FOR_APPROVAL}:
         return f"paused{by}: {entry.message}"
     return f"{entry.message}{by}"
 

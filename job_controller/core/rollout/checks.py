@@ -40,14 +40,19 @@ PASSED = CheckResult(CheckState.PASS)
 
 
 def judge(
-    check: Check, nodes: Sequence[Node], pods: PodObservation | None, *, is_late: bool
+    check: Check,
+    nodes: Sequence[Node],
+    pods: PodObservation | None,
+    *,
+    sources: Sequence[CheckResult] = (),
+    is_late: bool,
 ) -> CheckResult:
-    """Return what the checks say of the step's nodes.
+    """Return what the checks say of the step's nodes; `sources` are the results of sources.
 
     Once `is_late`, what has not passed yet has failed; a source that could not be reached is
     inconclusive then. Until then it is asked again.
     """
-    results = []
+    results = list(sources)
     if check.node_ready:
         results.append(_check_nodes(nodes))
     if check.pods is not None:

@@ -22,6 +22,7 @@ from job_controller.core.plan import PodQuery
 from job_controller.core.rollout.checks import CheckResult, CheckState, judge
 from job_controller.core.rollout.members import StepMembers, find_members, present_step
 from job_controller.core.rollout.places import Places
+from job_controller.core.rollout.source_answers import find_queries, judge_answers
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot
 
@@ -127,7 +128,9 @@ def _judge_step(
     observed = snapshot.observed_pods
     fresh = observed if observed is not None and observed.query == query else None
     nodes = [snapshot.nodes[name] for name in sorted(completed) if name in snapshot.nodes]
-    return judge(step.check, nodes, fresh, is_late=is_late), query
+    asked = find_queries(step.check, progress.soak_started_at)
+    sources = judge_answers(asked, snapshot.source_answers, now)
+    return judge(step.check, nodes, fresh, sources=sources, is_late=is_late), query
 
 
 def _query(selector: Mapping[str, Any] | None, nodes: set[str]) -> PodQuery | None:

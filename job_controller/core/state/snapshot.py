@@ -16,6 +16,7 @@ from daemonset_job.api.pod import Pod
 from daemonset_job.api.report import JobReport
 from job_controller.core.plan import RefusedWrite
 from job_controller.core.settings import Settings
+from job_controller.core.sources import SourceAnswer, SourceQuery
 from job_controller.core.state.due_again import CurrentView, view_current
 from job_controller.core.state.evictions import NodeDrain
 from job_controller.core.state.exclusive import NO_OTHER_USE, OtherUse
@@ -45,7 +46,7 @@ class Snapshot:
     are being drained, by their names. `predecessors`: the newest runs of the names in `spec.after`,
     and of those for which these wait. `other_use`: what other Jobs with the same key
     `rollout.exclusive` do. `observed_pods` is the newest answer to what a check of the
-    rollout asks, None without one.
+    rollout asks, None without one. `source_answers` has those of sources.
     """
 
     job: Job
@@ -65,6 +66,7 @@ class Snapshot:
     predecessors: Mapping[str, Predecessor] = field(default_factory=dict)
     other_use: OtherUse = NO_OTHER_USE
     observed_pods: PodObservation | None = None
+    source_answers: Mapping[SourceQuery, SourceAnswer] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
     # Computed once: a reconcile asks for it again and again. `replace` begins again.
     _view: CurrentView | None = field(default=None, init=False, repr=False, compare=False)

@@ -80,6 +80,14 @@ def test_every_field_of_the_crd_is_read_and_written():
         "step": 1,
         "setAsideAt": "2026-01-01T00:00:11Z",
     }
+    delivery = {
+        "events": ["Started", "Failed"],
+        "event": "Started",
+        "time": "2026-01-01T00:00:00Z",
+        "sent": 1,
+        "failed": 2,
+        "message": "m",
+    }
     row = {
         "name": "a",
         "state": "Completed",
@@ -124,11 +132,14 @@ def test_every_field_of_the_crd_is_read_and_written():
             "waitsFor": "approval",
             "revision": "r",
         },
+        "notifications": {"ops": delivery},
         "nodeList": [row],
         "nodeStates": {"a": record},
     }
     assert set(row) == set(SCHEMA["properties"]["nodeList"]["items"]["properties"])
     assert set(record) == set(RECORD["properties"])
+    deliveries = SCHEMA["properties"]["notifications"]["additionalProperties"]
+    assert set(delivery) == set(deliveries["properties"])
     assert set(raw) == set(SCHEMA["properties"])
     assert parse_report_status(raw).to_raw() == raw
 

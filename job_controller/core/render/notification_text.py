@@ -1,0 +1,92 @@
+"""What a notification says, as JSON of this project and as a message of Slack.
+
+Messages and names come from tenants and from nodes. They are one line each, bounded, and in a
+message of Slack they neither format, nor link, nor call anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from daemonset_job.api.node_totals import NodeTotals
+from daemonset_job.api.notifications import NotifyEvent, Occurrence
+from daemonset_job.api.report import JobReport
+from daemonset_job.api.times import format_time
+from job_controller.core.receivers import MessageFormat
+from job_controller.core.text.sanitize import single_line
+
+# The version of the JSON; a field may be added to it without another version.
+PAYLOAD_VERSION: Final = "v1"
+MESSAGE_LIMIT: Final = 1024
+_NAMES_LIMIT: Final = 512
+# Mattermost and others, which take the same messages, look for @channel in plain text.
+_AFTER_AT: Final = "\u200b"
+_STARTED: Final = "the run started"
+
+
+def render_notification(
+    report: JobReport, occurrence: Occurrence, message_format: MessageFormat, cluster: str
+) -> dict[str, Any]:
+    """Return the notification of one event as JSON; `cluster` is its name, "" for none."""
+    if message_format is MessageFormat.SLACK:
+        # Without markup: * and ` are characters then.
+        return {"text": _slack_text(report, occurrence, cluster), "mrkdwn": False}
+    return _payload(report, occurrence, cluster)
+
+
+def _payload(report: JobReport, occurrence: Occurrence, cluster: str) -> dict[str, Any]:
+    status = report.status
+    moment = format_time(occurrence.time)
+    raw: Mapping[str, Any] = {
+        "version": PAYLOAD_VERSION,
+        # The same when it is sent again: a receiver can find a duplicate by it.
+        "id": f"{report.uid}/{occurrence.event}/{moment}",
+        "event": str(occurrence.event),
+        "time": moment,
+        "cluster": cluster,
+        "job": {"namespace": report.namespace, "name": report.job_name, "uid": report.job_uid},
+        "report": report.name,
+        "phase": str(status.phase or ""),
+        "message": _message(occurrence),
+        "startTime": format_time(status.start_time) if status.start_time is not None else "",
+        "completionTime": (
+            format_time(status.completion_time) if status.completion_time is not None else ""
+        ),
+        "durationSeconds": status.duration_seconds,
+        "nodes": _nodes(status.nodes) if status.nodes is not None else None,
+    }
+    return {key: value for key, value in raw.items() if value not in ("", None)}
+
+
+def _nodes(nodes: NodeTotals) -> dict[str, Any]:
+    names = {
+        "failedNames": single_line(nodes.failed_names, _NAMES_LIMIT),
+        "unreachableNames": single_line(nodes.unreachable_names, _NAMES_LIMIT),
+    }
+    return {
+        "desired": nodes.desired,
+        "completed": nodes.completed,
+        "failed": nodes.failed,
+        "unreachable": nodes.unreachable,
+        **{key: text for key, text in names.items() if text},
+    }
+
+
+def _slack_text(report: JobReport, occurrence: Occurrence, cluster: str) -> str:
+    place = f" in {cluster}" if cluster else ""
+    head = f"{occurrence.event}: Job {report.namespace}/{report.job_name}{place}"
+    return _escape(f"{head}: {_message(occurrence)} (JobReport {report.name})")
+
+
+def _escape(text: str) -> str:
+    """Return a text in which Slack finds no control sequence, such as <!channel>, and no @name."""
+    for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
+        text = text.replace(character, entity)
+    return text.replace("@", f"@{_AFTER_AT}")
+
+
+def _message(occurrence: Occurrence) -> str:
+    if occurrence.event == NotifyEvent.STARTED:
+        return _STARTED
+    return single_line(occurrence.message, MESSAGE_LIMIT)

@@ -1,0 +1,1 @@
+"""Sends notifications of runs to the administrator's receivers."""

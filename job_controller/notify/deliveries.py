@@ -1,0 +1,97 @@
+"""Records in reports what was sent, and knows it until the caches have it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from daemonset_job.api.notifications import Delivery
+from daemonset_job.api.report import JobReport
+from daemonset_job.kube.client.errors import NotFound
+from daemonset_job.kube.client.resource import JOB_REPORT_STATUS, JOB_REPORTS
+from job_controller.actions.writer import Writer
+
+# Beyond this many, those of reports that are deleted are dropped.
+_TIDY_ABOVE: Final = 1000
+
+
+@dataclass(slots=True)
+class _Known:
+    report: tuple[str, str]
+    delivery: Delivery
+    is_written: bool = False
+
+
+class Deliveries:
+    """The deliveries of one process, by the UID of the report and the name of the receiver.
+
+    They are lost in a restart. Then a notification that was sent, and was not recorded yet, is sent
+    again: at most one for each report and receiver.
+    """
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._known: dict[tuple[str, str], _Known] = {}
+
+    def find_report(self, place: tuple[str, str]) -> JobReport | None:
+        """Return the cached report of that namespace and name."""
+        return self._writer.caches.report(place)
+
+    async def current(self, report: JobReport, receiver: str) -> Delivery | None:
+        """Return what a receiver was notified of, None if it is not to be notified of this run.
+
+        First it records what could not be recorded before; raises KubeError if it still cannot be.
+        """
+        cached = report.status.notifications.get(receiver)
+        known = self._known.get((report.uid, receiver))
+        if known is None or cached is None:
+            return cached
+        if not known.is_written:
+            await self._write(report, receiver, known)
+        current = replace(known.delivery, events=cached.events)
+        if cached == current:
+            self._known.pop((report.uid, receiver), None)
+        return current
+
+    async def record(self, report: JobReport, receiver: str, delivery: Delivery) -> None:
+        """Record in the report what became of a notification; raises KubeError.
+
+        It is not sent again even so, as long as this process lives.
+        """
+        if len(self._known) > _TIDY_ABOVE:
+            self._tidy()
+        place = report.namespace, report.name
+        known = self._known[report.uid, receiver] = _Known(place, delivery)
+        await self._write(report, receiver, known)
+
+    async def _write(self, report: JobReport, receiver: str, known: _Known) -> None:
+        body = {
+            "metadata": {"uid": report.uid},
+            "status": {"notifications": {receiver: _patch(known.delivery)}},
+        }
+        try:
+            written = await self._writer.client.merge_patch(
+                JOB_REPORT_STATUS, report.name, body, report.namespace
+            )
+        except NotFound:
+            # The report was deleted: nothing is to be sent any more.
+            written = {}
+        known.is_written = True
+        key = report.namespace, report.job_name
+        self._writer.expect_version(key, JOB_REPORTS, written)
+
+    def _tidy(self) -> None:
+        caches = self._writer.caches
+        self._known = {
+            place: known
+            for place, known in self._known.items()
+            if (found := caches.report(known.report)) is not None and found.uid == place[0]
+        }
+
+
+def _patch(delivery: Delivery) -> Mapping[str, Any]:
+    """Return the fields that the notifier writes; the others are those of a reconcile."""
+    raw = delivery.to_raw()
+    raw.pop("events", None)
+    return {"message": None, **raw}

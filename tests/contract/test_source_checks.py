@@ -1,0 +1,134 @@
+"""Sources that are slow, away or hostile, and the answers that checks of rollouts get from them."""
+
+import asyncio
+import contextlib
+from datetime import UTC, datetime
+
+import pytest
+
+from job_controller.core.receivers import Endpoint
+from job_controller.core.sources import AnswerState, Source, SourceQuery
+from job_controller.outbound import Outbound
+from job_controller.source_checks import SourceChecks
+from tests.clocks import LoopClock
+from tests.contract.controller_cluster import until
+from tests.contract.fake_receiver import listening
+
+pytestmark = pytest.mark.looptime(end=10_000)
+T0 = datetime(2030, 1, 1, tzinfo=UTC)
+KEY = ("team-a", "patch")
+
+
+@pytest.fixture
+async def server():
+    async with listening() as found:
+        yield found
+
+
+@contextlib.asynccontextmanager
+async def checking(*sources):
+    """Run the checker with these sources."""
+    known = list(sources)
+    outbound = Outbound()
+    checks = SourceChecks(lambda: tuple(known), LoopClock(T0), outbound)
+    task = asyncio.create_task(checks.run())
+    try:
+        yield checks
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        await outbound.close()
+
+
+def source(folder, name, url, **fields):
+    file = folder / f"{name}.url"
+    file.write_text(f"{url}/base")
+    return Source(name, Endpoint(str(file)), ("*",), **fields)
+
+
+def query(name="web", since=T0, **fields):
+    return SourceQuery(name, since, **fields)
+
+
+async def answer(checks, asked, key=KEY, seconds=30):
+    checks.ask(key, [asked])
+    return await until(lambda: checks.answers(key).get(asked), seconds)
+
+
+async def test_an_endpoint_passes_and_fails_and_the_path_is_the_administrators(server, tmp_path):
+    async with checking(source(tmp_path, "web", server.url, paths=("/healthz",))) as checks:
+        found = await answer(checks, query(path="/healthz"))
+        assert found.state is AnswerState.PASS
+        server.status = 503
+        checks.ask(KEY, [query(path="/healthz")])
+        await until(lambda: checks.answers(KEY)[query(path="/healthz")].state is AnswerState.FAIL)
+        denied = await answer(checks, query(path="/other"))
+        assert denied.state is AnswerState.UNKNOWN
+    assert server.paths == ["/base/healthz", "/base/healthz"]
+
+
+async def test_a_query_of_prometheus_is_encoded(server, tmp_path):
+    server.text = '{"data": {"resultType": "vector", "result": [{"value": [1, "0.2"]}]}}'
+    found = source(tmp_path, "prom", server.url, queries={"q": 'a{n="{{namespace}}"} + 1 & x'})
+    async with checking(found) as checks:
+        result = await answer(checks, query("prom", query="q", below=0.5))
+    assert (result.state, result.message) == (AnswerState.PASS, "q of source prom is 0.2")
+    assert server.paths == ["/base/api/v1/query"]
+    assert server.queries == [{"query": 'a{n="team-a"} + 1 & x'}]
+
+
+async def test_a_source_that_is_away_or_slow_or_redirects_is_never_a_pass(server, tmp_path):
+    away = source(tmp_path, "away", "http://127.0.0.1:1")
+    async with checking(away, source(tmp_path, "web", server.url)) as checks:
+        assert (await answer(checks, query("away"))).state is AnswerState.UNKNOWN
+        server.delay_seconds = 1000
+        slow = await answer(checks, query())
+        assert slow.state is AnswerState.UNKNOWN
+        assert "no complete answer within 10 s" in slow.message
+        server.delay_seconds, server.status = 0, 302
+        server.headers = {"Location": "/elsewhere"}
+        redirected = await answer(checks, query(since=T0.replace(year=2031)))
+        assert redirected.state is AnswerState.UNKNOWN
+    assert "/elsewhere" not in server.paths
+
+
+async def test_an_endless_answer_to_a_query_is_no_number(server, tmp_path):
+    server.is_endless = True
+    async with checking(source(tmp_path, "prom", server.url, queries={"q": "up"})) as checks:
+        found = await answer(checks, query("prom", query="q", above=0))
+    assert found.state is AnswerState.UNKNOWN
+    assert server.sent_bytes < 16 * 1024 * 1024
+
+
+async def test_one_namespace_that_asks_a_lot_does_not_delay_another_or_another_source(
+    server, tmp_path
+):
+    server.delay_seconds = 1
+    async with listening() as quick:
+        sources = source(tmp_path, "web", server.url), source(tmp_path, "quick", quick.url)
+        async with checking(*sources) as checks:
+            for number in range(100):
+                checks.ask(("noisy", f"job-{number}"), [query()])
+            await answer(checks, query(), ("quiet", "job"), seconds=5)
+            await answer(checks, query("quick"), ("other", "job"), seconds=1)
+
+
+async def test_what_a_job_no_longer_asks_is_forgotten_and_never_answers_a_later_question(
+    server, tmp_path
+):
+    async with checking(source(tmp_path, "web", server.url)) as checks:
+        await answer(checks, query())
+        later = query(since=T0.replace(hour=1))
+        server.delay_seconds = 5
+        checks.ask(KEY, [later])
+        assert checks.answers(KEY) == {}
+        checks.ask(KEY, [later])
+        await until(lambda: checks.answers(KEY))
+        assert list(checks.answers(KEY)) == [later]
+        checks.ask(KEY, [query(path=f"/{number}") for number in range(50)])
+        assert len(checks.answers(KEY)) <= 4
+        checks.forget(KEY)
+        await asyncio.sleep(60)
+        assert len(checks) == 0

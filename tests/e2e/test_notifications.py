@@ -1,0 +1,168 @@
+"""Receivers of notifications in the cluster: deploy/components/notifications on real nodes.
+
+Changes the controller for the time of the test, and puts it back as it was.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.cluster import CONTROLLER, SYSTEM, RealCluster, counting, eventually, make_job
+from tests.e2e.test_split import apply, build, rolled_out
+
+SECRET = "daemonset-job-receivers"
+# Prints each request as a line of JSON: the path, the header, the body. Answers 200, or 503 while
+# the file exists.
+SERVER = """
+import http.server, json, os
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        status = 503 if os.path.exists("/tmp/away") else 200
+        entry = [self.path, self.headers.get("Authorization"), status, json.loads(body)]
+        print(json.dumps(entry), flush=True)
+        self.send_response(status)
+        self.end_headers()
+
+    def log_message(self, *args):
+        pass
+
+http.server.ThreadingHTTPServer(("0.0.0.0", 8000), Handler).serve_forever()
+"""
+CONFIG = """
+clusterName: e2e
+receivers:
+  - name: hook
+    namespaces: ['{namespace}']
+    tokenFile: /etc/daemonset-job/receivers/hook.token
+  - name: chat
+    format: Slack
+    namespaces: ['*']
+"""
+
+
+def start_receiver(cluster: RealCluster, namespace: str) -> str:
+    """Start a pod that receives, and return its address."""
+    containers = cluster.get("deployment", CONTROLLER, "-n", SYSTEM)["spec"]["template"]["spec"]
+    (image,) = [c["image"] for c in containers["containers"] if c["name"] == "controller"]
+    server = {"name": "server", "image": image, "command": ["python3", "-c", SERVER]}
+    cluster.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "receiver", "namespace": namespace},
+            "spec": {"containers": [server], "terminationGracePeriodSeconds": 0},
+        }
+    )
+    cluster.kubectl("wait", "pod/receiver", "-n", namespace, "--for=condition=Ready")
+    return f"http://{cluster.get('pods', 'receiver', '-n', namespace)['status']['podIP']}:8000"
+
+
+def received(cluster: RealCluster, namespace: str, status: int = 200) -> list[Any]:
+    """Return what the receiver was sent and answered so: path, Authorization, status, JSON."""
+    lines = cluster.kubectl("logs", "receiver", "-n", namespace).splitlines()
+    return [entry for entry in map(json.loads, lines) if entry[2] == status]
+
+
+def events(cluster: RealCluster, namespace: str, job: str) -> list[str]:
+    return [
+        body["event"]
+        for path, _, _, body in received(cluster, namespace)
+        if path == "/hook" and body["job"]["name"] == job
+    ]
+
+
+@contextmanager
+def notifying(cluster: RealCluster, folder: Any, namespace: str, url: str) -> Iterator[None]:
+    """Run the controller with the component, and with two receivers at `url`."""
+    plain, with_component = build(cluster, folder), build(cluster, folder, "notifications")
+    running = cluster.get("deployment", CONTROLLER, "-n", SYSTEM)["spec"]["template"]["spec"]
+    images = {each["name"]: each["image"] for each in running["containers"]}
+    deployments = {}
+    for name, manifests in (("plain", plain), ("changed", with_component)):
+        (deployments[name],) = [raw for raw in manifests if raw["kind"] == "Deployment"]
+        for container in deployments[name]["spec"]["template"]["spec"]["containers"]:
+            container["image"] = images[container["name"]]
+    known = {(raw["kind"], raw["metadata"]["name"]) for raw in plain}
+    (config,) = [
+        raw for raw in with_component if (raw["kind"], raw["metadata"]["name"]) not in known
+    ]
+    assert yaml.safe_load(config["data"]["config.yaml"]) == {"receivers": []}
+    config["data"]["config.yaml"] = CONFIG.format(namespace=namespace)
+    place = {"name": SECRET, "namespace": SYSTEM}
+    texts = {"hook.url": f"{url}/hook", "hook.token": "t0ken", "chat.url": f"{url}/chat\n"}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": place, "stringData": texts}
+    try:
+        apply(cluster, [config, secret, deployments["changed"]])
+        rolled_out(cluster, CONTROLLER)
+        cluster.wait_for_system(1)
+        yield
+    finally:
+        apply(cluster, [deployments["plain"]])
+        rolled_out(cluster, CONTROLLER)
+        cluster.wait_for_system(1)
+        cluster.kubectl("delete", "secret", SECRET, "-n", SYSTEM, "--ignore-not-found")
+        name = config["metadata"]["name"]
+        cluster.kubectl("delete", "configmap", name, "-n", SYSTEM, "--ignore-not-found")
+
+
+@pytest.mark.alone
+def test_receivers_in_the_cluster_hear_of_runs_and_of_nothing_twice(
+    cluster, namespace, other_namespace, folder, tmp_path
+):
+    url = start_receiver(cluster, namespace)
+    notify = [{"receiver": "hook"}, {"receiver": "chat", "events": ["Succeeded", "Failed"]}]
+    with notifying(cluster, tmp_path, namespace, url):
+        # A Job that deletes itself right after its end.
+        cluster.apply(
+            make_job("good", namespace, mountPath=folder, notify=notify, **counting()),
+            # The hook is not for this namespace.
+            make_job("other", other_namespace, mountPath=folder, notify=notify, **counting()),
+        )
+        cluster.wait_gone(namespace, "good")
+        eventually(
+            lambda: events(cluster, namespace, "good") == ["Started", "Succeeded"], 60, "both sent"
+        )
+        (entry,) = [
+            each
+            for each in received(cluster, namespace)
+            if each[0] == "/hook" and each[3]["event"] == "Succeeded"
+        ]
+        assert entry[1] == "Bearer t0ken"
+        assert entry[3]["cluster"] == "e2e"
+        assert entry[3]["nodes"]["completed"] == len(cluster.nodes)
+        told = cluster.report(namespace, "good")["status"]["notifications"]
+        assert {name: each["sent"] for name, each in told.items()} == {"hook": 2, "chat": 1}
+        eventually(
+            lambda: any(
+                event["reason"] == "NotificationNotSent"
+                and "the receiver 'hook'" in event["message"]
+                for event in cluster.events(other_namespace, "other")
+            ),
+            60,
+            "the Job that may not use the receiver says so",
+        )
+
+        # The receiver is away, the Job is gone and the controller starts again in between.
+        cluster.kubectl("exec", "receiver", "-n", namespace, "--", "touch", "/tmp/away")
+        cluster.apply(make_job("late", namespace, mountPath=folder, notify=notify, **counting()))
+        eventually(lambda: len(cluster.pods(namespace, "late")) == len(cluster.nodes), 60, "pods")
+        cluster.wait_gone(namespace, "late")
+        eventually(lambda: received(cluster, namespace, 503), 30, "a try")
+        cluster.kill("job-controller")
+        cluster.kubectl("exec", "receiver", "-n", namespace, "--", "rm", "/tmp/away")
+        eventually(
+            lambda: events(cluster, namespace, "late") == ["Started", "Succeeded"], 120, "both sent"
+        )
+        assert events(cluster, namespace, "good") == ["Started", "Succeeded"]
+        texts = [body["text"] for path, *_, body in received(cluster, namespace) if path == "/chat"]
+        count = f"{len(cluster.nodes)} of {len(cluster.nodes)} nodes completed"
+        assert sorted(text.split(" (")[0] for text in texts) == sorted(
+            f"Succeeded: Job {job} in e2e: {count}"
+            for job in (f"{namespace}/good", f"{namespace}/late", f"{other_namespace}/other")
+        )
