@@ -201,7 +201,7 @@ def shown_live() -> Iterator[Callable[[RunView], None]]:
     """Yield a function that shows a run: live on a terminal, else a line for each change."""
     console = Console(file=sys.stdout)
     if not console.is_terminal:
-        yield lines_to(sys.stdout.write)
+        yield lines_to(_write)
         return
     with Live(console=console, auto_refresh=False, transient=False) as live:
 
@@ -210,6 +210,11 @@ def shown_live() -> Iterator[Callable[[RunView], None]]:
             live.update(shown, refresh=True)
 
         yield show
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def screen(view: RunView, now: datetime) -> str:
