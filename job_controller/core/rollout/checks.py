@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from daemonset_job.api.fold_names import fold
 from daemonset_job.api.node import Node
 from daemonset_job.api.rollout import Check
 from job_controller.core.state.observed_pods import PodObservation, PodsOnNode
-from job_controller.core.text.fold_names import fold
 from job_controller.core.text.sanitize import single_line
 
 _NAMES_LIMIT = 160
