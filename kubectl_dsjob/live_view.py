@@ -100,6 +100,7 @@ def render(
         head.append(time_text(view, now), "bright_black")
     head.truncate(width)
     lines = [head, _bar(view, min(width, _BAR_LIMIT), glyphs), _text(counts_text(view), width)]
+    lines += [_text(view.batch, width)] if view.batch else []
     lines += _nodes(view, width, glyphs)
     if view.message:
         lines.append(_text(view.message[:_MESSAGE_LIMIT], width))
