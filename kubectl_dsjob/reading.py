@@ -25,6 +25,7 @@ from kubectl_dsjob.exit_codes import ExitCode
 from kubectl_dsjob.html_page import html_page
 from kubectl_dsjob.node_tables import format_rows
 from kubectl_dsjob.outputs import Output
+from kubectl_dsjob.patience import PatientReader
 from kubectl_dsjob.run_view import RunView, view_run
 from kubectl_dsjob.status_text import next_step, status_screen
 from kubectl_dsjob.target import Target
@@ -126,6 +127,7 @@ async def follow(
     async with await target.connect() as client:
         view = await read_run(client, namespace, name, uid) if uid else None
         view = view or await need_run(client, namespace, name)
+        reader = PatientReader(client)
         while True:
             show(view)
             if view.is_ended:
@@ -139,8 +141,7 @@ async def follow(
             is_large = view.totals.desired > _MANY_NODES
             pause = SLOW_POLL_SECONDS if is_large else POLL_SECONDS
             await asyncio.sleep(min(pause, left) if end is not None else pause)
-            # A Job that is deleted a moment after its start has no report for some moments.
-            view = await read_run(client, namespace, name, view.uid) or view
+            view = await reader.read(view)
 
 
 def _last_words(view: RunView, target: Target) -> list[str]:

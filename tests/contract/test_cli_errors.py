@@ -1,10 +1,12 @@
 """kubectl dsjob and an API server that refuses, is another one, or does not answer."""
 
+import asyncio
+
 import pytest
 
-from daemonset_job.kube.client.errors import KubeError
+from daemonset_job.kube.client.errors import KubeError, Unavailable
 from daemonset_job.kube.client.resource import JOBS
-from kubectl_dsjob import reading, writing
+from kubectl_dsjob import patience, reading, writing
 from kubectl_dsjob.edge import as_cli_error
 from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.outputs import Output
@@ -49,3 +51,34 @@ async def test_each_refusal_has_a_sentence(server, target, status, words):
     error = await failure(reading.status(target, "sweep"))
     assert words in error.message
     assert error.way_out
+
+
+@pytest.fixture
+async def running(server, monkeypatch):
+    """A Job that runs; `end` ends it."""
+    monkeypatch.setattr(reading, "POLL_SECONDS", 0.05)
+    meta = {"name": "sweep", "uid": "u"}
+    job = {"metadata": meta, "spec": {"image": "i"}, "status": {"phase": "Running"}}
+    server.put(JOBS, job)
+    return lambda: server.patch(JOBS, "sweep", {"status": {"phase": "Succeeded"}})
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+async def test_wait_goes_on_when_the_server_is_back(server, target, running, capsys, status):
+    shown = asyncio.Event()
+    command = asyncio.create_task(reading.follow(target, "sweep", 30, lambda _view: shown.set()))
+    await shown.wait()
+    server.fail_next("GET", "/jobs/sweep", status, times=3)
+    running()
+    assert (await command).code == 0
+    assert capsys.readouterr().err.count("trying again") == 1
+
+
+async def test_wait_gives_up_when_the_server_stays_away(server, target, running, monkeypatch):
+    monkeypatch.setattr(patience, "LIMIT_SECONDS", 0.2)
+    shown = asyncio.Event()
+    command = asyncio.create_task(reading.follow(target, "sweep", 30, lambda _view: shown.set()))
+    await shown.wait()
+    server.fail_next("GET", "/jobs/sweep", 503, times=1000)
+    with pytest.raises(Unavailable):
+        await command
