@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -34,6 +33,8 @@ POLL_SECONDS = 1.0
 # Between two reads of a run with many nodes, whose reports have megabytes.
 SLOW_POLL_SECONDS = 5.0
 _MANY_NODES = 500
+# Another program reads the lines: they are not cut for a screen.
+_PLAIN_WIDTH = 4096
 
 
 async def list_runs(
@@ -62,9 +63,8 @@ async def status(target: Target, name: str) -> Answer:
         # It needs rich, which plain lines do not.
         from kubectl_dsjob.live_view import screen  # noqa: PLC0415
 
-        return Answer(screen(view, _now()))
-    width = shutil.get_terminal_size().columns
-    return Answer(status_screen(view, _now(), width=width, flags=_flags(target)))
+        return Answer(screen(view, _now(), _flags(target)))
+    return Answer(status_screen(view, _now(), width=_PLAIN_WIDTH, flags=_flags(target)))
 
 
 async def report(target: Target, name: str, output: Output, html: str) -> Answer:
