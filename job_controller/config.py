@@ -36,7 +36,8 @@ class Config:
     `workers`: Jobs that are worked on at the same time. `pod_start_timeout_seconds` and
     `node_unreachable_grace_period_seconds`: see `core.settings.Timeouts`. `history_limit`,
     `history_max_age_seconds` and `history_namespace_limit` (None: no limit): see
-    `core.settings.Settings`. `path`: the configuration file to follow, None for none; what the file
+    `core.settings.Settings`. `node_name`: the node that runs this program, "" if it is not known.
+    `path`: the configuration file to follow, None for none; what the file
     can hold may change while the program runs.
     """
 
@@ -55,6 +56,7 @@ class Config:
     history_limit: int = 10
     history_max_age_seconds: float | None = 2_592_000.0
     history_namespace_limit: int | None = 500
+    node_name: str = ""
     path: Path | None = None
     probe_host: str | None = None
     probe_port: int = 8080
@@ -69,6 +71,7 @@ def _read_token(raw: object) -> str:
     return token
 
 
+_UNKNOWN_NODE = "unknown"
 _read_duration = duration(0.0, _LONGEST_SECONDS)
 
 _PATH = Setting(
@@ -174,6 +177,14 @@ SETTINGS = (
         variable="HISTORY_NAMESPACE_LIMIT",
         key="historyNamespaceLimit",
         help="reports of finished runs that are kept in each namespace, 0: no limit",
+    ),
+    Setting(
+        "node_name",
+        lambda raw: "" if raw == _UNKNOWN_NODE else read_text(raw),
+        _UNKNOWN_NODE,
+        flag="--node-name",
+        variable="NODE_NAME",
+        help="the node that runs the controller: it comes last in rollouts",
     ),
     Setting(
         "log_level",

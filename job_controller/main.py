@@ -142,6 +142,7 @@ class Controller:
             history_limit=config.history_limit,
             history_max_age_seconds=config.history_max_age_seconds,
             history_namespace_limit=config.history_namespace_limit,
+            node_name=config.node_name,
         )
 
 

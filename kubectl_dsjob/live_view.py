@@ -88,7 +88,12 @@ _ASCII: Final = Glyphs(
 
 
 def render(
-    view: RunView, width: int, now: datetime | None = None, *, is_ascii: bool = False
+    view: RunView,
+    width: int,
+    now: datetime | None = None,
+    *,
+    is_ascii: bool = False,
+    flags: str = "",
 ) -> Group:
     """Return the view of a run for a terminal of `width` columns; no line but commands is wider."""
     width = max(width, _LEAST_WIDTH)
@@ -100,11 +105,12 @@ def render(
         head.append(time_text(view, now), "bright_black")
     head.truncate(width)
     lines = [head, _bar(view, min(width, _BAR_LIMIT), glyphs), _text(counts_text(view), width)]
+    lines += [_text(view.batch, width)] if view.batch else []
     lines += _nodes(view, width, glyphs)
     if view.message:
         lines.append(_text(view.message[:_MESSAGE_LIMIT], width))
     lines += [_text(line, width, "bright_red") for line in failure_lines(view.failed, width)]
-    lines += [Text(line, style="bold") for line in next_step(view)]
+    lines += [Text(line, style="bold") for line in next_step(view, flags)]
     for line in lines if is_ascii else ():
         line.plain = line.plain.encode("ascii", "replace").decode()
     return Group(*lines)
@@ -217,13 +223,14 @@ def _write(text: str) -> None:
     sys.stdout.flush()
 
 
-def screen(view: RunView, now: datetime) -> str:
+def screen(view: RunView, now: datetime, flags: str) -> str:
     """Return the view once, with colours, for the terminal at stdout; "" if it is none."""
     console = Console(file=sys.stdout)
     if not console.is_terminal:
         return ""
     with console.capture() as capture:
-        console.print(render(view, console.width, now, is_ascii=is_ascii(console)))
+        shown = render(view, console.width, now, is_ascii=is_ascii(console), flags=flags)
+        console.print(shown)
     return capture.get()
 
 

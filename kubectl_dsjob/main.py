@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from kubectl_dsjob import commands_logs, commands_read, commands_write
+from kubectl_dsjob import (
+    commands_bundle,
+    commands_logs,
+    commands_read,
+    commands_system,
+    commands_write,
+)
 from kubectl_dsjob.options import app
 
 
@@ -11,7 +17,15 @@ def main() -> None:
     app(prog_name="kubectl dsjob")
 
 
-__all__ = ["app", "commands_logs", "commands_read", "commands_write", "main"]
+__all__ = [
+    "app",
+    "commands_bundle",
+    "commands_logs",
+    "commands_read",
+    "commands_system",
+    "commands_write",
+    "main",
+]
 
 if __name__ == "__main__":
     main()

@@ -14,6 +14,7 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.node_totals import NodeTotals
 from daemonset_job.api.report import JobReport, merge_evidence, merge_records
 from daemonset_job.api.report_summary import FINAL_REPORT_PHASES
+from daemonset_job.api.rollout_progress import RolloutProgress
 from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.kube.client.messages import clean_text
 from kubectl_dsjob.exit_codes import ExitCode
@@ -57,7 +58,10 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """One run. `exists` says whether its Job still exists; `report` is the name of its report."""
+    """One run. `exists` says whether its Job still exists; `report` is the name of its report.
+
+    `batch` says how far a rollout is, and `waits_for` what it asks of a person; "" for none.
+    """
 
     namespace: str
     name: str
@@ -70,6 +74,8 @@ class RunView:
     reason: str = ""
     message: str = ""
     is_suspended: bool = False
+    batch: str = ""
+    waits_for: str = ""
     created_at: datetime | None = None
     started_at: datetime | None = None
     completed_at: datetime | None = None
@@ -123,6 +129,8 @@ def view_run(job: Job | None, reports: Sequence[JobReport]) -> RunView:
         reason=_text(shown.reason) if shown else "",
         message=_text(shown.message) if shown else "",
         is_suspended=job.spec.suspend,
+        batch=_batch(job.status.rollout),
+        waits_for=_text(job.status.rollout.waits_for) if job.status.rollout else "",
         created_at=job.created_at,
         started_at=job.status.start_time,
         completed_at=job.status.completion_time,
@@ -145,6 +153,7 @@ def _view_report(first: JobReport, reports: Sequence[JobReport]) -> RunView:
         report=_name(first.name),
         reason=_text(true.reason) if true else "",
         message=_text(status.message),
+        batch=_batch(status.rollout),
         created_at=first.created_at,
         started_at=status.start_time,
         completed_at=status.completion_time,
@@ -212,6 +221,15 @@ def _clean_totals(totals: NodeTotals | None) -> NodeTotals:
 
 def _clean_results(results: Mapping[str, str]) -> dict[str, str]:
     return {_name(key): _text(value) for key, value in results.items()}
+
+
+def _batch(progress: RolloutProgress | None) -> str:
+    if progress is None or not progress.steps:
+        return ""
+    if progress.is_in_rest:
+        return f"all {progress.steps} steps are done, the rest of the nodes follows"
+    failure = f": {_text(progress.check_failure)}" if progress.check_failure else ""
+    return f"step {progress.step} of {progress.steps}{failure}"
 
 
 def _text(text: str) -> str:

@@ -44,7 +44,13 @@ def compact_job(job: Job) -> Job:
     return replace(
         job,
         spec=replace(
-            job.spec, script=None, command=(), args=(), template={}, nodes=NodeSelection()
+            job.spec,
+            script=None,
+            command=(),
+            args=(),
+            template={},
+            nodes=NodeSelection(),
+            rollout=None,
         ),
         annotations=_only(job.annotations, (names.ANNOTATION_RETRY, names.ANNOTATION_RERUN)),
         raw_spec=pack_json(job.raw_spec),

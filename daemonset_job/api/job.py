@@ -19,6 +19,7 @@ from daemonset_job.api.managed_fields import find_annotation_manager, find_spec_
 from daemonset_job.api.reasons import FailedReason
 from daemonset_job.api.rerun import REQUEST_LIMIT, RerunRequest, parse_rerun
 from daemonset_job.api.revision import find_revision
+from daemonset_job.api.rollout_requests import RolloutRequests, parse_requests
 from daemonset_job.api.shape import (
     METADATA,
     OBJECT,
@@ -80,8 +81,9 @@ class Job:
     `raw_spec` is what a record of the run can be run again from; `status` is what was last
     written, compared before a write. `excess_bytes` is the size of a spec that is too large for the
     Job to be started, and was not kept. `spec_manager` and `retry_manager` are the clients that
-    last wrote the spec and the retry request, "" if they are not known. `revision` is a hash of
-    what it runs, "" for policy Once; see `find_revision`.
+    last wrote the spec and the retry request, "" if they are not known. `requests` is what a person
+    asks of its rollout. `revision` is a hash of what it runs, "" for policy Once; see
+    `find_revision`.
     """
 
     namespace: str
@@ -98,6 +100,7 @@ class Job:
     excess_bytes: int = 0
     spec_manager: str = ""
     retry_manager: str = ""
+    requests: RolloutRequests = field(default_factory=RolloutRequests)
     revision: str = ""
     # Computed once: a reconcile asks for them for each node. `replace` begins again.
     _rerun: RerunRequest | None = field(default=None, init=False, repr=False, compare=False)
@@ -113,11 +116,22 @@ class Job:
     def retry_request(self) -> str:
         """The value of the retry annotation: changing it lets failed nodes try again.
 
-        Removing the annotation asks for nothing: the last value stays in force. A value of more
+        Removing the annotation asks for nothing: the last value stays in force. It stays so in an
+        aborted run, too, which no retry revives. A value of more
         than `names.RETRY_LIMIT` characters is shortened to its start and a hash of the whole.
         """
+        if self.is_aborted:
+            return self.status.observed_retry
         value = self.annotations.get(names.ANNOTATION_RETRY) or self.status.observed_retry
         return names.shorten(value, names.RETRY_LIMIT)
+
+    @property
+    def is_aborted(self) -> bool:
+        """Whether the run was aborted, by its status."""
+        failed = self.condition(ConditionType.FAILED)
+        if failed is None or not failed.status:
+            return False
+        return failed.reason == FailedReason.ABORTED
 
     @property
     def rerun(self) -> RerunRequest:
@@ -225,6 +239,7 @@ def parse_job(raw: Mapping[str, Any]) -> Job:
         raw_spec=raw.get("spec") or {},
         spec_manager=find_spec_manager(meta),
         retry_manager=find_annotation_manager(meta, names.ANNOTATION_RETRY),
+        requests=parse_requests(meta),
         revision=find_revision(spec),
     )
 

@@ -19,6 +19,7 @@ from daemonset_job.api.node_changes import (
     OnSuccess,
     parse_on_success,
 )
+from daemonset_job.api.rollout import Rollout, SuccessPolicy, parse_rollout
 
 # Ten years: the CRD's maximum for each number of seconds.
 SECONDS_LIMIT: Final = 315_360_000
@@ -88,12 +89,15 @@ class FailurePolicy:
     `action` is `FailFast`, `Continue` or `Pause`. `max_failed_nodes` is a number or a percentage
     (`"10%"`) of the desired nodes that may fail or be unreachable. `pods`: those of failed nodes
     are deleted (`DeleteFailed`), all of them once the run has failed (`Delete`), or none (`Keep`).
+    `unreachable_seconds`: after that time the run no longer waits for an unreachable node; None is
+    for as long as it has other nodes to do.
     """
 
     action: FailureAction = FailureAction.FAIL_FAST
     max_failed_nodes: int | str = 0
     rules: tuple[FailureRule, ...] = ()
     pods: PodPolicy = PodPolicy.DELETE_FAILED
+    unreachable_seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +133,8 @@ class JobSpec:
     suspend: bool = False
     results: tuple[str, ...] = ()
     on_success: OnSuccess = NO_CHANGES
+    rollout: Rollout | None = None
+    success_policy: SuccessPolicy = field(default_factory=SuccessPolicy)
 
     @property
     def has_script(self) -> bool:
@@ -193,6 +199,8 @@ def parse_spec(raw: Mapping[str, Any]) -> JobSpec:
         suspend=bool(raw.get("suspend")),
         results=tuple(entry["name"] for entry in raw.get("results") or () if entry.get("name")),
         on_success=parse_on_success(raw),
+        rollout=parse_rollout(raw.get("rollout")),
+        success_policy=SuccessPolicy((raw.get("successPolicy") or {}).get("minCompleted")),
     )
 
 
@@ -217,6 +225,7 @@ def _parse_failure_policy(raw: Mapping[str, Any]) -> FailurePolicy:
             for rule in raw.get("rules") or ()
         ),
         pods=parse_choice(raw.get("pods"), PodPolicy.DELETE_FAILED, unknown=PodPolicy.KEEP),
+        unreachable_seconds=_seconds(raw.get("unreachableSeconds")),
     )
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any, Final
+from typing import Final
 
 from daemonset_job.api.node_changes import ON_SUCCESS_SHAPE
+from daemonset_job.api.rollout import (
+    ROLLOUT_SHAPE,
+    SUCCESS_POLICY_SHAPE,
+    number_or_percentage,
+)
 from daemonset_job.api.shape import (
     BOOLEAN,
     LIST,
@@ -13,20 +17,9 @@ from daemonset_job.api.shape import (
     REQUIREMENTS,
     STRING,
     STRINGS,
-    ShapeError,
     fields,
     list_of,
 )
-
-_PERCENTAGE: Final = re.compile(r"[0-9]{1,3}%")
-
-
-def _number_or_percentage(value: Any) -> None:
-    if isinstance(value, bool) or not (
-        isinstance(value, int) or (isinstance(value, str) and _PERCENTAGE.fullmatch(value))
-    ):
-        raise ShapeError(value, "a number or a percentage")
-
 
 # The fields that are read of a Job. The API server checks the inside of its template.
 _POD_SPEC: Final = fields(
@@ -67,13 +60,16 @@ SPEC_SHAPE: Final = fields(
     activeDeadlineSeconds=NUMBER,
     failurePolicy=fields(
         action=STRING,
-        maxFailedNodes=_number_or_percentage,
+        maxFailedNodes=number_or_percentage,
         rules=list_of(fields(exitCodes=list_of(NUMBER), action=STRING)),
         pods=STRING,
+        unreachableSeconds=NUMBER,
     ),
     failureLogLines=NUMBER,
     ttlSecondsAfterFinished=NUMBER,
     suspend=BOOLEAN,
     results=list_of(fields(name=STRING, label=STRING, annotation=STRING)),
     onSuccess=ON_SUCCESS_SHAPE,
+    rollout=ROLLOUT_SHAPE,
+    successPolicy=SUCCESS_POLICY_SHAPE,
 )

@@ -13,6 +13,11 @@ from datetime import datetime
 from typing import Any, Final
 
 from daemonset_job.api.node_totals import TOTALS_SHAPE, NodeTotals, parse_totals
+from daemonset_job.api.rollout_progress import (
+    PROGRESS_SHAPE,
+    RolloutProgress,
+    parse_rollout_progress,
+)
 from daemonset_job.api.shape import NUMBER, STRING, TIME, ShapeError, fields, list_of
 from daemonset_job.api.states import ConditionType, Phase, parse_phase
 from daemonset_job.api.times import format_time, parse_whole_seconds
@@ -45,6 +50,7 @@ STATUS_SHAPE: Final = fields(
     report=STRING,
     progress=STRING,
     lowestProgress=STRING,
+    rollout=PROGRESS_SHAPE,
     conditions=CONDITIONS_SHAPE,
 )
 _TRUTHS: Final = {"True": True, "False": False}
@@ -91,7 +97,7 @@ class JobStatus:
     `lowest_progress` the node that has done least, such as "node-a 1/10".
     `completion_token` is the default at the start of a Job that names no token. The last requests
     are `observed_retry` and `observed_rerun`, and `report` is the name of the run's first
-    JobReport. Each of these is "" for none.
+    JobReport. Each of these is "" for none. `rollout` is None without a rollout.
     """
 
     phase: Phase | None = None
@@ -105,6 +111,7 @@ class JobStatus:
     report: str = ""
     progress: str = ""
     lowest_progress: str = ""
+    rollout: RolloutProgress | None = None
     conditions: tuple[Condition, ...] = ()
 
     def condition(self, type_: ConditionType) -> Condition | None:
@@ -128,6 +135,7 @@ class JobStatus:
             "nodes": self.nodes.to_raw() if self.nodes is not None else None,
             "progress": self.progress,
             "lowestProgress": self.lowest_progress,
+            "rollout": self.rollout.to_raw() if self.rollout is not None else None,
             "observedRetry": self.observed_retry,
             "observedRerun": self.observed_rerun,
             "completionTime": format_time(self.completion_time) if self.completion_time else "",
@@ -153,6 +161,7 @@ def parse_job_status(raw: Mapping[str, Any]) -> JobStatus:
         report=raw.get("report") or "",
         progress=raw.get("progress") or "",
         lowest_progress=raw.get("lowestProgress") or "",
+        rollout=parse_rollout_progress(raw.get("rollout")),
         conditions=parse_conditions(raw.get("conditions")),
     )
 

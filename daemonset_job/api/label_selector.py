@@ -28,3 +28,26 @@ def selector_keys(selector: Mapping[str, Any] | None) -> frozenset[str]:
     return frozenset(found.get("matchLabels") or ()) | {
         str(rule.get("key")) for rule in expressions
     }
+
+
+def selector_text(selector: Mapping[str, Any]) -> str:
+    """Return a raw LabelSelector as the text of a label selector; "" selects everything.
+
+    What makes no sense selects nothing: the API server refuses such a text.
+    """
+    labels = sorted((selector.get("matchLabels") or {}).items())
+    parts = [f"{key}={value}" for key, value in labels]
+    for rule in selector.get("matchExpressions") or ():
+        key, values = str(rule.get("key")), ",".join(map(str, rule.get("values") or ()))
+        match rule.get("operator"):
+            case "In":
+                parts.append(f"{key} in ({values})")
+            case "NotIn":
+                parts.append(f"{key} notin ({values})")
+            case "Exists":
+                parts.append(key)
+            case "DoesNotExist":
+                parts.append(f"!{key}")
+            case other:
+                parts.append(f"{key} {other}")
+    return ",".join(parts)

@@ -42,6 +42,8 @@ LABEL_JOB_UID: Final = f"{GROUP}/job-uid"
 # A node's operating system, by the kubelet of it (k8s.io/api core/v1 LabelOSStable).
 LABEL_OS: Final = "kubernetes.io/os"
 OS_WINDOWS: Final = "windows"
+# The zone of a node, by its cloud (k8s.io/api core/v1 LabelTopologyZone).
+LABEL_ZONE: Final = "topology.kubernetes.io/zone"
 # Which part of a sharded report an object is ("0" for the first).
 LABEL_SHARD: Final = f"{GROUP}/shard"
 
@@ -63,6 +65,11 @@ ANNOTATION_DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 ANNOTATION_RETRY: Final = f"{GROUP}/retry"
 # Names nodes on which a Job of policy Continuous runs its task again.
 ANNOTATION_RERUN: Final = f"{GROUP}/rerun"
+# The number of the step of a rollout that a person approves, `all` to leave out the remaining soaks
+# and approvals, and why a run ends at once.
+ANNOTATION_APPROVE: Final = f"{GROUP}/approve"
+ANNOTATION_PROMOTE: Final = f"{GROUP}/promote"
+ANNOTATION_ABORT: Final = f"{GROUP}/abort"
 # On the DaemonSet of a Job of policy Continuous and on its pods: the revision that they run.
 ANNOTATION_REVISION: Final = f"{GROUP}/revision"
 

@@ -43,6 +43,9 @@ RECORD_SHAPE: Final = fields(
     observedRerun=STRING,
     earlierPods=list_of(STRING),
     nodeChangedAt=TIME,
+    turnAt=TIME,
+    step=NUMBER,
+    setAsideAt=TIME,
 )
 
 
@@ -58,6 +61,10 @@ class NodeRecord:
     ones, the newest last, and `omitted_failures` counts those before them. `node_changed_at` is
     when `spec.onSuccess` was done to the completed node, by the controller's clock. Times have
     whole seconds. Counts are at most COUNT_LIMIT.
+
+    `turn_at` is when the node got its turn in a rollout, None before it: it is written before the
+    node may start. `step` is the step of the rollout in which it did. `set_aside_at` is since when
+    the run does not wait for the node, which is unreachable.
 
     The others are for policy Continuous. `revision` is the one that the node runs or has run, and
     `selection` a hash of the selection that last chose it. `rerun` is the newest rerun request that
@@ -85,6 +92,9 @@ class NodeRecord:
     rerun: str = ""
     earlier_pods: tuple[str, ...] = ()
     node_changed_at: datetime | None = None
+    turn_at: datetime | None = None
+    step: int = 0
+    set_aside_at: datetime | None = None
 
     def __post_init__(self) -> None:
         """Limit the counts to what the CRD takes."""
@@ -128,6 +138,9 @@ class NodeRecord:
             "observedRerun": self.rerun,
             "earlierPods": list(self.earlier_pods),
             "nodeChangedAt": self.node_changed_at and format_time(self.node_changed_at),
+            "turnAt": self.turn_at and format_time(self.turn_at),
+            "step": self.step,
+            "setAsideAt": self.set_aside_at and format_time(self.set_aside_at),
         }
         kept: dict[str, Any] = {"uid": self.uid, "state": self.state}
         kept.update({key: value for key, value in raw.items() if value})
@@ -167,4 +180,7 @@ def parse_record(raw: Mapping[str, Any]) -> NodeRecord:
         rerun=raw.get("observedRerun") or "",
         earlier_pods=tuple(raw.get("earlierPods") or ()),
         node_changed_at=parse_whole_seconds(raw.get("nodeChangedAt")),
+        turn_at=parse_whole_seconds(raw.get("turnAt")),
+        step=raw.get("step") or 0,
+        set_aside_at=parse_whole_seconds(raw.get("setAsideAt")),
     )

@@ -31,7 +31,16 @@ class ProgressingReason(Reason):
     NODES_ACTIVE = "NodesActive", "Nothing blocks the run; the message has the counts."
     COMPLETED = "Completed", "The run has ended and succeeded."
     FAILED = "Failed", "The run has ended and failed."
-    PAUSED = "Paused", "Suspended, or paused by `failurePolicy`."
+    ROLLOUT_SOAKING = (
+        "RolloutSoaking",
+        "The nodes of a step have finished, and its `soakSeconds` or its check are not over.",
+    )
+    OUTSIDE_WINDOW = (
+        "OutsideWindow",
+        "The window of the rollout is closed: no further node starts until it opens.",
+    )
+    ABORTED = "Aborted", "A person aborted the run before it had started: it does not start."
+    PAUSED = "Paused", "Suspended, or paused by `failurePolicy` or a step of the rollout."
     INVALID_COMPLETION_TOKEN = (
         "InvalidCompletionToken",
         (
@@ -149,6 +158,10 @@ class CompleteReason(Reason):
         "CompletedWithinFailureLimit",
         "Every node finished; the failures are within `maxFailedNodes`.",
     )
+    MIN_COMPLETED_REACHED = (
+        "MinCompletedReached",
+        "As many nodes are completed as `successPolicy.minCompleted` asks for; others are not.",
+    )
     NODES_ADDED = (
         "NodesAdded",
         "`spec.nodes` was changed and selects further nodes; the run goes on with them.",
@@ -167,6 +180,8 @@ class FailedReason(Reason):
         "More nodes failed, or are unreachable, than `maxFailedNodes` allows.",
     )
     DEADLINE_EXCEEDED = "DeadlineExceeded", "`activeDeadlineSeconds` have passed."
+    CHECK_FAILED = "CheckFailed", "A check of a step of the rollout has failed."
+    ABORTED = "Aborted", "A person ended the run with the abort annotation; no retry revives it."
     RETRYING = "Retrying", "Failed nodes are being retried."
 
 
@@ -180,6 +195,18 @@ class SuspendedReason(Reason):
             "`failurePolicy.action: Pause`, and more nodes failed or are unreachable than "
             "`maxFailedNodes` allows."
         ),
+    )
+    WAITING_FOR_APPROVAL = (
+        "WaitingForApproval",
+        "A step of the rollout is done and has `approval: Required`; the message has the command.",
+    )
+    CHECK_INCONCLUSIVE = (
+        "CheckInconclusive",
+        "Nothing shows whether a step of the rollout went well; a person decides.",
+    )
+    CHECK_FAILED = (
+        "CheckFailed",
+        "A check of a step has failed, and `failurePolicy.action` is not `FailFast`.",
     )
     RESUMED = "Resumed", "The run was resumed."
 
@@ -224,6 +251,9 @@ class HistoryReason(Reason):
     SPEC_CHANGED = "SpecChanged", "The spec of the Job was changed; the message has its generation."
     PAUSED = "Paused", "The phase became `Paused`."
     RESUMED = "Resumed", "The phase was `Paused`, and the run goes on."
+    STEP_STARTED = "StepStarted", "The next step of the rollout began."
+    STEP_APPROVED = "StepApproved", "A person approved a step of the rollout."
+    PROMOTED = "Promoted", "A person let the rollout go on without soaks and approvals."
     NODES_ADDED = "NodesAdded", "A change of `spec.nodes` opened a completed run again."
     FAILED = "Failed", "The run failed."
     COMPLETED = "Completed", "The run succeeded."

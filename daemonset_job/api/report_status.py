@@ -15,6 +15,11 @@ from daemonset_job.api.job_status import CONDITIONS_SHAPE, Condition, parse_cond
 from daemonset_job.api.node_record import RECORD_SHAPE, NodeRecord, parse_record
 from daemonset_job.api.node_row import ROW_SHAPE, NodeRow, parse_row
 from daemonset_job.api.node_totals import TOTALS_SHAPE, NodeTotals, parse_totals
+from daemonset_job.api.rollout_progress import (
+    PROGRESS_SHAPE,
+    RolloutProgress,
+    parse_rollout_progress,
+)
 from daemonset_job.api.shape import NUMBER, STRING, TIME, fields, list_of, map_of
 from daemonset_job.api.states import Phase, parse_phase
 from daemonset_job.api.times import format_time, parse_whole_seconds
@@ -32,6 +37,7 @@ REPORT_STATUS_SHAPE: Final = fields(
     history=list_of(ENTRY_SHAPE),
     omittedHistory=NUMBER,
     conditions=CONDITIONS_SHAPE,
+    rollout=PROGRESS_SHAPE,
     nodeList=list_of(ROW_SHAPE),
     nodeStates=map_of(RECORD_SHAPE),
 )
@@ -44,8 +50,8 @@ class ReportStatus:
     Only the first shard has more than `node_states` and `node_list`. `job_generation` is None in a
     report that does not say it. `observed_retry` is the Job's last retry request, "" for none.
     `history` is what happened to the run, the newest last; `omitted_history` counts the entries
-    that were left out of its middle. `node_list` is that of an ended run, for tables. Times have
-    whole seconds.
+    that were left out of its middle. `rollout` is as in the Job's status. `node_list` is that of an
+    ended run, for tables. Times have whole seconds.
     """
 
     phase: Phase | None = None
@@ -59,6 +65,7 @@ class ReportStatus:
     history: tuple[HistoryEntry, ...] = ()
     omitted_history: int = 0
     conditions: tuple[Condition, ...] = ()
+    rollout: RolloutProgress | None = None
     node_list: tuple[NodeRow, ...] = ()
     node_states: Mapping[str, NodeRecord] = field(default_factory=dict)
 
@@ -84,6 +91,7 @@ class ReportStatus:
             "history": [entry.to_raw() for entry in self.history] or None,
             "omittedHistory": self.omitted_history or None,
             "conditions": [condition.to_raw() for condition in self.conditions] or None,
+            "rollout": self.rollout and self.rollout.to_raw(),
             "nodeList": [row.to_raw() for row in self.node_list] or None,
             "nodeStates": {
                 name: self.node_states[name].to_raw() for name in sorted(self.node_states)
@@ -111,6 +119,7 @@ def parse_report_status(raw: Mapping[str, Any]) -> ReportStatus:
         history=tuple(parse_entry(entry) for entry in raw.get("history") or ()),
         omitted_history=raw.get("omittedHistory") or 0,
         conditions=parse_conditions(raw.get("conditions")),
+        rollout=parse_rollout_progress(raw.get("rollout")),
         node_list=tuple(parse_row(row) for row in raw.get("nodeList") or ()),
         node_states={
             name: parse_record(entry) for name, entry in (raw.get("nodeStates") or {}).items()

@@ -88,5 +88,5 @@ def _pip(paths: Paths) -> list[str]:
 
 def _own_sources(paths: Paths, project: dict[str, Any]) -> list[Path]:
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
-    names = ["pyproject.toml", "README.md", *wheel["packages"]]
+    names = ["pyproject.toml", "README.md", *wheel["packages"], *wheel["force-include"]]
     return [path for path in (paths.root / name for name in names) if path.exists()]

@@ -14,8 +14,9 @@ from daemonset_job.api import names
 from daemonset_job.api.fold_names import fold
 from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.node import parse_node
+from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
-from daemonset_job.api.report import merge_records, parse_report
+from daemonset_job.api.report import JobReport, merge_records, parse_report
 from daemonset_job.kube.client.errors import NotFound
 from daemonset_job.kube.client.resource import JOB_REPORTS, NODES, PODS
 from job_controller.actions.errors import most_severe
@@ -41,12 +42,17 @@ class PodActions:
         The cache of reports can be behind the cache of pods, so that the completion of a new pod's
         node is not known yet. A read that starts after the pod was seen has it. If the ledger has a
         completion of the node's name under another UID, the cache of nodes may be the older one:
-        such a node is read, too.
+        such a node is read, too. In a rollout, the turn of the node has to be there.
         """
-        done = await self._completed_nodes(job)
+        reports = await self._read_reports(job)
+        done, records = self._completed_nodes(job, reports), merge_records(reports)
         due: list[Pod] = []
         doubtful: list[Pod] = []
         for pod in action.pods:
+            if job.spec.rollout is not None and not _has_turn(
+                records.get(pod.node_name), action.node_uids[pod.node_name]
+            ):
+                continue
             completed_uid = done.get(pod.node_name)
             if completed_uid is None:
                 due.append(pod)
@@ -64,12 +70,15 @@ class PodActions:
         finally:
             _log_deleted(deleted, action.why)
 
-    async def _completed_nodes(self, job: Job) -> dict[str, str]:
-        """Return the UIDs of completed nodes by node name, with the ledger read from the server."""
+    async def _read_reports(self, job: Job) -> list[JobReport]:
+        """Return the reports of the run, read from the server."""
         page = await self._writer.client.list(
             JOB_REPORTS, job.namespace, label_selector=f"{names.LABEL_JOB_UID}={job.uid}"
         )
-        reports = [parse_report(raw) for raw in page.get("items") or ()]
+        return [parse_report(raw) for raw in page.get("items") or ()]
+
+    def _completed_nodes(self, job: Job, reports: Sequence[JobReport]) -> dict[str, str]:
+        """Return the UIDs of completed nodes by node name."""
         records = merge_records(reports)
         return {
             name: evidence.node_uid
@@ -126,6 +135,10 @@ class PodActions:
             )
             self._writer.expect_version(key, PODS, written)
             deleted.append(pod)
+
+
+def _has_turn(record: NodeRecord | None, node_uid: str) -> bool:
+    return record is not None and record.uid == node_uid and record.turn_at is not None
 
 
 def _log_deleted(pods: Sequence[Pod], whys: Mapping[str, str]) -> None:

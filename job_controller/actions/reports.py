@@ -10,6 +10,7 @@ from loguru import logger
 
 from daemonset_job.api import names
 from daemonset_job.api.job import Job, JobKey
+from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.report import JobReport, metadata_without_managed_fields
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import NodeState, Phase
@@ -70,14 +71,17 @@ class ReportActions:
         """Write the status of a report, if it exists.
 
         `decided_on` is the report from which the status was made, if that is older than `report`.
-        Raises Conflict if it closes the report or adds to its history, and comes late.
+        Raises Conflict if it closes the report, adds to its history or gives nodes their turns, and
+        comes late.
         """
         seen = decided_on or report
         # A closing write must not overwrite the final status of a run that has just ended: a new
         # leader may not have it in its cache yet. Nor may one replace entries of the history which
         # a write made that had no answer.
+        # A turn is given only if no other controller has given one meanwhile.
         meta = {"uid": report.uid}
-        if status.phase == Phase.CANCELLED or status.history != seen.status.history:
+        is_guarded = status.phase == Phase.CANCELLED or status.history != seen.status.history
+        if is_guarded or _gives_turns(seen.status, status):
             meta["resourceVersion"] = seen.resource_version
         body = {
             "metadata": meta,
@@ -118,6 +122,18 @@ class ReportActions:
         if status.phase == Phase.CANCELLED:
             self._metrics.count_cancelled()
             logger.info("closed the JobReport", report=report.name, why=status.message)
+
+
+def _gives_turns(before: ReportStatus, after: ReportStatus) -> bool:
+    """Return whether nodes get their turns, or are set aside, so that others may get theirs."""
+    unknown = NodeRecord("", NodeState.WAITING)
+    for name, record in after.node_states.items():
+        if record.turn_at is None and record.set_aside_at is None:
+            continue
+        known = before.node_states.get(name, unknown)
+        if (known.turn_at, known.set_aside_at) != (record.turn_at, record.set_aside_at):
+            return True
+    return False
 
 
 def _why_created(job: Job, shard: str) -> str:

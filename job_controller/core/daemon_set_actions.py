@@ -20,6 +20,7 @@ from job_controller.core.plan import (
     DeleteDaemonSet,
     RefusedWrite,
 )
+from job_controller.core.rollout.rollout_state import RolloutState
 from job_controller.core.scheduling_gates import should_gate_new_pods
 from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.node_counts import NodeCounts
@@ -29,7 +30,11 @@ from job_controller.core.text.sanitize import single_line
 
 
 def daemon_set_actions(
-    snapshot: Snapshot, counts: NodeCounts, run: RunState, stays_until: datetime | None
+    snapshot: Snapshot,
+    counts: NodeCounts,
+    run: RunState,
+    rollout: RolloutState,
+    stays_until: datetime | None,
 ) -> list[Action]:
     """Return the action for the DaemonSet: create, change or delete it, or none.
 
@@ -53,7 +58,7 @@ def daemon_set_actions(
     if RefusedWrite.REPORT in snapshot.refusals and not snapshot.reports:
         # No work without a place to record it.
         return []
-    gated = should_gate_new_pods(snapshot, counts, run)
+    gated = should_gate_new_pods(snapshot, counts, run, rollout)
     desired = build_daemon_set(snapshot.job, gated=gated, settings=snapshot.settings)
     if ours is None:
         was_there = bool(snapshot.job.reported_desired)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from daemonset_job.api.job import Job
@@ -38,6 +38,12 @@ from job_controller.core.render.report_status import (
     next_report_statuses,
 )
 from job_controller.core.render.shards import missing_shards
+from job_controller.core.rollout.rollout_state import (
+    RolloutState,
+    evaluate_rollout,
+    find_facts,
+    with_rollout,
+)
 from job_controller.core.start import plan_start
 from job_controller.core.state.active_progress import NO_PROGRESS, find_progress
 from job_controller.core.state.blocker import Blocker
@@ -69,14 +75,17 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     if job.status.start_time is None:
         return plan_start(snapshot, now)
     counts = count_nodes(snapshot, now)
-    run = with_message(evaluate_run(snapshot, counts, now), counts, job)
+    facts = find_facts(snapshot, counts, now)
+    run = with_rollout(evaluate_run(snapshot, counts, now), snapshot, facts)
+    run = with_message(run, counts, job)
+    rollout = evaluate_rollout(snapshot, counts, run, facts, now)
     blocker = find_blocker(snapshot, counts)
     stays_until = pods_stay_until(snapshot, counts, now)
-    work = _work_actions(snapshot, counts, run, blocker, stays_until)
+    work = _work_actions(snapshot, _Work(counts, run, rollout, blocker, stays_until))
     ours = snapshot.owned_daemon_set
     alteration = ours.alteration if ours is not None else ""
     progress = NO_PROGRESS if run.has_ended else find_progress(merge_evidence(snapshot), counts)
-    found = Findings(counts, run, blocker, _ended_at(snapshot, run), alteration, progress)
+    found = Findings(counts, run, blocker, _ended_at(snapshot, run), alteration, progress, rollout)
     status = next_status(job, found, now)
     if RefusedWrite.REPORT in snapshot.refusals:
         # Only the report says which nodes follow a rerun request.
@@ -93,7 +102,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     if unrecorded:
         # After the DaemonSet is applied nothing shows the change, so it is recorded first.
         work = [action for action in work if not isinstance(action, ApplyDaemonSet)]
-    times = [counts.wake_at, run.wake_at, stays_until, pending.wake_at]
+    times = [counts.wake_at, run.wake_at, rollout.wake_at, stays_until, pending.wake_at]
     hint_at = token_hint_at(counts, job)
     if hint_at is not None and now < hint_at and not run.has_ended:
         times.append(hint_at)
@@ -114,9 +123,13 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
             *exit_events(merge_records(snapshot), counts),
         ),
         requeue_after=min(waits, default=None),
-        is_urgent=counts.has_unrecorded_start or unrecorded or _adds_history(snapshot, record),
+        is_urgent=counts.has_unrecorded_start
+        or unrecorded
+        or bool(rollout.turns or rollout.set_aside)
+        or _adds_history(snapshot, record),
         has_missing_pods=not has_failed and count_unexplained(snapshot, counts) > 0,
         unexplained_pod="" if has_failed else find_unexplained_pod(counts),
+        pod_query=rollout.query,
     )
 
 
@@ -216,7 +229,7 @@ def _record_actions(
         return [*actions, WriteStatus(replace(status, nodes=recorded or status.nodes))]
     actions = [
         WriteReportStatus(report.name, report.uid, body)
-        for report, body in next_report_statuses(snapshot, counts, status, now)
+        for report, body in next_report_statuses(snapshot, counts, status, found.rollout, now)
         if body != report.status
     ]
     if status != job.status:
@@ -224,21 +237,26 @@ def _record_actions(
     return actions
 
 
-def _work_actions(
-    snapshot: Snapshot,
-    counts: NodeCounts,
-    run: RunState,
-    blocker: Blocker | None,
-    stays_until: datetime | None,
-) -> list[Action]:
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What the actions for the work itself follow from."""
+
+    counts: NodeCounts
+    run: RunState
+    rollout: RolloutState
+    blocker: Blocker | None
+    stays_until: datetime | None
+
+
+def _work_actions(snapshot: Snapshot, work: _Work) -> list[Action]:
     """Return the actions for the work itself: reports, DaemonSet, pods, gates."""
-    job = snapshot.job
+    job, counts, run = snapshot.job, work.counts, work.run
     actions: list[Action] = [
         CreateReport(build_report(job, shard)) for shard in missing_shards(snapshot, counts)
     ]
     actions.extend(
-        daemon_set_actions(snapshot, counts, run, stays_until)
-        or create_again_actions(snapshot, counts, run, blocker)
+        daemon_set_actions(snapshot, counts, run, work.rollout, work.stays_until)
+        or create_again_actions(snapshot, counts, run, work.blocker)
     )
-    actions.extend(pod_actions(snapshot, counts, run))
+    actions.extend(pod_actions(snapshot, counts, run, work.rollout))
     return actions

@@ -173,13 +173,25 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
+class PodQuery:
+    """Which pods a check asks about: those of the Job's namespace that `selector` selects.
+
+    `selector` is a label selector as the API takes it. `nodes` are the names of the nodes that
+    matter; pods of other nodes are not counted.
+    """
+
+    selector: str
+    nodes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The outcome of a decision. `requeue_after` in seconds, None when only a change matters.
 
     `is_urgent`: it records a fact that cannot be seen later, so it is written at once.
     `has_missing_pods`: pods of the DaemonSet do not exist without a known reason. Its events may
     have one. `unexplained_pod` is the UID of a pod that does not start without a known reason, ""
-    without one.
+    without one. `pod_query` says which pods a check of the rollout asks about.
     """
 
     actions: tuple[Action, ...] = ()
@@ -188,6 +200,7 @@ class Plan:
     is_urgent: bool = False
     has_missing_pods: bool = False
     unexplained_pod: str = ""
+    pod_query: PodQuery | None = None
 
 
 _DEFERRABLE_WITH: Final = (

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from daemonset_job.api.states import NodeState
 from job_controller.core.plan import Action, DeletePods, RemoveSchedulingGates
+from job_controller.core.rollout.rollout_state import RolloutState
 from job_controller.core.scheduling_gates import pods_with_removable_gate
 from job_controller.core.state.node_counts import DesiredNode, NodeCounts
 from job_controller.core.state.run_state import RunState
 from job_controller.core.state.snapshot import Snapshot
 
 
-def pod_actions(snapshot: Snapshot, counts: NodeCounts, run: RunState) -> list[Action]:
+def pod_actions(
+    snapshot: Snapshot, counts: NodeCounts, run: RunState, rollout: RolloutState
+) -> list[Action]:
     """Return the deletions of pods, and the removal of the gates of those that may start."""
     actions: list[Action] = []
     over = [(pod, "its node does not have to run it") for pod in counts.surplus_pods]
@@ -19,10 +22,11 @@ def pod_actions(snapshot: Snapshot, counts: NodeCounts, run: RunState) -> list[A
         for _, node in sorted(counts.nodes.items())
         if (why := _why_deleted(node, counts))
     ]
+    over += [(pod, "its node is unreachable and set aside") for pod in rollout.dead_pods]
     if over:
         pods = tuple(pod for pod, _ in over)
         actions.append(DeletePods(pods, {pod.uid: why for pod, why in over}))
-    due = pods_with_removable_gate(snapshot, counts, run)
+    due = pods_with_removable_gate(snapshot, counts, run, rollout)
     if due:
         uids = {pod.node_name: counts.nodes[pod.node_name].uid for pod in due}
         actions.append(RemoveSchedulingGates(due, uids))

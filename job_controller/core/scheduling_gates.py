@@ -4,30 +4,34 @@ from __future__ import annotations
 
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.states import NodeState
+from job_controller.core.rollout.rollout_state import RolloutState, is_open
 from job_controller.core.state.node_counts import NodeCounts
-from job_controller.core.state.run_state import RunOutcome, RunState
+from job_controller.core.state.run_state import RunState
 from job_controller.core.state.snapshot import Snapshot, merge_evidence
 
 
-def may_start_nodes(snapshot: Snapshot, run: RunState) -> bool:
+def may_start_nodes(snapshot: Snapshot, run: RunState, rollout: RolloutState) -> bool:
     """Return whether nodes may start their work now; started ones continue in any case."""
-    return not snapshot.job.spec.suspend and run.outcome not in {
-        RunOutcome.PAUSED,
-        RunOutcome.FAILED,
-    }
+    if snapshot.job.spec.suspend or run.is_enough or not is_open(run):
+        return False
+    return rollout.hold is None
 
 
-def should_gate_new_pods(snapshot: Snapshot, counts: NodeCounts, run: RunState) -> bool:
+def should_gate_new_pods(
+    snapshot: Snapshot, counts: NodeCounts, run: RunState, rollout: RolloutState
+) -> bool:
     """Return whether new pods are to wait at the scheduling gate.
 
-    A run starts without the gate: a patch for each of a thousand pods would cost as much as the
+    With a rollout they always do: a node may start when its turn is on record. Without one, a run
+    starts without the gate: a patch for each of a thousand pods would cost as much as the
     pods themselves. The gate is added once every node has its first pod. Then the successor of a
     deleted pod does not repeat a completed node's work. While pods are refused that may take long:
     then the gate is added once a node has completed. It is added at once while no node may start,
     and before the pod of a failed node is deleted. It is never removed. A DaemonSet that is created
     again starts with the gate if there were nodes before, or work is recorded.
     """
-    if not may_start_nodes(snapshot, run):
+    has_rollout = snapshot.job.spec.rollout is not None
+    if has_rollout or not may_start_nodes(snapshot, run, rollout):
         return True
     daemon_set = snapshot.owned_daemon_set
     if daemon_set is None:
@@ -43,14 +47,16 @@ def should_gate_new_pods(snapshot: Snapshot, counts: NodeCounts, run: RunState) 
 
 
 def pods_with_removable_gate(
-    snapshot: Snapshot, counts: NodeCounts, run: RunState
+    snapshot: Snapshot, counts: NodeCounts, run: RunState, rollout: RolloutState
 ) -> tuple[Pod, ...]:
     """Return the gated pods that may start, in order of node name.
 
     Those are the pods of all nodes that have neither completed nor failed. A node that joins a run
-    after its completion is treated like the others.
+    after its completion is treated like the others. With a rollout, see `RolloutState.open_pods`.
     """
-    if not may_start_nodes(snapshot, run):
+    if snapshot.job.spec.rollout is not None:
+        return rollout.open_pods
+    if not may_start_nodes(snapshot, run, rollout):
         return ()
     return tuple(
         node.pod

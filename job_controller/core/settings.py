@@ -28,7 +28,8 @@ class Settings:
     the pod of a task in Exit mode after its end. `task_image` is that of Jobs with a script and
     without an image. `history_limit` finished reports are kept for each Job name, none longer than
     `history_max_age_seconds` (None: no limit).
-    `history_namespace_limit` is their number in each namespace (None: no limit).
+    `history_namespace_limit` is their number in each namespace (None: no limit). `node_name` is the
+    node that runs the controller, "" if it is not known.
     """
 
     token: str = names.DEFAULT_TOKEN
@@ -38,3 +39,4 @@ class Settings:
     history_limit: int = 10
     history_max_age_seconds: float | None = None
     history_namespace_limit: int | None = None
+    node_name: str = ""

@@ -35,7 +35,9 @@ def plan_start(snapshot: Snapshot, now: datetime) -> Plan:
             requeue_after=snapshot.retry_seconds if snapshot.refusals else None,
         )
     if not snapshot.is_dry_run_done:
-        desired = build_daemon_set(job, gated=False, settings=snapshot.settings)
+        desired = build_daemon_set(
+            job, gated=job.spec.rollout is not None, settings=snapshot.settings
+        )
         change = find_trial_change(snapshot)
         trial = (DryRunNodeChange(change),) if change is not None else ()
         return Plan(actions=(DryRunDaemonSet(desired), *trial))

@@ -126,6 +126,17 @@ async def test_apply_takes_the_fields_of_other_managers(client):
     assert ours["spec"] == {"x": 2}
 
 
+async def test_apply_unless_conflict_leaves_the_fields_of_other_managers(server, client):
+    await client.apply(DAEMON_SETS, "d", {"spec": {"x": 1}}, "default", field_manager="them")
+    us = {"field_manager": "us"}
+    with pytest.raises(Conflict):
+        await client.apply_unless_conflict(DAEMON_SETS, "d", {"spec": {"x": 2}}, "default", **us)
+    body = {"spec": {"x": 1, "y": 2}}
+    same = await client.apply_unless_conflict(DAEMON_SETS, "d", body, "default", **us)
+    assert same["spec"] == {"x": 1, "y": 2}
+    assert "force" not in server.requests[-1].query
+
+
 async def test_eviction_is_a_create_on_the_subresource(server, client):
     server.put(PODS, {"metadata": {"name": "p"}})
     await client.create(PODS.with_subresource("eviction"), {}, "default", name="p")

@@ -25,6 +25,7 @@ from job_controller.core import daemon_set_actions, pod_actions
 from job_controller.core import decide as decision
 from job_controller.core.plan import Plan, RemoveSchedulingGates, WriteStatus
 from job_controller.core.render import job_status as status
+from job_controller.core.rollout.rollout_state import RolloutState
 from job_controller.core.state import counting as tally
 from job_controller.core.state import node_state as judge
 from job_controller.core.state import run_state
@@ -63,10 +64,12 @@ _LEDGER: dict[str, Evidence] = {}
 def removes_gates_of_completed_nodes() -> Iterator[None]:
     """Gates are removed for completed nodes too, whatever the ledger says."""
 
-    def due(snapshot: Snapshot, tally_: NodeCounts, run: RunState) -> tuple[Pod, ...]:
+    def due(
+        snapshot: Snapshot, tally_: NodeCounts, run: RunState, rollout: RolloutState
+    ) -> tuple[Pod, ...]:
         return tuple(n.pod for n in tally_.nodes.values() if n.pod.is_gated)
 
-    async def unread(self: PodActions, job: Job) -> dict[str, str]:
+    def unread(self: PodActions, job: Job, reports: Sequence[JobReport]) -> dict[str, str]:
         return {}
 
     with (
@@ -80,7 +83,7 @@ def removes_gates_of_completed_nodes() -> Iterator[None]:
 def removes_gates_by_cached_ledger() -> Iterator[None]:
     """Gates are removed on the cached ledger, without reading it afresh."""
 
-    async def unread(self: PodActions, job: Job) -> dict[str, str]:
+    def unread(self: PodActions, job: Job, reports: Sequence[JobReport]) -> dict[str, str]:
         return {}
 
     with patch.object(PodActions, "_completed_nodes", unread):

@@ -29,6 +29,7 @@ from daemonset_job.api.job_spec import (
 from daemonset_job.api.node_changes import OnSuccess
 from daemonset_job.api.report import new_report, parse_report
 from daemonset_job.api.report_status import ReportStatus
+from daemonset_job.api.rollout import Check, SuccessPolicy
 from daemonset_job.api.states import NodeState, Phase
 from daemonset_job.api.task_progress import TaskProgress
 
@@ -160,6 +161,7 @@ def test_one_field_of_a_pods_object_can_be_null_at_most():
 
 
 SPEC = schema("jobs")["properties"]["spec"]["properties"]
+STEP = SPEC["rollout"]["properties"]["steps"]["items"]["properties"]
 
 
 # Parsed already, not offered yet: a field enters the schema when the whole system heeds it.
@@ -174,8 +176,19 @@ SPEC = schema("jobs")["properties"]["spec"]["properties"]
         (SPEC["completion"]["properties"], Completion),
         (SPEC["failurePolicy"]["properties"], FailurePolicy),
         (SPEC["failurePolicy"]["properties"]["rules"]["items"]["properties"], FailureRule),
+        (STEP["check"]["properties"], Check),
+        (SPEC["successPolicy"]["properties"], SuccessPolicy),
     ],
-    ids=["spec", "mounts", "nodes", "completion", "failurePolicy", "rules"],
+    ids=[
+        "spec",
+        "mounts",
+        "nodes",
+        "completion",
+        "failurePolicy",
+        "rules",
+        "check",
+        "successPolicy",
+    ],
 )
 def test_the_schema_has_the_fields_that_are_parsed_and_no_others(schema_, kind):
     assert set(schema_) <= fields(kind), "accepted and then ignored"
@@ -216,6 +229,9 @@ def test_the_schema_has_the_fields_that_are_parsed_and_no_others(schema_, kind):
         ("results", [{"name": "a"}]),
         ("results", [{"name": "a", "label": "b"}]),
         ("results", [{"name": "a", "annotation": "b"}]),
+        ("rollout.maxParallel", 1),
+        ("successPolicy.minCompleted", "95%"),
+        ("failurePolicy.unreachableSeconds", 1),
         ("onSuccess.labels", {"a": "b"}),
         ("onSuccess.annotations", {"a": "b"}),
         ("onSuccess.removeTaints", ["a"]),

@@ -153,27 +153,23 @@ class Writes:
         out now are removed. A field of another manager becomes this one's. ``apiVersion``,
         ``kind`` and the name are filled in. Unknown fields are refused (BadRequest).
         """
-        metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
-        full = {
-            "apiVersion": resource.api_version,
-            "kind": resource.kind,
-            **body,
-            "metadata": {**body.get("metadata", {}), **metadata},
-        }
-        request = Request(
-            "patch",
-            resource,
-            namespace,
-            name,
-            query={
-                "fieldManager": field_manager,
-                "force": "true",
-                **_STRICT,
-                **({"dryRun": "All"} if dry_run else {}),
-            },
-            body=encode_json(full),
-            content_type="application/apply-patch+yaml",
-        )
+        query = {"fieldManager": field_manager, "force": "true", **_dry_run_query(dry_run)}
+        request = _apply_request(resource, name, body, namespace, query)
+        return await send_json(self._transport, request)
+
+    async def apply_unless_conflict(
+        self,
+        resource: Resource,
+        name: str,
+        body: Mapping[str, Any],
+        namespace: str | None = None,
+        *,
+        field_manager: str,
+        dry_run: bool = False,
+    ) -> RawObject:
+        """Apply as `apply` does, but raise Conflict for a field that another manager changed."""
+        query = {"fieldManager": field_manager, **_dry_run_query(dry_run)}
+        request = _apply_request(resource, name, body, namespace, query)
         return await send_json(self._transport, request)
 
     async def delete(
@@ -201,3 +197,32 @@ class Writes:
             body["gracePeriodSeconds"] = options.grace_period_seconds
         request = Request("delete", resource, namespace, name, body=encode_json(body))
         return await send_json(self._transport, request)
+
+
+def _dry_run_query(dry_run: bool) -> dict[str, str]:
+    return {"dryRun": "All"} if dry_run else {}
+
+
+def _apply_request(
+    resource: Resource,
+    name: str,
+    body: Mapping[str, Any],
+    namespace: str | None,
+    query: Mapping[str, str],
+) -> Request:
+    metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
+    full = {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        **body,
+        "metadata": {**body.get("metadata", {}), **metadata},
+    }
+    return Request(
+        "patch",
+        resource,
+        namespace,
+        name,
+        query={**query, **_STRICT},
+        body=encode_json(full),
+        content_type="application/apply-patch+yaml",
+    )

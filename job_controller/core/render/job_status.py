@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from daemonset_job.api.fold_names import fold
@@ -25,6 +25,7 @@ from job_controller.core.render.messages import (
     completed_message,
     progress_message,
 )
+from job_controller.core.rollout.rollout_state import RolloutState
 from job_controller.core.state.active_progress import NO_PROGRESS, ActiveProgress
 from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.node_counts import NodeCounts
@@ -97,6 +98,7 @@ class Findings:
 
     `ended_at` is the end of the run in its report, None without one. `alteration` is what other
     clients changed in the DaemonSet, "" for nothing. `progress` is that of the tasks at work.
+    `rollout` says what its rollout waits for.
     """
 
     counts: NodeCounts
@@ -105,6 +107,7 @@ class Findings:
     ended_at: datetime | None = None
     alteration: str = ""
     progress: ActiveProgress = NO_PROGRESS
+    rollout: RolloutState = field(default_factory=RolloutState)
 
 
 def next_status(job: Job, found: Findings, now: datetime) -> JobStatus:
@@ -123,6 +126,7 @@ def next_status(job: Job, found: Findings, now: datetime) -> JobStatus:
         nodes=_reported_nodes(job, counts),
         progress=found.progress.percent,
         lowest_progress=found.progress.lowest,
+        rollout=found.rollout.progress,
         observed_retry=job.retry_request,
         observed_rerun=job.rerun.id or job.status.observed_rerun,
         conditions=set_conditions(job, changes, now),
@@ -218,8 +222,10 @@ def _progressing(job: Job, found: Findings, now: datetime) -> Condition:
         return Condition(type_, False, ProgressingReason.PAUSED, progress_message(counts))
     if not counts.desired_is_known:
         return Condition(type_, True, ProgressingReason.STARTING, "creating the DaemonSet")
-    words = active_message(counts, job, now) + (f"; {run.waits_for}" if run.waits_for else "")
-    return Condition(type_, True, ProgressingReason.NODES_ACTIVE, words)
+    words = active_message(counts, job, now)
+    if waits_for := run.waits_for or found.rollout.message:
+        words += f"; {waits_for}"
+    return Condition(type_, True, found.rollout.reason or ProgressingReason.NODES_ACTIVE, words)
 
 
 def _reported_nodes(job: Job, counts: NodeCounts) -> NodeTotals:

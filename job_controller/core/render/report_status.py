@@ -27,6 +27,8 @@ from job_controller.core.render.run_history import with_history
 from job_controller.core.render.shard_size import has_room_for_list
 from job_controller.core.render.shards import assign_to_shards
 from job_controller.core.render.timeline import build_timeline
+from job_controller.core.render.turns import with_turns
+from job_controller.core.rollout.rollout_state import RolloutState
 from job_controller.core.state.absence import complete_record
 from job_controller.core.state.desired_count import find_selected
 from job_controller.core.state.due_again import mark_left, stamp
@@ -68,14 +70,19 @@ def _size(words: tuple[str, ...]) -> int:
 
 
 def next_report_statuses(
-    snapshot: Snapshot, counts: NodeCounts, job_status: JobStatus, now: datetime
+    snapshot: Snapshot,
+    counts: NodeCounts,
+    job_status: JobStatus,
+    rollout: RolloutState,
+    now: datetime,
 ) -> list[tuple[JobReport, ReportStatus]]:
     """Return each shard with the status it should have, in the order in which to write them.
 
     The first shard has the summary and comes last, when all other shards are up to date.
     """
     reports = sorted(snapshot.reports, key=lambda report: report.shard)
-    records = keep_failures(reports, _next_records(snapshot, counts))
+    records = with_turns(snapshot, _next_records(snapshot, counts), rollout, now)
+    records = keep_failures(reports, records)
     records = _without_deleted_nodes(snapshot, records)
     if job_status.phase not in FINAL_PHASES:
         records = {name: record for name, record in records.items() if _is_informative(record)}
@@ -147,6 +154,7 @@ def _is_informative(record: NodeRecord) -> bool:
         or record.attempts
         or record.active_since
         or record.earlier_pods
+        or record.turn_at
         or has_failures(record)
     )
 
@@ -214,6 +222,7 @@ def _summary(job_status: JobStatus, before: ReportStatus) -> ReportStatus:
         nodes=job_status.nodes,
         message=_message(job_status),
         conditions=_reported_conditions(job_status, before.conditions),
+        rollout=job_status.rollout,
     )
 
 

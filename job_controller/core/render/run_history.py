@@ -14,8 +14,9 @@ from typing import Final
 from daemonset_job.api.history_entry import HistoryEntry
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import JobStatus
-from daemonset_job.api.reasons import HistoryReason, SuspendedReason
+from daemonset_job.api.reasons import FailedReason, HistoryReason, SuspendedReason
 from daemonset_job.api.report_status import ReportStatus
+from daemonset_job.api.rollout_progress import RolloutProgress
 from daemonset_job.api.states import FINAL_PHASES, ConditionType, Phase
 from daemonset_job.api.times import whole_seconds
 from job_controller.core.text.sanitize import single_line
@@ -80,12 +81,36 @@ def _new_entries(
     if is_changed:
         words = f"spec changed (generation {status.observed_generation})"
         yield HistoryEntry(moment, HistoryReason.SPEC_CHANGED, words, client)
+    yield from _rollout_entries(before.rollout, status.rollout, job, moment)
     yield from _altered_entries(before, job, status, moment)
-    yield from _phase_entries(before, status, moment, client)
+    yield from _phase_entries(before, job, status, moment, client)
+
+
+def _rollout_entries(
+    before: RolloutProgress | None,
+    after: RolloutProgress | None,
+    job: Job,
+    moment: datetime,
+) -> Iterator[HistoryEntry]:
+    """Return that a person approved a step or promoted the run, and that a step began."""
+    if before is None or after is None:
+        return
+    if after.approved_step > before.approved_step:
+        words = f"step {after.approved_step} approved"
+        by = job.requests.approved_by
+        yield HistoryEntry(moment, HistoryReason.STEP_APPROVED, words, by)
+    if after.is_promoted and not before.is_promoted:
+        words = "promoted: the remaining soaks and approvals are left out"
+        yield HistoryEntry(moment, HistoryReason.PROMOTED, words, job.requests.promoted_by)
+    if after.step > before.step:
+        words = f"step {after.step} of {after.steps} began"
+        if after.is_in_rest:
+            words = "all steps are over: the other nodes follow"
+        yield HistoryEntry(moment, HistoryReason.STEP_STARTED, words)
 
 
 def _phase_entries(
-    before: ReportStatus, status: JobStatus, moment: datetime, client: str
+    before: ReportStatus, job: Job, status: JobStatus, moment: datetime, client: str
 ) -> Iterator[HistoryEntry]:
     """Return that the run was paused, resumed or opened again, or that it ended."""
     old, new = before.phase, status.phase
@@ -105,7 +130,9 @@ def _phase_entries(
         type_, reason = _ENDS[new]
         ended = status.condition(type_)
         words = ended.message if ended is not None else ""
-        yield HistoryEntry(status.completion_time or moment, reason, words)
+        is_aborted = ended is not None and ended.reason == FailedReason.ABORTED
+        by = job.requests.aborted_by if is_aborted else ""
+        yield HistoryEntry(status.completion_time or moment, reason, words, by)
 
 
 _ENDS: Final = {

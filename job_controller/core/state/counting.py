@@ -48,6 +48,7 @@ from job_controller.core.state.node_pods import (
 )
 from job_controller.core.state.node_state import assess_node
 from job_controller.core.state.replaced_pods import replaced_node
+from job_controller.core.state.set_aside_nodes import find_set_aside, is_set_aside
 from job_controller.core.state.skipped_nodes import find_skipped
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
@@ -136,6 +137,7 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
         nodes_spec_is_applied=daemon_set is None
         or daemon_set.nodes_hash == snapshot.job.nodes_hash
         or RefusedWrite.DAEMON_SET in snapshot.refusals,
+        set_aside=find_set_aside(snapshot, records, found.nodes, absent),
         new_pods_are_gated=daemon_set is None or (daemon_set.is_gated and daemon_set.is_observed),
         is_altered=placement.is_altered,
         has_unrecorded_start=found.has_unrecorded_start or bool(ending),
@@ -264,7 +266,8 @@ def _find_placement(facts: _Facts, absence: Absence) -> _Placement:
     It is not known while the DaemonSet controller is about to delete a pod whose node does not
     match. Nor is it while a pod is being deleted whose successor follows. On a machine that is down
     that does not end. So after the end of the run, a node that has completed or is absent is known
-    without its successor. With `completion.release` a completed node always is.
+    without its successor. So is one that is set aside, and whose pod is deleted for that. With
+    `completion.release` a completed node always is.
     """
     snapshot, pods_by_node = facts.snapshot, facts.pods_by_node
     daemon_set = snapshot.owned_daemon_set
@@ -276,6 +279,11 @@ def _find_placement(facts: _Facts, absence: Absence) -> _Placement:
         no_successor = _completed(facts, terminating)
     if has_ended:
         no_successor |= terminating & absence.tainted.keys()
+    no_successor |= frozenset(
+        name
+        for name in terminating & absence.tainted.keys()
+        if is_set_aside(snapshot, facts.records.get(name), name)
+    )
     present = pods_by_node.keys() | (terminating & matching)
     counted = count_desired(daemon_set, terminating - matching)
     # `applied` is the DaemonSet if its controller has observed the apply of the Job's `spec.nodes`.

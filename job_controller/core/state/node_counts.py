@@ -70,6 +70,7 @@ class NodeCounts:
             The number of desired nodes is unknown then.
         nodes_spec_is_applied: False while the DaemonSet has an older `spec.nodes`, and the API
             server has not refused the newer one.
+        set_aside: Nodes that the run does not wait for, by their records: they are unreachable.
         new_pods_are_gated: Whether each new pod waits at its scheduling gate: the DaemonSet
             controller has observed a template with the gate, or there is no DaemonSet.
         is_altered: Whether another client changed where the DaemonSet's pods run since the last
@@ -90,6 +91,7 @@ class NodeCounts:
     surplus_pods: tuple[Pod, ...] = ()
     desired_is_known: bool = True
     nodes_spec_is_applied: bool = True
+    set_aside: frozenset[str] = frozenset()
     new_pods_are_gated: bool = True
     is_altered: bool = False
     has_unrecorded_start: bool = False
@@ -121,11 +123,19 @@ class NodeCounts:
 
     def is_settled(self, *states: NodeState) -> bool:
         """Return whether all desired nodes are in those states, and there is at least one."""
+        return self._are_all_in(states, frozenset())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether each desired node has completed or failed, or is set aside."""
+        return self._are_all_in((NodeState.COMPLETED, NodeState.FAILED), self.set_aside)
+
+    def _are_all_in(self, states: tuple[NodeState, ...], others: frozenset[str]) -> bool:
         return (
             self.is_exact
             and self.desired > 0
             and self.missing == 0
             and bool(self.nodes or self.absent or self.completed_unselected)
-            and all(node.state in states for node in self.nodes.values())
-            and all(record.state in states for record in self.absent.values())
+            and all(node.state in states or name in others for name, node in self.nodes.items())
+            and all(rec.state in states or name in others for name, rec in self.absent.items())
         )

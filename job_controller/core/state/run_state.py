@@ -14,10 +14,15 @@ from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import add_seconds
 from job_controller.core.plan import RefusedWrite
 from job_controller.core.state.added_nodes import adds_nodes
+from job_controller.core.state.failure_budget import count_failures
 from job_controller.core.state.node_changes import has_pending_changes
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_records
+from job_controller.core.state.success_policy import find_sufficiency
+from job_controller.core.text.sanitize import single_line
 
+# Of the text of an abort.
+_ABORT_LIMIT: Final = 200
 # While one of these is True, activeDeadlineSeconds does not count.
 _STOPS_THE_CLOCK: Final = frozenset(
     {ConditionType.SUSPENDED, ConditionType.FAILED, ConditionType.COMPLETE}
@@ -27,8 +32,9 @@ _STOPS_THE_CLOCK: Final = frozenset(
 class RunOutcome(Enum):
     """What nodes, limits and deadline decide about the run.
 
-    It is not the phase that the status shows. `PAUSED` is by `failurePolicy` only, not by
-    suspension. A run in progress is shown as Pending, Running or Paused.
+    It is not the phase that the status shows. `PAUSED` is by `failurePolicy` or by a step of the
+    rollout that waits for a person, not by suspension. A run in progress is shown as Pending,
+    Running or Paused.
     """
 
     IN_PROGRESS = auto()
@@ -43,7 +49,8 @@ class RunState:
 
     `message` is the recorded one; `render.messages` fills in an empty one. `allowed` is how many
     nodes may fail. `wake_at` is when the state may change without an event. `waits_for` is what
-    remains to be done when all nodes have finished, "" for nothing.
+    remains to be done when all nodes have finished, "" for nothing. `is_enough`: no further node
+    starts, because `successPolicy.minCompleted` nodes are completed.
     """
 
     outcome: RunOutcome
@@ -52,6 +59,7 @@ class RunState:
     allowed: int = 0
     wake_at: datetime | None = None
     waits_for: str = ""
+    is_enough: bool = False
 
     @property
     def has_ended(self) -> bool:
@@ -62,11 +70,13 @@ class RunState:
 def evaluate_run(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> RunState:
     """Return the state of the run.
 
-    Succeeded and failed are final, but for two requests. A retry opens a failed run again, and a
-    change of `spec.nodes` that adds nodes opens a completed one. A run never fails because it lacks
-    nodes or pods: it waits, and its status says for what.
+    Succeeded and failed are final, but for two requests. A retry opens a failed run again, unless
+    it was aborted, and a change of `spec.nodes` that adds nodes opens a completed one. A run never
+    fails because it lacks nodes or pods: it waits, and its status says for what.
     """
     job = snapshot.job
+    if (aborted := _by_abort(job, counts)) is not None:
+        return aborted
     if job.spec.is_continuous:
         return _once_recorded(snapshot, _evaluate_continuous(snapshot, counts))
     if job.is_true(ConditionType.COMPLETE):
@@ -103,7 +113,7 @@ def _evaluate_continuous(snapshot: Snapshot, counts: NodeCounts) -> RunState:
     """
     job = snapshot.job
     is_known = counts.desired_is_known and counts.nodes_spec_is_applied
-    allowed, over = _count_failures(job, counts)
+    allowed, over = count_failures(job, counts)
     if is_known and over and job.spec.failure_policy.action == FailureAction.PAUSE:
         return RunState(
             RunOutcome.PAUSED, SuspendedReason.MAX_FAILED_NODES_EXCEEDED, allowed=allowed
@@ -126,7 +136,7 @@ def find_excess_failures(job: Job, counts: NodeCounts) -> int | None:
     """
     if not job.spec.is_continuous or not counts.is_settled(NodeState.COMPLETED, NodeState.FAILED):
         return None
-    allowed, over = _count_failures(job, counts)
+    allowed, over = count_failures(job, counts)
     return allowed if over else None
 
 
@@ -137,6 +147,7 @@ def _evaluate_unfinished(snapshot: Snapshot, counts: NodeCounts, now: datetime) 
         return RunState(RunOutcome.SUCCEEDED, CompleteReason.ALL_NODES_COMPLETED)
     return (
         _by_report(snapshot)
+        or _by_min_completed(snapshot.job, counts)
         or _by_nodes(job, counts)
         or _keep_pause(snapshot, counts)
         or _by_deadline(job, now)
@@ -170,7 +181,8 @@ def _keep_pause(snapshot: Snapshot, counts: NodeCounts) -> RunState | None:
 def _recorded_state(job: Job, type_: ConditionType, outcome: RunOutcome) -> RunState:
     condition = job.condition(type_)
     assert condition is not None
-    return RunState(outcome, condition.reason, condition.message)
+    is_enough = condition.reason == CompleteReason.MIN_COMPLETED_REACHED
+    return RunState(outcome, condition.reason, condition.message, is_enough=is_enough)
 
 
 def _by_nodes_since(recorded: RunState, job: Job, counts: NodeCounts) -> RunState:
@@ -180,7 +192,7 @@ def _by_nodes_since(recorded: RunState, job: Job, counts: NodeCounts) -> RunStat
     """
     if recorded.reason != FailedReason.MAX_FAILED_NODES_EXCEEDED or not counts.is_exact:
         return recorded
-    allowed, over = _count_failures(job, counts)
+    allowed, over = count_failures(job, counts)
     return replace(recorded, message="", allowed=allowed) if over else recorded
 
 
@@ -196,13 +208,27 @@ def _by_report(snapshot: Snapshot) -> RunState | None:
         return None
     if first.status.job_generation not in {None, snapshot.job.generation}:
         return None
-    has_failures = first.status.nodes is not None and first.status.nodes.failed > 0
+    known = next((c for c in first.status.conditions if c.type == ConditionType.COMPLETE), None)
+    nodes = first.status.nodes
+    has_failures = nodes is not None and nodes.failed + nodes.unreachable > 0
     reason = (
         CompleteReason.COMPLETED_WITHIN_FAILURE_LIMIT
         if has_failures
         else CompleteReason.ALL_NODES_COMPLETED
     )
-    return RunState(RunOutcome.SUCCEEDED, reason, first.status.message)
+    is_enough = known is not None and known.reason == CompleteReason.MIN_COMPLETED_REACHED
+    if is_enough:
+        reason = CompleteReason.MIN_COMPLETED_REACHED
+    return RunState(RunOutcome.SUCCEEDED, reason, first.status.message, is_enough=is_enough)
+
+
+def _by_min_completed(job: Job, counts: NodeCounts) -> RunState | None:
+    found = find_sufficiency(job, counts)
+    if found is None:
+        return None
+    if found.waits_for:
+        return RunState(RunOutcome.IN_PROGRESS, waits_for=found.waits_for, is_enough=True)
+    return RunState(RunOutcome.SUCCEEDED, CompleteReason.MIN_COMPLETED_REACHED, is_enough=True)
 
 
 def _by_nodes(job: Job, counts: NodeCounts) -> RunState | None:
@@ -214,28 +240,18 @@ def _by_nodes(job: Job, counts: NodeCounts) -> RunState | None:
     if not counts.desired_is_known or not counts.nodes_spec_is_applied:
         return None
     policy = job.spec.failure_policy
-    allowed, over = _count_failures(job, counts)
+    allowed, over = count_failures(job, counts)
     if policy.action == FailureAction.FAIL_FAST and over:
         return RunState(RunOutcome.FAILED, FailedReason.MAX_FAILED_NODES_EXCEEDED, allowed=allowed)
     if policy.action == FailureAction.PAUSE and over:
         return RunState(
             RunOutcome.PAUSED, SuspendedReason.MAX_FAILED_NODES_EXCEEDED, allowed=allowed
         )
-    if not counts.is_settled(NodeState.COMPLETED, NodeState.FAILED):
+    if not counts.is_over:
         return None
     if over:
         return RunState(RunOutcome.FAILED, FailedReason.MAX_FAILED_NODES_EXCEEDED, allowed=allowed)
     return RunState(RunOutcome.SUCCEEDED, CompleteReason.COMPLETED_WITHIN_FAILURE_LIMIT)
-
-
-def _count_failures(job: Job, counts: NodeCounts) -> tuple[int, bool]:
-    """Return how many nodes may fail, and whether more have failed or are unreachable."""
-    failed, unreachable = counts.names(NodeState.FAILED), counts.names(NodeState.UNREACHABLE)
-    # The DaemonSet may be newer than the caches of nodes and pods. A node that failed and was then
-    # deleted is still a failure among the earlier number of nodes.
-    desired = max(counts.desired, len(counts.nodes) + len(counts.absent))
-    allowed = allowed_failures(job.spec.failure_policy.max_failed_nodes, desired)
-    return allowed, len(failed) + len(unreachable) > allowed
 
 
 def _by_deadline(job: Job, now: datetime) -> RunState | None:
@@ -266,11 +282,14 @@ def deadline(job: Job, now: datetime) -> datetime | None:
     return add_seconds(began, seconds)
 
 
-def allowed_failures(limit: int | str, desired: int) -> int:
-    """Return how many nodes may fail: a number, or a percentage of the desired nodes.
-
-    Rounded down as maxUnavailable is: 10% of 5 nodes is none.
-    """
-    if isinstance(limit, int):
-        return limit
-    return int(limit.removesuffix("%")) * desired // 100
+def _by_abort(job: Job, counts: NodeCounts) -> RunState | None:
+    """Return that a person has aborted the run, for good; a run that has succeeded stays so."""
+    if job.is_aborted:
+        return _recorded_state(job, ConditionType.FAILED, RunOutcome.FAILED)
+    is_over = job.is_true(ConditionType.COMPLETE) and not job.spec.is_continuous
+    if not job.requests.abort or is_over:
+        return None
+    done = len(counts.names(NodeState.COMPLETED))
+    why = single_line(job.requests.abort, _ABORT_LIMIT)
+    words = f"aborted after {done} of {counts.desired} nodes: {why}"
+    return RunState(RunOutcome.FAILED, FailedReason.ABORTED, words)

@@ -18,6 +18,7 @@ from job_controller.core.plan import RefusedWrite
 from job_controller.core.settings import Settings
 from job_controller.core.state.due_again import view_current
 from job_controller.core.state.first_seen import Sightings
+from job_controller.core.state.observed_pods import PodObservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,8 @@ class Snapshot:
     `seen` is when the controller first saw the start of each timer. `is_dry_run_done`: in this
     reconcile the API server has accepted the DaemonSet of a Job that has not started.
     `changed_nodes`: when this process changed a node as `spec.onSuccess` says, by the identity of
-    its completion. Its record may not have it yet.
+    its completion. Its record may not have it yet. `observed_pods` is the newest answer to what a
+    check of the rollout asks, None without one.
     """
 
     job: Job
@@ -53,6 +55,7 @@ class Snapshot:
     seen: Sightings = field(default_factory=dict)
     is_dry_run_done: bool = False
     changed_nodes: Mapping[str, datetime] = field(default_factory=dict)
+    observed_pods: PodObservation | None = None
     settings: Settings = field(default_factory=Settings)
 
     @property

@@ -28,6 +28,8 @@ def values(schema: Schema) -> st.SearchStrategy[Any]:
     match schema["type"]:
         case "integer":
             return st.integers(schema.get("minimum", -5), schema.get("maximum", 2**31 - 1))
+        case "boolean":
+            return st.booleans()
         case "string":
             return _texts(schema)
         case "array":

@@ -64,6 +64,16 @@ def test_every_field_of_the_crd_is_read_and_written():
         "observedRerun": "2",
         "progress": "40%",
         "lowestProgress": "a 1/10",
+        "rollout": {
+            "step": 2,
+            "steps": 3,
+            "soakStartedAt": "2026-01-01T00:00:20Z",
+            "approvedStep": 1,
+            "promoted": True,
+            "checkFailure": "not Ready: a",
+            "waitsFor": "approval",
+            "revision": "r",
+        },
         "report": "sample-1",
         "conditions": [
             {

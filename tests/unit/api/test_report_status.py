@@ -75,6 +75,9 @@ def test_every_field_of_the_crd_is_read_and_written():
         "observedRerun": "2",
         "earlierPods": ["o"],
         "nodeChangedAt": "2026-01-01T00:00:10Z",
+        "turnAt": "2026-01-01T00:00:01Z",
+        "step": 1,
+        "setAsideAt": "2026-01-01T00:00:11Z",
     }
     row = {
         "name": "a",
@@ -110,6 +113,16 @@ def test_every_field_of_the_crd_is_read_and_written():
                 "lastTransitionTime": "2026-01-01T00:01:00Z",
             }
         ],
+        "rollout": {
+            "step": 2,
+            "steps": 3,
+            "soakStartedAt": "2026-01-01T00:00:20Z",
+            "approvedStep": 1,
+            "promoted": True,
+            "checkFailure": "not Ready: a",
+            "waitsFor": "approval",
+            "revision": "r",
+        },
         "nodeList": [row],
         "nodeStates": {"a": record},
     }

@@ -20,7 +20,7 @@ from job_controller.core.plan import (
     RemoveSchedulingGates,
     WriteStatus,
 )
-from job_controller.core.state.run_state import allowed_failures
+from job_controller.core.state.failure_budget import allowed_failures
 from tests.unit.builders import (
     NOW,
     START,

@@ -1,0 +1,78 @@
+"""How far a rollout is: `status.rollout` of a Job and of its JobReport."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from daemonset_job.api.shape import BOOLEAN, NUMBER, STRING, TIME, fields
+from daemonset_job.api.times import format_time, parse_whole_seconds
+
+PROGRESS_SHAPE: Final = fields(
+    step=NUMBER,
+    steps=NUMBER,
+    soakStartedAt=TIME,
+    approvedStep=NUMBER,
+    promoted=BOOLEAN,
+    waitsFor=STRING,
+    checkFailure=STRING,
+    revision=STRING,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutProgress:
+    """How far a rollout is, as it is written before anything follows from it.
+
+    `step` is the present step, from 1. After the last of the `steps` it is one more: the rest of
+    the nodes. `soak_started_at` is when all nodes of the step had finished, by the controller's
+    clock. `approved_step` is the newest step that a person has approved. `is_promoted`: the
+    remaining soaks and approvals are left out. `check_failure` says which check of the step has
+    failed, "" for none. `waits_for` says what a person is asked for, "" for nothing. `revision` is
+    that of a Job of policy Continuous.
+    """
+
+    step: int = 1
+    steps: int = 0
+    soak_started_at: datetime | None = None
+    approved_step: int = 0
+    is_promoted: bool = False
+    check_failure: str = ""
+    waits_for: str = ""
+    revision: str = ""
+
+    @property
+    def is_in_rest(self) -> bool:
+        """Whether all steps are over."""
+        return self.step > self.steps
+
+    def to_raw(self) -> dict[str, Any]:
+        """Return the JSON form; what is unknown is left out."""
+        raw: dict[str, Any] = {
+            "soakStartedAt": self.soak_started_at and format_time(self.soak_started_at),
+            "approvedStep": self.approved_step,
+            "promoted": self.is_promoted,
+            "checkFailure": self.check_failure,
+            "waitsFor": self.waits_for,
+            "revision": self.revision,
+        }
+        kept = {key: value for key, value in raw.items() if value}
+        return {"step": self.step, "steps": self.steps, **kept}
+
+
+def parse_rollout_progress(raw: Mapping[str, Any] | None) -> RolloutProgress | None:
+    """Return the progress in its raw form, None without one. Never raises for PROGRESS_SHAPE."""
+    if raw is None:
+        return None
+    return RolloutProgress(
+        step=max(raw.get("step") or 1, 1),
+        steps=raw.get("steps") or 0,
+        soak_started_at=parse_whole_seconds(raw.get("soakStartedAt")),
+        approved_step=raw.get("approvedStep") or 0,
+        is_promoted=bool(raw.get("promoted")),
+        check_failure=raw.get("checkFailure") or "",
+        waits_for=raw.get("waitsFor") or "",
+        revision=raw.get("revision") or "",
+    )

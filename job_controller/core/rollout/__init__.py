@@ -1,0 +1,1 @@
+"""The rollout: which nodes may start now, one batch after the other."""

@@ -1,0 +1,108 @@
+"""Which nodes belong to the present step of a rollout, and which of them wait for their turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from daemonset_job.api.label_selector import parse_label_selector
+from daemonset_job.api.node import Node
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.rollout import Rollout, Step, share_of
+from daemonset_job.api.states import NodeState
+from job_controller.core.rollout.node_order import sort_nodes, zone_of
+from job_controller.core.rollout.places import Places
+from job_controller.core.rollout.turns import Place
+from job_controller.core.state.node_counts import DesiredNode, NodeCounts
+from job_controller.core.state.snapshot import Snapshot, merge_records
+
+_ENDED = frozenset({NodeState.COMPLETED, NodeState.FAILED})
+
+
+@dataclass(frozen=True, slots=True)
+class StepMembers:
+    """The nodes of a step.
+
+    `waiting` are those that may get their turn in it, in their order. `is_done`: no further node
+    has to have its turn in it, and all that had theirs have finished. `had_turn` are the names of
+    the nodes that had their turn in this step. `is_empty`: its selector selects no node.
+    """
+
+    waiting: tuple[Place, ...] = ()
+    is_done: bool = False
+    had_turn: frozenset[str] = field(default_factory=frozenset)
+    is_empty: bool = False
+
+
+def present_step(rollout: Rollout, number: int) -> Step | None:
+    """Return the step of that number, from 1; None for the rest of the nodes."""
+    return rollout.steps[number - 1] if number <= len(rollout.steps) else None
+
+
+def find_members(
+    snapshot: Snapshot, counts: NodeCounts, places: Places, number: int
+) -> StepMembers:
+    """Return the nodes of the step with that number."""
+    rollout = snapshot.job.spec.rollout
+    assert rollout is not None
+    step = present_step(rollout, number)
+    nodes = ordered_nodes(snapshot, counts)
+    waiting = tuple(
+        Place(node.name, zone_of(node))
+        for node in nodes
+        if _waits_for_turn(snapshot, counts.nodes.get(node.name), places)
+    )
+    had_turn = frozenset(name for name, each in places.turned.items() if each.step == number)
+    if step is None:
+        return StepMembers(waiting, had_turn=had_turn)
+    begun = _begun_nodes(counts, places)
+    if step.selector is None:
+        target = min(max(share_of(step.nodes, counts.desired), 1), counts.desired)
+        lacking = max(target - len(begun), 0)
+        return StepMembers(waiting[:lacking], not lacking and not places.taken, had_turn)
+    chosen = parse_label_selector(step.selector)
+    selected = {node.name for node in nodes if chosen.matches(node.name, node.labels)}
+    return StepMembers(
+        tuple(place for place in waiting if place.name in selected),
+        selected <= begun and not places.taken and not counts.missing,
+        had_turn,
+        is_empty=not selected,
+    )
+
+
+def ordered_nodes(snapshot: Snapshot, counts: NodeCounts) -> list[Node]:
+    """Return all desired nodes in the order of their turns."""
+    rollout = snapshot.job.spec.rollout
+    assert rollout is not None
+    found = counts.nodes.keys() | counts.absent.keys()
+    found |= counts.completed_without_pod | counts.completed_unselected
+    records = merge_records(snapshot)
+    return sort_nodes(
+        (snapshot.nodes[name] for name in found if name in snapshot.nodes),
+        rollout.order,
+        run=snapshot.job.uid,
+        last={name for name in found if _has_failed_before(records.get(name))},
+        controller_node=snapshot.settings.node_name,
+    )
+
+
+def _has_failed_before(record: NodeRecord | None) -> bool:
+    if record is None:
+        return False
+    return record.state == NodeState.FAILED or bool(record.failures or record.omitted_failures)
+
+
+def _waits_for_turn(snapshot: Snapshot, node: DesiredNode | None, places: Places) -> bool:
+    """Return whether the node could start now, and has not had its turn in this try."""
+    if node is None or node.name in places.taken or not node.pod.is_gated:
+        return False
+    if node.replace_pod or node.awaits_retry or snapshot.nodes[node.name].is_terminating:
+        return False
+    return node.state == NodeState.WAITING
+
+
+def _begun_nodes(counts: NodeCounts, places: Places) -> set[str]:
+    """Return the nodes that do not have to be given a turn any more in this step."""
+    ended = {name for name, node in counts.nodes.items() if node.state in _ENDED}
+    ended |= {name for name, record in counts.absent.items() if record.state in _ENDED}
+    ended |= counts.completed_without_pod | counts.completed_unselected
+    return ended | places.taken.keys() | counts.set_aside

@@ -1,0 +1,101 @@
+"""Which nodes of a rollout are at work, or may be: each takes a place until it is done.
+
+A node takes its place when its turn is on record, before it starts. It frees it when the ledger has
+its completion. A node that has failed frees it when nothing of its task runs any more, and one that
+is set aside when that is on record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.states import NodeState
+from job_controller.core.rollout.node_order import zone_of
+from job_controller.core.rollout.turns import Limits, Place, allowed_nodes
+from job_controller.core.state.node_counts import NodeCounts
+from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The nodes that take a place, by name.
+
+    `started` are those whose pod may be at work already. The others have their turn on record only.
+    `turned` are the records of all nodes that have had their turn, by name.
+    """
+
+    taken: dict[str, Place]
+    started: frozenset[str]
+    turned: dict[str, NodeRecord]
+
+    @property
+    def at_work(self) -> list[Place]:
+        """The places of the nodes whose pods may be at work."""
+        return [place for name, place in self.taken.items() if name in self.started]
+
+
+def find_places(snapshot: Snapshot, counts: NodeCounts) -> Places:
+    """Return which nodes take a place, from the pods and from the records that are written."""
+    records, ledger = merge_records(snapshot), merge_evidence(snapshot)
+    running = set(_nodes_with_started_pod(snapshot))
+    turned = {
+        name: record
+        for name, record in records.items()
+        if record.turn_at is not None
+        and (node := snapshot.nodes.get(name)) is not None
+        and node.uid == record.uid
+    }
+    taken: dict[str, Place] = {}
+    for name in sorted(running | turned.keys()):
+        node = snapshot.nodes.get(name)
+        if node is None or name in counts.set_aside:
+            continue
+        evidence, counted = ledger.get(name), counts.nodes.get(name)
+        if evidence is not None and evidence.completes(node.uid):
+            is_taken = counted is not None and counted.repeats_task
+        elif name in running:
+            is_taken = True
+        else:
+            is_taken = not _has_failed(name, snapshot, counts, turned[name])
+        if is_taken:
+            taken[name] = Place(name, zone_of(node))
+    return Places(taken, frozenset(running & taken.keys()), turned)
+
+
+def find_limits(snapshot: Snapshot, counts: NodeCounts) -> Limits:
+    """Return how many nodes may be at work at a time; zones by all of their desired nodes."""
+    rollout = snapshot.job.spec.rollout
+    if rollout is None:
+        return Limits()
+    by_zone: dict[str, int] | None = None
+    if rollout.max_parallel_per_zone is not None:
+        sizes: dict[str, int] = {}
+        for name in _desired_names(snapshot, counts):
+            zone = zone_of(snapshot.nodes[name])
+            sizes[zone] = sizes.get(zone, 0) + 1
+        by_zone = {
+            zone: allowed_nodes(rollout.max_parallel_per_zone, size) or 1
+            for zone, size in sizes.items()
+        }
+    return Limits(allowed_nodes(rollout.max_parallel, counts.desired), by_zone)
+
+
+def _desired_names(snapshot: Snapshot, counts: NodeCounts) -> set[str]:
+    found = counts.nodes.keys() | counts.absent.keys()
+    found |= counts.completed_without_pod | counts.completed_unselected
+    return found & snapshot.nodes.keys()
+
+
+def _nodes_with_started_pod(snapshot: Snapshot) -> Iterator[str]:
+    """Return the nodes on which something of the task may run, or the scheduler may start it."""
+    for pod in snapshot.pods:
+        if not (pod.is_gated or pod.is_terminal) and pod.node_name in snapshot.nodes:
+            yield pod.node_name
+
+
+def _has_failed(name: str, snapshot: Snapshot, counts: NodeCounts, record: NodeRecord) -> bool:
+    if name in counts.nodes or name in counts.absent:
+        record = counts.record(name)
+    return record.has_failed(snapshot.job.retry_request) and record.state == NodeState.FAILED

@@ -1,0 +1,217 @@
+"""The state of a rollout: the turns that nodes get now, and the pods that may start.
+
+A turn is written to the API server before it is taken. One pass gives turns, in the record that it
+writes. A later pass starts the pods of nodes whose turn is in the record that it has read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from daemonset_job.api.choices import FailureAction
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.pod import Pod
+from daemonset_job.api.reasons import FailedReason, ProgressingReason, SuspendedReason
+from daemonset_job.api.rollout_progress import RolloutProgress
+from daemonset_job.api.states import NodeState
+from daemonset_job.api.times import add_seconds
+from job_controller.core.plan import PodQuery
+from job_controller.core.rollout.holds import Hold, find_hold
+from job_controller.core.rollout.members import find_members
+from job_controller.core.rollout.places import Places, find_limits, find_places
+from job_controller.core.rollout.preparation import is_prepared
+from job_controller.core.rollout.set_aside import find_due
+from job_controller.core.rollout.steps import Advance, advance, written_progress
+from job_controller.core.rollout.turns import Place, choose
+from job_controller.core.state.node_counts import DesiredNode, NodeCounts
+from job_controller.core.state.run_state import RunOutcome, RunState
+from job_controller.core.state.snapshot import Snapshot
+
+# After this time from its start, a run no longer waits for the first pods of further nodes before
+# it gives turns: some may be refused for long. Until then the order could not be kept.
+FIRST_PODS_SECONDS: Final = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutState:
+    """What a pass found out about the rollout of a Job, and about nodes to be set aside.
+
+    `turns` are the steps in which nodes get their turn now, by name; `set_aside` are the nodes to
+    be set aside now. Both take effect once they are written. `open_pods` are those whose gate may
+    be removed. `hold`, `reason` and `message` say what the run waits for.
+    """
+
+    progress: RolloutProgress | None = None
+    turns: Mapping[str, int] = field(default_factory=dict)
+    set_aside: frozenset[str] = frozenset()
+    open_pods: tuple[Pod, ...] = ()
+    dead_pods: tuple[Pod, ...] = ()
+    hold: Hold | None = None
+    reason: ProgressingReason | None = None
+    message: str = ""
+    query: PodQuery | None = None
+    wake_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutFacts:
+    """What a rollout is decided from, found once in each pass."""
+
+    places: Places
+    advance: Advance
+
+
+def find_facts(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> RolloutFacts:
+    """Return the places that are taken, and how far the rollout is."""
+    places = find_places(snapshot, counts)
+    return RolloutFacts(places, advance(snapshot, counts, places, now))
+
+
+def with_rollout(run: RunState, snapshot: Snapshot, facts: RolloutFacts) -> RunState:
+    """Return the state of the run, which a step of its rollout may pause or fail."""
+    found = facts.advance
+    if found.asks is None or run.outcome != RunOutcome.IN_PROGRESS or run.is_enough:
+        return run
+    action = snapshot.job.spec.failure_policy.action
+    if found.asks == SuspendedReason.CHECK_FAILED and action == FailureAction.FAIL_FAST:
+        return replace(
+            run, outcome=RunOutcome.FAILED, reason=FailedReason.CHECK_FAILED, message=found.message
+        )
+    words = found.message
+    if found.asks == SuspendedReason.CHECK_FAILED:
+        job = snapshot.job
+        words += f"; `kubectl dsjob retry {job.name} -n {job.namespace}` has it checked again"
+    return replace(run, outcome=RunOutcome.PAUSED, reason=found.asks, message=words)
+
+
+def evaluate_rollout(
+    snapshot: Snapshot, counts: NodeCounts, run: RunState, facts: RolloutFacts, now: datetime
+) -> RolloutState:
+    """Return what the rollout does now; for a Job without one, only which nodes are set aside."""
+    places, found = facts.places, facts.advance
+    hold = find_hold(snapshot, now)
+    may_start = not snapshot.job.spec.suspend and not run.is_enough and is_open(run)
+    first_pods_at = _first_pods_at(snapshot, counts, now)
+    turns: Mapping[str, int] = {}
+    if found.progress is not None and may_start and hold is None and first_pods_at is None:
+        turns = _give_turns(snapshot, counts, places, found.progress)
+    is_idle = may_start and hold is None and first_pods_at is None and not turns
+    is_in_step = not found.message
+    due = find_due(snapshot, counts, places, is_idle=is_idle and is_in_step, now=now)
+    if run.has_ended:
+        due = replace(due, names=frozenset(), wake_at=None)
+    moments = (found.wake_at, first_pods_at, due.wake_at, hold.wake_at if hold else None)
+    return RolloutState(
+        progress=found.progress,
+        turns=turns,
+        set_aside=due.names,
+        open_pods=_find_open_pods(snapshot, counts, places, hold) if may_start else (),
+        dead_pods=_find_dead_pods(snapshot, counts),
+        hold=hold,
+        reason=_reason(found, hold),
+        message=hold.message if hold is not None else found.message,
+        query=found.query,
+        wake_at=min((moment for moment in moments if moment is not None), default=None),
+    )
+
+
+def is_open(run: RunState) -> bool:
+    """Return whether nodes may start: the run is not paused, and has not failed."""
+    return run.outcome not in {RunOutcome.PAUSED, RunOutcome.FAILED}
+
+
+def keeps_turn(known: NodeRecord | None, record: NodeRecord) -> bool:
+    """Return whether the node still has the turn of its written record `known`.
+
+    It gives it back when it is removed, when it is set aside, and when it is tried again after a
+    failure: it freed its place then.
+    """
+    if known is None or known.turn_at is None or known.uid != record.uid:
+        return False
+    if record.state == NodeState.REMOVED:
+        return False
+    is_again = known.state == NodeState.FAILED and record.state not in {
+        NodeState.FAILED,
+        NodeState.COMPLETED,
+    }
+    return not is_again
+
+
+def _reason(found: Advance, hold: Hold | None) -> ProgressingReason | None:
+    if hold is not None:
+        return hold.reason
+    return ProgressingReason.ROLLOUT_SOAKING if found.message and found.asks is None else None
+
+
+def _first_pods_at(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> datetime | None:
+    """Return until when turns wait for the first pods of all nodes, None if they do not."""
+    began = snapshot.job.status.start_time
+    if began is None or not counts.desired_is_known:
+        return now + timedelta(seconds=FIRST_PODS_SECONDS)
+    if counts.is_exact:
+        return None
+    limit = add_seconds(began, FIRST_PODS_SECONDS)
+    return limit if now < limit else None
+
+
+def _give_turns(
+    snapshot: Snapshot, counts: NodeCounts, places: Places, progress: RolloutProgress
+) -> dict[str, int]:
+    """Return the nodes that get their turn now, with the step. It has to be the written one."""
+    written = written_progress(snapshot.job)
+    if written is None or written.step != progress.step:
+        return {}
+    members = find_members(snapshot, counts, places, progress.step)
+    limits = find_limits(snapshot, counts)
+    given = choose(members.waiting, places.taken.values(), limits)
+    unrecorded = dict.fromkeys(places.started - places.turned.keys(), progress.step)
+    return unrecorded | {place.name: progress.step for place in given}
+
+
+def _find_open_pods(
+    snapshot: Snapshot, counts: NodeCounts, places: Places, hold: Hold | None
+) -> tuple[Pod, ...]:
+    """Return the pods of the nodes whose turn is written, as far as the limits allow.
+
+    The limits hold here once more: they may have been lowered since, and two controllers, of which
+    one no longer leads, give the same nodes their places.
+    """
+    found = [
+        (record.turn_at, name, counts.nodes[name])
+        for name, record in places.turned.items()
+        if name in counts.nodes and name in places.taken
+    ]
+    due = [
+        Place(name, places.taken[name].zone)
+        for _, name, node in sorted(found, key=lambda each: (str(each[0]), each[1]))
+        if _may_open(snapshot, node, places.turned[name], hold)
+    ]
+    chosen = choose(due, places.at_work, find_limits(snapshot, counts))
+    return tuple(counts.nodes[place.name].pod for place in chosen)
+
+
+def _may_open(
+    snapshot: Snapshot, node: DesiredNode, written: NodeRecord, hold: Hold | None
+) -> bool:
+    if not node.pod.is_gated or node.replace_pod or node.awaits_retry:
+        return False
+    if node.state in {NodeState.COMPLETED, NodeState.FAILED}:
+        return False
+    if not keeps_turn(written, node.record) or not is_prepared(snapshot, node.name):
+        return False
+    # The next pod of a node that has begun goes on with its work.
+    return hold is None or written.attempts > 0
+
+
+def _find_dead_pods(snapshot: Snapshot, counts: NodeCounts) -> tuple[Pod, ...]:
+    """Return the pods of nodes that are set aside: another node has taken their place."""
+    if snapshot.job.spec.rollout is None:
+        return ()
+    return tuple(
+        counts.nodes[name].pod
+        for name in sorted(counts.set_aside)
+        if name in counts.nodes and not counts.nodes[name].pod.is_gated
+    )

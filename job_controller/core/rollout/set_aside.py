@@ -1,0 +1,83 @@
+"""When a run no longer waits for nodes that are unreachable: they are set aside.
+
+It is recorded first. What follows, such as a free place for another node, follows from the record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from daemonset_job.api.states import NodeState
+from daemonset_job.api.times import add_seconds
+from job_controller.core.rollout.places import Places
+from job_controller.core.state.failure_budget import is_within_budget
+from job_controller.core.state.first_seen import node_not_ready
+from job_controller.core.state.node_counts import NodeCounts
+from job_controller.core.state.snapshot import Snapshot
+
+_OPEN = frozenset({NodeState.WAITING, NodeState.ACTIVE})
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """The nodes to be set aside now, and when there may be more."""
+
+    names: frozenset[str] = field(default_factory=frozenset)
+    wake_at: datetime | None = None
+
+
+def find_due(
+    snapshot: Snapshot, counts: NodeCounts, places: Places, *, is_idle: bool, now: datetime
+) -> SetAside:
+    """Return the unreachable nodes that the run no longer waits for.
+
+    With `failurePolicy.unreachableSeconds` those that have been unreachable for that time. Without
+    it all of them, once the run has nothing else to do. `is_idle`: the rollout gives no turn now,
+    and nothing but these nodes keeps it from doing so.
+    """
+    if not counts.desired_is_known or not counts.nodes_spec_is_applied:
+        return SetAside()
+    away = _unreachable(snapshot, counts, places) - counts.set_aside
+    limit = snapshot.job.spec.failure_policy.unreachable_seconds
+    if not away:
+        return SetAside()
+    if limit is not None:
+        return _after(snapshot, away, limit, now)
+    if not is_idle or counts.missing or not places.taken.keys() <= away:
+        return SetAside()
+    open_nodes = {name for name, node in counts.nodes.items() if node.state in _OPEN}
+    open_nodes |= {name for name, record in counts.absent.items() if record.state in _OPEN}
+    has_rollout = snapshot.job.spec.rollout is not None
+    if open_nodes and not has_rollout:
+        return SetAside()
+    # Others wait for the places that these nodes take.
+    blocks_others = bool(open_nodes) and bool(places.taken)
+    return SetAside(
+        away if blocks_others or is_within_budget(snapshot.job, counts) else frozenset()
+    )
+
+
+def _unreachable(snapshot: Snapshot, counts: NodeCounts, places: Places) -> frozenset[str]:
+    """Return the unreachable nodes, and those whose failed task cannot end: they are down."""
+    failed = {
+        name
+        for name in counts.names(NodeState.FAILED)
+        if name in places.taken and not snapshot.nodes[name].ready
+    }
+    return frozenset(counts.names(NodeState.UNREACHABLE)) | failed
+
+
+def _after(snapshot: Snapshot, away: frozenset[str], limit: int, now: datetime) -> SetAside:
+    due: set[str] = set()
+    later: list[datetime] = []
+    for name in away:
+        fact = node_not_ready(snapshot.nodes[name], snapshot.job.retry_request)
+        sighting = snapshot.seen.get(fact)
+        first = sighting.first if sighting is not None else now
+        moment = add_seconds(first, snapshot.unreachable_seconds + limit)
+        if now >= moment:
+            due.add(name)
+        else:
+            later.append(moment)
+    return SetAside(frozenset(due), min(later, default=None))

@@ -1,0 +1,186 @@
+"""How far a rollout is: which step it is in, and what it waits for before the next one.
+
+The progress is written to the Job's status before anything follows from it. Each pass finds it
+again from the cluster, so that a crash between two writes changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from daemonset_job.api.job import Job
+from daemonset_job.api.label_selector import selector_text
+from daemonset_job.api.reasons import SuspendedReason
+from daemonset_job.api.rollout import Step
+from daemonset_job.api.rollout_progress import RolloutProgress
+from daemonset_job.api.states import ConditionType, NodeState
+from daemonset_job.api.times import add_seconds, format_time, whole_seconds
+from job_controller.core.plan import PodQuery
+from job_controller.core.rollout.checks import CheckResult, CheckState, judge
+from job_controller.core.rollout.members import StepMembers, find_members, present_step
+from job_controller.core.rollout.places import Places
+from job_controller.core.state.node_counts import NodeCounts
+from job_controller.core.state.snapshot import Snapshot
+
+# How often nodes and pods are looked at again while a check has not passed.
+POLL_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """The progress of a rollout as it is to be written, and what it waits for.
+
+    `progress` is None without a rollout. `asks`: a person has to decide, and why; `message` has the
+    command. `message` without it says what the step waits for. `query` are the pods to be read.
+    """
+
+    progress: RolloutProgress | None = None
+    asks: SuspendedReason | None = None
+    message: str = ""
+    wake_at: datetime | None = None
+    query: PodQuery | None = None
+
+
+def advance(snapshot: Snapshot, counts: NodeCounts, places: Places, now: datetime) -> Advance:
+    """Return how far the rollout of a Job is now; nothing for a Job without one."""
+    job = snapshot.job
+    rollout = job.spec.rollout
+    if rollout is None:
+        return Advance()
+    known = written_progress(job)
+    progress = replace(
+        known or RolloutProgress(revision=job.revision),
+        steps=len(rollout.steps),
+        is_promoted=job.requests.is_promoted or (known is not None and known.is_promoted),
+    )
+    if job.requests.approved_step == progress.step and not progress.is_in_rest:
+        progress = replace(progress, approved_step=progress.step)
+    step = present_step(rollout, progress.step)
+    is_once = not job.spec.is_continuous
+    if is_once and (job.is_true(ConditionType.COMPLETE) or job.is_aborted):
+        return Advance(replace(progress, waits_for=""))
+    is_counted = counts.desired_is_known and counts.nodes_spec_is_applied
+    if step is None or known is None or not is_counted:
+        return Advance(replace(progress, waits_for=""))
+    if job.status.observed_retry != job.retry_request:
+        # The retry gives the step its time once more.
+        progress = replace(progress, soak_started_at=None, check_failure="")
+    members = find_members(snapshot, counts, places, progress.step)
+    if not members.is_done:
+        return Advance(replace(progress, soak_started_at=None, check_failure="", waits_for=""))
+    return _finish_step(snapshot, counts, _Finish(step, progress, members), now)
+
+
+def written_progress(job: Job) -> RolloutProgress | None:
+    """Return the progress in the Job's status, None if it has none for what the Job runs now."""
+    known = job.status.rollout
+    return known if known is not None and known.revision == job.revision else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Finish:
+    """A step whose nodes have finished."""
+
+    step: Step
+    progress: RolloutProgress
+    members: StepMembers
+
+
+def _finish_step(snapshot: Snapshot, counts: NodeCounts, end: _Finish, now: datetime) -> Advance:
+    """Return what a step whose nodes have finished waits for, or the next step."""
+    step, progress = end.step, end.progress
+    if not end.members.had_turn and not end.members.is_empty:
+        # Earlier steps have had as many nodes.
+        return _next_step(progress)
+    is_plain = not step.soak_seconds and step.check.is_empty and not step.needs_approval
+    completed = set(counts.names(NodeState.COMPLETED)) & end.members.had_turn
+    if is_plain and completed:
+        return _next_step(progress)
+    if progress.soak_started_at is None:
+        return Advance(replace(progress, soak_started_at=whole_seconds(now)), wake_at=now)
+    soaked_at = add_seconds(progress.soak_started_at, step.soak_seconds)
+    if now < soaked_at and not progress.is_promoted:
+        words = f"{_name(progress)} soaks until {format_time(soaked_at)}"
+        return Advance(replace(progress, waits_for=""), message=words, wake_at=soaked_at)
+    found, query = _judge_step(snapshot, end, completed, now)
+    return _decide(snapshot.job, end, found, query, now)
+
+
+def _judge_step(
+    snapshot: Snapshot, end: _Finish, completed: set[str], now: datetime
+) -> tuple[CheckResult, PodQuery | None]:
+    """Return what the checks say, and which pods have to be read for them."""
+    step, progress = end.step, end.progress
+    if progress.check_failure:
+        return CheckResult(CheckState.FAIL, progress.check_failure), None
+    if end.members.is_empty:
+        return CheckResult(CheckState.INCONCLUSIVE, "its selector selects no node"), None
+    if not completed:
+        return CheckResult(CheckState.INCONCLUSIVE, "none of its nodes has completed"), None
+    assert progress.soak_started_at is not None
+    limit = step.soak_seconds + step.check.timeout_seconds
+    is_late = now >= add_seconds(progress.soak_started_at, limit)
+    query = _query(step.check.pods, completed)
+    observed = snapshot.observed_pods
+    fresh = observed if observed is not None and observed.query == query else None
+    nodes = [snapshot.nodes[name] for name in sorted(completed) if name in snapshot.nodes]
+    return judge(step.check, nodes, fresh, is_late=is_late), query
+
+
+def _query(selector: Mapping[str, Any] | None, nodes: set[str]) -> PodQuery | None:
+    return None if selector is None else PodQuery(selector_text(selector), frozenset(nodes))
+
+
+def _decide(
+    job: Job, end: _Finish, found: CheckResult, query: PodQuery | None, now: datetime
+) -> Advance:
+    """Return what follows from the checks of a step, and from what a person has approved."""
+    progress = end.progress
+    is_approved = progress.approved_step >= progress.step
+    match found.state:
+        case CheckState.NOT_YET:
+            words = f"{_name(progress)} waits for its check: {found.message}"
+            later = now + timedelta(seconds=POLL_SECONDS)
+            return Advance(
+                replace(progress, waits_for=""), message=words, wake_at=later, query=query
+            )
+        case CheckState.FAIL:
+            words = f"the check of {_name(progress)} failed: {found.message}"
+            failed = replace(progress, check_failure=found.message, waits_for="")
+            return Advance(failed, SuspendedReason.CHECK_FAILED, words)
+        case CheckState.INCONCLUSIVE if not is_approved:
+            words = (
+                f"{_name(progress)} is not known to have gone well: {found.message}; look at its "
+                f"nodes, then {_approve_command(job, progress)}"
+            )
+            asked = replace(progress, waits_for=words)
+            later = now + timedelta(seconds=POLL_SECONDS)
+            return Advance(asked, SuspendedReason.CHECK_INCONCLUSIVE, words, later, query)
+    if end.step.needs_approval and not is_approved and not progress.is_promoted:
+        words = (
+            f"{_name(progress)} is done and waits for approval: {_approve_command(job, progress)}"
+        )
+        asked = replace(progress, waits_for=words)
+        return Advance(asked, SuspendedReason.WAITING_FOR_APPROVAL, words)
+    return _next_step(progress)
+
+
+def _next_step(progress: RolloutProgress) -> Advance:
+    following = replace(
+        progress, step=progress.step + 1, soak_started_at=None, check_failure="", waits_for=""
+    )
+    return Advance(following)
+
+
+def _name(progress: RolloutProgress) -> str:
+    return f"step {progress.step} of {progress.steps}"
+
+
+def _approve_command(job: Job, progress: RolloutProgress) -> str:
+    return (
+        f"`kubectl dsjob approve {job.name} -n {job.namespace}` lets it go on (it sets the "
+        f"annotation daemonset.darkowlzz.space/approve={progress.step})"
+    )

@@ -1,0 +1,125 @@
+"""Checks controller and terminator: Deployments, their pods, and the Leases they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from daemonset_job.api.times import parse_time
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.errors import Forbidden
+from daemonset_job.kube.client.resource import LEASES, PODS
+from daemonset_job.kube.client.selection import Selection
+from kubectl_dsjob.doctor.findings import Area, Finding, Level
+from kubectl_dsjob.doctor.reads import Missing, read, read_all
+from kubectl_dsjob.system.crds import is_older
+from kubectl_dsjob.system.installed import (
+    CONTROLLER,
+    TERMINATOR,
+    describe,
+    present_components,
+)
+from kubectl_dsjob.system.render import version
+from kubectl_dsjob.system.resources import DEPLOYMENTS
+from kubectl_dsjob.system.rollout import pod_selector, waiting_reason
+from kubectl_dsjob.tables import duration
+
+_PODS_LIMIT: Final = 20
+# A Lease is renewed every few seconds. The clocks of two machines may differ by that much.
+_CLOCK_SECONDS: Final = 10.0
+_WORK: Final = {CONTROLLER: "no Job starts", TERMINATOR: "no node completes"}
+
+
+async def check_programs(client: KubeClient, namespace: str, now: datetime) -> list[Finding]:
+    """Return what there is to say about both programs in the namespace of the system."""
+    deployments = [await read(client, DEPLOYMENTS, n, namespace) for n in (CONTROLLER, TERMINATOR)]
+    if deployments[0] is Missing.ABSENT:
+        way = "kubectl dsjob install; or name its namespace with --system-namespace."
+        text = f"there is no Deployment {CONTROLLER} in namespace {namespace}: {_WORK[CONTROLLER]}"
+        return [Finding(Area.PROGRAMS, Level.PROBLEM, text, way)]
+    found: list[Finding] = []
+    for name, deployment in zip((CONTROLLER, TERMINATOR), deployments, strict=True):
+        if deployment is Missing.FORBIDDEN:
+            text = f"you may not read the Deployment {name} in namespace {namespace}"
+            found.append(Finding(Area.PROGRAMS, Level.UNKNOWN, text))
+        elif not isinstance(deployment, Missing):
+            selector = pod_selector(deployment)
+            pods = await read_all(client, Selection(PODS, namespace, selector), _PODS_LIMIT)
+            found.append(judge_deployment(deployment, () if isinstance(pods, Missing) else pods[0]))
+    for name in (CONTROLLER, TERMINATOR):
+        lease = await read(client, LEASES, name, namespace)
+        found += [judge_lease(lease, name, namespace, now)]
+    return [*found, await _components(client, namespace)]
+
+
+def judge_deployment(deployment: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> Finding:
+    """Return what there is to say about a Deployment and its pods. Pure."""
+    metadata, spec = deployment["metadata"], deployment["spec"]
+    name, namespace = metadata["name"], metadata["namespace"]
+    status = deployment.get("status") or {}
+    # The terminator is in the controller's Deployment, unless it is split.
+    containers = [c.get("name") for c in spec["template"]["spec"]["containers"]]
+    there = [each for each in (CONTROLLER, TERMINATOR) if each.rpartition("-")[2] in containers]
+    who = " and ".join(each.rpartition("-")[2] for each in there)
+    work = " and ".join(_WORK[each] for each in there)
+    replicas, ready = int(spec.get("replicas", 1)), int(status.get("readyReplicas") or 0)
+    if replicas == 0:
+        text = f"{name} has 0 replicas, so there is no {who}: {work}"
+        way = f"kubectl scale -n {namespace} deployment/{name} --replicas=1"
+        return Finding(Area.PROGRAMS, Level.PROBLEM, text, way)
+    if ready == 0:
+        text = f"{name}: no pod is ready, so {work}{_why(pods)}"
+        way = f"kubectl describe pods -n {namespace} -l {pod_selector(deployment)}"
+        return Finding(Area.PROGRAMS, Level.PROBLEM, text, way)
+    text = f"{name} ({who}): {ready} of {replicas} pods are ready"
+    found = describe(deployment, namespace).version
+    if found:
+        text += f", version {found}"
+    if ready < replicas:
+        return Finding(Area.PROGRAMS, Level.NOTE, text + _why(pods))
+    if is_older(found, version()):
+        text += f"; this program is {version()}"
+        return Finding(Area.PROGRAMS, Level.NOTE, text, "kubectl dsjob upgrade")
+    return Finding(Area.PROGRAMS, Level.OK, text)
+
+
+def judge_lease(
+    lease: Mapping[str, Any] | Missing, name: str, namespace: str, now: datetime
+) -> Finding:
+    """Return what there is to say about the Lease of a program. Pure."""
+    if lease is Missing.FORBIDDEN:
+        text = f"you may not read the Lease {name} in namespace {namespace}"
+        return Finding(Area.PROGRAMS, Level.UNKNOWN, text)
+    way = f"kubectl logs -n {namespace} -l app.kubernetes.io/name=daemonset-job --all-containers"
+    if isinstance(lease, Missing):
+        text = f"the Lease {name} does not exist: the program has never led, and {_WORK[name]}"
+        return Finding(Area.PROGRAMS, Level.PROBLEM, text, way)
+    spec = lease.get("spec") or {}
+    renewed = parse_time(spec.get("renewTime"))
+    seconds = float(spec.get("leaseDurationSeconds") or 0)
+    if not spec.get("holderIdentity") or renewed is None:
+        text = f"no process holds the Lease {name}: {_WORK[name]}"
+        return Finding(Area.PROGRAMS, Level.PROBLEM, text, way)
+    holder = spec["holderIdentity"]
+    if now - renewed > timedelta(seconds=seconds + _CLOCK_SECONDS):
+        age = duration((now - renewed).total_seconds())
+        text = f"{holder} has not renewed the Lease {name} for {age}: {_WORK[name]}"
+        return Finding(Area.PROGRAMS, Level.PROBLEM, text, way)
+    return Finding(Area.PROGRAMS, Level.OK, f"{holder} holds the Lease {name}")
+
+
+async def _components(client: KubeClient, namespace: str) -> Finding:
+    try:
+        present = await present_components(client, namespace)
+    except Forbidden:
+        text = "you may not read which components are installed"
+        return Finding(Area.PROGRAMS, Level.UNKNOWN, text)
+    return Finding(
+        Area.PROGRAMS, Level.OK, f"components with objects: {', '.join(present) or 'none'}"
+    )
+
+
+def _why(pods: Sequence[Mapping[str, Any]]) -> str:
+    reason = waiting_reason(pods)
+    return f": {reason}" if reason else ""

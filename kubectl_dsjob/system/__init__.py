@@ -1,0 +1,1 @@
+"""The verbs for administrators: install, upgrade and uninstall, and the manifests they apply."""

@@ -1,0 +1,265 @@
+"""What the doctor makes of objects: Deployments, Leases, policies, CRDs and Jobs. Pure."""
+
+import copy
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from daemonset_job.api import names
+from kubectl_dsjob.doctor import crd_checks, job_checks, policy_checks, program_checks
+from kubectl_dsjob.doctor.findings import (
+    Area,
+    Finding,
+    Level,
+    format_findings,
+    format_json,
+    is_well,
+)
+from kubectl_dsjob.doctor.reads import Missing
+from kubectl_dsjob.system import render
+
+GOLDEN = Path(__file__).with_name("golden") / "doctor.txt"
+NOW = datetime(2025, 1, 1, 12, tzinfo=UTC)
+LIMIT = timedelta(minutes=5)
+CONTROLLER = "daemonset-job-controller"
+
+
+def time(minutes):
+    return f"{NOW - timedelta(minutes=minutes):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def deployment(replicas=1, ready=1, tag="v0.1.0", containers=("controller", "terminator")):
+    return {
+        "metadata": {"name": CONTROLLER, "namespace": "sys", "generation": 1},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": "x"}},
+            "template": {
+                "spec": {"containers": [{"name": n, "image": f"r/{n}:{tag}"} for n in containers]}
+            },
+        },
+        "status": {"readyReplicas": ready},
+    }
+
+
+def test_a_deployment_without_pods_says_what_does_not_happen():
+    found = program_checks.judge_deployment(deployment(replicas=0, ready=0), ())
+    assert found.level == Level.PROBLEM
+    assert found.message == (
+        "daemonset-job-controller has 0 replicas, so there is no controller and terminator: "
+        "no Job starts and no node completes"
+    )
+    assert found.way_out == "kubectl scale -n sys deployment/daemonset-job-controller --replicas=1"
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (
+            {"containerStatuses": [
+                {"name": "controller", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+            ]},
+            "container controller: CrashLoopBackOff",
+        ),
+        (
+            {"conditions": [{"type": "PodScheduled", "status": "False", "message": "no room"}]},
+            "a pod is not scheduled: no room",
+        ),
+        ({}, "no node completes"),
+    ],
+)  # fmt: skip
+def test_a_deployment_that_is_not_ready_says_why(status, words):
+    found = program_checks.judge_deployment(deployment(ready=0), [{"status": status}])
+    assert found.level == Level.PROBLEM
+    assert words in found.message
+
+
+def test_an_earlier_version_and_fewer_pods_are_notes():
+    assert program_checks.judge_deployment(deployment(), ()).level == Level.OK
+    old = program_checks.judge_deployment(deployment(tag="v0.0.9"), ())
+    assert (old.level, old.way_out) == (Level.NOTE, "kubectl dsjob upgrade")
+    few = program_checks.judge_deployment(deployment(replicas=2), ())
+    assert (few.level, "1 of 2 pods" in few.message) == (Level.NOTE, True)
+
+
+@pytest.mark.parametrize(
+    ("lease", "level"),
+    [
+        (Missing.FORBIDDEN, Level.UNKNOWN),
+        (Missing.ABSENT, Level.PROBLEM),
+        ({"spec": {}}, Level.PROBLEM),
+        ({"spec": {"holderIdentity": "", "renewTime": time(0)}}, Level.PROBLEM),
+        (
+            {"spec": {"holderIdentity": "p", "renewTime": time(1), "leaseDurationSeconds": 15}},
+            Level.PROBLEM,
+        ),
+        (
+            {"spec": {"holderIdentity": "p", "renewTime": time(1), "leaseDurationSeconds": 60}},
+            Level.OK,
+        ),
+    ],
+)
+def test_a_lease_is_held_only_if_it_is_renewed(lease, level):
+    assert program_checks.judge_lease(lease, CONTROLLER, "sys", NOW).level == level
+
+
+@pytest.mark.parametrize(
+    ("policy", "binding", "level"),
+    [
+        ({}, {"spec": {"validationActions": ["Deny"]}}, Level.OK),
+        ({}, {"spec": {"validationActions": ["Audit"]}}, Level.PROBLEM),
+        ({}, {"spec": {"validationActions": ["Deny"], "matchResources": {"a": 1}}}, Level.NOTE),
+        ({}, Missing.ABSENT, Level.PROBLEM),
+        (Missing.ABSENT, {}, Level.PROBLEM),
+    ],
+)
+def test_a_policy_has_to_be_bound_to_deny(policy, binding, level):
+    assert policy_checks.judge_policy("p", policy, binding).level == level
+
+
+def crd(change=lambda properties: None, established="True"):
+    found = copy.deepcopy(render.crds()[0])
+    change(found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"])
+    found["status"] = {"conditions": [{"type": "Established", "status": established}]}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("there", "level", "words"),
+    [
+        (crd(), Level.OK, "is that of version"),
+        (crd(established="False"), Level.PROBLEM, "is not established"),
+        (crd(lambda s: s["properties"].pop("suspend")), Level.PROBLEM, "lacks spec.suspend"),
+        (
+            crd(lambda s: s["properties"].update(later={"properties": {"a": {}}})),
+            Level.NOTE,
+            "also has spec.later",
+        ),
+        (crd(lambda s: s.update(description="other")), Level.OK, "is that of version"),
+        (crd(lambda s: s.update(maxProperties=3)), Level.NOTE, "differs"),
+    ],
+)
+def test_a_crd_is_compared_field_by_field(there, level, words):
+    (found,) = crd_checks.compare(there, render.crds()[0])
+    assert (found.level, words in found.message) == (level, True), found
+
+
+def test_another_version_of_the_api_is_a_problem():
+    there = crd()
+    there["spec"]["versions"][0]["name"] = "v1alpha1"
+    (found,) = crd_checks.compare(there, render.crds()[0])
+    assert (found.level, "other versions" in found.message) == (Level.PROBLEM, True)
+
+
+def job(conditions=(), spec=None, metadata=None, **status):
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "Job",
+        "metadata": {
+            "name": "sweep",
+            "namespace": "team",
+            "uid": "u",
+            "creationTimestamp": time(60),
+            **(metadata or {}),
+        },
+        "spec": {"image": "i:v1", **(spec or {})},
+        "status": {"conditions": list(conditions), **status},
+    }
+
+
+def condition(type_, status, minutes=10, reason="Reason", message="why"):
+    return {
+        "type": type_,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": time(minutes),
+    }
+
+
+PAUSED = {"phase": "Paused"}
+COMPLETE = [condition("Complete", "True")]
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (job([condition("Progressing", "False")]), "no progress for 10m: Reason: why"),
+        (job([condition("Failed", "True")]), "has failed, 10m ago: Reason: why"),
+        (job(), "has had no status for 1h"),
+        (
+            job(metadata={"deletionTimestamp": time(6), "finalizers": ["a/b"]}),
+            "is being deleted for 6m; finalizers: a/b",
+        ),
+        (job(COMPLETE, completionTime=time(10)), "should have been deleted 10m ago"),
+        (job([condition("Suspended", "True")], **PAUSED), "is paused for 10m: why"),
+    ],
+)
+def test_a_stuck_job_is_found_with_its_cause_and_a_way_out(raw, words):
+    found = job_checks.judge_job(raw, NOW, LIMIT)
+    assert words in found.message
+    assert found.message.startswith("team/sweep ")
+    assert found.way_out
+    is_note = "paused" in words
+    assert found.level == (Level.NOTE if is_note else Level.PROBLEM)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        job([condition("Progressing", "False", 5)]),
+        job([condition("Progressing", "True")]),
+        job([condition("Progressing", "False")], {"suspend": True}),
+        job([condition("Failed", "True")], {"ttlSecondsAfterFinished": 3600}),
+        job([condition("Failed", "True", 5)]),
+        job(metadata={"creationTimestamp": time(1)}),
+        job(metadata={"deletionTimestamp": time(5)}),
+        job(COMPLETE, completionTime=time(5)),
+        job(COMPLETE, {"ttlSecondsAfterFinished": 600}, completionTime=time(10)),
+        job(COMPLETE, {"completion": {"policy": "Continuous"}}, completionTime=time(60)),
+        job([condition("Suspended", "True", 5)], **PAUSED),
+    ],
+)
+def test_a_job_that_is_not_stuck_is_not_named(raw):
+    assert job_checks.judge_job(raw, NOW, LIMIT) is None
+
+
+def test_a_job_that_cannot_be_read_is_named():
+    found = job_checks.judge_job(job(spec={"backoffLimit": "x"}), NOW, LIMIT)
+    assert "cannot be read" in found.message
+
+
+def test_of_many_stuck_jobs_twenty_are_named():
+    raws = [job()] * (job_checks.SHOWN_LIMIT + 3)
+    found = job_checks.judge_jobs(raws, NOW, LIMIT)
+    assert len(found) == job_checks.SHOWN_LIMIT + 1
+    assert found[-1].message == "3 more Jobs are stuck"
+    assert len(job_checks.judge_jobs(raws[:-3], NOW, LIMIT)) == job_checks.SHOWN_LIMIT
+
+
+FINDINGS = [
+    Finding(Area.JOBS, Level.PROBLEM, "team/sweep is stuck\x1b[2J", "kubectl dsjob status sweep"),
+    Finding(Area.CRDS, Level.OK, "jobs is that of version 0.1.0"),
+    Finding(Area.POLICIES, Level.UNKNOWN, "you may not read the admission policies"),
+    Finding(Area.RIGHTS, Level.NOTE, "you may not delete Jobs", "Ask."),
+]
+
+
+def test_the_text_is_by_area_and_has_no_control_characters():
+    assert format_findings(FINDINGS) + "\n" == GOLDEN.read_text()
+
+
+def test_only_problems_are_unhealthy():
+    assert not is_well(FINDINGS)
+    assert is_well(FINDINGS[1:])
+    found = json.loads(format_json(FINDINGS))
+    assert found["healthy"] is False
+    assert found["checks"][1] == {
+        "area": "CRDs",
+        "level": "ok",
+        "message": "jobs is that of version 0.1.0",
+    }
+    assert found["checks"][3]["wayOut"] == "Ask."
+    assert format_findings(FINDINGS[1:2]).endswith("No problem found.")
