@@ -202,6 +202,21 @@ def is_ascii(console: Console) -> bool:
     return not console.encoding.startswith("utf")
 
 
+class LiveShow:
+    """Shows a run on a terminal, in place of what it showed before, its end included."""
+
+    shows_the_end = True
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+
+    def __call__(self, view: RunView) -> None:
+        """Show the run as it is now."""
+        console = self._live.console
+        shown = render(view, console.width, datetime.now(UTC), is_ascii=is_ascii(console))
+        self._live.update(shown, refresh=True)
+
+
 @contextmanager
 def shown_live() -> Iterator[Callable[[RunView], None]]:
     """Yield a function that shows a run: live on a terminal, else a line for each change."""
@@ -210,12 +225,7 @@ def shown_live() -> Iterator[Callable[[RunView], None]]:
         yield lines_to(_write)
         return
     with Live(console=console, auto_refresh=False, transient=False) as live:
-
-        def show(view: RunView) -> None:
-            shown = render(view, console.width, datetime.now(UTC), is_ascii=is_ascii(console))
-            live.update(shown, refresh=True)
-
-        yield show
+        yield LiveShow(live)
 
 
 def _write(text: str) -> None:

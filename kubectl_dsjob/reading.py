@@ -131,7 +131,10 @@ async def follow(
         while True:
             show(view)
             if view.is_ended:
-                return Answer(words="\n".join(_last_words(view, target)), code=view.exit_code)
+                # The live view, which is not imported here, has shown how the run ended.
+                has_shown = getattr(show, "shows_the_end", False)
+                words = "" if has_shown else "\n".join(_last_words(view, target))
+                return Answer(words=words, code=view.exit_code)
             left = POLL_SECONDS if end is None else end - time.monotonic()
             if left <= 0:
                 words = (
