@@ -123,7 +123,9 @@ def view_run(job: Job | None, reports: Sequence[JobReport]) -> RunView:
         uid=job.uid,
         exists=True,
         phase=job.status.phase,
-        is_ended=job.status.phase in (Phase.SUCCEEDED, Phase.FAILED),
+        # The controller has not seen a newer retry request yet: the run goes on.
+        is_ended=job.status.phase in (Phase.SUCCEEDED, Phase.FAILED)
+        and job.status.observed_retry == job.retry_request,
         totals=_clean_totals(job.status.nodes),
         report=_name(first.name if first is not None else job.status.report),
         reason=_text(shown.reason) if shown else "",

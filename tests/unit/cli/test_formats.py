@@ -80,6 +80,17 @@ def test_a_rollout_says_how_far_it_is_and_what_it_waits_for():
     assert "step 1 of 2: node-1 is not Ready" in status_screen(failed, NOW, width=80)
 
 
+@pytest.mark.parametrize(
+    ("asked", "seen", "is_ended"), [("", "", True), ("1", "", False), ("1", "1", True)]
+)
+def test_a_failed_run_goes_on_once_a_retry_is_requested(asked, seen, is_ended):
+    meta = {"name": "sweep", "namespace": "cli", "uid": "u"}
+    annotations = {"daemonset.darkowlzz.space/retry": asked} if asked else {}
+    status = {"phase": "Failed", **({"observedRetry": seen} if seen else {})}
+    raw = {"metadata": {**meta, "annotations": annotations}, "spec": {"image": "i"}}
+    assert view_run(parse_job({**raw, "status": status}), ()).is_ended is is_ended
+
+
 @pytest.mark.parametrize("output", list(Output))
 def test_no_text_of_the_cluster_controls_the_terminal(output):
     view = run(text=HOSTILE)
