@@ -78,6 +78,10 @@ def run(
     max_parallel: Annotated[
         str, typer.Option(metavar="NODES", help="Run on so many nodes at a time, 5 or 10%.")
     ] = "",
+    backoff_limit: Annotated[
+        int | None,
+        typer.Option(metavar="NUMBER", min=0, help="Restarts of each node before it has failed."),
+    ] = None,
     exit_mode: Annotated[
         bool, typer.Option("--exit", help="A node is completed when the task ends with code 0.")
     ] = False,
@@ -121,6 +125,7 @@ def run(
         has_exit_mode=exit_mode,
         canary=canary,
         max_parallel=max_parallel,
+        backoff_limit=backoff_limit,
     )
     if dry_run != DryRun.NONE:
         is_server = dry_run == DryRun.SERVER

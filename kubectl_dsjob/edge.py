@@ -126,7 +126,7 @@ def as_cli_error(error: Exception) -> CliError:
             )
         case NotFound() if error.request and not error.details.get("name"):
             message = "the cluster has no CRD of daemonset-job"
-            way = "Install daemonset-job, or name another cluster with --context."
+            way = "Install it with kubectl dsjob install, or name another cluster with --context."
         case Unavailable():
             message = f"the API server does not answer: {error.message}"
             way = "Is the cluster up, and are you in its network? Try: kubectl cluster-info"

@@ -88,7 +88,12 @@ _ASCII: Final = Glyphs(
 
 
 def render(
-    view: RunView, width: int, now: datetime | None = None, *, is_ascii: bool = False
+    view: RunView,
+    width: int,
+    now: datetime | None = None,
+    *,
+    is_ascii: bool = False,
+    flags: str = "",
 ) -> Group:
     """Return the view of a run for a terminal of `width` columns; no line but commands is wider."""
     width = max(width, _LEAST_WIDTH)
@@ -100,11 +105,12 @@ def render(
         head.append(time_text(view, now), "bright_black")
     head.truncate(width)
     lines = [head, _bar(view, min(width, _BAR_LIMIT), glyphs), _text(counts_text(view), width)]
+    lines += [_text(view.batch, width)] if view.batch else []
     lines += _nodes(view, width, glyphs)
     if view.message:
         lines.append(_text(view.message[:_MESSAGE_LIMIT], width))
     lines += [_text(line, width, "bright_red") for line in failure_lines(view.failed, width)]
-    lines += [Text(line, style="bold") for line in next_step(view)]
+    lines += [Text(line, style="bold") for line in next_step(view, flags)]
     for line in lines if is_ascii else ():
         line.plain = line.plain.encode("ascii", "replace").decode()
     return Group(*lines)
@@ -196,29 +202,45 @@ def is_ascii(console: Console) -> bool:
     return not console.encoding.startswith("utf")
 
 
+class LiveShow:
+    """Shows a run on a terminal, in place of what it showed before, its end included."""
+
+    shows_the_end = True
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+
+    def __call__(self, view: RunView) -> None:
+        """Show the run as it is now."""
+        console = self._live.console
+        shown = render(view, console.width, datetime.now(UTC), is_ascii=is_ascii(console))
+        self._live.update(shown, refresh=True)
+
+
 @contextmanager
 def shown_live() -> Iterator[Callable[[RunView], None]]:
     """Yield a function that shows a run: live on a terminal, else a line for each change."""
     console = Console(file=sys.stdout)
     if not console.is_terminal:
-        yield lines_to(sys.stdout.write)
+        yield lines_to(_write)
         return
     with Live(console=console, auto_refresh=False, transient=False) as live:
-
-        def show(view: RunView) -> None:
-            shown = render(view, console.width, datetime.now(UTC), is_ascii=is_ascii(console))
-            live.update(shown, refresh=True)
-
-        yield show
+        yield LiveShow(live)
 
 
-def screen(view: RunView, now: datetime) -> str:
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def screen(view: RunView, now: datetime, flags: str) -> str:
     """Return the view once, with colours, for the terminal at stdout; "" if it is none."""
     console = Console(file=sys.stdout)
     if not console.is_terminal:
         return ""
     with console.capture() as capture:
-        console.print(render(view, console.width, now, is_ascii=is_ascii(console)))
+        shown = render(view, console.width, now, is_ascii=is_ascii(console), flags=flags)
+        console.print(shown)
     return capture.get()
 
 

@@ -15,13 +15,20 @@ from daemonset_job.api.fold_names import fold
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.times import parse_time
 from daemonset_job.kube.client.client import KubeClient
-from daemonset_job.kube.client.errors import Forbidden, KubeError, Unauthorized
+from daemonset_job.kube.client.errors import (
+    Forbidden,
+    Gone,
+    KubeError,
+    Throttled,
+    Unauthorized,
+    Unavailable,
+)
 from daemonset_job.kube.client.pod_logs import PodLogOptions
-from kubectl_dsjob.cluster import read_run
 from kubectl_dsjob.edge import Answer, say
 from kubectl_dsjob.exit_codes import ExitCode
 from kubectl_dsjob.log_sources import LogSource, LogWish, choose_sources, read_pods
 from kubectl_dsjob.log_text import LogLine, LogParser, NewLines, format_lines
+from kubectl_dsjob.patience import PatientReader
 from kubectl_dsjob.run_view import RunView
 
 # Between two looks at the run and its pods.
@@ -57,6 +64,7 @@ class Follower:
         self, client: KubeClient, view: RunView, wish: LogWish, write: Callable[[str], None]
     ) -> None:
         self._client = client
+        self._reader = PatientReader(client)
         self._view = view
         self._wish = wish
         self._write = write
@@ -78,9 +86,11 @@ class Follower:
 
     async def _look(self, group: asyncio.TaskGroup) -> bool:
         """Read the run, start and end streams, and return whether there is more to come."""
-        view = self._view
-        self._view = await read_run(self._client, view.namespace, view.name, view.uid) or view
-        pods = await read_pods(self._client, self._view)
+        self._view = await self._reader.read(self._view)
+        try:
+            pods = await read_pods(self._client, self._view)
+        except (Unavailable, Throttled, Gone):
+            return True
         # Before the first node has started, no pattern matches.
         wish = self._wish if self._view.nodes or pods else replace(self._wish, nodes=())
         sources = choose_sources(self._view, pods, wish)

@@ -34,6 +34,7 @@ class Wish:
     has_exit_mode: bool = False
     canary: str = ""
     max_parallel: str = ""
+    backoff_limit: int | None = None
 
 
 def build_job(wish: Wish, namespace: str) -> dict[str, Any]:
@@ -54,8 +55,7 @@ def build_job(wish: Wish, namespace: str) -> dict[str, Any]:
         spec["nodes"] = {"selector": {"matchLabels": parse_labels(wish.selector)}}
     if wish.has_exit_mode or (wish.image and wish.script):
         spec["completion"] = {"mode": "Exit"}
-    if rollout := _rollout(wish):
-        spec["rollout"] = rollout
+    spec |= _limits(wish)
     return {
         "apiVersion": names.API_VERSION,
         "kind": names.JOB_KIND,
@@ -64,14 +64,18 @@ def build_job(wish: Wish, namespace: str) -> dict[str, Any]:
     }
 
 
-def _rollout(wish: Wish) -> dict[str, Any]:
+def _limits(wish: Wish) -> dict[str, Any]:
+    """Return the fields that say how often and in which order nodes are tried."""
     rollout: dict[str, Any] = {}
     if wish.max_parallel:
         rollout["maxParallel"] = parse_share(wish.max_parallel, "--max-parallel")
     if wish.canary:
         first = parse_share(wish.canary, "--canary")
         rollout["steps"] = [{"nodes": first, "approval": "Required"}]
-    return rollout
+    limits: dict[str, Any] = {"rollout": rollout} if rollout else {}
+    if wish.backoff_limit is not None:
+        limits["backoffLimit"] = wish.backoff_limit
+    return limits
 
 
 def parse_labels(text: str) -> dict[str, str]:

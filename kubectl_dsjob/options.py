@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from kubectl_dsjob.outputs import Output
 
+# The commands in the order in which a newcomer needs them; others follow.
+_ORDER = (
+    *("run", "status", "logs", "wait", "list", "report", "results", "history", "diff"),
+    *("pause", "resume", "approve", "promote", "abort", "retry", "rerun"),
+)
+
+
+class _Group(TyperGroup):
+    """Lists the commands in their order."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the commands."""
+        names = super().list_commands(ctx)
+        return sorted(names, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
+
+
 app = typer.Typer(
     name="kubectl dsjob",
+    cls=_Group,
     help="Run something once on every node, and read what came of it.",
     epilog="Exit codes: 0 success, 1 failure, 2 usage, 3 succeeded with failed nodes, 4 timeout, "
     "130 interrupted.",

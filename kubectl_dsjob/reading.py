@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from kubectl_dsjob.exit_codes import ExitCode
 from kubectl_dsjob.html_page import html_page
 from kubectl_dsjob.node_tables import format_rows
 from kubectl_dsjob.outputs import Output
+from kubectl_dsjob.patience import PatientReader
 from kubectl_dsjob.run_view import RunView, view_run
 from kubectl_dsjob.status_text import next_step, status_screen
 from kubectl_dsjob.target import Target
@@ -33,6 +33,8 @@ POLL_SECONDS = 1.0
 # Between two reads of a run with many nodes, whose reports have megabytes.
 SLOW_POLL_SECONDS = 5.0
 _MANY_NODES = 500
+# Another program reads the lines: they are not cut for a screen.
+_PLAIN_WIDTH = 4096
 
 
 async def list_runs(
@@ -61,9 +63,8 @@ async def status(target: Target, name: str) -> Answer:
         # It needs rich, which plain lines do not.
         from kubectl_dsjob.live_view import screen  # noqa: PLC0415
 
-        return Answer(screen(view, _now()))
-    width = shutil.get_terminal_size().columns
-    return Answer(status_screen(view, _now(), width=width, flags=_flags(target)))
+        return Answer(screen(view, _now(), _flags(target)))
+    return Answer(status_screen(view, _now(), width=_PLAIN_WIDTH, flags=_flags(target)))
 
 
 async def report(target: Target, name: str, output: Output, html: str) -> Answer:
@@ -126,10 +127,14 @@ async def follow(
     async with await target.connect() as client:
         view = await read_run(client, namespace, name, uid) if uid else None
         view = view or await need_run(client, namespace, name)
+        reader = PatientReader(client)
         while True:
             show(view)
             if view.is_ended:
-                return Answer(words="\n".join(_last_words(view, target)), code=view.exit_code)
+                # The live view, which is not imported here, has shown how the run ended.
+                has_shown = getattr(show, "shows_the_end", False)
+                words = "" if has_shown else "\n".join(_last_words(view, target))
+                return Answer(words=words, code=view.exit_code)
             left = POLL_SECONDS if end is None else end - time.monotonic()
             if left <= 0:
                 words = (
@@ -139,8 +144,7 @@ async def follow(
             is_large = view.totals.desired > _MANY_NODES
             pause = SLOW_POLL_SECONDS if is_large else POLL_SECONDS
             await asyncio.sleep(min(pause, left) if end is not None else pause)
-            # A Job that is deleted a moment after its start has no report for some moments.
-            view = await read_run(client, namespace, name, view.uid) or view
+            view = await reader.read(view)
 
 
 def _last_words(view: RunView, target: Target) -> list[str]:

@@ -60,7 +60,7 @@ class NodeView:
 class RunView:
     """One run. `exists` says whether its Job still exists; `report` is the name of its report.
 
-    `step` is that of its rollout, and `waits_for` is what a person is asked for, "" for nothing.
+    `batch` says how far a rollout is, and `waits_for` what it asks of a person; "" for none.
     """
 
     namespace: str
@@ -74,7 +74,7 @@ class RunView:
     reason: str = ""
     message: str = ""
     is_suspended: bool = False
-    step: str = ""
+    batch: str = ""
     waits_for: str = ""
     created_at: datetime | None = None
     started_at: datetime | None = None
@@ -123,13 +123,15 @@ def view_run(job: Job | None, reports: Sequence[JobReport]) -> RunView:
         uid=job.uid,
         exists=True,
         phase=job.status.phase,
-        is_ended=job.status.phase in (Phase.SUCCEEDED, Phase.FAILED),
+        # The controller has not seen a newer retry request yet: the run goes on.
+        is_ended=job.status.phase in (Phase.SUCCEEDED, Phase.FAILED)
+        and job.status.observed_retry == job.retry_request,
         totals=_clean_totals(job.status.nodes),
         report=_name(first.name if first is not None else job.status.report),
         reason=_text(shown.reason) if shown else "",
         message=_text(shown.message) if shown else "",
         is_suspended=job.spec.suspend,
-        step=_step(job.status.rollout),
+        batch=_batch(job.status.rollout),
         waits_for=_text(job.status.rollout.waits_for) if job.status.rollout else "",
         created_at=job.created_at,
         started_at=job.status.start_time,
@@ -137,15 +139,6 @@ def view_run(job: Job | None, reports: Sequence[JobReport]) -> RunView:
         nodes=view_nodes(reports),
         timeline=tuple(map(_text, first.status.timeline)) if first else (),
     )
-
-
-def _step(progress: RolloutProgress | None) -> str:
-    """Return "step 2 of 3" of a rollout with steps, "" for any other run."""
-    if progress is None or not progress.steps:
-        return ""
-    if progress.is_in_rest:
-        return f"all {progress.steps} steps are over"
-    return f"step {progress.step} of {progress.steps}"
 
 
 def _view_report(first: JobReport, reports: Sequence[JobReport]) -> RunView:
@@ -162,6 +155,7 @@ def _view_report(first: JobReport, reports: Sequence[JobReport]) -> RunView:
         report=_name(first.name),
         reason=_text(true.reason) if true else "",
         message=_text(status.message),
+        batch=_batch(status.rollout),
         created_at=first.created_at,
         started_at=status.start_time,
         completed_at=status.completion_time,
@@ -229,6 +223,15 @@ def _clean_totals(totals: NodeTotals | None) -> NodeTotals:
 
 def _clean_results(results: Mapping[str, str]) -> dict[str, str]:
     return {_name(key): _text(value) for key, value in results.items()}
+
+
+def _batch(progress: RolloutProgress | None) -> str:
+    if progress is None or not progress.steps:
+        return ""
+    if progress.is_in_rest:
+        return f"all {progress.steps} steps are done, the rest of the nodes follows"
+    failure = f": {_text(progress.check_failure)}" if progress.check_failure else ""
+    return f"step {progress.step} of {progress.steps}{failure}"
 
 
 def _text(text: str) -> str:

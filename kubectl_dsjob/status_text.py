@@ -28,7 +28,7 @@ def status_screen(view: RunView, now: datetime, *, width: int, flags: str = "") 
     lines = [
         shorten(f"{view.name}: {view.phase_text}{time_text(view, now)}", width),
         shorten(counts_text(view), width),
-        *([shorten(f"rollout: {view.step}", width)] if view.step else []),
+        *([shorten(view.batch, width)] if view.batch else []),
     ]
     if view.message or view.reason:
         text = ": ".join(filter(None, (view.reason, view.message)))
@@ -40,7 +40,8 @@ def status_screen(view: RunView, now: datetime, *, width: int, flags: str = "") 
 
 def progress_line(view: RunView) -> str:
     """Return the progress of a run in one line, for output that is not a terminal."""
-    return f"{view.name}: {view.phase_text}, {counts_text(view)}"
+    waits = f": {view.waits_for}" if view.waits_for else ""
+    return f"{view.name}: {view.phase_text}, {counts_text(view)}{waits}"
 
 
 def failure_lines(nodes: Sequence[NodeView], width: int) -> list[str]:
@@ -67,7 +68,7 @@ def next_step(view: RunView, flags: str = "") -> list[str]:
     if view.is_suspended:
         return ["waits for: you, because it is suspended", "  " + command.format(" resume")]
     if view.waits_for and not view.is_ended:
-        return ["waits for: you, because of its rollout", "  " + command.format(" approve")]
+        return [f"waits for you: {view.waits_for}"]
     failed = [node for node in view.nodes if node.state == NodeState.FAILED] or view.totals.failed
     if view.exists and failed and view.phase in (Phase.FAILED, Phase.PAUSED):
         return ["waits for: a retry of the failed nodes", "  " + command.format(" retry --failed")]

@@ -1,82 +1,122 @@
-"""Records a run on the current cluster and draws it: docs/run.cast and docs/run.svg.
+"""Records runs on the current cluster and draws them: docs/run.cast and docs/run.svg.
 
-`python -m hack.recording` needs KUBECONFIG; `--image` names an image that the nodes have, if they
-cannot pull that of the example. `--draw` draws the recording again, without a cluster.
+`python -m hack.recording` needs KUBECONFIG, and `kubectl dsjob` on PATH; `--image` names an image
+that the nodes have, if they cannot pull that of README. `--draw` draws the recording again, without
+a cluster.
 """
 
 import argparse
+import fcntl
+import os
+import pty
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from pathlib import Path
 
-from hack.recording.cast import Line, read, write
+from hack.recording.cast import COLUMNS, ROWS, Output, read, write
 from hack.recording.svg import PROMPT, draw
 
 ROOT = Path(__file__).resolve().parents[2]
 CAST = ROOT / "docs" / "run.cast"
 PICTURE = ROOT / "docs" / "run.svg"
-TITLE = "A Job is applied, runs on three nodes, and leaves a JobReport"
+TITLE = "kubectl dsjob runs a command on three nodes, shows its report, and a failure"
 NAMESPACE = "recording"
-EXAMPLE = "examples/04-remove-directory/job.yaml"
 IMAGE = "busybox:1.37"
-COMMANDS = (
-    f"kubectl apply -f {EXAMPLE}",
-    "kubectl get dsj -w",
-    "kubectl get dsjr",
-    "kubectl get dsjr -o jsonpath='{range .items[0].status.timeline[*]}{@}{\"\\n\"}{end}'",
+SCRIPT = "disk-check.sh"
+SCRIPT_TEXT = """\
+sleep $((RANDOM % 3 + 1))
+case $NODE_NAME in *worker2) echo disk full; exit 2 ;; esac
+"""
+FIRST = (
+    f"kubectl dsjob run remove-cache --exit --image {IMAGE} --mount /var/tmp \\",
+    "    --command -- rm -rf /basetarget/old-cache",
 )
-PAUSE_SECONDS = 0.7
-LIMIT_SECONDS = 60
-LAST_PHASE = "Succeeded"
+COMMANDS = (
+    "\n".join(FIRST),
+    "kubectl dsjob report remove-cache",
+    f"kubectl dsjob run disk-check --script {SCRIPT} --backoff-limit 0",
+)
+PAUSE_SECONDS = 1.2
+LIMIT_SECONDS = 90
 
 
 class Recorder:
-    """Runs commands in a namespace, and notes each line with its time."""
+    """Runs commands on a terminal, in a directory, and notes what they print, and when."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, image: str) -> None:
         self._directory = directory
+        self._image = image
         self._started = time.monotonic()
-        self.lines = list[Line]()
+        self.outputs = list[Output]()
 
     def run(self, command: str) -> None:
-        """Run a command; a watch is ended when the Job has succeeded."""
-        self._note(PROMPT + command)
-        in_namespace = command.replace("kubectl", f"kubectl --namespace {NAMESPACE}", 1)
+        """Run a command to its end."""
+        shown = command.replace("\n", "\r\n")
+        self._note(f"{PROMPT}{shown}\r\n")
+        real = command.replace(IMAGE, self._image)
+        master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         process = subprocess.Popen(
-            ["timeout", str(LIMIT_SECONDS), "bash", "-c", f"exec {in_namespace}"],
+            ["timeout", str(LIMIT_SECONDS), "bash", "-c", real],
             cwd=self._directory,
-            stdout=subprocess.PIPE,
-            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=slave,
+            stderr=slave,
+            env={**os.environ, "TERM": "xterm"},
         )
-        assert process.stdout is not None
-        for line in process.stdout:
-            self._note(line.rstrip("\n"))
-            if command.endswith(" -w") and LAST_PHASE in line:
-                process.terminate()
+        os.close(slave)
+        self._read(master)
+        os.close(master)
         process.wait()
         time.sleep(PAUSE_SECONDS)
 
+    def _read(self, master: int) -> None:
+        rest = b""
+        while True:
+            try:
+                chunk = os.read(master, 65536)
+            except OSError:  # the other side is closed
+                return
+            if not chunk:
+                return
+            # A character of several bytes may be cut between two reads.
+            text = (rest + chunk).decode("utf-8", "ignore")
+            rest = (rest + chunk)[len(text.encode()) :]
+            self._note(text)
+
     def _note(self, text: str) -> None:
-        self.lines.append(Line(time.monotonic() - self._started, text))
+        self.outputs.append(Output(time.monotonic() - self._started, text))
 
 
-def record(image: str) -> list[Line]:
-    """Return the recording of the example, run in a namespace that is deleted afterwards."""
+def record(image: str) -> list[Output]:
+    """Return the recording, made in a namespace that is deleted afterwards."""
+    config = os.environ["KUBECONFIG"]
     subprocess.run(["kubectl", "create", "namespace", NAMESPACE], check=True)
     try:
         with tempfile.TemporaryDirectory() as directory:
-            manifest = Path(directory, EXAMPLE)
-            manifest.parent.mkdir(parents=True)
-            text = (ROOT / EXAMPLE).read_text(encoding="utf-8")
-            manifest.write_text(text.replace(IMAGE, image), encoding="utf-8")
-            recorder = Recorder(Path(directory))
-            for command in COMMANDS:
-                recorder.run(command)
-        return recorder.lines
+            _use_namespace(Path(directory, "kubeconfig"))
+            Path(directory, SCRIPT).write_text(SCRIPT_TEXT, encoding="utf-8")
+            recorder = Recorder(Path(directory), image)
+            for each in COMMANDS:
+                recorder.run(each)
+            return recorder.outputs
     finally:
-        subprocess.run(["kubectl", "delete", "namespace", NAMESPACE], check=True)
+        delete = ["kubectl", f"--kubeconfig={config}", "delete", "namespace", NAMESPACE]
+        subprocess.run([*delete, "--wait=false"], check=True)
+
+
+def _use_namespace(kubeconfig: Path) -> None:
+    """Have the commands use a kubeconfig with the namespace, so that they need not name it."""
+    view = ["kubectl", "config", "view", "--raw", "--flatten", "--minify"]
+    text = subprocess.run(view, check=True, capture_output=True, text=True).stdout
+    kubeconfig.write_text(text, encoding="utf-8")
+    os.environ["KUBECONFIG"] = str(kubeconfig)
+    command = ("config", "set-context", "--current", f"--namespace={NAMESPACE}")
+    subprocess.run(["kubectl", *command], check=True)
 
 
 def main(arguments: list[str]) -> int:
@@ -87,8 +127,8 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if not options.draw:
         CAST.write_text(write(record(options.image)), encoding="utf-8")
-    lines = read(CAST.read_text(encoding="utf-8"))
-    PICTURE.write_text(draw(lines, TITLE), encoding="utf-8")
+    outputs = read(CAST.read_text(encoding="utf-8"))
+    PICTURE.write_text(draw(outputs, TITLE), encoding="utf-8")
     return 0
 
 

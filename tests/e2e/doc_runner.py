@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,6 +31,8 @@ class PageRunner:
         scratch.mkdir()
         self._environment = {
             **os.environ,
+            # kubectl finds the plugin there.
+            "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])),
             "KUBECONFIG": str(_kubeconfig(cluster, namespace, folder / "kubeconfig")),
             "TMPDIR": str(scratch),
         }

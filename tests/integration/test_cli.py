@@ -93,6 +93,15 @@ def test_a_dry_run_prints_the_manifest_and_creates_nothing(dsjob, who):
     assert "no Jobs" in dsjob("list").stderr
 
 
+def test_a_canary_is_what_the_api_server_takes(dsjob):
+    args = ("--canary", "1", "--max-parallel", "10%", "--dry-run=server", "-o", "yaml")
+    done = dsjob("run", "sweep", "--image", "i", *args)
+    assert done.returncode == 0, done
+    rollout = yaml.safe_load(done.stdout)["spec"]["rollout"]
+    assert rollout["maxParallel"] == "10%"
+    assert rollout["steps"] == [{"nodes": 1, "approval": "Required"}]
+
+
 def test_the_report_answers_for_a_deleted_job(dsjob, kube_env, namespace):
     add_report(kube_env, namespace, "uid-1", finished())
     done = dsjob("wait", "sweep")

@@ -101,6 +101,7 @@ def test_a_canary_waits_for_approval_and_the_rest_goes_in_parts():
     wish = Wish("a", "i", canary="1", max_parallel="10%")
     steps = [{"nodes": 1, "approval": "Required"}]
     assert build_job(wish, "n")["spec"]["rollout"] == {"maxParallel": "10%", "steps": steps}
+    assert build_job(Wish("a", "i", backoff_limit=0), "n")["spec"]["backoffLimit"] == 0
     assert "rollout" not in build_job(Wish("a", "i"), "n")["spec"]
 
 

@@ -11,6 +11,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from daemonset_job.api.job import parse_job
 from daemonset_job.api.node_totals import NodeTotals
 from daemonset_job.api.states import NodeState
 from kubectl_dsjob.html_chart import completions
@@ -18,8 +19,8 @@ from kubectl_dsjob.html_page import FAILURES_SHOWN, html_page
 from kubectl_dsjob.live_view import render
 from kubectl_dsjob.node_tables import diff_rows, format_rows, node_rows, result_rows, run_rows
 from kubectl_dsjob.outputs import Output
-from kubectl_dsjob.run_view import TEXT_LIMIT, NodeView
-from kubectl_dsjob.status_text import status_screen
+from kubectl_dsjob.run_view import TEXT_LIMIT, NodeView, view_run
+from kubectl_dsjob.status_text import progress_line, status_screen
 from kubectl_dsjob.tables import csv_text, duration, shorten
 from tests.unit.cli.views import HOSTILE, NOW, real_run, run
 
@@ -58,6 +59,36 @@ def texts():
 @pytest.mark.parametrize("name", sorted(texts()))
 def test_a_form_of_output_is_as_its_golden_file(name):
     assert texts()[name].rstrip("\n") == (GOLDEN / name).read_text("utf-8").rstrip("\n")
+
+
+def rolled_out(**progress):
+    """Return a run with a rollout."""
+    status = {"phase": "Paused", "rollout": {"step": 1, "steps": 2, **progress}}
+    meta = {"name": "sweep", "namespace": "cli", "uid": "u"}
+    return view_run(parse_job({"metadata": meta, "spec": {"image": "i"}, "status": status}), ())
+
+
+def test_a_rollout_says_how_far_it_is_and_what_it_waits_for():
+    view = rolled_out(waitsFor="step 1 is done: kubectl dsjob approve sweep \x1b[2J")
+    for text in (status_screen(view, NOW, width=40), plain(render(view, 80, NOW), 80)):
+        assert "step 1 of 2" in text
+        assert "kubectl dsjob approve sweep" in text
+        assert "\x1b" not in text
+    assert "kubectl dsjob approve sweep" in progress_line(view)
+    assert "all 2 steps are done" in status_screen(rolled_out(step=3), NOW, width=80)
+    failed = rolled_out(checkFailure="node-1 is not Ready")
+    assert "step 1 of 2: node-1 is not Ready" in status_screen(failed, NOW, width=80)
+
+
+@pytest.mark.parametrize(
+    ("asked", "seen", "is_ended"), [("", "", True), ("1", "", False), ("1", "1", True)]
+)
+def test_a_failed_run_goes_on_once_a_retry_is_requested(asked, seen, is_ended):
+    meta = {"name": "sweep", "namespace": "cli", "uid": "u"}
+    annotations = {"daemonset.darkowlzz.space/retry": asked} if asked else {}
+    status = {"phase": "Failed", **({"observedRetry": seen} if seen else {})}
+    raw = {"metadata": {**meta, "annotations": annotations}, "spec": {"image": "i"}}
+    assert view_run(parse_job({**raw, "status": status}), ()).is_ended is is_ended
 
 
 @pytest.mark.parametrize("output", list(Output))

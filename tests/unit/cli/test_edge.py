@@ -1,0 +1,80 @@
+"""The edge of the plugin: what is printed where, and how a command ends."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from daemonset_job.kube.client.errors import Forbidden
+from kubectl_dsjob import edge
+from kubectl_dsjob.errors import CliError
+from kubectl_dsjob.exit_codes import ExitCode
+
+ROOT = Path(__file__).parents[3]
+WRITE = """
+import typer
+from kubectl_dsjob import edge
+async def verb():
+    for _ in range(1000):
+        edge.write("x" * 1000 + "\\n")
+    return edge.Answer()
+typer.run(lambda: edge.run(verb))
+"""
+
+
+def end_of(answer_or_error):
+    async def verb():
+        if isinstance(answer_or_error, Exception):
+            raise answer_or_error
+        return answer_or_error
+
+    with pytest.raises(typer.Exit) as caught:
+        edge.run(verb)
+    return caught.value.exit_code
+
+
+def test_data_is_for_stdout_and_words_are_for_stderr(capsys):
+    assert end_of(edge.Answer("data", "words", ExitCode.PARTIAL)) == 3
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("data\n", "words\n")
+
+
+def test_an_error_is_a_sentence_and_a_way_out_on_one_line_each(capsys):
+    error = CliError("no \x1b[2J Job\nhere", "see \x1b[2J kubectl dsjob list", ExitCode.USAGE)
+    assert end_of(error) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == "error: no [2J Job here\nsee [2J kubectl dsjob list\n"
+
+
+def test_of_many_equal_errors_one_is_shown(capsys):
+    errors = [Forbidden("no logs"), Forbidden("no logs")]
+    assert end_of(ExceptionGroup("", [ExceptionGroup("", errors)])) == 1
+    assert capsys.readouterr().err.count("you may not do this: no logs") == 1
+
+
+def test_a_defect_in_a_group_is_not_hidden():
+    async def verb():
+        raise ExceptionGroup("", [KeyError("defect")])
+
+    with pytest.raises(KeyError):
+        edge.run(verb)
+
+
+def test_a_reader_that_has_seen_enough_gets_no_traceback():
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITE],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    process.stdout.read(1)
+    process.stdout.close()
+    said = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(30) == 1
+    assert b"Traceback" not in said
+    assert b"Exception" not in said
