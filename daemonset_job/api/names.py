@@ -66,6 +66,11 @@ ANNOTATION_RERUN: Final = f"{GROUP}/rerun"
 # On the DaemonSet of a Job of policy Continuous and on its pods: the revision that they run.
 ANNOTATION_REVISION: Final = f"{GROUP}/revision"
 
+# What the plugin writes, and nothing else reads. On a Job: the folder that it was bundled from.
+LABEL_BUNDLE: Final = f"{GROUP}/bundle"
+# On the controller's Deployment: the options of `kubectl dsjob install`.
+ANNOTATION_INSTALL: Final = f"{GROUP}/install"
+
 # The volumes of spec.mounts, by their number from 0.
 MOUNT_VOLUME_PREFIX: Final = "daemonset-job-mount-"
 
