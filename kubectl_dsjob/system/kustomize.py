@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -87,8 +88,15 @@ def _read(folder: Path) -> dict[str, Any]:
 
 
 def _load(path: Path) -> list[Manifest]:
-    text = path.read_text("utf-8")
-    return [each for each in yaml.load_all(text, Loader=_LOADER) if each]
+    """Return the objects of a file, for the caller to change."""
+    return copy.deepcopy(_parse(path.read_text("utf-8")))
+
+
+@cache
+def _parse(text: str) -> list[Manifest]:
+    """Return the objects of a text. Cached: a CRD takes longer than all requests of a verb."""
+    found = yaml.load_all(text, Loader=_LOADER)
+    return [each for each in found if each]
 
 
 def _patched(manifests: list[Manifest], patch: Mapping[str, Any]) -> list[Manifest]:

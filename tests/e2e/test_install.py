@@ -1,5 +1,6 @@
 """`kubectl dsjob uninstall`, `install` and `upgrade` on real nodes, with the deployed images."""
 
+import json
 import os
 import subprocess
 import sys
@@ -23,18 +24,23 @@ def dsjob(cluster, *args):
     return done
 
 
+def uids(cluster, kind):
+    items = json.loads(cluster.kubectl("get", kind, "-A", "-o", "json"))["items"]
+    return {each["metadata"]["uid"] for each in items}
+
+
 @pytest.mark.alone
 def test_a_system_is_uninstalled_and_installed_again_and_runs_jobs(cluster, namespace, folder):
     """The reports that the cluster has stay. No Job may be there, since none is deleted."""
-    eventually(lambda: not cluster.get("dsj", "-A")["items"], 60, "no Job of another test is left")
-    before = {each["metadata"]["uid"] for each in cluster.get("dsjr", "-A")["items"]}
+    eventually(lambda: not uids(cluster, "dsj"), 60, "no Job of another test is left")
+    before = uids(cluster, "dsjr")
     prefix = ("--image-prefix", images.prefix())
     try:
         done = dsjob(cluster, "uninstall")
         assert done.returncode == 0, done
         assert cluster.find("namespace", SYSTEM) is None
         assert cluster.find("clusterrole", CONTROLLER) is None
-        assert {each["metadata"]["uid"] for each in cluster.get("dsjr", "-A")["items"]} == before
+        assert uids(cluster, "dsjr") == before
         assert dsjob(cluster, "doctor").returncode == 1
 
         done = dsjob(cluster, "install", "--components", "split", *prefix)

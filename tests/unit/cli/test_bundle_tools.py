@@ -2,6 +2,11 @@
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -13,13 +18,16 @@ from kubectl_dsjob.bundle.folder_watch import FolderWatch
 from kubectl_dsjob.bundle.image import ImageWish, build_image, write_only
 from kubectl_dsjob.errors import CliError
 
+ROOT = Path(__file__).resolve().parents[3]
+MV = shutil.which("mv")
+
 
 @pytest.fixture
 def programs(tmp_path, monkeypatch):
     """Return a function that makes a fake program; no others are there but the usual shells."""
     path = tmp_path / "bin"
     path.mkdir()
-    for shell in ("sh", "bash", "cat", "echo", "touch"):
+    for shell in ("sh", "bash", "cat", "echo", "touch", "sleep"):
         (path / shell).symlink_to(shutil.which(shell))
     monkeypatch.setenv("PATH", str(path))
 
@@ -212,3 +220,37 @@ async def test_a_burst_of_changes_is_one_and_a_read_is_none(folder, monkeypatch)
         read_folder(folder)
         assert await watch.wait() is False
     assert not watch._observer.is_alive()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_builder_and_its_processes(folder, tmp_path, programs, number):
+    script(folder, "10-x", "#!/bin/sh\n")
+    pid = tmp_path / "pid"
+    programs("docker", f"sleep 600 & echo $! >{pid}.new; mv {pid}.new {pid}; wait")
+    (tmp_path / "bin" / "mv").symlink_to(MV)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kubectl_dsjob.main", "bundle", str(folder), "--builder", "docker"],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=_default_signals,  # noqa: PLW1509 - no threads here
+    )
+    deadline = time.monotonic() + 30
+    while not pid.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(number)
+    try:
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130, errors
+    assert "Traceback" not in errors
+    state = Path(f"/proc/{int(pid.read_text())}/stat")
+    assert not state.exists() or state.read_text().split()[2] == "Z"
+
+
+def _default_signals():
+    """Tests that run in the background ignore SIGINT, and so would the verb."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
