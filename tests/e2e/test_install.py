@@ -38,8 +38,8 @@ def test_a_system_is_uninstalled_and_installed_again_and_runs_jobs(cluster, name
     try:
         done = dsjob(cluster, "uninstall")
         assert done.returncode == 0, done
-        assert cluster.find("namespace", SYSTEM) is None
-        assert cluster.find("clusterrole", CONTROLLER) is None
+        for what in (f"namespace/{SYSTEM}", f"clusterrole/{CONTROLLER}"):
+            assert "not found" in cluster.run("get", what).stderr
         assert uids(cluster, "dsjr") == before
         assert dsjob(cluster, "doctor").returncode == 1
 
