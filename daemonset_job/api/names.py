@@ -88,6 +88,11 @@ ANNOTATION_CORDONED_BY: Final = f"{GROUP}/cordoned-by"
 # On the pods of a Job with spec.rollout.exclusive: the key.
 LABEL_EXCLUSIVE: Final = f"{GROUP}/exclusive"
 
+# What the plugin writes, and nothing else reads. On a Job: the folder that it was bundled from.
+LABEL_BUNDLE: Final = f"{GROUP}/bundle"
+# On the controller's Deployment: the options of `kubectl dsjob install`.
+ANNOTATION_INSTALL: Final = f"{GROUP}/install"
+
 # The volumes of spec.mounts, by their number from 0.
 MOUNT_VOLUME_PREFIX: Final = "daemonset-job-mount-"
 

@@ -31,7 +31,7 @@ _CHOICE: Final = (Builder.DOCKER, Builder.PODMAN, Builder.BUILDAH)
 # docker is only a client: without its daemon it cannot build.
 _PROBES: Final = {
     Builder.DOCKER: ("version", "--format", "{{.Server.Version}}"),
-    Builder.PODMAN: ("info", "--format", "{{.Host.Os}}"),
+    Builder.PODMAN: ("info",),
     Builder.BUILDAH: ("info",),
 }
 

@@ -16,8 +16,6 @@ from kubectl_dsjob.manifests import Wish, build_job
 from kubectl_dsjob.node_tables import format_objects
 from kubectl_dsjob.outputs import Output
 
-# --watch replaces only Jobs that have it, so that it deletes no Job of another origin.
-LABEL_BUNDLE: Final = f"{names.GROUP}/bundle"
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _FILE_LIMIT: Final = 1024 * 1024
 
@@ -57,7 +55,10 @@ def bundle_job(wish: JobWish, image: str, bundle: str, namespace: str) -> dict[s
         way = "Use lower case letters, digits and -: --name NAME."
         raise CliError(f"{metadata['name']!r} is no name of a Job", way, ExitCode.USAGE)
     labels = metadata.get("labels")
-    metadata["labels"] = {**(labels if isinstance(labels, dict) else {}), LABEL_BUNDLE: bundle}
+    metadata["labels"] = {
+        **(labels if isinstance(labels, dict) else {}),
+        names.LABEL_BUNDLE: bundle,
+    }
     return job
 
 

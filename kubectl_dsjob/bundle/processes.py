@@ -35,14 +35,22 @@ async def run_program(
     It gets a process group of its own, which is ended whenever this function ends early. So Ctrl-C
     leaves no process.
     """
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        env=environment,
-        start_new_session=True,
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        )
     )
+    try:
+        process = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # Cancelled itself, it would end the program and leave those that it has started.
+        await _end(await starting)
+        raise
     try:
         async with asyncio.timeout(timeout_seconds):
             output = await _read(process)

@@ -11,7 +11,6 @@ from daemonset_job.api import names
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import Forbidden, NotFound
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOBS, PODS
-from kubectl_dsjob.bundle.job import LABEL_BUNDLE
 from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.target import USER_AGENT
 
@@ -53,9 +52,9 @@ async def _find(client: KubeClient, name: str, namespace: str) -> dict[str, Any]
 
 
 def _check_origin(before: dict[str, Any], body: dict[str, Any], namespace: str) -> None:
-    bundle = body["metadata"]["labels"][LABEL_BUNDLE]
+    bundle = body["metadata"]["labels"][names.LABEL_BUNDLE]
     labels = before["metadata"].get("labels") or {}
-    if labels.get(LABEL_BUNDLE) != bundle:
+    if labels.get(names.LABEL_BUNDLE) != bundle:
         name = body["metadata"]["name"]
         way = f"Use another --name, or delete it yourself: kubectl delete dsj {name} -n {namespace}"
         message = f"there is a Job {name!r} in {namespace!r} that is not of the bundle {bundle!r}"

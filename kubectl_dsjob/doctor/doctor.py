@@ -37,7 +37,7 @@ async def examine(
         findings = [
             *await check_crds(client, namespace),
             *await check_programs(client, system, now),
-            *await check_policies(client),
+            *await check_policies(client, system),
             *await check_access(client, namespace),
             *await check_jobs(client, None if is_everywhere else namespace, now, limit),
         ]

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from daemonset_job.api import names
 from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.errors import Forbidden
 from daemonset_job.kube.client.resource import ADMISSION_BINDINGS, ADMISSION_POLICIES
 from kubectl_dsjob.doctor.findings import Area, Finding, Level
 from kubectl_dsjob.doctor.reads import Missing, read
+from kubectl_dsjob.system.installed import present_components
+from kubectl_dsjob.system.render import SystemWish, component_objects
 
 
-async def check_policies(client: KubeClient) -> list[Finding]:
-    """Return what there is to say about the policies, one finding if all are well."""
+async def check_policies(client: KubeClient, namespace: str) -> list[Finding]:
+    """Return what there is to say about the policies, one finding if all are well.
+
+    Those of the components that are there are included.
+    """
+    try:
+        present = await present_components(client, namespace)
+    except Forbidden:
+        present = []
     found = []
-    for name in names.ADMISSION_POLICIES:
+    for name in [*names.ADMISSION_POLICIES, *_of_components(present)]:
         policy = await read(client, ADMISSION_POLICIES, name)
         binding = await read(client, ADMISSION_BINDINGS, name)
         if Missing.FORBIDDEN in (policy, binding):
@@ -25,6 +35,15 @@ async def check_policies(client: KubeClient) -> list[Finding]:
     problems = [each for each in found if each.level != Level.OK]
     well = Finding(Area.POLICIES, Level.OK, f"all {len(found)} policies exist and are bound")
     return problems or [well]
+
+
+def _of_components(present: Sequence[str]) -> list[str]:
+    return [
+        each["metadata"]["name"]
+        for component in present
+        for each in component_objects(component, SystemWish())
+        if each["kind"] == ADMISSION_POLICIES.kind
+    ]
 
 
 def judge_policy(

@@ -48,6 +48,16 @@ def compare_crds(before: Mapping[str, Any], after: Mapping[str, Any]) -> CrdChan
     )
 
 
+def is_downgrade(changes: CrdChanges, there: str, version: str) -> bool:
+    """Return whether a CRD of version `there` would become an earlier one.
+
+    The same number and fewer fields is a build that is earlier than the one in the cluster.
+    """
+    if is_older(version, there):
+        return True
+    return bool(changes.removed) and not is_older(there, version)
+
+
 def is_older(version: str, other: str) -> bool:
     """Return whether a version such as v0.1.0 is an earlier one. Unknown texts are none."""
     left, right = _numbers(version), _numbers(other)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 from daemonset_job.api import names
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import Forbidden, NotFound
+from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.system.render import (
     NAMESPACE,
     PREFIX,
@@ -23,8 +25,6 @@ from kubectl_dsjob.system.resources import DEPLOYMENTS, resource_of
 
 CONTROLLER: Final = "daemonset-job-controller"
 TERMINATOR: Final = "daemonset-job-terminator"
-# On the controller's Deployment: what `install` was asked for, so that `upgrade` repeats it.
-ANNOTATION_INSTALL: Final = f"{names.GROUP}/install"
 LABELS: Final = "app.kubernetes.io/name=daemonset-job"
 
 
@@ -36,6 +36,16 @@ class Installed:
     deployment: Mapping[str, Any]
     version: str = ""
     wish: SystemWish | None = None
+
+
+@asynccontextmanager
+async def with_admin_rights() -> AsyncIterator[None]:
+    """Have a refusal in the block name the rights that these verbs need."""
+    try:
+        yield
+    except Forbidden as error:
+        way = "These verbs need the rights of a cluster administrator (ClusterRole cluster-admin)."
+        raise CliError(f"you may not do this: {error.message}", way) from error
 
 
 async def find_namespace(client: KubeClient, given: str) -> str:
@@ -70,7 +80,7 @@ def describe(deployment: Mapping[str, Any], namespace: str) -> Installed:
     """Return what the controller's Deployment says. Pure."""
     metadata = deployment["metadata"]
     version = (metadata.get("labels") or {}).get(VERSION_LABEL) or _tag(deployment)
-    text = (metadata.get("annotations") or {}).get(ANNOTATION_INSTALL)
+    text = (metadata.get("annotations") or {}).get(names.ANNOTATION_INSTALL)
     return Installed(namespace, deployment, version, _wish(text, namespace) if text else None)
 
 

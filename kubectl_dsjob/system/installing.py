@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import yaml
 
+from daemonset_job.api import names
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import NotFound
 from daemonset_job.kube.client.resource import NAMESPACES
@@ -17,9 +18,8 @@ from kubectl_dsjob.exit_codes import ExitCode
 from kubectl_dsjob.node_tables import format_objects
 from kubectl_dsjob.outputs import Output
 from kubectl_dsjob.system.applying import Change, Effect, apply_all, check_apply, wait_for_programs
-from kubectl_dsjob.system.crds import CrdChanges, compare_crds, is_older
+from kubectl_dsjob.system.crds import CrdChanges, compare_crds, is_downgrade, is_older
 from kubectl_dsjob.system.installed import (
-    ANNOTATION_INSTALL,
     CONTROLLER,
     LABELS,
     Installed,
@@ -27,9 +27,18 @@ from kubectl_dsjob.system.installed import (
     find_installed,
     find_namespace,
     present_components,
+    with_admin_rights,
 )
 from kubectl_dsjob.system.kustomize import Manifest
-from kubectl_dsjob.system.render import NAMESPACE, PREFIX, SystemWish, crds, render, version
+from kubectl_dsjob.system.render import (
+    NAMESPACE,
+    PREFIX,
+    VERSION_LABEL,
+    SystemWish,
+    crds,
+    render,
+    version,
+)
 from kubectl_dsjob.system.resources import CRDS
 from kubectl_dsjob.target import Target
 
@@ -66,7 +75,7 @@ def manifests_of(wish: SystemWish) -> list[Manifest]:
     for manifest in found:
         metadata = manifest["metadata"]
         if manifest["kind"] == "Deployment" and metadata["name"] == CONTROLLER:
-            metadata.setdefault("annotations", {})[ANNOTATION_INSTALL] = annotation(wish)
+            metadata.setdefault("annotations", {})[names.ANNOTATION_INSTALL] = annotation(wish)
     return found
 
 
@@ -83,7 +92,7 @@ async def install(target: Target, wish: InstallWish) -> Answer:
     """Install the system, or apply the same version again."""
     system = wish.system()
     manifests = manifests_of(system)
-    async with await target.connect() as client:
+    async with with_admin_rights(), await target.connect() as client:
         await _check_namespace(client, system.namespace)
         there = await find_namespace(client, "")
         if there != system.namespace and await find_installed(client, there) is not None:
@@ -100,7 +109,7 @@ async def install(target: Target, wish: InstallWish) -> Answer:
 
 async def upgrade(target: Target, wish: InstallWish) -> Answer:
     """Bring an installed system to the version of this program, with the options it has."""
-    async with await target.connect() as client:
+    async with with_admin_rights(), await target.connect() as client:
         namespace = await find_namespace(client, wish.namespace)
         before = await find_installed(client, namespace)
         if before is None:
@@ -175,7 +184,6 @@ async def _check_version(
     if before is not None and is_older(version(), before.version):
         text = f"version {before.version} is installed: {version()} would be a downgrade"
         raise CliError(text, way)
-    is_later = before is not None and is_older(before.version, version())
     found = []
     for expected in crds():
         name = expected["metadata"]["name"]
@@ -187,10 +195,11 @@ async def _check_version(
         if lost := sorted(stored & set(changes.versions_removed)):
             text = f"objects of {name} are stored in version {', '.join(lost)}, which is no more"
             raise CliError(text, "Upgrade to an earlier version first: see the changelog.")
-        # The same number and fewer fields is a build that is earlier than the one in the cluster.
-        if changes.removed and not is_later:
-            shown = ", ".join(changes.removed[:_FIELDS_SHOWN])
-            text = f"{name} of the cluster has fields that {version()} does not know: {shown}"
+        # The CRD stays when the system is uninstalled: then only its label has a version.
+        label = (there["metadata"].get("labels") or {}).get(VERSION_LABEL)
+        if is_downgrade(changes, label or (before.version if before else ""), version()):
+            shown = ", ".join(changes.removed[:_FIELDS_SHOWN]) or "another version"
+            text = f"{name} of the cluster has what {version()} does not know: {shown}"
             raise CliError(f"{text}. This would be a downgrade", way)
         if changes:
             found.append((name, changes))

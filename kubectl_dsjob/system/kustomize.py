@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,13 @@ _KEYS: Final = frozenset(
     {"apiVersion", "kind", "labels", "sortOptions", "resources", "images", "patches"}
 )
 # Lists of Kubernetes that a strategic merge patch merges by a key.
-_MERGE_KEYS: Final = {"containers": "name", "initContainers": "name", "volumes": "name"}
+_MERGE_KEYS: Final = {
+    "containers": "name",
+    "initContainers": "name",
+    "volumes": "name",
+    "env": "name",
+    "volumeMounts": "mountPath",
+}
 
 
 class UnsupportedError(ValueError):
@@ -87,8 +94,15 @@ def _read(folder: Path) -> dict[str, Any]:
 
 
 def _load(path: Path) -> list[Manifest]:
-    text = path.read_text("utf-8")
-    return [each for each in yaml.load_all(text, Loader=_LOADER) if each]
+    """Return the objects of a file, for the caller to change."""
+    return copy.deepcopy(_parse(path.read_text("utf-8")))
+
+
+@cache
+def _parse(text: str) -> list[Manifest]:
+    """Return the objects of a text. Cached: a CRD takes longer than all requests of a verb."""
+    found = yaml.load_all(text, Loader=_LOADER)
+    return [each for each in found if each]
 
 
 def _patched(manifests: list[Manifest], patch: Mapping[str, Any]) -> list[Manifest]:
@@ -155,10 +169,12 @@ def _merged(old: Any, new: Any, field: str = "") -> Any:
 
 
 def _merged_list(old: list[Any], new: list[Any], key: str) -> list[Any]:
+    """Return the merged list. What a patch adds comes first, as with kustomize."""
     changes = {each[key]: each for each in new}
-    if unknown := set(changes) - {each[key] for each in old}:
-        raise UnsupportedError(f"a merge patch that adds {sorted(unknown)}")
-    result = []
+    known = {each[key] for each in old}
+    result = [each for each in new if each[key] not in known]
+    if any("$patch" in each for each in result):
+        raise UnsupportedError("a merge patch that deletes what is not there")
     for each in old:
         change = changes.get(each[key], {})
         if change.get("$patch") == "delete":

@@ -19,7 +19,7 @@ from daemonset_job.kube.client.selection import Selection
 from kubectl_dsjob.edge import Answer, say
 from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
-from kubectl_dsjob.system.installed import LABELS, find_namespace
+from kubectl_dsjob.system.installed import LABELS, find_namespace, with_admin_rights
 from kubectl_dsjob.system.kustomize import Manifest
 from kubectl_dsjob.system.render import SystemWish, component_names, component_objects, render
 from kubectl_dsjob.system.resources import CRDS, DEPLOYMENTS, resource_of, title
@@ -45,7 +45,7 @@ class UninstallWish:
 async def uninstall(target: Target, wish: UninstallWish) -> Answer:
     """Delete the system; say what was deleted, and what is left."""
     _check(wish)
-    async with await target.connect() as client:
+    async with with_admin_rights(), await target.connect() as client:
         namespace = await find_namespace(client, "")
         if wish.namespace and wish.namespace != namespace:
             if await _exists(client, DEPLOYMENTS, "daemonset-job-controller", namespace):

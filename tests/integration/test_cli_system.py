@@ -238,6 +238,9 @@ def test_a_namespace_of_others_is_refused_and_one_of_its_own_is_used_everywhere(
 
 def test_a_component_is_not_left_half_installed(empty):
     assert call(empty, "install", "--components", "split", "--no-wait").returncode == 0
+    binding = "daemonset-job-system-halves"
+    empty.kubectl("delete", "validatingadmissionpolicybinding", binding)
+    assert f"{binding} is not bound" in call(empty, "doctor").stdout
     done = call(empty, "install", "--no-wait")
     assert done.returncode == 2, done
     assert "--components split" in done.stderr

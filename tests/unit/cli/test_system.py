@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from daemonset_job.api import names
 from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.outputs import Output
 from kubectl_dsjob.system import crds, installed, installing, kustomize, render, rollout
@@ -110,7 +111,7 @@ def test_an_upgrade_knows_what_install_was_asked_for():
 @pytest.mark.parametrize("text", ["", "[", "[]", '{"a": 1}', '{"components": 3}', "null"])
 def test_an_annotation_of_another_client_is_no_wish(text):
     deployment = find(render.render(SystemWish()), "Deployment", CONTROLLER)
-    deployment["metadata"]["annotations"] = {installed.ANNOTATION_INSTALL: text}
+    deployment["metadata"]["annotations"] = {names.ANNOTATION_INSTALL: text}
     found = installed.describe(deployment, "ops")
     assert isinstance(found, Installed)
     assert found.wish is None
@@ -131,8 +132,8 @@ def test_uninstall_deletes_programs_first_and_the_namespace_last():
     assert "CustomResourceDefinition" not in kinds
     assert kinds.index("ServiceAccount") < kinds.index("ValidatingAdmissionPolicyBinding")
     everything = render.render(SystemWish(tuple(render.component_names()), "ops"))
-    names = {(each["kind"], each["metadata"]["name"]) for each in _to_delete("ops", has_crds=True)}
-    assert names == {(each["kind"], each["metadata"]["name"]) for each in everything}
+    found = {(each["kind"], each["metadata"]["name"]) for each in _to_delete("ops", has_crds=True)}
+    assert found == {(each["kind"], each["metadata"]["name"]) for each in everything}
 
 
 # --- comparing CRDs -----------------------------------------------------------------------
@@ -188,6 +189,22 @@ def test_two_crds_are_compared_field_by_field(before, after, expected):
 )
 def test_versions_are_compared_by_their_numbers(version, other, expected):
     assert crds.is_older(version, other) is expected
+
+
+@pytest.mark.parametrize(
+    ("removed", "there", "expected"),
+    [
+        ((), "0.1.0", False),
+        ((), "0.2.0", True),
+        ((), "", False),
+        (("spec.a",), "0.0.9", False),
+        (("spec.a",), "0.1.0", True),
+        (("spec.a",), "", True),
+        (("spec.a",), "unknown", True),
+    ],
+)
+def test_fewer_fields_are_a_downgrade_unless_the_version_is_later(removed, there, expected):
+    assert crds.is_downgrade(crds.CrdChanges(removed=removed), there, "0.1.0") is expected
 
 
 # --- kustomize ----------------------------------------------------------------------------
