@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.fakekube import daemon_sets
 from tests.simulation import intent
 from tests.simulation.oracle.facts import is_continuous, is_true, owned_by
 from tests.simulation.oracle.failed_tasks import judge_failed_tasks
@@ -220,12 +221,17 @@ class _Rest:
         return bool(kept_out)
 
     def is_ending(self, node: str) -> bool:
-        """Whether a machine is down, its node matches, and the only pod there is being deleted."""
+        """Whether a machine is down, its node matches, and the only pod there is being deleted.
+
+        A pod that has ended, as one does whose machine is shut down, runs nothing any more.
+        """
         raw, found = self.world.server.get(NODES, node, ""), self.daemon_set
         if self.world.machines[node].is_up or raw is None or found is None or node in self.pods:
             return False
         return intent.matches(self.job["spec"], raw) and any(
-            pod["spec"].get("nodeName") == node and controller_of(pod) == found["metadata"]["uid"]
+            pod["spec"].get("nodeName") == node
+            and controller_of(pod) == found["metadata"]["uid"]
+            and not daemon_sets.is_terminal(pod)
             for pod in self.world.server.all(PODS)
         )
 
