@@ -14,6 +14,7 @@ from tests.simulation.features import with_features
 from tests.simulation.node_changes import with_node_changes
 from tests.simulation.node_conditions import with_conditions
 from tests.simulation.released_pods import with_released_pods
+from tests.simulation.standing_work import with_standing_work
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
 from tests.simulation.server import Raw
 
@@ -39,15 +40,18 @@ WRITES = {
 FAULTS = ("before", "after", "conflict", "slow", "throttle")
 
 
-def generate_schedule(seed: int) -> Schedule:
-    """Return the schedule of a seed."""
+def generate_schedule(seed: int, *, has_standing_work: bool = True) -> Schedule:
+    """Return the schedule of a seed; some have standing work (`standing_work`), if they may."""
     schedule = with_features(_Generator(Random(seed)).schedule(seed), Random(f"{seed}/features"))
     schedule = with_drawn_disturbances(schedule, Random(f"{seed}/hazards"))
     schedule = with_conditions(schedule, Random(f"{seed}/conditions"))
     schedule = with_delayed_starts(schedule, Random(f"{seed}/startings"))
     schedule = with_released_pods(schedule, Random(f"{seed}/releases"))
     schedule = with_node_changes(schedule, Random(f"{seed}/node changes"))
-    return with_continuous_jobs(schedule, Random(f"{seed}/continuous"))
+    schedule = with_continuous_jobs(schedule, Random(f"{seed}/continuous"))
+    if not has_standing_work:
+        return schedule
+    return with_standing_work(schedule, Random(f"{seed}/standing work"))
 
 
 class _Generator:

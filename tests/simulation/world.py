@@ -60,6 +60,10 @@ class World:
         self.decided_at: dict[str, float] = {}
         # By the UID of a Job: up to when it then knew all that had happened to Jobs.
         self.seen_until: dict[str, float] = {}
+        # By the UID of a Job: up to when it then knew all that had happened to Jobs, and to nodes.
+        self.decided_on: dict[str, tuple[float, float]] = {}
+        # The same, of the decision that removes the gate that is removed now.
+        self.gates_decided: dict[str, tuple[float, float]] = {}
         # By the UID of a Job and its completionTime: when the controller first decided so.
         self.ended_at: dict[tuple[str, str | None], float] = {}
         self.steps = 0

@@ -87,6 +87,13 @@ def is_stale(job: Job, pod: Pod, evidence: Evidence | None, record: NodeRecord |
         return False
     if record is not None and record.has_failed(job.retry_request):
         return False
+    return is_of_earlier_try(job, pod, record)
+
+
+def is_of_earlier_try(job: Job, pod: Pod, record: NodeRecord | None) -> bool:
+    """Return whether the node of a pod is due again since, so that nothing of the pod counts."""
+    if not job.spec.is_continuous:
+        return False
     is_earlier = record is not None and pod.uid in record.earlier_pods
     return is_earlier or pod.revision != job.revision
 

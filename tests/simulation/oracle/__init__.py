@@ -9,6 +9,7 @@ from tests.simulation.oracle import (
     completion,
     conventions,
     deadlines,
+    due_again,
     evidence,
     failed_tasks,
     failures,
@@ -35,6 +36,7 @@ from tests.simulation.oracle.invariant import Invariant
 MODULES = (
     completion,
     starts,
+    due_again,
     gates,
     evidence,
     results,

@@ -29,7 +29,7 @@ INVARIANTS = (
 )
 
 # What makes nodes that completed no longer desired, or other nodes.
-CHURN = {"leave", "renew", "reregister", "zone", "select", "edit", "taint", "drain"}
+CHURN = {"leave", "renew", "reregister", "zone", "select", "edit", "taint", "drain", "rerun", "relabel"}
 
 
 class CompletedCount:
