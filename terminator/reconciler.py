@@ -91,7 +91,8 @@ class Reconciler:
     def _targets(self, job: Job, pods: list[Pod]) -> list[Target]:
         """Return the pods to read; evidence in a pod's status is recorded at once."""
         matcher = self._matchers.of(job)
-        if matcher is None:
+        if matcher is None or job.has_new_revision:
+            # The status has the token of an earlier revision.
             return []
         is_exit = job.spec.completion.mode == CompletionMode.EXIT
         # In mode Exit a running task's log decides nothing, unless it may print that it failed.
@@ -103,7 +104,7 @@ class Reconciler:
             node = nodes.get(pod.node_name)
             if node is None or not pod.is_scheduled or not pod_belongs_to_node(pod, node):
                 continue
-            if pod.revision != revision:
+            if pod.revision != revision or pod.uid in earlier.get(node.name, ()):
                 # It is about to be replaced, and its log says nothing of what is to run now.
                 continue
             entry = ledger.get(node.name)
@@ -249,6 +250,9 @@ class Reconciler:
     def _record(self, job: Job, pod: Pod, evidence: Evidence) -> None:
         if job.revision:
             earlier = self._earlier_pods_of(job, pod.node_name)
+            if pod.uid in earlier:
+                # Found before the node was due again.
+                return
             evidence = replace(evidence, replaces=earlier)
         if self._ledger.record(job, pod.node_name, evidence):
             logger.bind(

@@ -16,6 +16,7 @@ from daemonset_job.api.job_spec_shape import SPEC_SHAPE
 from daemonset_job.api.job_status import Condition, JobStatus, parse_job_status
 from daemonset_job.api.json_text import json_hash
 from daemonset_job.api.managed_fields import find_annotation_manager, find_spec_manager
+from daemonset_job.api.numbered import next_numbered
 from daemonset_job.api.reasons import FailedReason
 from daemonset_job.api.rerun import REQUEST_LIMIT, RerunRequest, parse_rerun
 from daemonset_job.api.revision import find_revision
@@ -80,8 +81,8 @@ class Job:
     `raw_spec` is what a record of the run can be run again from; `status` is what was last
     written, compared before a write. `excess_bytes` is the size of a spec that is too large for the
     Job to be started, and was not kept. `spec_manager` and `retry_manager` are the clients that
-    last wrote the spec and the retry request, "" if they are not known. `revision` is a hash of
-    what it runs, "" for policy Once; see `find_revision`.
+    last wrote the spec and the retry request, "" if they are not known. `revision_hash` is a hash
+    of what it runs, "" for policy Once; see `find_revision`.
     """
 
     namespace: str
@@ -98,7 +99,7 @@ class Job:
     excess_bytes: int = 0
     spec_manager: str = ""
     retry_manager: str = ""
-    revision: str = ""
+    revision_hash: str = ""
     # Computed once: a reconcile asks for them for each node. `replace` begins again.
     _rerun: RerunRequest | None = field(default=None, init=False, repr=False, compare=False)
     _nodes_hash: str = field(default="", init=False, repr=False, compare=False)
@@ -128,6 +129,21 @@ class Job:
             object.__setattr__(self, "_rerun", found)
             return found
         return self._rerun
+
+    @property
+    def revision(self) -> str:
+        """The number and the hash of what it runs, such as "2-89abcdef"; "" for policy Once.
+
+        The status has it before a pod of that revision is created.
+        """
+        if not self.revision_hash:
+            return ""
+        return next_numbered(self.status.revision, self.revision_hash)
+
+    @property
+    def has_new_revision(self) -> bool:
+        """Whether the status has yet to be written for its revision, so that it has no pod yet."""
+        return self.status.revision != self.revision
 
     @property
     def ends_all_tasks(self) -> bool:
@@ -225,7 +241,7 @@ def parse_job(raw: Mapping[str, Any]) -> Job:
         raw_spec=raw.get("spec") or {},
         spec_manager=find_spec_manager(meta),
         retry_manager=find_annotation_manager(meta, names.ANNOTATION_RETRY),
-        revision=find_revision(spec),
+        revision_hash=find_revision(spec),
     )
 
 

@@ -41,7 +41,9 @@ STATUS_SHAPE: Final = fields(
     completionTime=TIME,
     nodes=TOTALS_SHAPE,
     completionToken=STRING,
+    revision=STRING,
     observedRetry=STRING,
+    observedRerun=STRING,
     report=STRING,
     progress=STRING,
     lowestProgress=STRING,
@@ -89,9 +91,10 @@ class JobStatus:
     the number of desired nodes is known. `observed_generation` is 0 before the first write.
     `progress` is the mean of the tasks at work that print progress, such as "40%", and
     `lowest_progress` the node that has done least, such as "node-a 1/10".
-    `completion_token` is the default at the start of a Job that names no token. The last requests
-    are `observed_retry` and `observed_rerun`, and `report` is the name of the run's first
-    JobReport. Each of these is "" for none.
+    `completion_token` is the default at the start of a Job that names no token, for policy
+    Continuous at the start of its `revision`. The last requests are `observed_retry` and
+    `observed_rerun`, and `report` is the name of the run's first JobReport. Each of these is "" for
+    none.
     """
 
     phase: Phase | None = None
@@ -100,6 +103,7 @@ class JobStatus:
     completion_time: datetime | None = None
     nodes: NodeTotals | None = None
     completion_token: str = ""
+    revision: str = ""
     observed_retry: str = ""
     observed_rerun: str = ""
     report: str = ""
@@ -124,6 +128,7 @@ class JobStatus:
             "startTime": format_time(self.start_time) if self.start_time else "",
             "report": self.report,
             "completionToken": self.completion_token,
+            "revision": self.revision,
             "conditions": [condition.to_raw() for condition in self.conditions],
             "nodes": self.nodes.to_raw() if self.nodes is not None else None,
             "progress": self.progress,
@@ -148,6 +153,7 @@ def parse_job_status(raw: Mapping[str, Any]) -> JobStatus:
         completion_time=parse_whole_seconds(raw.get("completionTime")),
         nodes=parse_totals(raw.get("nodes")),
         completion_token=raw.get("completionToken") or "",
+        revision=raw.get("revision") or "",
         observed_retry=raw.get("observedRetry") or "",
         observed_rerun=raw.get("observedRerun") or "",
         report=raw.get("report") or "",

@@ -76,7 +76,8 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     ours = snapshot.owned_daemon_set
     alteration = ours.alteration if ours is not None else ""
     progress = NO_PROGRESS if run.has_ended else find_progress(merge_evidence(snapshot), counts)
-    found = Findings(counts, run, blocker, _ended_at(snapshot, run), alteration, progress)
+    ended_at, token = _ended_at(snapshot, run), snapshot.settings.token
+    found = Findings(counts, run, blocker, ended_at, alteration, progress, token)
     status = next_status(job, found, now)
     if RefusedWrite.REPORT in snapshot.refusals:
         # Only the report says which nodes follow a rerun request.
@@ -87,11 +88,11 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     # No node starts after a failure. After a success, one that joins late does.
     has_failed = run.outcome == RunOutcome.FAILED
     is_reopened = job.is_true(ConditionType.COMPLETE) and not run.has_ended
-    unrecorded = (is_reopened or is_alteration_unrecorded(job, status)) and any(
-        isinstance(action, WriteStatus) for action in record
-    )
+    has_news = is_reopened or job.has_new_revision or is_alteration_unrecorded(job, status)
+    unrecorded = has_news and any(isinstance(action, WriteStatus) for action in record)
     if unrecorded:
-        # After the DaemonSet is applied nothing shows the change, so it is recorded first.
+        # After the DaemonSet is applied nothing shows the change, so it is recorded first. Nor is a
+        # pod created whose revision has no number yet.
         work = [action for action in work if not isinstance(action, ApplyDaemonSet)]
     times = [counts.wake_at, run.wake_at, stays_until, pending.wake_at]
     hint_at = token_hint_at(counts, job)
@@ -208,7 +209,12 @@ def _record_actions(
     if ended and is_frozen and has_succeeded and found.blocker is not None:
         return actions if status == job.status else [*actions, WriteStatus(status)]
     if ended and is_frozen:
-        seen = replace(job.status, observed_generation=job.generation)
+        seen = replace(
+            job.status,
+            observed_generation=job.generation,
+            revision=status.revision,
+            completion_token=status.completion_token,
+        )
         return actions if seen == job.status else [*actions, WriteStatus(seen)]
     if run.outcome == RunOutcome.SUCCEEDED and report_is_final and is_frozen:
         # The report is final; only the Job's status has to follow.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from daemonset_job.api.choices import CompletionMode
 from daemonset_job.api.reasons import EventReason
 from job_controller.core.desired.daemon_set import build_daemon_set
 from job_controller.core.plan import DryRunDaemonSet, DryRunNodeChange, Event, Plan, WriteStatus
@@ -40,7 +39,7 @@ def plan_start(snapshot: Snapshot, now: datetime) -> Plan:
         trial = (DryRunNodeChange(change),) if change is not None else ()
         return Plan(actions=(DryRunDaemonSet(desired), *trial))
     return Plan(
-        actions=(WriteStatus(first_status(job, now, _configured_token(snapshot))),),
+        actions=(WriteStatus(first_status(job, now, snapshot.settings.token)),),
         events=(
             Event(
                 "Normal",
@@ -49,9 +48,3 @@ def plan_start(snapshot: Snapshot, now: datetime) -> Plan:
             ),
         ),
     )
-
-
-def _configured_token(snapshot: Snapshot) -> str:
-    """Return the configured token, "" for a Job whose tasks print none."""
-    is_log = snapshot.job.spec.completion.mode == CompletionMode.LOG
-    return snapshot.settings.token if is_log else ""

@@ -12,6 +12,7 @@ from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_spec import JobSpec
 from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.numbered import number_of
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.result_limits import bounded_results
 from daemonset_job.api.task_progress import TaskProgress
@@ -33,7 +34,9 @@ def is_recorded(entry: Evidence | None, new: Evidence) -> bool:
 
 def _is_of_later_try(entry: Evidence, new: Evidence) -> bool:
     """Return whether the node is due again since `entry`, and `new` is about its next try."""
-    return is_of_earlier_try(entry, new.revision, new.replaces)
+    if entry.revision != new.revision:
+        return number_of(entry.revision) < number_of(new.revision)
+    return entry.pod_uid != new.pod_uid and entry.pod_uid in new.replaces
 
 
 def is_of_earlier_try(entry: Evidence, revision: str, earlier_pods: Collection[str]) -> bool:
@@ -78,7 +81,7 @@ def _combine(entry: Evidence, new: Evidence) -> Evidence:
     """Return both together, with the progress of either."""
     if _is_of_later_try(entry, new):
         return new
-    if entry.is_completed:
+    if entry.is_completed or entry.revision != new.revision:
         if not _is_same_completion(entry, new):
             return entry
         return _with_late_results(entry, new)

@@ -78,6 +78,21 @@ class RunBuffer:
         for node in nodes:
             self.pending.pop(node, None)
 
+    def drop_earlier_tries(self, reports: Iterable[JobReport]) -> None:
+        """Drop evidence about pods that no longer count: by now their nodes are due again."""
+        if not self.job.revision_hash:
+            return
+        records = [report.records for report in reports]
+        self.discard(
+            [
+                node
+                for node, entry in self.pending.items()
+                if any(
+                    node in each and entry.pod_uid in each[node].earlier_pods for each in records
+                )
+            ]
+        )
+
     def postpone(
         self, nodes: Iterable[str], report: JobReport, now: float, *, is_full: bool
     ) -> None:

@@ -155,6 +155,8 @@ class Ledger:
         buffer = self._buffers.get(job_uid)
         if buffer is None:
             return
+        # Now: a record lists a bounded number of pods.
+        buffer.drop_earlier_tries(self._reports.cached(buffer.job))
         if self._reports.is_gone(buffer) or self._reports.is_idle(buffer):
             del self._buffers[job_uid]
         elif buffer.pending:
@@ -226,6 +228,7 @@ class Ledger:
         else:
             buffer.progress.clear()
         shards = {report.name: report for report in self._reports.newest(buffer)}
+        buffer.drop_earlier_tries(shards.values())
         entries_by_report, unassigned = _assign(buffer, shards, started)
         results = await asyncio.gather(
             *(

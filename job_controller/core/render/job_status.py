@@ -18,6 +18,7 @@ from daemonset_job.api.reasons import (
 )
 from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import whole_seconds
+from job_controller.core.render.default_token import default_token
 from job_controller.core.render.kstatus import IN_PROGRESS, kstatus_conditions
 from job_controller.core.render.messages import (
     active_message,
@@ -40,11 +41,8 @@ _RESUMED = Condition(ConditionType.SUSPENDED, False, SuspendedReason.RESUMED, "r
 def first_status(job: Job, now: datetime, token: str = "") -> JobStatus:
     """Return the status of a Job that starts: from now on what it runs cannot change.
 
-    `token` is the default completion token. It is recorded for a Job without a token of its own. If
-    it has a script, the recorded token is unique. The task image prints it after the script, and a
-    line of the script is not taken for it.
+    `token` is the configured completion token.
     """
-    default = f"completed-{job.uid}" if job.spec.has_script else token
     changes = [
         Condition(
             ConditionType.PROGRESSING, True, ProgressingReason.STARTING, "creating the DaemonSet"
@@ -58,7 +56,8 @@ def first_status(job: Job, now: datetime, token: str = "") -> JobStatus:
         observed_generation=job.generation,
         start_time=whole_seconds(now),
         report=job.report_name,
-        completion_token="" if job.spec.completion.token else default,
+        completion_token=default_token(job, token),
+        revision=job.revision,
         conditions=set_conditions(job, changes, now),
     )
 
@@ -97,6 +96,7 @@ class Findings:
 
     `ended_at` is the end of the run in its report, None without one. `alteration` is what other
     clients changed in the DaemonSet, "" for nothing. `progress` is that of the tasks at work.
+    `token` is the configured completion token.
     """
 
     counts: NodeCounts
@@ -105,6 +105,7 @@ class Findings:
     ended_at: datetime | None = None
     alteration: str = ""
     progress: ActiveProgress = NO_PROGRESS
+    token: str = ""
 
 
 def next_status(job: Job, found: Findings, now: datetime) -> JobStatus:
@@ -114,12 +115,17 @@ def next_status(job: Job, found: Findings, now: datetime) -> JobStatus:
         *_conditions(job, found, now),
         *_altered_conditions(found.alteration),
     ]
+    token = job.status.completion_token
+    if job.has_new_revision:
+        token = default_token(job, found.token)
     return replace(
         job.status,
         phase=_phase(job, counts, run),
         observed_generation=job.generation,
         completion_time=_completion_time(job, found, now),
         report=job.report_name,
+        revision=job.revision,
+        completion_token=token,
         nodes=_reported_nodes(job, counts),
         progress=found.progress.percent,
         lowest_progress=found.progress.lowest,

@@ -192,14 +192,11 @@ class _Finder:
 
     def renewed(self, name: str, record: NodeRecord, entry: Evidence | None) -> NodeRecord:
         """Return the first record of the node's next try."""
-        is_other_revision = record.revision != self._job.revision
-        pods = [record.pod_uid, entry.pod_uid if entry is not None else ""]
-        # A pod of the newest revision that runs already is the next try of its node.
-        pods += [
-            pod.uid
-            for pod in self._scheduled_pods(name)
-            if not is_other_revision or pod.revision != self._job.revision
-        ]
+        pods: list[str] = []
+        # Pods of another revision count no more anyway. One of the newest is the node's next try.
+        if record.revision == self._job.revision:
+            pods += [record.pod_uid, entry.pod_uid if entry is not None else ""]
+            pods += [pod.uid for pod in self._scheduled_pods(name)]
         return NodeRecord(
             uid=record.uid,
             state=NodeState.WAITING,

@@ -156,7 +156,7 @@ async def test_a_failed_job_stays_unless_it_says_otherwise(cluster):
 
 
 CONTINUOUS = {"completion": {"policy": "Continuous"}}
-REVISION = find_revision(parse_spec({"image": "x", **CONTINUOUS}))
+REVISION = f"1-{find_revision(parse_spec({'image': 'x', **CONTINUOUS}))}"
 
 
 async def test_a_continuous_job_is_never_deleted(cluster, server):
@@ -164,6 +164,7 @@ async def test_a_continuous_job_is_never_deleted(cluster, server):
     for node in run.nodes:
         pod = {"metadata": {"annotations": {names.ANNOTATION_REVISION: REVISION}}}
         server.patch(PODS, run.pod(node), pod)
+    server.patch(JOBS, run.name, {"status": {"revision": REVISION}})
     cluster.start()
     run.print_tokens()
     await eventually(lambda: run.completed() == set(run.nodes))

@@ -60,6 +60,7 @@ def test_every_field_of_the_crd_is_read_and_written():
             "skippedNames": "d",
         },
         "completionToken": "done",
+        "revision": "1-0123456789abcdef",
         "observedRetry": "1",
         "observedRerun": "2",
         "progress": "40%",

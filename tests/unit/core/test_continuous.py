@@ -9,65 +9,31 @@ import pytest
 
 from daemonset_job.api import job as job_module
 from daemonset_job.api import names
-from daemonset_job.api.choices import CompletionPolicy, FailureAction
-from daemonset_job.api.job_spec import Completion, FailurePolicy, NodeSelection
+from daemonset_job.api.choices import FailureAction
+from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
 from daemonset_job.api.rerun import REQUEST_LIMIT, parse_rerun
-from daemonset_job.api.revision import find_revision
 from job_controller.core.decide import decide
 from job_controller.core.plan import (
     ApplyDaemonSet,
-    DeletePods,
-    Plan,
     RefusedWrite,
-    RemoveSchedulingGates,
     WriteStatus,
 )
 from tests.unit.builders import (
     NOW,
-    SampleCluster,
     done,
     gated_pod,
-    make_cluster,
     make_node,
     make_pod,
 )
 from tests.unit.core.runs import acts, conditions, failing, run
-
-CONTINUOUS = Completion(policy=CompletionPolicy.CONTINUOUS)
-
-
-def standing(*nodes: str, completed: tuple[str, ...] = (), **changes: Any) -> SampleCluster:
-    """Return a cluster whose Job serves every node; the pods are of its revision."""
-    cluster = make_cluster(*nodes, gated=True, **changes)
-    change(cluster, completion=CONTINUOUS)
-    cluster.pods = [replace(pod, revision=cluster.job.revision) for pod in cluster.pods]
-    cluster.evidence = {
-        name: replace(done(name), revision=cluster.job.revision) for name in completed
-    }
-    return cluster
-
-
-def change(cluster: SampleCluster, **changes: Any) -> SampleCluster:
-    """Change the spec of the Job, as a user does."""
-    spec = replace(cluster.job.spec, **changes)
-    generation = cluster.job.generation + 1
-    revision = find_revision(spec)
-    cluster.job = replace(cluster.job, spec=spec, generation=generation, revision=revision)
-    return cluster
-
-
-def request(cluster: SampleCluster, value: str) -> SampleCluster:
-    cluster.job = replace(cluster.job, annotations={names.ANNOTATION_RERUN: value})
-    return cluster
-
-
-def deleted(plan: Plan) -> list[str]:
-    return sorted(pod.node_name for action in acts(plan, DeletePods) for pod in action.pods)
-
-
-def released(plan: Plan) -> list[str]:
-    found = acts(plan, RemoveSchedulingGates)
-    return sorted(pod.node_name for action in found for pod in action.pods)
+from tests.unit.core.standing_jobs import (
+    CONTINUOUS,
+    change,
+    deleted,
+    released,
+    request,
+    standing,
+)
 
 
 def test_a_job_is_complete_while_all_present_nodes_are() -> None:

@@ -193,6 +193,13 @@ def test_a_later_pod_of_a_continuous_job_replaces_the_completion():
         assert not is_recorded(first, later)
         assert combine_evidence(first, later) == later
     assert is_recorded(first, replace(first, completed_at=STAMP, results={}))
+    # Evidence of an earlier revision that comes late.
+    for late in (first, Evidence("a-uid", last_lines=("no",), pod_uid="old", revision="1")):
+        newest = replace(first, revision="10", pod_uid="next", completed_at="")
+        assert is_recorded(newest, late)
+        assert combine_evidence(newest, late) == newest
+    # Nothing is written again and again, also of a pod that no longer counts.
+    assert is_recorded(first, replace(first, replaces=(first.pod_uid,)))
     # A pod that was created without the gate, although its node is not due again.
     again = Evidence("a-uid", last_lines=("no",), pod_uid="next", revision="1")
     assert is_recorded(first, again)

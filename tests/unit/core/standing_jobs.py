@@ -1,0 +1,52 @@
+"""Jobs that stay, policy Continuous: a cluster with one, and what a user does to it."""
+
+from dataclasses import replace
+from typing import Any
+
+from daemonset_job.api import names
+from daemonset_job.api.choices import CompletionPolicy
+from daemonset_job.api.job_spec import Completion
+from daemonset_job.api.revision import find_revision
+from job_controller.core.plan import DeletePods, Plan, RemoveSchedulingGates
+from tests.unit.builders import SampleCluster, done, make_cluster
+from tests.unit.core.runs import acts
+
+CONTINUOUS = Completion(policy=CompletionPolicy.CONTINUOUS)
+
+
+def standing(*nodes: str, completed: tuple[str, ...] = (), **changes: Any) -> SampleCluster:
+    """Return a cluster whose Job serves every node; the pods are of its revision."""
+    cluster = make_cluster(*nodes, gated=True, **changes)
+    change(cluster, completion=CONTINUOUS)
+    # As it was written when the run started.
+    status = replace(cluster.job.status, revision=cluster.job.revision)
+    cluster.job = replace(cluster.job, status=status)
+    cluster.pods = [replace(pod, revision=cluster.job.revision) for pod in cluster.pods]
+    cluster.evidence = {
+        name: replace(done(name), revision=cluster.job.revision) for name in completed
+    }
+    return cluster
+
+
+def change(cluster: SampleCluster, **changes: Any) -> SampleCluster:
+    """Change the spec of the Job, as a user does."""
+    spec = replace(cluster.job.spec, **changes)
+    generation = cluster.job.generation + 1
+    cluster.job = replace(
+        cluster.job, spec=spec, generation=generation, revision_hash=find_revision(spec)
+    )
+    return cluster
+
+
+def request(cluster: SampleCluster, value: str) -> SampleCluster:
+    cluster.job = replace(cluster.job, annotations={names.ANNOTATION_RERUN: value})
+    return cluster
+
+
+def deleted(plan: Plan) -> list[str]:
+    return sorted(pod.node_name for action in acts(plan, DeletePods) for pod in action.pods)
+
+
+def released(plan: Plan) -> list[str]:
+    found = acts(plan, RemoveSchedulingGates)
+    return sorted(pod.node_name for action in found for pod in action.pods)
