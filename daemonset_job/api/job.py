@@ -124,11 +124,18 @@ class Job:
     def rerun(self) -> RerunRequest:
         """The request to run the task again on nodes; none for policy Once."""
         if self._rerun is None:
-            text = self.annotations.get(names.ANNOTATION_RERUN) or ""
-            found = parse_rerun(text) if self.spec.is_continuous else RerunRequest()
+            found = RerunRequest()
+            if self.spec.is_continuous:
+                text = self.annotations.get(names.ANNOTATION_RERUN) or ""
+                found = parse_rerun(text, self.status.observed_rerun)
             object.__setattr__(self, "_rerun", found)
             return found
         return self._rerun
+
+    @property
+    def has_open_request(self) -> bool:
+        """Whether not all nodes that the request names are known to have it on record."""
+        return self.status.observed_rerun != self.rerun.id
 
     @property
     def revision(self) -> str:

@@ -1,7 +1,8 @@
 """A request to run the task of a Job again on nodes: an annotation of the Job.
 
-Its value is `NODE,NODE@TEXT`, or `*@TEXT` for every node. Any other value is a new request, so the
-text, such as a time, asks for the same nodes once more.
+Its value is `NODE,NODE@TEXT`, or `*@TEXT` for every node. Each change of the value is a new
+request. So another text, such as a time, requests the same nodes once more. A value from before
+another one, or from before the annotation was removed, is a new request, too.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from daemonset_job.api.json_text import json_hash
+from daemonset_job.api.numbered import next_numbered
 
 _EVERY: Final = "*"
 # Characters of a request. A longer one is not acted on, and not cached.
@@ -18,7 +20,10 @@ REQUEST_LIMIT: Final = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class RerunRequest:
-    """A request: its identity, and the names of the nodes; without a request "" and none."""
+    """A request: its number and hash, and the names of the nodes; without a request none.
+
+    Without a request, `id` is the number of the last one, "" if there was none.
+    """
 
     id: str = ""
     nodes: frozenset[str] = field(default_factory=frozenset)
@@ -26,13 +31,14 @@ class RerunRequest:
 
     def names(self, node: str) -> bool:
         """Return whether the request is about the node of that name."""
-        return bool(self.id) and (self.is_for_all or node in self.nodes)
+        return self.is_for_all or node in self.nodes
 
 
-def parse_rerun(value: str) -> RerunRequest:
-    """Return the request in a value of the annotation."""
+def parse_rerun(value: str, recorded: str = "") -> RerunRequest:
+    """Return the request in a value of the annotation; `recorded` is the last one in the status."""
     if not value:
-        return RerunRequest()
+        return RerunRequest(next_numbered(recorded, ""))
     words = value.partition("@")[0].split(",")
     nodes = frozenset(word.strip() for word in words) - {""}
-    return RerunRequest(json_hash(value), nodes - {_EVERY}, _EVERY in nodes)
+    found = next_numbered(recorded, json_hash(value))
+    return RerunRequest(found, nodes - {_EVERY}, _EVERY in nodes)

@@ -15,7 +15,6 @@ from job_controller.core.plan import (
     ChangeNodes,
     CreateReport,
     Plan,
-    RefusedWrite,
     WriteReportStatus,
     WriteStatus,
     refused_write,
@@ -51,7 +50,12 @@ from job_controller.core.state.node_changes import find_pending_changes
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.placement_blockers import count_unexplained
 from job_controller.core.state.run_state import RunOutcome, RunState, evaluate_run
-from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
+from job_controller.core.state.snapshot import (
+    Snapshot,
+    find_unrecorded,
+    merge_evidence,
+    merge_records,
+)
 
 # A DaemonSet that other clients or a webhook keep changing is reconciled even without an event.
 _ALTERED_RETRY_SECONDS = 15.0
@@ -79,8 +83,8 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     ended_at, token = _ended_at(snapshot, run), snapshot.settings.token
     found = Findings(counts, run, blocker, ended_at, alteration, progress, token)
     status = next_status(job, found, now)
-    if RefusedWrite.REPORT in snapshot.refusals:
-        # Only the report says which nodes follow a rerun request.
+    if find_unrecorded(snapshot):
+        # The request stays open: only the report says which nodes follow it.
         status = replace(status, observed_rerun=job.status.observed_rerun)
     record = _record_actions(snapshot, found, status, now)
     pending = find_pending_changes(snapshot, now)
@@ -214,6 +218,7 @@ def _record_actions(
             observed_generation=job.generation,
             revision=status.revision,
             completion_token=status.completion_token,
+            observed_rerun=status.observed_rerun,
         )
         return actions if seen == job.status else [*actions, WriteStatus(seen)]
     if run.outcome == RunOutcome.SUCCEEDED and report_is_final and is_frozen:

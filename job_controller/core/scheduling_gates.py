@@ -57,5 +57,5 @@ def pods_with_removable_gate(
         for _, node in sorted(counts.nodes.items())
         if node.pod.is_gated
         and node.state not in {NodeState.COMPLETED, NodeState.FAILED}
-        and not (node.replace_pod or node.awaits_retry)
+        and not (node.replace_pod or node.awaits_retry or node.awaits_record)
     )

@@ -130,7 +130,7 @@ def next_status(job: Job, found: Findings, now: datetime) -> JobStatus:
         progress=found.progress.percent,
         lowest_progress=found.progress.lowest,
         observed_retry=job.retry_request,
-        observed_rerun=job.rerun.id or job.status.observed_rerun,
+        observed_rerun=job.rerun.id,
         conditions=set_conditions(job, changes, now),
     )
 

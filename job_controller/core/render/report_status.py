@@ -147,6 +147,7 @@ def _is_informative(record: NodeRecord) -> bool:
         or record.attempts
         or record.active_since
         or record.earlier_pods
+        or record.rerun
         or has_failures(record)
     )
 

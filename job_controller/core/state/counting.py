@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -26,6 +25,7 @@ from job_controller.core.state.desired_count import (
     add_absent,
     agrees_with_daemon_set,
     count_desired,
+    find_completed,
     find_completed_unselected,
     find_completed_without_pod,
     find_selected,
@@ -49,7 +49,12 @@ from job_controller.core.state.node_pods import (
 from job_controller.core.state.node_state import assess_node
 from job_controller.core.state.replaced_pods import replaced_node
 from job_controller.core.state.skipped_nodes import find_skipped
-from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
+from job_controller.core.state.snapshot import (
+    Snapshot,
+    find_held,
+    merge_evidence,
+    merge_records,
+)
 
 _ENDED: Final = frozenset({NodeState.COMPLETED, NodeState.FAILED})
 
@@ -59,6 +64,7 @@ class _Facts:
     """What the steps of a count start from: ledger, records and current pods by node name.
 
     `selected`: those of these nodes that the newest selection chooses; for policy Continuous only.
+    `held`: those whose pods are left alone until the report says that the node is due again.
     """
 
     snapshot: Snapshot
@@ -67,6 +73,7 @@ class _Facts:
     records: Mapping[str, NodeRecord]
     pods_by_node: Mapping[str, Pod]
     selected: frozenset[str]
+    held: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +169,8 @@ def _gather(snapshot: Snapshot, now: datetime) -> _Facts:
     )
     known = pods_by_node.keys() | (snapshot.nodes.keys() & (ledger.keys() | records.keys()))
     selected = find_selected(snapshot, known)
-    return _Facts(snapshot, context, ledger, records, pods_by_node, selected)
+    held = find_held(snapshot, pods_by_node)
+    return _Facts(snapshot, context, ledger, records, pods_by_node, selected, held)
 
 
 def _assess_nodes_with_pod(facts: _Facts) -> _NodesWithPod:
@@ -182,7 +190,13 @@ def _assess_nodes_with_pod(facts: _Facts) -> _NodesWithPod:
         if evidence is not None and evidence.node_uid != node.uid:
             evidence = None
         if is_stale(snapshot.job, pod, evidence, record):
-            nodes[name] = replaced_node(snapshot, pod, record, is_selected=name in facts.selected)
+            nodes[name] = replaced_node(
+                snapshot,
+                pod,
+                record,
+                is_selected=name in facts.selected,
+                awaits_record=name in facts.held,
+            )
             continue
         inputs = NodeInputs(node, pod, evidence, record, tainted.get(name))
         assessment = assess_node(facts.context, inputs)
@@ -196,6 +210,7 @@ def _assess_nodes_with_pod(facts: _Facts) -> _NodesWithPod:
             assessment.delete_pod,
             assessment.awaits_retry,
             assessment.repeats_task,
+            awaits_record=name in facts.held,
         )
         if assessment.wake_at is not None:
             wakes.append(assessment.wake_at)
@@ -250,16 +265,6 @@ def _record_starts_of_ending_pods(facts: _Facts) -> dict[str, NodeRecord]:
     return found
 
 
-def _completed(facts: _Facts, names: AbstractSet[str]) -> frozenset[str]:
-    """Return those of the nodes that have completed, by the ledger and their UID."""
-    return frozenset(
-        name
-        for name in names
-        if (evidence := facts.ledger.get(name)) is not None
-        and evidence.completes(facts.snapshot.nodes[name].uid)
-    )
-
-
 def _find_placement(facts: _Facts, absence: Absence) -> _Placement:
     """Return how many nodes are desired, and whether it is known which.
 
@@ -275,7 +280,7 @@ def _find_placement(facts: _Facts, absence: Absence) -> _Placement:
     has_ended = any(map(snapshot.job.is_true, (ConditionType.COMPLETE, ConditionType.FAILED)))
     no_successor: frozenset[str] = frozenset()
     if has_ended or snapshot.job.spec.completion.release:
-        no_successor = _completed(facts, terminating)
+        no_successor = terminating & find_completed(snapshot, facts.ledger)
     if has_ended:
         no_successor |= terminating & absence.tainted.keys()
     present = pods_by_node.keys() | (terminating & matching)

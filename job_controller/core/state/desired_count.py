@@ -84,12 +84,16 @@ def has_undone_node_without_pod(
     daemon_set = snapshot.owned_daemon_set
     if daemon_set is None:
         return False
-    completed = {
+    return _has_other_node(snapshot, daemon_set, known | find_completed(snapshot, ledger))
+
+
+def find_completed(snapshot: Snapshot, ledger: Mapping[str, Evidence]) -> frozenset[str]:
+    """Return the nodes that have completed, by the ledger and their UID."""
+    return frozenset(
         name
         for name, evidence in ledger.items()
         if (node := snapshot.nodes.get(name)) is not None and evidence.completes(node.uid)
-    }
-    return _has_other_node(snapshot, daemon_set, known | completed)
+    )
 
 
 def _has_other_node(snapshot: Snapshot, daemon_set: DaemonSet, known: AbstractSet[str]) -> bool:

@@ -2,8 +2,9 @@
 
 A node is due again if it ran another revision than the Job's newest one, or if a request names it.
 It is, too, if it left the selection after it was completed, and has come back. Its record starts
-again, and lists the pods whose evidence no longer counts. A crash before that is written changes
-nothing: the same is found again.
+again. If the revision is the same, it lists the pods whose evidence no longer counts, and is
+written before anything else is done: see `CurrentView.unrecorded`. A crash before that changes
+nothing, since the same is found again.
 """
 
 from __future__ import annotations
@@ -22,22 +23,29 @@ from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.states import NodeState
 from job_controller.core.state.affordable import affordable_nodes
+from job_controller.core.state.causes import has_started
 
 if TYPE_CHECKING:
     from job_controller.core.state.snapshot import Snapshot
 
-# The pod that completed the node, the one on record, and the one that runs. More cannot be.
-_EARLIER_PODS: Final = 4
+# The pods of a few tries. Evidence of an earlier one can still come if the terminator has not seen
+# the record change since.
+_EARLIER_PODS: Final = 8
 # States in which nothing of the task has run, as long as no attempt is on record.
 _NOT_BEGUN: Final = frozenset({NodeState.WAITING, NodeState.REMOVED})
 
 
 @dataclass(frozen=True, slots=True)
 class CurrentView:
-    """Ledger and records without what no longer counts, by node name."""
+    """Ledger and records without what no longer counts, by node name.
+
+    `unrecorded` are the nodes that run the same revision again, and whose new record only this view
+    has.
+    """
 
     ledger: dict[str, Evidence]
     records: dict[str, NodeRecord]
+    unrecorded: frozenset[str]
 
 
 def view_current(
@@ -45,18 +53,22 @@ def view_current(
 ) -> CurrentView:
     """Return what of ledger and records counts now; `records` of nodes due again are new."""
     finder = _Finder(snapshot)
-    view = CurrentView({}, {})
+    current: dict[str, Evidence] = {}
+    new: dict[str, NodeRecord] = {}
+    unrecorded: set[str] = set()
     returned = finder.find_returned(records)
-    for name in ledger.keys() | records.keys():
+    for name in ledger.keys() | records.keys() | finder.requested_nodes():
         entry = ledger.get(name)
         record = records.get(name) or finder.unwritten_record(name, entry)
         if record is not None and finder.is_due_again(name, record, returned):
             record = finder.renewed(name, record, entry)
+            if record.earlier_pods:
+                unrecorded.add(name)
         if record is not None and (name in records or record.earlier_pods):
-            view.records[name] = record
+            new[name] = record
         if entry is not None and counts(snapshot.job, entry, record):
-            view.ledger[name] = entry
-    return view
+            current[name] = entry
+    return CurrentView(current, new, frozenset(unrecorded))
 
 
 def counts(job: Job, entry: Evidence, record: NodeRecord | None) -> bool:
@@ -153,11 +165,22 @@ class _Finder:
     def _job(self) -> Job:
         return self.snapshot.job
 
+    def requested_nodes(self) -> frozenset[str]:
+        """Return the nodes that an open request names, and whose pod shows that they have begun."""
+        if not self._job.has_open_request:
+            return frozenset()
+        return frozenset(filter(self._has_started_pod, filter(self._job.rerun.names, self._pods())))
+
     def unwritten_record(self, name: str, entry: Evidence | None) -> NodeRecord | None:
-        """Return a record for a node that only the ledger has, if a request names it."""
-        if entry is None or not self._is_requested(name, ""):
+        """Return a record for a node without one that has begun, if a request names it."""
+        node = self.snapshot.nodes.get(name)
+        if node is None or not self._is_requested(name, ""):
             return None
-        return NodeRecord(entry.node_uid, NodeState.WAITING, attempts=1, revision=entry.revision)
+        if entry is not None and entry.node_uid == node.uid:
+            return NodeRecord(node.uid, NodeState.WAITING, attempts=1, revision=entry.revision)
+        if not self._has_started_pod(name):
+            return None
+        return NodeRecord(node.uid, NodeState.WAITING, attempts=1, revision=self._job.revision)
 
     def find_returned(self, records: Mapping[str, NodeRecord]) -> frozenset[str]:
         """Return the nodes that had left the selection, and match it again."""
@@ -182,21 +205,18 @@ class _Finder:
             return name in returned
         if record.revision != self._job.revision and _has_begun(record):
             return True
-        return self._is_requested(name, record.rerun) and _has_begun(record)
+        if not self._is_requested(name, record.rerun):
+            return False
+        # Its record may be a moment late.
+        return _has_begun(record) or self._has_started_pod(name)
 
     def _is_requested(self, name: str, observed: str) -> bool:
         """Return whether a request names the node that was not acted on for it."""
         rerun = self._job.rerun
-        is_new = self._job.status.observed_rerun != rerun.id
-        return is_new and rerun.names(name) and observed != rerun.id
+        return self._job.has_open_request and rerun.names(name) and observed != rerun.id
 
     def renewed(self, name: str, record: NodeRecord, entry: Evidence | None) -> NodeRecord:
         """Return the first record of the node's next try."""
-        pods: list[str] = []
-        # Pods of another revision count no more anyway. One of the newest is the node's next try.
-        if record.revision == self._job.revision:
-            pods += [record.pod_uid, entry.pod_uid if entry is not None else ""]
-            pods += [pod.uid for pod in self._scheduled_pods(name)]
         return NodeRecord(
             uid=record.uid,
             state=NodeState.WAITING,
@@ -206,16 +226,46 @@ class _Finder:
             revision=self._job.revision,
             selection=record.selection,
             rerun=self._job.rerun.id if self._job.rerun.names(name) else record.rerun,
-            earlier_pods=tuple(dict.fromkeys(filter(None, pods)))[:_EARLIER_PODS],
+            earlier_pods=self._earlier_pods(name, record, entry),
         )
 
-    def _scheduled_pods(self, name: str) -> list[Pod]:
+    def _earlier_pods(
+        self, name: str, record: NodeRecord, entry: Evidence | None
+    ) -> tuple[str, ...]:
+        """Return the pods of the newest revision that are of earlier tries, the newest first.
+
+        Those of other revisions count no more anyway. If the revision alone is new, a pod that runs
+        it already is the node's next try.
+        """
+        revision = self._job.revision
+        is_requested = self._is_requested(name, record.rerun)
+        found: list[str] = []
+        if is_requested:
+            found += [pod.uid for pod in self._pods().get(name, ()) if pod.revision == revision]
+        if record.revision == revision:
+            found.append(record.pod_uid)
+        if entry is not None and entry.revision == revision:
+            is_of_next_try = record.revision != revision and not is_requested
+            found += [] if is_of_next_try else [entry.pod_uid]
+        if record.revision == revision:
+            found += record.earlier_pods
+        return tuple(dict.fromkeys(filter(None, found)))[:_EARLIER_PODS]
+
+    def _has_started_pod(self, name: str) -> bool:
+        """Return whether a pod of the newest revision has started the task on the node."""
+        revision = self._job.revision
+        return any(
+            pod.revision == revision and has_started(pod) for pod in self._pods().get(name, ())
+        )
+
+    def _pods(self) -> Mapping[str, list[Pod]]:
+        """Return the scheduled pods, by the name of their node."""
         if self._scheduled is None:
             self._scheduled = defaultdict(list)
             for pod in self.snapshot.pods:
                 if pod.is_scheduled:
                     self._scheduled[pod.node_name].append(pod)
-        return self._scheduled.get(name, [])
+        return self._scheduled
 
 
 def _has_begun(record: NodeRecord) -> bool:

@@ -19,7 +19,8 @@ from daemonset_job.api.states import NodeState
 class DesiredNode:
     """One desired node: its record as it is now, and its current pod.
 
-    `replace_pod` and the flags after it: see `node_state.NodeAssessment`.
+    `replace_pod` and the flags after it: see `node_state.NodeAssessment`. `awaits_record`: the node
+    is due again, and its pod is left alone until the report says so.
     """
 
     name: str
@@ -29,6 +30,7 @@ class DesiredNode:
     delete_pod: bool = False
     awaits_retry: bool = False
     repeats_task: bool = False
+    awaits_record: bool = False
 
     @property
     def uid(self) -> str:

@@ -13,23 +13,33 @@ from job_controller.core.state.snapshot import Snapshot
 
 
 def replaced_node(
-    snapshot: Snapshot, pod: Pod, known: NodeRecord | None, *, is_selected: bool
+    snapshot: Snapshot,
+    pod: Pod,
+    known: NodeRecord | None,
+    *,
+    is_selected: bool,
+    awaits_record: bool,
 ) -> DesiredNode:
     """Return the node, which waits, and whose pod is to be replaced; `known` is its record.
 
-    That follows once the DaemonSet creates pods of the newest revision. While the Job is suspended
-    the pod is left alone.
+    That follows once the DaemonSet creates pods of the newest revision, and the report says that
+    the node is due again. While the Job is suspended the pod is left alone.
     """
     job, daemon_set = snapshot.job, snapshot.owned_daemon_set
     is_applied = (
         daemon_set is not None and daemon_set.is_observed and daemon_set.revision == job.revision
     )
-    may_replace = is_applied and not job.spec.suspend
+    may_replace = is_applied and not (job.spec.suspend or awaits_record)
     uid = snapshot.nodes[pod.node_name].uid
     begun = known if known is not None and known.uid == uid else None
     waiting = begun or NodeRecord(uid, NodeState.WAITING, retry=job.retry_request)
     waiting = replace(waiting, state=NodeState.WAITING, reason="", message="")
     record = stamp(job, pod.node_name, waiting, known, is_selected=is_selected)
     return DesiredNode(
-        pod.node_name, record, pod, replace_pod=may_replace, awaits_retry=not may_replace
+        pod.node_name,
+        record,
+        pod,
+        replace_pod=may_replace,
+        awaits_retry=not may_replace,
+        awaits_record=awaits_record,
     )

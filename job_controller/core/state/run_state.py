@@ -16,7 +16,7 @@ from job_controller.core.plan import RefusedWrite
 from job_controller.core.state.added_nodes import adds_nodes
 from job_controller.core.state.node_changes import has_pending_changes
 from job_controller.core.state.node_counts import NodeCounts
-from job_controller.core.state.snapshot import Snapshot, merge_records
+from job_controller.core.state.snapshot import Snapshot, find_unrecorded, merge_records
 
 # While one of these is True, activeDeadlineSeconds does not count.
 _STOPS_THE_CLOCK: Final = frozenset(
@@ -108,11 +108,13 @@ def _evaluate_continuous(snapshot: Snapshot, counts: NodeCounts) -> RunState:
         return RunState(
             RunOutcome.PAUSED, SuspendedReason.MAX_FAILED_NODES_EXCEEDED, allowed=allowed
         )
-    if counts.is_complete:
+    may_end = not find_unrecorded(snapshot)
+    if counts.is_complete and may_end:
         return RunState(RunOutcome.SUCCEEDED, CompleteReason.ALL_NODES_COMPLETED)
-    if is_known and not over and counts.is_settled(NodeState.COMPLETED, NodeState.FAILED):
+    may_end = may_end and not over
+    if is_known and may_end and counts.is_settled(NodeState.COMPLETED, NodeState.FAILED):
         return RunState(RunOutcome.SUCCEEDED, CompleteReason.COMPLETED_WITHIN_FAILURE_LIMIT)
-    if not job.is_true(ConditionType.COMPLETE) or over or adds_nodes(snapshot):
+    if not (may_end and job.is_true(ConditionType.COMPLETE)) or adds_nodes(snapshot):
         return RunState(RunOutcome.IN_PROGRESS)
     if counts.names(NodeState.WAITING, NodeState.ACTIVE, NodeState.UNREACHABLE):
         return RunState(RunOutcome.IN_PROGRESS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -93,3 +93,32 @@ def merge_records(snapshot: Snapshot) -> dict[str, NodeRecord]:
     if not snapshot.job.spec.is_continuous:
         return records
     return view_current(snapshot, report.merge_evidence(snapshot.reports), records).records
+
+
+def find_unrecorded(snapshot: Snapshot) -> frozenset[str]:
+    """Return the nodes that are due again, and of which no report says that.
+
+    Until one does, nothing is done for it: a pod that starts would look like the one before it.
+    """
+    if not snapshot.job.spec.is_continuous:
+        return frozenset()
+    reports = snapshot.reports
+    ledger, records = report.merge_evidence(reports), report.merge_records(reports)
+    return view_current(snapshot, ledger, records).unrecorded
+
+
+def find_held(snapshot: Snapshot, names: Iterable[str]) -> frozenset[str]:
+    """Return those of the nodes whose pods are left alone until a report says what they are for.
+
+    They are due again, or have not begun and an open request names them.
+    """
+    job = snapshot.job
+    if not job.has_open_request:
+        return find_unrecorded(snapshot)
+    records = report.merge_records(snapshot.reports)
+    return find_unrecorded(snapshot) | {
+        name
+        for name in names
+        if job.rerun.names(name)
+        and ((record := records.get(name)) is None or record.rerun != job.rerun.id)
+    }
