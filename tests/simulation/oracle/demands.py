@@ -38,14 +38,16 @@ class Demand:
         image: What runs from then on, "" for a rerun or a return.
         generation: That of the spec with the image.
         nodes: By name, the UIDs of the nodes that run again; for an image not used.
-        others: Names of other nodes that a rerun request may be about, "*" for all.
+        words: The names in a rerun request, "*" for all.
+        value: All of the request: the same one again is no new one.
     """
 
     at: float
     image: str = ""
     generation: int = 0
     nodes: dict[str, str] = field(default_factory=dict)
-    others: frozenset[str] = frozenset()
+    words: frozenset[str] = frozenset()
+    value: str = ""
     is_known: bool = False
     is_replaced: bool = False
 
@@ -110,7 +112,7 @@ class Demands:
         words = {word for word in value.partition("@")[0].split(",") if word}
         desired = self.oracle.completion.desired(job)
         named = {node: uid for node, uid in desired.items() if words & {"*", node}}
-        return Demand(self.world.loop.moment, nodes=named, others=frozenset(words))
+        return Demand(self.world.loop.moment, nodes=named, words=frozenset(words), value=value)
 
     def _add(self, demands: list[Demand], demand: Demand) -> None:
         if demands:
@@ -198,10 +200,11 @@ class Demands:
             elif earlier.is_known:
                 break
         reruns = [demand for demand in self.reruns[job_uid] if demand.at < until]
-        for demand in reruns:
+        for number, demand in enumerate(reruns):
             is_bound = demand.is_known or demand is reruns[-1]
-            if is_bound and demand.nodes.get(node) == node_uid and demand.at > since:
-                since, why = demand.at, "a rerun was requested"
+            if is_bound and demand.nodes.get(node) == node_uid:
+                asked = _asked_first(reruns[: number + 1])
+                since, why = max((since, why), (asked, "a rerun was requested"))
         for demand in self.returns[job_uid]:
             is_bound = demand.is_known and demand.nodes.get(node) == node_uid
             if is_bound and since < demand.at < until:
@@ -235,10 +238,30 @@ class Demands:
         """Return whether a request names a node that was none of the Job's nodes then."""
         return any(node not in demand.nodes for demand in self._reruns_of(job_uid, node))
 
+    def is_asked_within(self, job_uid: str, node: str, since: float) -> bool:
+        """Return whether anything was asked of a node soon after a moment, or just before."""
+        asked = (*self.images[job_uid][1:], *self._reruns_of(job_uid, node))
+        return any(abs(demand.at - since) <= KNOWN_SECONDS for demand in asked)
+
     def _reruns_of(self, job_uid: str, node: str) -> Iterator[Demand]:
         for demand in self.reruns[job_uid]:
-            if demand.others & {"*", node}:
+            if demand.words & {"*", node}:
                 yield demand
+
+
+def _asked_first(demands: list[Demand]) -> float:
+    """Return when the last of these requests was made, perhaps as an earlier one.
+
+    One that is made again is the same if no other one had to be read between them.
+    """
+    *earlier, last = demands
+    asked = last.at
+    for demand in reversed(earlier):
+        if demand.value == last.value:
+            asked = demand.at
+        elif demand.is_known:
+            break
+    return asked
 
 
 def image_of(pod: Raw) -> str:

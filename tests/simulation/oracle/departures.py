@@ -11,7 +11,6 @@ from itertools import chain, combinations
 from typing import TYPE_CHECKING
 
 from tests.simulation import intent
-from tests.simulation.oracle.demands import KNOWN_SECONDS, Due
 from tests.simulation.server import NODES, Raw
 
 if TYPE_CHECKING:
@@ -38,14 +37,9 @@ def completed_unselected(world: World, job: Raw, desired: Raw) -> list[dict[str,
             continue  # an edit took it out
         then = demands.due(uid, name, node_uid, until=left.at)
         if world.oracle.has_met(uid, name, node_uid, then):
-            has_been_asked = then != _due_soon(world, uid, name, node_uid, left.at)
-            target = doubtful if has_been_asked or not left.is_known else certain
+            is_asked = demands.is_asked_within(uid, name, left.at)
+            target = doubtful if is_asked or not left.is_known else certain
             target[name] = node_uid
     some = chain.from_iterable(combinations(doubtful, n) for n in range(len(doubtful) + 1))
     return [certain | {name: doubtful[name] for name in names} for names in some]
 
-
-def _due_soon(world: World, uid: str, name: str, node_uid: str, left_at: float) -> Due:
-    """Return what is due by what was asked until the controller had to know that a node left."""
-    until = left_at + KNOWN_SECONDS
-    return world.oracle.demands.due(uid, name, node_uid, until=until)
