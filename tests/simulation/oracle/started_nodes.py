@@ -14,7 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.simulation.oracle.demands import FOREVER, image_of
 from tests.simulation.server import DAEMON_SETS, NODES, PODS, Raw, controller_of
 
 if TYPE_CHECKING:
@@ -34,8 +33,8 @@ class StartedNodes:
     known: dict[tuple[str, str], float] = field(default_factory=dict)
     # Of nodes whose start is not on record: since when what counts for it is, and in which report.
     recorded: dict[tuple[str, str], tuple[float, str]] = field(default_factory=dict)
-    # What last started, by the same.
-    images: dict[tuple[str, str], str] = field(default_factory=dict)
+    # When it last started, by the same.
+    started: dict[tuple[str, str], float] = field(default_factory=dict)
     # What the ledger has had, by the same.
     entered: set[tuple[str, str]] = field(default_factory=set)
 
@@ -53,7 +52,7 @@ class StartedNodes:
             return
         if job_uid := self.oracle.job_of.get(run.pod_uid):
             now, key = self.world.loop.moment, (job_uid, run.machine.uid)
-            self.images[key] = image_of(run.raw)
+            self.started[key] = now
             self.world.loop.call_later(KNOWN_SECONDS, self._note, key, run, now)
 
     def _note(self, key: tuple[str, str], run: PodRun, since: float) -> None:
@@ -85,11 +84,12 @@ class StartedNodes:
         found = [*self.known.items(), *((key, at) for key, (at, _) in self.recorded.items())]
         begun = {node for (job, node), at in found if job == job_uid and at < moment}
         if job_uid in (demands := self.oracle.demands).images:
-            image = demands.newest_image(job_uid, FOREVER)
+            since = demands.images[job_uid][-1].at
             begun = {
                 node
                 for node in begun
-                if (job_uid, node) in self.entered or self.images.get((job_uid, node)) == image
+                if (job_uid, node) in self.entered | self.recorded.keys()
+                or self.started.get((job_uid, node), -1.0) >= since
             }
         return frozenset(begun)
 
