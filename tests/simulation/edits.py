@@ -1,7 +1,8 @@
 """Users' changes of a running Job's spec, as text in a disturbance.
 
-`mode` is the field of the spec, `what` its new value: text for `image`, and a number for others. For `nodes`, `zone=a slot=1` are labels,
-`+n0 +n1` names to include, `-n2` a name to exclude, and "" every node.
+`mode` is the field of the spec, `what` its new value: a text for `image`, a number for others. For
+`nodes`, `zone=a slot=1` are labels, `+n0 +n1` names to include, `-n2` a name to exclude, and ""
+every node.
 """
 
 from typing import Any

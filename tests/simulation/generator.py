@@ -14,9 +14,9 @@ from tests.simulation.features import with_features
 from tests.simulation.node_changes import with_node_changes
 from tests.simulation.node_conditions import with_conditions
 from tests.simulation.released_pods import with_released_pods
-from tests.simulation.standing_work import with_standing_work
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
 from tests.simulation.server import Raw
+from tests.simulation.standing_work import with_standing_work
 
 THEMES = (
     "calm",

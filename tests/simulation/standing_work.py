@@ -110,7 +110,9 @@ def _reruns(schedule: Schedule, rng: Random) -> list[Disturbance]:
 
     at = _when(schedule, rng)
     first, second = request(), request()
-    pattern = rng.choice(((first,), (first,), (first, second), (first, first), (first, second, first)))
+    pattern = rng.choice(
+        ((first,), (first,), (first, second), (first, first), (first, second, first))
+    )
     for words in pattern:
         found += _obstacles(schedule, rng, at)
         found.append(Disturbance(at, "rerun", key, words))

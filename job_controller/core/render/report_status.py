@@ -171,7 +171,8 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
                 or has_begun(recorded.get(name))
             )
         ):
-            # It has begun, perhaps another try than its next one, which still counts when it comes back, or its failures are kept.
+            # It has begun, perhaps an earlier try, which still counts when it comes back, or its
+            # failures are kept.
             words = "the node left before its task had finished"
             records[name] = _removed(record, words)
         elif record.state == NodeState.FAILED and not record.has_failed(retry):

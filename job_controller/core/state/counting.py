@@ -252,7 +252,7 @@ def _record_starts_of_ending_pods(facts: _Facts) -> dict[str, NodeRecord]:
         node, record = facts.snapshot.nodes.get(name), facts.records.get(name)
         if node is None or is_older_than_node(pod, node) or not has_started(pod):
             continue
-        if is_of_earlier_try(snapshot.job, pod, record):
+        if is_of_earlier_try(facts.snapshot.job, pod, record):
             continue
         if not node_has_begun(node, facts.ledger.get(name), record):
             known = record if record is not None and record.uid == node.uid else None

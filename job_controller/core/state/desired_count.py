@@ -196,7 +196,9 @@ def find_completed_unselected(
         if node is None or not ledger[name].completes(node.uid):
             continue
         is_match = affinity.matches(name, node.labels)
-        if is_continuous and not (is_match or _left_by_itself(records.get(name), selection, is_first=is_first)):
+        if is_continuous and not (
+            is_match or _left_by_itself(records.get(name), selection, is_first=is_first)
+        ):
             continue
         if name in with_pod:
             room -= not is_match

@@ -216,10 +216,13 @@ class _Finder:
         return self._job.has_open_request and rerun.names(name) and observed != rerun.id
 
     def renewed(self, name: str, record: NodeRecord, entry: Evidence | None) -> NodeRecord:
-        """Return the first record of the node's next try."""
+        """Return the first record of the node's next try. One that is away stays unreachable."""
+        is_away = record.state == NodeState.UNREACHABLE and record.retry == self._job.retry_request
         return NodeRecord(
             uid=record.uid,
-            state=NodeState.WAITING,
+            state=NodeState.UNREACHABLE if is_away else NodeState.WAITING,
+            reason=record.reason if is_away else "",
+            message=record.message if is_away else "",
             retry=self._job.retry_request,
             failures=record.failures,
             omitted_failures=record.omitted_failures,

@@ -117,9 +117,8 @@ def _evaluate_continuous(snapshot: Snapshot, counts: NodeCounts) -> RunState:
         return RunState(RunOutcome.SUCCEEDED, CompleteReason.COMPLETED_WITHIN_FAILURE_LIMIT)
     if not (may_end and job.is_true(ConditionType.COMPLETE)) or adds_nodes(snapshot):
         return RunState(RunOutcome.IN_PROGRESS)
-    if counts.names(NodeState.WAITING, NodeState.ACTIVE, NodeState.UNREACHABLE):
-        return RunState(RunOutcome.IN_PROGRESS)
-    if _has_joined(snapshot, counts):
+    is_due = counts.names(NodeState.WAITING, NodeState.ACTIVE, NodeState.UNREACHABLE)
+    if is_due or _has_joined(snapshot, counts):
         return RunState(RunOutcome.IN_PROGRESS)
     return _recorded_state(job, ConditionType.COMPLETE, RunOutcome.SUCCEEDED)
 

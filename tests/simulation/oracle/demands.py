@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from daemonset_job.api.names import ANNOTATION_RERUN, CONTAINER_NAME
 from tests.simulation import intent
 from tests.simulation.oracle.facts import is_continuous
-from tests.simulation.server import JOBS, NODES, Raw
+from tests.simulation.server import JOBS, Raw
 
 if TYPE_CHECKING:
     from tests.simulation.kubelet import PodRun
@@ -73,8 +73,8 @@ class PodFacts:
     """
 
     image: str
-    jobs_known: float
-    nodes_known: float
+    jobs_known: float = 0.0
+    nodes_known: float = 0.0
     started: float = FOREVER
 
 
@@ -126,7 +126,11 @@ class Demands:
         def note() -> None:
             controller, since = self.world.processes["controller"], demand.at
             is_well = controller.is_up and controller.started_at < since
-            if not demand.is_replaced and is_well and self.world.undisturbed_from["controller"] < since:
+            if (
+                not demand.is_replaced
+                and is_well
+                and self.world.undisturbed_from["controller"] < since
+            ):
                 demand.is_known = True
 
         self.world.loop.call_later(KNOWN_SECONDS, note)
@@ -150,15 +154,13 @@ class Demands:
                 self.returns[key[0]].append(back)
 
     def pod_made(self, pod: Raw, job_uid: str) -> None:
-        """Note a new pod of a Job. One that has no gate was let start by nobody."""
-        if job_uid not in self.images:
-            return
-        controller = self.world.processes["controller"]
-        known = [
-            controller.watches[plural].known_until if controller.is_up else 0.0
-            for plural in (JOBS, NODES)
-        ]
-        self.pods[pod["metadata"]["uid"]] = PodFacts(image_of(pod), *known)
+        """Note a new pod of a Job.
+
+        Nobody lets a pod start that is made without the gate, in the first seconds of a Job. So
+        nobody can know whether it started before a request or after it.
+        """
+        if job_uid in self.images:
+            self.pods[pod["metadata"]["uid"]] = PodFacts(image_of(pod))
 
     def gate_removed(self, pod: Raw, job_uid: str) -> None:
         """Note that the controller lets a pod start, with what it knew when it decided that."""

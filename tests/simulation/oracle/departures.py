@@ -42,4 +42,3 @@ def completed_unselected(world: World, job: Raw, desired: Raw) -> list[dict[str,
             target[name] = node_uid
     some = chain.from_iterable(combinations(doubtful, n) for n in range(len(doubtful) + 1))
     return [certain | {name: doubtful[name] for name in names} for names in some]
-

@@ -284,7 +284,7 @@ class _Rest:
         return "active"
 
     def follows_demand_that_does_not_bind(self, node: str) -> bool:
-        """Whether the node is recorded as due again for what need not have been read (`demands`)."""
+        """Whether the node is recorded as due again for what does not bind (`demands`)."""
         oracle, node_uid = self.world.oracle, self.desired[node]
         record = self.records.get(node) or {}
         if self.uid not in oracle.demands.images or record.get("state") == "Completed":

@@ -22,8 +22,8 @@ INVARIANTS = (
         "pod deletion",
         "The controller deletes a pod on a node only after a retry, or if its failure is on record "
         "and failurePolicy.pods is not Keep. It also deletes a pod whose task completed its node "
-        "and exited, a pod that is older than its node, and one whose node is due again (`demands`). "
-        "With completion.release it deletes the pod of a node that is in the ledger.",
+        "and exited, a pod that is older than its node, and one whose node is due again "
+        "(`demands`). With completion.release it deletes the pod of a node in the ledger.",
         mutant="deletes_running_pods",
         seed=1,
         excuses={
