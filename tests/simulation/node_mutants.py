@@ -13,6 +13,7 @@ from daemonset_job.api.rerun import RerunRequest
 from job_controller.core import decide as decision
 from job_controller.core.state import absence, counting, due_again, run_state
 from job_controller.core.state.node_changes import PendingChanges
+from job_controller.core.state.node_context import RunContext
 from terminator import deleter
 from tests.simulation.record_mutants import Mutant
 
@@ -87,7 +88,16 @@ def forgets_earlier_tries_of_absent_nodes() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def ignores_time_to_be_away() -> Iterator[None]:
+    """A node may be away for as long as the controller's option says, whatever its Job says."""
+    configured = property(lambda context: context.timeouts.unreachable_seconds)
+    with patch.object(RunContext, "unreachable_seconds", configured):
+        yield
+
+
 NODE_MUTANTS: tuple[Mutant, ...] = (
+    ignores_time_to_be_away,
     completes_before_changes,
     counts_earlier_tries,
     starts_earlier_revisions,

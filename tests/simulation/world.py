@@ -153,6 +153,10 @@ class World:
         """Record that a process may be late until `seconds` from now."""
         self.undisturbed_from[who] = max(self.undisturbed_from[who], self.loop.moment + seconds)
 
+    def expect_quiet_from(self, seconds: float) -> None:
+        """Record that something that a task did is not over before `seconds` from now."""
+        self.quiet_from = max(self.quiet_from, self.loop.moment + seconds)
+
     def add_fault(self, who: str, what: str, mode: str, seconds: float) -> None:
         self._faults.append((who, what, mode, seconds))
 

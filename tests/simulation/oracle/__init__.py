@@ -21,6 +21,7 @@ from tests.simulation.oracle import (
     pod_deletions,
     processes,
     quiet,
+    reboots,
     record_history,
     results,
     shards,
@@ -50,6 +51,7 @@ MODULES = (
     timeouts,
     start_problems,
     deadlines,
+    reboots,
     lifetime,
     # What is written and deleted, and the end.
     idle_writes,

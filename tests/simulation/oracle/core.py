@@ -17,6 +17,7 @@ from tests.simulation.oracle.failures import Failures
 from tests.simulation.oracle.lifetime import Lifetime
 from tests.simulation.oracle.node_changes import NodeChanges
 from tests.simulation.oracle.pod_deletions import judge_pod_deletion
+from tests.simulation.oracle.reboots import Reboots
 from tests.simulation.oracle.record_history import judge_history
 from tests.simulation.oracle.started_nodes import StartedNodes
 from tests.simulation.oracle.starts import Starts
@@ -69,6 +70,7 @@ class Oracle:
         self.completed_count = CompletedCount(world, self)
         self.starts = Starts(world, self)
         self.timeouts = Timeouts(world, self)
+        self.reboots = Reboots(world, self)
         self.deadlines = Deadlines(world, self)
         self.lifetime = Lifetime(world, self)
         self.gates = gates.Gates(world)
@@ -144,6 +146,7 @@ class Oracle:
             self.completion.report_made(new)
         self.evidence.judge(old, new)
         self.failures.judge(old, new)
+        self.reboots.judge_report(new)
         self.started_nodes.judge_record(new)
         self.completion.judge_report(new)
         judge_history(self._world, self, old, new)
