@@ -213,6 +213,7 @@ def virtual(world: World, decide: Decide) -> Iterator[None]:
             world.seen_until[snapshot.job.uid] = jobs.known_until
             nodes = world.controller.watches[NODES]
             world.decided_on[snapshot.job.uid] = jobs.known_until, nodes.known_until
+            world.oracle.demands.controller_decides(snapshot.job, snapshot.pods)
         plan = decide(snapshot, now)
         for action in plan.actions:
             if isinstance(action, WriteStatus | WriteReportStatus):

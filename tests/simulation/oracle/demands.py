@@ -6,16 +6,20 @@ was late, cannot know of a change that was taken back meanwhile. So a demand tha
 replaced binds only if it stood KNOWN_SECONDS while nothing disturbed the controller. The newest one
 always does. One that does not bind may be met.
 
-A rerun request is about the nodes that the Job has at that time. For others it does not bind.
+A rerun request is about the nodes that the Job has at that time. For others it does not bind. A task
+that has started counts for a request if the controller's watch of pods had not shown the start when
+it read the request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from daemonset_job.api.job import Job
 from daemonset_job.api.names import ANNOTATION_RERUN, CONTAINER_NAME
+from daemonset_job.api.pod import Pod
 from tests.simulation import intent
 from tests.simulation.oracle.facts import is_continuous
 from tests.simulation.server import JOBS, Raw
@@ -48,6 +52,8 @@ class Demand:
     nodes: dict[str, str] = field(default_factory=dict)
     words: frozenset[str] = frozenset()
     value: str = ""
+    # UIDs of the pods that the controller knew to have started when it read the request.
+    started: frozenset[str] | None = None
     is_known: bool = False
     is_replaced: bool = False
 
@@ -59,6 +65,7 @@ class Due:
     image: str
     since: float
     why: str
+    started: frozenset[str] | None = None
 
 
 @dataclass(slots=True)
@@ -172,6 +179,14 @@ class Demands:
         if facts := self.pods.get(run.pod_uid):
             facts.started = min(facts.started, self.world.loop.moment)
 
+    def controller_decides(self, job: Job, pods: Iterable[Pod]) -> None:
+        """Note what the controller knows when it first reads a request."""
+        demands = self.reruns.get(job.uid)
+        if not demands or demands[-1].started is not None:
+            return
+        if job.annotations.get(ANNOTATION_RERUN) == demands[-1].value:
+            demands[-1].started = frozenset(pod.uid for pod in pods if _has_started(pod))
+
     # --- what is asked ---------------------------------------------------------------------
 
     def newest_image(self, job_uid: str, until: float) -> str:
@@ -195,7 +210,7 @@ class Demands:
             if demand.at < until and (generation is None or demand.generation <= generation)
         ] or self.images[job_uid][:1]
         newest = images[-1]
-        since, why = newest.at, "what runs was changed"
+        since, why, started = newest.at, "what runs was changed", None
         for earlier in reversed(images[:-1]):
             if earlier.image == newest.image:
                 since = earlier.at
@@ -206,17 +221,21 @@ class Demands:
             is_bound = demand.is_known or demand is reruns[-1]
             if is_bound and demand.nodes.get(node) == node_uid:
                 asked = _asked_first(reruns[: number + 1])
-                since, why = max((since, why), (asked, "a rerun was requested"))
+                if asked > since:
+                    since, why, started = asked, "a rerun was requested", demand.started
         for demand in self.returns[job_uid]:
             is_bound = demand.is_known and demand.nodes.get(node) == node_uid
             if is_bound and since < demand.at < until:
-                since, why = demand.at, "its labels came back"
-        return Due(newest.image, since, why)
+                since, why, started = demand.at, "its labels came back", None
+        return Due(newest.image, since, why, started)
 
     def meets(self, pod_uid: str | None, due: Due) -> bool:
         """Return whether a completion in this pod is of what is due."""
         facts = self.pods.get(pod_uid or "")
-        return facts is None or (facts.image == due.image and facts.started >= due.since)
+        if facts is None:
+            return True
+        is_unseen = due.started is not None and pod_uid not in due.started
+        return facts.image == due.image and (facts.started >= due.since or is_unseen)
 
     def may_run_again(self, job_uid: str, node: str, node_uid: str, pod_uid: str | None) -> bool:
         """Return whether anything was asked of a node that a pod of it was not let start for."""
@@ -249,6 +268,12 @@ class Demands:
         for demand in self.reruns[job_uid]:
             if demand.words & {"*", node}:
                 yield demand
+
+
+def _has_started(pod: Pod) -> bool:
+    """Return whether a program can see that the task of a pod has started."""
+    task = pod.container
+    return task is not None and (task.state in {"running", "terminated"} or task.restart_count > 0)
 
 
 def _asked_first(demands: list[Demand]) -> float:
