@@ -16,7 +16,7 @@ from daemonset_job.api.pod import Pod
 from daemonset_job.api.report import JobReport
 from job_controller.core.plan import RefusedWrite
 from job_controller.core.settings import Settings
-from job_controller.core.state.due_again import view_current
+from job_controller.core.state.due_again import CurrentView, view_current
 from job_controller.core.state.first_seen import Sightings
 
 
@@ -54,6 +54,21 @@ class Snapshot:
     is_dry_run_done: bool = False
     changed_nodes: Mapping[str, datetime] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
+    # Computed once: a reconcile asks for it again and again. `replace` begins again.
+    _view: CurrentView | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def view(self) -> CurrentView:
+        """What of ledger and records counts now, for policy Continuous."""
+        if self._view is None:
+            ledger, records = (
+                report.merge_evidence(self.reports),
+                report.merge_records(self.reports),
+            )
+            found = view_current(self, ledger, records)
+            object.__setattr__(self, "_view", found)
+            return found
+        return self._view
 
     @property
     def unreachable_seconds(self) -> float:
@@ -81,18 +96,16 @@ class Snapshot:
 
 def merge_evidence(snapshot: Snapshot) -> dict[str, Evidence]:
     """Return the ledger of the Job, all shards as one: node name to evidence that counts."""
-    ledger = report.merge_evidence(snapshot.reports)
-    if not snapshot.job.spec.is_continuous:
-        return ledger
-    return view_current(snapshot, ledger, report.merge_records(snapshot.reports)).ledger
+    if snapshot.job.spec.is_continuous:
+        return dict(snapshot.view.ledger)
+    return report.merge_evidence(snapshot.reports)
 
 
 def merge_records(snapshot: Snapshot) -> dict[str, NodeRecord]:
     """Return the record of each node, all shards as one; of a node that is due again a new one."""
-    records = report.merge_records(snapshot.reports)
-    if not snapshot.job.spec.is_continuous:
-        return records
-    return view_current(snapshot, report.merge_evidence(snapshot.reports), records).records
+    if snapshot.job.spec.is_continuous:
+        return dict(snapshot.view.records)
+    return report.merge_records(snapshot.reports)
 
 
 def find_tried(snapshot: Snapshot) -> dict[str, str]:
@@ -111,11 +124,7 @@ def find_unrecorded(snapshot: Snapshot) -> frozenset[str]:
 
     Until one does, nothing is done for it: a pod that starts would look like the one before it.
     """
-    if not snapshot.job.spec.is_continuous:
-        return frozenset()
-    reports = snapshot.reports
-    ledger, records = report.merge_evidence(reports), report.merge_records(reports)
-    return view_current(snapshot, ledger, records).unrecorded
+    return snapshot.view.unrecorded if snapshot.job.spec.is_continuous else frozenset()
 
 
 def find_held(snapshot: Snapshot, names: Iterable[str]) -> frozenset[str]:
