@@ -61,7 +61,7 @@ def ignores_rerun_requests() -> Iterator[None]:
 
 @contextmanager
 def repeats_reruns() -> Iterator[None]:
-    """No record says which request its node has followed: each one is open for ever."""
+    """No record says which request its node has followed: each one stays open."""
     real = due_again.stamp
 
     def stamp(*args: object, **how: bool) -> NodeRecord:

@@ -71,8 +71,10 @@ def find_absence(
         node = snapshot.nodes.get(name)
         if node is None:
             continue
-        has_tried = tried.get(name) == node.uid
-        if not has_tried and not node_has_begun(node, ledger.get(name), records.get(name)):
+        record = records.get(name)
+        is_due_again = record is not None and record.uid == node.uid and record.earlier_pods
+        has_tried = is_due_again or tried.get(name) == node.uid
+        if not has_tried and not node_has_begun(node, ledger.get(name), record):
             continue
         if not affinity.matches(name, node.labels):
             continue

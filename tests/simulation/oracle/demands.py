@@ -3,12 +3,12 @@
 Three things ask for that: a change of what runs, a rerun request, and labels of a node that leave
 the selection and come back. What a pod runs is its image. A program that was away, or whose watch
 was late, cannot know of a change that was taken back meanwhile. So a demand that another one has
-replaced binds only if it stood KNOWN_SECONDS while nothing disturbed the controller. The newest one
-always does. One that does not bind may be met.
+replaced binds only if it was there for KNOWN_SECONDS while nothing disturbed the controller. The
+newest one always does. One that does not bind may be met.
 
-A rerun request is about the nodes that the Job has at that time. For others it does not bind. A task
-that has started counts for a request if the controller's watch of pods had not shown the start when
-it read the request.
+A rerun request is about the nodes that the Job has at that time. For others it does not bind. A
+task that has started counts for a request if the controller's watch of pods had not shown the start
+when it read the request.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Demands:
         self._note_later(demand)
 
     def _note_later(self, demand: Demand) -> None:
-        """Note after a while that the controller must have read a demand that still stands."""
+        """Note after a while that the controller must have read a demand that is still there."""
 
         def note() -> None:
             controller, since = self.world.processes["controller"], demand.at
@@ -163,8 +163,8 @@ class Demands:
     def pod_made(self, pod: Raw, job_uid: str) -> None:
         """Note a new pod of a Job.
 
-        Nobody lets a pod start that is made without the gate, in the first seconds of a Job. So
-        nobody can know whether it started before a request or after it.
+        A pod that is made without the gate, in the first seconds of a Job, starts by itself. So no
+        program can know whether it started before a request or after it.
         """
         if job_uid in self.images:
             self.pods[pod["metadata"]["uid"]] = PodFacts(image_of(pod))

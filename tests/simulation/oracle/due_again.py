@@ -19,8 +19,8 @@ INVARIANTS = (
     Invariant(
         "due again",
         "At rest a Job of policy Continuous is Complete only if each node has completed what runs "
-        "now, in a pod that started after that was asked for: by a change of what runs, by a rerun "
-        "request, or by labels that came back.",
+        "now. Its pod started after the last change of what runs, after the last rerun request, "
+        "and after its labels came back.",
         mutant="counts_earlier_tries",
         seed=49,
     ),

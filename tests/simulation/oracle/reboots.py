@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 INVARIANTS = (
     Invariant(
         "reboot",
-        "While a node that its own task reboots is away for no longer than the Job allows, it is "
-        "recorded neither as failed nor as unreachable, unless backoffLimit is reached.",
+        "A node that its own task reboots, and that is back in the time that the Job allows, is "
+        "recorded neither as failed nor as unreachable. Its backoffLimit has to permit the end.",
         mutant="ignores_time_to_be_away",
         seed=435,
     ),

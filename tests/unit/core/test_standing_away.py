@@ -65,6 +65,25 @@ def test_an_unreachable_node_that_a_request_names_stays_unreachable() -> None:
     assert records(cluster)["b"]["state"] == "Unreachable"
 
 
+def test_a_node_at_work_that_a_request_names_stays_desired_when_its_pod_is_gone() -> None:
+    """Nothing of it is in the ledger: only its record shows that it has begun."""
+    cluster = standing("a", "b", completed=("a",))
+    record = NodeRecord(
+        "b-uid",
+        NodeState.ACTIVE,
+        attempts=1,
+        pod_uid="pod-b-1",
+        revision=cluster.job.revision,
+    )
+    cluster.report_status = {"nodeStates": {"b": record.to_raw()}}
+    request(cluster, "*")
+    run(cluster)
+    shut_down(cluster, "b")
+    run(cluster)
+    counts = count_nodes(seen_before(cluster.snapshot(), timedelta(minutes=2)), NOW)
+    assert counts.names(NodeState.UNREACHABLE) == ["b"]
+
+
 def test_the_failure_of_a_node_that_an_administrator_tainted_stays_after_a_change() -> None:
     cluster = standing("a", "b", completed=("a",))
     revision = cluster.job.revision
