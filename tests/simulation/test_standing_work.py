@@ -97,5 +97,10 @@ def test_a_node_that_left_stays_counted_whatever_is_asked_meanwhile():
 def test_a_node_that_is_away_keeps_its_job_from_being_complete(seconds, ask):
     down = Disturbance(20.0, "shutdown", what="n2", seconds=seconds)
     assert not simulate(schedule(down, ask)).violations
+
+
+def test_a_node_that_is_away_and_forgotten_is_seen():
+    """After a change of what runs, only the ledger shows that the node has begun."""
+    down = Disturbance(20.0, "shutdown", what="n2")
     with mutants.forgets_earlier_tries_of_absent_nodes():
-        assert simulate(schedule(down, ask)).kinds & {"complete", "due again"}
+        assert simulate(schedule(down, change(30.0, 2))).kinds & {"complete", "due again"}
